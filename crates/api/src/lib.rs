@@ -1,0 +1,1 @@
+//! REST types and the generated OpenAPI document.

@@ -1,0 +1,2 @@
+//! The posthaste executable.
+fn main() {}

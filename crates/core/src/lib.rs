@@ -1,0 +1,3 @@
+//! The mind: books, dispatcher and deadlines behind one pure contract.
+#![no_std]
+extern crate alloc;

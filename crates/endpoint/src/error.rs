@@ -1,0 +1,243 @@
+//! The one error of the hands: what, while doing what, to what, and whether to retry.
+
+use std::{error, fmt, io};
+
+/// What went wrong, as far as a caller decides by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The path, object or bucket isn't there.
+    NotFound,
+    /// The other side knows us and says no.
+    PermissionDenied,
+    /// The other side does not accept our credentials, or its key is not the one pinned.
+    Unauthenticated,
+    /// No space, or the capacity lent is used up.
+    Full,
+    /// The bytes do not have the digest they should have.
+    Corrupt,
+    /// The source changed while it was read.
+    Changed,
+    /// Something is in the way at the destination, or a lock is held.
+    Conflict,
+    /// What was asked makes no sense: a bad URL, an unknown scheme, a malformed request.
+    Invalid,
+    /// This endpoint can't do that.
+    Unsupported,
+    /// No connection, or it broke.
+    Unreachable,
+    /// Nothing moved for too long.
+    TimedOut,
+    /// The other side asks us to come back later.
+    Busy,
+    /// Stopped because somebody asked.
+    Cancelled,
+    /// None of the above.
+    Other,
+}
+
+/// Whether trying again can help.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Status {
+    /// The same request will fail again.
+    Permanent,
+    /// The same request may pass later.
+    Temporary,
+}
+
+/// Where it went wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Locus {
+    /// Where bytes come from.
+    Source,
+    /// Between the two ends.
+    Network,
+    /// Where bytes go.
+    Destination,
+    /// Here: configuration, arguments, our own code.
+    Client,
+}
+
+/// An error of the hands.
+///
+/// Shown as one line: `can't OPERATION SUBJECT: cause (hint)`.
+#[derive(Debug)]
+pub struct Error {
+    kind: ErrorKind,
+    status: Status,
+    locus: Locus,
+    operation: &'static str,
+    subject: String,
+    context: Vec<(&'static str, String)>,
+    cause: Option<Box<dyn error::Error + Send + Sync>>,
+    hint: Option<String>,
+}
+
+/// What the hands return.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// An error of `kind` while doing `operation` (a verb: "open", "list") to `subject` (a path or
+    /// URL without secrets). The status follows from the kind; the locus starts as the client.
+    pub fn new(kind: ErrorKind, operation: &'static str, subject: impl Into<String>) -> Self {
+        let status = match kind {
+            ErrorKind::Unreachable | ErrorKind::TimedOut | ErrorKind::Busy => Status::Temporary,
+            ErrorKind::NotFound
+            | ErrorKind::PermissionDenied
+            | ErrorKind::Unauthenticated
+            | ErrorKind::Full
+            | ErrorKind::Corrupt
+            | ErrorKind::Changed
+            | ErrorKind::Conflict
+            | ErrorKind::Invalid
+            | ErrorKind::Unsupported
+            | ErrorKind::Cancelled
+            | ErrorKind::Other => Status::Permanent,
+        };
+        Self {
+            kind,
+            status,
+            locus: Locus::Client,
+            operation,
+            subject: subject.into(),
+            context: Vec::new(),
+            cause: None,
+            hint: None,
+        }
+    }
+
+    /// An operating system error while doing `operation` to `subject`.
+    pub fn io(operation: &'static str, subject: impl Into<String>, cause: io::Error) -> Self {
+        Self::new(kind_of_io(&cause), operation, subject).cause(cause)
+    }
+
+    /// Says whether a retry can help, where the kind alone does not.
+    #[must_use]
+    pub fn status_is(mut self, status: Status) -> Self {
+        self.status = status;
+        self
+    }
+
+    /// Says where it went wrong.
+    #[must_use]
+    pub fn at(mut self, locus: Locus) -> Self {
+        self.locus = locus;
+        self
+    }
+
+    /// Adds a fact for operators. Never a secret.
+    #[must_use]
+    pub fn with(mut self, key: &'static str, value: impl fmt::Display) -> Self {
+        self.context.push((key, value.to_string()));
+        self
+    }
+
+    /// Adds the error underneath.
+    #[must_use]
+    pub fn cause(mut self, cause: impl Into<Box<dyn error::Error + Send + Sync>>) -> Self {
+        self.cause = Some(cause.into());
+        self
+    }
+
+    /// Says what to try, for people.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// What went wrong.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// Whether trying again can help.
+    pub fn is_temporary(&self) -> bool {
+        self.status == Status::Temporary
+    }
+
+    /// Where it went wrong.
+    pub fn locus(&self) -> Locus {
+        self.locus
+    }
+
+    /// The facts added for operators.
+    pub fn context(&self) -> &[(&'static str, String)] {
+        &self.context
+    }
+
+    /// The page under `docs/errors/` that explains this error.
+    pub fn code(&self) -> &'static str {
+        match self.kind {
+            ErrorKind::NotFound => "not-found",
+            ErrorKind::PermissionDenied => "permission-denied",
+            ErrorKind::Unauthenticated => "unauthenticated",
+            ErrorKind::Full => "full",
+            ErrorKind::Corrupt => "corrupt",
+            ErrorKind::Changed => "changed",
+            ErrorKind::Conflict => "conflict",
+            ErrorKind::Invalid => "invalid",
+            ErrorKind::Unsupported => "unsupported",
+            ErrorKind::Unreachable => "unreachable",
+            ErrorKind::TimedOut => "timed-out",
+            ErrorKind::Busy => "busy",
+            ErrorKind::Cancelled => "cancelled",
+            ErrorKind::Other => "other",
+        }
+    }
+}
+
+fn kind_of_io(cause: &io::Error) -> ErrorKind {
+    use io::ErrorKind as Io;
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "std's list is open and will grow"
+    )]
+    match cause.kind() {
+        Io::NotFound | Io::NotADirectory => ErrorKind::NotFound,
+        Io::PermissionDenied | Io::ReadOnlyFilesystem => ErrorKind::PermissionDenied,
+        Io::StorageFull | Io::QuotaExceeded | Io::FileTooLarge => ErrorKind::Full,
+        Io::AlreadyExists | Io::DirectoryNotEmpty | Io::IsADirectory => ErrorKind::Conflict,
+        Io::ConnectionRefused
+        | Io::ConnectionReset
+        | Io::ConnectionAborted
+        | Io::NotConnected
+        | Io::BrokenPipe
+        | Io::HostUnreachable
+        | Io::NetworkUnreachable
+        | Io::AddrNotAvailable
+        | Io::UnexpectedEof => ErrorKind::Unreachable,
+        Io::TimedOut => ErrorKind::TimedOut,
+        Io::InvalidInput | Io::InvalidData | Io::InvalidFilename => ErrorKind::Invalid,
+        Io::Unsupported => ErrorKind::Unsupported,
+        Io::ResourceBusy | Io::AddrInUse => ErrorKind::Conflict,
+        _ => ErrorKind::Other,
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "can't {} {}: ",
+            self.operation,
+            self.subject.escape_debug()
+        )?;
+        match &self.cause {
+            Some(cause) => write!(f, "{cause}")?,
+            None => write!(f, "{}", self.code().replace('-', " "))?,
+        }
+        match &self.hint {
+            Some(hint) => write!(f, " ({hint})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl error::Error for Error {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        self.cause
+            .as_ref()
+            .map(|cause| -> &(dyn error::Error + 'static) { &**cause })
+    }
+}

@@ -1,0 +1,1 @@
+//! The hands: moves bytes between endpoints: copy, encode, pull.

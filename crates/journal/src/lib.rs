@@ -1,0 +1,1 @@
+//! The one durable truth: inputs, commands and snapshots in SQLite.

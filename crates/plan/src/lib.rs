@@ -1,0 +1,3 @@
+//! The mind: which depots, which shares, by when.
+#![no_std]
+extern crate alloc;

@@ -1,0 +1,1 @@
+//! Driver 1: the mind with a real clock and the real world.

@@ -1,0 +1,1 @@
+//! Driver 2: the same mind in a model world under a virtual clock.

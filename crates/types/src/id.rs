@@ -1,0 +1,65 @@
+use core::{fmt, num::ParseIntError, str::FromStr};
+
+use crate::record;
+
+macro_rules! id {
+    ($(#[$meta:meta])* $name:ident, $integer:ty, $prefix:literal) => {
+        record! {
+            $(#[$meta])*
+            #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+            pub struct $name {
+                number: $integer,
+            }
+        }
+
+        impl $name {
+            /// Wraps the number.
+            #[must_use]
+            pub const fn new(number: $integer) -> Self {
+                Self { number }
+            }
+
+            /// The bare number.
+            #[must_use]
+            pub const fn get(self) -> $integer {
+                self.number
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($prefix, "{}"), self.number)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = ParseIntError;
+
+            fn from_str(text: &str) -> Result<Self, ParseIntError> {
+                text.strip_prefix($prefix).unwrap_or(text).parse().map(Self::new)
+            }
+        }
+    };
+}
+
+id!(
+    /// What a user asked for, numbered by the journal from 1. Shown as `r7`.
+    RequestId, u64, "r"
+);
+id!(
+    /// A depot the service knows, numbered from 1 in the order they were added. Shown as `d3`.
+    DepotId, u32, "d"
+);
+id!(
+    /// A chunk's place in its dataset's byte stream, from 0.
+    ChunkIndex, u32, "c"
+);
+id!(
+    /// A fragment's place in its chunk's stripe: `0..k` hold the data itself, `k..k+m` parity.
+    FragmentIndex, u8, "f"
+);
+
+impl FragmentIndex {
+    /// The chunk itself, uncoded: what a direct transfer to the destination carries.
+    pub const WHOLE: Self = Self::new(u8::MAX);
+}

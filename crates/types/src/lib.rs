@@ -1,0 +1,23 @@
+//! The words every other room speaks: units, ids, codes and digests.
+//!
+//! Nothing here decides or does anything. Seconds can't meet bytes because each unit is a type;
+//! a value that must outlive the process is a [`Record`], whose bytes depend on nothing but the
+//! value. Raw numbers appear only where the name ends in the unit.
+#![no_std]
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod code;
+mod digest;
+mod id;
+mod quantity;
+pub mod record;
+mod time;
+
+pub use code::{Code, CodeError};
+pub use digest::{Digest, DigestError};
+pub use id::{ChunkIndex, DepotId, FragmentIndex, RequestId};
+pub use quantity::{ByteRate, Bytes, QuantityError};
+pub use record::{Malformed, Record};
+pub use time::Timestamp;
