@@ -1,0 +1,30 @@
+//! The contract between the mind and its drivers: what may come in, what may come out.
+//!
+//! One closed enum a direction. Every command carries a [`Reason`] a person can read; every event
+//! says something a person may want to know. All of it is a [`Record`](posthaste_types::Record),
+//! so the journal can keep it and the simulator can replay it.
+
+mod command;
+mod event;
+mod input;
+mod reason;
+mod request;
+mod view;
+
+pub use command::Command;
+pub use event::{Event, Happening};
+pub use input::{Fault, Input};
+pub use reason::{Decision, Reason, WouldBuy};
+pub use request::{ReleasePolicy, RequestSpec};
+pub use view::{DepotState, DepotView, Forecast, RequestState, RequestView, ShareView};
+
+use alloc::vec::Vec;
+
+/// What one step of the mind wants done and wants said, in order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Outbox {
+    /// What the driver must do.
+    pub commands: Vec<Command>,
+    /// What people may want to know.
+    pub events: Vec<Event>,
+}

@@ -1,0 +1,75 @@
+use posthaste_types::{ChunkIndex, DepotId, FragmentIndex, RequestId, record};
+
+use super::Reason;
+
+record! {
+    /// Everything the mind can want done. The driver answers each with an input.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub enum Command {
+        /// Read the chunk, encode it, send this fragment. Answered by `FragmentStored` or
+        /// `FragmentFailed`.
+        0 = Send {
+            /// For this request.
+            request: RequestId,
+            /// To this depot.
+            depot: DepotId,
+            /// This chunk.
+            chunk: ChunkIndex,
+            /// This fragment of it; [`FragmentIndex::WHOLE`] for the chunk itself.
+            fragment: FragmentIndex,
+            /// Why there and why now.
+            reason: Reason,
+        },
+        /// Stop every send of the request to the depot; each unfinished one ends in
+        /// `FragmentFailed` or is forgotten: the mind no longer counts on them.
+        1 = Abandon {
+            /// For this request.
+            request: RequestId,
+            /// To this depot.
+            depot: DepotId,
+            /// Why.
+            reason: Reason,
+        },
+        /// Ask the depot what it holds of the dataset. Answered by `DepotInventory` or `DepotDown`.
+        2 = Inventory {
+            /// For this request.
+            request: RequestId,
+            /// At this depot.
+            depot: DepotId,
+            /// Why.
+            reason: Reason,
+        },
+        /// Remove the source from scratch: the dataset is safe. Answered by `SourceReleased` or
+        /// `SourceKept`.
+        3 = Release {
+            /// The request.
+            request: RequestId,
+            /// Why.
+            reason: Reason,
+        },
+        /// Delete the dataset's fragments at the depot. Best effort: the depot's own expiry does it
+        /// in the end.
+        4 = Forget {
+            /// The request.
+            request: RequestId,
+            /// At this depot.
+            depot: DepotId,
+            /// Why.
+            reason: Reason,
+        },
+    }
+}
+
+impl Command {
+    /// Why it was given.
+    #[must_use]
+    pub const fn reason(&self) -> &Reason {
+        match self {
+            Self::Send { reason, .. }
+            | Self::Abandon { reason, .. }
+            | Self::Inventory { reason, .. }
+            | Self::Release { reason, .. }
+            | Self::Forget { reason, .. } => reason,
+        }
+    }
+}

@@ -1,0 +1,141 @@
+use core::fmt;
+use posthaste_types::{Bytes, DepotId, RequestId, Timestamp, record};
+
+use super::Reason;
+
+record! {
+    /// Something people may want to know.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Event {
+        /// When.
+        pub at: Timestamp,
+        /// About this request, where it is about one.
+        pub request: Option<RequestId>,
+        /// About this depot, where it is about one.
+        pub depot: Option<DepotId>,
+        /// What.
+        pub happening: Happening,
+        /// Why.
+        pub reason: Reason,
+    }
+}
+
+record! {
+    /// What happened, without the why.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub enum Happening {
+        /// The request is taken and will be on time.
+        0 = Admitted,
+        /// The request is not taken.
+        1 = Refused,
+        /// The request runs, but its deadline is in danger: said before it is late.
+        2 = AtRisk {
+            /// p90 finish.
+            finish: Timestamp,
+        },
+        /// The danger is over.
+        3 = OnTime {
+            /// p90 finish.
+            finish: Timestamp,
+        },
+        /// The deadline passed and the dataset is not safe; work goes on.
+        4 = Missed,
+        /// A depot is fed from now on.
+        5 = DepotActivated,
+        /// A depot is no longer fed.
+        6 = DepotRetired,
+        /// A depot is lost.
+        7 = DepotDown,
+        /// A depot answers again.
+        8 = DepotUp,
+        /// The forecast of a depot moved far.
+        9 = ForecastMoved,
+        /// Fragments lost with a depot are made again elsewhere.
+        10 = Repairing {
+            /// Chunks that lack a fragment.
+            chunks: u32,
+        },
+        /// Every chunk is safe.
+        11 = Safe {
+            /// Size of the dataset.
+            bytes: Bytes,
+        },
+        /// Some chunk is no longer safe.
+        12 = Unsafe {
+            /// Chunks that lack a fragment.
+            chunks: u32,
+        },
+        /// The source left scratch.
+        13 = Released,
+        /// The source could not be removed.
+        14 = ReleaseFailed,
+        /// The destination has everything.
+        15 = Delivered,
+        /// The request was cancelled.
+        16 = Cancelled,
+        /// The request can't go on.
+        17 = Failed,
+        /// Data goes another way: direct instead of staged, or the reverse.
+        18 = Rerouted,
+    }
+}
+
+impl Happening {
+    /// The word programs know it by, in the API and in logs.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Admitted => "admitted",
+            Self::Refused => "refused",
+            Self::AtRisk { .. } => "at-risk",
+            Self::OnTime { .. } => "on-time",
+            Self::Missed => "missed",
+            Self::DepotActivated => "depot-activated",
+            Self::DepotRetired => "depot-retired",
+            Self::DepotDown => "depot-down",
+            Self::DepotUp => "depot-up",
+            Self::ForecastMoved => "forecast-moved",
+            Self::Repairing { .. } => "repairing",
+            Self::Safe { .. } => "safe",
+            Self::Unsafe { .. } => "unsafe",
+            Self::Released => "released",
+            Self::ReleaseFailed => "release-failed",
+            Self::Delivered => "delivered",
+            Self::Cancelled => "cancelled",
+            Self::Failed => "failed",
+            Self::Rerouted => "rerouted",
+        }
+    }
+}
+
+impl fmt::Display for Happening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Admitted => f.write_str("admitted"),
+            Self::Refused => f.write_str("refused"),
+            Self::AtRisk { finish } => write!(f, "at risk, p90 finish {finish}"),
+            Self::OnTime { finish } => write!(f, "on time again, p90 finish {finish}"),
+            Self::Missed => f.write_str("deadline missed, going on"),
+            Self::DepotActivated => f.write_str("depot added"),
+            Self::DepotRetired => f.write_str("depot retired"),
+            Self::DepotDown => f.write_str("depot down"),
+            Self::DepotUp => f.write_str("depot up"),
+            Self::ForecastMoved => f.write_str("forecast moved"),
+            Self::Repairing { chunks } => write!(f, "repairing {chunks} chunks"),
+            Self::Safe { bytes } => write!(f, "safe, {bytes}"),
+            Self::Unsafe { chunks } => write!(f, "{chunks} chunks no longer safe"),
+            Self::Released => f.write_str("scratch released"),
+            Self::ReleaseFailed => f.write_str("scratch not released"),
+            Self::Delivered => f.write_str("delivered"),
+            Self::Cancelled => f.write_str("cancelled"),
+            Self::Failed => f.write_str("failed"),
+            Self::Rerouted => f.write_str("rerouted"),
+        }
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.happening, self.reason)
+    }
+}

@@ -1,0 +1,188 @@
+use alloc::{string::String, vec::Vec};
+use core::{fmt, time::Duration};
+use posthaste_types::{
+    ByteRate, Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp, record,
+};
+
+use super::RequestSpec;
+
+record! {
+    /// Why something the hands tried did not work, as far as the mind decides by it.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Fault {
+        /// No connection, or nothing moved for too long. May pass.
+        0 = Unreachable,
+        /// The depot has no space left for us.
+        1 = Full,
+        /// The depot does not accept our credential, or its key is not the pinned one.
+        2 = Unauthenticated,
+        /// The bytes arrived with another digest; the depot did not keep them.
+        3 = Corrupt,
+        /// The depot asks us to come back later.
+        4 = Busy,
+        /// A source file changed after the dataset was sealed.
+        5 = SourceChanged,
+        /// A source file vanished after the dataset was sealed.
+        6 = SourceVanished,
+        /// A source file can't be read.
+        7 = SourceUnreadable,
+        /// Anything else; treated as temporary a bounded number of times.
+        8 = Other,
+    }
+}
+
+impl Fault {
+    /// Whether the source, not the depot, is at fault: no other depot can help.
+    #[must_use]
+    pub const fn is_of_source(self) -> bool {
+        match self {
+            Self::SourceChanged | Self::SourceVanished | Self::SourceUnreadable => true,
+            Self::Unreachable
+            | Self::Full
+            | Self::Unauthenticated
+            | Self::Corrupt
+            | Self::Busy
+            | Self::Other => false,
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unreachable => "it can't be reached",
+            Self::Full => "it has no space left",
+            Self::Unauthenticated => "it does not accept our credential or its key changed",
+            Self::Corrupt => "the bytes arrived damaged",
+            Self::Busy => "it is busy",
+            Self::SourceChanged => "a source file changed",
+            Self::SourceVanished => "a source file vanished",
+            Self::SourceUnreadable => "a source file can't be read",
+            Self::Other => "it failed",
+        })
+    }
+}
+
+record! {
+    /// Everything that can happen to the mind.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub enum Input {
+        /// The driver starts (again). Whatever was in flight has an unknown end: the mind asks the
+        /// depots what they hold and sends again only what they do not.
+        0 = DriverStarted,
+        /// A depot was added to the centre's books, or its facts were changed.
+        1 = DepotAdded {
+            /// The depot.
+            depot: DepotId,
+            /// The name people use.
+            name: String,
+            /// Most that we may keep there.
+            capacity: Bytes,
+            /// The rate its owner lends, when said.
+            rate_max: Option<ByteRate>,
+        },
+        /// A depot was taken out of the books.
+        2 = DepotRemoved {
+            /// The depot.
+            depot: DepotId,
+        },
+        /// A depot answered.
+        3 = DepotUp {
+            /// The depot.
+            depot: DepotId,
+            /// Space it still has for us, not counting what is in flight.
+            free: Bytes,
+            /// The rate it says it takes, when it says so.
+            rate_max: Option<ByteRate>,
+        },
+        /// A depot did not answer.
+        4 = DepotDown {
+            /// The depot.
+            depot: DepotId,
+            /// Why, as far as can be told.
+            fault: Fault,
+        },
+        /// What a depot really holds of a request's dataset, asked for by
+        /// [`Command::Inventory`](super::Command::Inventory).
+        5 = DepotInventory {
+            /// The depot.
+            depot: DepotId,
+            /// The request.
+            request: RequestId,
+            /// Every fragment it holds with the right digest.
+            held: Vec<(ChunkIndex, FragmentIndex)>,
+        },
+        /// A user submitted a stage-out; its dataset is sealed.
+        6 = RequestSubmitted {
+            /// Its number.
+            request: RequestId,
+            /// What is wanted.
+            spec: RequestSpec,
+        },
+        /// A user no longer wants it.
+        7 = RequestCancelled {
+            /// Its number.
+            request: RequestId,
+        },
+        /// A depot stored a fragment and checked its digest.
+        8 = FragmentStored {
+            /// For this request.
+            request: RequestId,
+            /// At this depot.
+            depot: DepotId,
+            /// This chunk.
+            chunk: ChunkIndex,
+            /// This fragment of it.
+            fragment: FragmentIndex,
+        },
+        /// A send ended without the fragment being stored.
+        9 = FragmentFailed {
+            /// For this request.
+            request: RequestId,
+            /// At this depot.
+            depot: DepotId,
+            /// This chunk.
+            chunk: ChunkIndex,
+            /// This fragment of it.
+            fragment: FragmentIndex,
+            /// Why.
+            fault: Fault,
+        },
+        /// What a depot took over a window, measured on real sends, for all requests together.
+        10 = Throughput {
+            /// The depot.
+            depot: DepotId,
+            /// Bytes acknowledged by the network in the window.
+            bytes: Bytes,
+            /// Length of the window.
+            window: Duration,
+            /// Whether the window was never short of fragments to send: else the sample is only a
+            /// lower bound (algorithms 1.4: a censored sample).
+            saturated: bool,
+        },
+        /// The source was removed from scratch, as commanded.
+        11 = SourceReleased {
+            /// The request.
+            request: RequestId,
+        },
+        /// The source could not be removed; it stays.
+        12 = SourceKept {
+            /// The request.
+            request: RequestId,
+            /// Why.
+            fault: Fault,
+        },
+        /// The destination pulled and verified the whole dataset.
+        13 = Delivered {
+            /// The request.
+            request: RequestId,
+        },
+        /// A user moved the deadline of a running request.
+        14 = DeadlineMoved {
+            /// The request.
+            request: RequestId,
+            /// The new deadline.
+            deadline: Timestamp,
+        },
+    }
+}

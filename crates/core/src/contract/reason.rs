@@ -1,0 +1,295 @@
+use alloc::{string::String, vec::Vec};
+use core::fmt;
+use posthaste_types::{ByteRate, Bytes, Code, DepotId, Timestamp, record};
+
+use super::Fault;
+
+record! {
+    /// What would make an infeasible deadline feasible.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub enum WouldBuy {
+        /// A later deadline.
+        0 = Later {
+            /// The earliest that can be met with the configured confidence.
+            deadline: Timestamp,
+        },
+        /// This much more rate from further depots.
+        1 = MoreRate {
+            /// Rate that is missing now.
+            rate: ByteRate,
+        },
+        /// Less redundancy.
+        2 = LighterCode {
+            /// A code that would meet the deadline on the same depots.
+            code: Code,
+        },
+        /// This much more space on depots.
+        3 = MoreSpace {
+            /// Space that is missing now.
+            bytes: Bytes,
+        },
+        /// More depots, so that each fragment of a chunk has its own.
+        4 = MoreDepots {
+            /// How many more.
+            count: u32,
+        },
+    }
+}
+
+impl fmt::Display for WouldBuy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Later { deadline } => write!(f, "a deadline of {deadline} or later"),
+            Self::MoreRate { rate } => write!(f, "another {rate} of depots"),
+            Self::LighterCode { code } => write!(f, "code {code}"),
+            Self::MoreSpace { bytes } => write!(f, "another {bytes} of depot space"),
+            Self::MoreDepots { count } => write!(f, "{count} more depots"),
+        }
+    }
+}
+
+record! {
+    /// Why the mind decided something. Shown to people as it stands.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub enum Reason {
+        /// The depot is among those that would have this fragment stored first.
+        0 = FinishesFirst,
+        /// The request was admitted onto these depots.
+        1 = Admitted {
+            /// Depots fed at once.
+            fan_out: u32,
+            /// p90 finish.
+            finish: Timestamp,
+            /// The deadline it keeps.
+            deadline: Timestamp,
+        },
+        /// One path straight to the destination is enough.
+        2 = DirectSuffices {
+            /// p90 finish.
+            finish: Timestamp,
+            /// The deadline it keeps.
+            deadline: Timestamp,
+        },
+        /// The direct path would miss the deadline: through depots from now on.
+        3 = DirectTooSlow {
+            /// p90 finish of the direct path.
+            finish: Timestamp,
+            /// The deadline it would miss.
+            deadline: Timestamp,
+        },
+        /// Another depot was added because the forecast finish lay after the deadline.
+        4 = Behind {
+            /// How many depots are fed now.
+            fan_out: u32,
+            /// p90 finish before the change.
+            finish: Timestamp,
+            /// The deadline.
+            deadline: Timestamp,
+        },
+        /// A depot was dropped because the others are more than enough.
+        5 = Ahead {
+            /// How many depots are fed now.
+            fan_out: u32,
+            /// p90 finish after the change.
+            finish: Timestamp,
+            /// The deadline.
+            deadline: Timestamp,
+        },
+        /// A depot is gone.
+        6 = DepotLost {
+            /// Why.
+            fault: Fault,
+        },
+        /// A depot came back.
+        7 = DepotBack,
+        /// A depot takes much less, or more, than was forecast.
+        8 = RateMoved {
+            /// Forecast before (p50).
+            from: ByteRate,
+            /// Forecast now (p50).
+            to: ByteRate,
+        },
+        /// A fragment's depot was lost, so another depot gets a fragment of that chunk.
+        9 = Repair {
+            /// The depot that was lost.
+            lost: DepotId,
+        },
+        /// A send failed and is tried again.
+        10 = Retry {
+            /// Why it failed.
+            fault: Fault,
+            /// Which try this is, from 2.
+            attempt: u32,
+        },
+        /// A late fragment is sent a second time, on the fastest lane.
+        11 = Endgame,
+        /// Every chunk survives the loss of the configured number of depots.
+        12 = AllSafe {
+            /// Depots that may be lost.
+            losses: u32,
+        },
+        /// The driver started again.
+        13 = Restarted,
+        /// A user asked for it.
+        14 = Asked,
+        /// The deadline can't be met.
+        15 = Infeasible {
+            /// Earliest p90 finish, if there is any.
+            earliest: Option<Timestamp>,
+            /// The deadline asked for.
+            deadline: Timestamp,
+            /// What would make it feasible.
+            would_buy: Vec<WouldBuy>,
+        },
+        /// The deadline had passed when the request came.
+        16 = DeadlinePast {
+            /// The deadline.
+            deadline: Timestamp,
+        },
+        /// Too few depots for one fragment each.
+        17 = TooFewDepots {
+            /// The code asked for.
+            code: Code,
+            /// Depots it needs.
+            needed: u32,
+            /// Depots that are there and up.
+            available: u32,
+        },
+        /// A depot that was named is not in the books.
+        18 = UnknownDepot {
+            /// The depot.
+            depot: DepotId,
+        },
+        /// The source is at fault.
+        19 = Source {
+            /// How.
+            fault: Fault,
+        },
+        /// Depots have too little space left.
+        20 = NoSpace {
+            /// Space needed.
+            needed: Bytes,
+            /// Space there.
+            available: Bytes,
+        },
+        /// The last send failed too often.
+        21 = GaveUp {
+            /// Why it failed last.
+            fault: Fault,
+            /// How often it was tried.
+            attempts: u32,
+        },
+        /// The depot is spare: kept in reserve while the others suffice.
+        22 = Spare {
+            /// The name of the depot.
+            name: String,
+        },
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::FinishesFirst => f.write_str("it would be stored there first"),
+            Self::Admitted {
+                fan_out,
+                finish,
+                deadline,
+            } => write!(
+                f,
+                "{fan_out} depots at once: p90 finish {finish} is before the deadline {deadline}"
+            ),
+            Self::DirectSuffices { finish, deadline } => write!(
+                f,
+                "the direct path suffices: p90 finish {finish} is before the deadline {deadline}"
+            ),
+            Self::DirectTooSlow { finish, deadline } => write!(
+                f,
+                "the direct path is too slow: p90 finish {finish} is after the deadline {deadline}"
+            ),
+            Self::Behind {
+                fan_out,
+                finish,
+                deadline,
+            } => write!(
+                f,
+                "{fan_out} depots now: p90 finish {finish} was after the deadline {deadline}"
+            ),
+            Self::Ahead {
+                fan_out,
+                finish,
+                deadline,
+            } => write!(
+                f,
+                "{fan_out} depots are enough: p90 finish {finish} is well before the deadline {deadline}"
+            ),
+            Self::DepotLost { fault } => write!(f, "the depot is lost: {fault}"),
+            Self::DepotBack => f.write_str("the depot is back"),
+            Self::RateMoved { from, to } => write!(f, "its forecast moved from {from} to {to}"),
+            Self::Repair { lost } => write!(f, "a fragment was lost with depot {lost}"),
+            Self::Retry { fault, attempt } => write!(f, "try {attempt}: {fault}"),
+            Self::Endgame => f.write_str("it is late, so the fastest lane sends it too"),
+            Self::AllSafe { losses } => {
+                write!(
+                    f,
+                    "every chunk survives the loss of {losses} depots, digests verified"
+                )
+            }
+            Self::Restarted => f.write_str("the service started again"),
+            Self::Asked => f.write_str("the user asked for it"),
+            Self::Infeasible {
+                earliest,
+                deadline,
+                would_buy,
+            } => {
+                write!(f, "the deadline {deadline} can't be met")?;
+                if let Some(earliest) = earliest {
+                    write!(f, "; earliest finish {earliest} (p90)")?;
+                }
+                for (place, offer) in would_buy.iter().enumerate() {
+                    write!(
+                        f,
+                        "{} {offer}",
+                        if place == 0 {
+                            "; it would take"
+                        } else {
+                            ", or"
+                        }
+                    )?;
+                }
+                Ok(())
+            }
+            Self::DeadlinePast { deadline } => write!(f, "the deadline {deadline} has passed"),
+            Self::TooFewDepots {
+                code,
+                needed,
+                available,
+            } => write!(
+                f,
+                "code {code} needs {needed} depots, one for each fragment, and {available} can take data"
+            ),
+            Self::UnknownDepot { depot } => write!(f, "depot {depot} is not in the books"),
+            Self::Source { fault } => write!(f, "{fault} after the dataset was sealed"),
+            Self::NoSpace { needed, available } => {
+                write!(f, "{needed} are needed on depots and {available} are free")
+            }
+            Self::GaveUp { fault, attempts } => {
+                write!(f, "gave up after {attempts} tries: {fault}")
+            }
+            Self::Spare { name } => write!(f, "{name} is kept in reserve: the others suffice"),
+        }
+    }
+}
+
+record! {
+    /// One entry of what `explain` shows: what was decided when, and why.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Decision {
+        /// When.
+        pub at: Timestamp,
+        /// What, as a person would say it.
+        pub what: String,
+        /// Why.
+        pub reason: Reason,
+    }
+}

@@ -1,0 +1,148 @@
+use alloc::{string::String, vec::Vec};
+use posthaste_types::{ByteRate, Bytes, DepotId, RequestId, Timestamp, record};
+
+use super::RequestSpec;
+
+record! {
+    /// Where a request stands.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum RequestState {
+        /// Not taken: infeasible, too few depots, no space.
+        0 = Refused,
+        /// Fragments are moving.
+        1 = Moving,
+        /// Every chunk is safe; the source may still be on scratch.
+        2 = Safe,
+        /// Safe, and the source left scratch.
+        3 = Released,
+        /// The destination has everything.
+        4 = Delivered,
+        /// Cancelled by a user.
+        5 = Cancelled,
+        /// Can't go on; the source is untouched.
+        6 = Failed,
+    }
+}
+
+impl RequestState {
+    /// The word people and programs know it by.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::Moving => "moving",
+            Self::Safe => "safe",
+            Self::Released => "released",
+            Self::Delivered => "delivered",
+            Self::Cancelled => "cancelled",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+record! {
+    /// A moment in the future, as quantiles: p90 means nine in ten are earlier.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Forecast {
+        /// One in ten finishes earlier.
+        pub p10: Timestamp,
+        /// As likely earlier as later.
+        pub p50: Timestamp,
+        /// Nine in ten finish earlier: what deadlines compare with.
+        pub p90: Timestamp,
+    }
+}
+
+record! {
+    /// How a depot is doing.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum DepotState {
+        /// In the books, not heard of yet.
+        0 = Unknown,
+        /// Answers.
+        1 = Up,
+        /// Does not.
+        2 = Down,
+    }
+}
+
+impl DepotState {
+    /// The word people and programs know it by.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Up => "up",
+            Self::Down => "down",
+        }
+    }
+}
+
+record! {
+    /// One depot, as the mind sees it now.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct DepotView {
+        /// The depot.
+        pub depot: DepotId,
+        /// The name people use.
+        pub name: String,
+        /// How it is doing.
+        pub state: DepotState,
+        /// Most that we may keep there.
+        pub capacity: Bytes,
+        /// Space left for new fragments, after what is stored and in flight.
+        pub free: Bytes,
+        /// Forecast rate, p10.
+        pub rate_p10: ByteRate,
+        /// Forecast rate, p50.
+        pub rate_p50: ByteRate,
+        /// Forecast rate, p90.
+        pub rate_p90: ByteRate,
+    }
+}
+
+record! {
+    /// What one depot does for one request.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct ShareView {
+        /// The depot.
+        pub depot: DepotId,
+        /// Whether it is fed now.
+        pub active: bool,
+        /// Fragments it holds, verified.
+        pub stored: u32,
+        /// Bytes of those.
+        pub stored_bytes: Bytes,
+        /// Fragments on their way to it.
+        pub in_flight: u32,
+    }
+}
+
+record! {
+    /// One request, as the mind sees it now.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct RequestView {
+        /// The request.
+        pub request: RequestId,
+        /// What was asked for.
+        pub spec: RequestSpec,
+        /// Where it stands.
+        pub state: RequestState,
+        /// Whether its deadline is in danger.
+        pub at_risk: bool,
+        /// Whether the deadline passed before it was safe.
+        pub missed: bool,
+        /// When it was submitted.
+        pub submitted: Timestamp,
+        /// When it became safe first.
+        pub safe_at: Option<Timestamp>,
+        /// When it is forecast to be safe; none once it is, or while no path is up.
+        pub finish: Option<Forecast>,
+        /// Chunks that are safe.
+        pub chunks_safe: u32,
+        /// Chunks that were made safe again after a depot was lost.
+        pub chunks_repaired: u32,
+        /// What each depot does for it, in the user's order.
+        pub shares: Vec<ShareView>,
+    }
+}
