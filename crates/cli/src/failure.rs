@@ -1,0 +1,94 @@
+//! How a command ends badly: one line for people, one exit code for programs.
+
+use std::{fmt, process::ExitCode};
+
+use posthaste_endpoint::{Error, ErrorKind, Locus};
+
+/// How a command ends.
+pub type Outcome = Result<ExitCode, Failure>;
+
+/// The exit codes, rclone's where rclone has one. `docs/reference/exit-codes.md` explains them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// Something not covered below.
+    Other = 1,
+    /// The command line makes no sense.
+    Usage = 2,
+    /// A directory isn't there.
+    DirectoryNotFound = 3,
+    /// A file or a request isn't there.
+    FileNotFound = 4,
+    /// May pass when tried again.
+    Temporary = 5,
+    /// Some files were left out; the rest was done.
+    LessSerious = 6,
+    /// Trying again won't help: credentials, permissions, no space.
+    Fatal = 7,
+    /// Nothing was transferred, and that was to be an error.
+    NothingTransferred = 9,
+    /// The time limit ended it.
+    TimeLimit = 10,
+    /// The service refused the request: infeasible deadline, too few depots, no space.
+    Refused = 11,
+}
+
+/// A command's end, when it is not a good one.
+#[derive(Debug)]
+pub struct Failure {
+    exit: Exit,
+    message: String,
+}
+
+impl Failure {
+    /// A failure with this code and this one line.
+    pub fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, message: message.into() }
+    }
+
+    /// Bad arguments: the line should say what to write instead.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, message)
+    }
+
+    /// The code a program sees.
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::from(self.exit as u8)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::new(exit_for(&error), error.to_string())
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        match error.downcast::<Error>() {
+            Ok(error) => error.into(),
+            Err(error) => Self::new(Exit::Other, format!("{error:#}")),
+        }
+    }
+}
+
+/// The exit code that tells a program what kind of error this was.
+pub fn exit_for(error: &Error) -> Exit {
+    if error.is_temporary() {
+        return Exit::Temporary;
+    }
+    #[expect(clippy::wildcard_enum_match_arm, reason = "ErrorKind may grow; new kinds are Other")]
+    match error.kind() {
+        ErrorKind::NotFound if error.locus() == Locus::Destination => Exit::DirectoryNotFound,
+        ErrorKind::NotFound => Exit::FileNotFound,
+        ErrorKind::Invalid => Exit::Usage,
+        ErrorKind::PermissionDenied | ErrorKind::Unauthenticated | ErrorKind::Full => Exit::Fatal,
+        ErrorKind::Changed => Exit::LessSerious,
+        _ => Exit::Other,
+    }
+}
