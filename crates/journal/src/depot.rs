@@ -1,0 +1,89 @@
+//! The depots people added: names and addresses. Their secrets lie elsewhere.
+
+use posthaste_types::{ByteRate, Bytes, DepotId};
+use rusqlite::{Row, params};
+
+use crate::{Journal, JournalError, from_sql, to_sql};
+
+/// A depot as it was added.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DepotRecord {
+    /// Its number; 0 before it is inserted.
+    pub id: DepotId,
+    /// The name people use.
+    pub name: String,
+    /// Where it listens: `https://host:port`.
+    pub url: String,
+    /// The key it must show.
+    pub fingerprint: String,
+    /// Most that we may keep there.
+    pub capacity: Bytes,
+    /// The rate its owner lends, when said.
+    pub rate_max: Option<ByteRate>,
+}
+
+fn from_row(row: &Row<'_>) -> rusqlite::Result<DepotRecord> {
+    Ok(DepotRecord {
+        id: DepotId::new(row.get("id")?),
+        name: row.get("name")?,
+        url: row.get("url")?,
+        fingerprint: row.get("fingerprint")?,
+        capacity: Bytes::new(from_sql(row.get("capacity")?)),
+        rate_max: row
+            .get::<_, Option<i64>>("rate_max")?
+            .map(from_sql)
+            .map(ByteRate::new),
+    })
+}
+
+impl Journal {
+    /// Keeps a depot and gives it its number; one of the same name keeps its number and gets the
+    /// new facts.
+    ///
+    /// # Errors
+    /// [`JournalError::Sqlite`].
+    pub fn keep_depot(&mut self, depot: &DepotRecord) -> Result<DepotId, JournalError> {
+        self.connection
+            .query_row(
+                "INSERT INTO depot (name, url, fingerprint, capacity, rate_max)
+                 VALUES (?1, ?2, ?3, ?4, ?5)
+                 ON CONFLICT (name) DO UPDATE SET url = ?2, fingerprint = ?3, capacity = ?4,
+                 rate_max = ?5 RETURNING id",
+                params![
+                    depot.name,
+                    depot.url,
+                    depot.fingerprint,
+                    to_sql(depot.capacity.get()),
+                    depot.rate_max.map(|rate| to_sql(rate.get())),
+                ],
+                |row| row.get(0),
+            )
+            .map(DepotId::new)
+            .map_err(self.failed("append to"))
+    }
+
+    /// Takes a depot out of the books.
+    ///
+    /// # Errors
+    /// [`JournalError::Sqlite`].
+    pub fn remove_depot(&mut self, depot: DepotId) -> Result<(), JournalError> {
+        self.connection
+            .execute("DELETE FROM depot WHERE id = ?1", [depot.get()])
+            .map_err(self.failed("append to"))?;
+        Ok(())
+    }
+
+    /// Every depot, in the order they were added.
+    ///
+    /// # Errors
+    /// [`JournalError::Sqlite`].
+    pub fn depots(&self) -> Result<Vec<DepotRecord>, JournalError> {
+        let failed = self.failed("read");
+        let mut select = self
+            .connection
+            .prepare_cached("SELECT * FROM depot ORDER BY id")
+            .map_err(&failed)?;
+        let rows = select.query_map([], from_row).map_err(&failed)?;
+        rows.collect::<Result<_, _>>().map_err(&failed)
+    }
+}

@@ -1,0 +1,200 @@
+//! What people asked for, with what the mind doesn't need to know: where it lies, where it goes.
+
+use posthaste_types::{Bytes, Code, RequestId, Timestamp};
+use rusqlite::{OptionalExtension, Row, params};
+
+use crate::{Journal, JournalError, from_sql, to_sql};
+
+/// A request as it was submitted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestRecord {
+    /// Its number; 0 before it is inserted.
+    pub id: RequestId,
+    /// The id the submitter gave, so that submitting twice is submitting once.
+    pub submission: Option<String>,
+    /// The dataset's id at depots.
+    pub dataset: String,
+    /// The source directory or file, as the bytes of its absolute path.
+    pub source: Vec<u8>,
+    /// The name of where it goes.
+    pub destination: String,
+    /// How chunks are coded.
+    pub code: Code,
+    /// Names of the depots that may hold it.
+    pub via: Vec<String>,
+    /// Whether the source is removed once safe.
+    pub release: bool,
+    /// Whether it runs even if the deadline can't be met.
+    pub best_effort: bool,
+    /// When it was submitted.
+    pub created: Timestamp,
+    /// When it must be safe.
+    pub deadline: Timestamp,
+    /// When depots may drop it.
+    pub expires: Timestamp,
+    /// What the scan of the source found, once it is done.
+    pub scan: Option<Scan>,
+}
+
+/// How the scan of a source ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Scan {
+    /// The dataset is sealed.
+    Sealed {
+        /// Size of its byte stream.
+        bytes: Bytes,
+        /// Entries in its list.
+        files: u64,
+        /// Size of its chunks.
+        chunk_size: Bytes,
+    },
+    /// It could not be scanned: one line for people.
+    Failed {
+        /// Why.
+        error: String,
+    },
+}
+
+const COLUMNS: &str = "id, submission, dataset, source, destination, code, via, release, \
+     best_effort, created_micros, deadline_micros, expires_micros, bytes, files, chunk_size, \
+     scan_error";
+
+fn from_row(row: &Row<'_>) -> rusqlite::Result<RequestRecord> {
+    let moment = |column| -> rusqlite::Result<Timestamp> {
+        Ok(Timestamp::from_micros(from_sql(row.get(column)?)))
+    };
+    let code: String = row.get("code")?;
+    let via: String = row.get("via")?;
+    let bytes: Option<i64> = row.get("bytes")?;
+    let error: Option<String> = row.get("scan_error")?;
+    let scan = match (bytes, error) {
+        (_, Some(error)) => Some(Scan::Failed { error }),
+        (Some(bytes), None) => Some(Scan::Sealed {
+            bytes: Bytes::new(from_sql(bytes)),
+            files: from_sql(row.get("files")?),
+            chunk_size: Bytes::new(from_sql(row.get("chunk_size")?)),
+        }),
+        (None, None) => None,
+    };
+    Ok(RequestRecord {
+        id: RequestId::new(from_sql(row.get("id")?)),
+        submission: row.get("submission")?,
+        dataset: row.get("dataset")?,
+        source: row.get("source")?,
+        destination: row.get("destination")?,
+        code: code.parse().unwrap_or(Code::NONE),
+        via: via
+            .split(',')
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned)
+            .collect(),
+        release: row.get("release")?,
+        best_effort: row.get("best_effort")?,
+        created: moment("created_micros")?,
+        deadline: moment("deadline_micros")?,
+        expires: moment("expires_micros")?,
+        scan,
+    })
+}
+
+impl Journal {
+    /// Keeps a new request and gives it its number.
+    ///
+    /// # Errors
+    /// [`JournalError::Sqlite`], also when the submission id is already taken.
+    pub fn insert_request(&mut self, request: &RequestRecord) -> Result<RequestId, JournalError> {
+        self.connection
+            .execute(
+                "INSERT INTO request (submission, dataset, source, destination, code, via, release,
+                 best_effort, created_micros, deadline_micros, expires_micros)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+                params![
+                    request.submission,
+                    request.dataset,
+                    request.source,
+                    request.destination,
+                    request.code.to_string(),
+                    request.via.join(","),
+                    request.release,
+                    request.best_effort,
+                    to_sql(request.created.as_micros()),
+                    to_sql(request.deadline.as_micros()),
+                    to_sql(request.expires.as_micros()),
+                ],
+            )
+            .map_err(self.failed("append to"))?;
+        Ok(RequestId::new(from_sql(
+            self.connection.last_insert_rowid(),
+        )))
+    }
+
+    /// Keeps how the scan of the request's source ended.
+    ///
+    /// # Errors
+    /// [`JournalError::Sqlite`].
+    pub fn keep_scan(&mut self, request: RequestId, scan: &Scan) -> Result<(), JournalError> {
+        let (bytes, files, chunk_size, error) = match scan {
+            Scan::Sealed {
+                bytes,
+                files,
+                chunk_size,
+            } => (
+                Some(to_sql(bytes.get())),
+                Some(to_sql(*files)),
+                Some(to_sql(chunk_size.get())),
+                None,
+            ),
+            Scan::Failed { error } => (None, None, None, Some(error)),
+        };
+        self.connection
+            .execute(
+                "UPDATE request SET bytes = ?2, files = ?3, chunk_size = ?4, scan_error = ?5
+                 WHERE id = ?1",
+                params![to_sql(request.get()), bytes, files, chunk_size, error],
+            )
+            .map_err(self.failed("append to"))?;
+        Ok(())
+    }
+
+    /// Every request, newest first.
+    ///
+    /// # Errors
+    /// [`JournalError::Sqlite`].
+    pub fn requests(&self) -> Result<Vec<RequestRecord>, JournalError> {
+        let failed = self.failed("read");
+        let mut select = self
+            .connection
+            .prepare_cached(&format!("SELECT {COLUMNS} FROM request ORDER BY id DESC"))
+            .map_err(&failed)?;
+        let rows = select.query_map([], from_row).map_err(&failed)?;
+        rows.collect::<Result<_, _>>().map_err(&failed)
+    }
+
+    /// One request.
+    ///
+    /// # Errors
+    /// [`JournalError::Sqlite`].
+    pub fn request(&self, request: RequestId) -> Result<Option<RequestRecord>, JournalError> {
+        self.connection
+            .prepare_cached(&format!("SELECT {COLUMNS} FROM request WHERE id = ?1"))
+            .and_then(|mut select| {
+                select
+                    .query_row([to_sql(request.get())], from_row)
+                    .optional()
+            })
+            .map_err(self.failed("read"))
+    }
+
+    /// The request with this submission id.
+    ///
+    /// # Errors
+    /// [`JournalError::Sqlite`].
+    pub fn submission(&self, submission: &str) -> Result<Option<RequestRecord>, JournalError> {
+        self.connection
+            .prepare_cached(&format!(
+                "SELECT {COLUMNS} FROM request WHERE submission = ?1"
+            ))
+            .and_then(|mut select| select.query_row([submission], from_row).optional())
+            .map_err(self.failed("read"))
+    }
+}

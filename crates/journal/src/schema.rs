@@ -1,0 +1,104 @@
+//! The tables, and how an older file becomes a newer one.
+
+use rusqlite::OptionalExtension;
+
+use crate::{Journal, JournalError};
+
+/// Each entry brings the schema from its index to the next; entries are never changed.
+const MIGRATIONS: [&str; 1] = ["
+    CREATE TABLE input (
+        seq INTEGER PRIMARY KEY,
+        at_micros INTEGER NOT NULL,
+        step INTEGER NOT NULL,
+        record BLOB NOT NULL
+    );
+    CREATE TABLE command (
+        seq INTEGER PRIMARY KEY,
+        at_micros INTEGER NOT NULL,
+        record BLOB NOT NULL
+    );
+    CREATE TABLE event (
+        seq INTEGER PRIMARY KEY,
+        at_micros INTEGER NOT NULL,
+        request INTEGER,
+        record BLOB NOT NULL
+    );
+    CREATE INDEX event_of_request ON event (request, seq);
+    CREATE TABLE snapshot (
+        input_seq INTEGER PRIMARY KEY,
+        record BLOB NOT NULL
+    );
+    CREATE TABLE request (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        submission TEXT UNIQUE,
+        dataset TEXT NOT NULL UNIQUE,
+        source BLOB NOT NULL,
+        destination TEXT NOT NULL,
+        code TEXT NOT NULL,
+        via TEXT NOT NULL,
+        release INTEGER NOT NULL,
+        best_effort INTEGER NOT NULL,
+        created_micros INTEGER NOT NULL,
+        deadline_micros INTEGER NOT NULL,
+        expires_micros INTEGER NOT NULL,
+        bytes INTEGER,
+        files INTEGER,
+        chunk_size INTEGER,
+        scan_error TEXT
+    );
+    CREATE TABLE chunk (
+        request INTEGER NOT NULL,
+        chunk INTEGER NOT NULL,
+        digests BLOB NOT NULL,
+        PRIMARY KEY (request, chunk)
+    ) WITHOUT ROWID;
+    CREATE TABLE depot (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        name TEXT NOT NULL UNIQUE,
+        url TEXT NOT NULL,
+        fingerprint TEXT NOT NULL,
+        capacity INTEGER NOT NULL,
+        rate_max INTEGER
+    );
+"];
+
+/// Opens for one process, durable at each commit, and brings the schema up to date.
+pub(crate) fn prepare(journal: &mut Journal) -> Result<(), JournalError> {
+    let failed = journal.failed("open");
+    let connection = &mut journal.connection;
+    connection
+        .execute_batch(
+            // The lock is taken by the first write and kept: a second service fails at once.
+            "PRAGMA locking_mode = EXCLUSIVE;
+             PRAGMA journal_mode = WAL;
+             PRAGMA synchronous = FULL;
+             PRAGMA foreign_keys = ON;
+             CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL);",
+        )
+        .map_err(&failed)?;
+    let transaction = connection.transaction().map_err(&failed)?;
+    let found: u32 = transaction
+        .query_row("SELECT value FROM meta WHERE key = 'schema'", [], |row| {
+            row.get(0)
+        })
+        .optional()
+        .map_err(&failed)?
+        .unwrap_or(0);
+    let known = u32::try_from(MIGRATIONS.len()).unwrap_or(u32::MAX);
+    if found > known {
+        return Err(JournalError::Newer {
+            path: journal.path.clone(),
+            found,
+        });
+    }
+    for migration in MIGRATIONS.iter().skip(found as usize) {
+        transaction.execute_batch(migration).map_err(&failed)?;
+    }
+    transaction
+        .execute(
+            "INSERT OR REPLACE INTO meta (key, value) VALUES ('schema', ?1)",
+            [known],
+        )
+        .map_err(&failed)?;
+    transaction.commit().map_err(&failed)
+}

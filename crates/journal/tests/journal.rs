@@ -1,0 +1,202 @@
+//! The journal against a real file: what was appended is there after the process is gone.
+
+use std::path::PathBuf;
+
+use posthaste_core::contract::{Event, Fault, Happening, Input, Reason};
+use posthaste_journal::{
+    ChunkRecord, DepotRecord, Journal, JournalError, RequestRecord, Scan, Step,
+};
+use posthaste_types::{ByteRate, Bytes, ChunkIndex, Code, DepotId, Digest, RequestId, Timestamp};
+
+fn file() -> (tempfile::TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("journal.db");
+    (directory, path)
+}
+
+fn down(depot: u32) -> Input {
+    Input::DepotDown {
+        depot: DepotId::new(depot),
+        fault: Fault::Unreachable,
+    }
+}
+
+fn missed(request: u64) -> Event {
+    Event {
+        at: Timestamp::from_secs(9),
+        request: Some(RequestId::new(request)),
+        depot: None,
+        happening: Happening::Missed,
+        reason: Reason::Asked,
+    }
+}
+
+#[test]
+fn steps_come_back_in_order_and_in_their_batches() {
+    let (_directory, path) = file();
+    let mut journal = Journal::open(&path).unwrap();
+    for (at, inputs) in [
+        (1, vec![down(1), down(2)]),
+        (2, vec![down(3)]),
+        (2, vec![down(4)]),
+    ] {
+        let at = Timestamp::from_secs(at);
+        journal
+            .append(&Step {
+                at,
+                inputs: &inputs,
+                ..Step::default()
+            })
+            .unwrap();
+    }
+    drop(journal);
+    let replay = Journal::open(&path).unwrap().replay().unwrap();
+    assert_eq!(replay.snapshot, None);
+    assert_eq!(
+        replay.steps,
+        [
+            (Timestamp::from_secs(1), vec![down(1), down(2)]),
+            (Timestamp::from_secs(2), vec![down(3)]),
+            (Timestamp::from_secs(2), vec![down(4)]),
+        ]
+    );
+}
+
+#[test]
+fn only_steps_after_the_newest_snapshot_are_replayed() {
+    let (_directory, path) = file();
+    let mut journal = Journal::open(&path).unwrap();
+    let at = Timestamp::from_secs(1);
+    for number in 1..6 {
+        let snapshot = (number % 2 == 0).then(|| vec![number]);
+        let inputs = [down(number.into())];
+        journal
+            .append(&Step {
+                at,
+                inputs: &inputs,
+                snapshot,
+                ..Step::default()
+            })
+            .unwrap();
+    }
+    let replay = journal.replay().unwrap();
+    assert_eq!(replay.snapshot, Some(vec![4]));
+    assert_eq!(replay.steps, [(at, vec![down(5)])]);
+}
+
+#[test]
+fn events_are_numbered_without_gaps_and_found_by_request() {
+    let (_directory, path) = file();
+    let mut journal = Journal::open(&path).unwrap();
+    let first = journal.append(&Step {
+        events: &[missed(1), missed(2)],
+        ..Step::default()
+    });
+    let second = journal.append(&Step {
+        events: &[missed(1)],
+        ..Step::default()
+    });
+    assert_eq!((first.unwrap(), second.unwrap()), (1, 3));
+    let all: Vec<u64> = journal
+        .events(None, 0, 9)
+        .unwrap()
+        .iter()
+        .map(|e| e.seq)
+        .collect();
+    assert_eq!(all, [1, 2, 3]);
+    let of_one = journal.events(Some(RequestId::new(1)), 1, 9).unwrap();
+    assert_eq!(of_one.iter().map(|e| e.seq).collect::<Vec<_>>(), [3]);
+    assert_eq!(of_one[0].event, missed(1));
+    assert_eq!(journal.events(None, 0, 2).unwrap().len(), 2);
+}
+
+#[test]
+fn a_request_comes_back_with_its_scan_and_its_digests() {
+    let (_directory, path) = file();
+    let mut journal = Journal::open(&path).unwrap();
+    let mut request = RequestRecord {
+        id: RequestId::new(0),
+        submission: Some("mine".into()),
+        dataset: "00ff".into(),
+        source: b"/scratch/\xff\n".to_vec(),
+        destination: "home".into(),
+        code: Code::new(2, 1).unwrap(),
+        via: vec!["a".into(), "b".into()],
+        release: true,
+        best_effort: false,
+        created: Timestamp::from_secs(1),
+        deadline: Timestamp::from_secs(2),
+        expires: Timestamp::from_secs(3),
+        scan: None,
+    };
+    request.id = journal.insert_request(&request).unwrap();
+    assert!(
+        journal.insert_request(&request).is_err(),
+        "the submission id was taken twice"
+    );
+    assert_eq!(journal.request(request.id).unwrap(), Some(request.clone()));
+    let scan = Scan::Sealed {
+        bytes: Bytes::new(10),
+        files: 2,
+        chunk_size: Bytes::new(4),
+    };
+    journal.keep_scan(request.id, &scan).unwrap();
+    request.scan = Some(scan);
+    assert_eq!(journal.submission("mine").unwrap(), Some(request.clone()));
+    assert_eq!(journal.requests().unwrap(), [request.clone()]);
+    let chunk = ChunkRecord {
+        request: request.id,
+        chunk: ChunkIndex::new(1),
+        digests: vec![Digest::new([7; 32]), Digest::new([8; 32])],
+    };
+    journal
+        .append(&Step {
+            chunks: std::slice::from_ref(&chunk),
+            ..Step::default()
+        })
+        .unwrap();
+    assert_eq!(journal.chunks(request.id).unwrap(), [chunk]);
+}
+
+#[test]
+fn a_depot_keeps_its_number_when_its_facts_change() {
+    let (_directory, path) = file();
+    let mut journal = Journal::open(&path).unwrap();
+    let mut depot = DepotRecord {
+        id: DepotId::new(0),
+        name: "campus".into(),
+        url: "https://127.0.0.1:1".into(),
+        fingerprint: "sha256:00".into(),
+        capacity: Bytes::mebi(1),
+        rate_max: Some(ByteRate::new(5)),
+    };
+    depot.id = journal.keep_depot(&depot).unwrap();
+    depot.url = "https://127.0.0.1:2".into();
+    assert_eq!(journal.keep_depot(&depot).unwrap(), depot.id);
+    assert_eq!(journal.depots().unwrap(), [depot.clone()]);
+    journal.remove_depot(depot.id).unwrap();
+    assert_eq!(journal.depots().unwrap(), []);
+    assert_ne!(
+        journal.keep_depot(&depot).unwrap(),
+        depot.id,
+        "a number was reused"
+    );
+}
+
+#[test]
+fn a_second_decision_maker_is_refused() {
+    let (_directory, path) = file();
+    let _first = Journal::open(&path).unwrap();
+    let second = Journal::open(&path).unwrap_err();
+    assert!(matches!(second, JournalError::Sqlite { .. }), "{second}");
+    assert!(second.to_string().contains("locked"), "{second}");
+}
+
+#[test]
+fn a_file_that_is_no_journal_is_refused_in_one_line() {
+    let (_directory, path) = file();
+    std::fs::write(&path, "this is no database, it is a letter to a friend").unwrap();
+    let error = Journal::open(&path).unwrap_err().to_string();
+    assert!(error.starts_with("can't open the journal"), "{error}");
+    assert!(!error.contains('\n'), "{error}");
+}
