@@ -1,1 +1,287 @@
-//! REST types and the generated OpenAPI document.
+//! REST types: what programs send to the service and what it answers.
+//!
+//! Times are RFC 3339 in UTC, sizes are bytes, rates are bytes a second; where a raw number
+//! appears, the unit ends its name. The OpenAPI document made from these types and the service's
+//! routes is committed under `openapi/`.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A depot to add to the books, or to change the facts of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewDepot {
+    /// The name people use: letters, digits, `-`, `_` and `.`.
+    #[schema(example = "campus")]
+    pub name: String,
+    /// Where the relay listens.
+    #[schema(example = "https://127.0.0.1:7421")]
+    pub url: String,
+    /// The key it must show, as `posthaste relay` prints it.
+    #[schema(example = "sha256:5f0c…")]
+    pub fingerprint: String,
+    /// The relay's secret, 64 hexadecimal digits. Kept in a file only the service can read; never
+    /// given back.
+    #[schema(write_only)]
+    pub secret: String,
+    /// Most that may be kept there; what the relay says, when left out.
+    pub capacity_bytes: Option<u64>,
+    /// Most that may be sent there; what the relay says, when left out.
+    pub rate_bytes_per_s_max: Option<u64>,
+}
+
+/// A depot as the mind sees it now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Depot {
+    /// Its number, like `d3`.
+    pub id: String,
+    /// The name people use.
+    pub name: String,
+    /// Where it listens.
+    pub url: String,
+    /// The key it must show.
+    pub fingerprint: String,
+    /// `unknown`, `up` or `down`.
+    pub state: String,
+    /// Most that we may keep there.
+    pub capacity_bytes: u64,
+    /// Space left for new fragments.
+    pub free_bytes: u64,
+    /// Forecast rate: nine in ten are higher.
+    pub rate_p10_bytes_per_s: u64,
+    /// Forecast rate: as likely higher as lower.
+    pub rate_p50_bytes_per_s: u64,
+    /// Forecast rate: one in ten is higher.
+    pub rate_p90_bytes_per_s: u64,
+}
+
+/// A stage-out to submit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewRequest {
+    /// Absolute path of the directory or file, as the service's host sees it.
+    #[schema(example = "/scratch/alice/run7")]
+    pub source: String,
+    /// The name of where it goes.
+    #[schema(example = "home")]
+    pub to: String,
+    /// When it must be safe, RFC 3339.
+    #[schema(example = "2026-11-20T18:00:00Z")]
+    pub deadline: String,
+    /// Names of the depots that may hold it, in order of preference.
+    pub via: Vec<String>,
+    /// The erasure code, `k+m`.
+    #[schema(example = "4+1")]
+    pub code: String,
+    /// Whether the source is removed once the dataset is safe.
+    #[serde(default)]
+    pub release: Release,
+    /// Whether to take it even if the deadline can't be met.
+    #[serde(default)]
+    pub best_effort: bool,
+    /// How long depots keep it after the deadline, in seconds; 30 days when left out.
+    pub keep_s: Option<u64>,
+    /// An id of the submitter's own: submitting it twice is submitting it once.
+    pub submission_id: Option<String>,
+}
+
+/// When the source may be removed from scratch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Release {
+    /// The user keeps it.
+    #[default]
+    Never,
+    /// As soon as the dataset is safe.
+    WhenSafe,
+}
+
+/// A request as the service sees it now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Request {
+    /// Its number, like `r7`.
+    pub id: String,
+    /// The dataset's id at depots.
+    pub dataset: String,
+    /// Where it came from.
+    pub source: String,
+    /// The name of where it goes.
+    pub to: String,
+    /// `scanning`, `refused`, `moving`, `safe`, `released`, `delivered`, `cancelled` or `failed`.
+    pub state: String,
+    /// Why it was refused or failed, in one line.
+    pub reason: Option<String>,
+    /// Whether its deadline is in danger.
+    pub at_risk: bool,
+    /// Whether the deadline passed before it was safe.
+    pub missed: bool,
+    /// The erasure code.
+    pub code: String,
+    /// Whether the source is removed once safe.
+    pub release: Release,
+    /// When it was submitted, RFC 3339.
+    pub submitted: String,
+    /// When it must be safe, RFC 3339.
+    pub deadline: String,
+    /// Deadline less p90 finish, in seconds; negative when it would be late.
+    pub slack_s: Option<f64>,
+    /// Forecast finish, when there is a path.
+    pub finish: Option<Finish>,
+    /// Seconds from submission until it was safe.
+    pub safe_after_s: Option<f64>,
+    /// Size of the dataset.
+    pub bytes: u64,
+    /// Files, directories and links in it.
+    pub files: u64,
+    /// Chunks it is cut into.
+    pub chunks: u32,
+    /// Chunks that survive the loss of as many depots as the code has parity.
+    pub chunks_safe: u32,
+    /// Chunks that were made safe again after a depot was lost.
+    pub chunks_repaired: u32,
+    /// What each depot does for it.
+    pub shares: Vec<Share>,
+}
+
+/// A moment in the future as quantiles, RFC 3339.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Finish {
+    /// One in ten finishes earlier.
+    pub p10: String,
+    /// As likely earlier as later.
+    pub p50: String,
+    /// Nine in ten finish earlier.
+    pub p90: String,
+}
+
+/// What one depot does for one request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Share {
+    /// The depot's name.
+    pub depot: String,
+    /// `unknown`, `up` or `down`.
+    pub state: String,
+    /// Whether it is fed now.
+    pub active: bool,
+    /// Fragments it holds, verified.
+    pub stored: u32,
+    /// Bytes of those.
+    pub stored_bytes: u64,
+    /// Fragments on their way to it.
+    pub in_flight: u32,
+    /// Measured rate over the last seconds.
+    pub rate_bytes_per_s: u64,
+}
+
+/// Something that happened, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Event {
+    /// Its number; the `id` of the Server-Sent Event.
+    pub seq: u64,
+    /// When, RFC 3339.
+    pub at: String,
+    /// Which request, like `r7`.
+    pub request: Option<String>,
+    /// The name of the depot it is about.
+    pub depot: Option<String>,
+    /// What: the `event` of the Server-Sent Event, like `depot-down`.
+    pub name: String,
+    /// What, for people.
+    pub text: String,
+    /// Why, for people.
+    pub reason: String,
+}
+
+/// A decision and its reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Decision {
+    /// When, RFC 3339.
+    pub at: String,
+    /// What was decided.
+    pub what: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// What somebody needs to pull a dataset: who holds it, and leave to read it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Ticket {
+    /// The dataset's id at depots.
+    pub dataset: String,
+    /// Until when the tokens are good, RFC 3339.
+    pub expires: String,
+    /// The depots that hold fragments of it.
+    pub holders: Vec<Holder>,
+}
+
+/// A depot that holds fragments of a dataset.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Holder {
+    /// The name people use.
+    pub name: String,
+    /// Where it listens.
+    pub url: String,
+    /// The key it must show.
+    pub fingerprint: String,
+    /// Leave to read this dataset there, and nothing else.
+    pub token: String,
+}
+
+impl std::fmt::Debug for Holder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Holder")
+            .field("name", &self.name)
+            .field("url", &self.url)
+            .field("fingerprint", &self.fingerprint)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A new deadline for a running request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewDeadline {
+    /// When it must be safe, RFC 3339.
+    pub deadline: String,
+}
+
+/// Why the service said no.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Problem {
+    /// The page under `docs/errors/` that explains it.
+    #[schema(example = "not-found")]
+    pub code: String,
+    /// One line: what, while doing what, to what, what to try.
+    pub message: String,
+}
+
+/// The service is there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Health {
+    /// Always `ok`.
+    pub status: String,
+    /// The version of posthaste.
+    pub version: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_holder_never_shows_its_token() {
+        let holder = Holder {
+            name: "campus".into(),
+            url: "https://127.0.0.1:1".into(),
+            fingerprint: "sha256:00".into(),
+            token: "ph1.very-secret".into(),
+        };
+        assert!(!format!("{holder:?}").contains("very-secret"));
+    }
+
+    #[test]
+    fn a_misspelt_field_is_refused() {
+        let text = r#"{"deadline":"2026-01-01T00:00:00Z","dedline":"x"}"#;
+        assert!(serde_json::from_str::<NewDeadline>(text).is_err());
+    }
+}
