@@ -97,7 +97,7 @@ pub enum Release {
 }
 
 /// A request as the service sees it now.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Request {
     /// Its number, like `r7`.
     pub id: String,

@@ -9,6 +9,9 @@ use crate::{Journal, JournalError, from_sql, to_sql};
 /// Events kept for people to read; older ones are dropped. About 200 bytes each.
 const EVENTS_MAX: i64 = 1_000_000;
 
+/// A step taken because time passed: it has a row, so that a replay takes it too.
+const WAKEUP: &[u8] = &[];
+
 /// Digests of a chunk and of its fragments, learned when it was first read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChunkRecord {
@@ -74,6 +77,9 @@ impl Journal {
             let mut insert = transaction.prepare_cached(
                 "INSERT INTO input (at_micros, step, record) VALUES (?1, ?2, ?3)",
             )?;
+            if step.inputs.is_empty() {
+                insert.execute(params![at, next, WAKEUP])?;
+            }
             for input in step.inputs {
                 insert.execute(params![at, next, input.to_bytes()])?;
             }
@@ -156,13 +162,14 @@ impl Journal {
         let mut last_step = None;
         for row in rows {
             let (at, step, bytes) = row.map_err(&failed)?;
-            let input = Input::from_bytes(&bytes).map_err(self.malformed())?;
             if last_step != Some(step) {
                 steps.push((Timestamp::from_micros(from_sql(at)), Vec::new()));
                 last_step = Some(step);
             }
-            if let Some((_, inputs)) = steps.last_mut() {
-                inputs.push(input);
+            if let Some((_, inputs)) = steps.last_mut()
+                && bytes != WAKEUP
+            {
+                inputs.push(Input::from_bytes(&bytes).map_err(self.malformed())?);
             }
         }
         Ok(Replay {

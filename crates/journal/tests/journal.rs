@@ -32,7 +32,7 @@ fn missed(request: u64) -> Event {
 }
 
 #[test]
-fn steps_come_back_in_order_and_in_their_batches() {
+fn steps_come_back_in_order_in_their_batches_and_with_their_wakeups() {
     let (_directory, path) = file();
     let mut journal = Journal::open(&path).unwrap();
     for (at, inputs) in [
@@ -56,6 +56,7 @@ fn steps_come_back_in_order_and_in_their_batches() {
         replay.steps,
         [
             (Timestamp::from_secs(1), vec![down(1), down(2)]),
+            (Timestamp::from_secs(2), vec![]),
             (Timestamp::from_secs(2), vec![down(3)]),
             (Timestamp::from_secs(2), vec![down(4)]),
         ]
