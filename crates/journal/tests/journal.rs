@@ -37,6 +37,7 @@ fn steps_come_back_in_order_in_their_batches_and_with_their_wakeups() {
     let mut journal = Journal::open(&path).unwrap();
     for (at, inputs) in [
         (1, vec![down(1), down(2)]),
+        (2, vec![]),
         (2, vec![down(3)]),
         (2, vec![down(4)]),
     ] {
