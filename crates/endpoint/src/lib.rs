@@ -1,5 +1,15 @@
 //! The hands: one shape over local files, S3, SFTP and relays.
 
+mod checksum;
+mod clock;
+mod endpoint;
 mod error;
+mod ledger;
+pub mod posix;
 
+pub use checksum::{Checksum, Summer};
+pub use endpoint::{
+    Boxed, ByteStream, Capabilities, Endpoint, Entry, FileSpec, FileTime, Kind, Listing, Reader,
+    Whole, Writer, base_name, is_unfinished, join,
+};
 pub use error::{Error, ErrorKind, Locus, Result, Status};

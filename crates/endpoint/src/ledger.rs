@@ -1,0 +1,149 @@
+//! The record of an unfinished copy: which segments the destination holds, with their checksums.
+//!
+//! A text file that is only appended to. A line torn by a crash is ignored, as is everything after
+//! it; a ledger whose first line names another identity is of another copy. Losing a ledger costs
+//! sending again, never correctness.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, BufRead, BufReader, Read, Write},
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
+
+use crate::Checksum;
+
+const MAGIC: &str = "posthaste-progress-1";
+
+/// Longest ledger read, in bytes: 10^6 segments of 80 bytes. More is not ours.
+const LEDGER_BYTES_MAX: u64 = 80_000_000;
+
+/// What an unfinished copy is a copy of, and how it is cut.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Head {
+    /// [`crate::FileSpec::identity`].
+    pub identity: String,
+    /// Bytes of each segment but the last.
+    pub segment_size: u64,
+    /// What the store calls the unfinished copy (an upload id); `-` when it has no name.
+    pub token: String,
+}
+
+/// A segment the destination holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Kept {
+    pub index: u64,
+    pub checksum: Checksum,
+    /// What the store answered (an ETag); `-` when nothing.
+    pub receipt: String,
+}
+
+/// An open ledger.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    path: PathBuf,
+    file: Mutex<File>,
+}
+
+impl Ledger {
+    /// Reads the ledger at `path`; `None` when there is none that can be read.
+    pub(crate) fn load(path: &Path) -> Option<(Head, Vec<Kept>)> {
+        let file = File::open(path).ok()?;
+        let mut lines = BufReader::new(file.take(LEDGER_BYTES_MAX)).lines();
+        let head = read_head(&lines.next()?.ok()?)?;
+        let kept = lines.map_while(|line| read_kept(&line.ok()?)).collect();
+        Some((head, kept))
+    }
+
+    /// Starts the ledger at `path` with `head` and what is `kept`, in place of any that is there.
+    pub(crate) fn start(path: PathBuf, head: &Head, kept: &[Kept]) -> io::Result<Self> {
+        use std::fmt::Write as _;
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        let mut text = format!(
+            "{MAGIC} {} {} {} .\n",
+            head.identity, head.segment_size, head.token
+        );
+        for kept in kept {
+            let _ = writeln!(text, "{} {} {} .", kept.index, kept.checksum, kept.receipt);
+        }
+        let mut file = OpenOptions::new()
+            .create(true)
+            .write(true)
+            .truncate(true)
+            .open(&path)?;
+        file.write_all(text.as_bytes())?;
+        Ok(Self {
+            path,
+            file: Mutex::new(file),
+        })
+    }
+
+    /// Appends a segment in one write.
+    pub(crate) fn add(&self, index: u64, checksum: Checksum, receipt: &str) -> io::Result<()> {
+        let line = format!("{index} {checksum} {receipt} .\n");
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.write_all(line.as_bytes())
+    }
+
+    /// Removes the ledger: its copy is whole or given up.
+    pub(crate) fn remove(&self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn read_head(line: &str) -> Option<Head> {
+    let mut words = line.split(' ');
+    (words.next()? == MAGIC).then_some(())?;
+    let head = Head {
+        identity: words.next()?.to_owned(),
+        segment_size: words.next()?.parse().ok().filter(|&size| size > 0)?,
+        token: words.next()?.to_owned(),
+    };
+    (words.next()? == ".").then_some(head)
+}
+
+fn read_kept(line: &str) -> Option<Kept> {
+    let mut words = line.split(' ');
+    let kept = Kept {
+        index: words.next()?.parse().ok()?,
+        checksum: Checksum::from_hex(words.next()?)?,
+        receipt: words.next()?.to_owned(),
+    };
+    (words.next()? == ".").then_some(kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_torn_line_costs_only_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger");
+        let head = Head {
+            identity: "abc".into(),
+            segment_size: 4096,
+            token: "-".into(),
+        };
+        let ledger = Ledger::start(path.clone(), &head, &[]).unwrap();
+        ledger.add(3, Checksum::of(b"three"), "\"etag\"").unwrap();
+        ledger.add(1, Checksum::of(b"one"), "-").unwrap();
+        let whole = fs::read(&path).unwrap();
+        for cut in 0..whole.len() {
+            fs::write(&path, &whole[..cut]).unwrap();
+            let kept = Ledger::load(&path).map_or(0, |(_, kept)| kept.len());
+            let lines = whole[..cut].iter().filter(|&&byte| byte == b'\n').count();
+            assert!(
+                kept + 1 >= lines && kept <= lines,
+                "{kept} kept of {lines} lines"
+            );
+        }
+        fs::write(&path, &whole).unwrap();
+        let (read, kept) = Ledger::load(&path).unwrap();
+        assert_eq!(read, head);
+        assert_eq!(kept[0].index, 3);
+        assert_eq!(kept[1].checksum, Checksum::of(b"one"));
+    }
+}

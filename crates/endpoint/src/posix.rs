@@ -1,0 +1,429 @@
+//! Local files.
+//!
+//! The blocking halves, [`SourceFile`] and [`Draft`], are what the engine's local fast path is
+//! made of; [`Posix`] wraps them for copies whose other end is remote.
+
+mod draft;
+mod source;
+
+use std::{
+    ffi::OsStr,
+    fs, io,
+    os::unix::{
+        ffi::{OsStrExt, OsStringExt},
+        fs::{FileTypeExt, MetadataExt},
+    },
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use rustix::fs::{AtFlags, CWD, Mode, Timespec, Timestamps};
+
+pub use draft::{Draft, DraftRules};
+pub use source::SourceFile;
+
+use crate::{
+    Checksum, Error, ErrorKind, Locus, Result,
+    endpoint::{
+        Boxed, Capabilities, Endpoint, Entry, FileSpec, FileTime, Kind, Listing, Reader, Whole,
+        Writer,
+    },
+};
+
+/// Bytes read, summed and written at a time: stays in a core's L2 cache.
+pub const BLOCK_BYTES: usize = 256 << 10;
+
+/// Bytes of a segment of a large local file, and so what a crash loses for each lane.
+pub const SEGMENT_BYTES: u64 = 16 << 20;
+
+/// Entries of one listing page: a directory of any size costs this much memory.
+const PAGE_ENTRIES: usize = 512;
+
+/// The local file system below a root.
+#[derive(Debug, Clone)]
+pub struct Posix {
+    root: PathBuf,
+    rules: DraftRules,
+}
+
+impl Posix {
+    /// The files below `root`, or the one file `root` is.
+    #[must_use]
+    pub fn new(root: impl Into<PathBuf>, rules: DraftRules) -> Self {
+        let root = root.into();
+        let root = if root.as_os_str().is_empty() {
+            PathBuf::from(".")
+        } else {
+            root
+        };
+        Self { root, rules }
+    }
+
+    /// The real path of a relative one.
+    #[must_use]
+    pub fn path(&self, path: &[u8]) -> PathBuf {
+        if path.is_empty() {
+            return self.root.clone();
+        }
+        self.root.join(OsStr::from_bytes(path))
+    }
+
+    /// How unfinished files are treated.
+    #[must_use]
+    pub fn rules(&self) -> DraftRules {
+        self.rules
+    }
+}
+
+/// What the system says about a path. Blocks.
+///
+/// # Errors
+/// Any of the system's but "not found", which is `None`.
+pub fn stat(path: &Path, follow: bool) -> Result<Option<Entry>> {
+    let found = if follow {
+        fs::metadata(path)
+    } else {
+        fs::symlink_metadata(path)
+    };
+    match found {
+        Ok(metadata) => Ok(Some(entry_of(Vec::new(), &metadata))),
+        Err(cause)
+            if matches!(
+                cause.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
+            Ok(None)
+        }
+        Err(cause) => Err(Error::io("look at", show(path), cause)),
+    }
+}
+
+pub(crate) fn show(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+pub(crate) fn entry_of(name: Vec<u8>, metadata: &fs::Metadata) -> Entry {
+    let file_type = metadata.file_type();
+    let kind = if file_type.is_file() {
+        Kind::File
+    } else if file_type.is_dir() {
+        Kind::Directory
+    } else if file_type.is_symlink() {
+        Kind::Link
+    } else {
+        debug_assert!(
+            file_type.is_fifo()
+                || file_type.is_socket()
+                || file_type.is_block_device()
+                || file_type.is_char_device()
+        );
+        Kind::Special
+    };
+    Entry {
+        name,
+        kind,
+        size: metadata.len(),
+        mtime: Some(FileTime {
+            secs: metadata.mtime(),
+            nanos: u32::try_from(metadata.mtime_nsec()).unwrap_or(0),
+        }),
+        mode: Some(metadata.mode() & 0o7777),
+        version: None,
+    }
+}
+
+pub(crate) fn timestamps(mtime: FileTime) -> Timestamps {
+    let time = Timespec {
+        tv_sec: mtime.secs,
+        tv_nsec: mtime.nanos.into(),
+    };
+    Timestamps {
+        last_access: time,
+        last_modification: time,
+    }
+}
+
+/// Lists a directory page by page.
+pub struct PosixListing {
+    pages: Option<fs::ReadDir>,
+    path: PathBuf,
+    follow: bool,
+}
+
+impl PosixListing {
+    /// Opens the directory. Blocks.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn open(path: PathBuf, follow: bool) -> Result<Self> {
+        let pages = fs::read_dir(&path)
+            .map_err(|cause| Error::io("list", show(&path), cause).at(Locus::Source))?;
+        Ok(Self {
+            pages: Some(pages),
+            path,
+            follow,
+        })
+    }
+
+    fn read_page(path: &Path, follow: bool, pages: &mut fs::ReadDir) -> Result<Vec<Entry>> {
+        let mut page = Vec::new();
+        for found in pages.by_ref() {
+            let found =
+                found.map_err(|cause| Error::io("list", show(path), cause).at(Locus::Source))?;
+            let name = found.file_name().into_vec();
+            let metadata = match found.metadata() {
+                Ok(metadata) if follow && metadata.is_symlink() => {
+                    fs::metadata(found.path()).unwrap_or(metadata)
+                }
+                Ok(metadata) => metadata,
+                Err(cause) if cause.kind() == io::ErrorKind::NotFound => continue,
+                Err(cause) => {
+                    return Err(Error::io("look at", show(&found.path()), cause).at(Locus::Source));
+                }
+            };
+            page.push(entry_of(name, &metadata));
+            if page.len() == PAGE_ENTRIES {
+                break;
+            }
+        }
+        Ok(page)
+    }
+}
+
+impl Listing for PosixListing {
+    fn next_page(&mut self) -> Boxed<'_, Result<Vec<Entry>>> {
+        Box::pin(async {
+            let Some(mut pages) = self.pages.take() else {
+                return Ok(Vec::new());
+            };
+            let (path, follow) = (self.path.clone(), self.follow);
+            let (pages, page) = blocking(move || {
+                let page = Self::read_page(&path, follow, &mut pages)?;
+                Ok((pages, page))
+            })
+            .await?;
+            self.pages = Some(pages);
+            Ok(page)
+        })
+    }
+}
+
+/// Runs a blocking call on the runtime's blocking threads.
+pub(crate) async fn blocking<T: Send + 'static>(
+    call: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    match tokio::task::spawn_blocking(call).await {
+        Ok(result) => result,
+        Err(cause) => Err(Error::new(ErrorKind::Other, "finish", "a blocking call").cause(cause)),
+    }
+}
+
+/// Makes a directory and those above it; says whether it is new. Blocks.
+///
+/// # Errors
+/// [`ErrorKind::Conflict`] when something else has the name; the system's otherwise.
+pub fn make_directory(path: &Path) -> Result<bool> {
+    let fail = |cause| Error::io("make directory", show(path), cause).at(Locus::Destination);
+    match fs::create_dir(path) {
+        Ok(()) => Ok(true),
+        Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => match fs::metadata(path) {
+            Ok(metadata) if metadata.is_dir() => Ok(false),
+            Ok(_) => Err(
+                Error::new(ErrorKind::Conflict, "make directory", show(path))
+                    .cause("a file has that name")
+                    .at(Locus::Destination),
+            ),
+            Err(cause) => Err(fail(cause)),
+        },
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => {
+            let parent = path
+                .parent()
+                .filter(|parent| !parent.as_os_str().is_empty());
+            match parent {
+                Some(parent) => {
+                    make_directory(parent)?;
+                    match fs::create_dir(path) {
+                        Ok(()) => Ok(true),
+                        Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+                        Err(cause) => Err(fail(cause)),
+                    }
+                }
+                None => Err(fail(cause)),
+            }
+        }
+        Err(cause) => Err(fail(cause)),
+    }
+}
+
+/// Gives a directory its mode and mtime. Blocks.
+///
+/// # Errors
+/// The system's.
+pub fn seal_directory(path: &Path, entry: &Entry) -> Result<()> {
+    let fail = |cause: rustix::io::Errno| {
+        Error::io("set the attributes of", show(path), cause.into()).at(Locus::Destination)
+    };
+    if let Some(mode) = entry.mode {
+        rustix::fs::chmodat(CWD, path, Mode::from_raw_mode(mode), AtFlags::empty())
+            .map_err(fail)?;
+    }
+    if let Some(mtime) = entry.mtime {
+        rustix::fs::utimensat(CWD, path, &timestamps(mtime), AtFlags::empty()).map_err(fail)?;
+    }
+    Ok(())
+}
+
+/// Makes a symbolic link under its final name, replacing a file or link. Blocks.
+///
+/// # Errors
+/// The system's.
+pub fn make_link(path: &Path, target: &[u8], spec: &FileSpec) -> Result<()> {
+    let fail = |cause| Error::io("make link", show(path), cause).at(Locus::Destination);
+    let draft = draft::partial_path(path, &spec.origin);
+    match fs::remove_file(&draft) {
+        Ok(()) => {}
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => {}
+        Err(cause) => return Err(fail(cause)),
+    }
+    std::os::unix::fs::symlink(OsStr::from_bytes(target), &draft).map_err(fail)?;
+    if let Some(mtime) = spec.mtime {
+        rustix::fs::utimensat(CWD, &draft, &timestamps(mtime), AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|cause| fail(cause.into()))?;
+    }
+    fs::rename(&draft, path).map_err(|cause| {
+        let _ = fs::remove_file(&draft);
+        fail(cause)
+    })
+}
+
+/// Stores a small file under its final name. Blocks.
+///
+/// # Errors
+/// The system's; [`ErrorKind::Corrupt`] when what was written reads back differently.
+pub fn put(
+    path: &Path,
+    spec: &FileSpec,
+    data: &[Bytes],
+    sum: Checksum,
+    rules: DraftRules,
+) -> Result<()> {
+    let draft = Draft::small(path, spec, rules)?;
+    let mut offset = 0;
+    for bytes in data {
+        draft.write_at(bytes, offset)?;
+        offset += bytes.len() as u64;
+    }
+    source::with_block(|block| draft.verify(0..offset, sum, block))?;
+    draft.publish(spec)
+}
+
+impl Endpoint for Posix {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            scheme: "file",
+            byte_names: true,
+            mtime_step_ns: 1,
+            mtimes_listed: true,
+            directory_attributes: true,
+            stores_checksum: false,
+            segment_size_min: SEGMENT_BYTES,
+            transfers_auto: 8,
+        }
+    }
+
+    fn show(&self, path: &[u8]) -> String {
+        show(&self.path(path))
+    }
+
+    fn stat<'a>(&'a self, path: &'a [u8], follow: bool) -> Boxed<'a, Result<Option<Entry>>> {
+        let path = self.path(path);
+        Box::pin(blocking(move || stat(&path, follow)))
+    }
+
+    fn list<'a>(&'a self, path: &'a [u8], follow: bool) -> Boxed<'a, Result<Box<dyn Listing>>> {
+        let path = self.path(path);
+        Box::pin(blocking(move || {
+            let listing: Box<dyn Listing> = Box::new(PosixListing::open(path, follow)?);
+            Ok(listing)
+        }))
+    }
+
+    fn get<'a>(&'a self, path: &'a [u8], _entry: &'a Entry) -> Boxed<'a, Result<Whole>> {
+        let path = self.path(path);
+        Box::pin(blocking(move || SourceFile::open(path)?.read_whole()))
+    }
+
+    fn open<'a>(&'a self, path: &'a [u8], _entry: &'a Entry) -> Boxed<'a, Result<Arc<dyn Reader>>> {
+        let path = self.path(path);
+        Box::pin(blocking(move || {
+            let reader: Arc<dyn Reader> = Arc::new(source::PosixReader::new(path)?);
+            Ok(reader)
+        }))
+    }
+
+    fn read_link<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Vec<u8>>> {
+        let path = self.path(path);
+        Box::pin(blocking(move || read_link(&path)))
+    }
+
+    fn put<'a>(
+        &'a self,
+        path: &'a [u8],
+        spec: &'a FileSpec,
+        data: Vec<Bytes>,
+        sum: Checksum,
+    ) -> Boxed<'a, Result<()>> {
+        let (path, spec, rules) = (self.path(path), spec.clone(), self.rules);
+        Box::pin(blocking(move || put(&path, &spec, &data, sum, rules)))
+    }
+
+    fn create<'a>(
+        &'a self,
+        path: &'a [u8],
+        spec: &'a FileSpec,
+    ) -> Boxed<'a, Result<Arc<dyn Writer>>> {
+        let (path, spec, rules) = (self.path(path), spec.clone(), self.rules);
+        Box::pin(blocking(move || {
+            let (draft, kept) = Draft::resumable(&path, &spec, SEGMENT_BYTES, rules)?;
+            let writer: Arc<dyn Writer> = Arc::new(draft::PosixWriter::new(draft, kept, spec));
+            Ok(writer)
+        }))
+    }
+
+    fn make_link<'a>(
+        &'a self,
+        path: &'a [u8],
+        target: &'a [u8],
+        spec: &'a FileSpec,
+    ) -> Boxed<'a, Result<()>> {
+        let (path, target, spec) = (self.path(path), target.to_vec(), spec.clone());
+        Box::pin(blocking(move || make_link(&path, &target, &spec)))
+    }
+
+    fn make_directory<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<bool>> {
+        let path = self.path(path);
+        Box::pin(blocking(move || make_directory(&path)))
+    }
+
+    fn seal_directory<'a>(
+        &'a self,
+        path: &'a [u8],
+        entry: &'a Entry,
+        _empty: bool,
+    ) -> Boxed<'a, Result<()>> {
+        let (path, entry) = (self.path(path), entry.clone());
+        Box::pin(blocking(move || seal_directory(&path, &entry)))
+    }
+}
+
+/// Where a symbolic link points. Blocks.
+///
+/// # Errors
+/// The system's.
+pub fn read_link(path: &Path) -> Result<Vec<u8>> {
+    let target = fs::read_link(path)
+        .map_err(|cause| Error::io("read link", show(path), cause).at(Locus::Source))?;
+    Ok(target.into_os_string().into_vec())
+}

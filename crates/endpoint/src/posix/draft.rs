@@ -1,0 +1,408 @@
+//! Writing a local file that nobody sees until it is whole.
+
+use std::{
+    ffi::OsString,
+    fs::{self, File},
+    io,
+    ops::Range,
+    os::unix::{
+        ffi::{OsStrExt, OsStringExt},
+        fs::{FileExt, OpenOptionsExt},
+    },
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use rustix::fs::{FlockOperation, Mode};
+
+use super::{blocking, show, source::with_block, timestamps};
+use crate::{
+    Checksum, Error, ErrorKind, Locus, Result,
+    checksum::Summer,
+    endpoint::{Boxed, ByteStream, FileSpec, LEDGER_SUFFIX, PARTIAL_SUFFIX, Writer, partial_name},
+    ledger::{Head, Kept, Ledger},
+};
+
+/// How unfinished files are treated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DraftRules {
+    /// Read back what was written and compare checksums.
+    pub verify: bool,
+    /// Flush each file to the disk before it gets its final name.
+    pub fsync: bool,
+}
+
+impl Default for DraftRules {
+    fn default() -> Self {
+        Self {
+            verify: true,
+            fsync: false,
+        }
+    }
+}
+
+/// The path of the unfinished copy of `path`.
+pub(super) fn partial_path(path: &Path, origin: &str) -> PathBuf {
+    let name = path.file_name().unwrap_or_default();
+    path.with_file_name(OsString::from_vec(partial_name(name.as_bytes(), origin)))
+}
+
+fn ledger_path(partial: &Path) -> PathBuf {
+    let text = partial.as_os_str().as_bytes();
+    let stem = text.strip_suffix(PARTIAL_SUFFIX.as_bytes()).unwrap_or(text);
+    PathBuf::from(OsString::from_vec(
+        [stem, LEDGER_SUFFIX.as_bytes()].concat(),
+    ))
+}
+
+/// An unfinished local file under a hidden name beside its final one.
+#[derive(Debug)]
+pub struct Draft {
+    file: File,
+    partial: PathBuf,
+    path: PathBuf,
+    ledger: Option<Ledger>,
+    rules: DraftRules,
+    published: AtomicBool,
+}
+
+impl Draft {
+    /// Starts a small file: a crash costs all of it. Blocks.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn small(path: &Path, spec: &FileSpec, rules: DraftRules) -> Result<Self> {
+        let partial = partial_path(path, &spec.origin);
+        let file = open_partial(&partial, path, true)?;
+        Ok(Self {
+            file,
+            partial,
+            path: path.to_owned(),
+            ledger: None,
+            rules,
+            published: AtomicBool::new(false),
+        })
+    }
+
+    /// Starts a large file or continues it; returns the segments that are there and read back
+    /// well. Blocks.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] when another process writes it; the system's.
+    pub fn resumable(
+        path: &Path,
+        spec: &FileSpec,
+        segment_size: u64,
+        rules: DraftRules,
+    ) -> Result<(Self, Vec<(u64, Checksum)>)> {
+        let partial = partial_path(path, &spec.origin);
+        let fail = |cause| failed("write", path, cause);
+        let file = open_partial(&partial, path, false)?;
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+            Error::new(ErrorKind::Conflict, "write", show(path))
+                .cause("another posthaste writes it")
+                .hint("wait for it to end")
+                .at(Locus::Destination)
+        })?;
+        let head = Head {
+            identity: spec.identity(),
+            segment_size,
+            token: "-".to_owned(),
+        };
+        let ledger_path = ledger_path(&partial);
+        let mut kept = match Ledger::load(&ledger_path) {
+            Some((found, kept)) if found == head => kept,
+            Some(_) | None => {
+                file.set_len(0).map_err(fail)?;
+                Vec::new()
+            }
+        };
+        file.set_len(spec.size).map_err(fail)?;
+        kept.retain(|kept| {
+            let range = segment_range(kept.index, segment_size, spec.size);
+            let sum = with_block(|block| sum_of(&file, range.clone(), block));
+            !range.is_empty() && sum.is_ok_and(|sum| sum == kept.checksum)
+        });
+        kept.sort_by_key(|kept| kept.index);
+        kept.dedup_by_key(|kept| kept.index);
+        let ledger = Ledger::start(ledger_path, &head, &kept).map_err(fail)?;
+        let segments = kept
+            .iter()
+            .map(|kept: &Kept| (kept.index, kept.checksum))
+            .collect();
+        let draft = Self {
+            file,
+            partial,
+            path: path.to_owned(),
+            ledger: Some(ledger),
+            rules,
+            published: AtomicBool::new(false),
+        };
+        Ok((draft, segments))
+    }
+
+    /// The open file.
+    #[must_use]
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Writes all of `bytes` at `offset`. Blocks.
+    ///
+    /// # Errors
+    /// The system's; [`ErrorKind::Full`] says that a second run continues.
+    pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        self.file
+            .write_all_at(bytes, offset)
+            .map_err(|cause| failed("write", &self.path, cause))
+    }
+
+    /// Makes the file `size` long, holes where nothing is written. Blocks.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn set_size(&self, size: u64) -> Result<()> {
+        self.file
+            .set_len(size)
+            .map_err(|cause| failed("write", &self.path, cause))
+    }
+
+    /// Reads `range` back and compares it with `sum`, unless the rules say not to. Blocks.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`]; the system's.
+    pub fn verify(&self, range: Range<u64>, sum: Checksum, block: &mut [u8]) -> Result<()> {
+        if !self.rules.verify {
+            return Ok(());
+        }
+        let found = sum_of(&self.file, range, block)
+            .map_err(|cause| failed("read back", &self.path, cause))?;
+        if found == sum {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Corrupt, "write", show(&self.path))
+            .cause("what was written reads back differently")
+            .hint("check the disk")
+            .with("wanted", sum)
+            .with("found", found)
+            .at(Locus::Destination))
+    }
+
+    /// Notes that a segment is there. Blocks.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn record(&self, index: u64, sum: Checksum) -> Result<()> {
+        match &self.ledger {
+            Some(ledger) => ledger
+                .add(index, sum, "-")
+                .map_err(|cause| failed("write", &self.path, cause)),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives the file its mode, its mtime and its final name. Blocks.
+    ///
+    /// # Errors
+    /// The system's. The unfinished copy is then removed if it is small.
+    pub fn publish(&self, spec: &FileSpec) -> Result<()> {
+        let fail = |cause| failed("write", &self.path, cause);
+        if let Some(mode) = spec.mode {
+            rustix::fs::fchmod(&self.file, Mode::from_raw_mode(mode))
+                .map_err(|cause| fail(cause.into()))?;
+        }
+        if let Some(mtime) = spec.mtime {
+            rustix::fs::futimens(&self.file, &timestamps(mtime))
+                .map_err(|cause| fail(cause.into()))?;
+        }
+        if self.rules.fsync {
+            self.file.sync_all().map_err(fail)?;
+        }
+        fs::rename(&self.partial, &self.path).map_err(fail)?;
+        self.published.store(true, Ordering::Relaxed);
+        if let Some(ledger) = &self.ledger {
+            ledger.remove();
+        }
+        if self.rules.fsync
+            && let Some(parent) = self.path.parent()
+        {
+            let parent = if parent.as_os_str().is_empty() {
+                Path::new(".")
+            } else {
+                parent
+            };
+            File::open(parent)
+                .and_then(|folder| folder.sync_all())
+                .map_err(fail)?;
+        }
+        Ok(())
+    }
+
+    /// Removes the unfinished copy and its record. Blocks.
+    pub fn discard(&self) {
+        let _ = fs::remove_file(&self.partial);
+        if let Some(ledger) = &self.ledger {
+            ledger.remove();
+        }
+    }
+}
+
+impl Drop for Draft {
+    /// A small file that did not get its final name is of no use: it is written anew next time.
+    fn drop(&mut self) {
+        if self.ledger.is_none() && !self.published.load(Ordering::Relaxed) {
+            let _ = fs::remove_file(&self.partial);
+        }
+    }
+}
+
+/// The bytes segment `index` covers.
+#[must_use]
+pub(crate) fn segment_range(index: u64, segment_size: u64, size: u64) -> Range<u64> {
+    let start = index.saturating_mul(segment_size).min(size);
+    start..start.saturating_add(segment_size).min(size)
+}
+
+fn failed(operation: &'static str, path: &Path, cause: io::Error) -> Error {
+    let error = Error::io(operation, show(path), cause).at(Locus::Destination);
+    match error.kind() {
+        ErrorKind::Full => error.hint("free space there, then run the same command to continue"),
+        ErrorKind::PermissionDenied => error.hint("choose a directory you may write to"),
+        ErrorKind::NotFound
+        | ErrorKind::Unauthenticated
+        | ErrorKind::Corrupt
+        | ErrorKind::Changed
+        | ErrorKind::Conflict
+        | ErrorKind::Invalid
+        | ErrorKind::Unsupported
+        | ErrorKind::Unreachable
+        | ErrorKind::TimedOut
+        | ErrorKind::Busy
+        | ErrorKind::Cancelled
+        | ErrorKind::Other => error,
+    }
+}
+
+fn open_partial(partial: &Path, path: &Path, truncate: bool) -> Result<File> {
+    File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(truncate)
+        .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
+        .open(partial)
+        .map_err(|cause| failed("write", path, cause))
+}
+
+fn sum_of(file: &File, range: Range<u64>, block: &mut [u8]) -> io::Result<Checksum> {
+    let mut summer = Summer::default();
+    let mut offset = range.start;
+    while offset < range.end {
+        let rest = usize::try_from(range.end - offset).unwrap_or(usize::MAX);
+        let len = rest.min(block.len());
+        file.read_exact_at(&mut block[..len], offset)?;
+        summer.add(&block[..len]);
+        offset += len as u64;
+    }
+    Ok(summer.sum())
+}
+
+/// A large local file whose bytes come from a remote source.
+pub(super) struct PosixWriter {
+    draft: Arc<Draft>,
+    kept: Vec<(u64, Checksum)>,
+    spec: FileSpec,
+}
+
+/// Bytes gathered before a hop to a blocking thread writes them.
+const GATHERED_BYTES: usize = 1 << 20;
+
+impl PosixWriter {
+    pub(super) fn new(draft: Draft, kept: Vec<(u64, Checksum)>, spec: FileSpec) -> Self {
+        Self {
+            draft: Arc::new(draft),
+            kept,
+            spec,
+        }
+    }
+
+    /// Writes `gathered` at `offset` and sums it while it is in the cache.
+    async fn write_gathered(
+        &self,
+        gathered: Vec<Bytes>,
+        mut offset: u64,
+        mut summer: Summer,
+    ) -> Result<(Summer, u64)> {
+        let draft = Arc::clone(&self.draft);
+        blocking(move || {
+            for bytes in gathered {
+                summer.add(&bytes);
+                draft.write_at(&bytes, offset)?;
+                offset += bytes.len() as u64;
+            }
+            Ok((summer, offset))
+        })
+        .await
+    }
+}
+
+impl Writer for PosixWriter {
+    fn segment_size(&self) -> u64 {
+        super::SEGMENT_BYTES
+    }
+
+    fn kept(&self) -> Vec<(u64, Checksum)> {
+        self.kept.clone()
+    }
+
+    fn write(
+        &self,
+        index: u64,
+        range: Range<u64>,
+        mut body: ByteStream,
+    ) -> Boxed<'_, Result<Checksum>> {
+        Box::pin(async move {
+            let mut summer = Summer::default();
+            let mut offset = range.start;
+            let mut gathered = Vec::new();
+            let mut gathered_bytes = 0;
+            while let Some(bytes) = body.next().await {
+                let bytes = bytes?;
+                gathered_bytes += bytes.len();
+                gathered.push(bytes);
+                if gathered_bytes >= GATHERED_BYTES {
+                    gathered_bytes = 0;
+                    (summer, offset) = self
+                        .write_gathered(std::mem::take(&mut gathered), offset, summer)
+                        .await?;
+                }
+            }
+            (summer, offset) = self.write_gathered(gathered, offset, summer).await?;
+            if offset != range.end {
+                return Err(
+                    Error::new(ErrorKind::Unreachable, "read", &*self.spec.origin)
+                        .cause("the source ended early")
+                        .at(Locus::Source),
+                );
+            }
+            let draft = Arc::clone(&self.draft);
+            let sum = summer.sum();
+            blocking(move || {
+                with_block(|block| draft.verify(range, sum, block))?;
+                draft.record(index, sum)?;
+                Ok(sum)
+            })
+            .await
+        })
+    }
+
+    fn finish(&self, _whole: Checksum) -> Boxed<'_, Result<()>> {
+        let (draft, spec) = (Arc::clone(&self.draft), self.spec.clone());
+        Box::pin(blocking(move || draft.publish(&spec)))
+    }
+}

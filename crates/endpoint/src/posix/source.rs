@@ -1,0 +1,225 @@
+//! Reading a local file that may change under us.
+
+use std::{
+    cell::RefCell,
+    fs::File,
+    io,
+    ops::Range,
+    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
+    path::PathBuf,
+    sync::Arc,
+};
+
+use bytes::{Bytes, BytesMut};
+use futures_util::stream;
+use rustix::fs::SeekFrom;
+
+use super::{BLOCK_BYTES, blocking, entry_of, show};
+use crate::{
+    Checksum, Error, ErrorKind, Locus, Result,
+    checksum::Summer,
+    endpoint::{Boxed, ByteStream, Entry, Kind, Reader, Whole},
+};
+
+/// Bytes of one item of a stream: large enough that the hop to a blocking thread does not show.
+const STREAM_BLOCK_BYTES: usize = 1 << 20;
+
+thread_local! {
+    static BLOCK: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Lends this thread's block buffer, which is allocated once.
+pub(crate) fn with_block<T>(call: impl FnOnce(&mut [u8]) -> T) -> T {
+    BLOCK.with_borrow_mut(|block| {
+        block.resize(BLOCK_BYTES, 0);
+        call(block)
+    })
+}
+
+/// A local file open for reading, and how it looked at that moment.
+#[derive(Debug)]
+pub struct SourceFile {
+    file: File,
+    entry: Entry,
+    path: PathBuf,
+    sparse: bool,
+}
+
+impl SourceFile {
+    /// Opens the file. Blocks.
+    ///
+    /// # Errors
+    /// The system's; [`ErrorKind::Changed`] when it is no file any more.
+    pub fn open(path: PathBuf) -> Result<Self> {
+        // O_NONBLOCK: a pipe that took the file's place must not hang us.
+        let opened = File::options()
+            .read(true)
+            .custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())
+            .open(&path);
+        let fail = |cause| Error::io("read", show(&path), cause).at(Locus::Source);
+        let file = opened.map_err(fail)?;
+        let metadata = file.metadata().map_err(fail)?;
+        let entry = entry_of(Vec::new(), &metadata);
+        if entry.kind != Kind::File {
+            return Err(Error::new(ErrorKind::Changed, "read", show(&path))
+                .cause("it is no file any more")
+                .at(Locus::Source));
+        }
+        let sparse = metadata.blocks() * 512 < metadata.len();
+        Ok(Self {
+            file,
+            entry,
+            path,
+            sparse,
+        })
+    }
+
+    /// As it was when opened.
+    #[must_use]
+    pub fn entry(&self) -> &Entry {
+        &self.entry
+    }
+
+    /// The open file.
+    #[must_use]
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Whether it occupies less than its size.
+    #[must_use]
+    pub fn is_sparse(&self) -> bool {
+        self.sparse
+    }
+
+    /// Fills `block` from `offset`. Blocks.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Changed`] when the file has become shorter; the system's.
+    pub fn read_at(&self, block: &mut [u8], offset: u64) -> Result<()> {
+        self.file.read_exact_at(block, offset).map_err(|cause| {
+            if cause.kind() == io::ErrorKind::UnexpectedEof {
+                return self.changed("it became shorter while it was read");
+            }
+            Error::io("read", show(&self.path), cause).at(Locus::Source)
+        })
+    }
+
+    /// The first range of data at or after `from` and before `to`; holes lie between. Blocks.
+    #[must_use]
+    pub fn next_data(&self, from: u64, to: u64) -> Option<Range<u64>> {
+        if from >= to {
+            return None;
+        }
+        if !self.sparse {
+            return Some(from..to);
+        }
+        let start = match rustix::fs::seek(&self.file, SeekFrom::Data(from)) {
+            Ok(start) => start,
+            Err(rustix::io::Errno::NXIO) => return None,
+            Err(_) => return Some(from..to),
+        };
+        if start >= to {
+            return None;
+        }
+        let end = rustix::fs::seek(&self.file, SeekFrom::Hole(start)).unwrap_or(to);
+        Some(start..end.min(to))
+    }
+
+    /// Fails unless size and mtime are what they were when it was opened. Blocks.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Changed`].
+    pub fn confirm(&self) -> Result<()> {
+        let metadata = self
+            .file
+            .metadata()
+            .map_err(|cause| Error::io("read", show(&self.path), cause).at(Locus::Source))?;
+        let now = entry_of(Vec::new(), &metadata);
+        if (now.size, now.mtime) == (self.entry.size, self.entry.mtime) {
+            return Ok(());
+        }
+        Err(self.changed("it changed while it was read"))
+    }
+
+    fn changed(&self, what: &'static str) -> Error {
+        Error::new(ErrorKind::Changed, "copy", show(&self.path))
+            .cause(what)
+            .hint("copy it again when nothing writes to it")
+            .at(Locus::Source)
+    }
+
+    /// Reads the whole file, for small ones. Blocks.
+    ///
+    /// # Errors
+    /// As [`SourceFile::read_at`] and [`SourceFile::confirm`].
+    pub fn read_whole(&self) -> Result<Whole> {
+        let size = usize::try_from(self.entry.size).unwrap_or(usize::MAX);
+        let mut data = Vec::with_capacity(size.div_ceil(STREAM_BLOCK_BYTES));
+        let mut summer = Summer::default();
+        let mut offset = 0;
+        while offset < self.entry.size {
+            let rest = size - data.iter().map(Bytes::len).sum::<usize>();
+            let block = self.read_block(offset, rest)?;
+            summer.add(&block);
+            offset += block.len() as u64;
+            data.push(block);
+        }
+        self.confirm()?;
+        Ok(Whole {
+            entry: self.entry.clone(),
+            data,
+            checksum: summer.sum(),
+        })
+    }
+
+    fn read_block(&self, offset: u64, rest: usize) -> Result<Bytes> {
+        let mut block = BytesMut::zeroed(rest.min(STREAM_BLOCK_BYTES));
+        self.read_at(&mut block, offset)?;
+        Ok(block.freeze())
+    }
+}
+
+/// A local file read by ranges for a remote destination.
+pub(super) struct PosixReader {
+    source: Arc<SourceFile>,
+}
+
+impl PosixReader {
+    pub(super) fn new(path: PathBuf) -> Result<Self> {
+        Ok(Self {
+            source: Arc::new(SourceFile::open(path)?),
+        })
+    }
+}
+
+impl Reader for PosixReader {
+    fn entry(&self) -> &Entry {
+        self.source.entry()
+    }
+
+    fn checksum(&self) -> Option<Checksum> {
+        None
+    }
+
+    fn read(&self, range: Range<u64>) -> Boxed<'_, Result<ByteStream>> {
+        let source = Arc::clone(&self.source);
+        let blocks = stream::try_unfold((source, range), |(source, range)| async move {
+            if range.is_empty() {
+                return Ok(None);
+            }
+            let reading = Arc::clone(&source);
+            let rest = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+            let block = blocking(move || reading.read_block(range.start, rest)).await?;
+            let next = range.start + block.len() as u64..range.end;
+            Ok(Some((block, (source, next))))
+        });
+        let blocks: ByteStream = Box::pin(blocks);
+        Box::pin(async { Ok(blocks) })
+    }
+
+    fn confirm(&self) -> Boxed<'_, Result<()>> {
+        let source = Arc::clone(&self.source);
+        Box::pin(blocking(move || source.confirm()))
+    }
+}
