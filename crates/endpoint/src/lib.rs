@@ -6,6 +6,7 @@ mod endpoint;
 mod error;
 mod ledger;
 pub mod posix;
+pub mod relay;
 
 pub use checksum::{Checksum, Summer};
 pub use endpoint::{

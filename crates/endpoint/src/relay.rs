@@ -1,0 +1,18 @@
+//! The client side of a relay: a depot that lends disk over HTTP/1.1 and TLS 1.3.
+//!
+//! A relay is known by its address and by the fingerprint of its key, pinned when it was added; no
+//! certificate authority is asked. The secret a relay makes at first start never crosses the wire:
+//! whoever holds it mints short-lived tokens, each for one scope and one dataset ([`mint`]), and
+//! the relay checks them without keeping state. `docs/reference/relay-protocol.md` is the protocol.
+
+mod address;
+mod client;
+mod connection;
+mod pin;
+mod token;
+pub mod wire;
+
+pub use address::{DatasetId, DatasetIdError, Fingerprint, FingerprintError, RelayAddress};
+pub use client::{RelayClient, RelayStatus};
+pub use pin::fingerprint_of;
+pub use token::{Credential, Refusal, Scope, TOKEN_LIFETIME_S, mint, read_secret_file, verify};

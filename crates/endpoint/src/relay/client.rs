@@ -1,0 +1,491 @@
+//! What can be asked of a relay.
+
+use std::{
+    fmt,
+    sync::{Arc, atomic::Ordering},
+};
+
+use bytes::{Bytes, BytesMut};
+use http::{Method, Request, Response, header};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use posthaste_types::{ByteRate, Bytes as Amount, ChunkIndex, Digest, FragmentIndex, Timestamp};
+
+use super::{
+    Credential, DatasetId, RelayAddress, Scope,
+    connection::{Lease, Pool},
+    wire::{self, ErrorBody, Held, Object, StatusBody, Target},
+};
+use crate::{Error, ErrorKind, Locus, Result, clock};
+
+/// Bodies of answers that are not objects: an inventory page is the largest.
+const ANSWER_BYTES_MAX: u64 =
+    (wire::INVENTORY_PAGE_MAX * wire::INVENTORY_ENTRY_BYTES) as u64 + (64 << 10);
+/// Pages of one inventory: 2^28 entries, more than any dataset has chunks.
+const INVENTORY_PAGES_MAX: usize = 4096;
+
+/// What a relay says about itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RelayStatus {
+    /// Its own name, for people.
+    pub name: String,
+    /// What it lends in all.
+    pub capacity: Amount,
+    /// What is stored.
+    pub used: Amount,
+    /// What is neither stored nor promised to uploads under way.
+    pub free: Amount,
+    /// The rate at which it takes bodies, all clients together.
+    pub rate_limit: Option<ByteRate>,
+    /// The release it runs.
+    pub version: String,
+}
+
+/// A relay, reached over a few kept connections. Cloning shares them.
+#[derive(Clone)]
+pub struct RelayClient {
+    address: Arc<RelayAddress>,
+    credential: Credential,
+    pool: Arc<Pool>,
+}
+
+impl fmt::Debug for RelayClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RelayClient")
+            .field("url", &self.address.url)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One request as the client makes it.
+struct Ask<'a> {
+    operation: &'static str,
+    method: Method,
+    target: Target,
+    query: &'a str,
+    scope: Scope,
+    body: Option<(Bytes, Digest, Timestamp)>,
+}
+
+impl Ask<'_> {
+    fn dataset(&self) -> Option<&DatasetId> {
+        match &self.target {
+            Target::Status => None,
+            Target::Dataset(dataset) | Target::Inventory(dataset) | Target::Object(dataset, _) => {
+                Some(dataset)
+            }
+        }
+    }
+}
+
+impl RelayClient {
+    /// A client of the relay at `address`. Connects at the first request.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] when the URL is not `https://host:port`.
+    pub fn new(address: RelayAddress, credential: Credential) -> Result<Self> {
+        let pool = Arc::new(Pool::new(&address)?);
+        Ok(Self {
+            address: Arc::new(address),
+            credential,
+            pool,
+        })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn address(&self) -> &RelayAddress {
+        &self.address
+    }
+
+    /// Bytes given to the network for this relay so far, by all clones: to measure its rate while
+    /// fragments are under way.
+    #[must_use]
+    pub fn sent(&self) -> Amount {
+        Amount::new(self.pool.traffic.sent.load(Ordering::Relaxed))
+    }
+
+    /// Bytes that came from this relay so far, to all clones.
+    #[must_use]
+    pub fn received(&self) -> Amount {
+        Amount::new(self.pool.traffic.received.load(Ordering::Relaxed))
+    }
+
+    /// Asks how the relay is.
+    ///
+    /// # Errors
+    /// As every request here: [`ErrorKind::Unreachable`] and [`ErrorKind::TimedOut`] (nothing moved
+    /// for 10 s) may pass; [`ErrorKind::Unauthenticated`] (key not the pinned one, token not taken)
+    /// and [`ErrorKind::PermissionDenied`] (token for something else) will not.
+    pub async fn status(&self) -> Result<RelayStatus> {
+        let ask = Ask {
+            operation: "ask",
+            method: Method::GET,
+            target: Target::Status,
+            query: "",
+            scope: Scope::Read,
+            body: None,
+        };
+        let (lease, response) = self.send(&ask).await?;
+        let bytes = self
+            .collect(&ask, lease, response, ANSWER_BYTES_MAX, None)
+            .await?;
+        let body: StatusBody =
+            serde_json::from_slice(&bytes).map_err(|cause| self.nonsense(&ask, cause))?;
+        let rate = body.rate_limit_bytes_per_s;
+        self.pool
+            .rate_limit
+            .store(rate.unwrap_or(0), Ordering::Relaxed);
+        Ok(RelayStatus {
+            name: body.name,
+            capacity: Amount::new(body.capacity_bytes),
+            used: Amount::new(body.used_bytes),
+            free: Amount::new(body.free_bytes),
+            rate_limit: rate.map(ByteRate::new),
+            version: body.version,
+        })
+    }
+
+    /// Stores a fragment until `expires` at least. When this returns, the relay has checked the
+    /// digest and holds the fragment on disk. Storing the same again changes nothing.
+    ///
+    /// # Errors
+    /// As [`Self::status`]; [`ErrorKind::Full`] when the capacity lent is used up,
+    /// [`ErrorKind::Corrupt`] when other bytes arrived, [`ErrorKind::Conflict`] when another
+    /// fragment is stored in its place.
+    pub async fn put_fragment(
+        &self,
+        dataset: &DatasetId,
+        chunk: ChunkIndex,
+        fragment: FragmentIndex,
+        bytes: Bytes,
+        digest: Digest,
+        expires: Timestamp,
+    ) -> Result<()> {
+        self.put(
+            dataset,
+            Object::Fragment(chunk, fragment),
+            bytes,
+            digest,
+            expires,
+        )
+        .await
+    }
+
+    /// Stores the manifest; otherwise as [`Self::put_fragment`].
+    ///
+    /// # Errors
+    /// As [`Self::put_fragment`].
+    pub async fn put_manifest(
+        &self,
+        dataset: &DatasetId,
+        bytes: Bytes,
+        digest: Digest,
+        expires: Timestamp,
+    ) -> Result<()> {
+        self.put(dataset, Object::Manifest, bytes, digest, expires)
+            .await
+    }
+
+    async fn put(
+        &self,
+        dataset: &DatasetId,
+        object: Object,
+        bytes: Bytes,
+        digest: Digest,
+        expires: Timestamp,
+    ) -> Result<()> {
+        let ask = Ask {
+            operation: "store on",
+            method: Method::PUT,
+            target: Target::Object(*dataset, object),
+            query: "",
+            scope: Scope::Write,
+            body: Some((bytes, digest, expires)),
+        };
+        let (lease, response) = self.send(&ask).await?;
+        self.collect(&ask, lease, response, ANSWER_BYTES_MAX, None)
+            .await
+            .map(drop)
+    }
+
+    /// Reads a fragment and checks that it has `expected`, the digest the manifest tells.
+    ///
+    /// # Errors
+    /// As [`Self::status`]; [`ErrorKind::NotFound`], and [`ErrorKind::Corrupt`] when the bytes do
+    /// not have that digest.
+    pub async fn get_fragment(
+        &self,
+        dataset: &DatasetId,
+        chunk: ChunkIndex,
+        fragment: FragmentIndex,
+        expected: Digest,
+    ) -> Result<Bytes> {
+        self.get(dataset, Object::Fragment(chunk, fragment), Some(expected))
+            .await
+    }
+
+    /// Reads the manifest and checks it against `expected`, or against the digest the relay stored
+    /// with it where the caller has none.
+    ///
+    /// # Errors
+    /// As [`Self::get_fragment`].
+    pub async fn get_manifest(
+        &self,
+        dataset: &DatasetId,
+        expected: Option<Digest>,
+    ) -> Result<Bytes> {
+        self.get(dataset, Object::Manifest, expected).await
+    }
+
+    async fn get(
+        &self,
+        dataset: &DatasetId,
+        object: Object,
+        expected: Option<Digest>,
+    ) -> Result<Bytes> {
+        let ask = Ask {
+            operation: "read from",
+            method: Method::GET,
+            target: Target::Object(*dataset, object),
+            query: "",
+            scope: Scope::Read,
+            body: None,
+        };
+        let (lease, response) = self.send(&ask).await?;
+        let expected = match expected {
+            Some(digest) => digest,
+            None => header_text(&response, wire::DIGEST_HEADER)
+                .and_then(|text| text.parse().ok())
+                .ok_or_else(|| self.nonsense(&ask, "it tells no digest"))?,
+        };
+        self.collect(
+            &ask,
+            lease,
+            response,
+            wire::OBJECT_BYTES_MAX,
+            Some(expected),
+        )
+        .await
+    }
+
+    /// Everything the relay holds of the dataset, in order of chunk and fragment; nothing when it
+    /// does not know the dataset.
+    ///
+    /// # Errors
+    /// As [`Self::status`].
+    pub async fn inventory(&self, dataset: &DatasetId) -> Result<Vec<Held>> {
+        let mut held = Vec::new();
+        let mut query = String::new();
+        for _ in 0..INVENTORY_PAGES_MAX {
+            let ask = Ask {
+                operation: "list what is on",
+                method: Method::GET,
+                target: Target::Inventory(*dataset),
+                query: &query,
+                scope: Scope::Read,
+                body: None,
+            };
+            let (lease, response) = self.send(&ask).await?;
+            let next = header_text(&response, wire::NEXT_HEADER).map(str::to_owned);
+            let page = self
+                .collect(&ask, lease, response, ANSWER_BYTES_MAX, None)
+                .await?;
+            let page = wire::read_held(&page)
+                .ok_or_else(|| self.nonsense(&ask, "the inventory is cut off"))?;
+            held.extend(page);
+            match next.as_deref().map(wire::parse_position) {
+                None => return Ok(held),
+                Some(Some((chunk, fragment))) => {
+                    query = format!("?from={}.{}", chunk.get(), fragment.get());
+                }
+                Some(None) => return Err(self.nonsense(&ask, "the next page has no name")),
+            }
+        }
+        Err(Error::new(
+            ErrorKind::Other,
+            "list what is on",
+            self.address.url.clone(),
+        )
+        .at(Locus::Network)
+        .cause("the inventory does not end"))
+    }
+
+    /// Deletes everything the relay holds of the dataset. Deleting it again changes nothing.
+    ///
+    /// # Errors
+    /// As [`Self::status`].
+    pub async fn delete_dataset(&self, dataset: &DatasetId) -> Result<()> {
+        let ask = Ask {
+            operation: "delete on",
+            method: Method::DELETE,
+            target: Target::Dataset(*dataset),
+            query: "",
+            scope: Scope::All,
+            body: None,
+        };
+        let (lease, response) = self.send(&ask).await?;
+        self.collect(&ask, lease, response, ANSWER_BYTES_MAX, None)
+            .await
+            .map(drop)
+    }
+
+    fn request(&self, ask: &Ask<'_>) -> Result<Request<Full<Bytes>>> {
+        let token = self
+            .credential
+            .token(ask.scope, ask.dataset(), clock::unix_secs());
+        let host = self
+            .address
+            .url
+            .trim_start_matches("https://")
+            .trim_end_matches('/');
+        let mut request = Request::builder()
+            .method(ask.method.clone())
+            .uri(format!("{}{}", ask.target.path(), ask.query))
+            .header(header::HOST, host)
+            .header(header::AUTHORIZATION, format!("Bearer {token}"));
+        let mut body = Bytes::new();
+        if let Some((bytes, digest, expires)) = &ask.body {
+            body = bytes.clone();
+            let expires_s = expires.as_micros().div_ceil(1_000_000);
+            request = request
+                .header(header::CONTENT_LENGTH, body.len())
+                .header(wire::DIGEST_HEADER, digest.to_string())
+                .header(wire::EXPIRES_HEADER, expires_s);
+        }
+        request.body(Full::new(body)).map_err(|_| {
+            // Only a token can hold what no header may hold; it must not be shown.
+            Error::new(ErrorKind::Invalid, ask.operation, self.address.url.clone())
+                .cause("the token has characters no token has")
+        })
+    }
+
+    /// Sends the request and waits for the head of a good answer. A kept connection that the relay
+    /// closed meanwhile is replaced once: every request here may be sent twice.
+    async fn send(&self, ask: &Ask<'_>) -> Result<(Lease, Response<Incoming>)> {
+        let mut reuse = true;
+        loop {
+            let mut lease = self.pool.lease(reuse).await?;
+            let activity = lease.connection.activity();
+            let request = self.request(ask)?;
+            let exchange = async {
+                lease.connection.sender.ready().await?;
+                lease.connection.sender.send_request(request).await
+            };
+            match self.pool.watch(&activity, ask.operation, exchange).await? {
+                Ok(response) if response.status().is_success() => return Ok((lease, response)),
+                Ok(response) => return Err(self.refusal(ask, lease, response).await),
+                Err(_) if lease.reused => reuse = false,
+                Err(cause) => return Err(self.broken(ask, cause)),
+            }
+        }
+    }
+
+    /// Reads the rest of an answer, checks it and keeps the connection.
+    async fn collect(
+        &self,
+        ask: &Ask<'_>,
+        lease: Lease,
+        response: Response<Incoming>,
+        bytes_max: u64,
+        expected: Option<Digest>,
+    ) -> Result<Bytes> {
+        let length = response
+            .headers()
+            .get(header::CONTENT_LENGTH)
+            .and_then(|value| value.to_str().ok()?.parse::<u64>().ok())
+            .unwrap_or(0);
+        if length > bytes_max {
+            return Err(self.nonsense(ask, "the answer is too long"));
+        }
+        let mut body = response.into_body();
+        let mut bytes = BytesMut::with_capacity(usize::try_from(length).unwrap_or(0));
+        let mut hasher = blake3::Hasher::new();
+        let activity = lease.connection.activity();
+        while let Some(frame) = self
+            .pool
+            .watch(&activity, ask.operation, body.frame())
+            .await?
+        {
+            let frame = frame.map_err(|cause| self.broken(ask, cause))?;
+            let Some(data) = frame.data_ref() else {
+                continue;
+            };
+            if (bytes.len() + data.len()) as u64 > bytes_max {
+                return Err(self.nonsense(ask, "the answer is too long"));
+            }
+            if expected.is_some() {
+                hasher.update(data);
+            }
+            bytes.extend_from_slice(data);
+        }
+        self.pool.give_back(lease);
+        match expected {
+            Some(digest) if digest.as_bytes() != hasher.finalize().as_bytes() => {
+                let subject = format!("{}{}", self.address.url, ask.target.path());
+                Err(Error::new(ErrorKind::Corrupt, ask.operation, subject)
+                    .at(Locus::Source)
+                    .cause("its digest is wrong"))
+            }
+            _ => Ok(bytes.freeze()),
+        }
+    }
+
+    /// The error a relay answered with.
+    async fn refusal(&self, ask: &Ask<'_>, lease: Lease, response: Response<Incoming>) -> Error {
+        let kind = wire::kind_of(response.status().as_u16());
+        let status = response.status();
+        let locus = if ask.method == Method::PUT {
+            Locus::Destination
+        } else {
+            Locus::Source
+        };
+        let error = Error::new(kind, ask.operation, self.address.url.clone())
+            .at(locus)
+            .with("path", ask.target.path())
+            .with("status", status.as_u16());
+        let body = self
+            .collect(ask, lease, response, ANSWER_BYTES_MAX, None)
+            .await;
+        let body = body
+            .ok()
+            .and_then(|bytes| serde_json::from_slice::<ErrorBody>(&bytes).ok());
+        match body {
+            Some(ErrorBody {
+                message,
+                hint: Some(hint),
+                ..
+            }) => error.cause(message).hint(hint),
+            Some(ErrorBody { message, .. }) => error.cause(message),
+            None => error.cause(format!("it answered {status}")),
+        }
+    }
+
+    fn broken(&self, ask: &Ask<'_>, cause: hyper::Error) -> Error {
+        Error::new(
+            ErrorKind::Unreachable,
+            ask.operation,
+            self.address.url.clone(),
+        )
+        .at(Locus::Network)
+        .with("path", ask.target.path())
+        .cause(cause)
+        .hint("the connection broke")
+    }
+
+    fn nonsense(
+        &self,
+        ask: &Ask<'_>,
+        cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Error {
+        Error::new(ErrorKind::Other, ask.operation, self.address.url.clone())
+            .at(Locus::Network)
+            .with("path", ask.target.path())
+            .cause(cause)
+            .hint("what answers there is no relay of this release")
+    }
+}
+
+fn header_text<'a>(response: &'a Response<Incoming>, name: &str) -> Option<&'a str> {
+    response.headers().get(name)?.to_str().ok()
+}

@@ -1,0 +1,304 @@
+//! Connections to one relay: opened with the pinned key, watched for progress, kept for reuse.
+
+use std::{
+    future::Future,
+    io,
+    pin::{Pin, pin},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use rustls_pki_types::ServerName;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+    sync::{OwnedSemaphorePermit, Semaphore},
+    task::JoinSet,
+    time::{Instant, sleep, timeout},
+};
+use tokio_rustls::TlsConnector;
+
+use super::{RelayAddress, pin};
+use crate::{Error, ErrorKind, Locus, Result};
+
+/// Connections to one relay at once. Four fill a path that one TCP stream can't; twice as many let
+/// small requests (status, inventory) pass beside the fragments.
+const CONNECTIONS_MAX: usize = 8;
+/// A relay that can be reached at all answers a SYN within this, even on the far side of the world.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// TLS takes two round trips and some arithmetic of a relay that may be busy.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// A request on which no byte moved either way for this long is given up.
+const STALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often progress is looked at.
+const STALL_CHECK: Duration = Duration::from_secs(1);
+/// Connections idle for longer are not used again: relays close them after 30 s.
+const IDLE_MAX: Duration = Duration::from_secs(20);
+/// What kernels hold of a body between our last write and the relay's last read, per connection:
+/// the largest default send and receive buffers of Linux.
+const KERNEL_BUFFER_BYTES: u64 = 10 << 20;
+
+/// Bytes that crossed the network, TLS included.
+#[derive(Debug, Default)]
+pub(super) struct Traffic {
+    pub(super) sent: AtomicU64,
+    pub(super) received: AtomicU64,
+}
+
+/// A TCP stream that counts.
+struct Counted {
+    stream: TcpStream,
+    activity: Arc<AtomicU64>,
+    traffic: Arc<Traffic>,
+}
+
+impl AsyncRead for Counted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let poll = Pin::new(&mut self.stream).poll_read(context, buffer);
+        let count = (buffer.filled().len() - before) as u64;
+        self.activity.fetch_add(count, Ordering::Relaxed);
+        self.traffic.received.fetch_add(count, Ordering::Relaxed);
+        poll
+    }
+}
+
+impl AsyncWrite for Counted {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let poll = Pin::new(&mut self.stream).poll_write(context, bytes);
+        if let Poll::Ready(Ok(count)) = &poll {
+            self.activity.fetch_add(*count as u64, Ordering::Relaxed);
+            self.traffic
+                .sent
+                .fetch_add(*count as u64, Ordering::Relaxed);
+        }
+        poll
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+/// One open connection. Dropping it closes it.
+pub(super) struct Connection {
+    pub(super) sender: SendRequest<Full<Bytes>>,
+    activity: Arc<AtomicU64>,
+    /// Owns the future that drives the connection.
+    _driver: JoinSet<()>,
+    idle_since: Instant,
+}
+
+/// The right to use one connection.
+pub(super) struct Lease {
+    pub(super) connection: Connection,
+    /// Whether an earlier request used it: then the relay may have closed it meanwhile.
+    pub(super) reused: bool,
+    permit: OwnedSemaphorePermit,
+}
+
+/// All connections to one relay.
+pub(super) struct Pool {
+    host: String,
+    port: u16,
+    server_name: ServerName<'static>,
+    tls: TlsConnector,
+    url: String,
+    permits: Arc<Semaphore>,
+    idle: Mutex<Vec<Connection>>,
+    pub(super) traffic: Arc<Traffic>,
+    /// Bytes a second the relay said it takes; 0 when it did not say.
+    pub(super) rate_limit: AtomicU64,
+}
+
+impl Pool {
+    pub(super) fn new(address: &RelayAddress) -> Result<Self> {
+        let (host, port) = address.host_and_port()?;
+        let invalid = || Error::new(ErrorKind::Invalid, "use the depot", address.url.clone());
+        let server_name =
+            ServerName::try_from(host.clone()).map_err(|cause| invalid().cause(cause))?;
+        let config =
+            pin::client_config(address.fingerprint).map_err(|cause| invalid().cause(cause))?;
+        Ok(Self {
+            host,
+            port,
+            server_name,
+            tls: TlsConnector::from(Arc::new(config)),
+            url: address.url.clone(),
+            permits: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+            idle: Mutex::new(Vec::new()),
+            traffic: Arc::default(),
+            rate_limit: AtomicU64::new(0),
+        })
+    }
+
+    /// Waits for the right to a connection, then takes an idle one (if `reuse`) or opens one.
+    pub(super) async fn lease(&self, reuse: bool) -> Result<Lease> {
+        let permit = Arc::clone(&self.permits).acquire_owned().await;
+        let permit =
+            permit.map_err(|_| Error::new(ErrorKind::Cancelled, "connect to", self.url.clone()))?;
+        while let Some(connection) = reuse.then(|| self.take_idle()).flatten() {
+            if !connection.sender.is_closed() && connection.idle_since.elapsed() < IDLE_MAX {
+                return Ok(Lease {
+                    connection,
+                    reused: true,
+                    permit,
+                });
+            }
+        }
+        let connection = self.open().await?;
+        Ok(Lease {
+            connection,
+            reused: false,
+            permit,
+        })
+    }
+
+    fn take_idle(&self) -> Option<Connection> {
+        self.idle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop()
+    }
+
+    /// Keeps the connection for the next request. At most as many are kept as may be in use.
+    pub(super) fn give_back(&self, mut lease: Lease) {
+        lease.connection.idle_since = Instant::now();
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < CONNECTIONS_MAX && !lease.connection.sender.is_closed() {
+            idle.push(lease.connection);
+        }
+        drop(lease.permit);
+    }
+
+    async fn open(&self) -> Result<Connection> {
+        let failed = |cause| {
+            Error::io("connect to", self.url.clone(), cause)
+                .at(Locus::Network)
+                .hint("is the relay running, and does a firewall let its port through?")
+        };
+        let late = || {
+            Error::new(ErrorKind::TimedOut, "connect to", self.url.clone())
+                .at(Locus::Network)
+                .cause("no answer")
+                .hint("is the relay running, and does a firewall let its port through?")
+        };
+        let connect = TcpStream::connect((self.host.as_str(), self.port));
+        let stream = timeout(CONNECT_TIMEOUT, connect)
+            .await
+            .map_err(|_| late())?;
+        let stream = stream.map_err(failed)?;
+        stream.set_nodelay(true).map_err(failed)?;
+        let activity = Arc::new(AtomicU64::new(0));
+        let traffic = Arc::clone(&self.traffic);
+        let counted = Counted {
+            stream,
+            activity: Arc::clone(&activity),
+            traffic,
+        };
+        let shake = self.tls.connect(self.server_name.clone(), counted);
+        let stream = timeout(HANDSHAKE_TIMEOUT, shake)
+            .await
+            .map_err(|_| late())?;
+        let stream = stream.map_err(|cause| self.handshake_error(cause))?;
+        let (sender, connection) = http1::Builder::new()
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(|cause| failed(io::Error::other(cause)))?;
+        let mut driver = JoinSet::new();
+        driver.spawn(async move {
+            // The request on this connection gets the same error; there is nobody else to tell.
+            let _ = connection.await;
+        });
+        Ok(Connection {
+            sender,
+            activity,
+            _driver: driver,
+            idle_since: Instant::now(),
+        })
+    }
+
+    /// Another key than the pinned one is no accident of the network.
+    fn handshake_error(&self, cause: io::Error) -> Error {
+        let tls = cause
+            .get_ref()
+            .and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        if let Some(rustls::Error::InvalidCertificate(rustls::CertificateError::Other(other))) = tls
+            && let Some(other) = other.0.downcast_ref::<pin::OtherKey>()
+        {
+            return Error::new(ErrorKind::Unauthenticated, "connect to", self.url.clone())
+                .at(Locus::Network)
+                .cause(other.to_string())
+                .hint("not the pinned one: if the relay was set up anew, add it again; if not, somebody else answers there");
+        }
+        let error = Error::io("connect to", self.url.clone(), cause).at(Locus::Network);
+        if matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::TimedOut) {
+            return error;
+        }
+        Error::new(ErrorKind::Unreachable, "connect to", self.url.clone())
+            .at(Locus::Network)
+            .cause(error)
+            .hint("what answers there speaks no TLS 1.3: is it a relay?")
+    }
+
+    /// Runs a step of a request for as long as bytes move.
+    pub(super) async fn watch<T>(
+        &self,
+        connection: &Arc<AtomicU64>,
+        operation: &'static str,
+        step: impl Future<Output = T>,
+    ) -> Result<T> {
+        let patience = STALL_TIMEOUT + self.drain_time();
+        let mut step = pin!(step);
+        let mut seen = connection.load(Ordering::Relaxed);
+        let mut since = Instant::now();
+        loop {
+            tokio::select! {
+                output = &mut step => return Ok(output),
+                () = sleep(STALL_CHECK) => {}
+            }
+            let now = connection.load(Ordering::Relaxed);
+            if now != seen {
+                (seen, since) = (now, Instant::now());
+            } else if since.elapsed() >= patience {
+                return Err(Error::new(ErrorKind::TimedOut, operation, self.url.clone())
+                    .at(Locus::Network)
+                    .cause(format!("nothing moved for {} s", patience.as_secs())));
+            }
+        }
+    }
+
+    /// A relay that limits its rate may take this long to read what kernels already hold.
+    fn drain_time(&self) -> Duration {
+        match self.rate_limit.load(Ordering::Relaxed) {
+            0 => Duration::ZERO,
+            rate => Duration::from_secs(KERNEL_BUFFER_BYTES * CONNECTIONS_MAX as u64 / rate),
+        }
+    }
+}
+
+impl Connection {
+    pub(super) fn activity(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.activity)
+    }
+}

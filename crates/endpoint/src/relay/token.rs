@@ -1,0 +1,233 @@
+//! Bearer tokens: `ph1.SCOPE.DATASET.EXPIRY.MAC`, where MAC is the BLAKE3 keyed hash, under the
+//! relay's secret, of everything before it. The relay needs no memory of them.
+
+use std::{fmt, os::unix::fs::PermissionsExt, path::Path};
+
+use posthaste_types::Timestamp;
+
+use super::{DatasetId, address::from_hex};
+use crate::{Error, ErrorKind, Result};
+
+/// How long a token minted for one request lives, in seconds. Long enough for clocks that differ
+/// by minutes, short enough that a leaked log line is soon worthless.
+pub const TOKEN_LIFETIME_S: u64 = 600;
+
+/// What a token allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scope {
+    /// `r`: read fragments, manifest, inventory and status.
+    Read,
+    /// `w`: that, and store.
+    Write,
+    /// `a`: that, and delete.
+    All,
+}
+
+impl Scope {
+    const fn letter(self) -> &'static str {
+        match self {
+            Self::Read => "r",
+            Self::Write => "w",
+            Self::All => "a",
+        }
+    }
+
+    fn from_letter(letter: &str) -> Option<Self> {
+        match letter {
+            "r" => Some(Self::Read),
+            "w" => Some(Self::Write),
+            "a" => Some(Self::All),
+            _ => None,
+        }
+    }
+}
+
+/// Makes a token for `scope` on `dataset` (every dataset for `None`) that lives until `expires`.
+#[must_use]
+pub fn mint(
+    secret: &[u8; 32],
+    scope: Scope,
+    dataset: Option<&DatasetId>,
+    expires: Timestamp,
+) -> String {
+    let dataset = dataset.map_or_else(|| "*".to_owned(), DatasetId::to_string);
+    let expiry = expires.as_micros() / 1_000_000;
+    let claims = format!("ph1.{}.{dataset}.{expiry}", scope.letter());
+    let mac = blake3::keyed_hash(secret, claims.as_bytes());
+    format!("{claims}.{}", mac.to_hex())
+}
+
+/// Why a token is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// It is no token, or was made with another secret.
+    Forged,
+    /// It was good until this time, in seconds since the Unix epoch.
+    Expired {
+        /// Its last second.
+        at_unix_s: u64,
+    },
+    /// It is good, but not for this.
+    OutOfScope,
+}
+
+/// Checks that `token` allows `needed` on `dataset` (for `None`: on no dataset in particular).
+/// The time this takes does not depend on how much of a forged code is right.
+///
+/// # Errors
+/// The [`Refusal`].
+pub fn verify(
+    secret: &[u8; 32],
+    token: &str,
+    needed: Scope,
+    dataset: Option<&DatasetId>,
+    now_unix_s: u64,
+) -> std::result::Result<(), Refusal> {
+    let (claims, mac) = token.rsplit_once('.').ok_or(Refusal::Forged)?;
+    let mac: [u8; 32] = from_hex(mac).ok_or(Refusal::Forged)?;
+    // `blake3::Hash` compares in constant time.
+    if blake3::keyed_hash(secret, claims.as_bytes()) != blake3::Hash::from_bytes(mac) {
+        return Err(Refusal::Forged);
+    }
+    let fields: Vec<&str> = claims.split('.').collect();
+    let ["ph1", scope, allowed, expiry] = fields[..] else {
+        return Err(Refusal::Forged);
+    };
+    let scope = Scope::from_letter(scope).ok_or(Refusal::Forged)?;
+    let at_unix_s: u64 = expiry.parse().map_err(|_| Refusal::Forged)?;
+    if at_unix_s < now_unix_s {
+        return Err(Refusal::Expired { at_unix_s });
+    }
+    let covers = match dataset {
+        Some(dataset) => allowed == "*" || allowed.parse() == Ok(*dataset),
+        None => true,
+    };
+    if scope < needed || !covers {
+        Err(Refusal::OutOfScope)
+    } else {
+        Ok(())
+    }
+}
+
+/// What a client shows a relay.
+#[derive(Clone)]
+pub enum Credential {
+    /// The relay's own secret: tokens are minted from it, request by request.
+    Secret([u8; 32]),
+    /// A token somebody with the secret minted.
+    Token(String),
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Secret(_) => "Secret(hidden)",
+            Self::Token(_) => "Token(hidden)",
+        })
+    }
+}
+
+impl Credential {
+    /// A token for one request.
+    pub(super) fn token(&self, scope: Scope, dataset: Option<&DatasetId>, now_s: u64) -> String {
+        match self {
+            Self::Secret(secret) => {
+                let expires = Timestamp::from_secs(now_s.saturating_add(TOKEN_LIFETIME_S));
+                mint(secret, scope, dataset, expires)
+            }
+            Self::Token(token) => token.clone(),
+        }
+    }
+}
+
+/// Reads a relay's secret from the file `posthaste relay` made: 64 hexadecimal digits.
+///
+/// # Errors
+/// [`ErrorKind::NotFound`], [`ErrorKind::PermissionDenied`]; [`ErrorKind::Invalid`] when the file
+/// holds something else or when others than its owner may read it.
+pub fn read_secret_file(path: &Path) -> Result<[u8; 32]> {
+    let shown = path.display().to_string();
+    let failed = |cause| Error::io("read the secret in", shown.clone(), cause);
+    let mode = std::fs::metadata(path)
+        .map_err(failed)?
+        .permissions()
+        .mode();
+    if mode & 0o077 != 0 {
+        return Err(
+            Error::new(ErrorKind::Invalid, "read the secret in", shown.clone())
+                .cause("others may read it")
+                .hint(format!("chmod 600 {shown}, and consider the secret known")),
+        );
+    }
+    let text = std::fs::read_to_string(path).map_err(failed)?;
+    from_hex(text.trim_end()).ok_or_else(|| {
+        Error::new(ErrorKind::Invalid, "read the secret in", shown.clone())
+            .cause("it is not 64 hexadecimal digits")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECRET: [u8; 32] = [7; 32];
+
+    #[test]
+    fn a_token_allows_its_scope_on_its_dataset_until_it_expires() {
+        let (mine, other) = (DatasetId::new([1; 16]), DatasetId::new([2; 16]));
+        let token = mint(
+            &SECRET,
+            Scope::Write,
+            Some(&mine),
+            Timestamp::from_secs(100),
+        );
+        let check = |needed, dataset, now| verify(&SECRET, &token, needed, Some(dataset), now);
+        assert_eq!(check(Scope::Write, &mine, 100), Ok(()));
+        assert_eq!(check(Scope::Read, &mine, 5), Ok(()));
+        assert_eq!(check(Scope::All, &mine, 5), Err(Refusal::OutOfScope));
+        assert_eq!(check(Scope::Read, &other, 5), Err(Refusal::OutOfScope));
+        assert_eq!(
+            check(Scope::Read, &mine, 101),
+            Err(Refusal::Expired { at_unix_s: 100 })
+        );
+        let any = mint(&SECRET, Scope::All, None, Timestamp::from_secs(100));
+        assert_eq!(verify(&SECRET, &any, Scope::All, Some(&other), 5), Ok(()));
+    }
+
+    #[test]
+    fn no_changed_token_is_taken() {
+        let mine = DatasetId::new([1; 16]);
+        let token = mint(&SECRET, Scope::Read, Some(&mine), Timestamp::from_secs(100));
+        for at in 0..token.len() {
+            let mut bytes = token.clone().into_bytes();
+            bytes[at] ^= 1;
+            let Ok(forged) = String::from_utf8(bytes) else {
+                continue;
+            };
+            assert!(
+                verify(&SECRET, &forged, Scope::Read, Some(&mine), 5).is_err(),
+                "{forged}"
+            );
+        }
+        for junk in ["", ".", "ph1", "ph1.r.*.9", "ph1.r.*.9.", "ü.ü.ü.ü.ü"] {
+            assert_eq!(
+                verify(&SECRET, junk, Scope::Read, None, 5),
+                Err(Refusal::Forged)
+            );
+        }
+        assert_eq!(
+            verify(&[8; 32], &token, Scope::Read, Some(&mine), 5),
+            Err(Refusal::Forged)
+        );
+    }
+
+    #[test]
+    fn a_credential_does_not_show_itself() {
+        let shown = format!(
+            "{:?} {:?}",
+            Credential::Secret(SECRET),
+            Credential::Token("x9".into())
+        );
+        assert_eq!(shown, "Secret(hidden) Token(hidden)");
+    }
+}

@@ -1,0 +1,244 @@
+//! What client and relay must agree on: paths, headers, limits and small bodies.
+
+use posthaste_types::{ChunkIndex, Digest, FragmentIndex};
+use serde::{Deserialize, Serialize};
+
+use super::DatasetId;
+use crate::ErrorKind;
+
+/// Largest fragment or manifest, in bytes: what one request may make a relay hold on disk unasked,
+/// and a client in memory.
+pub const OBJECT_BYTES_MAX: u64 = 256 << 20;
+
+/// Entries in one page of an inventory: 2.4 MB, so that neither side needs much memory.
+pub const INVENTORY_PAGE_MAX: usize = 65_536;
+
+/// Bytes of one inventory entry: chunk (4, little-endian), fragment (1), digest (32).
+pub const INVENTORY_ENTRY_BYTES: usize = 37;
+
+/// BLAKE3 of the body, 64 hexadecimal digits.
+pub const DIGEST_HEADER: &str = "posthaste-digest";
+/// When the dataset may be removed, in seconds since the Unix epoch.
+pub const EXPIRES_HEADER: &str = "posthaste-expires";
+/// Where the next page of an inventory starts, `CHUNK.FRAGMENT`; absent on the last page.
+pub const NEXT_HEADER: &str = "posthaste-next";
+
+/// Something a relay holds for a dataset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Object {
+    /// The manifest.
+    Manifest,
+    /// One fragment of one chunk.
+    Fragment(ChunkIndex, FragmentIndex),
+}
+
+/// A request's target, once its path was understood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// `/v1/status`
+    Status,
+    /// `/v1/datasets/ID`
+    Dataset(DatasetId),
+    /// `/v1/datasets/ID/inventory`
+    Inventory(DatasetId),
+    /// `/v1/datasets/ID/manifest`, `/v1/datasets/ID/fragments/CHUNK/FRAGMENT`
+    Object(DatasetId, Object),
+}
+
+impl Target {
+    /// The path that names it.
+    #[must_use]
+    pub fn path(&self) -> String {
+        match self {
+            Self::Status => "/v1/status".into(),
+            Self::Dataset(dataset) => format!("/v1/datasets/{dataset}"),
+            Self::Inventory(dataset) => format!("/v1/datasets/{dataset}/inventory"),
+            Self::Object(dataset, Object::Manifest) => format!("/v1/datasets/{dataset}/manifest"),
+            Self::Object(dataset, Object::Fragment(chunk, fragment)) => {
+                let (chunk, fragment) = (chunk.get(), fragment.get());
+                format!("/v1/datasets/{dataset}/fragments/{chunk}/{fragment}")
+            }
+        }
+    }
+
+    /// Understands a path; `None` when it names nothing.
+    #[must_use]
+    pub fn parse(path: &str) -> Option<Self> {
+        let fields: Vec<&str> = path.strip_prefix("/v1/")?.split('/').collect();
+        if fields == ["status"] {
+            return Some(Self::Status);
+        }
+        let ["datasets", dataset, ref rest @ ..] = fields[..] else {
+            return None;
+        };
+        let dataset: DatasetId = dataset.parse().ok()?;
+        match *rest {
+            [] => Some(Self::Dataset(dataset)),
+            ["inventory"] => Some(Self::Inventory(dataset)),
+            ["manifest"] => Some(Self::Object(dataset, Object::Manifest)),
+            ["fragments", chunk, fragment] => {
+                let chunk = ChunkIndex::new(decimal(chunk)?.try_into().ok()?);
+                let fragment = FragmentIndex::new(decimal(fragment)?.try_into().ok()?);
+                Some(Self::Object(dataset, Object::Fragment(chunk, fragment)))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A number in its one canonical form, so that one object has one path.
+fn decimal(text: &str) -> Option<u64> {
+    let canonical = text == "0" || !text.starts_with('0');
+    let digits = text.bytes().all(|digit| digit.is_ascii_digit());
+    (canonical && digits).then(|| text.parse().ok()).flatten()
+}
+
+/// Reads `CHUNK.FRAGMENT`, an inventory position.
+#[must_use]
+pub fn parse_position(text: &str) -> Option<(ChunkIndex, FragmentIndex)> {
+    let (chunk, fragment) = text.split_once('.')?;
+    Some((
+        ChunkIndex::new(decimal(chunk)?.try_into().ok()?),
+        FragmentIndex::new(decimal(fragment)?.try_into().ok()?),
+    ))
+}
+
+/// One entry of an inventory.
+pub type Held = (ChunkIndex, FragmentIndex, Digest);
+
+/// Appends an inventory entry.
+pub fn write_held(out: &mut Vec<u8>, (chunk, fragment, digest): &Held) {
+    out.extend_from_slice(&chunk.get().to_le_bytes());
+    out.push(fragment.get());
+    out.extend_from_slice(digest.as_bytes());
+}
+
+/// Reads a page of an inventory; `None` when it is none.
+#[must_use]
+pub fn read_held(page: &[u8]) -> Option<Vec<Held>> {
+    if !page.len().is_multiple_of(INVENTORY_ENTRY_BYTES) {
+        return None;
+    }
+    page.chunks_exact(INVENTORY_ENTRY_BYTES)
+        .map(|entry| {
+            let chunk = u32::from_le_bytes(entry[..4].try_into().ok()?);
+            let digest = Digest::new(entry[5..].try_into().ok()?);
+            Some((ChunkIndex::new(chunk), FragmentIndex::new(entry[4]), digest))
+        })
+        .collect()
+}
+
+/// The body of `/v1/status`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatusBody {
+    /// The relay's own name, for people.
+    pub name: String,
+    /// The release it runs.
+    pub version: String,
+    /// Bytes it lends in all.
+    pub capacity_bytes: u64,
+    /// Bytes stored.
+    pub used_bytes: u64,
+    /// Bytes neither stored nor promised to uploads under way.
+    pub free_bytes: u64,
+    /// The rate at which it takes bodies, all clients together.
+    pub rate_limit_bytes_per_s: Option<u64>,
+}
+
+/// The body of every refusal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorBody {
+    /// The kind, as a code of `docs/errors/`.
+    pub error: String,
+    /// What went wrong.
+    pub message: String,
+    /// What to try.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+/// The HTTP status a relay answers each kind of error with.
+#[must_use]
+pub fn status_of(kind: ErrorKind) -> u16 {
+    match kind {
+        ErrorKind::Invalid => 400,
+        ErrorKind::Unauthenticated => 401,
+        ErrorKind::PermissionDenied => 403,
+        ErrorKind::NotFound => 404,
+        ErrorKind::Unsupported => 405,
+        ErrorKind::TimedOut => 408,
+        ErrorKind::Conflict | ErrorKind::Changed => 409,
+        ErrorKind::Corrupt => 422,
+        ErrorKind::Busy | ErrorKind::Unreachable | ErrorKind::Cancelled => 503,
+        ErrorKind::Full => 507,
+        ErrorKind::Other => 500,
+    }
+}
+
+/// The kind of error an HTTP status means.
+#[must_use]
+pub fn kind_of(status: u16) -> ErrorKind {
+    match status {
+        401 => ErrorKind::Unauthenticated,
+        403 => ErrorKind::PermissionDenied,
+        404 => ErrorKind::NotFound,
+        405 | 501 => ErrorKind::Unsupported,
+        408 | 504 => ErrorKind::TimedOut,
+        409 => ErrorKind::Conflict,
+        422 => ErrorKind::Corrupt,
+        429 | 503 => ErrorKind::Busy,
+        507 => ErrorKind::Full,
+        400..=499 => ErrorKind::Invalid,
+        _ => ErrorKind::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_understood_as_they_are_made_and_nothing_else_is() {
+        let dataset = DatasetId::new([0xab; 16]);
+        let fragment = Object::Fragment(ChunkIndex::new(7), FragmentIndex::WHOLE);
+        for target in [
+            Target::Status,
+            Target::Dataset(dataset),
+            Target::Inventory(dataset),
+            Target::Object(dataset, Object::Manifest),
+            Target::Object(dataset, fragment),
+        ] {
+            assert_eq!(Target::parse(&target.path()), Some(target));
+        }
+        let base = Target::Dataset(dataset).path();
+        for path in ["/", "/v1", "/v1/status/", "/v1/datasets/..", "//v1/status"] {
+            assert_eq!(Target::parse(path), None, "{path}");
+        }
+        for rest in [
+            "/x",
+            "/fragments/1",
+            "/fragments/01/1",
+            "/fragments/+1/1",
+            "/fragments/1/256",
+        ] {
+            assert_eq!(Target::parse(&format!("{base}{rest}")), None, "{rest}");
+        }
+    }
+
+    #[test]
+    fn an_inventory_comes_back_as_it_was_written() {
+        let held: Vec<Held> = (0..5)
+            .map(|n| {
+                (
+                    ChunkIndex::new(n * 1000),
+                    FragmentIndex::new(3),
+                    Digest::new([9; 32]),
+                )
+            })
+            .collect();
+        let mut page = Vec::new();
+        held.iter().for_each(|entry| write_held(&mut page, entry));
+        assert_eq!(read_held(&page), Some(held));
+        assert_eq!(read_held(&page[1..]), None);
+    }
+}
