@@ -1,0 +1,151 @@
+//! How many depots are fed at once (algorithms 4.2, after Timely Offloading section 3).
+
+use alloc::vec::Vec;
+use core::time::Duration;
+use posthaste_types::record;
+
+use crate::{Fit, Proposal, Scene};
+
+/// The fewest of the proposal's candidates, the best first, on which it is done `margin` before its
+/// deadline without breaking a promise; all of them when none suffice.
+#[must_use]
+pub fn choose(scene: &Scene, proposal: &Proposal, margin: Duration) -> (Vec<usize>, Fit) {
+    let least = usize::from(proposal.code.total()).min(proposal.candidates.len());
+    let by = proposal.deadline.saturating_sub(margin);
+    (least..proposal.candidates.len())
+        .map(|count| &proposal.candidates[..count])
+        .map(|chosen| (chosen.to_vec(), scene.fit(proposal, chosen)))
+        .find(|(_, fit)| fit.holds_by(by))
+        .unwrap_or_else(|| {
+            let all = proposal.candidates.clone();
+            let fit = scene.fit(proposal, &all);
+            (all, fit)
+        })
+}
+
+record! {
+    /// How long a request has been behind or far ahead, in ticks.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub struct Pace {
+        behind: u32,
+        ahead: u32,
+    }
+}
+
+/// What to do about the fan-out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// Nothing.
+    Keep,
+    /// Feed one more.
+    Add,
+    /// Feed one less.
+    Drop,
+}
+
+/// Counts a tick: `left` is the time until the deadline less the margin, `finish` how long the
+/// request still takes on its depots (none for never). Says to add after `behind_ticks` in a row
+/// with `need > have * 0.95`, to drop after `ahead_ticks` in a row with `need < have * 0.5`.
+///
+/// With need = remaining/left and have = remaining/finish the two tests are tests on times.
+#[must_use]
+pub fn review(
+    pace: &mut Pace,
+    finish: Option<Duration>,
+    left: Duration,
+    behind_ticks: u32,
+    ahead_ticks: u32,
+) -> Change {
+    let finish = finish.unwrap_or(Duration::MAX);
+    let is_behind = finish > left / 20 * 19;
+    let is_ahead = finish < left / 2;
+    pace.behind = if is_behind { pace.behind + 1 } else { 0 };
+    pace.ahead = if is_ahead { pace.ahead + 1 } else { 0 };
+    if pace.behind >= behind_ticks {
+        pace.behind = 0;
+        Change::Add
+    } else if pace.ahead >= ahead_ticks {
+        pace.ahead = 0;
+        Change::Drop
+    } else {
+        Change::Keep
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Supply;
+    use posthaste_types::{ByteRate, Bytes};
+
+    fn scene(rates: &[u64]) -> Scene {
+        let supply = |&rate| Supply {
+            rate: ByteRate::new(rate),
+            space: Bytes::new(1 << 40),
+        };
+        Scene {
+            supplies: rates.iter().map(supply).collect(),
+            ..Scene::default()
+        }
+    }
+
+    fn proposal(deadline_s: u64) -> Proposal {
+        Proposal {
+            bytes: Bytes::new(10_000),
+            chunk_size: Bytes::new(100),
+            code: "1+1".parse().unwrap(),
+            deadline: Duration::from_secs(deadline_s),
+            candidates: alloc::vec![0, 1, 2, 3],
+        }
+    }
+
+    #[test]
+    fn as_few_depots_as_the_deadline_needs_are_fed() {
+        let scene = scene(&[100; 4]);
+        for (deadline_s, fan_out) in [(200, 2), (101, 2), (99, 3), (60, 4), (10, 4)] {
+            let (chosen, _) = choose(&scene, &proposal(deadline_s), Duration::ZERO);
+            assert_eq!(chosen.len(), fan_out, "deadline {deadline_s} s");
+        }
+    }
+
+    /// The oracle: no subset smaller than the chosen one keeps the deadline (rates are sorted, so the
+    /// best of each size is a prefix; here all subsets are tried).
+    #[test]
+    fn no_smaller_set_of_depots_would_do() {
+        let rates = [90, 70, 40, 10];
+        let scene = scene(&rates);
+        for deadline_s in 1..400 {
+            let proposal = proposal(deadline_s);
+            let (chosen, fit) = choose(&scene, &proposal, Duration::ZERO);
+            if !fit.holds_by(proposal.deadline) {
+                continue;
+            }
+            for subset in 1u32..16 {
+                let depots: Vec<usize> = (0..4).filter(|depot| subset >> depot & 1 == 1).collect();
+                let holds = scene.fit(&proposal, &depots).holds_by(proposal.deadline);
+                assert!(
+                    !holds || depots.len() >= chosen.len(),
+                    "{deadline_s} s: {depots:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_depot_is_added_after_two_ticks_behind_and_dropped_after_twelve_far_ahead() {
+        let (left, mut pace) = (Duration::from_secs(100), Pace::default());
+        let mut tick = |finish_s| {
+            let finish = Some(Duration::from_secs(finish_s));
+            review(&mut pace, finish, left, 2, 12)
+        };
+        assert_eq!(tick(96), Change::Keep);
+        assert_eq!(tick(96), Change::Add);
+        assert_eq!(tick(96), Change::Keep);
+        assert_eq!(tick(60), Change::Keep);
+        assert_eq!(tick(96), Change::Keep);
+        for _ in 0..11 {
+            assert_eq!(tick(49), Change::Keep);
+        }
+        assert_eq!(tick(49), Change::Drop);
+    }
+}
