@@ -1,2 +1,93 @@
-//! The chores.
-fn main() {}
+//! The project's own chores, as `cargo xtask NAME`.
+//!
+//! `cargo xtask demo` compiles this crate before anything else on a fresh machine, so it depends
+//! on next to nothing.
+
+mod ci;
+mod demo;
+mod test;
+mod tidy;
+
+use std::{
+    path::PathBuf,
+    process::{Command, ExitCode},
+};
+
+use anyhow::{Context, bail};
+
+const USAGE: &str = "\
+The project's chores.
+
+Usage: cargo xtask CHORE [ARGUMENTS]
+
+  demo [DIR] [--json]  build posthaste and show it move a real tree by a deadline
+  test [ARGUMENTS]     install what the tests need, then run all of them (ARGUMENTS go to cargo test)
+  tidy                 check the house rules no compiler checks
+  ci                   everything a change must pass, as .ci/run does it
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match chore(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn chore(arguments: &[String]) -> anyhow::Result<()> {
+    let Some((name, rest)) = arguments.split_first() else {
+        bail!("no chore named\n\n{USAGE}");
+    };
+    match name.as_str() {
+        "demo" => demo::run(rest),
+        "test" => test::run(rest),
+        "tidy" => tidy::run(&root()),
+        "ci" => ci::run(),
+        "help" | "-h" | "--help" => {
+            eprint!("{USAGE}");
+            Ok(())
+        }
+        _ => bail!("there is no chore `{name}`\n\n{USAGE}"),
+    }
+}
+
+/// The root of the checkout this program was built from.
+fn root() -> PathBuf {
+    let mut root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    root.pop();
+    root
+}
+
+/// The cargo that the toolchain file of this checkout chooses, run at its root.
+fn cargo(arguments: &[&str]) -> Command {
+    let mut cargo = Command::new("cargo");
+    cargo.args(arguments).current_dir(root());
+    cargo
+}
+
+/// Runs a command to its end.
+///
+/// # Errors
+/// When it can't be started, or ends with anything but success.
+fn succeed(command: &mut Command) -> anyhow::Result<()> {
+    let shown = shown(command);
+    let status = command
+        .status()
+        .with_context(|| format!("can't run `{shown}`"))?;
+    if !status.success() {
+        bail!("`{shown}` failed: {status}");
+    }
+    Ok(())
+}
+
+/// The command as a person would type it.
+fn shown(command: &Command) -> String {
+    std::iter::once(command.get_program())
+        .chain(command.get_args())
+        .map(|word| word.to_string_lossy())
+        .collect::<Vec<_>>()
+        .join(" ")
+}

@@ -1,0 +1,86 @@
+//! What only one machine knows stays out of the project.
+
+use std::path::Path;
+
+use super::{Finding, Tree};
+
+/// Words, one a line, that this checkout keeps to itself. Never committed: it lies inside `.git`.
+const PRIVATE: &str = ".git/info/private-words";
+
+/// Where the checkout lies, and what its owner listed in `.git/info/private-words`.
+pub fn private_words(root: &Path) -> Vec<String> {
+    let listed = std::fs::read_to_string(root.join(PRIVATE)).unwrap_or_default();
+    let mut words: Vec<String> = listed
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .map(str::to_owned)
+        .collect();
+    // A path of one name, such as a mount point, can be anybody's.
+    if root.components().count() > 2 {
+        words.push(root.display().to_string());
+    }
+    words
+}
+
+pub fn check(tree: &Tree, private: &[String]) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (path, text) in tree.ending("") {
+        for (place, line) in text.lines().enumerate() {
+            if let Some(word) = private.iter().find(|word| line.contains(word.as_str())) {
+                let message = format!("\"{word}\" means something only on this machine");
+                found.push(Finding::new(path, place + 1, message));
+            } else if let Some(home) = home_in(line) {
+                let message = format!("\"{home}\" is somebody's own folder; say /home/user");
+                found.push(Finding::new(path, place + 1, message));
+            }
+        }
+    }
+    found
+}
+
+/// A home folder that is not one of the people every manual knows.
+fn home_in(line: &str) -> Option<&str> {
+    let start = ["/home/", "/Users/"]
+        .iter()
+        .find_map(|home| line.find(home))?;
+    let rest = &line[start..];
+    let from = rest[1..].find('/')? + 2;
+    let name_len = rest[from..]
+        .find(|mark: char| !(mark.is_ascii_alphanumeric() || mark == '_'))
+        .unwrap_or(rest.len() - from);
+    let name = &rest[from..from + name_len];
+    (!name.is_empty() && !matches!(name, "user" | "me" | "alice" | "bob"))
+        .then(|| &rest[..from + name_len])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(line: &str) -> usize {
+        let tree = Tree::of(&[("docs/guide/first.md", line)]);
+        check(&tree, &["/srv/checkout".to_owned(), "lab-tool".to_owned()]).len()
+    }
+
+    #[test]
+    fn private_words_are_found() {
+        assert_eq!(count("see /srv/checkout/docs"), 1);
+        assert_eq!(count("run lab-tool first"), 1);
+        assert_eq!(count("see /scratch/run7"), 0);
+    }
+
+    #[test]
+    fn homes_of_real_people_are_found() {
+        assert_eq!(count(concat!("cd /home", "/jdoe/src")), 1);
+        assert_eq!(count("cd /home/alice/results"), 0);
+        assert_eq!(count("GET /home/"), 0);
+    }
+
+    #[test]
+    fn the_checkout_itself_is_private() {
+        let words = private_words(Path::new("/srv/checkout"));
+        assert_eq!(words, ["/srv/checkout"]);
+        assert!(private_words(Path::new("/src")).is_empty());
+    }
+}
