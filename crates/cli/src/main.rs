@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod copy;
 mod failure;
 
 /// Moves data to and from an HPC centre by a deadline.
@@ -15,11 +16,17 @@ struct Cli {
 }
 
 #[derive(Subcommand)]
-enum Command {}
+enum Command {
+    /// Copies files and trees
+    #[command(name = "cp")]
+    Copy(copy::CopyArguments),
+}
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let outcome: failure::Outcome = match cli.command {};
+    let outcome: failure::Outcome = match cli.command {
+        Command::Copy(arguments) => copy::run(arguments),
+    };
     match outcome {
         Ok(code) => code,
         Err(failure) => {

@@ -196,6 +196,8 @@ pub trait Writer: Send + Sync {
     -> Boxed<'_, Result<Checksum>>;
     /// Gives the file its attributes and its final name; `whole` is what the destination must hold.
     fn finish(&self, whole: Checksum) -> Boxed<'_, Result<()>>;
+    /// Forgets the unfinished file: what it is a copy of is gone.
+    fn discard(&self) -> Boxed<'_, ()>;
 }
 
 /// A protocol, a root and the credentials to reach it.
@@ -235,6 +237,8 @@ pub trait Endpoint: Send + Sync {
         target: &'a [u8],
         spec: &'a FileSpec,
     ) -> Boxed<'a, Result<()>>;
+    /// Makes the directories above the root, where the store has any.
+    fn make_parents(&self) -> Boxed<'_, Result<()>>;
     /// Makes a directory and those above it; says whether it is new.
     fn make_directory<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<bool>>;
     /// Gives a directory its final attributes. `empty` directories of stores that only know

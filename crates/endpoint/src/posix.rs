@@ -257,6 +257,19 @@ pub fn make_directory(path: &Path) -> Result<bool> {
     }
 }
 
+/// Lets the owner write into a directory that an earlier run may have sealed. When that is not
+/// ours to do, the files in it say so.
+fn open_directory(path: &Path) {
+    let Ok(metadata) = fs::metadata(path) else {
+        return;
+    };
+    let mode = metadata.mode() & 0o7777;
+    if mode & 0o700 != 0o700 {
+        let opened = Mode::from_raw_mode(mode | 0o700);
+        let _ = rustix::fs::chmodat(CWD, path, opened, AtFlags::empty());
+    }
+}
+
 /// Gives a directory its mode and mtime. Blocks.
 ///
 /// # Errors
@@ -402,9 +415,32 @@ impl Endpoint for Posix {
         Box::pin(blocking(move || make_link(&path, &target, &spec)))
     }
 
+    fn make_parents(&self) -> Boxed<'_, Result<()>> {
+        let parent = self.root.parent().map(Path::to_owned);
+        Box::pin(blocking(move || match parent {
+            Some(parent) if !parent.as_os_str().is_empty() => make_directory(&parent).map(|_| ()),
+            Some(_) | None => Ok(()),
+        }))
+    }
+
     fn make_directory<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<bool>> {
+        let follow = path.is_empty();
         let path = self.path(path);
-        Box::pin(blocking(move || make_directory(&path)))
+        Box::pin(blocking(move || {
+            if !follow && fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink()) {
+                return Err(
+                    Error::new(ErrorKind::Conflict, "make directory", show(&path))
+                        .cause("a symbolic link has that name")
+                        .hint("remove the link, or copy to where it points")
+                        .at(Locus::Destination),
+                );
+            }
+            let new = make_directory(&path)?;
+            if !new && !follow {
+                open_directory(&path);
+            }
+            Ok(new)
+        }))
     }
 
     fn seal_directory<'a>(

@@ -1,1 +1,3 @@
 //! The hands: moves bytes between endpoints: copy, encode, pull.
+
+pub mod copy;

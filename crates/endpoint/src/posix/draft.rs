@@ -405,4 +405,8 @@ impl Writer for PosixWriter {
         let (draft, spec) = (Arc::clone(&self.draft), self.spec.clone());
         Box::pin(blocking(move || draft.publish(&spec)))
     }
+
+    fn discard(&self) -> Boxed<'_, ()> {
+        Box::pin(async { self.draft.discard() })
+    }
 }

@@ -1,0 +1,253 @@
+//! Copies files and trees between any two endpoints.
+//!
+//! A walker lists the sources one directory at a time and hands files to lanes through a bounded
+//! queue. Lanes between two local paths run on blocking threads ([`local`]); all others stream
+//! ([`remote`]). Small files travel whole; large ones in segments, each summed on its way, checked
+//! at the destination and noted, so that a killed copy continues where it was. A file that fails
+//! is reported and left out; the others go on. Only what would fail for every file (no space, no
+//! credentials) stops the copy.
+
+mod clock;
+mod filter;
+mod lane;
+mod local;
+mod progress;
+mod remote;
+mod throttle;
+mod walk;
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use posthaste_endpoint::{
+    Endpoint, Entry, Error, ErrorKind, Kind, Locus, Result,
+    posix::{DraftRules, Posix},
+};
+use posthaste_types::{ByteRate, Bytes};
+
+pub use filter::Filter;
+pub use progress::{Current, Figures, Progress};
+
+use lane::Shared;
+
+/// What becomes of symbolic links.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Links {
+    /// The link is copied as a link.
+    #[default]
+    Keep,
+    /// What it points to is copied.
+    Follow,
+    /// It is left out.
+    Skip,
+}
+
+/// An end of a copy.
+#[derive(Clone)]
+pub struct Place {
+    endpoint: Arc<dyn Endpoint>,
+    local: Option<Posix>,
+}
+
+impl Place {
+    /// Local files.
+    #[must_use]
+    pub fn local(posix: Posix) -> Self {
+        Self {
+            endpoint: Arc::new(posix.clone()),
+            local: Some(posix),
+        }
+    }
+
+    /// Anything else.
+    #[must_use]
+    pub fn remote(endpoint: Arc<dyn Endpoint>) -> Self {
+        Self {
+            endpoint,
+            local: None,
+        }
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.endpoint.show(b""))
+    }
+}
+
+/// One thing to copy.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// Where it is; its root is the file or directory itself.
+    pub place: Place,
+    /// The name it gets inside a destination directory.
+    pub name: Vec<u8>,
+    /// Written with a trailing slash: it must be a directory, and its content is copied.
+    pub content: bool,
+}
+
+/// How a copy is done.
+#[derive(Clone)]
+pub struct Options {
+    /// Which files.
+    pub filter: Filter,
+    /// Files or segments moved at once; the endpoints' own number when `None`.
+    pub transfers: Option<usize>,
+    /// All lanes together send no faster.
+    pub rate_max: Option<ByteRate>,
+    /// What becomes of symbolic links.
+    pub links: Links,
+    /// How local files are written.
+    pub rules: DraftRules,
+    /// Copy also what seems unchanged.
+    pub again: bool,
+    /// Say what would be done.
+    pub dry_run: bool,
+    /// Start no file after this many bytes.
+    pub transfer_max: Option<Bytes>,
+    /// Start no file after this time.
+    pub duration_max: Option<Duration>,
+    /// Called for each thing worth a line.
+    pub on_notice: Arc<dyn Fn(&Notice<'_>) + Send + Sync>,
+}
+
+/// Something worth a line.
+#[derive(Debug)]
+pub enum Notice<'a> {
+    /// This failed; the rest goes on unless the error is fatal.
+    Failed(&'a Error),
+    /// A file arrived.
+    Copied(&'a str),
+    /// A file was there already.
+    Unchanged(&'a str),
+    /// A file would be copied.
+    WouldCopy(&'a str),
+    /// Something that can't be copied, a socket or device, or a link not asked for.
+    LeftOut(&'a str),
+}
+
+/// How a copy ended.
+#[derive(Debug)]
+pub struct Ending {
+    /// The counters.
+    pub figures: Figures,
+    /// What stopped everything.
+    pub fatal: Option<Error>,
+    /// The last thing that failed without stopping everything.
+    pub last_error: Option<String>,
+    /// How many failed in a way that may pass when tried again.
+    pub temporary: u64,
+    /// How many were left out for a reason of their own: changed, unreadable, impossible name.
+    pub left_out: u64,
+    /// How many failed otherwise.
+    pub other: u64,
+    /// A limit that ended it.
+    pub limit: Option<Limit>,
+}
+
+/// A limit the user set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// [`Options::transfer_max`].
+    Transfer,
+    /// [`Options::duration_max`].
+    Duration,
+}
+
+/// Copies `sources` to `destination`.
+///
+/// One source onto a destination that isn't a directory becomes the destination. Several sources,
+/// a destination that is a directory, or one written with a trailing slash (`into`): each source
+/// goes into it under its own name. A source written with a trailing slash gives its content.
+pub async fn copy(
+    sources: Vec<Source>,
+    destination: Place,
+    into: bool,
+    options: Options,
+    progress: Arc<Progress>,
+) -> Ending {
+    let shared = Arc::new(Shared::new(destination, options, progress));
+    match place_all(&shared, sources, into).await {
+        Ok(placed) => lane::run(&shared, placed).await,
+        Err(error) => shared.stop(error),
+    }
+    shared.ending()
+}
+
+/// A source and where it goes.
+#[derive(Debug)]
+pub(crate) struct Placed {
+    source: Arc<Source>,
+    entry: Entry,
+    /// Relative to the destination.
+    to: Vec<u8>,
+    /// Whether `to` existed before.
+    existed: bool,
+}
+
+async fn place_all(shared: &Shared, sources: Vec<Source>, into: bool) -> Result<Vec<Placed>> {
+    let destination = &shared.destination.endpoint;
+    let there = destination
+        .stat(b"", true)
+        .await
+        .map_err(|error| error.at(Locus::Destination))?;
+    let is_directory = there
+        .as_ref()
+        .is_some_and(|entry| entry.kind == Kind::Directory);
+    if there.is_some() && !is_directory && (into || sources.len() > 1) {
+        return Err(
+            Error::new(ErrorKind::Conflict, "copy into", destination.show(b""))
+                .cause("it is not a directory")
+                .at(Locus::Destination),
+        );
+    }
+    let inside = into || is_directory || sources.len() > 1;
+    let mut placed = Vec::with_capacity(sources.len());
+    for source in sources {
+        let endpoint = &source.place.endpoint;
+        let follow = shared.options.links == Links::Follow || source.content;
+        let found = endpoint
+            .stat(b"", follow)
+            .await
+            .map_err(|error| error.at(Locus::Source))?;
+        let entry = found.ok_or_else(|| missing(&source))?;
+        let is_tree = entry.kind == Kind::Directory;
+        if source.content && !is_tree {
+            return Err(Error::new(ErrorKind::NotFound, "read", endpoint.show(b""))
+                .cause("not a directory")
+                .with("directory", true)
+                .hint("leave out the trailing slash to copy a file")
+                .at(Locus::Source));
+        }
+        if is_tree && there.is_some() && !is_directory {
+            return Err(Error::new(
+                ErrorKind::Conflict,
+                "copy a directory onto",
+                destination.show(b""),
+            )
+            .cause("a file has that name")
+            .at(Locus::Destination));
+        }
+        let named = inside && !source.content;
+        placed.push(Placed {
+            to: if named {
+                source.name.clone()
+            } else {
+                Vec::new()
+            },
+            existed: is_directory && !named,
+            source: Arc::new(source),
+            entry,
+        });
+    }
+    Ok(placed)
+}
+
+fn missing(source: &Source) -> Error {
+    let error = Error::new(ErrorKind::NotFound, "read", source.place.endpoint.show(b""))
+        .hint("check the path")
+        .at(Locus::Source);
+    if source.content {
+        return error.cause("no such directory").with("directory", true);
+    }
+    error.cause("no such file or directory")
+}

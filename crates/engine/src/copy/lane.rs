@@ -1,0 +1,261 @@
+//! What the lanes share, how they are started and how a copy ends.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+};
+
+use posthaste_endpoint::{Entry, Error, ErrorKind, FileSpec, Kind, Locus};
+use tokio::{
+    sync::{Semaphore, mpsc},
+    task::JoinSet,
+};
+
+use super::{
+    Ending, Limit, Notice, Options, Place, Placed, Progress, local, remote,
+    throttle::Throttle,
+    walk::{Walker, Work},
+};
+
+/// Batches waiting for a lane: enough that lanes never wait for the walker, few enough that a
+/// tree of any size costs no memory.
+const QUEUE_BATCHES: usize = 64;
+
+/// Bytes of file content in memory at once, in MiB, over all lanes.
+pub(super) const BUFFERED_MIB_MAX: u32 = 96;
+
+/// Temporary failures, each after its own retries, after which the other end counts as gone.
+const TEMPORARY_FAILURES_MAX: u64 = 16;
+
+/// Lanes nobody asked for more than.
+const TRANSFERS_MAX: usize = 256;
+
+#[derive(Debug, Default)]
+struct Tally {
+    fatal: Option<Error>,
+    last_error: Option<String>,
+    temporary: u64,
+    left_out: u64,
+    other: u64,
+    limit: Option<Limit>,
+}
+
+/// What the lanes share.
+pub(super) struct Shared {
+    pub destination: Place,
+    pub options: Options,
+    pub progress: Arc<Progress>,
+    pub throttle: Throttle,
+    /// Segments of large files on their way.
+    pub segments: Arc<Semaphore>,
+    /// MiB of memory lent out.
+    pub buffers: Arc<Semaphore>,
+    /// Threads that may help with the segments of a large local file.
+    pub spare_threads: AtomicUsize,
+    /// The file systems can't share extents: don't ask again.
+    pub no_clone: AtomicBool,
+    is_local: AtomicBool,
+    stopped: AtomicBool,
+    tally: Mutex<Tally>,
+}
+
+impl Shared {
+    pub(super) fn new(destination: Place, options: Options, progress: Arc<Progress>) -> Self {
+        Self {
+            destination,
+            throttle: Throttle::new(options.rate_max),
+            options,
+            progress,
+            segments: Arc::new(Semaphore::new(1)),
+            buffers: Arc::new(Semaphore::new(BUFFERED_MIB_MAX as usize)),
+            spare_threads: AtomicUsize::new(0),
+            no_clone: AtomicBool::new(false),
+            is_local: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+            tally: Mutex::default(),
+        }
+    }
+
+    /// Whether both ends are local.
+    pub(super) fn is_local(&self) -> bool {
+        self.is_local.load(Relaxed)
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stopped.load(Relaxed)
+    }
+
+    /// Ends the copy with `error`.
+    pub(super) fn stop(&self, error: Error) {
+        self.stopped.store(true, Relaxed);
+        let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
+        if tally.fatal.is_none() {
+            self.progress.failed();
+            (self.options.on_notice)(&Notice::Failed(&error));
+            tally.last_error = Some(error.to_string());
+            tally.fatal = Some(error);
+        }
+    }
+
+    /// Reports what failed; stops everything if the same would happen to every file.
+    pub(super) fn failed(&self, error: Error) {
+        if self.is_stopped() && error.kind() == ErrorKind::Cancelled {
+            return;
+        }
+        if is_fatal(&error) {
+            return self.stop(error);
+        }
+        self.progress.failed();
+        (self.options.on_notice)(&Notice::Failed(&error));
+        let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
+        tally.last_error = Some(error.to_string());
+        if error.is_temporary() {
+            tally.temporary += 1;
+            if tally.temporary >= TEMPORARY_FAILURES_MAX {
+                self.stopped.store(true, Relaxed);
+            }
+        } else if is_left_out(&error) {
+            tally.left_out += 1;
+        } else {
+            tally.other += 1;
+        }
+    }
+
+    /// Whether the user's limits allow another file; notes the limit that doesn't.
+    pub(super) fn may_start(&self) -> bool {
+        if self.is_stopped() {
+            return false;
+        }
+        let figures = self.progress.figures();
+        let limit = if self
+            .options
+            .transfer_max
+            .is_some_and(|max| figures.bytes >= max.get())
+        {
+            Limit::Transfer
+        } else if self
+            .options
+            .duration_max
+            .is_some_and(|max| figures.elapsed >= max)
+        {
+            Limit::Duration
+        } else {
+            return true;
+        };
+        self.stopped.store(true, Relaxed);
+        self.tally
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .limit = Some(limit);
+        false
+    }
+
+    /// Whether what is `there` is what `source` would become.
+    pub(super) fn is_unchanged(&self, work: &Work, source: &Entry, there: &Entry) -> bool {
+        let step_ns = self
+            .destination
+            .endpoint
+            .capabilities()
+            .mtime_step_ns
+            .max(work.source.place.endpoint.capabilities().mtime_step_ns);
+        !self.options.again
+            && there.kind == Kind::File
+            && source.size == there.size
+            && match (source.mtime, there.mtime) {
+                (Some(mine), Some(theirs)) => mine.agrees(theirs, step_ns),
+                (_, None) | (None, _) => false,
+            }
+    }
+
+    pub(super) fn ending(&self) -> Ending {
+        let tally = std::mem::take(&mut *self.tally.lock().unwrap_or_else(PoisonError::into_inner));
+        Ending {
+            figures: self.progress.figures(),
+            fatal: tally.fatal,
+            last_error: tally.last_error,
+            temporary: tally.temporary,
+            left_out: tally.left_out,
+            other: tally.other,
+            limit: tally.limit,
+        }
+    }
+}
+
+fn is_fatal(error: &Error) -> bool {
+    let at_destination = error.locus() == Locus::Destination;
+    error.kind() == ErrorKind::Unauthenticated
+        || at_destination && matches!(error.kind(), ErrorKind::Full | ErrorKind::PermissionDenied)
+}
+
+fn is_left_out(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::Changed
+            | ErrorKind::NotFound
+            | ErrorKind::PermissionDenied
+            | ErrorKind::Unsupported
+            | ErrorKind::Conflict
+    )
+}
+
+/// What the destination is to keep of `entry`.
+pub(super) fn spec_of(work: &Work, entry: &Entry) -> FileSpec {
+    FileSpec {
+        size: entry.size,
+        mtime: entry.mtime,
+        mode: entry.mode,
+        origin: work.source.place.endpoint.show(&work.from).into(),
+        version: entry.version.clone(),
+    }
+}
+
+/// Walks and copies until everything has arrived or the copy is stopped.
+pub(super) async fn run(shared: &Arc<Shared>, placed: Vec<Placed>) {
+    let is_local = shared.destination.local.is_some()
+        && placed
+            .iter()
+            .all(|placed| placed.source.place.local.is_some());
+    shared.is_local.store(is_local, Relaxed);
+    let lanes = lane_count(shared, &placed, is_local);
+    shared.segments.add_permits(lanes - 1);
+    shared.spare_threads.store(lanes - 1, Relaxed);
+    let (queue, works) = mpsc::channel(QUEUE_BATCHES);
+    let mut set = JoinSet::new();
+    if is_local {
+        let works = Arc::new(Mutex::new(works));
+        for _ in 0..lanes {
+            let (shared, works) = (Arc::clone(shared), Arc::clone(&works));
+            set.spawn_blocking(move || local::run(&shared, &works));
+        }
+    } else {
+        let works = Arc::new(tokio::sync::Mutex::new(works));
+        for _ in 0..lanes {
+            let (shared, works) = (Arc::clone(shared), Arc::clone(&works));
+            set.spawn(async move { remote::run(&shared, &works).await });
+        }
+    }
+    let walked = Walker::new(shared, queue).walk(placed).await;
+    while let Some(ended) = set.join_next().await {
+        if let Err(cause) = ended {
+            shared.stop(Error::new(ErrorKind::Other, "run", "a lane").cause(cause));
+        }
+    }
+    if !shared.options.dry_run && !shared.is_stopped() {
+        walked.seal(shared).await;
+    }
+}
+
+fn lane_count(shared: &Shared, placed: &[Placed], is_local: bool) -> usize {
+    let asked = shared.options.transfers.unwrap_or_else(|| {
+        if is_local {
+            return std::thread::available_parallelism().map_or(2, |cores| cores.get().clamp(2, 8));
+        }
+        let ends = placed.iter().map(|placed| &placed.source.place);
+        ends.chain([&shared.destination])
+            .filter(|place| place.local.is_none())
+            .map(|place| place.endpoint.capabilities().transfers_auto)
+            .min()
+            .unwrap_or(4)
+    });
+    asked.clamp(1, TRANSFERS_MAX)
+}

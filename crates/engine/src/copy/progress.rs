@@ -1,0 +1,219 @@
+//! How far a copy is: counters that lanes bump and anybody may read.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use super::clock;
+
+/// Counters of one copy.
+#[derive(Debug)]
+pub struct Progress {
+    started: Instant,
+    bytes: AtomicU64,
+    total_bytes: AtomicU64,
+    resumed_bytes: AtomicU64,
+    files: AtomicU64,
+    total_files: AtomicU64,
+    unchanged: AtomicU64,
+    links: AtomicU64,
+    directories: AtomicU64,
+    listed: AtomicU64,
+    errors: AtomicU64,
+    walked: AtomicBool,
+    numbers: AtomicU64,
+    moving: Mutex<BTreeMap<u64, Arc<Current>>>,
+}
+
+/// A file being copied.
+#[derive(Debug)]
+pub struct Current {
+    /// Its path for people.
+    pub name: String,
+    /// Its bytes.
+    pub size: u64,
+    done: AtomicU64,
+}
+
+impl Current {
+    /// Bytes copied so far.
+    #[must_use]
+    pub fn done(&self) -> u64 {
+        self.done.load(Relaxed)
+    }
+}
+
+/// The counters at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Figures {
+    /// Bytes sent by this run.
+    pub bytes: u64,
+    /// Bytes of all files found so far that have to be sent, with what earlier runs sent.
+    pub total_bytes: u64,
+    /// Bytes an earlier run had sent.
+    pub resumed_bytes: u64,
+    /// Files that arrived.
+    pub files: u64,
+    /// Files found so far that have to be sent.
+    pub total_files: u64,
+    /// Files that were there already.
+    pub unchanged: u64,
+    /// Symbolic links made.
+    pub links: u64,
+    /// Directories made.
+    pub directories: u64,
+    /// Entries seen.
+    pub listed: u64,
+    /// Files and directories that failed.
+    pub errors: u64,
+    /// Whether everything was seen, so that the totals are final.
+    pub walked: bool,
+    /// Time since the start.
+    pub elapsed: Duration,
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self {
+            started: clock::now(),
+            bytes: AtomicU64::new(0),
+            total_bytes: AtomicU64::new(0),
+            resumed_bytes: AtomicU64::new(0),
+            files: AtomicU64::new(0),
+            total_files: AtomicU64::new(0),
+            unchanged: AtomicU64::new(0),
+            links: AtomicU64::new(0),
+            directories: AtomicU64::new(0),
+            listed: AtomicU64::new(0),
+            errors: AtomicU64::new(0),
+            walked: AtomicBool::new(false),
+            numbers: AtomicU64::new(0),
+            moving: Mutex::new(BTreeMap::new()),
+        }
+    }
+}
+
+impl Progress {
+    /// The counters now.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        Figures {
+            bytes: self.bytes.load(Relaxed),
+            total_bytes: self.total_bytes.load(Relaxed),
+            resumed_bytes: self.resumed_bytes.load(Relaxed),
+            files: self.files.load(Relaxed),
+            total_files: self.total_files.load(Relaxed),
+            unchanged: self.unchanged.load(Relaxed),
+            links: self.links.load(Relaxed),
+            directories: self.directories.load(Relaxed),
+            listed: self.listed.load(Relaxed),
+            errors: self.errors.load(Relaxed),
+            walked: self.walked.load(Relaxed),
+            elapsed: clock::now().saturating_duration_since(self.started),
+        }
+    }
+
+    /// The files being copied now, oldest first.
+    #[must_use]
+    pub fn current(&self) -> Vec<Arc<Current>> {
+        let moving = self.moving.lock().unwrap_or_else(PoisonError::into_inner);
+        moving.values().cloned().collect()
+    }
+
+    pub(super) fn saw(&self, entries: u64) {
+        self.listed.fetch_add(entries, Relaxed);
+    }
+
+    pub(super) fn found_file(&self, size: u64) {
+        self.total_files.fetch_add(1, Relaxed);
+        self.total_bytes.fetch_add(size, Relaxed);
+    }
+
+    pub(super) fn walk_ended(&self) {
+        self.walked.store(true, Relaxed);
+    }
+
+    /// A file found before turns out to be there already.
+    pub(super) fn was_unchanged(&self, size: u64) {
+        self.total_files.fetch_sub(1, Relaxed);
+        self.total_bytes.fetch_sub(size, Relaxed);
+        self.unchanged.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn made_link(&self) {
+        self.links.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn made_directory(&self) {
+        self.directories.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn failed(&self) {
+        self.errors.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn start(self: &Arc<Self>, name: String, size: u64) -> Moving {
+        let number = self.numbers.fetch_add(1, Relaxed);
+        let current = Arc::new(Current {
+            name,
+            size,
+            done: AtomicU64::new(0),
+        });
+        let mut moving = self.moving.lock().unwrap_or_else(PoisonError::into_inner);
+        moving.insert(number, Arc::clone(&current));
+        Moving {
+            progress: Arc::clone(self),
+            current,
+            number,
+        }
+    }
+}
+
+/// A file on its way; gone from the list when dropped.
+#[derive(Debug)]
+pub(super) struct Moving {
+    progress: Arc<Progress>,
+    current: Arc<Current>,
+    number: u64,
+}
+
+impl Moving {
+    /// More bytes went.
+    pub(super) fn sent(&self, bytes: u64) {
+        self.current.done.fetch_add(bytes, Relaxed);
+        self.progress.bytes.fetch_add(bytes, Relaxed);
+    }
+
+    /// Bytes counted as sent have to be sent again.
+    pub(super) fn lost(&self, bytes: u64) {
+        self.current.done.fetch_sub(bytes, Relaxed);
+        self.progress.bytes.fetch_sub(bytes, Relaxed);
+    }
+
+    /// Bytes an earlier run sent are there.
+    pub(super) fn resumed(&self, bytes: u64) {
+        self.current.done.fetch_add(bytes, Relaxed);
+        self.progress.resumed_bytes.fetch_add(bytes, Relaxed);
+    }
+
+    /// The file arrived.
+    pub(super) fn arrived(&self) {
+        self.progress.files.fetch_add(1, Relaxed);
+    }
+}
+
+impl Drop for Moving {
+    fn drop(&mut self) {
+        let mut moving = self
+            .progress
+            .moving
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        moving.remove(&self.number);
+    }
+}
