@@ -1,0 +1,442 @@
+//! What the far end needs to put a dataset together, and to know that it is whole.
+
+use std::collections::HashSet;
+
+use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_types::{Bytes, ChunkIndex, Code, Digest, FragmentIndex, Record};
+
+use super::{DatasetId, FileEntry, FileKind, FileList};
+
+/// First bytes of every manifest; the number is that of the format.
+const MAGIC: &[u8] = b"posthaste-manifest-1\n";
+/// Longest path and link target, as Linux's `PATH_MAX`.
+const PATH_BYTES_MAX: usize = 4096;
+/// Longest component of a path, as Linux's `NAME_MAX`.
+const NAME_BYTES_MAX: usize = 255;
+/// Most chunks: 2^24 of the largest size are 4 PiB.
+const CHUNKS_MAX: u64 = 1 << 24;
+
+/// Digests of one chunk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChunkDigests {
+    /// Of the chunk itself.
+    pub chunk: Digest,
+    /// Of each of its k + m fragments, in order.
+    pub fragments: Vec<Digest>,
+}
+
+/// A sealed dataset: its files, and the digests of all chunks and fragments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Manifest {
+    /// Its name at depots.
+    pub dataset: DatasetId,
+    /// How its chunks are coded.
+    pub code: Code,
+    /// Size of every chunk but the last.
+    pub chunk_size: Bytes,
+    /// Its files.
+    pub list: FileList,
+    /// Digests of its chunks, in order.
+    pub chunks: Vec<ChunkDigests>,
+}
+
+impl Manifest {
+    /// The manifest's one byte form.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = MAGIC.to_vec();
+        out.extend_from_slice(self.dataset.as_bytes());
+        out.extend_from_slice(&[self.code.data(), self.code.parity()]);
+        self.chunk_size.get().write(&mut out);
+        (self.list.files.len() as u64).write(&mut out);
+        for file in &self.list.files {
+            write_file(file, &mut out);
+        }
+        (self.chunks.len() as u64).write(&mut out);
+        for chunk in &self.chunks {
+            out.extend_from_slice(chunk.chunk.as_bytes());
+            for digest in &chunk.fragments {
+                out.extend_from_slice(digest.as_bytes());
+            }
+        }
+        out
+    }
+
+    /// BLAKE3 of [`Self::to_bytes`].
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        Digest::new(*blake3::hash(&self.to_bytes()).as_bytes())
+    }
+
+    /// Reads a manifest somebody sent. Whatever the bytes are, this does not panic, and what it
+    /// returns names nothing outside a destination: no path leaves it, every parent is a listed
+    /// directory, offsets and counts agree with the sizes.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for anything else.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        read(bytes).map_err(|why| {
+            Error::new(ErrorKind::Invalid, "read", "the manifest")
+                .cause(why)
+                .hint("it is damaged, or of another release")
+        })
+    }
+
+    /// The digest a fragment must have; that of the chunk for [`FragmentIndex::WHOLE`].
+    #[must_use]
+    pub fn fragment_digest(&self, chunk: ChunkIndex, fragment: FragmentIndex) -> Option<Digest> {
+        let digests = self.chunks.get(usize::try_from(chunk.get()).ok()?)?;
+        if fragment == FragmentIndex::WHOLE {
+            return Some(digests.chunk);
+        }
+        digests.fragments.get(usize::from(fragment.get())).copied()
+    }
+
+    /// Bytes in chunk `chunk`.
+    #[must_use]
+    pub fn chunk_bytes(&self, chunk: u32) -> usize {
+        self.list.chunk_bytes(chunk, self.chunk_size)
+    }
+}
+
+fn write_file(file: &FileEntry, out: &mut Vec<u8>) {
+    write_text(&file.path, out);
+    match &file.kind {
+        FileKind::Regular => {
+            out.push(0);
+            file.size.write(out);
+        }
+        FileKind::Directory => out.push(1),
+        FileKind::Symlink { target } => {
+            out.push(2);
+            write_text(target, out);
+        }
+    }
+    file.mode.write(out);
+    file.mtime_s.write(out);
+    file.mtime_ns.write(out);
+    file.inode.write(out);
+}
+
+fn write_text(text: &[u8], out: &mut Vec<u8>) {
+    (text.len() as u64).write(out);
+    out.extend_from_slice(text);
+}
+
+type Why = &'static str;
+
+fn read(bytes: &[u8]) -> Result<Manifest, Why> {
+    let mut input = bytes
+        .strip_prefix(MAGIC)
+        .ok_or("it does not start as a manifest")?;
+    let dataset = DatasetId::new(take(&mut input)?);
+    let [data, parity] = take(&mut input)?;
+    let code = Code::new(data, parity).map_err(|_| "its code is impossible")?;
+    let chunk_size = number(&mut input)?;
+    if chunk_size == 0 || chunk_size > super::CHUNK_SIZE_MAX {
+        return Err("its chunk size is impossible");
+    }
+    let list = read_list(&mut input)?;
+    let chunk_size = Bytes::new(chunk_size);
+    let count = number(&mut input)?;
+    if count > CHUNKS_MAX || count != Bytes::new(list.bytes).pieces(chunk_size) {
+        return Err("its chunks do not make up its files");
+    }
+    let digests = usize::try_from(count).map_err(|_| CUT)? * (1 + usize::from(code.total()));
+    if input.len() != digests * 32 {
+        return Err("it is cut off or has something after its end");
+    }
+    let per_chunk = (1 + usize::from(code.total())) * 32;
+    let chunks = input
+        .chunks_exact(per_chunk)
+        .map(|mut digests| {
+            let chunk = Digest::new(take(&mut digests)?);
+            let rest = digests.chunks_exact(32);
+            let fragments = rest.map(|mut digest| take(&mut digest).map(Digest::new));
+            Ok(ChunkDigests {
+                chunk,
+                fragments: fragments.collect::<Result<_, Why>>()?,
+            })
+        })
+        .collect::<Result<_, Why>>()?;
+    Ok(Manifest {
+        dataset,
+        code,
+        chunk_size,
+        list,
+        chunks,
+    })
+}
+
+const CUT: Why = "it is cut off";
+
+fn take<const N: usize>(input: &mut &[u8]) -> Result<[u8; N], Why> {
+    let (bytes, rest) = input.split_first_chunk().ok_or(CUT)?;
+    *input = rest;
+    Ok(*bytes)
+}
+
+fn number(input: &mut &[u8]) -> Result<u64, Why> {
+    u64::read(input).map_err(|_| CUT)
+}
+
+fn text(input: &mut &[u8]) -> Result<Vec<u8>, Why> {
+    let length = usize::try_from(number(input)?).map_err(|_| CUT)?;
+    if length > PATH_BYTES_MAX {
+        return Err("a name in it is too long");
+    }
+    let (text, rest) = input.split_at_checked(length).ok_or(CUT)?;
+    *input = rest;
+    Ok(text.to_vec())
+}
+
+fn read_list(input: &mut &[u8]) -> Result<FileList, Why> {
+    let count = number(input)?;
+    let mut list = FileList::default();
+    for _ in 0..count {
+        let mut file = read_file(input)?;
+        file.offset = list.bytes;
+        list.bytes = list
+            .bytes
+            .checked_add(file.size)
+            .ok_or("its sizes are impossible")?;
+        if list.files.last().is_some_and(|last| last.path >= file.path) {
+            return Err("its files are not in order");
+        }
+        list.files.push(file);
+    }
+    check_parents(&list)?;
+    Ok(list)
+}
+
+fn read_file(input: &mut &[u8]) -> Result<FileEntry, Why> {
+    let path = text(input)?;
+    check_path(&path)?;
+    let [tag] = take(input)?;
+    let (kind, size) = match tag {
+        0 => (FileKind::Regular, number(input)?),
+        1 => (FileKind::Directory, 0),
+        2 => {
+            let target = text(input)?;
+            if target.is_empty() || target.contains(&0) {
+                return Err("a link in it points nowhere");
+            }
+            (FileKind::Symlink { target }, 0)
+        }
+        _ => return Err("it has a file of an unknown kind"),
+    };
+    if path.is_empty() && kind != FileKind::Directory {
+        return Err("its root is no directory");
+    }
+    let mode = u32::read(input).map_err(|_| CUT)?;
+    let mtime_s = i64::read(input).map_err(|_| CUT)?;
+    let mtime_ns = u32::read(input).map_err(|_| CUT)?;
+    let inode = number(input)?;
+    if mode > 0o7777 || mtime_ns >= 1_000_000_000 {
+        return Err("it has impossible attributes");
+    }
+    Ok(FileEntry {
+        path,
+        kind,
+        size,
+        mode,
+        mtime_s,
+        mtime_ns,
+        inode,
+        offset: 0,
+    })
+}
+
+/// The root, or plain names with single slashes between them.
+fn check_path(path: &[u8]) -> Result<(), Why> {
+    let plain = |name: &[u8]| {
+        !matches!(name, b"" | b"." | b"..") && name.len() <= NAME_BYTES_MAX && !name.contains(&0)
+    };
+    if path.is_empty() || path.split(|&byte| byte == b'/').all(plain) {
+        Ok(())
+    } else {
+        Err("a path in it leaves the dataset")
+    }
+}
+
+/// Every file lies in a directory of the list: never in a file, never behind a link.
+fn check_parents(list: &FileList) -> Result<(), Why> {
+    let directories: HashSet<&[u8]> = list
+        .files
+        .iter()
+        .filter(|file| file.kind == FileKind::Directory)
+        .map(|file| file.path.as_slice())
+        .collect();
+    for file in &list.files {
+        let parent = file.path.iter().rposition(|&byte| byte == b'/');
+        if parent.is_some_and(|at| !directories.contains(&file.path[..at])) {
+            return Err("a path in it leads through something that is no directory");
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn file(path: &str, kind: FileKind, size: u64) -> FileEntry {
+        let (mode, mtime_s, mtime_ns, inode) = (0o644, -5, 999_999_999, 42);
+        let path = path.as_bytes().to_vec();
+        FileEntry {
+            path,
+            kind,
+            size,
+            mode,
+            mtime_s,
+            mtime_ns,
+            inode,
+            offset: 0,
+        }
+    }
+
+    fn sealed(mut files: Vec<FileEntry>) -> Manifest {
+        let mut bytes = 0;
+        for file in &mut files {
+            file.offset = bytes;
+            bytes += file.size;
+        }
+        let code = Code::new(2, 1).unwrap();
+        let chunk_size = Bytes::mebi(1);
+        let count = Bytes::new(bytes).pieces(chunk_size);
+        let digests = |n: u64| ChunkDigests {
+            chunk: Digest::new([u8::try_from(n).unwrap(); 32]),
+            fragments: vec![Digest::new([0xff; 32]); 3],
+        };
+        Manifest {
+            dataset: DatasetId::new([3; 16]),
+            code,
+            chunk_size,
+            list: FileList {
+                files,
+                bytes,
+                skipped: Vec::new(),
+            },
+            chunks: (0..count).map(digests).collect(),
+        }
+    }
+
+    fn example() -> Manifest {
+        sealed(vec![
+            file("", FileKind::Directory, 0),
+            file("d", FileKind::Directory, 0),
+            file(
+                "d.x",
+                FileKind::Symlink {
+                    target: b"/etc/passwd".to_vec(),
+                },
+                0,
+            ),
+            file("d/f\n", FileKind::Regular, 5 << 20),
+            file("z", FileKind::Regular, 1),
+        ])
+    }
+
+    #[test]
+    fn a_manifest_comes_back_as_it_was_written() {
+        let manifest = example();
+        assert_eq!(
+            Manifest::from_bytes(&manifest.to_bytes()).unwrap(),
+            manifest
+        );
+        let empty = sealed(Vec::new());
+        assert_eq!(Manifest::from_bytes(&empty.to_bytes()).unwrap(), empty);
+    }
+
+    #[test]
+    fn a_manifest_that_reaches_outside_is_refused() {
+        let link = || {
+            file(
+                "a",
+                FileKind::Symlink {
+                    target: b"/etc".to_vec(),
+                },
+                0,
+            )
+        };
+        for files in [
+            vec![file("/etc/passwd", FileKind::Regular, 1)],
+            vec![file("..", FileKind::Directory, 0)],
+            vec![
+                file("a", FileKind::Directory, 0),
+                file("a/../../b", FileKind::Regular, 1),
+            ],
+            vec![link(), file("a/passwd", FileKind::Regular, 1)],
+            vec![
+                file("a", FileKind::Regular, 1),
+                file("a/b", FileKind::Regular, 1),
+            ],
+            vec![file("a/b", FileKind::Regular, 1)],
+            vec![
+                file("b", FileKind::Regular, 1),
+                file("a", FileKind::Regular, 1),
+            ],
+            vec![
+                file("a", FileKind::Regular, 1),
+                file("a", FileKind::Regular, 1),
+            ],
+            vec![file(
+                "",
+                FileKind::Symlink {
+                    target: b"/".to_vec(),
+                },
+                0,
+            )],
+            vec![file("a\0b", FileKind::Regular, 1)],
+            vec![file(&"x".repeat(256), FileKind::Regular, 1)],
+        ] {
+            let shown = format!(
+                "{:?}",
+                files.iter().map(FileEntry::shown).collect::<Vec<_>>()
+            );
+            assert!(
+                Manifest::from_bytes(&sealed(files).to_bytes()).is_err(),
+                "{shown}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_manifest_cut_anywhere_or_too_long_is_refused() {
+        let mut bytes = example().to_bytes();
+        for end in 0..bytes.len() {
+            assert!(
+                Manifest::from_bytes(&bytes[..end]).is_err(),
+                "{end} bytes were taken"
+            );
+        }
+        bytes.push(0);
+        assert!(Manifest::from_bytes(&bytes).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = Manifest::from_bytes(&bytes);
+            let _ = Manifest::from_bytes(&[MAGIC, &bytes].concat());
+        }
+
+        #[test]
+        fn changed_bytes_never_panic_and_what_is_taken_is_consistent(
+            changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8)
+        ) {
+            let mut bytes = example().to_bytes();
+            for (at, value) in changes {
+                let at = at.index(bytes.len());
+                bytes[at] = value;
+            }
+            if let Ok(manifest) = Manifest::from_bytes(&bytes) {
+                let chunks = u32::try_from(manifest.chunks.len()).unwrap();
+                let total: usize = (0..chunks).map(|chunk| manifest.chunk_bytes(chunk)).sum();
+                prop_assert_eq!(total as u64, manifest.list.bytes);
+                prop_assert_eq!(Manifest::from_bytes(&manifest.to_bytes()).unwrap(), manifest);
+            }
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Reads chunks of a dataset at its source.
+
+use std::{
+    fs::File,
+    io,
+    os::unix::fs::{FileExt, MetadataExt},
+    path::PathBuf,
+    sync::Arc,
+};
+
+use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
+use posthaste_types::Bytes;
+use rustix::{
+    fs::{Mode, OFlags},
+    io::Errno,
+};
+
+use super::{Extent, FileEntry, FileKind, FileList};
+
+/// Reads chunks of the stream and notices every file that no longer is what was listed.
+///
+/// Holds no file open between chunks, so that any number of readers may exist.
+#[derive(Debug, Clone)]
+pub struct SourceReader {
+    root: PathBuf,
+    list: Arc<FileList>,
+    chunk_size: Bytes,
+}
+
+impl SourceReader {
+    /// A reader of the files in `list`, which [`scan`](super::scan) found below `root`.
+    #[must_use]
+    pub fn new(root: impl Into<PathBuf>, list: Arc<FileList>, chunk_size: Bytes) -> Self {
+        Self {
+            root: root.into(),
+            list,
+            chunk_size,
+        }
+    }
+
+    /// The files it reads.
+    #[must_use]
+    pub fn list(&self) -> &Arc<FileList> {
+        &self.list
+    }
+
+    /// Replaces what is in `buffer` by chunk `chunk`. Blocking.
+    ///
+    /// # Errors
+    /// At [`Locus::Source`], with the file's path: [`ErrorKind::Changed`] when its size, mtime or
+    /// inode is not as listed, before or after the read; [`ErrorKind::NotFound`] when it vanished;
+    /// [`ErrorKind::PermissionDenied`] when it can't be read any more.
+    pub fn read_chunk(&self, chunk: u32, buffer: &mut Vec<u8>) -> Result<()> {
+        buffer.clear();
+        buffer.resize(self.list.chunk_bytes(chunk, self.chunk_size), 0);
+        for extent in self.list.extents(chunk, self.chunk_size) {
+            let end = extent.chunk_offset + extent.length;
+            self.read_extent(extent, &mut buffer[extent.chunk_offset..end])?;
+        }
+        Ok(())
+    }
+
+    /// Checks that every file still is what was listed: to be asked before a source is released.
+    /// Blocking: one system call for each file.
+    ///
+    /// # Errors
+    /// As [`Self::read_chunk`].
+    pub fn confirm(&self) -> Result<()> {
+        for file in &self.list.files {
+            let path = file.below(&self.root);
+            let metadata = if file.path.is_empty() {
+                std::fs::metadata(&path)
+            } else {
+                std::fs::symlink_metadata(&path)
+            };
+            let metadata = metadata.map_err(|cause| self.failed(file, cause))?;
+            let same = match &file.kind {
+                FileKind::Regular => metadata.is_file() && is_same(file, &metadata),
+                FileKind::Directory => metadata.is_dir(),
+                FileKind::Symlink { .. } => metadata.is_symlink() && is_same_time(file, &metadata),
+            };
+            if !same {
+                return Err(self.changed(file));
+            }
+        }
+        Ok(())
+    }
+
+    fn read_extent(&self, extent: Extent, buffer: &mut [u8]) -> Result<()> {
+        let file = &self.list.files[extent.file];
+        // A pipe put in the file's place must not hang us, nor a link lead elsewhere.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let open = match rustix::fs::open(file.below(&self.root), flags, Mode::empty()) {
+            Ok(open) => File::from(open),
+            Err(Errno::LOOP | Errno::NXIO) => return Err(self.changed(file)),
+            Err(cause) => return Err(self.failed(file, cause.into())),
+        };
+        self.check(file, &open)?;
+        match open.read_exact_at(buffer, extent.file_offset) {
+            Ok(()) => self.check(file, &open),
+            Err(cause) if cause.kind() == io::ErrorKind::UnexpectedEof => Err(self.changed(file)),
+            Err(cause) => Err(self.failed(file, cause)),
+        }
+    }
+
+    fn check(&self, file: &FileEntry, open: &File) -> Result<()> {
+        let metadata = open.metadata().map_err(|cause| self.failed(file, cause))?;
+        if metadata.is_file() && is_same(file, &metadata) {
+            Ok(())
+        } else {
+            Err(self.changed(file))
+        }
+    }
+
+    fn failed(&self, file: &FileEntry, cause: io::Error) -> Error {
+        Error::io("read", file.below(&self.root).display().to_string(), cause).at(Locus::Source)
+    }
+
+    fn changed(&self, file: &FileEntry) -> Error {
+        Error::new(
+            ErrorKind::Changed,
+            "read",
+            file.below(&self.root).display().to_string(),
+        )
+        .at(Locus::Source)
+        .cause("it changed after it was listed")
+        .hint("submit it again once nothing writes to it")
+    }
+}
+
+fn is_same(file: &FileEntry, metadata: &std::fs::Metadata) -> bool {
+    metadata.size() == file.size
+        && (file.inode == 0 || metadata.ino() == file.inode)
+        && is_same_time(file, metadata)
+}
+
+fn is_same_time(file: &FileEntry, metadata: &std::fs::Metadata) -> bool {
+    metadata.mtime() == file.mtime_s && metadata.mtime_nsec() == i64::from(file.mtime_ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dataset::scan;
+    use std::fs;
+
+    fn reader(root: &std::path::Path) -> SourceReader {
+        SourceReader::new(root, Arc::new(scan(root).unwrap()), Bytes::new(4))
+    }
+
+    #[test]
+    fn chunks_span_files() {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("a"), b"abc").unwrap();
+        fs::write(root.path().join("b"), b"").unwrap();
+        fs::write(root.path().join("c"), b"defghij").unwrap();
+        let (reader, mut buffer) = (reader(root.path()), Vec::new());
+        let mut stream = Vec::new();
+        for chunk in 0..3 {
+            reader.read_chunk(chunk, &mut buffer).unwrap();
+            stream.extend_from_slice(&buffer);
+        }
+        assert_eq!(stream, b"abcdefghij");
+        reader.confirm().unwrap();
+    }
+
+    #[test]
+    fn a_file_that_is_not_what_was_listed_is_noticed() {
+        let root = tempfile::tempdir().unwrap();
+        let file = root.path().join("a");
+        fs::write(&file, b"abcdef").unwrap();
+        let (reader, mut buffer) = (reader(root.path()), Vec::new());
+        let mut fails = || {
+            let kind = reader.read_chunk(0, &mut buffer).unwrap_err().kind();
+            assert_eq!(reader.confirm().unwrap_err().kind(), kind);
+            kind
+        };
+        fs::write(&file, b"abcdefg").unwrap();
+        assert_eq!(fails(), ErrorKind::Changed);
+        fs::write(&file, b"ABCDEF").unwrap();
+        assert_eq!(fails(), ErrorKind::Changed, "same size, later mtime");
+        fs::remove_file(&file).unwrap();
+        assert_eq!(fails(), ErrorKind::NotFound);
+        std::os::unix::fs::symlink("/etc/passwd", &file).unwrap();
+        assert_eq!(fails(), ErrorKind::Changed);
+    }
+}
