@@ -1,5 +1,24 @@
 //! The mind: books, dispatcher and deadlines behind one pure contract.
+//!
+//! A driver hands [`Mind::step`] what happened and carries out what comes back. The books hold what
+//! is known ([`books`](self) of requests, replicas, transfers, depots and links); one file under `on`
+//! takes each kind of input; `dispatch` places fragments, `outlook` forecasts, `review` changes the
+//! course. Nothing here reads a clock, a file, a socket or a random number.
 #![no_std]
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
+mod admission;
+mod books;
 pub mod contract;
+mod dispatch;
+mod mind;
+mod on;
+mod outlook;
+mod review;
+mod settings;
+mod views;
+
+pub use mind::Mind;
+pub use settings::Settings;

@@ -1,0 +1,15 @@
+//! What the mind knows. Books answer and record; they decide nothing.
+
+mod bitmap;
+mod depot;
+mod link;
+mod replica;
+mod request;
+mod transfer;
+
+pub(crate) use bitmap::Bitmap;
+pub(crate) use depot::{Answer, Depot};
+pub(crate) use link::Link;
+pub(crate) use replica::{Replica, Stored};
+pub(crate) use request::{Release, Request, Route, Stripe};
+pub(crate) use transfer::{Flight, FlightKey, Transfers};

@@ -1,0 +1,129 @@
+use alloc::{vec, vec::Vec};
+use posthaste_types::record;
+
+record! {
+    /// A set of chunks, one bit each, that gives its lowest member in amortized constant time.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) struct Bitmap {
+        words: Vec<u64>,
+        /// No word before this one has a bit set.
+        hint: u32,
+        count: u32,
+    }
+}
+
+impl Bitmap {
+    pub(crate) fn empty(chunks: u32) -> Self {
+        Self {
+            words: vec![0; words_for(chunks)],
+            hint: 0,
+            count: 0,
+        }
+    }
+
+    pub(crate) fn full(chunks: u32) -> Self {
+        let mut words = vec![u64::MAX; words_for(chunks)];
+        if let Some(last) = words.last_mut().filter(|_| chunks % 64 != 0) {
+            *last = (1 << (chunks % 64)) - 1;
+        }
+        Self {
+            words,
+            hint: 0,
+            count: chunks,
+        }
+    }
+
+    /// Whether it has room for exactly this many chunks.
+    pub(crate) fn fits(&self, chunks: u32) -> bool {
+        self.words.len() == words_for(chunks)
+            && self.count == self.words.iter().map(|word| word.count_ones()).sum::<u32>()
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.count
+    }
+
+    pub(crate) fn contains(&self, chunk: u32) -> bool {
+        self.words[chunk as usize / 64] >> (chunk % 64) & 1 == 1
+    }
+
+    pub(crate) fn insert(&mut self, chunk: u32) {
+        if !self.contains(chunk) {
+            self.words[chunk as usize / 64] |= 1 << (chunk % 64);
+            self.count += 1;
+            self.hint = self.hint.min(chunk / 64);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, chunk: u32) {
+        if self.contains(chunk) {
+            self.words[chunk as usize / 64] &= !(1 << (chunk % 64));
+            self.count -= 1;
+        }
+    }
+
+    /// Takes the lowest member out.
+    pub(crate) fn pop(&mut self) -> Option<u32> {
+        if self.count == 0 {
+            return None;
+        }
+        let word = (self.hint as usize..self.words.len()).find(|&word| self.words[word] != 0)?;
+        let word_u32 = u32::try_from(word).ok()?;
+        self.hint = word_u32;
+        let chunk = word_u32 * 64 + self.words[word].trailing_zeros();
+        self.remove(chunk);
+        Some(chunk)
+    }
+
+    /// Moves all members of `other` here.
+    pub(crate) fn absorb(&mut self, other: &mut Self) {
+        if other.count == 0 {
+            return;
+        }
+        for (word, more) in self.words.iter_mut().zip(&mut other.words) {
+            *word |= core::mem::take(more);
+        }
+        self.count = self.words.iter().map(|word| word.count_ones()).sum();
+        (self.hint, other.hint, other.count) = (0, 0, 0);
+    }
+}
+
+fn words_for(chunks: u32) -> usize {
+    chunks.div_ceil(64) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeSet;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_bitmap_is_a_sorted_set(
+            chunks in 1u32..300,
+            moves in proptest::collection::vec((0u8..4, 0u32..300), 0..200),
+            full in any::<bool>(),
+        ) {
+            let mut bitmap = if full { Bitmap::full(chunks) } else { Bitmap::empty(chunks) };
+            let mut model: BTreeSet<u32> = if full { (0..chunks).collect() } else { BTreeSet::new() };
+            for (kind, chunk) in moves {
+                let chunk = chunk % chunks;
+                match kind {
+                    0 => { bitmap.insert(chunk); model.insert(chunk); }
+                    1 => { bitmap.remove(chunk); model.remove(&chunk); }
+                    2 => prop_assert_eq!(bitmap.pop(), model.pop_first()),
+                    _ => {
+                        let mut other = Bitmap::empty(chunks);
+                        other.insert(chunk);
+                        bitmap.absorb(&mut other);
+                        model.insert(chunk);
+                        prop_assert_eq!(other.len(), 0);
+                    }
+                }
+                prop_assert_eq!(bitmap.len() as usize, model.len());
+                prop_assert!(bitmap.fits(chunks));
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+use alloc::string::String;
+use posthaste_types::{ByteRate, Bytes, Timestamp, record};
+
+use super::Link;
+use crate::contract::DepotState;
+
+record! {
+    /// What a depot said when it answered while it was being left alone.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) struct Answer {
+        pub(crate) free: Bytes,
+        pub(crate) rate_max: Option<ByteRate>,
+    }
+}
+
+record! {
+    /// A depot: its facts, how it is doing, and the link to it.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) struct Depot {
+        pub(crate) name: String,
+        pub(crate) capacity: Bytes,
+        pub(crate) state: DepotState,
+        /// Space it has for us, not counting what is in flight.
+        pub(crate) free: Bytes,
+        pub(crate) link: Link,
+        /// Sends that failed since the last one that did not.
+        pub(crate) failures: u32,
+        /// Times it was lost since it last stayed.
+        pub(crate) losses: u32,
+        /// Times it was lost to failing sends since it last stored something.
+        pub(crate) fruitless: u32,
+        pub(crate) lost_at: Timestamp,
+        /// Nothing is sent before.
+        pub(crate) resume_at: Timestamp,
+        /// It is not taken back before, whatever it answers.
+        pub(crate) hold_until: Timestamp,
+        pub(crate) answered: Option<Answer>,
+    }
+}
+
+impl Depot {
+    pub(crate) fn new(name: String, capacity: Bytes, link: Link) -> Self {
+        Self {
+            name,
+            capacity,
+            state: DepotState::Unknown,
+            free: capacity,
+            link,
+            failures: 0,
+            losses: 0,
+            fruitless: 0,
+            lost_at: Timestamp::default(),
+            resume_at: Timestamp::default(),
+            hold_until: Timestamp::default(),
+            answered: None,
+        }
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        self.state == DepotState::Up
+    }
+
+    pub(crate) fn is_down(&self) -> bool {
+        self.state == DepotState::Down
+    }
+
+    /// Space for new fragments, after what is in flight.
+    pub(crate) fn space(&self) -> Bytes {
+        self.free - self.link.in_flight
+    }
+}

@@ -1,0 +1,383 @@
+use alloc::{vec, vec::Vec};
+use posthaste_types::{Bytes, ChunkIndex, Code, FragmentIndex, record};
+
+use super::Bitmap;
+use crate::contract::RequestSpec;
+
+/// How a column says that it holds nothing of a chunk, or all of it. Between them: the fragment + 1.
+const NOTHING: u8 = 0;
+const WHOLE: u8 = u8::MAX;
+
+record! {
+    /// What one depot holds: a byte a chunk, since it holds at most one fragment of each.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    struct Column {
+        /// It is the destination and takes whole chunks; what arrived there is delivered.
+        is_destination: bool,
+        /// Whether what it holds counts now.
+        is_live: bool,
+        /// Empty until the first fragment.
+        held: Vec<u8>,
+        stored: u32,
+        stored_bytes: Bytes,
+        /// Chunks that are not safe and have a fragment here: those can't get another one here.
+        held_unsafe: u32,
+    }
+}
+
+record! {
+    /// Which fragments of a dataset are where, verified, and which chunks still need some.
+    ///
+    /// A stored fragment costs one visit of each column. Only the rare inputs about a whole depot
+    /// (lost, back, inventory) visit every chunk.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) struct Replica {
+        chunks: u32,
+        chunk_size: Bytes,
+        last_chunk: Bytes,
+        code: Code,
+        columns: Vec<Column>,
+        /// Chunks that are not safe and not being sent.
+        todo: Bitmap,
+        /// Chunks that are not safe and that no depot fed now can take more of.
+        parked: Bitmap,
+        /// Chunks that lost a fragment with a depot and have not been made safe again.
+        damaged: Bitmap,
+        safe: u32,
+        missing: u64,
+    }
+}
+
+/// What storing a fragment changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stored {
+    /// Nothing: it was there, or the depot has another one of the chunk.
+    Known,
+    /// The chunk has one more.
+    More,
+    /// The chunk is safe now.
+    Complete {
+        /// It had lost a fragment before.
+        repaired: bool,
+    },
+}
+
+impl Replica {
+    /// The replica of a dataset of `chunks` chunks; with none of them it takes no memory.
+    pub(crate) fn new(
+        spec: &RequestSpec,
+        chunks: u32,
+        lanes: usize,
+        destination: Option<usize>,
+    ) -> Self {
+        let column = |lane| Column {
+            is_destination: destination == Some(lane),
+            is_live: true,
+            held: Vec::new(),
+            stored: 0,
+            stored_bytes: Bytes::ZERO,
+            held_unsafe: 0,
+        };
+        Self {
+            chunks,
+            chunk_size: spec.chunk_size,
+            last_chunk: spec.chunk_bytes(chunks.saturating_sub(1)),
+            code: spec.code,
+            columns: (0..lanes).map(column).collect(),
+            todo: Bitmap::full(chunks),
+            parked: Bitmap::empty(chunks),
+            damaged: Bitmap::empty(chunks),
+            safe: 0,
+            missing: u64::from(chunks) * u64::from(spec.code.total()),
+        }
+    }
+
+    /// Whether bytes from outside made a replica that can be used.
+    pub(crate) fn is_sound(&self, lanes: usize) -> bool {
+        let chunks = self.chunks as usize;
+        self.columns.len() == lanes
+            && [&self.todo, &self.parked, &self.damaged]
+                .iter()
+                .all(|set| set.fits(self.chunks))
+            && self
+                .columns
+                .iter()
+                .all(|column| [0, chunks].contains(&column.held.len()))
+    }
+
+    pub(crate) fn chunks(&self) -> u32 {
+        self.chunks
+    }
+
+    pub(crate) fn safe(&self) -> u32 {
+        self.safe
+    }
+
+    pub(crate) fn is_safe(&self) -> bool {
+        self.safe == self.chunks
+    }
+
+    /// Whether the destination has every chunk.
+    pub(crate) fn is_delivered(&self) -> bool {
+        self.chunks > 0
+            && self
+                .columns
+                .iter()
+                .any(|column| column.is_destination && column.stored == self.chunks)
+    }
+
+    /// Fragments the depot holds, and their bytes.
+    pub(crate) fn stored(&self, lane: usize) -> (u32, Bytes) {
+        (self.columns[lane].stored, self.columns[lane].stored_bytes)
+    }
+
+    /// Coded bytes that still have to be stored.
+    pub(crate) fn missing_bytes(&self) -> Bytes {
+        self.code.fragment_size(self.chunk_size).times(self.missing)
+    }
+
+    /// Most coded bytes of those that the depot can take.
+    pub(crate) fn room(&self, lane: usize) -> Bytes {
+        let chunks = (self.chunks - self.safe).saturating_sub(self.columns[lane].held_unsafe);
+        self.code
+            .fragment_size(self.chunk_size)
+            .times(u64::from(chunks))
+    }
+
+    /// Bytes of the chunks that are not safe: what the direct path has to carry.
+    pub(crate) fn unsafe_bytes(&self) -> Bytes {
+        self.chunk_size.times(u64::from(self.chunks - self.safe))
+    }
+
+    pub(crate) fn bytes_of(&self, chunk: ChunkIndex, fragment: FragmentIndex) -> Bytes {
+        let size = if chunk.get() + 1 == self.chunks {
+            self.last_chunk
+        } else {
+            self.chunk_size
+        };
+        if fragment == FragmentIndex::WHOLE {
+            size
+        } else {
+            self.code.fragment_size(size)
+        }
+    }
+
+    /// Whether the depot has, or had when it was last heard of, something of the chunk.
+    pub(crate) fn holds(&self, lane: usize, chunk: ChunkIndex) -> bool {
+        self.columns[lane].at(chunk.get()) != NOTHING
+    }
+
+    /// What a depot holds, in the order of chunks.
+    pub(crate) fn held(
+        &self,
+        lane: usize,
+    ) -> impl Iterator<Item = (ChunkIndex, FragmentIndex)> + '_ {
+        (0u32..)
+            .zip(&self.columns[lane].held)
+            .filter(|&(_, &held)| held != NOTHING)
+            .map(|(chunk, &held)| {
+                let fragment = if held == WHOLE { WHOLE } else { held - 1 };
+                (ChunkIndex::new(chunk), FragmentIndex::new(fragment))
+            })
+    }
+
+    /// The fragments of a chunk that no live depot holds, as a mask; none when the chunk is safe.
+    pub(crate) fn lacking(&self, chunk: ChunkIndex) -> u64 {
+        let (have, whole) = self.have(chunk.get());
+        if whole { 0 } else { self.all() & !have }
+    }
+
+    pub(crate) fn is_damaged(&self, chunk: ChunkIndex) -> bool {
+        self.damaged.contains(chunk.get())
+    }
+
+    /// Whether the fragment can belong to the dataset and the depot.
+    pub(crate) fn accepts(&self, lane: usize, chunk: ChunkIndex, fragment: FragmentIndex) -> bool {
+        chunk.get() < self.chunks
+            && if self.columns[lane].is_destination {
+                fragment == FragmentIndex::WHOLE
+            } else {
+                fragment.get() < self.code.total()
+            }
+    }
+
+    /// A live depot stored a fragment and checked its digest.
+    pub(crate) fn store(
+        &mut self,
+        lane: usize,
+        chunk: ChunkIndex,
+        fragment: FragmentIndex,
+    ) -> Stored {
+        let (before, whole) = self.have(chunk.get());
+        if !self.put(lane, chunk, fragment) {
+            return Stored::Known;
+        }
+        if whole || before == self.all() {
+            return Stored::Known;
+        }
+        let (after, whole) = self.have(chunk.get());
+        let gained = u64::from(after.count_ones() - before.count_ones());
+        self.missing -= gained;
+        if !whole && after != self.all() {
+            self.columns[lane].held_unsafe += 1;
+            return if gained > 0 {
+                Stored::More
+            } else {
+                Stored::Known
+            };
+        }
+        self.missing -= u64::from((self.all() & !after).count_ones());
+        for (place, column) in self.columns.iter_mut().enumerate() {
+            if place != lane && column.at(chunk.get()) != NOTHING {
+                column.held_unsafe -= 1;
+            }
+        }
+        self.safe += 1;
+        self.todo.remove(chunk.get());
+        self.parked.remove(chunk.get());
+        let repaired = self.damaged.contains(chunk.get());
+        self.damaged.remove(chunk.get());
+        Stored::Complete { repaired }
+    }
+
+    /// What the depot holds counts from now on, or no longer. Returns how many chunks lost their
+    /// safety. Chunks being sent must be taken out of `todo` again by [`Replica::open`].
+    pub(crate) fn set_live(&mut self, lane: usize, is_live: bool) -> u32 {
+        let lost = self.columns[lane].is_live && !is_live;
+        let changed = self.columns[lane].is_live != is_live;
+        self.columns[lane].is_live = is_live;
+        if changed && self.columns[lane].stored > 0 {
+            let old = if lost {
+                self.columns[lane].held.clone()
+            } else {
+                Vec::new()
+            };
+            self.recount(&old)
+        } else {
+            self.unpark();
+            0
+        }
+    }
+
+    /// The depot holds exactly this, and it counts. Returns how many chunks lost their safety.
+    pub(crate) fn replace(&mut self, lane: usize, held: &[(ChunkIndex, FragmentIndex)]) -> u32 {
+        let column = &mut self.columns[lane];
+        let old = core::mem::take(&mut column.held);
+        let old = if column.is_live { old } else { Vec::new() };
+        (column.stored, column.stored_bytes, column.is_live) = (0, Bytes::ZERO, true);
+        for &(chunk, fragment) in held {
+            if self.accepts(lane, chunk, fragment) {
+                self.put(lane, chunk, fragment);
+            }
+        }
+        self.recount(&old)
+    }
+
+    /// The next chunk to send, which the caller then either opens, parks or puts back.
+    pub(crate) fn next(&mut self) -> Option<ChunkIndex> {
+        self.todo.pop().map(ChunkIndex::new)
+    }
+
+    /// The chunk is being sent.
+    pub(crate) fn open(&mut self, chunk: ChunkIndex) {
+        self.todo.remove(chunk.get());
+        self.parked.remove(chunk.get());
+    }
+
+    /// The chunk is not being sent any more, or not yet.
+    pub(crate) fn put_back(&mut self, chunk: ChunkIndex) {
+        if self.lacking(chunk) != 0 {
+            self.todo.insert(chunk.get());
+        }
+    }
+
+    /// No depot fed now can take more of the chunk.
+    pub(crate) fn park(&mut self, chunk: ChunkIndex) {
+        self.parked.insert(chunk.get());
+    }
+
+    /// Depots changed: parked chunks get another chance.
+    pub(crate) fn unpark(&mut self) {
+        self.todo.absorb(&mut self.parked);
+    }
+
+    /// Whether no chunk waits to be sent.
+    pub(crate) fn is_all_open(&self) -> bool {
+        self.todo.len() == 0
+    }
+
+    fn all(&self) -> u64 {
+        u64::MAX >> (64 - u32::from(self.code.total()).clamp(1, 64))
+    }
+
+    /// Live fragments of the chunk as a mask, and whether the destination has all of it.
+    fn have(&self, chunk: u32) -> (u64, bool) {
+        let mut have = 0;
+        for column in &self.columns {
+            match column.at(chunk) {
+                NOTHING => {}
+                WHOLE => return (self.all(), true),
+                fragment => have |= u64::from(column.is_live) << (fragment - 1),
+            }
+        }
+        (have, false)
+    }
+
+    fn put(&mut self, lane: usize, chunk: ChunkIndex, fragment: FragmentIndex) -> bool {
+        let bytes = self.bytes_of(chunk, fragment);
+        let column = &mut self.columns[lane];
+        if column.held.is_empty() {
+            column.held = vec![NOTHING; self.chunks as usize];
+        }
+        let held = &mut column.held[chunk.get() as usize];
+        if *held != NOTHING {
+            return false;
+        }
+        *held = if fragment == FragmentIndex::WHOLE {
+            WHOLE
+        } else {
+            fragment.get() + 1
+        };
+        column.stored += 1;
+        column.stored_bytes += bytes;
+        true
+    }
+
+    /// Counts everything anew. `old` is what a column that just ceased to count held.
+    fn recount(&mut self, old: &[u8]) -> u32 {
+        self.unpark();
+        (self.safe, self.missing) = (0, 0);
+        for column in &mut self.columns {
+            column.held_unsafe = 0;
+        }
+        let mut lost = 0;
+        for chunk in 0..self.chunks {
+            let (have, whole) = self.have(chunk);
+            if whole || have == self.all() {
+                self.safe += 1;
+                self.todo.remove(chunk);
+                self.damaged.remove(chunk);
+                continue;
+            }
+            self.missing += u64::from((self.all() & !have).count_ones());
+            self.todo.insert(chunk);
+            for column in &mut self.columns {
+                column.held_unsafe += u32::from(column.at(chunk) != NOTHING);
+            }
+            let gone = old.get(chunk as usize).copied().unwrap_or(NOTHING);
+            if gone != NOTHING {
+                self.damaged.insert(chunk);
+                let was_safe =
+                    gone == WHOLE || have | 1u64.unbounded_shl(u32::from(gone - 1)) == self.all();
+                lost += u32::from(was_safe);
+            }
+        }
+        lost
+    }
+}
+
+impl Column {
+    fn at(&self, chunk: u32) -> u8 {
+        self.held.get(chunk as usize).copied().unwrap_or(NOTHING)
+    }
+}

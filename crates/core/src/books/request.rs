@@ -1,0 +1,234 @@
+use alloc::{collections::BTreeMap, string::String, vec::Vec};
+use posthaste_plan::Pace;
+use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, Timestamp, record};
+
+use super::Replica;
+use crate::contract::{Decision, Fault, Forecast, Reason, RequestSpec, RequestState};
+
+record! {
+    /// Which way a request's data goes.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) enum Route {
+        /// Whole chunks straight to the destination.
+        0 = Direct,
+        /// Fragments to depots.
+        1 = Staged,
+    }
+}
+
+record! {
+    /// How far the release of the source is.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) enum Release {
+        /// Not commanded.
+        0 = Pending,
+        /// Commanded; the source may be gone.
+        1 = Commanded,
+        /// The source is gone.
+        2 = Done,
+        /// It could not be removed.
+        3 = Kept,
+    }
+}
+
+record! {
+    /// One depot as one request uses it.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) struct Lane {
+        pub(crate) depot: DepotId,
+        /// It is fed now.
+        pub(crate) is_active: bool,
+        /// Something was sent to it: after an interruption it must be asked what it has.
+        pub(crate) is_used: bool,
+        /// When it was asked what it holds, while the answer is out. Nothing is sent meanwhile.
+        pub(crate) asked_at: Option<Timestamp>,
+        pub(crate) in_flight: u32,
+    }
+}
+
+record! {
+    /// A chunk being sent.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) struct Stripe {
+        /// Fragments that no depot holds or is being sent, as a mask.
+        pub(crate) wanted: u64,
+        /// Lanes that hold or are being sent one, as a mask.
+        pub(crate) taken: u64,
+        /// Sends that failed.
+        pub(crate) failures: u32,
+        pub(crate) last_fault: Option<Fault>,
+    }
+}
+
+record! {
+    /// A request and everything about it.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) struct Request {
+        pub(crate) spec: RequestSpec,
+        pub(crate) submitted: Timestamp,
+        pub(crate) state: RequestState,
+        /// It was taken though its deadline can't be met, or it missed it: it gets what is left.
+        pub(crate) is_leftover: bool,
+        pub(crate) at_risk: bool,
+        pub(crate) missed: bool,
+        pub(crate) safe_at: Option<Timestamp>,
+        pub(crate) finish: Option<Forecast>,
+        pub(crate) route: Route,
+        pub(crate) routed_at: Timestamp,
+        /// The depots in the user's order, then the destination.
+        pub(crate) lanes: Vec<Lane>,
+        pub(crate) replica: Replica,
+        pub(crate) stripes: BTreeMap<ChunkIndex, Stripe>,
+        pub(crate) pace: Pace,
+        pub(crate) late_ticks: u32,
+        pub(crate) on_time_ticks: u32,
+        pub(crate) release: Release,
+        pub(crate) duplicates: u32,
+        pub(crate) repaired: u32,
+        pub(crate) last_lost: Option<DepotId>,
+        pub(crate) decisions: Vec<Decision>,
+    }
+}
+
+impl Request {
+    pub(crate) fn new(spec: RequestSpec, now: Timestamp) -> Self {
+        let mut lanes: Vec<Lane> = Vec::new();
+        for &depot in spec.via.iter().chain(&spec.destination) {
+            if lanes.len() < Self::LANES_MAX && lanes.iter().all(|lane| lane.depot != depot) {
+                lanes.push(Lane {
+                    depot,
+                    is_active: false,
+                    is_used: false,
+                    asked_at: None,
+                    in_flight: 0,
+                });
+            }
+        }
+        let destination = lanes
+            .iter()
+            .position(|lane| Some(lane.depot) == spec.destination);
+        let chunks = if Self::is_cut(&spec) {
+            spec.chunks()
+        } else {
+            0
+        };
+        Self {
+            submitted: now,
+            state: RequestState::Moving,
+            is_leftover: false,
+            at_risk: false,
+            missed: false,
+            safe_at: None,
+            finish: None,
+            route: Route::Staged,
+            routed_at: now,
+            replica: Replica::new(&spec, chunks, lanes.len(), destination),
+            lanes,
+            stripes: BTreeMap::new(),
+            pace: Pace::default(),
+            late_ticks: 0,
+            on_time_ticks: 0,
+            release: Release::Pending,
+            duplicates: 0,
+            repaired: 0,
+            last_lost: None,
+            decisions: Vec::new(),
+            spec,
+        }
+    }
+
+    /// Depots a request can use: a mask of lanes is a word, and twice 32 fragments is the widest code.
+    pub(crate) const LANES_MAX: usize = 64;
+
+    /// Chunks of a dataset: a byte for each and depot must fit into memory. 2^26 chunks of 64 MiB are
+    /// 4 EiB.
+    const CHUNKS_MAX: u64 = 1 << 26;
+
+    /// Whether the dataset can be cut into chunks at all.
+    pub(crate) fn is_cut(spec: &RequestSpec) -> bool {
+        let chunks = spec.bytes.pieces(spec.chunk_size);
+        spec.bytes == Bytes::ZERO || (1..=Self::CHUNKS_MAX).contains(&chunks)
+    }
+
+    /// Forgets what depots hold: nobody will ask again.
+    pub(crate) fn close_books(&mut self) {
+        self.stripes.clear();
+        self.replica = Replica::new(&self.spec, 0, self.lanes.len(), self.destination());
+        self.at_risk = false;
+        self.finish = None;
+    }
+
+    pub(crate) fn is_moving(&self) -> bool {
+        self.state == RequestState::Moving
+    }
+
+    /// Whether nothing about it can change any more, except that depots are lost or people look.
+    pub(crate) fn is_final(&self) -> bool {
+        match self.state {
+            RequestState::Refused
+            | RequestState::Delivered
+            | RequestState::Cancelled
+            | RequestState::Failed => true,
+            RequestState::Moving | RequestState::Safe | RequestState::Released => false,
+        }
+    }
+
+    /// Whether anybody still cares what the depots hold of it.
+    pub(crate) fn is_kept(&self) -> bool {
+        match self.state {
+            RequestState::Refused | RequestState::Cancelled | RequestState::Failed => false,
+            RequestState::Moving
+            | RequestState::Safe
+            | RequestState::Released
+            | RequestState::Delivered => true,
+        }
+    }
+
+    pub(crate) fn lane_of(&self, depot: DepotId) -> Option<usize> {
+        self.lanes.iter().position(|lane| lane.depot == depot)
+    }
+
+    /// The lane of the destination, when there is one.
+    pub(crate) fn destination(&self) -> Option<usize> {
+        self.spec.destination.and_then(|depot| self.lane_of(depot))
+    }
+
+    /// Whether the route uses this lane at all.
+    pub(crate) fn is_on_route(&self, lane: usize) -> bool {
+        let to_destination = self.destination() == Some(lane);
+        match self.route {
+            Route::Direct => to_destination,
+            Route::Staged => !to_destination,
+        }
+    }
+
+    /// Depots fed at once.
+    pub(crate) fn fan_out(&self) -> u32 {
+        let fed = self.lanes.iter().enumerate();
+        let fed = fed
+            .filter(|&(place, lane)| lane.is_active && self.is_on_route(place))
+            .count();
+        u32::try_from(fed).unwrap_or(u32::MAX)
+    }
+
+    /// The fragment a bit of a stripe's mask stands for.
+    pub(crate) fn fragment(&self, bit: u32) -> FragmentIndex {
+        match self.route {
+            Route::Direct => FragmentIndex::WHOLE,
+            Route::Staged => FragmentIndex::new(u8::try_from(bit).unwrap_or(u8::MAX)),
+        }
+    }
+
+    /// Bytes of the chunks being sent: what the driver may hold in memory for it.
+    pub(crate) fn open_bytes(&self) -> Bytes {
+        self.spec.chunk_size.times(self.stripes.len() as u64)
+    }
+
+    /// Remembers a decision; the oldest beyond `most` are forgotten.
+    pub(crate) fn remember(&mut self, at: Timestamp, what: String, reason: Reason, most: u32) {
+        if self.decisions.len() >= most as usize {
+            self.decisions.remove(0);
+        }
+        self.decisions.push(Decision { at, what, reason });
+    }
+}

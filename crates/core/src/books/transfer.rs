@@ -1,0 +1,97 @@
+use alloc::{collections::BTreeMap, vec::Vec};
+use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp, record};
+
+record! {
+    /// Which send: a depot gets at most one fragment of a chunk.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub(crate) struct FlightKey {
+        pub(crate) depot: DepotId,
+        pub(crate) request: RequestId,
+        pub(crate) chunk: ChunkIndex,
+    }
+}
+
+record! {
+    /// A fragment on its way.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) struct Flight {
+        pub(crate) fragment: FragmentIndex,
+        pub(crate) bytes: Bytes,
+        pub(crate) since: Timestamp,
+    }
+}
+
+record! {
+    /// Everything in flight. Bounded by the windows of the depots.
+    #[derive(Debug, Clone, PartialEq, Eq, Default)]
+    pub(crate) struct Transfers {
+        flights: BTreeMap<FlightKey, Flight>,
+    }
+}
+
+impl Transfers {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.flights.is_empty()
+    }
+
+    pub(crate) fn get(
+        &self,
+        depot: DepotId,
+        request: RequestId,
+        chunk: ChunkIndex,
+    ) -> Option<&Flight> {
+        self.flights.get(&FlightKey {
+            depot,
+            request,
+            chunk,
+        })
+    }
+
+    pub(crate) fn start(&mut self, key: FlightKey, flight: Flight) {
+        let before = self.flights.insert(key, flight);
+        assert!(
+            before.is_none(),
+            "a depot gets one fragment of a chunk at a time"
+        );
+    }
+
+    /// Ends the flight if it carries this fragment.
+    pub(crate) fn end(&mut self, key: FlightKey, fragment: FragmentIndex) -> Option<Flight> {
+        if self.flights.get(&key)?.fragment == fragment {
+            self.flights.remove(&key)
+        } else {
+            None
+        }
+    }
+
+    /// Ends every flight to the depot, of one request or of all.
+    pub(crate) fn end_all(
+        &mut self,
+        depot: DepotId,
+        request: Option<RequestId>,
+    ) -> Vec<(FlightKey, Flight)> {
+        let keys: Vec<FlightKey> = self.to(depot, request).map(|(key, _)| key).collect();
+        keys.into_iter()
+            .filter_map(|key| self.flights.remove(&key).map(|flight| (key, flight)))
+            .collect()
+    }
+
+    /// The flights to the depot, of one request or of all.
+    pub(crate) fn to(
+        &self,
+        depot: DepotId,
+        request: Option<RequestId>,
+    ) -> impl Iterator<Item = (FlightKey, Flight)> + '_ {
+        let first = FlightKey {
+            depot,
+            request: request.unwrap_or_default(),
+            chunk: ChunkIndex::default(),
+        };
+        self.flights
+            .range(first..)
+            .take_while(move |(key, _)| {
+                key.depot == depot && request.is_none_or(|request| key.request == request)
+            })
+            .map(|(key, flight)| (*key, *flight))
+    }
+}

@@ -1,0 +1,358 @@
+//! Places fragments on depots: each goes where it would be stored first, as far as windows, space
+//! and one fragment of a chunk a depot allow (algorithms 4.2 and 5.3). Depots that are fast have room
+//! in their windows more often, so their share grows by itself.
+
+use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp};
+
+use crate::{
+    Mind, Settings,
+    books::{Depot, Flight, FlightKey, Release, Request, Route, Stripe, Transfers},
+    contract::{Command, Fault, Outbox, Reason},
+};
+use alloc::collections::BTreeMap;
+
+/// The books one placement needs, borrowed apart.
+struct Placing<'a> {
+    id: RequestId,
+    request: &'a mut Request,
+    depots: &'a mut BTreeMap<DepotId, Depot>,
+    transfers: &'a mut Transfers,
+    settings: &'a Settings,
+    now: Timestamp,
+}
+
+impl Mind {
+    /// Gives every depot with room its next fragments, the most urgent request first.
+    pub(crate) fn dispatch(&mut self, out: &mut Outbox) {
+        for place in 0..self.order.len() {
+            let id = self.order[place];
+            if let Some(mut placing) = self.placing(id) {
+                placing.feed(out);
+            }
+        }
+    }
+
+    fn placing(&mut self, id: RequestId) -> Option<Placing<'_>> {
+        let request = self.requests.get_mut(&id)?;
+        // While the source is being removed it can't be counted on.
+        let feeds = request.is_moving() && request.release != Release::Commanded;
+        feeds.then_some(Placing {
+            id,
+            request,
+            depots: &mut self.depots,
+            transfers: &mut self.transfers,
+            settings: &self.settings,
+            now: self.now,
+        })
+    }
+
+    /// Works out again what a chunk being sent lacks, after something about it changed.
+    pub(crate) fn refresh_stripe(&mut self, id: RequestId, chunk: ChunkIndex) {
+        if let Some(placing) = self.placing(id)
+            && let Some(stripe) = placing.request.stripes.remove(&chunk)
+        {
+            let (wanted, taken) = placing.mask(chunk);
+            if wanted != 0 || placing.is_flying(chunk) {
+                placing.request.replica.open(chunk);
+                placing.request.stripes.insert(
+                    chunk,
+                    Stripe {
+                        wanted,
+                        taken,
+                        ..stripe
+                    },
+                );
+            } else {
+                placing.request.replica.put_back(chunk);
+            }
+        }
+    }
+
+    /// The same for every chunk of the request being sent.
+    pub(crate) fn refresh_stripes(&mut self, id: RequestId) {
+        let open = self
+            .requests
+            .get(&id)
+            .map(|request| request.stripes.keys().copied());
+        let open: alloc::vec::Vec<ChunkIndex> = open.into_iter().flatten().collect();
+        for chunk in open {
+            self.refresh_stripe(id, chunk);
+        }
+    }
+
+    /// Sends late fragments a second time when nothing else is left to send (algorithms 4.2): to a
+    /// depot that would have it in half the time, at most twice as many as depots are fed.
+    pub(crate) fn send_duplicates(&mut self, id: RequestId, out: &mut Outbox) {
+        if let Some(mut placing) = self.placing(id)
+            && placing.request.replica.is_all_open()
+            && placing
+                .request
+                .stripes
+                .values()
+                .all(|stripe| stripe.wanted == 0)
+        {
+            placing.duplicate_late(out);
+        }
+    }
+}
+
+impl Placing<'_> {
+    fn feed(&mut self, out: &mut Outbox) {
+        if !(0..self.request.lanes.len()).any(|lane| self.is_open(lane, Bytes::ZERO)) {
+            return;
+        }
+        let waiting: alloc::vec::Vec<ChunkIndex> = self
+            .request
+            .stripes
+            .iter()
+            .filter(|(_, stripe)| stripe.wanted != 0)
+            .map(|(chunk, _)| *chunk)
+            .collect();
+        for chunk in waiting {
+            self.fill(chunk, out);
+            self.park_if_stuck(chunk);
+        }
+        self.open_stripes(out);
+    }
+
+    /// Opens chunks as long as one of their fragments can start at once.
+    fn open_stripes(&mut self, out: &mut Outbox) {
+        loop {
+            let stripes = self.request.stripes.len();
+            let bytes = self.request.open_bytes() + self.request.spec.chunk_size;
+            let has_memory = stripes < 2
+                || (stripes < self.settings.stripes_max as usize
+                    && bytes <= self.settings.stripes_bytes_max);
+            if !has_memory
+                || !(0..self.request.lanes.len()).any(|lane| self.is_open(lane, Bytes::ZERO))
+            {
+                return;
+            }
+            let Some(chunk) = self.request.replica.next() else {
+                return;
+            };
+            let (wanted, taken) = self.mask(chunk);
+            let stripe = Stripe {
+                wanted,
+                taken,
+                failures: 0,
+                last_fault: None,
+            };
+            self.request.stripes.insert(chunk, stripe);
+            let started = self.fill(chunk, out);
+            if !started && !self.park_if_stuck(chunk) {
+                self.request.stripes.remove(&chunk);
+                self.request.replica.put_back(chunk);
+                return;
+            }
+        }
+    }
+
+    /// Starts as many wanted fragments of the chunk as depots have room for. Returns whether any.
+    fn fill(&mut self, chunk: ChunkIndex, out: &mut Outbox) -> bool {
+        let mut started = false;
+        while let Some(stripe) = self.request.stripes.get(&chunk)
+            && stripe.wanted != 0
+        {
+            let bit = stripe.wanted.trailing_zeros();
+            let fragment = self.request.fragment(bit);
+            let bytes = self.request.replica.bytes_of(chunk, fragment);
+            let taken = stripe.taken;
+            let best = (0..self.request.lanes.len())
+                .filter(|&lane| taken >> lane & 1 == 0 && self.is_open(lane, bytes))
+                .min_by_key(|&lane| (self.finish_micros(lane, bytes), lane));
+            let Some(lane) = best else { break };
+            let reason = self.reason(chunk);
+            self.start(lane, chunk, fragment, reason, out);
+            if let Some(stripe) = self.request.stripes.get_mut(&chunk) {
+                stripe.wanted &= !(1 << bit);
+                stripe.taken |= 1 << lane;
+            }
+            started = true;
+        }
+        started
+    }
+
+    /// Sets a chunk aside that waits for a depot which is not there, so that others can go on.
+    fn park_if_stuck(&mut self, chunk: ChunkIndex) -> bool {
+        let Some(stripe) = self.request.stripes.get(&chunk) else {
+            return false;
+        };
+        let bytes = self
+            .request
+            .replica
+            .bytes_of(chunk, self.request.fragment(0));
+        let can_go_on = stripe.wanted == 0
+            || (0..self.request.lanes.len())
+                .any(|lane| stripe.taken >> lane & 1 == 0 && self.is_fed(lane, bytes));
+        if can_go_on || self.is_flying(chunk) {
+            return false;
+        }
+        self.request.stripes.remove(&chunk);
+        self.request.replica.park(chunk);
+        true
+    }
+
+    fn duplicate_late(&mut self, out: &mut Outbox) {
+        let most = 2 * self.request.fan_out();
+        let open: alloc::vec::Vec<ChunkIndex> = self.request.stripes.keys().copied().collect();
+        for chunk in open {
+            for from in 0..self.request.lanes.len() {
+                if self.request.duplicates >= most {
+                    return;
+                }
+                self.duplicate(chunk, from, out);
+            }
+        }
+    }
+
+    fn duplicate(&mut self, chunk: ChunkIndex, from: usize, out: &mut Outbox) {
+        let depot = self.request.lanes[from].depot;
+        let Some(flight) = self.transfers.get(depot, self.id, chunk).copied() else {
+            return;
+        };
+        let Some(stripe) = self.request.stripes.get(&chunk) else {
+            return;
+        };
+        let taken = stripe.taken;
+        let left_micros = self.finish_micros(from, Bytes::ZERO);
+        let other = (0..self.request.lanes.len())
+            .filter(|&lane| taken >> lane & 1 == 0 && self.is_open(lane, flight.bytes))
+            .min_by_key(|&lane| (self.finish_micros(lane, flight.bytes), lane));
+        let Some(other) = other else { return };
+        if self.finish_micros(other, flight.bytes).saturating_mul(2) > left_micros {
+            return;
+        }
+        self.start(other, chunk, flight.fragment, Reason::Endgame, out);
+        self.request.duplicates += 1;
+        if let Some(stripe) = self.request.stripes.get_mut(&chunk) {
+            stripe.taken |= 1 << other;
+        }
+    }
+
+    fn start(
+        &mut self,
+        lane: usize,
+        chunk: ChunkIndex,
+        fragment: FragmentIndex,
+        reason: Reason,
+        out: &mut Outbox,
+    ) {
+        let bytes = self.request.replica.bytes_of(chunk, fragment);
+        let (depot, now) = (self.request.lanes[lane].depot, self.now);
+        self.request.lanes[lane].in_flight += 1;
+        self.request.lanes[lane].is_used = true;
+        if let Some(link) = self.depots.get_mut(&depot).map(|depot| &mut depot.link) {
+            if link.flights == 0 {
+                link.progress_at = now;
+            }
+            link.flights += 1;
+            link.in_flight += bytes;
+        }
+        let key = FlightKey {
+            depot,
+            request: self.id,
+            chunk,
+        };
+        self.transfers.start(
+            key,
+            Flight {
+                fragment,
+                bytes,
+                since: now,
+            },
+        );
+        out.commands.push(Command::Send {
+            request: self.id,
+            depot,
+            chunk,
+            fragment,
+            reason,
+        });
+    }
+
+    fn reason(&self, chunk: ChunkIndex) -> Reason {
+        let stripe = self.request.stripes.get(&chunk);
+        let failed =
+            stripe.and_then(|stripe| stripe.last_fault.map(|fault| (fault, stripe.failures)));
+        match (failed, self.request.last_lost) {
+            (Some((fault, failures)), _) => Reason::Retry {
+                fault,
+                attempt: failures + 1,
+            },
+            (None, Some(lost)) if self.request.replica.is_damaged(chunk) => Reason::Repair { lost },
+            _ => Reason::FinishesFirst,
+        }
+    }
+
+    /// Whether the depot is fed by this request and could take `bytes` at some time.
+    fn is_fed(&self, lane: usize, bytes: Bytes) -> bool {
+        let fed = &self.request.lanes[lane];
+        fed.is_active
+            && self.request.is_on_route(lane)
+            && self.depots.get(&fed.depot).is_some_and(|depot| {
+                // What is in flight may fail and leave its space.
+                depot.is_up() && (fed.asked_at.is_some() || depot.free >= bytes)
+            })
+    }
+
+    /// Whether a fragment of `bytes` can start towards the depot now.
+    fn is_open(&self, lane: usize, bytes: Bytes) -> bool {
+        let fed = &self.request.lanes[lane];
+        fed.is_active
+            && fed.asked_at.is_none()
+            && self.request.is_on_route(lane)
+            && self.depots.get(&fed.depot).is_some_and(|depot| {
+                depot.is_up()
+                    && depot.resume_at <= self.now
+                    && depot.space() >= bytes
+                    && depot.link.has_window(bytes, self.settings)
+            })
+    }
+
+    fn finish_micros(&self, lane: usize, bytes: Bytes) -> u64 {
+        let depot = self.depots.get(&self.request.lanes[lane].depot);
+        depot.map_or(u64::MAX, |depot| depot.link.finish_micros(bytes))
+    }
+
+    fn is_flying(&self, chunk: ChunkIndex) -> bool {
+        let mut lanes = self.request.lanes.iter();
+        lanes.any(|lane| self.transfers.get(lane.depot, self.id, chunk).is_some())
+    }
+
+    /// Fragments of the chunk that are wanted, and lanes that are taken, as masks.
+    fn mask(&self, chunk: ChunkIndex) -> (u64, u64) {
+        let mut wanted = self.request.replica.lacking(chunk);
+        if self.request.route == Route::Direct && wanted != 0 {
+            wanted = 1;
+        }
+        let mut taken = 0;
+        for (place, lane) in self.request.lanes.iter().enumerate() {
+            if let Some(flight) = self.transfers.get(lane.depot, self.id, chunk) {
+                taken |= 1 << place;
+                let bit = u32::from(flight.fragment.get());
+                wanted &= match self.request.route {
+                    Route::Direct => !u64::from(flight.fragment == FragmentIndex::WHOLE),
+                    Route::Staged => !1u64.unbounded_shl(bit),
+                };
+            } else if self.request.replica.holds(place, chunk) {
+                taken |= 1 << place;
+            }
+        }
+        (wanted, taken)
+    }
+}
+
+/// How long to leave a depot alone after `failures` sends in a row failed.
+pub(crate) fn backoff(settings: &Settings, failures: u32) -> core::time::Duration {
+    let factor = 1u32 << failures.saturating_sub(1).min(16);
+    settings
+        .backoff
+        .saturating_mul(factor)
+        .min(settings.backoff_max)
+}
+
+/// Whether trying the depot again soon makes no sense.
+pub(crate) fn is_lasting(fault: Fault) -> bool {
+    fault == Fault::Unauthenticated
+}

@@ -1,0 +1,238 @@
+use alloc::{collections::BTreeMap, format, string::String, vec::Vec};
+use posthaste_types::{DepotId, Malformed, Record, RequestId, Timestamp, record};
+
+use crate::{
+    Settings,
+    books::{Depot, Request, Transfers},
+    contract::{Decision, Event, Happening, Input, Outbox, Reason},
+};
+
+/// Leads every snapshot; another number is another layout.
+const SNAPSHOT_VERSION: u32 = 1;
+
+record! {
+    /// The decision maker of one centre.
+    ///
+    /// Deterministic: the same inputs at the same moments give the same bytes out, and a mind restored
+    /// from a snapshot decides as the one that wrote it would have. The books are bounded by what was
+    /// asked for: a byte for each chunk and depot, plus what is in flight.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Mind {
+        pub(crate) settings: Settings,
+        pub(crate) now: Timestamp,
+        pub(crate) depots: BTreeMap<DepotId, Depot>,
+        pub(crate) requests: BTreeMap<RequestId, Request>,
+        pub(crate) transfers: Transfers,
+        /// Requests that move, the most urgent first.
+        pub(crate) order: Vec<RequestId>,
+        /// When everything is looked at next, while something moves.
+        pub(crate) tick_at: Option<Timestamp>,
+        /// When time alone changes something next.
+        pub(crate) alarm: Option<Timestamp>,
+        /// Whether order and alarm must be worked out anew.
+        pub(crate) is_stale: bool,
+    }
+}
+
+impl Mind {
+    /// A mind that knows nothing yet.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            now: Timestamp::default(),
+            depots: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            transfers: Transfers::default(),
+            order: Vec::new(),
+            tick_at: None,
+            alarm: None,
+            is_stale: false,
+        }
+    }
+
+    /// Takes what happened until `now` and appends to `out` what shall be done and said.
+    ///
+    /// A stored fragment costs a visit of each depot of its request and of each request that moves;
+    /// the inputs about a whole depot cost a visit of each chunk it holds. A `now` before an earlier
+    /// one counts as that one.
+    pub fn step(&mut self, now: Timestamp, inputs: Vec<Input>, out: &mut Outbox) {
+        self.now = self.now.max(now);
+        for input in inputs {
+            self.take(input, out);
+        }
+        if self.is_stale {
+            self.arrange();
+        }
+        if self.alarm.is_some_and(|alarm| alarm <= self.now) {
+            self.on_time(out);
+            self.arrange();
+        }
+        self.dispatch(out);
+        if self.is_stale {
+            self.arrange();
+        }
+    }
+
+    /// When the mind wants to be stepped next, if nothing happens before.
+    #[must_use]
+    pub fn next_wakeup(&self) -> Option<Timestamp> {
+        self.alarm
+    }
+
+    /// Everything the mind knows, as bytes.
+    #[must_use]
+    pub fn snapshot(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        SNAPSHOT_VERSION.write(&mut out);
+        self.write(&mut out);
+        out
+    }
+
+    /// The mind that wrote the snapshot.
+    ///
+    /// # Errors
+    /// [`Malformed`] when the bytes are no snapshot of this version.
+    pub fn restore(bytes: &[u8]) -> Result<Self, Malformed> {
+        let malformed = Malformed {
+            expected: "snapshot",
+        };
+        let mut rest = bytes;
+        if u32::read(&mut rest)? != SNAPSHOT_VERSION {
+            return Err(malformed);
+        }
+        let mind = Self::from_bytes(rest)?;
+        let is_sound = mind.requests.values().all(|request| {
+            request.lanes.len() <= Request::LANES_MAX
+                && (!request.is_kept() || request.replica.chunks() == request.spec.chunks())
+                && request.replica.is_sound(request.lanes.len())
+        });
+        if is_sound { Ok(mind) } else { Err(malformed) }
+    }
+
+    /// What was decided about the request and why, oldest first; none when it is not known.
+    #[must_use]
+    pub fn explain(&self, request: RequestId) -> Option<Vec<Decision>> {
+        self.requests
+            .get(&request)
+            .map(|request| request.decisions.clone())
+    }
+
+    /// The dispatcher: one file for each kind of input.
+    fn take(&mut self, input: Input, out: &mut Outbox) {
+        // Only these two come by the thousand and leave order and alarm as they are.
+        self.is_stale |= !matches!(
+            input,
+            Input::FragmentStored { .. } | Input::Throughput { .. }
+        );
+        match input {
+            Input::DriverStarted => self.on_driver_started(out),
+            Input::DepotAdded {
+                depot,
+                name,
+                capacity,
+                rate_max,
+            } => {
+                self.on_depot_added(depot, name, capacity, rate_max, out);
+            }
+            Input::DepotRemoved { depot } => self.on_depot_removed(depot, out),
+            Input::DepotUp {
+                depot,
+                free,
+                rate_max,
+            } => {
+                self.on_depot_up(depot, free, rate_max, out);
+            }
+            Input::DepotDown { depot, fault } => self.on_depot_down(depot, fault, out),
+            Input::DepotInventory {
+                depot,
+                request,
+                held,
+            } => {
+                self.on_depot_inventory(depot, request, &held, out);
+            }
+            Input::RequestSubmitted { request, spec } => {
+                self.on_request_submitted(request, spec, out);
+            }
+            Input::RequestCancelled { request } => self.on_request_cancelled(request, out),
+            Input::FragmentStored {
+                request,
+                depot,
+                chunk,
+                fragment,
+            } => {
+                self.on_fragment_stored(request, depot, chunk, fragment, out);
+            }
+            Input::FragmentFailed {
+                request,
+                depot,
+                chunk,
+                fragment,
+                fault,
+            } => {
+                self.on_fragment_failed(request, depot, chunk, fragment, fault, out);
+            }
+            Input::Throughput {
+                depot,
+                bytes,
+                window,
+                saturated,
+            } => {
+                self.on_throughput(depot, bytes, window, saturated, out);
+            }
+            Input::SourceReleased { request } => self.on_source_released(request, out),
+            Input::SourceKept { request, fault } => self.on_source_kept(request, fault, out),
+            Input::Delivered { request } => self.on_delivered(request, out),
+            Input::DeadlineMoved { request, deadline } => {
+                self.on_deadline_moved(request, deadline, out);
+            }
+        }
+    }
+
+    /// Says something, and remembers it with the request it is about.
+    pub(crate) fn tell(
+        &mut self,
+        out: &mut Outbox,
+        request: Option<RequestId>,
+        depot: Option<DepotId>,
+        happening: Happening,
+        reason: Reason,
+    ) {
+        let event = Event {
+            at: self.now,
+            request,
+            depot,
+            happening,
+            reason,
+        };
+        if let Some(request) = request {
+            let what = match depot {
+                Some(depot) => format!("{}: {}", self.name_of(depot), event.happening),
+                None => format!("{}", event.happening),
+            };
+            self.remember(request, what, event.reason.clone());
+        }
+        out.events.push(event);
+    }
+
+    /// Remembers a decision that is no event.
+    pub(crate) fn remember(&mut self, request: RequestId, what: String, reason: Reason) {
+        let (now, most) = (self.now, self.settings.decisions_max);
+        if let Some(request) = self.requests.get_mut(&request) {
+            request.remember(now, what, reason, most);
+        }
+    }
+
+    /// The name people use for a depot.
+    pub(crate) fn name_of(&self, depot: DepotId) -> String {
+        self.depots
+            .get(&depot)
+            .map_or_else(|| format!("{depot}"), |depot| depot.name.clone())
+    }
+
+    /// Everything is looked at within this step, not at the next tick.
+    pub(crate) fn look_now(&mut self) {
+        self.tick_at = Some(self.now);
+        self.is_stale = true;
+    }
+}

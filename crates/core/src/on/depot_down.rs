@@ -1,0 +1,180 @@
+use alloc::{format, vec::Vec};
+use core::time::Duration;
+use posthaste_types::{ChunkIndex, DepotId, RequestId};
+
+use crate::{
+    Mind,
+    contract::{Command, DepotState, Fault, Happening, Outbox, Reason, RequestState},
+    dispatch::is_lasting,
+};
+
+/// A depot that stayed this long is as good as new.
+const STEADY: Duration = Duration::from_secs(60);
+
+impl Mind {
+    /// A depot did not answer. One that keeps doing so is left alone longer and longer.
+    pub(crate) fn on_depot_down(&mut self, id: DepotId, fault: Fault, out: &mut Outbox) {
+        let Some(depot) = self.depots.get(&id) else {
+            return;
+        };
+        if depot.is_down() {
+            let Some(depot) = self.depots.get_mut(&id) else {
+                return;
+            };
+            depot.answered = None;
+            return;
+        }
+        // The first loss costs nothing: a relay may restart.
+        let is_first = depot.losses == 0 || depot.lost_at + STEADY <= self.now;
+        let hold = if is_first && !is_lasting(fault) { 0 } else { 1 };
+        self.lose(id, Reason::DepotLost { fault }, hold, out);
+    }
+
+    /// Sends to the depot keep failing though it answers.
+    pub(crate) fn lose_to_failures(
+        &mut self,
+        id: DepotId,
+        reason: Reason,
+        fault: Fault,
+        out: &mut Outbox,
+    ) {
+        let Some(depot) = self.depots.get_mut(&id) else {
+            return;
+        };
+        depot.fruitless += 1;
+        let hold = if is_lasting(fault) { 4 } else { 1 };
+        self.lose(id, reason, hold, out);
+    }
+
+    /// The depot is lost: what flies to it is sent elsewhere, what it holds no longer counts.
+    fn lose(&mut self, id: DepotId, reason: Reason, hold_factor: u32, out: &mut Outbox) {
+        let now = self.now;
+        let Some(depot) = self.depots.get_mut(&id) else {
+            return;
+        };
+        let is_steady = depot.lost_at + STEADY <= now;
+        depot.losses = if is_steady { 1 } else { depot.losses + 1 };
+        let hold = self.settings.hold * hold_factor * (1 << depot.losses.saturating_sub(1).min(8));
+        depot.hold_until = now + hold.min(self.settings.hold_max);
+        depot.lost_at = now;
+        depot.state = DepotState::Down;
+        depot.answered = None;
+        depot.failures = 0;
+        self.tell(out, None, Some(id), Happening::DepotDown, reason.clone());
+        self.drop_depot(id, &reason, out);
+    }
+
+    /// Forgets flights to the depot and stops counting what it holds.
+    pub(crate) fn drop_depot(&mut self, id: DepotId, reason: &Reason, out: &mut Outbox) {
+        let name = self.name_of(id);
+        let users: Vec<RequestId> = self
+            .requests
+            .iter()
+            .filter(|(_, request)| request.is_kept() && request.lane_of(id).is_some())
+            .map(|(id, _)| *id)
+            .collect();
+        for request in users {
+            if self.end_flights(id, Some(request)) > 0 {
+                let reason = reason.clone();
+                out.commands.push(Command::Abandon {
+                    request,
+                    depot: id,
+                    reason,
+                });
+            }
+            self.remember(request, format!("{name}: depot down"), reason.clone());
+            self.lose_for(request, id, out);
+        }
+        self.look_now();
+    }
+
+    fn lose_for(&mut self, id: RequestId, depot: DepotId, out: &mut Outbox) {
+        let Some(request) = self.requests.get_mut(&id) else {
+            return;
+        };
+        let Some(lane) = request.lane_of(depot) else {
+            return;
+        };
+        request.lanes[lane].asked_at = None;
+        let lost = request.replica.set_live(lane, false);
+        if request.lanes[lane].is_used {
+            request.last_lost = Some(depot);
+        }
+        self.refresh_stripes(id);
+        self.say_lost(id, lost, Reason::Repair { lost: depot }, out);
+        self.fill_fan_out(id, out);
+    }
+
+    /// Some chunks are no longer safe: says so, and starts again where that can still help.
+    pub(crate) fn say_lost(&mut self, id: RequestId, lost: u32, reason: Reason, out: &mut Outbox) {
+        let Some(request) = self.requests.get_mut(&id).filter(|_| lost > 0) else {
+            return;
+        };
+        match request.state {
+            RequestState::Moving => {
+                self.tell(
+                    out,
+                    Some(id),
+                    None,
+                    Happening::Repairing { chunks: lost },
+                    reason,
+                );
+            }
+            RequestState::Safe => {
+                request.state = RequestState::Moving;
+                request.duplicates = 0;
+                self.tell(
+                    out,
+                    Some(id),
+                    None,
+                    Happening::Unsafe { chunks: lost },
+                    reason.clone(),
+                );
+                self.tell(
+                    out,
+                    Some(id),
+                    None,
+                    Happening::Repairing { chunks: lost },
+                    reason,
+                );
+            }
+            RequestState::Released => {
+                self.tell(
+                    out,
+                    Some(id),
+                    None,
+                    Happening::Unsafe { chunks: lost },
+                    reason,
+                );
+            }
+            RequestState::Refused
+            | RequestState::Delivered
+            | RequestState::Cancelled
+            | RequestState::Failed => {}
+        }
+    }
+
+    /// Ends the flights of a request to a depot and puts their fragments back. Returns how many.
+    pub(crate) fn end_flights(&mut self, depot: DepotId, id: Option<RequestId>) -> usize {
+        let ended = self.transfers.end_all(depot, id);
+        for (key, flight) in &ended {
+            if let Some(depot) = self.depots.get_mut(&depot) {
+                depot.link.flights -= 1;
+                depot.link.in_flight -= flight.bytes;
+            }
+            if let Some(request) = self.requests.get_mut(&key.request)
+                && let Some(lane) = request.lane_of(depot)
+            {
+                request.lanes[lane].in_flight -= 1;
+            }
+        }
+        let chunks: Vec<(RequestId, ChunkIndex)> = ended
+            .iter()
+            .map(|(key, _)| (key.request, key.chunk))
+            .collect();
+        for (request, chunk) in chunks {
+            self.refresh_stripe(request, chunk);
+        }
+        ended.len()
+    }
+}

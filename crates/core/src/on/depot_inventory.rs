@@ -1,0 +1,39 @@
+use alloc::vec::Vec;
+use posthaste_types::{ChunkIndex, DepotId, FragmentIndex, RequestId};
+
+use crate::{
+    Mind,
+    contract::{Outbox, Reason},
+};
+
+impl Mind {
+    /// A depot said what it holds: that and nothing else counts from now on.
+    pub(crate) fn on_depot_inventory(
+        &mut self,
+        depot: DepotId,
+        id: RequestId,
+        held: &[(ChunkIndex, FragmentIndex)],
+        out: &mut Outbox,
+    ) {
+        let is_up = self.depots.get(&depot).is_some_and(|depot| depot.is_up());
+        let Some(request) = self.requests.get_mut(&id) else {
+            return;
+        };
+        let Some(lane) = request
+            .lane_of(depot)
+            .filter(|_| is_up && request.is_kept())
+        else {
+            return;
+        };
+        request.lanes[lane].asked_at = None;
+        let lost = request.replica.replace(lane, held);
+        let open: Vec<ChunkIndex> = request.stripes.keys().copied().collect();
+        for chunk in open {
+            request.replica.open(chunk);
+        }
+        self.refresh_stripes(id);
+        self.say_lost(id, lost, Reason::Repair { lost: depot }, out);
+        self.settle(id, out);
+        self.look_now();
+    }
+}

@@ -1,0 +1,24 @@
+use posthaste_types::DepotId;
+
+use crate::{
+    Mind,
+    contract::{Fault, Happening, Outbox, Reason},
+};
+
+impl Mind {
+    /// A depot leaves the books: what it holds no longer counts.
+    pub(crate) fn on_depot_removed(&mut self, id: DepotId, out: &mut Outbox) {
+        if !self.depots.contains_key(&id) {
+            return;
+        }
+        self.tell(out, None, Some(id), Happening::DepotDown, Reason::Asked);
+        self.drop_depot(
+            id,
+            &Reason::DepotLost {
+                fault: Fault::Unreachable,
+            },
+            out,
+        );
+        self.depots.remove(&id);
+    }
+}

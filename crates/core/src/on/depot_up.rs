@@ -1,0 +1,104 @@
+use alloc::vec::Vec;
+use posthaste_types::{ByteRate, Bytes, DepotId, RequestId};
+
+use crate::{
+    Mind,
+    books::Answer,
+    contract::{Command, DepotState, Happening, Outbox, Reason},
+};
+
+impl Mind {
+    /// A depot answered. One that was lost is asked what it still holds before it is fed.
+    pub(crate) fn on_depot_up(
+        &mut self,
+        id: DepotId,
+        free: Bytes,
+        rate_max: Option<ByteRate>,
+        out: &mut Outbox,
+    ) {
+        let (now, prior) = (self.now, &self.settings.prior);
+        let Some(depot) = self.depots.get_mut(&id) else {
+            return;
+        };
+        if depot.is_down() && now < depot.hold_until {
+            depot.answered = Some(Answer { free, rate_max });
+            return;
+        }
+        let before = depot.state;
+        let had_space = depot.free;
+        depot.state = DepotState::Up;
+        depot.answered = None;
+        depot.free = free;
+        depot.link.set_advert(rate_max, prior);
+        if before == DepotState::Up {
+            if free > had_space {
+                self.unpark_all(id);
+            }
+            return;
+        }
+        if before == DepotState::Down {
+            self.tell(out, None, Some(id), Happening::DepotUp, Reason::DepotBack);
+        }
+        let users: Vec<RequestId> = self
+            .requests
+            .iter()
+            .filter(|(_, request)| request.is_kept() && request.lane_of(id).is_some())
+            .map(|(id, _)| *id)
+            .collect();
+        for request in users {
+            self.ask_if_used(request, id, Reason::DepotBack, out);
+            self.fill_fan_out(request, out);
+        }
+        self.unpark_all(id);
+        self.look_now();
+    }
+
+    /// Asks what the depot holds of the request, if anything was ever sent there.
+    pub(crate) fn ask_if_used(
+        &mut self,
+        id: RequestId,
+        depot: DepotId,
+        reason: Reason,
+        out: &mut Outbox,
+    ) {
+        let now = self.now;
+        let Some(request) = self.requests.get_mut(&id) else {
+            return;
+        };
+        let Some(lane) = request.lane_of(depot) else {
+            return;
+        };
+        if request.lanes[lane].is_used {
+            request.lanes[lane].asked_at = Some(now);
+            out.commands.push(Command::Inventory {
+                request: id,
+                depot,
+                reason,
+            });
+        } else {
+            request.replica.set_live(lane, true);
+        }
+    }
+
+    /// Chunks that waited for this depot get another chance.
+    fn unpark_all(&mut self, depot: DepotId) {
+        for request in self.requests.values_mut() {
+            if request.is_moving() && request.lane_of(depot).is_some() {
+                request.replica.unpark();
+            }
+        }
+    }
+
+    /// Takes back depots that answered while they were left alone, once that time is over.
+    pub(crate) fn take_back_depots(&mut self, out: &mut Outbox) {
+        let due: Vec<(DepotId, Answer)> = self
+            .depots
+            .iter()
+            .filter(|(_, depot)| depot.hold_until <= self.now)
+            .filter_map(|(id, depot)| Some((*id, depot.answered.clone()?)))
+            .collect();
+        for (id, answer) in due {
+            self.on_depot_up(id, answer.free, answer.rate_max, out);
+        }
+    }
+}

@@ -1,0 +1,44 @@
+use alloc::vec::Vec;
+use posthaste_types::{DepotId, RequestId};
+
+use crate::{
+    Mind,
+    books::Release,
+    contract::{Outbox, Reason, RequestState},
+};
+
+impl Mind {
+    /// The driver starts (again): what was in flight has an unknown end, so the depots are asked.
+    pub(crate) fn on_driver_started(&mut self, out: &mut Outbox) {
+        let depots: Vec<DepotId> = self.depots.keys().copied().collect();
+        for &depot in &depots {
+            self.end_flights(depot, None);
+            if let Some(depot) = self.depots.get_mut(&depot) {
+                (depot.failures, depot.fruitless) = (0, 0);
+            }
+        }
+        let asked: Vec<RequestId> = self
+            .requests
+            .iter()
+            .filter(|(_, request)| {
+                matches!(request.state, RequestState::Moving | RequestState::Safe)
+            })
+            .map(|(id, _)| *id)
+            .collect();
+        for id in asked {
+            for &depot in &depots {
+                if self.depots.get(&depot).is_some_and(|depot| depot.is_up()) {
+                    self.ask_if_used(id, depot, Reason::Restarted, out);
+                }
+            }
+            if let Some(request) = self.requests.get_mut(&id)
+                && request.release == Release::Commanded
+            {
+                // Idempotent: it is commanded again as soon as the depots confirm it is safe.
+                request.release = Release::Pending;
+            }
+            self.settle(id, out);
+        }
+        self.look_now();
+    }
+}

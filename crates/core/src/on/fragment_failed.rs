@@ -1,0 +1,114 @@
+use alloc::format;
+use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId};
+
+use crate::{
+    Mind,
+    books::{FlightKey, Release},
+    contract::{Fault, Outbox, Reason},
+    dispatch::{backoff, is_lasting},
+};
+
+impl Mind {
+    /// A send ended without the fragment being stored.
+    pub(crate) fn on_fragment_failed(
+        &mut self,
+        id: RequestId,
+        depot: DepotId,
+        chunk: ChunkIndex,
+        fragment: FragmentIndex,
+        fault: Fault,
+        out: &mut Outbox,
+    ) {
+        if self
+            .land(
+                FlightKey {
+                    depot,
+                    request: id,
+                    chunk,
+                },
+                fragment,
+            )
+            .is_none()
+        {
+            return;
+        }
+        if fault.is_of_source() {
+            self.on_source_fault(id, fault, out);
+            return;
+        }
+        if let Some(request) = self.requests.get_mut(&id)
+            && let Some(stripe) = request.stripes.get_mut(&chunk)
+        {
+            stripe.failures += 1;
+            stripe.last_fault = Some(fault);
+        }
+        self.refresh_stripe(id, chunk);
+        self.blame(id, depot, fault, out);
+    }
+
+    /// Takes a flight out of the books.
+    pub(crate) fn land(&mut self, key: FlightKey, fragment: FragmentIndex) -> Option<()> {
+        let flight = self.transfers.end(key, fragment)?;
+        if let Some(depot) = self.depots.get_mut(&key.depot) {
+            depot.link.flights -= 1;
+            depot.link.in_flight -= flight.bytes;
+        }
+        if let Some(request) = self.requests.get_mut(&key.request)
+            && let Some(lane) = request.lane_of(key.depot)
+        {
+            request.lanes[lane].in_flight -= 1;
+        }
+        Some(())
+    }
+
+    /// Leaves the depot alone for a while, or for lost when it keeps failing.
+    fn blame(&mut self, id: RequestId, at: DepotId, fault: Fault, out: &mut Outbox) {
+        let now = self.now;
+        let Some(depot) = self.depots.get_mut(&at).filter(|depot| depot.is_up()) else {
+            return;
+        };
+        depot.failures += 1;
+        depot.resume_at = now + backoff(&self.settings, depot.failures);
+        if fault == Fault::Full {
+            depot.free = Bytes::ZERO;
+        }
+        let most = match fault {
+            Fault::Unreachable => self.settings.unreachable_max,
+            // It says itself when there is space again.
+            Fault::Full => u32::MAX,
+            _ if is_lasting(fault) => 1,
+            Fault::Unauthenticated
+            | Fault::Corrupt
+            | Fault::Busy
+            | Fault::SourceChanged
+            | Fault::SourceVanished
+            | Fault::SourceUnreadable
+            | Fault::Other => self.settings.failures_max,
+        };
+        let (attempts, name) = (depot.failures, depot.name.clone());
+        if attempts >= most {
+            self.lose_to_failures(at, Reason::GaveUp { fault, attempts }, fault, out);
+        } else {
+            let reason = Reason::Retry {
+                fault,
+                attempt: attempts + 1,
+            };
+            self.remember(id, format!("{name}: a send is tried again"), reason);
+        }
+    }
+
+    /// The source is at fault: no depot can help, and the source stays as it is.
+    fn on_source_fault(&mut self, id: RequestId, fault: Fault, out: &mut Outbox) {
+        let Some(request) = self.requests.get(&id).filter(|request| !request.is_final()) else {
+            return;
+        };
+        // Its removal was commanded once: it vanished because we removed it.
+        let was_released = fault == Fault::SourceVanished
+            && (request.release == Release::Commanded || request.safe_at.is_some());
+        if was_released && request.spec.release == crate::contract::ReleasePolicy::WhenSafe {
+            self.on_source_released(id, out);
+        } else {
+            self.fail(id, Reason::Source { fault }, out);
+        }
+    }
+}

@@ -1,0 +1,137 @@
+use posthaste_types::{ChunkIndex, DepotId, FragmentIndex, RequestId};
+
+use crate::{
+    Mind,
+    books::{FlightKey, Release, Stored},
+    contract::{Command, Happening, Outbox, Reason, ReleasePolicy, RequestState},
+};
+
+impl Mind {
+    /// A depot stored a fragment and checked its digest.
+    pub(crate) fn on_fragment_stored(
+        &mut self,
+        id: RequestId,
+        depot: DepotId,
+        chunk: ChunkIndex,
+        fragment: FragmentIndex,
+        out: &mut Outbox,
+    ) {
+        let was_flying = self
+            .land(
+                FlightKey {
+                    depot,
+                    request: id,
+                    chunk,
+                },
+                fragment,
+            )
+            .is_some();
+        let now = self.now;
+        let Some(request) = self.requests.get_mut(&id) else {
+            return;
+        };
+        let Some(at) = self.depots.get_mut(&depot) else {
+            return;
+        };
+        let lane = request.lane_of(depot).filter(|&lane| {
+            // A depot that is down or being asked what it holds says the rest itself.
+            at.is_up() && request.lanes[lane].asked_at.is_none()
+        });
+        let Some(lane) = lane.filter(|&lane| request.replica.accepts(lane, chunk, fragment)) else {
+            return;
+        };
+        at.failures = 0;
+        at.fruitless = 0;
+        at.link.progress_at = now;
+        if was_flying {
+            at.free -= request.replica.bytes_of(chunk, fragment);
+        }
+        match request.replica.store(lane, chunk, fragment) {
+            Stored::Known | Stored::More => self.refresh_stripe(id, chunk),
+            Stored::Complete { repaired } => {
+                request.repaired += u32::from(repaired);
+                request.stripes.remove(&chunk);
+                self.settle(id, out);
+            }
+        }
+    }
+
+    /// Says what became true of the whole dataset.
+    pub(crate) fn settle(&mut self, id: RequestId, out: &mut Outbox) {
+        let now = self.now;
+        let Some(request) = self.requests.get_mut(&id) else {
+            return;
+        };
+        if !request.replica.is_safe() {
+            return;
+        }
+        let reason = Reason::AllSafe {
+            losses: u32::from(request.spec.code.parity()),
+        };
+        if request.state == RequestState::Moving {
+            request.state = if request.release == Release::Done {
+                RequestState::Released
+            } else {
+                RequestState::Safe
+            };
+            request.safe_at.get_or_insert(now);
+            request.at_risk = false;
+            request.finish = None;
+            let bytes = request.spec.bytes;
+            self.tell(out, Some(id), None, Happening::Safe { bytes }, reason);
+            self.is_stale = true;
+        }
+        self.release_if_safe(id, out);
+        self.deliver_if_there(id, out);
+    }
+
+    /// Commands the release of the source once: when it was asked for, and exactly while it is safe.
+    pub(crate) fn release_if_safe(&mut self, id: RequestId, out: &mut Outbox) {
+        let Some(request) = self.requests.get_mut(&id) else {
+            return;
+        };
+        let is_certain = match request.state {
+            RequestState::Delivered => true,
+            RequestState::Safe => {
+                request.replica.is_safe()
+                    && request.lanes.iter().all(|lane| lane.asked_at.is_none())
+            }
+            RequestState::Refused
+            | RequestState::Moving
+            | RequestState::Released
+            | RequestState::Cancelled
+            | RequestState::Failed => false,
+        };
+        let is_wanted =
+            request.spec.release == ReleasePolicy::WhenSafe && request.release == Release::Pending;
+        if is_certain && is_wanted {
+            request.release = Release::Commanded;
+            let reason = Reason::AllSafe {
+                losses: u32::from(request.spec.code.parity()),
+            };
+            self.remember(
+                id,
+                alloc::string::String::from("scratch released"),
+                reason.clone(),
+            );
+            out.commands.push(Command::Release {
+                request: id,
+                reason,
+            });
+            self.is_stale = true;
+        }
+    }
+
+    /// On the direct path the destination has everything once the last chunk is stored there.
+    pub(crate) fn deliver_if_there(&mut self, id: RequestId, out: &mut Outbox) {
+        let Some(request) = self.requests.get(&id) else {
+            return;
+        };
+        let waits = request.spec.release == ReleasePolicy::WhenSafe
+            && matches!(request.release, Release::Pending | Release::Commanded);
+        let is_due = matches!(request.state, RequestState::Safe | RequestState::Released);
+        if is_due && !waits && request.replica.is_delivered() {
+            self.on_delivered(id, out);
+        }
+    }
+}

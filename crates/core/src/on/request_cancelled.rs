@@ -1,0 +1,79 @@
+use alloc::vec::Vec;
+use posthaste_types::{DepotId, RequestId};
+
+use crate::{
+    Mind,
+    books::Release,
+    contract::{Command, Happening, Outbox, Reason, RequestState},
+};
+
+impl Mind {
+    /// A user no longer wants it. What the depots hold is deleted only while the source is there.
+    pub(crate) fn on_request_cancelled(&mut self, id: RequestId, out: &mut Outbox) {
+        let Some(request) = self.requests.get(&id) else {
+            return;
+        };
+        if request.is_final() || request.state == RequestState::Released {
+            return;
+        }
+        self.end(
+            id,
+            RequestState::Cancelled,
+            Happening::Cancelled,
+            Reason::Asked,
+            out,
+        );
+    }
+
+    /// The request can't go on; the source is untouched.
+    pub(crate) fn fail(&mut self, id: RequestId, reason: Reason, out: &mut Outbox) {
+        self.end(id, RequestState::Failed, Happening::Failed, reason, out);
+    }
+
+    fn end(
+        &mut self,
+        id: RequestId,
+        state: RequestState,
+        happening: Happening,
+        reason: Reason,
+        out: &mut Outbox,
+    ) {
+        self.abandon_all(id, &reason, out);
+        let Some(request) = self.requests.get_mut(&id) else {
+            return;
+        };
+        request.state = state;
+        let used = request.lanes.iter().filter(|lane| lane.is_used);
+        let used: Vec<DepotId> = used.map(|lane| lane.depot).collect();
+        if matches!(request.release, Release::Pending | Release::Kept) {
+            for depot in used {
+                let reason = reason.clone();
+                out.commands.push(Command::Forget {
+                    request: id,
+                    depot,
+                    reason,
+                });
+            }
+        }
+        if let Some(request) = self.requests.get_mut(&id) {
+            request.close_books();
+        }
+        self.tell(out, Some(id), None, happening, reason);
+        self.forget_oldest();
+        self.is_stale = true;
+    }
+
+    /// Forgets the oldest finished requests beyond the number kept.
+    pub(crate) fn forget_oldest(&mut self) {
+        let finished: Vec<RequestId> = self
+            .requests
+            .iter()
+            .filter(|(_, request)| request.is_final())
+            .map(|(id, _)| *id)
+            .collect();
+        let most = self.settings.finished_max as usize;
+        for id in finished.iter().take(finished.len().saturating_sub(most)) {
+            self.requests.remove(id);
+        }
+    }
+}

@@ -1,0 +1,61 @@
+use posthaste_types::RequestId;
+
+use crate::{
+    Mind,
+    admission::Verdict,
+    books::Request,
+    contract::{Happening, Outbox, Reason, RequestSpec, RequestState},
+};
+
+impl Mind {
+    /// A user submitted a stage-out: it is taken and starts within this step, or refused with the
+    /// reason. A number that is known already is ignored, so that a replay does no harm.
+    pub(crate) fn on_request_submitted(
+        &mut self,
+        id: RequestId,
+        spec: RequestSpec,
+        out: &mut Outbox,
+    ) {
+        if self.requests.contains_key(&id) {
+            return;
+        }
+        let mut request = Request::new(spec, self.now);
+        match self.weigh(&request) {
+            Verdict::Refuse(reason) => {
+                request.state = RequestState::Refused;
+                request.close_books();
+                self.requests.insert(id, request);
+                self.tell(out, Some(id), None, Happening::Refused, reason);
+                self.forget_oldest();
+            }
+            Verdict::Admit {
+                route,
+                active,
+                reason,
+                is_leftover,
+            } => {
+                request.route = route;
+                request.is_leftover = is_leftover;
+                for (place, lane) in request.lanes.iter_mut().enumerate() {
+                    lane.is_active = active.contains(&place);
+                    let depot = self.depots.get(&lane.depot);
+                    let is_live = depot.is_some_and(|depot| !depot.is_down());
+                    request.replica.set_live(place, is_live);
+                }
+                self.requests.insert(id, request);
+                self.admit(id, reason, is_leftover, out);
+            }
+        }
+    }
+
+    fn admit(&mut self, id: RequestId, reason: Reason, is_leftover: bool, out: &mut Outbox) {
+        self.tell(out, Some(id), None, Happening::Admitted, reason);
+        self.remember_spares(id);
+        self.settle(id, out);
+        self.arrange();
+        self.look_ahead();
+        if is_leftover {
+            self.say_at_risk(id, out);
+        }
+    }
+}

@@ -1,0 +1,37 @@
+use core::time::Duration;
+use posthaste_types::{ByteRate, Bytes, DepotId};
+
+use crate::{
+    Mind,
+    contract::{Happening, Outbox, Reason},
+};
+
+impl Mind {
+    /// A measurement of what a depot took.
+    pub(crate) fn on_throughput(
+        &mut self,
+        id: DepotId,
+        bytes: Bytes,
+        window: Duration,
+        saturated: bool,
+        out: &mut Outbox,
+    ) {
+        let (now, prior) = (self.now, &self.settings.prior);
+        let Some(depot) = self.depots.get_mut(&id).filter(|_| !window.is_zero()) else {
+            return;
+        };
+        if bytes > Bytes::ZERO {
+            depot.link.progress_at = now;
+        }
+        let rate = ByteRate::over(bytes, window);
+        if let Some((from, to)) = depot.link.observe(rate, saturated, prior) {
+            self.tell(
+                out,
+                None,
+                Some(id),
+                Happening::ForecastMoved,
+                Reason::RateMoved { from, to },
+            );
+        }
+    }
+}

@@ -1,0 +1,504 @@
+//! What time alone brings: deadlines, stalls, and every tick a look at fan-out, route and risk.
+
+use alloc::{vec, vec::Vec};
+use core::time::Duration;
+use posthaste_plan::{Change, review};
+use posthaste_types::{RequestId, Timestamp};
+
+use crate::{
+    Mind,
+    admission::Verdict,
+    books::{Request, Route},
+    contract::{Command, Fault, Happening, Outbox, Reason},
+    outlook::Belief,
+};
+
+impl Mind {
+    /// Sorts what moves by urgency and works out when time alone changes something.
+    pub(crate) fn arrange(&mut self) {
+        self.is_stale = false;
+        let mut order: Vec<(bool, Timestamp, RequestId)> = self
+            .requests
+            .iter()
+            .filter(|(_, request)| request.is_moving())
+            .map(|(id, request)| (request.is_leftover, request.spec.deadline, *id))
+            .collect();
+        // Earliest deadline first (algorithms 4.5); what can't be on time gets what is left.
+        order.sort_unstable();
+        self.order = order.into_iter().map(|(_, _, id)| id).collect();
+        let is_busy = !self.order.is_empty() || !self.transfers.is_empty();
+        self.tick_at = if is_busy {
+            self.tick_at.or(Some(self.now + self.settings.tick))
+        } else {
+            None
+        };
+        self.alarm = self.find_alarm();
+    }
+
+    fn find_alarm(&self) -> Option<Timestamp> {
+        let deadlines = self
+            .order
+            .iter()
+            .filter_map(|id| self.requests.get(id))
+            .flat_map(|request| {
+                let deadline = (!request.missed).then_some(request.spec.deadline);
+                let is_silent = !request.at_risk && request.safe_at.is_none();
+                let last_call = is_silent.then(|| self.last_call(request));
+                [deadline, last_call].into_iter().flatten()
+            });
+        let depots = self.depots.values().flat_map(|depot| {
+            let back = depot.answered.as_ref().map(|_| depot.hold_until);
+            let resume = (depot.resume_at > self.now).then_some(depot.resume_at);
+            [back, resume].into_iter().flatten()
+        });
+        deadlines.chain(depots).chain(self.tick_at).min()
+    }
+
+    /// The last moment at which danger can be said well before the deadline.
+    fn last_call(&self, request: &Request) -> Timestamp {
+        (request.spec.deadline - self.settings.tick).max(request.submitted)
+    }
+
+    pub(crate) fn on_time(&mut self, out: &mut Outbox) {
+        self.take_back_depots(out);
+        if self.tick_at.is_some_and(|tick_at| tick_at <= self.now) {
+            self.tick_at = None;
+            self.find_stalled(out);
+            self.arrange();
+            self.tick_at = self.tick_at.map(|_| self.now + self.settings.tick);
+            self.tick(out);
+        }
+        self.call_deadlines(out);
+    }
+
+    fn tick(&mut self, out: &mut Outbox) {
+        self.ask_again(out);
+        self.look_ahead();
+        for id in self.order.clone() {
+            self.give_up_if_hopeless(id, out);
+            self.review_risk(id, out);
+            self.review_route(id, out);
+            self.review_fan_out(id, out);
+            self.send_duplicates(id, out);
+        }
+    }
+
+    /// Says danger at the last call and a miss at the deadline. Never silent.
+    fn call_deadlines(&mut self, out: &mut Outbox) {
+        let now = self.now;
+        for id in self.order.clone() {
+            let Some(request) = self.requests.get(&id).filter(|request| request.is_moving()) else {
+                continue;
+            };
+            let deadline = request.spec.deadline;
+            if !request.at_risk && request.safe_at.is_none() && self.last_call(request) <= now {
+                self.say_at_risk(id, out);
+            }
+            let Some(request) = self.requests.get_mut(&id) else {
+                continue;
+            };
+            if !request.missed && deadline <= now {
+                request.missed = true;
+                if request.safe_at.is_none() {
+                    request.is_leftover = true;
+                    let reason = reason_late(request, now);
+                    self.tell(out, Some(id), None, Happening::Missed, reason);
+                }
+            }
+            self.is_stale = true;
+        }
+    }
+
+    fn review_risk(&mut self, id: RequestId, out: &mut Outbox) {
+        const GRACE_MAX: Duration = Duration::from_secs(3);
+        let settings = (self.settings.behind_ticks, self.settings.recovered_ticks);
+        let (now, Some(request)) = (self.now, self.requests.get_mut(&id)) else {
+            return;
+        };
+        if !request.is_moving() || request.missed {
+            return;
+        }
+        let deadline = request.spec.deadline;
+        let finish = request.finish.map(|finish| finish.p90);
+        let grace = (deadline.since(request.submitted) / 10).min(GRACE_MAX);
+        let is_late = finish.is_none_or(|finish| finish > deadline);
+        let is_clear = finish.is_some_and(|finish| {
+            finish + deadline.since(now) / 20 <= deadline && finish <= deadline
+        });
+        request.late_ticks = if is_late { request.late_ticks + 1 } else { 0 };
+        request.on_time_ticks = if is_clear {
+            request.on_time_ticks + 1
+        } else {
+            0
+        };
+        if !request.at_risk && request.late_ticks >= settings.0 && now >= request.submitted + grace
+        {
+            self.say_at_risk(id, out);
+        } else if request.at_risk && request.on_time_ticks >= settings.1 {
+            request.at_risk = false;
+            let finish = finish.unwrap_or(deadline);
+            let reason = Reason::Ahead {
+                fan_out: request.fan_out(),
+                finish,
+                deadline,
+            };
+            self.tell(out, Some(id), None, Happening::OnTime { finish }, reason);
+        }
+    }
+
+    pub(crate) fn say_at_risk(&mut self, id: RequestId, out: &mut Outbox) {
+        let now = self.now;
+        let Some(request) = self.requests.get_mut(&id) else {
+            return;
+        };
+        request.at_risk = true;
+        request.on_time_ticks = 0;
+        let reason = reason_late(request, now);
+        let finish = request.finish.map_or(FAR, |finish| finish.p90.max(now));
+        self.tell(out, Some(id), None, Happening::AtRisk { finish }, reason);
+    }
+
+    /// Feeds one more depot when behind, one less when far ahead (algorithms 4.2).
+    fn review_fan_out(&mut self, id: RequestId, out: &mut Outbox) {
+        let Some(request) = self.requests.get(&id) else {
+            return;
+        };
+        if !request.is_moving() || request.route != Route::Staged {
+            return;
+        }
+        let (now, deadline) = (self.now, request.spec.deadline);
+        let left = deadline.since(now).saturating_sub(self.margin(deadline));
+        let finish = request.finish.map(|finish| finish.p90.since(now));
+        let (behind, ahead) = (self.settings.behind_ticks, self.settings.ahead_ticks);
+        let Some(request) = self.requests.get_mut(&id) else {
+            return;
+        };
+        match review(&mut request.pace, finish, left, behind, ahead) {
+            Change::Keep => {}
+            Change::Add => {
+                let reason = reason_late(request, now);
+                self.activate_next(id, reason, out);
+            }
+            Change::Drop => self.retire_slowest(id, left, out),
+        }
+        self.fill_fan_out(id, out);
+    }
+
+    /// Feeds as many depots as the code has fragments, at once: fewer can make nothing safe.
+    pub(crate) fn fill_fan_out(&mut self, id: RequestId, out: &mut Outbox) {
+        while let Some(request) = self.requests.get(&id)
+            && request.is_moving()
+            && request.route == Route::Staged
+        {
+            let fed = (0..request.lanes.len()).filter(|&lane| {
+                request.lanes[lane].is_active
+                    && request.is_on_route(lane)
+                    && self.can_use(request, lane)
+            });
+            if fed.count() >= usize::from(request.spec.code.total()) {
+                return;
+            }
+            let reason = request
+                .last_lost
+                .map_or(Reason::DepotBack, |lost| Reason::Repair { lost });
+            if !self.activate_next(id, reason, out) {
+                return;
+            }
+        }
+    }
+
+    /// Feeds the fastest depot in reserve. Returns whether there was one.
+    fn activate_next(&mut self, id: RequestId, reason: Reason, out: &mut Outbox) -> bool {
+        let Some(request) = self.requests.get(&id) else {
+            return false;
+        };
+        let lanes = self.staging_lanes(request).into_iter();
+        let Some(lane) = lanes
+            .into_iter()
+            .find(|&lane| !request.lanes[lane].is_active)
+        else {
+            return false;
+        };
+        let depot = request.lanes[lane].depot;
+        let Some(request) = self.requests.get_mut(&id) else {
+            return false;
+        };
+        request.lanes[lane].is_active = true;
+        request.replica.unpark();
+        let reason = match reason {
+            Reason::Behind {
+                finish, deadline, ..
+            } => Reason::Behind {
+                fan_out: request.fan_out(),
+                finish,
+                deadline,
+            },
+            other => other,
+        };
+        self.tell(
+            out,
+            Some(id),
+            Some(depot),
+            Happening::DepotActivated,
+            reason,
+        );
+        true
+    }
+
+    fn retire_slowest(&mut self, id: RequestId, left: Duration, out: &mut Outbox) {
+        let Some(request) = self.requests.get(&id) else {
+            return;
+        };
+        let fed: Vec<usize> = self.staging_lanes(request);
+        let fed: Vec<usize> = fed
+            .into_iter()
+            .filter(|&lane| request.lanes[lane].is_active)
+            .collect();
+        let Some((&slowest, rest)) = fed.split_last() else {
+            return;
+        };
+        if rest.len() < usize::from(request.spec.code.total()) {
+            return;
+        }
+        let (scene, places) = self.scene(Belief::P10, Some(id));
+        let load = self.load(request, &places, Route::Staged, |lane| rest.contains(&lane));
+        let mut loads: Vec<_> = scene
+            .promises
+            .iter()
+            .map(|promise| promise.load.clone())
+            .collect();
+        let urgency = scene
+            .promises
+            .partition_point(|promise| promise.deadline <= request.spec.deadline.since(self.now));
+        loads.insert(urgency, load);
+        let outcomes = posthaste_plan::flow(&scene.supplies, &loads, scene.egress);
+        let Some(finish) = outcomes[urgency].finish.filter(|&finish| finish <= left) else {
+            return;
+        };
+        let (finish, deadline) = (self.now + finish, request.spec.deadline);
+        let Some(request) = self.requests.get_mut(&id) else {
+            return;
+        };
+        request.lanes[slowest].is_active = false;
+        let (fan_out, depot) = (request.fan_out(), request.lanes[slowest].depot);
+        let reason = Reason::Ahead {
+            fan_out,
+            finish,
+            deadline,
+        };
+        self.tell(out, Some(id), Some(depot), Happening::DepotRetired, reason);
+    }
+
+    /// Leaves the direct path when it is too slow, and takes it when staging can't go on.
+    fn review_route(&mut self, id: RequestId, out: &mut Outbox) {
+        let Some(request) = self.requests.get(&id) else {
+            return;
+        };
+        let settled = request.routed_at + self.settings.reroute_after;
+        let may_change = request.is_moving()
+            && request.destination().is_some()
+            && request.late_ticks >= self.settings.behind_ticks
+            && (request.routed_at == request.submitted || settled <= self.now);
+        if !may_change {
+            return;
+        }
+        let deadline = request.spec.deadline;
+        let before = request.finish.map(|finish| finish.p90);
+        let other = match request.route {
+            Route::Direct => Route::Staged,
+            Route::Staged => Route::Direct,
+        };
+        let lanes = match other {
+            Route::Staged => self.staging_lanes(request),
+            Route::Direct => vec![request.destination().unwrap_or(0)],
+        };
+        let is_possible = match other {
+            Route::Staged => lanes.len() >= usize::from(request.spec.code.total()),
+            Route::Direct => lanes.iter().all(|&lane| self.can_use(request, lane)),
+        };
+        let (supplies, places) = self.supplies(Belief::P50);
+        let load = self.load(request, &places, other, |lane| lanes.contains(&lane));
+        let outcome = posthaste_plan::flow(&supplies, &[load], self.settings.egress);
+        let Some(after) = outcome[0]
+            .finish
+            .filter(|_| is_possible)
+            .map(|span| self.now + span)
+        else {
+            return;
+        };
+        if before.is_some_and(|before| after >= before) {
+            return;
+        }
+        let reason = match (other, before) {
+            (Route::Staged, Some(finish)) => Reason::DirectTooSlow { finish, deadline },
+            (Route::Staged, None) => Reason::DepotLost {
+                fault: Fault::Unreachable,
+            },
+            (Route::Direct, _) if after <= deadline => Reason::DirectSuffices {
+                finish: after,
+                deadline,
+            },
+            (Route::Direct, _) => reason_late(request, self.now),
+        };
+        self.reroute(id, other, lanes, reason, out);
+    }
+
+    fn reroute(
+        &mut self,
+        id: RequestId,
+        route: Route,
+        lanes: Vec<usize>,
+        reason: Reason,
+        out: &mut Outbox,
+    ) {
+        self.abandon_all(id, &reason, out);
+        // The fewest depots that keep the deadline, where some do.
+        let chosen = self
+            .requests
+            .get(&id)
+            .and_then(|request| match self.weigh(request) {
+                Verdict::Admit {
+                    route: Route::Staged,
+                    active,
+                    is_leftover: false,
+                    ..
+                } => Some(active),
+                Verdict::Admit { .. } | Verdict::Refuse(_) => None,
+            });
+        let active = if route == Route::Staged {
+            chosen.unwrap_or(lanes)
+        } else {
+            lanes
+        };
+        let now = self.now;
+        let Some(request) = self.requests.get_mut(&id) else {
+            return;
+        };
+        (request.route, request.routed_at, request.late_ticks) = (route, now, 0);
+        for (place, lane) in request.lanes.iter_mut().enumerate() {
+            lane.is_active = active.contains(&place);
+        }
+        for chunk in core::mem::take(&mut request.stripes).into_keys() {
+            request.replica.put_back(chunk);
+        }
+        request.replica.unpark();
+        self.tell(out, Some(id), None, Happening::Rerouted, reason);
+    }
+
+    /// Stops everything in flight for the request.
+    pub(crate) fn abandon_all(&mut self, id: RequestId, reason: &Reason, out: &mut Outbox) {
+        let Some(request) = self.requests.get(&id) else {
+            return;
+        };
+        let depots: Vec<_> = request.lanes.iter().map(|lane| lane.depot).collect();
+        for depot in depots {
+            if self.end_flights(depot, Some(id)) > 0 {
+                let reason = reason.clone();
+                out.commands.push(Command::Abandon {
+                    request: id,
+                    depot,
+                    reason,
+                });
+            }
+        }
+    }
+
+    /// Depots with fragments in flight on which nothing moves are lost.
+    fn find_stalled(&mut self, out: &mut Outbox) {
+        let stalled: Vec<_> = self
+            .depots
+            .iter()
+            .filter(|(_, depot)| {
+                depot.is_up()
+                    && depot.link.flights > 0
+                    && depot.link.progress_at + self.settings.stall <= self.now
+            })
+            .map(|(id, _)| *id)
+            .collect();
+        for depot in stalled {
+            let fault = Fault::Unreachable;
+            self.lose_to_failures(depot, Reason::DepotLost { fault }, fault, out);
+        }
+    }
+
+    /// An inventory that was not answered is asked for again.
+    fn ask_again(&mut self, out: &mut Outbox) {
+        let (now, wait) = (self.now, self.settings.inventory_wait);
+        for (&id, request) in &mut self.requests {
+            for lane in &mut request.lanes {
+                if let Some(asked_at) = &mut lane.asked_at
+                    && *asked_at + wait <= now
+                {
+                    *asked_at = now;
+                    let reason = Reason::DepotBack;
+                    out.commands.push(Command::Inventory {
+                        request: id,
+                        depot: lane.depot,
+                        reason,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Ends a request that no depot can ever serve: too many failed for good.
+    fn give_up_if_hopeless(&mut self, id: RequestId, out: &mut Outbox) {
+        let Some(request) = self.requests.get(&id) else {
+            return;
+        };
+        let most = self.settings.fruitless_max;
+        let has_hope = |lane: usize| {
+            let depot = self.depots.get(&request.lanes[lane].depot);
+            depot.is_some_and(|depot| depot.fruitless < most)
+        };
+        let destination = request.destination();
+        let staged =
+            (0..request.lanes.len()).filter(|&lane| Some(lane) != destination && has_hope(lane));
+        let can_stage = staged.count() >= usize::from(request.spec.code.total());
+        if can_stage || destination.is_some_and(has_hope) {
+            return;
+        }
+        let fault = request
+            .stripes
+            .values()
+            .find_map(|stripe| stripe.last_fault);
+        let fault = fault.unwrap_or(Fault::Unreachable);
+        self.fail(
+            id,
+            Reason::GaveUp {
+                fault,
+                attempts: most,
+            },
+            out,
+        );
+    }
+}
+
+/// Shown where there is no finish at all.
+const FAR: Timestamp = Timestamp::from_secs(253_402_300_799);
+
+/// Why a request is late: its forecast, or that nothing can carry it.
+fn reason_late(request: &Request, now: Timestamp) -> Reason {
+    let deadline = request.spec.deadline;
+    match request.finish {
+        // Work that is not done is never forecast to be done in the past.
+        Some(finish) if finish.p90 > deadline || now >= deadline => {
+            let finish = finish.p90.max(now);
+            Reason::Behind {
+                fan_out: request.fan_out(),
+                finish,
+                deadline,
+            }
+        }
+        Some(finish) => Reason::Infeasible {
+            earliest: Some(finish.p90),
+            deadline,
+            would_buy: Vec::new(),
+        },
+        None => Reason::Infeasible {
+            earliest: None,
+            deadline,
+            would_buy: Vec::new(),
+        },
+    }
+}

@@ -1,0 +1,116 @@
+use core::time::Duration;
+use posthaste_forecast::{Prior, Quantiles};
+use posthaste_types::{ByteRate, Bytes, record};
+
+record! {
+    /// Every constant the mind decides by, with its unit. The defaults say why.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Settings {
+        /// How often forecasts, fan-out and risk are looked at.
+        pub tick: Duration,
+        /// What is believed of a depot nobody measured yet.
+        pub prior: Prior,
+        /// What the centre's way out carries, where that is known.
+        pub egress: Option<ByteRate>,
+        /// Data in flight to a depot, as time at its p50 rate.
+        pub window: Duration,
+        /// Most data in flight to a depot, whatever its rate, unless two fragments are more.
+        pub window_bytes_max: Bytes,
+        /// Most fragments in flight to a depot.
+        pub flights_max: u32,
+        /// Most chunks of a request being encoded and sent at once.
+        pub stripes_max: u32,
+        /// Most bytes of those, unless two chunks are more.
+        pub stripes_bytes_max: Bytes,
+        /// Ticks behind before a depot is added, and late before it is said.
+        pub behind_ticks: u32,
+        /// Ticks far ahead before a depot is dropped.
+        pub ahead_ticks: u32,
+        /// Ticks on time before a danger is over.
+        pub recovered_ticks: u32,
+        /// A depot with fragments in flight and no progress for this long is lost.
+        pub stall: Duration,
+        /// First pause after a send failed; doubles with each failure in a row.
+        pub backoff: Duration,
+        /// Longest of those pauses.
+        pub backoff_max: Duration,
+        /// Failures to connect in a row that make a depot lost.
+        pub unreachable_max: u32,
+        /// Other failures in a row that make a depot lost.
+        pub failures_max: u32,
+        /// Times a depot may be lost to failing sends without storing anything in between.
+        pub fruitless_max: u32,
+        /// First time a depot that failed is left alone though it answers; doubles each time.
+        pub hold: Duration,
+        /// Longest of those times.
+        pub hold_max: Duration,
+        /// An inventory not answered for this long is asked for again.
+        pub inventory_wait: Duration,
+        /// Shortest time between two changes of route.
+        pub reroute_after: Duration,
+        /// Decisions remembered for each request.
+        pub decisions_max: u32,
+        /// Finished requests remembered.
+        pub finished_max: u32,
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            // The paper re-plans every 1 to 5 s (algorithms 4.2); a plan must change within a second.
+            tick: Duration::from_secs(1),
+            // Nothing known: from a busy home line to a data-centre port, centred on one hard disk's
+            // share. Wide on purpose: the first request is admitted and watched.
+            prior: Prior {
+                unknown: Quantiles {
+                    p10: ByteRate::new(4 << 20),
+                    p50: ByteRate::new(32 << 20),
+                    p90: ByteRate::new(1 << 30),
+                },
+                advert_p10_permille: 600,
+                advert_p50_permille: 900,
+            },
+            egress: None,
+            // Long enough to hide a round trip and a late acknowledgement, short enough that a
+            // decision bites within seconds.
+            window: Duration::from_secs(2),
+            // The driver holds encoded stripes in memory.
+            window_bytes_max: Bytes::mebi(256),
+            flights_max: 256,
+            stripes_max: 32,
+            stripes_bytes_max: Bytes::mebi(512),
+            // Algorithms 4.2.
+            behind_ticks: 2,
+            ahead_ticks: 12,
+            recovered_ticks: 3,
+            stall: Duration::from_secs(10),
+            // A relay restarts in about a second; a store under load asks for seconds.
+            backoff: Duration::from_millis(250),
+            backoff_max: Duration::from_secs(30),
+            unreachable_max: 3,
+            failures_max: 5,
+            // With doubling holds that is most of an hour of trying.
+            fruitless_max: 8,
+            hold: Duration::from_secs(5),
+            hold_max: Duration::from_secs(300),
+            // Listing 10^6 fragments at an object store takes about this long.
+            inventory_wait: Duration::from_secs(60),
+            reroute_after: Duration::from_secs(10),
+            decisions_max: 256,
+            finished_max: 1000,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use posthaste_types::Record;
+
+    #[test]
+    fn settings_come_back_as_they_were_written() {
+        let settings = Settings::default();
+        assert_eq!(Settings::from_bytes(&settings.to_bytes()), Ok(settings));
+    }
+}

@@ -1,0 +1,81 @@
+//! What people and drivers may look at.
+
+use alloc::vec::Vec;
+use posthaste_types::{ChunkIndex, DepotId, FragmentIndex, RequestId};
+
+use crate::{
+    Mind,
+    books::Request,
+    contract::{DepotView, RequestView, ShareView},
+};
+
+impl Mind {
+    /// One request as it stands; none when it is not known.
+    #[must_use]
+    pub fn request(&self, id: RequestId) -> Option<RequestView> {
+        self.requests.get(&id).map(|request| view(id, request))
+    }
+
+    /// Every request that is known, in the order of their numbers.
+    pub fn requests(&self) -> impl Iterator<Item = RequestView> + '_ {
+        self.requests.iter().map(|(id, request)| view(*id, request))
+    }
+
+    /// Every depot in the books.
+    #[must_use]
+    pub fn depots(&self) -> Vec<DepotView> {
+        self.depots
+            .iter()
+            .map(|(id, depot)| DepotView {
+                depot: *id,
+                name: depot.name.clone(),
+                state: depot.state,
+                capacity: depot.capacity,
+                free: depot.space(),
+                rate_p10: depot.link.rates.p10,
+                rate_p50: depot.link.rates.p50,
+                rate_p90: depot.link.rates.p90,
+            })
+            .collect()
+    }
+
+    /// What each depot holds of the request, verified when last heard of, whether it is up or not:
+    /// whoever pulls tries them. Costs a visit of every chunk.
+    #[must_use]
+    pub fn holders(&self, id: RequestId) -> Vec<(DepotId, Vec<(ChunkIndex, FragmentIndex)>)> {
+        let Some(request) = self.requests.get(&id) else {
+            return Vec::new();
+        };
+        let lanes = request.lanes.iter().enumerate();
+        lanes
+            .filter(|&(place, _)| request.replica.stored(place).0 > 0)
+            .map(|(place, lane)| (lane.depot, request.replica.held(place).collect()))
+            .collect()
+    }
+}
+
+fn view(id: RequestId, request: &Request) -> RequestView {
+    let shares = request.lanes.iter().enumerate().map(|(place, lane)| {
+        let (stored, stored_bytes) = request.replica.stored(place);
+        ShareView {
+            depot: lane.depot,
+            active: lane.is_active && request.is_on_route(place),
+            stored,
+            stored_bytes,
+            in_flight: lane.in_flight,
+        }
+    });
+    RequestView {
+        request: id,
+        spec: request.spec.clone(),
+        state: request.state,
+        at_risk: request.at_risk,
+        missed: request.missed && request.safe_at.is_none_or(|at| at > request.spec.deadline),
+        submitted: request.submitted,
+        safe_at: request.safe_at,
+        finish: request.finish,
+        chunks_safe: request.replica.safe(),
+        chunks_repaired: request.repaired,
+        shares: shares.collect(),
+    }
+}
