@@ -19,6 +19,11 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut look = |path: &str, first_line: usize, text: &str| {
         for (offset, line) in text.lines().enumerate() {
+            if is_loose(line) {
+                let message =
+                    format!("name the document: a key of {LIST} or docs/algorithms/NAME.md");
+                found.push(Finding::new(path, first_line + offset, message));
+            }
             for key in keys(line).filter(|key| !listed.contains(key)) {
                 let message = format!("paper `{key}` is not in {LIST}");
                 found.push(Finding::new(path, first_line + offset, message));
@@ -36,6 +41,13 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         look(path, 1, text);
     }
     found
+}
+
+/// Whether the line cites a section of "algorithms", which is no document anybody can open.
+fn is_loose(line: &str) -> bool {
+    line.split("algorithms ")
+        .skip(1)
+        .any(|after| after.starts_with(|first: char| first.is_ascii_digit()))
 }
 
 /// Words that look like a paper's key: a name, a hyphen, a venue with two digits or a year.
@@ -85,6 +97,12 @@ mod tests {
         assert_eq!(count("/// The fan-out (offload-ics09 eq. 2)."), 1);
         let tree = Tree::of(&[KNOWN, ("docs/algorithms/greedy.md", "See eley-2017.")]);
         assert_eq!(check(&tree).len(), 1);
+    }
+
+    #[test]
+    fn a_section_of_nothing_is_found() {
+        assert_eq!(count("// two ticks in a row (algorithms 4.2)"), 1);
+        assert_eq!(count("// the two algorithms differ"), 0);
     }
 
     #[test]
