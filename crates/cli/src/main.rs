@@ -2,14 +2,31 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
+mod client;
+mod config;
 mod copy;
+mod depot;
 mod failure;
+mod generate;
+mod moment;
+mod offload;
+mod output;
+mod request;
+mod screen;
+mod serve;
+mod watch;
+
+use failure::{Failure, Outcome};
 
 /// Moves data to and from an HPC centre by a deadline.
+///
+/// First steps: `posthaste demo` shows everything on this machine; `posthaste cp` copies files
+/// without any server; `posthaste serve`, `relay`, `depot add` and `offload` bring a dataset off
+/// scratch by a deadline, and `pull` brings it home.
 #[derive(Parser)]
-#[command(name = "posthaste", version, about, propagate_version = true)]
+#[command(name = "posthaste", version, propagate_version = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -17,15 +34,31 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Copies files and trees
     #[command(name = "cp")]
     Copy(copy::CopyArguments),
+    Serve(serve::ServeArguments),
+    Depot(depot::DepotArguments),
+    Offload(offload::OffloadArguments),
+    List(request::ListArguments),
+    Status(request::StatusArguments),
+    Watch(watch::WatchArguments),
+    Explain(request::ExplainArguments),
+    Cancel(request::CancelArguments),
+    Generate(generate::GenerateArguments),
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let outcome: failure::Outcome = match cli.command {
+    let outcome = match Cli::parse().command {
         Command::Copy(arguments) => copy::run(arguments),
+        Command::Serve(arguments) => wait_for(serve::run(arguments)),
+        Command::Depot(arguments) => wait_for(depot::run(arguments)),
+        Command::Offload(arguments) => wait_for(offload::run(arguments)),
+        Command::List(arguments) => wait_for(request::list(arguments)),
+        Command::Status(arguments) => wait_for(request::status(arguments)),
+        Command::Watch(arguments) => wait_for(watch::run(arguments)),
+        Command::Explain(arguments) => wait_for(request::explain(arguments)),
+        Command::Cancel(arguments) => wait_for(request::cancel(arguments)),
+        Command::Generate(arguments) => generate::run(&arguments, Cli::command()),
     };
     match outcome {
         Ok(code) => code,
@@ -33,5 +66,29 @@ fn main() -> ExitCode {
             eprintln!("posthaste: {failure}");
             failure.exit_code()
         }
+    }
+}
+
+/// Runs a command that waits for the network.
+fn wait_for(command: impl Future<Output = Outcome>) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.map_err(|cause| {
+        Failure::new(
+            failure::Exit::Other,
+            format!("can't start the runtime: {cause}"),
+        )
+    })?;
+    runtime.block_on(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
     }
 }

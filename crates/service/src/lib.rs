@@ -1,1 +1,254 @@
 //! Driver 1: the mind with a real clock and the real world.
+//!
+//! [`serve`] opens the state directory, brings the mind back to where the journal left it, and
+//! runs three things until it is told to end: the driver's loop, the watch over every depot, and
+//! the REST API.
+
+mod clock;
+mod depots;
+mod driver;
+mod hands;
+mod http;
+mod meter;
+mod release;
+mod render;
+mod sealed;
+mod secrets;
+mod store;
+mod submit;
+
+use std::{
+    net::SocketAddr,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use posthaste_core::contract::Input;
+use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_journal::Scan;
+use tokio::{net::TcpListener, sync::mpsc, task::JoinSet};
+
+pub use http::openapi;
+pub use secrets::{make_private_directory, read_private, write_private};
+
+/// Depots that may be added while none is taken up for watching yet.
+const WATCHES_MAX: usize = 64;
+/// How often the meters are read.
+const METER_EVERY: Duration = Duration::from_millis(500);
+/// How long open connections may finish once the service is told to end.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(3);
+
+/// How to run the service.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where it keeps its journal, token and secrets.
+    pub state: PathBuf,
+    /// Where its API listens; port 0 takes any free one.
+    pub listen: SocketAddr,
+    /// Listen beyond loopback although the API speaks plain HTTP: a TLS proxy stands in front.
+    pub behind_tls: bool,
+}
+
+/// A service that listens, but does nothing yet.
+pub struct Service {
+    desk: http::Desk,
+    listener: TcpListener,
+    driver: driver::Driver,
+    scans: mpsc::Receiver<posthaste_types::RequestId>,
+    watches: mpsc::Receiver<Arc<depots::Depot>>,
+    token_file: PathBuf,
+}
+
+/// The monotonic clock, for measuring how long things take.
+pub(crate) fn monotonic() -> Instant {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place that reads the monotonic clock"
+    )]
+    Instant::now()
+}
+
+impl Service {
+    /// Opens the state and takes the port; the mind is back where it was.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] when the port or the state is in use, [`ErrorKind::Invalid`] for an
+    /// address beyond loopback, and the operating system's.
+    pub async fn open(options: &Options) -> Result<Self> {
+        if !options.listen.ip().is_loopback() && !options.behind_tls {
+            return Err(
+                Error::new(ErrorKind::Invalid, "listen on", options.listen.to_string())
+                    .cause("the API speaks plain HTTP, and that address is beyond loopback")
+                    .hint("put a TLS proxy in front and add --behind-tls, or listen on 127.0.0.1"),
+            );
+        }
+        let store = Arc::new(store::Store::open(&options.state)?);
+        let listener = TcpListener::bind(options.listen).await.map_err(|cause| {
+            Error::io("listen on", options.listen.to_string(), cause)
+                .hint("is a service running already? choose another with --listen")
+        })?;
+        let token_file = options.state.join("token");
+        let token = secrets::token(&token_file)?;
+        let (inputs, queue) = mpsc::channel(driver::INPUTS_MAX);
+        let centre = Arc::new(driver::Centre::restore(store, inputs)?);
+        let (scan_sender, scans) = mpsc::channel(submit::SCANS_MAX);
+        let (watch_sender, watches) = mpsc::channel(WATCHES_MAX);
+        let driver = driver::Driver::new(Arc::clone(&centre), queue);
+        let desk = http::Desk {
+            centre,
+            token: token.into(),
+            scans: scan_sender,
+            watches: watch_sender,
+        };
+        Ok(Self {
+            desk,
+            listener,
+            driver,
+            scans,
+            watches,
+            token_file,
+        })
+    }
+
+    /// Where the API listens.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn address(&self) -> Result<SocketAddr> {
+        self.listener
+            .local_addr()
+            .map_err(|cause| Error::io("look at", "the listener", cause))
+    }
+
+    /// The file with the token that programs must show.
+    #[must_use]
+    pub fn token_file(&self) -> &std::path::Path {
+        &self.token_file
+    }
+
+    /// Runs until `shutdown` is done or something that can't be worked around fails.
+    ///
+    /// # Errors
+    /// The journal's: nothing may be started that was not written down.
+    pub async fn run(self, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<()> {
+        let Self {
+            desk,
+            listener,
+            driver,
+            scans,
+            watches,
+            ..
+        } = self;
+        let centre = Arc::clone(&desk.centre);
+        let mut running = JoinSet::new();
+        running.spawn(driver.run());
+        running.spawn(watch_depots(Arc::clone(&centre), watches));
+        running.spawn(read_meters(Arc::clone(&centre)));
+        let scanner = Arc::clone(&centre);
+        running.spawn(async move {
+            submit::scan_all(scanner, scans).await;
+            Ok(())
+        });
+        resume(&desk).await?;
+        let (end, ended) = tokio::sync::watch::channel(false);
+        let mut told = ended.clone();
+        running.spawn(async move {
+            let stop = async move {
+                let _ = told.wait_for(|end| *end).await;
+            };
+            axum::serve(listener, http::router(desk))
+                .with_graceful_shutdown(stop)
+                .await
+                .map_err(|cause| Error::io("serve", "the API", cause))
+        });
+        let outcome = tokio::select! {
+            () = shutdown => Ok(()),
+            Some(first) = running.join_next() => flatten(first),
+        };
+        end.send_replace(true);
+        // Whatever still runs may be cut off at any moment: that is what the journal is for.
+        let _ = tokio::time::timeout(SHUTDOWN_GRACE.min(Duration::from_millis(300)), async {
+            while running.join_next().await.is_some() {}
+        })
+        .await;
+        running.shutdown().await;
+        outcome
+    }
+}
+
+fn flatten(ended: Result<Result<()>, tokio::task::JoinError>) -> Result<()> {
+    ended.unwrap_or_else(|cause| {
+        Err(Error::new(ErrorKind::Other, "run", "the service").cause(cause.to_string()))
+    })
+}
+
+/// Tells the mind that the driver started, and takes up what a crash left undone.
+async fn resume(desk: &http::Desk) -> Result<()> {
+    let centre = &desk.centre;
+    for record in centre.store.journal(|journal| journal.depots())? {
+        let path = depots::secret_path(centre.store.directory(), &record.name);
+        let secret = depots::parse_secret(&secrets::read_private(&path)?, &record.name)?;
+        let depot = Arc::new(depots::open(record, secret, monotonic())?);
+        centre.depots.insert(Arc::clone(&depot));
+        centre.tell(http::added(&depot.record)).await?;
+        let _ = desk.watches.send(depot).await;
+    }
+    centre.tell(Input::DriverStarted).await?;
+    for record in centre
+        .store
+        .journal(|journal| journal.requests())?
+        .iter()
+        .rev()
+    {
+        let known = centre.mind().request(record.id).is_some();
+        match record.scan {
+            None => {
+                let _ = desk.scans.send(record.id).await;
+            }
+            Some(Scan::Sealed { .. }) if !known => submit::submit(centre, record.id).await?,
+            Some(Scan::Sealed { .. } | Scan::Failed { .. }) => {}
+        }
+    }
+    Ok(())
+}
+
+async fn watch_depots(
+    centre: Arc<driver::Centre>,
+    mut watches: mpsc::Receiver<Arc<depots::Depot>>,
+) -> Result<()> {
+    let mut watching = JoinSet::new();
+    while let Some(depot) = watches.recv().await {
+        while watching.try_join_next().is_some() {}
+        watching.spawn(depots::watch(
+            Arc::clone(&centre.depots),
+            depot,
+            centre.inputs.clone(),
+        ));
+    }
+    Ok(())
+}
+
+async fn read_meters(centre: Arc<driver::Centre>) -> Result<()> {
+    loop {
+        tokio::time::sleep(METER_EVERY).await;
+        for depot in centre.depots.all() {
+            if let Some(sample) = depot.meter.sample(monotonic()) {
+                let meter::Sample {
+                    bytes,
+                    window,
+                    saturated,
+                } = sample;
+                let depot = depot.record.id;
+                centre
+                    .tell(Input::Throughput {
+                        depot,
+                        bytes,
+                        window,
+                        saturated,
+                    })
+                    .await?;
+            }
+        }
+    }
+}

@@ -48,10 +48,7 @@ impl Manifest {
         out.extend_from_slice(self.dataset.as_bytes());
         out.extend_from_slice(&[self.code.data(), self.code.parity()]);
         self.chunk_size.get().write(&mut out);
-        (self.list.files.len() as u64).write(&mut out);
-        for file in &self.list.files {
-            write_file(file, &mut out);
-        }
+        self.list.write(&mut out);
         (self.chunks.len() as u64).write(&mut out);
         for chunk in &self.chunks {
             out.extend_from_slice(chunk.chunk.as_bytes());
@@ -96,6 +93,39 @@ impl Manifest {
     #[must_use]
     pub fn chunk_bytes(&self, chunk: u32) -> usize {
         self.list.chunk_bytes(chunk, self.chunk_size)
+    }
+}
+
+impl FileList {
+    /// The list's one byte form, as it lies in a manifest.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.write(&mut out);
+        out
+    }
+
+    /// Reads a list, as carefully as [`Manifest::from_bytes`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for anything that is no list.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let mut input = bytes;
+        let list = read_list(&mut input).and_then(|list| {
+            if input.is_empty() {
+                Ok(list)
+            } else {
+                Err("something follows its end")
+            }
+        });
+        list.map_err(|why| Error::new(ErrorKind::Invalid, "read", "a list of files").cause(why))
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        (self.files.len() as u64).write(out);
+        for file in &self.files {
+            write_file(file, out);
+        }
     }
 }
 

@@ -1,0 +1,269 @@
+//! Speaks to the service's REST API.
+
+use std::{path::PathBuf, time::Duration};
+
+use bytes::{Bytes, BytesMut};
+use clap::Args;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::{Method, Request, Response, StatusCode, body::Incoming, header};
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use posthaste_api as api;
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{
+    config,
+    failure::{Exit, Failure},
+};
+
+/// Largest answer taken: a manifest of 10^7 files is about this.
+const ANSWER_BYTES_MAX: usize = 4 << 30;
+/// Largest single event taken.
+const EVENT_BYTES_MAX: usize = 1 << 20;
+/// An answer that isn't there after this long won't come.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Which service to speak to.
+#[derive(Debug, Clone, Args)]
+pub struct ServiceArguments {
+    /// Where the service listens
+    #[arg(long = "service", value_name = "URL", env = "POSTHASTE_SERVICE",
+          default_value = config::SERVICE_URL, help_heading = "Service")]
+    pub url: String,
+    /// File with the service's token [default: the token of the service's default state directory]
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "POSTHASTE_TOKEN_FILE",
+        help_heading = "Service"
+    )]
+    pub token_file: Option<PathBuf>,
+}
+
+/// A service that can be asked.
+#[derive(Debug, Clone)]
+pub struct ServiceClient {
+    url: String,
+    token: String,
+    client: Client<HttpConnector, Full<Bytes>>,
+}
+
+impl ServiceClient {
+    /// Reads the token; connects at the first question.
+    ///
+    /// # Errors
+    /// When the token file can't be read, or others can read it.
+    pub fn open(arguments: &ServiceArguments) -> Result<Self, Failure> {
+        let token_file = arguments
+            .token_file
+            .clone()
+            .unwrap_or_else(|| config::state_directory().join("token"));
+        let token = posthaste_service::read_private(&token_file).map_err(|error| {
+            if error.kind() == posthaste_endpoint::ErrorKind::NotFound {
+                return Failure::new(
+                    Exit::Fatal,
+                    format!(
+                        "can't read the service's token {}: it isn't there (start `posthaste serve`, or name the file with --token-file)",
+                        token_file.display()
+                    ),
+                );
+            }
+            error.into()
+        })?;
+        Ok(Self::with_token(&arguments.url, token))
+    }
+
+    /// A client with this token.
+    pub fn with_token(url: &str, token: String) -> Self {
+        Self {
+            url: url.trim_end_matches('/').to_owned(),
+            token,
+            client: Client::builder(TokioExecutor::new()).build_http(),
+        }
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Vec<u8>>,
+    ) -> Result<Response<Incoming>, Failure> {
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.url))
+            .header(header::AUTHORIZATION, format!("Bearer {}", self.token))
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Full::from(body.unwrap_or_default()))
+            .map_err(|cause| {
+                Failure::usage(format!("can't ask the service {}: {cause}", self.url))
+            })?;
+        let asked = tokio::time::timeout(ANSWER_TIMEOUT, self.client.request(request)).await;
+        let unreachable = |cause: String| {
+            Failure::new(
+                Exit::Temporary,
+                format!(
+                    "can't reach the service {}: {cause} (is `posthaste serve` running? --service names another)",
+                    self.url
+                ),
+            )
+        };
+        match asked {
+            Err(_) => Err(unreachable("no answer came".into())),
+            Ok(Err(cause)) => {
+                let mut root: &dyn std::error::Error = &cause;
+                while let Some(source) = root.source() {
+                    root = source;
+                }
+                Err(unreachable(root.to_string()))
+            }
+            Ok(Ok(response)) => Ok(response),
+        }
+    }
+
+    async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Vec<u8>>,
+    ) -> Result<Bytes, Failure> {
+        let response = self.send(method, path, body).await?;
+        let status = response.status();
+        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX)
+            .collect()
+            .await;
+        let body = body.map_err(|cause| {
+            Failure::new(
+                Exit::Temporary,
+                format!("can't read the service's answer: {cause}"),
+            )
+        })?;
+        let body = body.to_bytes();
+        if status.is_success() {
+            Ok(body)
+        } else {
+            Err(refusal(status, &body))
+        }
+    }
+
+    /// Asks for one thing.
+    ///
+    /// # Errors
+    /// The service's refusal, or that it can't be reached.
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
+        parse(&self.ask(Method::GET, path, None).await?)
+    }
+
+    /// Asks for bytes.
+    ///
+    /// # Errors
+    /// As [`ServiceClient::get`].
+    pub async fn get_bytes(&self, path: &str) -> Result<Bytes, Failure> {
+        self.ask(Method::GET, path, None).await
+    }
+
+    /// Sends one thing and takes the answer.
+    ///
+    /// # Errors
+    /// As [`ServiceClient::get`].
+    pub async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, Failure> {
+        let body = serde_json::to_vec(body).map_err(anyhow::Error::from)?;
+        parse(&self.ask(Method::POST, path, Some(body)).await?)
+    }
+
+    /// Says something that has no answer.
+    ///
+    /// # Errors
+    /// As [`ServiceClient::get`].
+    pub async fn tell(&self, method: Method, path: &str) -> Result<(), Failure> {
+        self.ask(method, path, None).await.map(|_| ())
+    }
+
+    /// Streams events after number `after`, of one request when named.
+    ///
+    /// # Errors
+    /// As [`ServiceClient::get`].
+    pub async fn events(&self, request: Option<&str>, after: u64) -> Result<Events, Failure> {
+        let of = request.map_or_else(String::new, |request| format!("&request={request}"));
+        let response = self
+            .send(Method::GET, &format!("/v1/events?after={after}{of}"), None)
+            .await?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(Events {
+                body: response.into_body(),
+                buffer: BytesMut::new(),
+            });
+        }
+        let body = Limited::new(response.into_body(), EVENT_BYTES_MAX)
+            .collect()
+            .await;
+        Err(refusal(
+            status,
+            &body
+                .map(http_body_util::Collected::to_bytes)
+                .unwrap_or_default(),
+        ))
+    }
+}
+
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
+    serde_json::from_slice(body).map_err(|cause| {
+        Failure::new(
+            Exit::Other,
+            format!("can't read the service's answer: {cause} (is it another version?)"),
+        )
+    })
+}
+
+fn refusal(status: StatusCode, body: &[u8]) -> Failure {
+    let message = serde_json::from_slice::<api::Problem>(body).map_or_else(
+        |_| format!("the service answered {status}"),
+        |problem| problem.message,
+    );
+    let exit = match status {
+        StatusCode::NOT_FOUND => Exit::FileNotFound,
+        StatusCode::UNPROCESSABLE_ENTITY | StatusCode::BAD_REQUEST => Exit::Usage,
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::INSUFFICIENT_STORAGE => {
+            Exit::Fatal
+        }
+        StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE => Exit::Temporary,
+        _ => Exit::Other,
+    };
+    Failure::new(exit, message)
+}
+
+/// A stream of events.
+#[derive(Debug)]
+pub struct Events {
+    body: Incoming,
+    buffer: BytesMut,
+}
+
+impl Events {
+    /// The next event, or none when the service ended the stream.
+    pub async fn next(&mut self) -> Option<api::Event> {
+        loop {
+            while let Some(end) = self.buffer.windows(2).position(|pair| pair == b"\n\n") {
+                let block = self.buffer.split_to(end + 2);
+                let mut lines = block[..].split(|byte| *byte == b'\n');
+                let data = lines.find_map(|line| line.strip_prefix(b"data: "));
+                if let Some(event) = data.and_then(|data| serde_json::from_slice(data).ok()) {
+                    return Some(event);
+                }
+            }
+            if self.buffer.len() > EVENT_BYTES_MAX {
+                return None;
+            }
+            let frame = self.body.frame().await?.ok()?;
+            if let Ok(data) = frame.into_data() {
+                self.buffer.extend_from_slice(&data);
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! `posthaste depot add|list|remove`: the depots in the service's books.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::{Args, Subcommand};
+use hyper::Method;
+use posthaste_api as api;
+use posthaste_types::{ByteRate, Bytes};
+
+use crate::{
+    client::{ServiceArguments, ServiceClient},
+    failure::Outcome,
+    output,
+};
+
+/// Adds, lists and removes depots: the relays that data may go through
+#[derive(Debug, Args)]
+pub struct DepotArguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Adds a depot; `posthaste relay` prints the line to paste
+    Add(AddArguments),
+    /// Lists the depots and what each is forecast to take
+    List {
+        #[command(flatten)]
+        service: ServiceArguments,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Takes a depot out of the books; what it holds stays until it expires
+    Remove {
+        /// The depot's name
+        name: String,
+        #[command(flatten)]
+        service: ServiceArguments,
+    },
+}
+
+#[derive(Debug, Args)]
+struct AddArguments {
+    /// The name people will use
+    name: String,
+    /// Where the relay listens, https://host:port
+    url: String,
+    /// The key it must show
+    #[arg(long, value_name = "sha256:…")]
+    fingerprint: String,
+    /// File with the relay's secret, readable only by you
+    #[arg(long, value_name = "FILE")]
+    secret_file: PathBuf,
+    /// Most to keep there [default: what the relay lends]
+    #[arg(long, value_name = "SIZE")]
+    capacity: Option<Bytes>,
+    /// Most to send there a second [default: what the relay lends]
+    #[arg(long, value_name = "RATE")]
+    rate: Option<ByteRate>,
+    #[command(flatten)]
+    service: ServiceArguments,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The service's refusal, or that it can't be reached.
+pub async fn run(arguments: DepotArguments) -> Outcome {
+    match arguments.verb {
+        Verb::Add(arguments) => add(arguments).await?,
+        Verb::List { service, json } => list(&service, json).await?,
+        Verb::Remove { name, service } => {
+            let path = format!("/v1/depots/{name}");
+            ServiceClient::open(&service)?
+                .tell(Method::DELETE, &path)
+                .await?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn add(arguments: AddArguments) -> Result<(), crate::failure::Failure> {
+    let service = ServiceClient::open(&arguments.service)?;
+    let new = api::NewDepot {
+        name: arguments.name,
+        url: arguments.url,
+        fingerprint: arguments.fingerprint,
+        secret: posthaste_service::read_private(&arguments.secret_file)?,
+        capacity_bytes: arguments.capacity.map(Bytes::get),
+        rate_bytes_per_s_max: arguments.rate.map(ByteRate::get),
+    };
+    let depot: api::Depot = service.post("/v1/depots", &new).await?;
+    output::line(&format!(
+        "depot {} added: {} to fill",
+        depot.name,
+        Bytes::new(depot.capacity_bytes)
+    ));
+    Ok(())
+}
+
+async fn list(service: &ServiceArguments, json: bool) -> Result<(), crate::failure::Failure> {
+    let depots: Vec<api::Depot> = ServiceClient::open(service)?.get("/v1/depots").await?;
+    if json {
+        output::json(&depots);
+        return Ok(());
+    }
+    let heading = [
+        "NAME", "STATE", "FREE", "CAPACITY", "RATE p10", "p50", "p90", "URL",
+    ];
+    let mut rows = vec![heading.map(str::to_owned).to_vec()];
+    rows.extend(depots.into_iter().map(|depot| {
+        vec![
+            depot.name,
+            depot.state,
+            Bytes::new(depot.free_bytes).to_string(),
+            Bytes::new(depot.capacity_bytes).to_string(),
+            ByteRate::new(depot.rate_p10_bytes_per_s).to_string(),
+            ByteRate::new(depot.rate_p50_bytes_per_s).to_string(),
+            ByteRate::new(depot.rate_p90_bytes_per_s).to_string(),
+            depot.url,
+        ]
+    }));
+    output::table(&rows);
+    Ok(())
+}

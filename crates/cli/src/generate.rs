@@ -1,0 +1,70 @@
+//! `posthaste generate`: files made from the program itself: OpenAPI, man pages, completions.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use clap::{Args, Command, ValueEnum};
+use clap_complete::Shell;
+
+use crate::failure::{Exit, Failure, Outcome};
+
+/// Writes shell completions, man pages or the OpenAPI document to a directory
+///
+/// Example:
+///   posthaste generate completions ~/.local/share/posthaste
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct GenerateArguments {
+    /// What to write
+    #[arg(value_enum)]
+    what: What,
+    /// Where to; made if it isn't there
+    directory: PathBuf,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum What {
+    /// For bash, elvish, fish, PowerShell and zsh
+    Completions,
+    /// One page a command
+    Man,
+    /// The REST API's OpenAPI 3.1 document
+    Openapi,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When the directory can't be written.
+pub fn run(arguments: &GenerateArguments, command: Command) -> Outcome {
+    let directory = &arguments.directory;
+    let failed = |cause: std::io::Error| {
+        Failure::new(
+            Exit::Fatal,
+            format!("can't write to {}: {cause}", directory.display()),
+        )
+    };
+    fs::create_dir_all(directory).map_err(failed)?;
+    match arguments.what {
+        What::Completions => completions(directory, command).map_err(failed)?,
+        What::Man => clap_mangen::generate_to(command, directory).map_err(failed)?,
+        What::Openapi => {
+            fs::write(
+                directory.join("posthaste.json"),
+                posthaste_service::openapi(),
+            )
+            .map_err(failed)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn completions(directory: &Path, mut command: Command) -> std::io::Result<()> {
+    for shell in Shell::value_variants() {
+        clap_complete::generate_to(*shell, &mut command, "posthaste", directory)?;
+    }
+    Ok(())
+}

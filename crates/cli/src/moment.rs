@@ -1,0 +1,125 @@
+//! Times as people write and read them.
+
+use jiff::{Span, Timestamp, Zoned, civil::DateTime, tz::TimeZone};
+
+use crate::failure::Failure;
+
+/// Reads a deadline: a span from now (`10m`, `2h30m`, `3d`), RFC 3339, or local date and time.
+///
+/// # Errors
+/// A usage failure that shows how to write one.
+pub fn parse_deadline(text: &str) -> Result<Timestamp, Failure> {
+    let now = Zoned::now();
+    if let Ok(span) = text.parse::<Span>() {
+        let at = now
+            .checked_add(span)
+            .map_err(|cause| unreadable(text, &cause.to_string()))?;
+        return later_than(&now, at.timestamp(), text);
+    }
+    if let Ok(at) = text.parse::<Timestamp>() {
+        return later_than(&now, at, text);
+    }
+    let local: DateTime = text
+        .parse()
+        .map_err(|_| unreadable(text, "it is no time"))?;
+    let at = local
+        .to_zoned(TimeZone::system())
+        .map_err(|e| unreadable(text, &e.to_string()))?;
+    later_than(&now, at.timestamp(), text)
+}
+
+fn later_than(now: &Zoned, at: Timestamp, text: &str) -> Result<Timestamp, Failure> {
+    if at <= now.timestamp() {
+        return Err(Failure::usage(format!(
+            "can't keep the deadline {text}: it has passed (give a later one)"
+        )));
+    }
+    Ok(at)
+}
+
+fn unreadable(text: &str, why: &str) -> Failure {
+    Failure::usage(format!(
+        "can't read the deadline {text}: {why} (write 10m, 2h30m, 3d, 2026-11-20T18:00 or 2026-11-20T18:00:00Z)"
+    ))
+}
+
+/// Reads a length of time like `30d` or `12h`, in seconds.
+///
+/// # Errors
+/// A line that shows how to write one.
+pub fn parse_seconds(text: &str) -> Result<u64, String> {
+    let wrong = || format!("`{text}` is no length of time: write 30d, 12h or 90s");
+    let span: Span = text.parse().map_err(|_| wrong())?;
+    let seconds = span.total((
+        jiff::Unit::Second,
+        jiff::SpanRelativeTo::days_are_24_hours(),
+    ));
+    let seconds = seconds.map_err(|_| wrong())?;
+    if !(0.0..1e11).contains(&seconds) {
+        return Err(wrong());
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "in range"
+    )]
+    Ok(seconds as u64)
+}
+
+/// Time of day in UTC of an RFC 3339 text, as reasons show it.
+pub fn time_of_day(rfc3339: &str) -> String {
+    rfc3339
+        .get(11..19)
+        .map_or_else(|| rfc3339.to_owned(), |time| format!("{time}Z"))
+}
+
+/// Seconds from now until an RFC 3339 text; negative when it has passed.
+pub fn seconds_until(rfc3339: &str) -> Option<f64> {
+    let at: Timestamp = rfc3339.parse().ok()?;
+    Some(at.duration_since(Timestamp::now()).as_secs_f64())
+}
+
+/// A length of time as people say it: `41.2 s`, `12 min`, `3.5 h`, `2.1 d`.
+pub fn show_seconds(seconds: f64) -> String {
+    let size = seconds.abs();
+    if size < 100.0 {
+        format!("{seconds:.1} s")
+    } else if size < 5400.0 {
+        format!("{:.0} min", seconds / 60.0)
+    } else if size < 172_800.0 {
+        format!("{:.1} h", seconds / 3600.0)
+    } else {
+        format!("{:.1} d", seconds / 86400.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deadlines_are_read_as_people_write_them() {
+        for text in [
+            "10m",
+            "2h30m",
+            "3d",
+            "90s",
+            "2099-01-01T00:00:00Z",
+            "2099-01-01T18:00",
+        ] {
+            assert!(parse_deadline(text).is_ok(), "{text}");
+        }
+        for text in ["", "soon", "-5m", "2001-01-01T00:00:00Z"] {
+            let failure = parse_deadline(text).unwrap_err().to_string();
+            assert!(!failure.contains('\n'), "{failure}");
+        }
+    }
+
+    #[test]
+    fn lengths_of_time_are_read_in_seconds() {
+        assert_eq!(parse_seconds("30d"), Ok(30 * 86400));
+        assert_eq!(parse_seconds("90s"), Ok(90));
+        assert!(parse_seconds("-1s").is_err());
+        assert!(parse_seconds("x").is_err());
+    }
+}

@@ -1,0 +1,178 @@
+//! `posthaste offload`: submits a stage-out and says whether it will be on time.
+
+use std::{path::PathBuf, process::ExitCode, time::Duration};
+
+use clap::{Args, ValueEnum};
+use posthaste_api as api;
+use posthaste_types::{Bytes, Code};
+
+use crate::{
+    client::{ServiceArguments, ServiceClient},
+    failure::{Exit, Failure, Outcome},
+    moment, output, watch,
+};
+
+/// How often a request that is being scanned is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Submits a stage-out: DIR leaves this machine by a deadline, through depots
+///
+/// Says whether the deadline can be met; if not, the earliest one that can and what would buy it.
+/// The service does the work: this command may end.
+///
+/// Example:
+///   posthaste offload /scratch/run7 --to home --deadline 10m --via a,b,c --code 2+1 --release when-safe
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct OffloadArguments {
+    /// The directory or file
+    source: PathBuf,
+    /// Name of where it goes; if a depot has that name, chunks may go there directly
+    #[arg(long, value_name = "NAME")]
+    to: String,
+    /// When it must be safe: 10m, 2h30m, 3d, 2026-11-20T18:00 (local) or with a zone
+    #[arg(long, value_name = "WHEN")]
+    deadline: String,
+    /// Depots that may hold it, in order of preference
+    #[arg(long, value_name = "DEPOT,…", value_delimiter = ',', required = true)]
+    via: Vec<String>,
+    /// Erasure code k+m: any m depots may be lost [default: one may be lost, k+1 = the depots]
+    #[arg(long, value_name = "K+M")]
+    code: Option<Code>,
+    /// When to remove the source
+    #[arg(long, value_enum, default_value_t)]
+    release: Release,
+    /// Take it even if the deadline can't be met, and do what can be done
+    #[arg(long)]
+    best_effort: bool,
+    /// How long depots keep it after the deadline
+    #[arg(long, value_name = "TIME", default_value = "30d", value_parser = moment::parse_seconds)]
+    keep: u64,
+    /// An id of your own: submitting it twice is submitting it once
+    #[arg(long, value_name = "ID")]
+    submission_id: Option<String>,
+    /// Say what would be decided, and change nothing
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+    /// Stay, show progress, and end when it is safe
+    #[arg(long)]
+    wait: bool,
+    /// Print the request as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    service: ServiceArguments,
+}
+
+/// When the source may be removed.
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+enum Release {
+    /// You keep it
+    #[default]
+    Never,
+    /// As soon as every chunk survives the loss of the configured number of depots
+    WhenSafe,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// [`Exit::Refused`] when the mind refuses it; the service's refusal else.
+pub async fn run(arguments: OffloadArguments) -> Outcome {
+    let service = ServiceClient::open(&arguments.service)?;
+    let new = new_request(&arguments)?;
+    let path = if arguments.dry_run {
+        "/v1/requests?dry_run=true"
+    } else {
+        "/v1/requests"
+    };
+    let mut request: api::Request = service.post(path, &new).await?;
+    let id = request.id.clone();
+    while request.state == "scanning" {
+        tokio::time::sleep(LOOK_EVERY).await;
+        request = service.get(&format!("/v1/requests/{id}")).await?;
+    }
+    if matches!(request.state.as_str(), "refused" | "failed") {
+        let exit = if request.state == "refused" {
+            Exit::Refused
+        } else {
+            Exit::Other
+        };
+        let reason = request.reason.as_deref().unwrap_or("no reason was given");
+        if arguments.json {
+            output::json(&request);
+        }
+        return Err(Failure::new(
+            exit,
+            format!("can't offload {}: {reason}", request.source),
+        ));
+    }
+    if arguments.json && !arguments.wait {
+        output::json(&request);
+    } else if !arguments.json {
+        output::line(&describe(&request, arguments.dry_run));
+    }
+    if arguments.wait && !arguments.dry_run {
+        let request = watch::until_settled(&service, &id, true).await?;
+        if arguments.json {
+            output::json(&request);
+        }
+        return Ok(watch::exit_of(&request));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn new_request(arguments: &OffloadArguments) -> Result<api::NewRequest, Failure> {
+    let source = std::path::absolute(&arguments.source).map_err(|cause| {
+        Failure::usage(format!(
+            "can't use the source {}: {cause}",
+            arguments.source.display()
+        ))
+    })?;
+    let source = source.to_str().ok_or_else(|| {
+        Failure::usage(format!(
+            "can't offload {}: the name of the source itself is not UTF-8 (names inside it may be anything; offload its parent)",
+            source.display()
+        ))
+    })?;
+    let depots = u8::try_from(arguments.via.len()).unwrap_or(Code::FRAGMENTS_MAX);
+    let spread = depots.saturating_sub(1).clamp(1, Code::FRAGMENTS_MAX);
+    let code = match arguments.code {
+        Some(code) => code,
+        None if depots == 1 => Code::NONE,
+        None => Code::new(spread, 1).map_err(anyhow::Error::from)?,
+    };
+    Ok(api::NewRequest {
+        source: source.to_owned(),
+        to: arguments.to.clone(),
+        deadline: moment::parse_deadline(&arguments.deadline)?.to_string(),
+        via: arguments.via.clone(),
+        code: code.to_string(),
+        release: match arguments.release {
+            Release::Never => api::Release::Never,
+            Release::WhenSafe => api::Release::WhenSafe,
+        },
+        best_effort: arguments.best_effort,
+        keep_s: Some(arguments.keep),
+        submission_id: arguments.submission_id.clone(),
+    })
+}
+
+fn describe(request: &api::Request, dry_run: bool) -> String {
+    let verb = if dry_run { "would be taken" } else { "taken" };
+    let finish = request.finish.as_ref().map_or_else(String::new, |finish| {
+        format!("; p90 finish {}", moment::time_of_day(&finish.p90))
+    });
+    let slack = request.slack_s.map_or_else(String::new, |slack| {
+        format!(", slack {}", moment::show_seconds(slack))
+    });
+    let risk = if request.at_risk { " (AT RISK)" } else { "" };
+    format!(
+        "{} {verb}: {} in {} files, code {}{finish}, deadline {}{slack}{risk}",
+        request.id,
+        Bytes::new(request.bytes),
+        request.files,
+        request.code,
+        moment::time_of_day(&request.deadline),
+    )
+}

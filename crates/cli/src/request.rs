@@ -1,0 +1,178 @@
+//! `posthaste list`, `status`, `explain` and `cancel`: looks at requests and ends them.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use hyper::Method;
+use posthaste_api as api;
+use posthaste_types::Bytes;
+
+use crate::{
+    client::{ServiceArguments, ServiceClient},
+    failure::Outcome,
+    moment, output, watch,
+};
+
+/// Lists requests, newest first
+#[derive(Debug, Args)]
+pub struct ListArguments {
+    /// Only those in this state: scanning, refused, moving, safe, released, delivered, cancelled, failed
+    #[arg(long, value_name = "STATE")]
+    state: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    service: ServiceArguments,
+}
+
+/// Shows how a request stands, or the service and all that moves
+#[derive(Debug, Args)]
+pub struct StatusArguments {
+    /// The request's id, like r7; without it, everything that is not settled
+    id: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    service: ServiceArguments,
+}
+
+/// Explains a request: what was decided when, and why
+#[derive(Debug, Args)]
+pub struct ExplainArguments {
+    /// The request's id, like r7
+    id: String,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    service: ServiceArguments,
+}
+
+/// Cancels a request: its source stays, and depots forget what they hold of it
+#[derive(Debug, Args)]
+pub struct CancelArguments {
+    /// The request's id, like r7
+    id: String,
+    #[command(flatten)]
+    service: ServiceArguments,
+}
+
+/// Runs `posthaste list`.
+///
+/// # Errors
+/// The service's refusal, or that it can't be reached.
+pub async fn list(arguments: ListArguments) -> Outcome {
+    let query = arguments
+        .state
+        .map_or_else(String::new, |state| format!("?state={state}"));
+    let service = ServiceClient::open(&arguments.service)?;
+    let requests: Vec<api::Request> = service.get(&format!("/v1/requests{query}")).await?;
+    if arguments.json {
+        output::json(&requests);
+    } else {
+        print_requests(&requests);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_requests(requests: &[api::Request]) {
+    let heading = ["ID", "STATE", "SAFE", "BYTES", "SLACK", "TO", "SOURCE"];
+    let mut rows = vec![heading.map(str::to_owned).to_vec()];
+    rows.extend(requests.iter().map(|request| {
+        let percent = u64::from(request.chunks_safe) * 100;
+        let safe = percent.checked_div(u64::from(request.chunks));
+        let flag = match (request.missed, request.at_risk) {
+            (true, _) => " LATE",
+            (false, true) => " AT RISK",
+            (false, false) => "",
+        };
+        vec![
+            request.id.clone(),
+            format!("{}{flag}", request.state),
+            safe.map_or_else(|| "-".to_owned(), |safe| format!("{safe} %")),
+            Bytes::new(request.bytes).to_string(),
+            request
+                .slack_s
+                .map_or_else(|| "-".to_owned(), moment::show_seconds),
+            request.to.clone(),
+            request.source.escape_debug().to_string(),
+        ]
+    }));
+    output::table(&rows);
+}
+
+/// Runs `posthaste status`.
+///
+/// # Errors
+/// The service's refusal, or that it can't be reached.
+pub async fn status(arguments: StatusArguments) -> Outcome {
+    let service = ServiceClient::open(&arguments.service)?;
+    if let Some(id) = arguments.id {
+        let request: api::Request = service.get(&format!("/v1/requests/{id}")).await?;
+        if arguments.json {
+            output::json(&request);
+        } else {
+            for line in watch::frame(&request, &[]) {
+                let text: String = line.0.iter().map(|(text, _)| text.as_str()).collect();
+                output::line(text.trim_end());
+            }
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let health: api::Health = service.get("/v1/health").await?;
+    let depots: Vec<api::Depot> = service.get("/v1/depots").await?;
+    let requests: Vec<api::Request> = service.get("/v1/requests").await?;
+    let open: Vec<_> = requests
+        .into_iter()
+        .filter(|request| !watch::is_settled(request))
+        .collect();
+    if arguments.json {
+        output::json(&serde_json::json!({ "service": health, "depots": depots, "requests": open }));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let up = depots.iter().filter(|depot| depot.state == "up").count();
+    output::line(&format!(
+        "posthaste {}: {up} of {} depots up, {} requests open",
+        health.version,
+        depots.len(),
+        open.len()
+    ));
+    if !open.is_empty() {
+        print_requests(&open);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs `posthaste explain`.
+///
+/// # Errors
+/// The service's refusal, or that it can't be reached.
+pub async fn explain(arguments: ExplainArguments) -> Outcome {
+    let service = ServiceClient::open(&arguments.service)?;
+    let path = format!("/v1/requests/{}/explain", arguments.id);
+    let decisions: Vec<api::Decision> = service.get(&path).await?;
+    if arguments.json {
+        output::json(&decisions);
+        return Ok(ExitCode::SUCCESS);
+    }
+    for decision in decisions {
+        let at = moment::time_of_day(&decision.at);
+        output::line(&format!("{at}  {}: {}", decision.what, decision.reason));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs `posthaste cancel`.
+///
+/// # Errors
+/// The service's refusal, or that it can't be reached.
+pub async fn cancel(arguments: CancelArguments) -> Outcome {
+    let service = ServiceClient::open(&arguments.service)?;
+    service
+        .tell(Method::DELETE, &format!("/v1/requests/{}", arguments.id))
+        .await?;
+    output::line(&format!("{} cancelled: its source stays", arguments.id));
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,64 @@
+//! `posthaste serve`: runs the service.
+
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
+
+use clap::Args;
+use posthaste_service::{Options, Service};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::{config, failure::Outcome, output};
+
+/// Runs the service: takes requests, decides, moves data through depots
+///
+/// Keeps its journal, token and the depots' secrets in the state directory, and goes on where it
+/// was when started again, also after kill -9 or a power loss. Listens on loopback.
+///
+/// Example:
+///   posthaste serve --state ~/posthaste &
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct ServeArguments {
+    /// Where to keep the journal and the secrets [default: ~/.local/state/posthaste]
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+    /// Where the REST API listens; port 0 takes any free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7420")]
+    listen: SocketAddr,
+    /// Listen beyond loopback: a TLS proxy stands in front, for the API itself speaks plain HTTP
+    #[arg(long)]
+    behind_tls: bool,
+    /// Print one JSON object with url and token_file once it listens
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs until SIGTERM or SIGINT.
+///
+/// # Errors
+/// When the state or the port is in use or can't be opened, and when the journal fails.
+pub async fn run(arguments: ServeArguments) -> Outcome {
+    let options = Options {
+        state: arguments.state.unwrap_or_else(config::state_directory),
+        listen: arguments.listen,
+        behind_tls: arguments.behind_tls,
+    };
+    let service = Service::open(&options).await?;
+    let url = format!("http://{}", service.address()?);
+    let token_file = service.token_file().display().to_string();
+    if arguments.json {
+        output::json(&serde_json::json!({ "url": url, "token_file": token_file }));
+    } else {
+        output::line(&format!("posthaste serves {url} (token in {token_file})"));
+    }
+    let mut terminate = signal(SignalKind::terminate()).map_err(anyhow::Error::from)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(anyhow::Error::from)?;
+    service
+        .run(async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        })
+        .await?;
+    Ok(ExitCode::SUCCESS)
+}

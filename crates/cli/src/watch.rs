@@ -1,0 +1,385 @@
+//! `posthaste watch`: a request as it runs: depots, slack, and each decision with its reason.
+
+use std::{collections::VecDeque, process::ExitCode, time::Duration};
+
+use clap::Args;
+use posthaste_api as api;
+use posthaste_types::{ByteRate, Bytes};
+
+use crate::{
+    client::{Events, ServiceArguments, ServiceClient},
+    failure::{Exit, Failure, Outcome},
+    moment, output,
+    screen::{Line, Screen, Style},
+};
+
+/// How often a frame is drawn.
+const FRAME_EVERY: Duration = Duration::from_millis(250);
+/// Events a frame shows.
+const EVENTS_SHOWN: usize = 8;
+/// Cells of the progress bar.
+const BAR_CELLS: usize = 40;
+
+/// Watches a request until it is safe (and released, if that was asked for)
+///
+/// Exits with 0 when it is safe in time, 10 when late, 11 when refused.
+#[derive(Debug, Args)]
+pub struct WatchArguments {
+    /// The request's id, like r7
+    id: String,
+    /// Print events as JSON lines instead of a picture
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    service: ServiceArguments,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The service's refusal, or that it can't be reached.
+pub async fn run(arguments: WatchArguments) -> Outcome {
+    let service = ServiceClient::open(&arguments.service)?;
+    if arguments.json {
+        let _known: api::Request = service
+            .get(&format!("/v1/requests/{}", arguments.id))
+            .await?;
+        let mut events = service.events(Some(&arguments.id), 0).await?;
+        while let Some(event) = events.next().await {
+            output::json(&event);
+            let request: api::Request = service
+                .get(&format!("/v1/requests/{}", arguments.id))
+                .await?;
+            if is_settled(&request) && ends(&event) {
+                return Ok(exit_of(&request));
+            }
+        }
+        return Err(Failure::new(
+            Exit::Temporary,
+            "the service ended the stream",
+        ));
+    }
+    let request = until_settled(&service, &arguments.id, true).await?;
+    Ok(exit_of(&request))
+}
+
+/// Whether this event is the last that says something new about where its request stands.
+fn ends(event: &api::Event) -> bool {
+    matches!(
+        event.name.as_str(),
+        "refused" | "safe" | "released" | "release-failed" | "delivered" | "cancelled" | "failed"
+    )
+}
+
+/// Whether nothing more will happen to the request by itself.
+pub fn is_settled(request: &api::Request) -> bool {
+    match request.state.as_str() {
+        "safe" => request.release == api::Release::Never,
+        "refused" | "released" | "delivered" | "cancelled" | "failed" => true,
+        _ => false,
+    }
+}
+
+/// The exit code that tells a program how the request went.
+pub fn exit_of(request: &api::Request) -> ExitCode {
+    let exit = match (request.state.as_str(), request.missed) {
+        ("refused", _) => Exit::Refused,
+        ("failed" | "cancelled", _) => Exit::Other,
+        (_, true) => Exit::TimeLimit,
+        (_, false) => return ExitCode::SUCCESS,
+    };
+    ExitCode::from(exit as u8)
+}
+
+/// Follows the request, drawing it when `shown` and standard error is a terminal, else one line an
+/// event.
+///
+/// # Errors
+/// The service's refusal, or that it can't be reached.
+pub async fn until_settled(
+    service: &ServiceClient,
+    id: &str,
+    shown: bool,
+) -> Result<api::Request, Failure> {
+    let mut screen = Screen::new(shown);
+    let mut follower = Follower::new(service, id).await?;
+    loop {
+        let request = follower.look(service).await?;
+        if screen.is_live() {
+            screen.draw(&frame(&request, follower.recent()));
+        } else if shown {
+            for event in follower.take_unsaid() {
+                eprintln!("{}", event_text(&event));
+            }
+        }
+        if is_settled(&request) {
+            return Ok(request);
+        }
+        tokio::time::sleep(FRAME_EVERY).await;
+    }
+}
+
+/// An event as one line of text.
+fn event_text(event: &api::Event) -> String {
+    let depot = event
+        .depot
+        .as_ref()
+        .map_or_else(String::new, |depot| format!(" {depot}"));
+    format!(
+        "{}{depot} {}: {}",
+        moment::time_of_day(&event.at),
+        event.text,
+        event.reason
+    )
+}
+
+/// Follows a request and its events.
+pub struct Follower {
+    id: String,
+    events: Events,
+    recent: VecDeque<api::Event>,
+    unsaid: Vec<api::Event>,
+    seen: u64,
+}
+
+impl Follower {
+    /// Starts to follow.
+    ///
+    /// # Errors
+    /// The service's refusal, or that it can't be reached.
+    pub async fn new(service: &ServiceClient, id: &str) -> Result<Self, Failure> {
+        let _known: api::Request = service.get(&format!("/v1/requests/{id}")).await?;
+        Ok(Self {
+            id: id.to_owned(),
+            events: service.events(Some(id), 0).await?,
+            recent: VecDeque::new(),
+            unsaid: Vec::new(),
+            seen: 0,
+        })
+    }
+
+    /// Takes up the events that came and looks at the request.
+    ///
+    /// # Errors
+    /// The service's refusal, or that it can't be reached.
+    pub async fn look(&mut self, service: &ServiceClient) -> Result<api::Request, Failure> {
+        let request = service.get(&format!("/v1/requests/{}", self.id)).await?;
+        // Whatever the service wrote down before it answered above is on its way already.
+        while let Ok(Some(event)) =
+            tokio::time::timeout(Duration::from_millis(20), self.events.next()).await
+        {
+            self.seen += 1;
+            self.recent.push_back(event.clone());
+            if self.recent.len() > EVENTS_SHOWN {
+                self.recent.pop_front();
+            }
+            self.unsaid.push(event);
+        }
+        Ok(request)
+    }
+
+    /// The newest events.
+    pub fn recent(&mut self) -> &[api::Event] {
+        self.recent.make_contiguous()
+    }
+
+    /// Events not taken before.
+    pub fn take_unsaid(&mut self) -> Vec<api::Event> {
+        std::mem::take(&mut self.unsaid)
+    }
+
+    /// How many events came so far.
+    pub fn seen(&self) -> u64 {
+        self.seen
+    }
+}
+
+/// Draws a request.
+pub fn frame(request: &api::Request, events: &[api::Event]) -> Vec<Line> {
+    let mut lines = vec![
+        Line::new(format!("{}  ", request.id), Style::Bold)
+            .and(
+                format!("{} → {}  ", request.source.escape_debug(), request.to),
+                Style::Plain,
+            )
+            .and(request.state.clone(), state_style(request)),
+        deadline_line(request),
+        progress_line(request),
+    ];
+    if let Some(reason) = &request.reason {
+        lines.push(Line::new(reason.clone(), Style::Bad));
+    }
+    if !request.shares.is_empty() {
+        lines.push(Line::default());
+        lines.push(Line::new(
+            format!(
+                "{:<12} {:<8} {:>6} {:>12} {:>10} {:>14}",
+                "DEPOT", "STATE", "SHARE", "STORED", "IN FLIGHT", "RATE"
+            ),
+            Style::Dim,
+        ));
+        let total: u64 = request.shares.iter().map(|share| share.stored_bytes).sum();
+        lines.extend(request.shares.iter().map(|share| share_line(share, total)));
+    }
+    if !events.is_empty() {
+        lines.push(Line::default());
+        lines.extend(events.iter().map(event_line));
+    }
+    lines
+}
+
+fn state_style(request: &api::Request) -> Style {
+    match request.state.as_str() {
+        "safe" | "released" | "delivered" => Style::Good,
+        "refused" | "failed" | "cancelled" => Style::Bad,
+        _ => Style::Bold,
+    }
+}
+
+fn deadline_line(request: &api::Request) -> Line {
+    let left = moment::seconds_until(&request.deadline).unwrap_or(0.0);
+    let line = Line::new(
+        format!(
+            "deadline {} (in {})  ",
+            moment::time_of_day(&request.deadline),
+            moment::show_seconds(left)
+        ),
+        Style::Plain,
+    );
+    let (word, style) = match (request.missed, request.at_risk) {
+        (true, _) => ("late", Style::Bad),
+        (false, true) => ("at risk", Style::Warning),
+        (false, false) => ("on time", Style::Good),
+    };
+    let line = match (&request.finish, request.safe_after_s) {
+        (_, Some(after)) => line.and(
+            format!("safe after {}  ", moment::show_seconds(after)),
+            Style::Good,
+        ),
+        (Some(finish), None) => line.and(
+            format!("p90 finish {}  ", moment::time_of_day(&finish.p90)),
+            Style::Plain,
+        ),
+        (None, None) => line,
+    };
+    match request.slack_s {
+        Some(slack) => line
+            .and(format!("slack {}  ", moment::show_seconds(slack)), style)
+            .and(word, style),
+        None => line,
+    }
+}
+
+fn progress_line(request: &api::Request) -> Line {
+    let chunks = u64::from(request.chunks);
+    let safe = u64::from(request.chunks_safe);
+    let per_cent = (safe * 100)
+        .checked_div(chunks)
+        .unwrap_or(if safe == chunks { 100 } else { 0 });
+    let cells = usize::try_from(per_cent).unwrap_or(0) * BAR_CELLS / 100;
+    Line::new("█".repeat(cells), Style::Good)
+        .and("░".repeat(BAR_CELLS - cells), Style::Dim)
+        .and(
+            format!(
+                "  {per_cent} % safe  {safe} of {chunks} chunks  {} in {} files  code {}",
+                Bytes::new(request.bytes),
+                request.files,
+                request.code
+            ),
+            Style::Plain,
+        )
+}
+
+fn share_line(share: &api::Share, total: u64) -> Line {
+    let per_cent = (share.stored_bytes * 100).checked_div(total).unwrap_or(0);
+    let (state, style) = match (share.state.as_str(), share.active) {
+        ("up", true) => ("fed", Style::Good),
+        ("up", false) => ("spare", Style::Dim),
+        ("down", _) => ("down", Style::Bad),
+        _ => ("unknown", Style::Warning),
+    };
+    Line::new(format!("{:<12} ", share.depot), Style::Plain)
+        .and(format!("{state:<8} "), style)
+        .and(
+            format!(
+                "{per_cent:>4} % {:>12} {:>10} {:>14}",
+                Bytes::new(share.stored_bytes).to_string(),
+                share.in_flight,
+                ByteRate::new(share.rate_bytes_per_s).to_string()
+            ),
+            Style::Plain,
+        )
+}
+
+fn event_line(event: &api::Event) -> Line {
+    let style = match event.name.as_str() {
+        "admitted" | "safe" | "released" | "delivered" | "on-time" | "depot-up" => Style::Good,
+        "at-risk" | "repairing" | "forecast-moved" | "unsafe" => Style::Warning,
+        "refused" | "missed" | "depot-down" | "failed" | "release-failed" => Style::Bad,
+        _ => Style::Bold,
+    };
+    let depot = event
+        .depot
+        .as_ref()
+        .map_or_else(String::new, |depot| format!(" {depot}"));
+    Line::new(format!("{}  ", moment::time_of_day(&event.at)), Style::Dim)
+        .and(format!("{}{depot}  ", event.text), style)
+        .and(event.reason.clone(), Style::Plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(state: &str, missed: bool) -> api::Request {
+        api::Request {
+            id: "r1".into(),
+            dataset: String::new(),
+            source: "/scratch/run".into(),
+            to: "home".into(),
+            state: state.into(),
+            reason: None,
+            at_risk: false,
+            missed,
+            code: "2+1".into(),
+            release: api::Release::WhenSafe,
+            submitted: "2026-11-20T18:00:00Z".into(),
+            deadline: "2026-11-20T18:01:00Z".into(),
+            slack_s: Some(12.5),
+            finish: None,
+            safe_after_s: None,
+            bytes: 100,
+            files: 2,
+            chunks: 4,
+            chunks_safe: 1,
+            chunks_repaired: 0,
+            shares: vec![],
+        }
+    }
+
+    #[test]
+    fn a_request_is_settled_only_when_the_release_it_asked_for_is_done() {
+        assert!(!is_settled(&request("safe", false)));
+        assert!(is_settled(&request("released", false)));
+        assert!(!is_settled(&request("moving", true)));
+    }
+
+    #[test]
+    fn the_frame_says_state_progress_and_slack() {
+        let text: String = frame(&request("moving", false), &[])
+            .iter()
+            .flat_map(|line| &line.0)
+            .map(|(text, _)| text.as_str())
+            .collect();
+        for said in [
+            "r1",
+            "/scratch/run → home",
+            "moving",
+            "25 % safe",
+            "slack 12.5 s",
+            "on time",
+        ] {
+            assert!(text.contains(said), "{said} is missing in {text}");
+        }
+    }
+}

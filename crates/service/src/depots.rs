@@ -1,0 +1,254 @@
+//! The depots in the books: how each is reached, how it is doing, what it takes.
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, PoisonError, RwLock},
+    time::{Duration, Instant},
+};
+
+use posthaste_core::contract::{Fault, Input};
+use posthaste_endpoint::{
+    Error, ErrorKind, Result,
+    relay::{Credential, RelayAddress, RelayClient, RelayStatus},
+};
+use posthaste_journal::DepotRecord;
+use posthaste_types::{ByteRate, Bytes, DepotId};
+use tokio::sync::mpsc;
+
+use crate::{driver::Arrival, meter::Meter, secrets};
+
+/// How often a depot is asked how it is doing while something is sent to it or it is down.
+const POLL_BUSY: Duration = Duration::from_millis(500);
+/// How often else.
+const POLL_IDLE: Duration = Duration::from_secs(10);
+/// Answers in a row that must fail to come before a depot that is merely slow counts as down.
+const SILENCES_MAX: u32 = 3;
+/// A depot that says nothing new is reported again after this long.
+const REPORT_EVERY: Duration = Duration::from_secs(30);
+
+/// One depot.
+pub(crate) struct Depot {
+    pub(crate) record: DepotRecord,
+    pub(crate) client: RelayClient,
+    pub(crate) secret: [u8; secrets::SECRET_BYTES],
+    pub(crate) meter: Meter,
+}
+
+/// All depots in the books.
+#[derive(Default)]
+pub(crate) struct Depots {
+    by_id: RwLock<BTreeMap<DepotId, Arc<Depot>>>,
+}
+
+impl Depots {
+    pub(crate) fn get(&self, depot: DepotId) -> Option<Arc<Depot>> {
+        self.by_id
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&depot)
+            .cloned()
+    }
+
+    pub(crate) fn named(&self, name: &str) -> Option<Arc<Depot>> {
+        let depots = self.by_id.read().unwrap_or_else(PoisonError::into_inner);
+        depots
+            .values()
+            .find(|depot| depot.record.name == name)
+            .cloned()
+    }
+
+    pub(crate) fn name(&self, depot: DepotId) -> String {
+        self.get(depot)
+            .map_or_else(|| depot.to_string(), |depot| depot.record.name.clone())
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Depot>> {
+        self.by_id
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .cloned()
+            .collect()
+    }
+
+    pub(crate) fn insert(&self, depot: Arc<Depot>) {
+        let mut depots = self.by_id.write().unwrap_or_else(PoisonError::into_inner);
+        depots.insert(depot.record.id, depot);
+    }
+
+    pub(crate) fn remove(&self, depot: DepotId) {
+        self.by_id
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&depot);
+    }
+}
+
+/// Where the secret of the depot called `name` lies.
+pub(crate) fn secret_path(state: &std::path::Path, name: &str) -> PathBuf {
+    state.join("secrets").join(name)
+}
+
+/// Reads a secret's hexadecimal digits.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] when they are none; the digits are never shown.
+pub(crate) fn parse_secret(text: &str, depot: &str) -> Result<[u8; secrets::SECRET_BYTES]> {
+    text.trim()
+        .parse::<posthaste_types::Digest>()
+        .map(|digest| *digest.as_bytes())
+        .map_err(|_| {
+            Error::new(
+                ErrorKind::Invalid,
+                "use",
+                format!("the secret of depot {depot}"),
+            )
+            .cause("it is not 64 hexadecimal digits")
+            .hint("give the file that `posthaste relay` names as --secret-file")
+        })
+}
+
+/// Connects nothing yet: makes the client that will.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] when the address makes no sense.
+pub(crate) fn open(
+    record: DepotRecord,
+    secret: [u8; secrets::SECRET_BYTES],
+    now: Instant,
+) -> Result<Depot> {
+    let address = RelayAddress {
+        url: record.url.clone(),
+        fingerprint: record.fingerprint.parse().map_err(|cause| {
+            Error::new(
+                ErrorKind::Invalid,
+                "use",
+                format!("fingerprint {}", record.fingerprint),
+            )
+            .cause(cause)
+        })?,
+    };
+    let client = RelayClient::new(address, Credential::Secret(secret))?;
+    Ok(Depot {
+        record,
+        client,
+        secret,
+        meter: Meter::new(now),
+    })
+}
+
+/// Watches one depot until it is no longer in the books.
+pub(crate) async fn watch(depots: Arc<Depots>, depot: Arc<Depot>, inputs: mpsc::Sender<Arrival>) {
+    let id = depot.record.id;
+    let mut reported: Option<(Report, Instant)> = None;
+    let mut silences = 0;
+    loop {
+        let known = depots.get(id);
+        if !known.is_some_and(|known| Arc::ptr_eq(&known, &depot)) {
+            return;
+        }
+        let answer = depot.client.status().await;
+        let report = match answer {
+            Ok(status) => {
+                silences = 0;
+                Some(Report::up(&depot.record, &status))
+            }
+            Err(error) => {
+                silences += 1;
+                let surely = error.kind() != ErrorKind::TimedOut && error.kind() != ErrorKind::Busy;
+                (surely || silences >= SILENCES_MAX).then(|| Report::Down(fault_of(&error)))
+            }
+        };
+        let now = crate::monotonic();
+        if let Some(report) = report {
+            let told = reported.as_ref().is_some_and(|(last, at)| {
+                last.says_as_much_as(&report) && now.duration_since(*at) < REPORT_EVERY
+            });
+            if !told {
+                if inputs.send(Arrival::bare(report.input(id))).await.is_err() {
+                    return;
+                }
+                reported = Some((report, now));
+            }
+        }
+        let is_up = matches!(reported, Some((Report::Up { .. }, _)));
+        let idle = is_up && silences == 0 && depot.meter.is_idle();
+        tokio::time::sleep(if idle { POLL_IDLE } else { POLL_BUSY }).await;
+    }
+}
+
+/// What a poll says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Report {
+    Up {
+        free: Bytes,
+        rate_max: Option<ByteRate>,
+    },
+    Down(Fault),
+}
+
+impl Report {
+    fn up(record: &DepotRecord, status: &RelayStatus) -> Self {
+        let rate_max = match (record.rate_max, status.rate_limit) {
+            (Some(ours), Some(theirs)) => Some(ours.min(theirs)),
+            (ours, theirs) => ours.or(theirs),
+        };
+        Self::Up {
+            free: status.free.min(record.capacity),
+            rate_max,
+        }
+    }
+
+    /// Free space moves with every fragment, which the mind counts itself: only a move of more
+    /// than a hundredth that it can't know of is worth a line in the journal.
+    fn says_as_much_as(&self, other: &Self) -> bool {
+        match (self, other) {
+            (
+                Self::Up {
+                    free: before,
+                    rate_max: rate_before,
+                },
+                Self::Up {
+                    free: after,
+                    rate_max: rate_after,
+                },
+            ) => {
+                let moved = before.get().abs_diff(after.get());
+                rate_before == rate_after && moved <= before.get() / 100
+            }
+            (before, after) => before == after,
+        }
+    }
+
+    fn input(self, depot: DepotId) -> Input {
+        match self {
+            Self::Up { free, rate_max } => Input::DepotUp {
+                depot,
+                free,
+                rate_max,
+            },
+            Self::Down(fault) => Input::DepotDown { depot, fault },
+        }
+    }
+}
+
+/// What the mind needs to know of an error of the hands.
+pub(crate) fn fault_of(error: &Error) -> Fault {
+    use posthaste_endpoint::Locus;
+    if error.locus() == Locus::Source {
+        return match error.kind() {
+            ErrorKind::NotFound => Fault::SourceVanished,
+            ErrorKind::Changed | ErrorKind::Corrupt => Fault::SourceChanged,
+            _ => Fault::SourceUnreadable,
+        };
+    }
+    match error.kind() {
+        ErrorKind::Unreachable | ErrorKind::TimedOut => Fault::Unreachable,
+        ErrorKind::Full => Fault::Full,
+        ErrorKind::Unauthenticated | ErrorKind::PermissionDenied => Fault::Unauthenticated,
+        ErrorKind::Corrupt => Fault::Corrupt,
+        ErrorKind::Busy => Fault::Busy,
+        _ => Fault::Other,
+    }
+}

@@ -1,0 +1,215 @@
+//! Driver 1: feeds the mind what really happens and carries out what it commands.
+//!
+//! One loop. Inputs wait in a bounded queue; each turn takes what is there, steps the mind,
+//! journals the step, and only then starts what was commanded. So whatever was started is in the
+//! journal, and `kill -9` at any moment leaves a step done or not begun.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use posthaste_core::{
+    Mind, Settings,
+    contract::{Event, Input, Outbox},
+};
+use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_journal::{ChunkRecord, Step};
+use posthaste_types::Timestamp;
+use tokio::sync::{mpsc, watch};
+
+use crate::{clock::Clock, depots::Depots, hands::Hands, store::Store};
+
+/// Inputs that may wait. A full queue makes the hands wait, which slows the sends.
+pub(crate) const INPUTS_MAX: usize = 4096;
+/// Inputs taken in one step: bounds the transaction.
+const STEP_INPUTS_MAX: usize = 512;
+/// Inputs between snapshots: bounds the replay after a crash to about a second.
+const SNAPSHOT_EVERY: usize = 8192;
+
+/// An input, with what must be journaled along.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(crate) input: Input,
+    pub(crate) chunk: Option<ChunkRecord>,
+}
+
+impl Arrival {
+    pub(crate) fn bare(input: Input) -> Self {
+        Self { input, chunk: None }
+    }
+}
+
+/// The mind and what the loop and the API share.
+pub(crate) struct Centre {
+    mind: Mutex<Mind>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) depots: Arc<Depots>,
+    pub(crate) clock: Clock,
+    pub(crate) inputs: mpsc::Sender<Arrival>,
+    /// Number of the newest event: wakes those who stream events.
+    newest_event: watch::Sender<u64>,
+}
+
+impl Centre {
+    /// Brings the mind back to where the journal left it.
+    ///
+    /// # Errors
+    /// The journal's, or [`ErrorKind::Corrupt`] when its newest snapshot can't be read.
+    pub(crate) fn restore(store: Arc<Store>, inputs: mpsc::Sender<Arrival>) -> Result<Self> {
+        let replay = store.journal(|journal| journal.replay())?;
+        let mut mind = match replay.snapshot {
+            None => Mind::new(Settings::default()),
+            Some(bytes) => Mind::restore(&bytes).map_err(|cause| {
+                Error::new(ErrorKind::Corrupt, "restore", "the journal's snapshot").cause(cause)
+            })?,
+        };
+        for (at, step) in replay.steps {
+            // Already commanded and said before the crash.
+            mind.step(at, step, &mut Outbox::default());
+        }
+        Ok(Self {
+            mind: Mutex::new(mind),
+            store,
+            depots: Arc::default(),
+            clock: Clock::default(),
+            inputs,
+            newest_event: watch::Sender::new(0),
+        })
+    }
+
+    /// Looks at the mind. Short: the loop waits meanwhile.
+    pub(crate) fn mind(&self) -> MutexGuard<'_, Mind> {
+        self.mind.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hears of the number of the newest event.
+    pub(crate) fn newest_event(&self) -> watch::Receiver<u64> {
+        self.newest_event.subscribe()
+    }
+
+    /// Tells the mind something that needs nothing else journaled.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Cancelled`] when the service is ending.
+    pub(crate) async fn tell(&self, input: Input) -> Result<()> {
+        self.inputs
+            .send(Arrival::bare(input))
+            .await
+            .map_err(|_| Error::new(ErrorKind::Cancelled, "tell", "the service, which is ending"))
+    }
+}
+
+/// The loop.
+pub(crate) struct Driver {
+    centre: Arc<Centre>,
+    queue: mpsc::Receiver<Arrival>,
+    hands: Hands,
+    since_snapshot: usize,
+}
+
+impl Driver {
+    pub(crate) fn new(centre: Arc<Centre>, queue: mpsc::Receiver<Arrival>) -> Self {
+        let hands = Hands::new(
+            Arc::clone(&centre.store),
+            Arc::clone(&centre.depots),
+            centre.inputs.clone(),
+        );
+        Self {
+            centre,
+            queue,
+            hands,
+            since_snapshot: 0,
+        }
+    }
+
+    /// Runs until the service ends.
+    ///
+    /// # Errors
+    /// The journal's: without it nothing may be started, so the service ends.
+    pub(crate) async fn run(mut self) -> Result<()> {
+        loop {
+            let arrivals = self.wait().await;
+            self.step(arrivals)?;
+        }
+    }
+
+    /// Waits for inputs, or until the mind wants to be woken.
+    async fn wait(&mut self) -> Vec<Arrival> {
+        let wakeup = self.centre.mind().next_wakeup();
+        let now = self.centre.clock.now();
+        let sleep = async {
+            match wakeup {
+                Some(at) => tokio::time::sleep(at.since(now)).await,
+                None => std::future::pending().await,
+            }
+        };
+        let mut arrivals = Vec::new();
+        tokio::select! {
+            biased;
+            _ = self.queue.recv_many(&mut arrivals, STEP_INPUTS_MAX) => {}
+            () = sleep => {}
+        }
+        arrivals
+    }
+
+    fn step(&mut self, arrivals: Vec<Arrival>) -> Result<()> {
+        let now = self.centre.clock.now();
+        let mut chunks = Vec::new();
+        let mut inputs = Vec::with_capacity(arrivals.len());
+        for arrival in arrivals {
+            inputs.push(arrival.input);
+            chunks.extend(arrival.chunk);
+        }
+        let mut out = Outbox::default();
+        self.since_snapshot += inputs.len() + 1;
+        let snapshot = {
+            let mut mind = self.centre.mind();
+            mind.step(now, inputs.clone(), &mut out);
+            (self.since_snapshot >= SNAPSHOT_EVERY).then(|| mind.snapshot())
+        };
+        if snapshot.is_some() {
+            self.since_snapshot = 0;
+        }
+        self.journal(now, &inputs, &chunks, &out, snapshot)?;
+        for command in out.commands {
+            self.hands.execute(command);
+        }
+        Ok(())
+    }
+
+    fn journal(
+        &self,
+        at: Timestamp,
+        inputs: &[Input],
+        chunks: &[ChunkRecord],
+        out: &Outbox,
+        snapshot: Option<Vec<u8>>,
+    ) -> Result<()> {
+        let step = Step {
+            at,
+            inputs,
+            commands: &out.commands,
+            events: &out.events,
+            chunks,
+            snapshot,
+        };
+        let first = tokio::task::block_in_place(|| {
+            self.centre.store.journal(|journal| journal.append(&step))
+        })?;
+        if !out.events.is_empty() {
+            out.events.iter().for_each(|event| self.log(event));
+            let newest = first + out.events.len() as u64 - 1;
+            self.centre.newest_event.send_replace(newest);
+        }
+        Ok(())
+    }
+
+    /// One line an event, for the operator.
+    fn log(&self, event: &Event) {
+        let request = event
+            .request
+            .map_or_else(String::new, |request| format!(" {request}"));
+        let depot = event.depot.map_or_else(String::new, |depot| {
+            format!(" {}", self.centre.depots.name(depot))
+        });
+        eprintln!("{}{request}{depot}: {event}", event.at);
+    }
+}

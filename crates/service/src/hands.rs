@@ -1,0 +1,307 @@
+//! Carries out what the mind commands, and tells it how that ended.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use posthaste_core::contract::{Command, Fault, Input};
+use posthaste_endpoint::Result;
+use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId};
+use tokio::{
+    sync::mpsc,
+    task::{AbortHandle, JoinSet},
+};
+
+use crate::{
+    depots::{Depots, fault_of},
+    driver::Arrival,
+    monotonic, release,
+    sealed::Sealed,
+    store::Store,
+};
+
+/// Carries out commands; owned by the driver, so that its end is their end.
+pub(crate) struct Hands {
+    store: Arc<Store>,
+    depots: Arc<Depots>,
+    inputs: mpsc::Sender<Arrival>,
+    running: JoinSet<()>,
+    /// Sends that an `Abandon` must reach.
+    sends: HashMap<(RequestId, DepotId), Vec<AbortHandle>>,
+    sealed: Arc<Mutex<HashMap<RequestId, Arc<Sealed>>>>,
+}
+
+/// One fragment on its way.
+#[derive(Clone, Copy)]
+struct Leg {
+    request: RequestId,
+    depot: DepotId,
+    chunk: ChunkIndex,
+    fragment: FragmentIndex,
+}
+
+impl Hands {
+    pub(crate) fn new(
+        store: Arc<Store>,
+        depots: Arc<Depots>,
+        inputs: mpsc::Sender<Arrival>,
+    ) -> Self {
+        Self {
+            store,
+            depots,
+            inputs,
+            running: JoinSet::new(),
+            sends: HashMap::new(),
+            sealed: Arc::default(),
+        }
+    }
+
+    /// Starts carrying out `command`; how it ends arrives as an input.
+    pub(crate) fn execute(&mut self, command: Command) {
+        while self.running.try_join_next().is_some() {}
+        match command {
+            Command::Send {
+                request,
+                depot,
+                chunk,
+                fragment,
+                reason: _,
+            } => {
+                self.send(Leg {
+                    request,
+                    depot,
+                    chunk,
+                    fragment,
+                });
+            }
+            Command::Abandon {
+                request,
+                depot,
+                reason: _,
+            } => {
+                for send in self.sends.remove(&(request, depot)).into_iter().flatten() {
+                    send.abort();
+                }
+            }
+            Command::Inventory {
+                request,
+                depot,
+                reason: _,
+            } => self.inventory(request, depot),
+            Command::Release { request, reason: _ } => self.release(request),
+            Command::Forget {
+                request,
+                depot,
+                reason: _,
+            } => self.forget(request, depot),
+        }
+    }
+
+    fn send(&mut self, leg: Leg) {
+        let sealed = self.sealed(leg.request);
+        let (depots, inputs) = (Arc::clone(&self.depots), self.inputs.clone());
+        let handle = self.running.spawn(async move {
+            let ended = match sealed.await {
+                Ok(sealed) => send_fragment(&sealed, &depots, leg).await,
+                Err(error) => Err(fault_of(&error)),
+            };
+            let Leg {
+                request,
+                depot,
+                chunk,
+                fragment,
+            } = leg;
+            let arrival = match ended {
+                Ok(record) => Arrival {
+                    input: Input::FragmentStored {
+                        request,
+                        depot,
+                        chunk,
+                        fragment,
+                    },
+                    chunk: Some(record),
+                },
+                Err(fault) => Arrival::bare(Input::FragmentFailed {
+                    request,
+                    depot,
+                    chunk,
+                    fragment,
+                    fault,
+                }),
+            };
+            // The driver is gone only when the service ends, and then nobody waits for this.
+            let _ = inputs.send(arrival).await;
+        });
+        let sends = self.sends.entry((leg.request, leg.depot)).or_default();
+        sends.retain(|send| !send.is_finished());
+        sends.push(handle);
+    }
+
+    fn inventory(&mut self, request: RequestId, depot: DepotId) {
+        let (depots, store, inputs) = (
+            Arc::clone(&self.depots),
+            Arc::clone(&self.store),
+            self.inputs.clone(),
+        );
+        self.running.spawn(async move {
+            let input = match held(&store, &depots, request, depot).await {
+                Ok(held) => Input::DepotInventory {
+                    depot,
+                    request,
+                    held,
+                },
+                Err(fault) => Input::DepotDown { depot, fault },
+            };
+            let _ = inputs.send(Arrival::bare(input)).await;
+        });
+    }
+
+    fn release(&mut self, request: RequestId) {
+        let sealed = self.sealed(request);
+        let (depots, store, inputs) = (
+            Arc::clone(&self.depots),
+            Arc::clone(&self.store),
+            self.inputs.clone(),
+        );
+        self.running.spawn(async move {
+            let released = match sealed.await {
+                Ok(sealed) => release::release(&sealed, &store, &depots).await,
+                Err(error) => Err(error),
+            };
+            let input = match released {
+                Ok(()) => Input::SourceReleased { request },
+                Err(error) => {
+                    eprintln!("posthaste: {request}: {error}");
+                    Input::SourceKept {
+                        request,
+                        fault: fault_of(&error),
+                    }
+                }
+            };
+            let _ = inputs.send(Arrival::bare(input)).await;
+        });
+    }
+
+    fn forget(&mut self, request: RequestId, depot: DepotId) {
+        let (depots, store) = (Arc::clone(&self.depots), Arc::clone(&self.store));
+        self.running.spawn(async move {
+            let Some(depot) = depots.get(depot) else {
+                return;
+            };
+            let Ok(dataset) = store.dataset(request) else {
+                return;
+            };
+            if let Err(error) = depot.client.delete_dataset(&dataset).await {
+                eprintln!("posthaste: {request}: {error}");
+            }
+        });
+    }
+
+    /// The dataset, opened at its first use. What it gives back can be awaited anywhere.
+    fn sealed(
+        &self,
+        request: RequestId,
+    ) -> impl Future<Output = Result<Arc<Sealed>>> + Send + 'static {
+        let (store, known) = (Arc::clone(&self.store), Arc::clone(&self.sealed));
+        async move {
+            if let Some(sealed) = known
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .get(&request)
+                .cloned()
+            {
+                return Ok(sealed);
+            }
+            let fresh = tokio::task::block_in_place(|| store.open_sealed(request))?;
+            let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+            Ok(Arc::clone(
+                known.entry(request).or_insert_with(|| Arc::new(fresh)),
+            ))
+        }
+    }
+}
+
+async fn send_fragment(
+    sealed: &Arc<Sealed>,
+    depots: &Depots,
+    leg: Leg,
+) -> Result<posthaste_journal::ChunkRecord, Fault> {
+    let depot = depots.get(leg.depot).ok_or(Fault::Unreachable)?;
+    let (fragment, _stripe) = sealed
+        .fragment(leg.chunk, leg.fragment)
+        .await
+        .map_err(|error| fault_of(&error))?;
+    let size = Bytes::new(fragment.bytes.len() as u64);
+    let metered = Metered::start(&depot);
+    let stored = depot
+        .client
+        .put_fragment(
+            &sealed.dataset,
+            leg.chunk,
+            leg.fragment,
+            fragment.bytes,
+            fragment.digest,
+            sealed.expires,
+        )
+        .await;
+    metered.end(if stored.is_ok() { size } else { Bytes::ZERO });
+    stored.map_err(|error| fault_of(&error))?;
+    Ok(fragment.record)
+}
+
+/// Counts a send in its depot's meter, also when the send is aborted.
+struct Metered<'a> {
+    depot: &'a crate::depots::Depot,
+    stored: Bytes,
+}
+
+impl<'a> Metered<'a> {
+    fn start(depot: &'a crate::depots::Depot) -> Self {
+        depot.meter.on_start(monotonic());
+        Self {
+            depot,
+            stored: Bytes::ZERO,
+        }
+    }
+
+    fn end(mut self, stored: Bytes) {
+        self.stored = stored;
+    }
+}
+
+impl Drop for Metered<'_> {
+    fn drop(&mut self) {
+        self.depot.meter.on_end(monotonic(), self.stored);
+    }
+}
+
+async fn held(
+    store: &Store,
+    depots: &Depots,
+    request: RequestId,
+    depot: DepotId,
+) -> Result<Vec<(ChunkIndex, FragmentIndex)>, Fault> {
+    let depot = depots.get(depot).ok_or(Fault::Unreachable)?;
+    let dataset = store.dataset(request).map_err(|error| fault_of(&error))?;
+    let known = store.digests(request).map_err(|error| fault_of(&error))?;
+    let inventory = depot
+        .client
+        .inventory(&dataset)
+        .await
+        .map_err(|error| fault_of(&error))?;
+    // A fragment with another digest than ours is of no use: it is sent again.
+    let right = |chunk: &ChunkIndex, fragment: &FragmentIndex, digest| {
+        let place = if *fragment == FragmentIndex::WHOLE {
+            0
+        } else {
+            usize::from(fragment.get()) + 1
+        };
+        known.get(chunk).and_then(|digests| digests.get(place)) == Some(digest)
+    };
+    Ok(inventory
+        .iter()
+        .filter(|(chunk, fragment, digest)| right(chunk, fragment, digest))
+        .map(|(chunk, fragment, _)| (*chunk, *fragment))
+        .collect())
+}

@@ -1,0 +1,231 @@
+//! The REST API: authentication, routes, and one shape for every refusal.
+
+mod depots;
+mod events;
+mod requests;
+
+pub(crate) use depots::added;
+
+use std::sync::Arc;
+
+use axum::{
+    Json, Router,
+    extract::{DefaultBodyLimit, Request, State},
+    http::{HeaderMap, StatusCode, header},
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use posthaste_api as api;
+use posthaste_endpoint::{Error, ErrorKind};
+use posthaste_types::RequestId;
+use tokio::sync::mpsc;
+use utoipa::OpenApi;
+
+use crate::{driver::Centre, secrets};
+
+/// Largest request body: a request with a thousand depot names is a tenth of this.
+const BODY_BYTES_MAX: usize = 1 << 20;
+
+/// What every route has at hand.
+#[derive(Clone)]
+pub(crate) struct Desk {
+    pub(crate) centre: Arc<Centre>,
+    pub(crate) token: Arc<str>,
+    /// Requests whose source is to be scanned.
+    pub(crate) scans: mpsc::Sender<RequestId>,
+    /// Depots to watch from now on.
+    pub(crate) watches: mpsc::Sender<Arc<crate::depots::Depot>>,
+}
+
+/// An error on its way out.
+pub(crate) struct Refusal(Error);
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self(error)
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let status = match self.0.kind() {
+            ErrorKind::NotFound => StatusCode::NOT_FOUND,
+            ErrorKind::PermissionDenied => StatusCode::FORBIDDEN,
+            ErrorKind::Unauthenticated => StatusCode::UNAUTHORIZED,
+            ErrorKind::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
+            ErrorKind::Conflict | ErrorKind::Busy => StatusCode::CONFLICT,
+            ErrorKind::Full => StatusCode::INSUFFICIENT_STORAGE,
+            ErrorKind::Unreachable | ErrorKind::TimedOut => StatusCode::BAD_GATEWAY,
+            ErrorKind::Cancelled => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        let problem = api::Problem {
+            code: self.0.code().to_owned(),
+            message: self.0.to_string(),
+        };
+        (status, Json(problem)).into_response()
+    }
+}
+
+/// What a route answers.
+pub(crate) type Answer<T> = Result<T, Refusal>;
+
+/// The OpenAPI document.
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "posthaste",
+        description = "Moves data to and from an HPC centre by a deadline.",
+        license(name = "Apache-2.0 OR MIT")
+    ),
+    paths(
+        health,
+        depots::list,
+        depots::add,
+        depots::remove,
+        requests::list,
+        requests::submit,
+        requests::show,
+        requests::cancel,
+        requests::move_deadline,
+        requests::explain,
+        requests::manifest,
+        requests::ticket,
+        requests::delivered,
+        events::stream,
+    ),
+    modifiers(&Bearer),
+    security(("bearer" = []))
+)]
+struct Document;
+
+struct Bearer;
+
+impl utoipa::Modify for Bearer {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+        let components = document.components.get_or_insert_default();
+        let bearer = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
+        components.add_security_scheme("bearer", bearer);
+    }
+}
+
+/// The OpenAPI document of this version, as committed under `openapi/`.
+#[must_use]
+pub fn openapi() -> String {
+    let mut text = Document::openapi().to_pretty_json().unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+/// All routes.
+pub(crate) fn router(desk: Desk) -> Router {
+    let guarded = Router::new()
+        .route("/v1/depots", get(depots::list).post(depots::add))
+        .route("/v1/depots/{name}", axum::routing::delete(depots::remove))
+        .route("/v1/requests", get(requests::list).post(requests::submit))
+        .route(
+            "/v1/requests/{id}",
+            get(requests::show)
+                .delete(requests::cancel)
+                .patch(requests::move_deadline),
+        )
+        .route("/v1/requests/{id}/explain", get(requests::explain))
+        .route("/v1/requests/{id}/manifest", get(requests::manifest))
+        .route("/v1/requests/{id}/ticket", post(requests::ticket))
+        .route("/v1/requests/{id}/delivered", post(requests::delivered))
+        .route("/v1/events", get(events::stream))
+        .layer(middleware::from_fn_with_state(desk.clone(), authenticate));
+    Router::new()
+        .route("/v1/health", get(health))
+        .merge(guarded)
+        .fallback(nothing_here)
+        .layer(middleware::map_response(explain_rejection))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .with_state(desk)
+}
+
+/// Says that the service is there. Needs no token.
+#[utoipa::path(get, path = "/v1/health", tag = "service", security(()),
+    responses((status = 200, body = api::Health)))]
+#[expect(clippy::unused_async, reason = "a route is async")]
+async fn health() -> Json<api::Health> {
+    Json(api::Health {
+        status: "ok".into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+    })
+}
+
+#[expect(clippy::unused_async, reason = "a route is async")]
+async fn nothing_here(request: Request) -> Refusal {
+    Refusal(
+        Error::new(
+            ErrorKind::NotFound,
+            "answer",
+            request.uri().path().to_owned(),
+        )
+        .hint("GET /v1/health says whether this is posthaste; openapi/ lists the routes"),
+    )
+}
+
+async fn authenticate(
+    State(desk): State<Desk>,
+    headers: HeaderMap,
+    request: Request,
+    next: Next,
+) -> Answer<Response> {
+    let given = headers
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.strip_prefix("Bearer "));
+    if given.is_some_and(|given| secrets::same(given, &desk.token)) {
+        return Ok(next.run(request).await);
+    }
+    let why = if given.is_some() {
+        "the token is not the service's"
+    } else {
+        "no token was given"
+    };
+    Err(Refusal(
+        Error::new(ErrorKind::Unauthenticated, "use", "the service")
+            .cause(why)
+            .hint("send `Authorization: Bearer` with the content of the service's token file"),
+    ))
+}
+
+/// Gives the framework's own refusals (bad JSON, wrong method, body too large) our shape.
+async fn explain_rejection(response: Response) -> Response {
+    let status = response.status();
+    let ours = response
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
+    if ours || !(status.is_client_error() || status.is_server_error()) {
+        return response;
+    }
+    let body = axum::body::to_bytes(response.into_body(), BODY_BYTES_MAX).await;
+    let said = body
+        .map(|body| String::from_utf8_lossy(&body).into_owned())
+        .unwrap_or_default();
+    let said = if said.is_empty() {
+        status
+            .canonical_reason()
+            .unwrap_or("refused")
+            .to_lowercase()
+    } else {
+        said
+    };
+    let message = format!(
+        "can't read the request: {} (see openapi/)",
+        said.escape_debug()
+    );
+    (
+        status,
+        Json(api::Problem {
+            code: "invalid".into(),
+            message,
+        }),
+    )
+        .into_response()
+}

@@ -1,0 +1,133 @@
+//! Depots: listed, added, removed.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    extract::{Path, State},
+    http::StatusCode,
+};
+use posthaste_api as api;
+use posthaste_core::contract::Input;
+use posthaste_endpoint::{Error, ErrorKind};
+use posthaste_journal::DepotRecord;
+use posthaste_types::{ByteRate, Bytes, DepotId};
+
+use super::{Answer, Desk};
+use crate::{depots, monotonic, render, secrets};
+
+/// Bytes of a depot's name.
+const NAME_BYTES_MAX: usize = 64;
+
+/// Lists the depots in the books.
+#[utoipa::path(get, path = "/v1/depots", tag = "depots",
+    responses((status = 200, body = Vec<api::Depot>), (status = 401, body = api::Problem)))]
+#[expect(clippy::unused_async, reason = "a route is async")]
+pub(crate) async fn list(State(desk): State<Desk>) -> Json<Vec<api::Depot>> {
+    let centre = &desk.centre;
+    Json(
+        centre
+            .depots
+            .all()
+            .iter()
+            .map(|depot| render::depot(centre, depot))
+            .collect(),
+    )
+}
+
+/// Adds a depot, or changes the facts of the one with that name. The relay is asked how it is
+/// doing first, so that a wrong address, key or secret is said at once.
+#[utoipa::path(post, path = "/v1/depots", tag = "depots", request_body = api::NewDepot,
+    responses((status = 200, body = api::Depot), (status = 401, body = api::Problem),
+        (status = 422, body = api::Problem), (status = 502, body = api::Problem)))]
+pub(crate) async fn add(
+    State(desk): State<Desk>,
+    Json(new): Json<api::NewDepot>,
+) -> Answer<Json<api::Depot>> {
+    let named_well = new.name.len() <= NAME_BYTES_MAX
+        && new.name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && new
+            .name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+    if !named_well {
+        return Err(Error::new(ErrorKind::Invalid, "add", format!("depot {}", new.name))
+            .cause("a name is up to 64 letters, digits, `-`, `_` and `.`, and starts with a letter or digit")
+            .into());
+    }
+    let secret = depots::parse_secret(&new.secret, &new.name)?;
+    let mut record = DepotRecord {
+        id: DepotId::new(0),
+        name: new.name,
+        url: new.url,
+        fingerprint: new.fingerprint,
+        capacity: Bytes::ZERO,
+        rate_max: new.rate_bytes_per_s_max.map(ByteRate::new),
+    };
+    let status = depots::open(record.clone(), secret, monotonic())?
+        .client
+        .status()
+        .await?;
+    let lent = Bytes::new(new.capacity_bytes.unwrap_or(u64::MAX));
+    record.capacity = status.capacity.min(lent);
+    let centre = &desk.centre;
+    let path = depots::secret_path(centre.store.directory(), &record.name);
+    secrets::write_private(&path, &format!("{}\n", secrets::to_hex(&secret)))?;
+    record.id = centre
+        .store
+        .journal(|journal| journal.keep_depot(&record))?;
+    let depot = Arc::new(depots::open(record, secret, monotonic())?);
+    centre.depots.insert(Arc::clone(&depot));
+    centre.tell(added(&depot.record)).await?;
+    let rate_max = match (depot.record.rate_max, status.rate_limit) {
+        (Some(ours), Some(theirs)) => Some(ours.min(theirs)),
+        (ours, theirs) => ours.or(theirs),
+    };
+    let free = status.free.min(depot.record.capacity);
+    centre
+        .tell(Input::DepotUp {
+            depot: depot.record.id,
+            free,
+            rate_max,
+        })
+        .await?;
+    let _ = desk.watches.send(Arc::clone(&depot)).await;
+    Ok(Json(render::depot(centre, &depot)))
+}
+
+/// What the mind is told of a depot in the books.
+pub(crate) fn added(record: &DepotRecord) -> Input {
+    Input::DepotAdded {
+        depot: record.id,
+        name: record.name.clone(),
+        capacity: record.capacity,
+        rate_max: record.rate_max,
+    }
+}
+
+/// Takes a depot out of the books. What it holds stays there until it expires.
+#[utoipa::path(delete, path = "/v1/depots/{name}", tag = "depots",
+    params(("name" = String, Path, description = "The depot's name")),
+    responses((status = 204), (status = 401, body = api::Problem),
+        (status = 404, body = api::Problem)))]
+pub(crate) async fn remove(
+    State(desk): State<Desk>,
+    Path(name): Path<String>,
+) -> Answer<StatusCode> {
+    let centre = &desk.centre;
+    let depot = centre.depots.named(&name).ok_or_else(|| {
+        Error::new(ErrorKind::NotFound, "remove", format!("depot {name}"))
+            .hint("`posthaste depot list` shows the depots in the books")
+    })?;
+    centre
+        .store
+        .journal(|journal| journal.remove_depot(depot.record.id))?;
+    centre.depots.remove(depot.record.id);
+    centre
+        .tell(Input::DepotRemoved {
+            depot: depot.record.id,
+        })
+        .await?;
+    let _ = std::fs::remove_file(depots::secret_path(centre.store.directory(), &name));
+    Ok(StatusCode::NO_CONTENT)
+}

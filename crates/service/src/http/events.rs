@@ -1,0 +1,105 @@
+//! Events, as they happen: Server-Sent Events.
+
+use std::{collections::VecDeque, convert::Infallible, sync::Arc};
+
+use axum::{
+    extract::{Query, State},
+    http::HeaderMap,
+    response::sse::{Event, KeepAlive, Sse},
+};
+use futures_util::{Stream, stream};
+use posthaste_api as api;
+use posthaste_endpoint::{Error, ErrorKind};
+use posthaste_types::RequestId;
+use serde::Deserialize;
+use tokio::sync::watch;
+
+use super::{Answer, Desk};
+use crate::{driver::Centre, render};
+
+/// Events read from the journal at once: what one slow reader keeps in memory.
+const BATCH: u32 = 256;
+
+/// Which events to stream.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Which {
+    /// Only those of this request, like `r7`.
+    request: Option<String>,
+    /// Only those after this number; the header `Last-Event-ID` says the same.
+    after: Option<u64>,
+}
+
+/// Streams events from the beginning, or from where the reader left, and goes on as they happen.
+#[utoipa::path(get, path = "/v1/events", tag = "events", params(Which),
+    responses((status = 200, content_type = "text/event-stream", body = api::Event),
+        (status = 401, body = api::Problem), (status = 422, body = api::Problem)))]
+#[expect(clippy::unused_async, reason = "a route is async")]
+pub(crate) async fn stream(
+    State(desk): State<Desk>,
+    Query(which): Query<Which>,
+    headers: HeaderMap,
+) -> Answer<Sse<impl Stream<Item = Result<Event, Infallible>>>> {
+    let request = which
+        .request
+        .as_deref()
+        .map(str::parse::<RequestId>)
+        .transpose()
+        .map_err(|_| {
+            Error::new(ErrorKind::Invalid, "stream", "events")
+                .cause("a request's id is written like r7")
+        })?;
+    let resumed = headers
+        .get("last-event-id")
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.parse().ok());
+    let reader = Reader {
+        newest: desk.centre.newest_event(),
+        centre: desk.centre,
+        request,
+        after: resumed.or(which.after).unwrap_or(0),
+        waiting: VecDeque::new(),
+    };
+    let events = stream::unfold(reader, |mut reader| async {
+        let event = reader.next().await?;
+        Some((Ok(event), reader))
+    });
+    Ok(Sse::new(events).keep_alive(KeepAlive::default()))
+}
+
+struct Reader {
+    centre: Arc<Centre>,
+    newest: watch::Receiver<u64>,
+    request: Option<RequestId>,
+    after: u64,
+    waiting: VecDeque<api::Event>,
+}
+
+impl Reader {
+    async fn next(&mut self) -> Option<Event> {
+        while self.waiting.is_empty() {
+            // Marked before reading, so that an event between the two wakes the wait below.
+            self.newest.borrow_and_update();
+            let (request, after) = (self.request, self.after);
+            let read = tokio::task::block_in_place(|| {
+                self.centre
+                    .store
+                    .journal(|journal| journal.events(request, after, BATCH))
+            });
+            self.waiting.extend(
+                read.ok()?
+                    .iter()
+                    .map(|record| render::event(&self.centre, record)),
+            );
+            if self.waiting.is_empty() {
+                self.newest.changed().await.ok()?;
+            }
+        }
+        let event = self.waiting.pop_front()?;
+        self.after = event.seq;
+        let shown = Event::default()
+            .id(event.seq.to_string())
+            .event(event.name.clone());
+        Some(shown.json_data(&event).unwrap_or_default())
+    }
+}

@@ -1,0 +1,294 @@
+//! Requests: submitted, shown, cancelled, explained, pulled.
+
+use std::time::Duration;
+
+use axum::{
+    Json,
+    extract::{Path, Query, State},
+    http::{StatusCode, header},
+    response::IntoResponse,
+};
+use posthaste_api as api;
+use posthaste_core::contract::{Input, RequestState};
+use posthaste_endpoint::{Error, ErrorKind, relay};
+use posthaste_journal::RequestRecord;
+use posthaste_types::RequestId;
+use serde::Deserialize;
+
+use super::{Answer, Desk};
+use crate::{render, submit as submission};
+
+/// How long a ticket's tokens are good: a slow pull asks for another.
+const TICKET_TTL: Duration = Duration::from_secs(24 * 3600);
+/// Requests one listing gives back.
+const LIST_MAX: usize = 10_000;
+
+fn show_record(desk: &Desk, record: &RequestRecord) -> api::Request {
+    render::request(&desk.centre, &desk.centre.mind(), record)
+}
+
+fn find(desk: &Desk, id: &str) -> Answer<RequestRecord> {
+    let id: RequestId = id.parse().map_err(|_| {
+        Error::new(ErrorKind::Invalid, "find", format!("request {id}"))
+            .cause("a request's id is written like r7")
+    })?;
+    Ok(desk.centre.store.request(id).map_err(|error| {
+        if error.kind() == ErrorKind::NotFound {
+            error.hint("`posthaste list` shows the requests")
+        } else {
+            error
+        }
+    })?)
+}
+
+/// What a listing shows.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Which {
+    /// Only requests in this state.
+    state: Option<String>,
+}
+
+/// Lists requests, newest first.
+#[utoipa::path(get, path = "/v1/requests", tag = "requests", params(Which),
+    responses((status = 200, body = Vec<api::Request>), (status = 401, body = api::Problem)))]
+#[expect(clippy::unused_async, reason = "a route is async")]
+pub(crate) async fn list(
+    State(desk): State<Desk>,
+    Query(which): Query<Which>,
+) -> Answer<Json<Vec<api::Request>>> {
+    let records = desk.centre.store.journal(|journal| journal.requests())?;
+    let shown = records
+        .iter()
+        .map(|record| show_record(&desk, record))
+        .filter(|request| {
+            which
+                .state
+                .as_ref()
+                .is_none_or(|state| *state == request.state)
+        })
+        .take(LIST_MAX);
+    Ok(Json(shown.collect()))
+}
+
+/// How to submit.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct How {
+    /// Say what would be decided, and change nothing.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// Submits a stage-out. It is written down when this answers; whether it is admitted is known once
+/// its source has been scanned.
+#[utoipa::path(post, path = "/v1/requests", tag = "requests", params(How), request_body = api::NewRequest,
+    responses((status = 201, body = api::Request),
+        (status = 200, body = api::Request,
+            description = "That submission id was taken before, or it was a dry run"),
+        (status = 401, body = api::Problem), (status = 404, body = api::Problem),
+        (status = 422, body = api::Problem)))]
+pub(crate) async fn submit(
+    State(desk): State<Desk>,
+    Query(how): Query<How>,
+    Json(new): Json<api::NewRequest>,
+) -> Answer<(StatusCode, Json<api::Request>)> {
+    if how.dry_run {
+        return Ok((
+            StatusCode::OK,
+            Json(submission::rehearse(&desk.centre, &new).await?),
+        ));
+    }
+    let permit = desk.scans.try_reserve().map_err(|_| {
+        Error::new(ErrorKind::Busy, "submit", new.source.clone())
+            .cause(format!(
+                "{} requests wait for their scan",
+                submission::SCANS_MAX
+            ))
+            .hint("try again in a minute")
+    })?;
+    let (record, fresh) = submission::accept(&desk.centre, &new)?;
+    if fresh {
+        permit.send(record.id);
+    }
+    let status = if fresh {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
+    Ok((status, Json(show_record(&desk, &record))))
+}
+
+/// Shows a request.
+#[utoipa::path(get, path = "/v1/requests/{id}", tag = "requests",
+    params(("id" = String, Path, description = "The request's id, like r7")),
+    responses((status = 200, body = api::Request), (status = 401, body = api::Problem),
+        (status = 404, body = api::Problem)))]
+#[expect(clippy::unused_async, reason = "a route is async")]
+pub(crate) async fn show(
+    State(desk): State<Desk>,
+    Path(id): Path<String>,
+) -> Answer<Json<api::Request>> {
+    let record = find(&desk, &id)?;
+    Ok(Json(show_record(&desk, &record)))
+}
+
+/// Cancels a request. Its source stays, and depots forget what they hold of it.
+#[utoipa::path(delete, path = "/v1/requests/{id}", tag = "requests",
+    params(("id" = String, Path, description = "The request's id, like r7")),
+    responses((status = 202), (status = 401, body = api::Problem),
+        (status = 404, body = api::Problem), (status = 409, body = api::Problem)))]
+pub(crate) async fn cancel(State(desk): State<Desk>, Path(id): Path<String>) -> Answer<StatusCode> {
+    let record = find(&desk, &id)?;
+    let view = desk.centre.mind().request(record.id);
+    let over = |why: &str| {
+        Error::new(
+            ErrorKind::Conflict,
+            "cancel",
+            format!("request {}", record.id),
+        )
+        .cause(why.to_owned())
+    };
+    match view.map(|view| view.state) {
+        None if record.scan.is_none() => {
+            return Err(over("its source is still being scanned")
+                .hint("try again")
+                .into());
+        }
+        None => return Err(over("its source could not be scanned").into()),
+        Some(RequestState::Released) => {
+            return Err(
+                over("its source was released: the depots hold the only copy")
+                    .hint("pull it first")
+                    .into(),
+            );
+        }
+        Some(
+            state @ (RequestState::Refused
+            | RequestState::Cancelled
+            | RequestState::Failed
+            | RequestState::Delivered),
+        ) => return Err(over(&format!("it is already {}", state.name())).into()),
+        Some(RequestState::Moving | RequestState::Safe) => {}
+    }
+    desk.centre
+        .tell(Input::RequestCancelled { request: record.id })
+        .await?;
+    Ok(StatusCode::ACCEPTED)
+}
+
+/// Moves the deadline of a running request.
+#[utoipa::path(patch, path = "/v1/requests/{id}", tag = "requests",
+    params(("id" = String, Path, description = "The request's id, like r7")),
+    request_body = api::NewDeadline,
+    responses((status = 202), (status = 401, body = api::Problem),
+        (status = 404, body = api::Problem), (status = 422, body = api::Problem)))]
+pub(crate) async fn move_deadline(
+    State(desk): State<Desk>,
+    Path(id): Path<String>,
+    Json(new): Json<api::NewDeadline>,
+) -> Answer<StatusCode> {
+    let record = find(&desk, &id)?;
+    let deadline = render::parse_moment("the deadline", &new.deadline)?;
+    if deadline <= desk.centre.clock.now() {
+        return Err(
+            Error::new(ErrorKind::Invalid, "move", format!("the deadline of {id}"))
+                .cause("the new one has passed")
+                .into(),
+        );
+    }
+    desk.centre
+        .tell(Input::DeadlineMoved {
+            request: record.id,
+            deadline,
+        })
+        .await?;
+    Ok(StatusCode::ACCEPTED)
+}
+
+/// Explains a request: what was decided when, and why.
+#[utoipa::path(get, path = "/v1/requests/{id}/explain", tag = "requests",
+    params(("id" = String, Path, description = "The request's id, like r7")),
+    responses((status = 200, body = Vec<api::Decision>), (status = 401, body = api::Problem),
+        (status = 404, body = api::Problem)))]
+#[expect(clippy::unused_async, reason = "a route is async")]
+pub(crate) async fn explain(
+    State(desk): State<Desk>,
+    Path(id): Path<String>,
+) -> Answer<Json<Vec<api::Decision>>> {
+    let record = find(&desk, &id)?;
+    let decisions = desk.centre.mind().explain(record.id).unwrap_or_default();
+    let shown = decisions.into_iter().map(|decision| api::Decision {
+        at: render::moment(decision.at),
+        what: decision.what,
+        reason: decision.reason.to_string(),
+    });
+    Ok(Json(shown.collect()))
+}
+
+/// Gives out the manifest: the list of files and every digest.
+#[utoipa::path(get, path = "/v1/requests/{id}/manifest", tag = "requests",
+    params(("id" = String, Path, description = "The request's id, like r7")),
+    responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>),
+        (status = 401, body = api::Problem), (status = 404, body = api::Problem),
+        (status = 409, body = api::Problem)))]
+#[expect(clippy::unused_async, reason = "a route is async")]
+pub(crate) async fn manifest(
+    State(desk): State<Desk>,
+    Path(id): Path<String>,
+) -> Answer<impl IntoResponse> {
+    let record = find(&desk, &id)?;
+    let manifest = tokio::task::block_in_place(|| desk.centre.store.manifest(record.id))?;
+    Ok((
+        [(header::CONTENT_TYPE, "application/octet-stream")],
+        manifest.to_bytes(),
+    ))
+}
+
+/// Gives somebody leave to pull: who holds the dataset, and tokens that read it and nothing else.
+#[utoipa::path(post, path = "/v1/requests/{id}/ticket", tag = "requests",
+    params(("id" = String, Path, description = "The request's id, like r7")),
+    responses((status = 200, body = api::Ticket), (status = 401, body = api::Problem),
+        (status = 404, body = api::Problem)))]
+#[expect(clippy::unused_async, reason = "a route is async")]
+pub(crate) async fn ticket(
+    State(desk): State<Desk>,
+    Path(id): Path<String>,
+) -> Answer<Json<api::Ticket>> {
+    let record = find(&desk, &id)?;
+    let centre = &desk.centre;
+    let dataset = centre.store.dataset(record.id)?;
+    let expires = centre.clock.now() + TICKET_TTL;
+    let holders = record
+        .via
+        .iter()
+        .chain([&record.destination])
+        .filter_map(|name| centre.depots.named(name))
+        .map(|depot| api::Holder {
+            name: depot.record.name.clone(),
+            url: depot.record.url.clone(),
+            fingerprint: depot.record.fingerprint.clone(),
+            token: relay::mint(&depot.secret, relay::Scope::Read, Some(&dataset), expires),
+        });
+    Ok(Json(api::Ticket {
+        dataset: record.dataset.clone(),
+        expires: render::moment(expires),
+        holders: holders.collect(),
+    }))
+}
+
+/// Says that the destination pulled and verified the whole dataset.
+#[utoipa::path(post, path = "/v1/requests/{id}/delivered", tag = "requests",
+    params(("id" = String, Path, description = "The request's id, like r7")),
+    responses((status = 202), (status = 401, body = api::Problem),
+        (status = 404, body = api::Problem)))]
+pub(crate) async fn delivered(
+    State(desk): State<Desk>,
+    Path(id): Path<String>,
+) -> Answer<StatusCode> {
+    let record = find(&desk, &id)?;
+    desk.centre
+        .tell(Input::Delivered { request: record.id })
+        .await?;
+    Ok(StatusCode::ACCEPTED)
+}

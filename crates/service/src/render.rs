@@ -1,0 +1,171 @@
+//! From the mind's words to the API's.
+
+use posthaste_api as api;
+use posthaste_core::{
+    Mind,
+    contract::{DepotState, RequestState, RequestView, ShareView},
+};
+use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_journal::{EventRecord, RequestRecord, Scan};
+use posthaste_types::{DepotId, Timestamp};
+
+use crate::{depots::Depot, driver::Centre};
+
+/// RFC 3339 in UTC, to the millisecond.
+pub(crate) fn moment(at: Timestamp) -> String {
+    let micros = i64::try_from(at.as_micros()).unwrap_or(i64::MAX);
+    jiff::Timestamp::from_microsecond(micros)
+        .map_or_else(|_| "far future".to_owned(), |at| format!("{at:.3}"))
+}
+
+/// Reads RFC 3339.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`], naming the field.
+pub(crate) fn parse_moment(field: &'static str, text: &str) -> Result<Timestamp> {
+    let at: jiff::Timestamp = text.parse().map_err(|cause: jiff::Error| {
+        Error::new(ErrorKind::Invalid, "read", field)
+            .cause(cause)
+            .hint("write it like 2026-11-20T18:00:00Z")
+    })?;
+    Ok(Timestamp::from_micros(
+        u64::try_from(at.as_microsecond()).unwrap_or(0),
+    ))
+}
+
+fn seconds(micros: i64) -> f64 {
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "shown to people, to the millisecond"
+    )]
+    let seconds = micros as f64 / 1e6;
+    (seconds * 1e3).round() / 1e3
+}
+
+pub(crate) fn depot(centre: &Centre, depot: &Depot) -> api::Depot {
+    let view = centre
+        .mind()
+        .depots()
+        .into_iter()
+        .find(|view| view.depot == depot.record.id);
+    api::Depot {
+        id: depot.record.id.to_string(),
+        name: depot.record.name.clone(),
+        url: depot.record.url.clone(),
+        fingerprint: depot.record.fingerprint.clone(),
+        state: view
+            .as_ref()
+            .map_or(DepotState::Unknown, |view| view.state)
+            .name()
+            .to_owned(),
+        capacity_bytes: depot.record.capacity.get(),
+        free_bytes: view.as_ref().map_or(0, |view| view.free.get()),
+        rate_p10_bytes_per_s: view.as_ref().map_or(0, |view| view.rate_p10.get()),
+        rate_p50_bytes_per_s: view.as_ref().map_or(0, |view| view.rate_p50.get()),
+        rate_p90_bytes_per_s: view.as_ref().map_or(0, |view| view.rate_p90.get()),
+    }
+}
+
+pub(crate) fn event(centre: &Centre, record: &EventRecord) -> api::Event {
+    let event = &record.event;
+    api::Event {
+        seq: record.seq,
+        at: moment(event.at),
+        request: event.request.map(|request| request.to_string()),
+        depot: event.depot.map(|depot| centre.depots.name(depot)),
+        name: event.happening.name().to_owned(),
+        text: event.happening.to_string(),
+        reason: event.reason.to_string(),
+    }
+}
+
+/// A request: what was asked for, and what the mind makes of it.
+pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> api::Request {
+    let last = mind
+        .explain(record.id)
+        .and_then(|decisions| decisions.last().cloned());
+    let (view, depots) = (mind.request(record.id), mind.depots());
+    let (bytes, files, error) = match &record.scan {
+        Some(Scan::Sealed { bytes, files, .. }) => (bytes.get(), *files, None),
+        Some(Scan::Failed { error }) => (0, 0, Some(error.clone())),
+        None => (0, 0, None),
+    };
+    let ended_badly = view
+        .as_ref()
+        .is_some_and(|view| matches!(view.state, RequestState::Refused | RequestState::Failed));
+    let state = match (&view, &error) {
+        (Some(view), _) => view.state.name(),
+        (None, Some(_)) => "failed",
+        (None, None) => "scanning",
+    };
+    let state_of = |depot: DepotId| {
+        depots
+            .iter()
+            .find(|view| view.depot == depot)
+            .map_or(DepotState::Unknown, |view| view.state)
+    };
+    let view = view.as_ref();
+    let deadline = view.map_or(record.deadline, |view| view.spec.deadline);
+    api::Request {
+        id: record.id.to_string(),
+        dataset: record.dataset.clone(),
+        source: String::from_utf8_lossy(&record.source).into_owned(),
+        to: record.destination.clone(),
+        state: state.to_owned(),
+        reason: error.or_else(|| {
+            last.filter(|_| ended_badly)
+                .map(|last| last.reason.to_string())
+        }),
+        at_risk: view.is_some_and(|view| view.at_risk),
+        missed: view.is_some_and(|view| view.missed),
+        code: record.code.to_string(),
+        release: if record.release {
+            api::Release::WhenSafe
+        } else {
+            api::Release::Never
+        },
+        submitted: moment(record.created),
+        deadline: moment(deadline),
+        slack_s: view.and_then(|view| slack(view, deadline)),
+        finish: view.and_then(|view| view.finish).map(|finish| api::Finish {
+            p10: moment(finish.p10),
+            p50: moment(finish.p50),
+            p90: moment(finish.p90),
+        }),
+        safe_after_s: view
+            .and_then(|view| view.safe_at)
+            .map(|at| seconds(at.slack_micros(record.created))),
+        bytes,
+        files,
+        chunks: view.map_or(0, |view| view.spec.chunks()),
+        chunks_safe: view.map_or(0, |view| view.chunks_safe),
+        chunks_repaired: view.map_or(0, |view| view.chunks_repaired),
+        shares: view.map_or_else(Vec::new, |view| {
+            view.shares
+                .iter()
+                .map(|of| share(centre, of, state_of(of.depot)))
+                .collect()
+        }),
+    }
+}
+
+/// Deadline less p90 finish; once safe, deadline less the moment it became so.
+fn slack(view: &RequestView, deadline: Timestamp) -> Option<f64> {
+    let finish = view.safe_at.or(view.finish.map(|finish| finish.p90))?;
+    Some(seconds(deadline.slack_micros(finish)))
+}
+
+fn share(centre: &Centre, share: &ShareView, state: DepotState) -> api::Share {
+    api::Share {
+        depot: centre.depots.name(share.depot),
+        state: state.name().to_owned(),
+        active: share.active,
+        stored: share.stored,
+        stored_bytes: share.stored_bytes.get(),
+        in_flight: share.in_flight,
+        rate_bytes_per_s: centre
+            .depots
+            .get(share.depot)
+            .map_or(0, |depot| depot.meter.latest(crate::monotonic()).get()),
+    }
+}

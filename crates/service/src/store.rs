@@ -1,0 +1,199 @@
+//! What the service keeps on disk: the journal, and each dataset's list beside it.
+
+use std::{
+    collections::HashMap,
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_engine::dataset::{ChunkDigests, DatasetId, FileList, Manifest};
+use posthaste_journal::{Journal, JournalError, RequestRecord, Scan};
+use posthaste_types::{ChunkIndex, Digest, RequestId};
+
+use crate::{sealed::Sealed, secrets};
+
+/// The service's state directory, open.
+pub(crate) struct Store {
+    directory: PathBuf,
+    journal: Mutex<Journal>,
+}
+
+impl Store {
+    pub(crate) fn open(directory: &Path) -> Result<Self> {
+        for private in [
+            directory.into(),
+            directory.join("secrets"),
+            directory.join("datasets"),
+        ] {
+            secrets::make_private_directory(&private)?;
+        }
+        let journal = Journal::open(&directory.join("journal.db")).map_err(journal_error)?;
+        Ok(Self {
+            directory: directory.into(),
+            journal: Mutex::new(journal),
+        })
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Uses the journal.
+    ///
+    /// # Errors
+    /// The journal's.
+    pub(crate) fn journal<T>(
+        &self,
+        work: impl FnOnce(&mut Journal) -> Result<T, JournalError>,
+    ) -> Result<T> {
+        let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
+        work(&mut journal).map_err(journal_error)
+    }
+
+    /// The request as it was submitted.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] when there is none of that number.
+    pub(crate) fn request(&self, request: RequestId) -> Result<RequestRecord> {
+        self.journal(|journal| journal.request(request))?
+            .ok_or_else(|| Error::new(ErrorKind::NotFound, "find", format!("request {request}")))
+    }
+
+    /// The dataset's id at depots.
+    ///
+    /// # Errors
+    /// As [`Store::request`].
+    pub(crate) fn dataset(&self, request: RequestId) -> Result<DatasetId> {
+        let record = self.request(request)?;
+        record.dataset.parse().map_err(|_| {
+            Error::new(
+                ErrorKind::Corrupt,
+                "use",
+                format!("dataset id {}", record.dataset),
+            )
+        })
+    }
+
+    /// The digests of every chunk read so far.
+    ///
+    /// # Errors
+    /// The journal's.
+    pub(crate) fn digests(&self, request: RequestId) -> Result<HashMap<ChunkIndex, Vec<Digest>>> {
+        let records = self.journal(|journal| journal.chunks(request))?;
+        Ok(records
+            .into_iter()
+            .map(|record| (record.chunk, record.digests))
+            .collect())
+    }
+
+    fn list_path(&self, request: RequestId) -> PathBuf {
+        self.directory
+            .join("datasets")
+            .join(format!("{request}.list"))
+    }
+
+    /// Keeps a dataset's list, durable when this returns.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub(crate) fn keep_list(&self, request: RequestId, list: &FileList) -> Result<()> {
+        let path = self.list_path(request);
+        let failed = |cause| Error::io("write", path.display().to_string(), cause);
+        let fresh = path.with_extension("new");
+        let mut file = fs::File::create(&fresh).map_err(failed)?;
+        file.write_all(&list.to_bytes())
+            .and_then(|()| file.sync_all())
+            .map_err(failed)?;
+        fs::rename(&fresh, &path).map_err(failed)?;
+        let directory = fs::File::open(self.directory.join("datasets")).map_err(failed)?;
+        directory.sync_all().map_err(failed)
+    }
+
+    fn list(&self, request: RequestId) -> Result<FileList> {
+        let path = self.list_path(request);
+        let shown = path.display().to_string();
+        let bytes = fs::read(&path).map_err(|cause| Error::io("read", &shown, cause))?;
+        FileList::from_bytes(&bytes)
+    }
+
+    /// Opens the request's dataset for reading.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] when the request or its list isn't there.
+    pub(crate) fn open_sealed(&self, request: RequestId) -> Result<Sealed> {
+        let record = self.request(request)?;
+        let Some(Scan::Sealed { chunk_size, .. }) = record.scan else {
+            return Err(
+                Error::new(ErrorKind::NotFound, "open", format!("dataset of {request}"))
+                    .cause("its source has not been scanned"),
+            );
+        };
+        let known = self.journal(|journal| journal.chunks(request))?;
+        Sealed::open(&record, chunk_size, Arc::new(self.list(request)?), known)
+    }
+
+    /// The request's whole manifest.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] while some chunk has not been read yet.
+    pub(crate) fn manifest(&self, request: RequestId) -> Result<Manifest> {
+        let record = self.request(request)?;
+        let not_yet = |cause: String| {
+            Error::new(
+                ErrorKind::Busy,
+                "make",
+                format!("the manifest of {request}"),
+            )
+            .cause(cause)
+            .hint("wait until the request is safe: `posthaste watch` shows it")
+        };
+        let Some(Scan::Sealed {
+            bytes, chunk_size, ..
+        }) = record.scan
+        else {
+            return Err(not_yet("its source has not been scanned".into()));
+        };
+        let chunks: Vec<ChunkDigests> = self
+            .journal(|journal| journal.chunks(request))?
+            .into_iter()
+            .filter_map(|record| {
+                let (chunk, fragments) = record.digests.split_first()?;
+                Some(ChunkDigests {
+                    chunk: *chunk,
+                    fragments: fragments.to_vec(),
+                })
+            })
+            .collect();
+        let wanted = bytes.pieces(chunk_size);
+        if (chunks.len() as u64) < wanted {
+            return Err(not_yet(format!(
+                "{} of {wanted} chunks have been read",
+                chunks.len()
+            )));
+        }
+        Ok(Manifest {
+            dataset: self.dataset(request)?,
+            code: record.code,
+            chunk_size,
+            list: self.list(request)?,
+            chunks,
+        })
+    }
+}
+
+fn journal_error(cause: JournalError) -> Error {
+    let full = matches!(
+        &cause,
+        JournalError::Sqlite { cause, .. }
+            if cause.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull)
+    );
+    let kind = if full {
+        ErrorKind::Full
+    } else {
+        ErrorKind::Other
+    };
+    Error::new(kind, "use", "the journal").cause(cause)
+}

@@ -1,0 +1,266 @@
+//! Takes a stage-out: writes it down, scans its source, hands it to the mind.
+
+use std::{
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use posthaste_api as api;
+use posthaste_core::{
+    Mind,
+    contract::{Input, Outbox, ReleasePolicy, RequestSpec},
+};
+use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
+use posthaste_engine::dataset::{self, FileList};
+use posthaste_journal::{RequestRecord, Scan};
+use posthaste_types::{Bytes, RequestId};
+use tokio::sync::{Semaphore, mpsc};
+
+use crate::{driver::Centre, render};
+
+/// How long depots keep a dataset after its deadline, unless the request says.
+const KEEP_DEFAULT: Duration = Duration::from_secs(30 * 86400);
+/// Requests waiting for their scan. One more is refused rather than forgotten.
+pub(crate) const SCANS_MAX: usize = 10_000;
+/// Scans at once: each keeps one list in memory and one directory tree busy.
+const SCANS_AT_ONCE: usize = 2;
+/// Depots one request may name.
+const VIA_MAX: usize = 1000;
+/// The number of a request that is only rehearsed.
+const REHEARSED: RequestId = RequestId::new(0);
+/// Bytes of a name people give.
+const NAME_BYTES_MAX: usize = 200;
+
+/// Checks a request and writes it down. Submitting the same submission id again gives back the
+/// request of the first time.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] for what makes no sense, [`ErrorKind::NotFound`] for a source or a depot
+/// that isn't there.
+pub(crate) fn accept(centre: &Centre, new: &api::NewRequest) -> Result<(RequestRecord, bool)> {
+    if let Some(submission) = &new.submission_id
+        && let Some(known) = centre
+            .store
+            .journal(|journal| journal.submission(submission))?
+    {
+        return Ok((known, false));
+    }
+    let mut record = check(centre, new)?;
+    record.id = centre
+        .store
+        .journal(|journal| journal.insert_request(&record))?;
+    Ok((record, true))
+}
+
+/// What would be decided of a request, were it submitted: asked of a copy of the mind, so that
+/// nothing changes.
+///
+/// # Errors
+/// As [`accept`], and the scan's.
+pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewRequest) -> Result<api::Request> {
+    let mut record = check(centre, new)?;
+    record.id = REHEARSED;
+    let root = PathBuf::from(&new.source);
+    let list = tokio::task::spawn_blocking(move || dataset::scan(&root)).await;
+    let list = list.map_err(|cause| {
+        Error::new(ErrorKind::Cancelled, "scan", &new.source).cause(cause.to_string())
+    })??;
+    record.scan = Some(sealed(&list));
+    let copy = centre.mind().snapshot();
+    let mut mind = Mind::restore(&copy)
+        .map_err(|cause| Error::new(ErrorKind::Other, "copy", "the mind").cause(cause))?;
+    if let Some(spec) = specification(centre, &record)? {
+        let input = Input::RequestSubmitted {
+            request: record.id,
+            spec,
+        };
+        mind.step(centre.clock.now(), vec![input], &mut Outbox::default());
+    }
+    Ok(render::request(centre, &mind, &record))
+}
+
+fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
+    let invalid = |what: &str, why: &str, hint: &str| {
+        Error::new(ErrorKind::Invalid, "submit", what)
+            .cause(why.to_owned())
+            .hint(hint)
+    };
+    let source = PathBuf::from(&new.source);
+    if !source.is_absolute() {
+        return Err(invalid(
+            &new.source,
+            "the source path is relative",
+            "give an absolute path",
+        ));
+    }
+    std::fs::symlink_metadata(&source)
+        .map_err(|cause| Error::io("offload", &new.source, cause).at(Locus::Source))?;
+    let code: posthaste_types::Code = new.code.parse().map_err(|cause| {
+        Error::new(ErrorKind::Invalid, "read", format!("code {}", new.code)).cause(cause)
+    })?;
+    let now = centre.clock.now();
+    let deadline = render::parse_moment("the deadline", &new.deadline)?;
+    if deadline <= now {
+        return Err(invalid(
+            &new.source,
+            &format!("the deadline {} has passed", render::moment(deadline)),
+            "give a later one",
+        ));
+    }
+    let length_ok = |name: &str| !name.is_empty() && name.len() <= NAME_BYTES_MAX;
+    if new.via.len() > VIA_MAX
+        || !length_ok(&new.to)
+        || !new.submission_id.iter().all(|id| length_ok(id))
+    {
+        return Err(invalid(
+            &new.source,
+            "a name or the list of depots is empty or too long",
+            "shorten it",
+        ));
+    }
+    for name in &new.via {
+        if centre.depots.named(name).is_none() {
+            return Err(Error::new(ErrorKind::NotFound, "send via", name)
+                .cause("no depot of that name is in the books")
+                .hint("`posthaste depot list` shows them, `posthaste depot add` adds one"));
+        }
+    }
+    let mut via = new.via.clone();
+    let mut seen = std::collections::BTreeSet::new();
+    via.retain(|name| seen.insert(name.clone()));
+    let keep = new.keep_s.map_or(KEEP_DEFAULT, Duration::from_secs);
+    Ok(RequestRecord {
+        id: RequestId::new(0),
+        submission: new.submission_id.clone(),
+        dataset: dataset::DatasetId::random()?.to_string(),
+        source: source.as_os_str().as_bytes().to_vec(),
+        destination: new.to.clone(),
+        code,
+        via,
+        release: new.release == api::Release::WhenSafe,
+        best_effort: new.best_effort,
+        created: now,
+        deadline,
+        expires: deadline + keep,
+        scan: None,
+    })
+}
+
+/// Scans sources one after another, also those a crash left unscanned.
+pub(crate) async fn scan_all(centre: Arc<Centre>, mut queue: mpsc::Receiver<RequestId>) {
+    let permits = Arc::new(Semaphore::new(SCANS_AT_ONCE));
+    let mut running = tokio::task::JoinSet::new();
+    while let Some(request) = queue.recv().await {
+        while running.try_join_next().is_some() {}
+        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else {
+            return;
+        };
+        let centre = Arc::clone(&centre);
+        running.spawn(async move {
+            if let Err(error) = scan(&centre, request).await {
+                eprintln!("posthaste: {request}: {error}");
+            }
+            drop(permit);
+        });
+    }
+}
+
+async fn scan(centre: &Arc<Centre>, request: RequestId) -> Result<()> {
+    let record = centre.store.request(request)?;
+    let here = Arc::clone(centre);
+    let sealed = tokio::task::spawn_blocking(move || seal(&here, &record)).await;
+    let sealed = sealed.map_err(|cause| {
+        Error::new(ErrorKind::Cancelled, "scan", request.to_string()).cause(cause.to_string())
+    })?;
+    let scan = match &sealed {
+        Ok(scan) => scan.clone(),
+        Err(error) => Scan::Failed {
+            error: error.to_string(),
+        },
+    };
+    centre
+        .store
+        .journal(|journal| journal.keep_scan(request, &scan))?;
+    sealed?;
+    submit(centre, request).await
+}
+
+fn seal(centre: &Centre, record: &RequestRecord) -> Result<Scan> {
+    let root = Path::new(std::ffi::OsStr::from_bytes(&record.source));
+    let list = dataset::scan(root)?;
+    centre.store.keep_list(record.id, &list)?;
+    for skipped in &list.skipped {
+        let shown = String::from_utf8_lossy(skipped);
+        eprintln!(
+            "posthaste: {}: left out {}: no file",
+            record.id,
+            shown.escape_debug()
+        );
+    }
+    Ok(sealed(&list))
+}
+
+fn sealed(list: &FileList) -> Scan {
+    let bytes = Bytes::new(list.bytes);
+    let files = list.regular_files() as u64;
+    Scan::Sealed {
+        bytes,
+        files,
+        chunk_size: dataset::chunk_size_for(bytes),
+    }
+}
+
+/// Hands a sealed request to the mind.
+///
+/// # Errors
+/// [`ErrorKind::NotFound`] when a depot was taken out of the books meanwhile.
+pub(crate) async fn submit(centre: &Centre, request: RequestId) -> Result<()> {
+    let record = centre.store.request(request)?;
+    match specification(centre, &record)? {
+        Some(spec) => centre.tell(Input::RequestSubmitted { request, spec }).await,
+        None => Ok(()),
+    }
+}
+
+/// The request as the mind sees it, once its source is scanned.
+fn specification(centre: &Centre, record: &RequestRecord) -> Result<Option<RequestSpec>> {
+    let Some(Scan::Sealed {
+        bytes,
+        files,
+        chunk_size,
+    }) = record.scan
+    else {
+        return Ok(None);
+    };
+    let id_of = |name: &String| {
+        centre
+            .depots
+            .named(name)
+            .map(|depot| depot.record.id)
+            .ok_or_else(|| {
+                Error::new(ErrorKind::NotFound, "send via", name)
+                    .cause("no depot of that name is in the books")
+            })
+    };
+    let via = record.via.iter().map(id_of).collect::<Result<_>>()?;
+    Ok(Some(RequestSpec {
+        bytes,
+        files,
+        chunk_size,
+        deadline: record.deadline,
+        code: record.code,
+        via,
+        destination: centre
+            .depots
+            .named(&record.destination)
+            .map(|depot| depot.record.id),
+        release: if record.release {
+            ReleasePolicy::WhenSafe
+        } else {
+            ReleasePolicy::Never
+        },
+        best_effort: record.best_effort,
+    }))
+}
