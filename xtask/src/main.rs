@@ -5,6 +5,7 @@
 
 mod ci;
 mod demo;
+mod generate;
 mod test;
 mod tidy;
 
@@ -22,6 +23,7 @@ Usage: cargo xtask CHORE [ARGUMENTS]
 
   demo [DIR] [--json]  build posthaste and show it move a real tree by a deadline
   test [ARGUMENTS]     install what the tests need, then run all of them (ARGUMENTS go to cargo test)
+  generate             write openapi/, man pages and shell completions
   tidy                 check the house rules no compiler checks
   ci                   everything a change must pass, as .ci/run does it
 ";
@@ -44,6 +46,7 @@ fn chore(arguments: &[String]) -> anyhow::Result<()> {
     match name.as_str() {
         "demo" => demo::run(rest),
         "test" => test::run(rest),
+        "generate" => generate::run(),
         "tidy" => tidy::run(&root()),
         "ci" => ci::run(),
         "help" | "-h" | "--help" => {
