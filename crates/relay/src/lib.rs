@@ -1,1 +1,48 @@
-//! A depot that lends disk: HTTP/1.1 over TLS 1.3, chunks verified before they count.
+//! A relay: a depot that lends disk over HTTP/1.1 and TLS 1.3.
+//!
+//! It stores fragments of datasets it knows nothing about, counts one as stored only when its
+//! digest was checked and its bytes are on disk, lends no more than its capacity, and forgets a
+//! dataset when it expires. Its identity is a key made at first start; whoever pins the key's
+//! fingerprint and holds the secret (or a token made from it) may use it.
+//! `docs/reference/relay-protocol.md` has the protocol and the layout on disk.
+
+mod clock;
+mod identity;
+mod rate;
+mod reception;
+mod request;
+mod server;
+mod store;
+
+use std::{future::Future, net::SocketAddr, path::PathBuf};
+
+use posthaste_endpoint::Result;
+use posthaste_types::{ByteRate, Bytes};
+
+pub use server::Relay;
+
+/// How a relay is set up.
+#[derive(Debug, Clone)]
+pub struct RelayOptions {
+    /// Where everything it keeps is; made when missing.
+    pub dir: PathBuf,
+    /// Where it listens; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Bytes of fragments and manifests it stores at most.
+    pub capacity: Bytes,
+    /// The rate at which it takes bodies, all clients together.
+    pub rate: Option<ByteRate>,
+    /// Its name, for people.
+    pub name: String,
+    /// Whether `stored` means that the disk has it. Without, a fragment survives the end of the
+    /// relay but perhaps not that of its machine; with, each one costs two disk flushes.
+    pub flush: bool,
+}
+
+/// Opens a relay and runs it until `shutdown`.
+///
+/// # Errors
+/// Those of [`Relay::open`] and [`Relay::run`].
+pub async fn serve(options: RelayOptions, shutdown: impl Future<Output = ()>) -> Result<()> {
+    Relay::open(options).await?.run(shutdown).await
+}

@@ -1,0 +1,139 @@
+//! The key that makes a relay itself, and the secret its owner mints tokens from.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use posthaste_endpoint::{
+    Error, ErrorKind, Result,
+    relay::{Fingerprint, fingerprint_of, read_secret_file},
+};
+use rcgen::{CertificateParams, DnType, KeyPair};
+use rustls::{
+    ServerConfig,
+    crypto::ring,
+    pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
+};
+
+/// Who a relay is.
+pub(crate) struct Identity {
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) secret_file: PathBuf,
+    pub(crate) secret: [u8; 32],
+    pub(crate) tls: Arc<ServerConfig>,
+}
+
+impl Identity {
+    /// Reads `dir/key.pem` and `dir/secret`, or makes them, for their owner's eyes only.
+    pub(crate) fn open(dir: &Path) -> Result<Self> {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(dir)
+            .map_err(|cause| Error::io("make", dir.display().to_string(), cause))?;
+        let key_file = dir.join("key.pem");
+        let key = read_or_make(&key_file, || {
+            let key = KeyPair::generate().map_err(|cause| broken(&key_file, cause))?;
+            Ok(key.serialize_pem())
+        })?;
+        let key = KeyPair::from_pem(&key).map_err(|cause| broken(&key_file, cause))?;
+        let secret_file = dir.join("secret");
+        read_or_make(&secret_file, || {
+            let mut secret = [0; 32];
+            getrandom::fill(&mut secret)
+                .map_err(|cause| broken(&secret_file, cause.to_string()))?;
+            Ok(secret
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect::<String>()
+                + "\n")
+        })?;
+        let secret = read_secret_file(&secret_file)?;
+        let (fingerprint, tls) = tls_config(&key).map_err(|cause| broken(&key_file, cause))?;
+        Ok(Self {
+            fingerprint,
+            secret_file,
+            secret,
+            tls,
+        })
+    }
+}
+
+type Boxed = Box<dyn std::error::Error + Send + Sync>;
+
+/// The certificate is made anew at each start; only its key counts.
+fn tls_config(key: &KeyPair) -> Result<(Fingerprint, Arc<ServerConfig>), Boxed> {
+    let mut params = CertificateParams::new(Vec::new())?;
+    params
+        .distinguished_name
+        .push(DnType::CommonName, "posthaste relay");
+    let certificate = params.self_signed(key)?.der().clone();
+    let fingerprint = fingerprint_of(&certificate)?;
+    let private = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], private)?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok((fingerprint, Arc::new(config)))
+}
+
+/// The text of `file`, made by `make` when there is none: whole or not at all, mode 0600.
+fn read_or_make(file: &Path, make: impl FnOnce() -> Result<String>) -> Result<String> {
+    let shown = || file.display().to_string();
+    match fs::read_to_string(file) {
+        Ok(text) => return Ok(text),
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => {}
+        Err(cause) => return Err(Error::io("read", shown(), cause)),
+    }
+    let text = make()?;
+    let unfinished = file.with_extension("new");
+    let write = || {
+        let mut options = OpenOptions::new();
+        let mut out = options
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&unfinished)?;
+        out.write_all(text.as_bytes())?;
+        out.sync_all()?;
+        fs::rename(&unfinished, file)?;
+        fs::File::open(file.parent().unwrap_or(file))?.sync_all()
+    };
+    write().map_err(|cause| Error::io("make", shown(), cause))?;
+    Ok(text)
+}
+
+fn broken(file: &Path, cause: impl Into<Boxed>) -> Error {
+    Error::new(ErrorKind::Invalid, "use", file.display().to_string())
+        .cause(cause)
+        .hint("restore it, or remove it to get a new identity that every client must pin again")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn an_identity_stays_and_is_for_its_owner_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().join("identity");
+        let (first, again) = (Identity::open(&dir).unwrap(), Identity::open(&dir).unwrap());
+        assert_eq!(first.fingerprint, again.fingerprint);
+        assert_eq!(first.secret, again.secret);
+        for file in fs::read_dir(&dir).unwrap() {
+            assert_eq!(
+                file.unwrap().metadata().unwrap().permissions().mode() & 0o077,
+                0
+            );
+        }
+        fs::write(dir.join("key.pem"), "junk").unwrap();
+        assert!(Identity::open(&dir).is_err());
+    }
+}

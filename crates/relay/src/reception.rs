@@ -1,0 +1,118 @@
+//! Takes in the body of an upload: at the limited rate, to disk and through the digest at once.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use posthaste_endpoint::ErrorKind;
+use tokio::{
+    task::{JoinHandle, spawn_blocking},
+    time::timeout,
+};
+
+use crate::{
+    rate::RateLimit,
+    store::{Refusal, Upload},
+};
+
+/// A body of which nothing arrives for this long is given up, and its space with it.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// Bytes gathered before they go to the disk: fewer hand-overs between threads. An upload holds
+/// twice as many in memory, as one batch is written while the next arrives.
+const BATCH_BYTES: usize = 1 << 20;
+/// Frames in a batch, whatever their size.
+const BATCH_FRAMES: usize = 1024;
+
+/// A body that is being read.
+pub(crate) struct Reception {
+    body: Incoming,
+    rate: Arc<RateLimit>,
+}
+
+impl Reception {
+    pub(crate) fn new(body: Incoming, rate: Arc<RateLimit>) -> Self {
+        Self { body, rate }
+    }
+
+    /// The next bytes; `None` at the end.
+    async fn next(&mut self) -> Result<Option<Bytes>, Refusal> {
+        loop {
+            let frame = timeout(BODY_TIMEOUT, self.body.frame())
+                .await
+                .map_err(|_| Refusal::new(ErrorKind::TimedOut, "nothing arrived for 30 s"))?;
+            let Some(frame) = frame else { return Ok(None) };
+            let frame = frame
+                .map_err(|cause| Refusal::new(ErrorKind::Invalid, format!("the body: {cause}")))?;
+            if let Ok(data) = frame.into_data() {
+                self.rate.take(data.len()).await;
+                return Ok(Some(data));
+            }
+        }
+    }
+
+    /// Reads the body into the upload and seals it.
+    pub(crate) async fn store(mut self, upload: Upload, expires_s: u64) -> Result<(), Refusal> {
+        let mut writing = Writing::Idle(upload);
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        while let Some(data) = self.next().await? {
+            bytes += data.len();
+            batch.push(data);
+            if bytes >= BATCH_BYTES || batch.len() >= BATCH_FRAMES {
+                writing = writing.write(std::mem::take(&mut batch)).await?;
+                bytes = 0;
+            }
+        }
+        let upload = writing.write(batch).await?.finish().await?;
+        blocking(move || upload.seal(expires_s)).await
+    }
+
+    /// Reads and forgets at most `bytes_max`, so that the refusal reaches a client that is still
+    /// sending. Whether the body ended.
+    pub(crate) async fn discard(mut self, bytes_max: u64) -> bool {
+        let mut left = bytes_max;
+        while let Ok(data) = self.next().await {
+            let Some(data) = data else { return true };
+            match left.checked_sub(data.len() as u64) {
+                Some(rest) => left = rest,
+                None => return false,
+            }
+        }
+        false
+    }
+}
+
+/// An upload, at rest or with a batch on its way to the disk.
+enum Writing {
+    Idle(Upload),
+    Busy(JoinHandle<Result<Upload, Refusal>>),
+}
+
+impl Writing {
+    async fn finish(self) -> Result<Upload, Refusal> {
+        match self {
+            Self::Idle(upload) => Ok(upload),
+            Self::Busy(writing) => writing.await.map_err(ended)?,
+        }
+    }
+
+    /// Waits for the batch before, then starts to write this one.
+    async fn write(self, batch: Vec<Bytes>) -> Result<Self, Refusal> {
+        let mut upload = self.finish().await?;
+        Ok(Self::Busy(spawn_blocking(move || {
+            upload.write(&batch)?;
+            Ok(upload)
+        })))
+    }
+}
+
+/// Does blocking work where it blocks nobody.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
+) -> Result<T, Refusal> {
+    spawn_blocking(work).await.map_err(ended)?
+}
+
+fn ended(_: tokio::task::JoinError) -> Refusal {
+    Refusal::new(ErrorKind::Busy, "the relay is shutting down")
+}

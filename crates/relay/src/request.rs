@@ -1,0 +1,314 @@
+//! Understands one request and answers it.
+
+use std::{io, sync::Arc};
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full, StreamBody, combinators::BoxBody};
+use hyper::body::{Frame, Incoming};
+use posthaste_endpoint::{
+    ErrorKind,
+    relay::{
+        DatasetId, Refusal as TokenRefusal, Scope, verify,
+        wire::{self, ErrorBody, Object, StatusBody, Target},
+    },
+};
+use posthaste_types::{ChunkIndex, Digest, FragmentIndex};
+
+use crate::{
+    clock,
+    rate::RateLimit,
+    reception::{Reception, blocking},
+    store::{Refusal, Store, Stored, Upload, other_digest},
+};
+
+/// Bytes of a stored object read at once: large enough for the disk, small beside many readers.
+const READ_BYTES: usize = 256 << 10;
+/// Body read from somebody who may not store anything, only to have the refusal arrive: a fragment
+/// of the usual size.
+const STRANGER_BYTES_MAX: u64 = 16 << 20;
+
+/// The body of an answer.
+pub(crate) type Body = BoxBody<Bytes, io::Error>;
+
+/// What answering needs.
+pub(crate) struct Service {
+    pub(crate) name: String,
+    pub(crate) secret: [u8; 32],
+    pub(crate) store: Arc<Store>,
+    pub(crate) rate: Arc<RateLimit>,
+}
+
+impl Service {
+    /// Answers one request. Nothing that comes in makes it fail.
+    pub(crate) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
+        let (head, body) = request.into_parts();
+        let body = Reception::new(body, Arc::clone(&self.rate));
+        let is_ended = match self.route(&head, body).await {
+            Ok(response) => return response,
+            Err((refusal, None)) => return refuse(refusal, false),
+            Err((refusal, Some((body, bytes_max)))) => (refusal, body.discard(bytes_max).await),
+        };
+        refuse(is_ended.0, !is_ended.1)
+    }
+
+    /// Finds out what is asked, whether it may be, and does it. A refusal comes with the body that
+    /// was not read, and how much of it is worth reading.
+    async fn route(
+        &self,
+        head: &http::request::Parts,
+        body: Reception,
+    ) -> Result<Response<Body>, (Refusal, Option<(Reception, u64)>)> {
+        let target = Target::parse(head.uri.path());
+        let (scope, dataset) = match (&head.method, &target) {
+            (&Method::GET, Some(Target::Status)) => (Scope::Read, None),
+            (&Method::GET, Some(Target::Inventory(id) | Target::Object(id, _))) => {
+                (Scope::Read, Some(*id))
+            }
+            (&Method::PUT, Some(Target::Object(id, _))) => (Scope::Write, Some(*id)),
+            (&Method::DELETE, Some(Target::Dataset(id))) => (Scope::All, Some(*id)),
+            (_, Some(_)) => {
+                let refusal = Refusal::new(ErrorKind::Unsupported, "no such method here");
+                return Err((refusal, Some((body, STRANGER_BYTES_MAX))));
+            }
+            (_, None) => {
+                let refusal = Refusal::new(ErrorKind::NotFound, "no such path");
+                return Err((refusal, Some((body, STRANGER_BYTES_MAX))));
+            }
+        };
+        if let Err(refusal) = self.authorize(&head.headers, scope, dataset.as_ref()) {
+            return Err((refusal, Some((body, STRANGER_BYTES_MAX))));
+        }
+        let answer = match target {
+            Some(Target::Object(id, object)) if head.method == Method::PUT => {
+                return self.put(&head.headers, id, object, body).await;
+            }
+            Some(Target::Object(id, object)) => self.get(id, object).await,
+            Some(Target::Inventory(id)) => self.inventory(id, head.uri.query()),
+            Some(Target::Dataset(id)) => self.delete(id).await,
+            Some(Target::Status) | None => Ok(json(StatusCode::OK, &self.status())),
+        };
+        answer.map_err(|refusal| (refusal, None))
+    }
+
+    fn authorize(
+        &self,
+        headers: &HeaderMap,
+        scope: Scope,
+        dataset: Option<&DatasetId>,
+    ) -> Result<(), Refusal> {
+        let token = headers
+            .get(header::AUTHORIZATION)
+            .and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+        let now_s = clock::unix_s();
+        let unauthenticated = |message: String| Refusal::new(ErrorKind::Unauthenticated, message);
+        let Some(token) = token else {
+            return Err(unauthenticated("no token was shown".into()));
+        };
+        verify(&self.secret, token, scope, dataset, now_s).map_err(|refusal| match refusal {
+            TokenRefusal::Forged => unauthenticated("the token is not of this relay".into())
+                .hint("was the relay's secret copied whole, and is it this relay's?"),
+            TokenRefusal::Expired { at_unix_s } => {
+                let ago_s = now_s - at_unix_s;
+                unauthenticated(format!(
+                    "the token expired {ago_s} s ago by the relay's clock"
+                ))
+                .hint("ask for a new one; if it is new, the clocks differ")
+            }
+            TokenRefusal::OutOfScope => {
+                Refusal::new(ErrorKind::PermissionDenied, "the token is not for this")
+            }
+        })
+    }
+
+    fn status(&self) -> StatusBody {
+        let usage = self.store.usage();
+        StatusBody {
+            name: self.name.clone(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            capacity_bytes: usage.capacity,
+            used_bytes: usage.used,
+            free_bytes: usage.free,
+            rate_limit_bytes_per_s: self.rate.rate().map(|rate| rate.get()),
+        }
+    }
+
+    async fn put(
+        &self,
+        headers: &HeaderMap,
+        dataset: DatasetId,
+        object: Object,
+        body: Reception,
+    ) -> Result<Response<Body>, (Refusal, Option<(Reception, u64)>)> {
+        let (stored, expires_s) = match upload_headers(headers) {
+            Ok(wanted) => wanted,
+            Err(refusal) => return Err((refusal, Some((body, wire::OBJECT_BYTES_MAX)))),
+        };
+        if let Some(there) = self.store.find(&dataset, object) {
+            if there.digest != stored.digest {
+                return Err((other_digest(), Some((body, wire::OBJECT_BYTES_MAX))));
+            }
+            body.discard(wire::OBJECT_BYTES_MAX).await;
+            let store = Arc::clone(&self.store);
+            let extended = blocking(move || store.extend(&dataset, expires_s)).await;
+            return extended
+                .map(|()| empty(StatusCode::OK))
+                .map_err(|refusal| (refusal, None));
+        }
+        let store = Arc::clone(&self.store);
+        match blocking(move || Upload::begin(store, dataset, object, stored)).await {
+            Err(refusal) => Err((refusal, Some((body, wire::OBJECT_BYTES_MAX)))),
+            Ok(upload) => match body.store(upload, expires_s).await {
+                Ok(()) => Ok(empty(StatusCode::CREATED)),
+                Err(refusal) => Err((refusal, None)),
+            },
+        }
+    }
+
+    async fn get(&self, dataset: DatasetId, object: Object) -> Result<Response<Body>, Refusal> {
+        let store = Arc::clone(&self.store);
+        let (file, stored, length) = blocking(move || {
+            let (file, stored) = store.read(&dataset, object)?;
+            // What the disk has now: a damaged file is sent as it is, and its digest tells.
+            let length = file.metadata()?.len();
+            Ok((file, stored, length))
+        })
+        .await?;
+        let pieces = stream::try_unfold((file, length), |(file, left)| async move {
+            if left == 0 {
+                return Ok(None);
+            }
+            let read =
+                tokio::task::spawn_blocking(move || read_piece(&file, left).map(|p| (p, file)));
+            let (piece, file) = read.await.map_err(io::Error::other)??;
+            let left = left - piece.len() as u64;
+            Ok(Some((Frame::data(piece), (file, left))))
+        });
+        Response::builder()
+            .header(header::CONTENT_TYPE, "application/octet-stream")
+            .header(header::CONTENT_LENGTH, length)
+            .header(wire::DIGEST_HEADER, stored.digest.to_string())
+            .body(BodyExt::boxed(StreamBody::new(Box::pin(pieces) as Pieces)))
+            .map_err(|cause| Refusal::new(ErrorKind::Other, cause.to_string()))
+    }
+
+    fn inventory(
+        &self,
+        dataset: DatasetId,
+        query: Option<&str>,
+    ) -> Result<Response<Body>, Refusal> {
+        let from = match query {
+            None => (ChunkIndex::new(0), FragmentIndex::new(0)),
+            Some(query) => query
+                .strip_prefix("from=")
+                .and_then(wire::parse_position)
+                .ok_or_else(|| {
+                    Refusal::new(ErrorKind::Invalid, "the query is not from=CHUNK.FRAGMENT")
+                })?,
+        };
+        let (held, next) = self
+            .store
+            .inventory(&dataset, from, wire::INVENTORY_PAGE_MAX);
+        let mut page = Vec::with_capacity(held.len() * wire::INVENTORY_ENTRY_BYTES);
+        held.iter()
+            .for_each(|entry| wire::write_held(&mut page, entry));
+        let mut response = Response::new(full(page));
+        if let Some((chunk, fragment)) = next {
+            let next = format!("{}.{}", chunk.get(), fragment.get());
+            let next = next
+                .try_into()
+                .map_err(|_| Refusal::new(ErrorKind::Other, "a header"))?;
+            response.headers_mut().insert(wire::NEXT_HEADER, next);
+        }
+        Ok(response)
+    }
+
+    async fn delete(&self, dataset: DatasetId) -> Result<Response<Body>, Refusal> {
+        let store = Arc::clone(&self.store);
+        blocking(move || store.remove(&dataset)).await?;
+        Ok(empty(StatusCode::NO_CONTENT))
+    }
+}
+
+/// Digest, size and expiry of an upload.
+fn upload_headers(headers: &HeaderMap) -> Result<(Stored, u64), Refusal> {
+    let invalid = |message: &str| Refusal::new(ErrorKind::Invalid, message);
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let size: u64 = text("content-length")
+        .and_then(|text| text.parse().ok())
+        .ok_or_else(|| invalid("an upload says its content-length"))?;
+    if size > wire::OBJECT_BYTES_MAX {
+        let max = wire::OBJECT_BYTES_MAX;
+        return Err(invalid(&format!(
+            "{size} bytes are more than the {max} of one object"
+        )));
+    }
+    let digest: Digest = text(wire::DIGEST_HEADER)
+        .and_then(|text| text.parse().ok())
+        .ok_or_else(|| invalid("an upload says its posthaste-digest: 64 hexadecimal digits"))?;
+    let expires_s: u64 = text(wire::EXPIRES_HEADER)
+        .and_then(|text| text.parse().ok())
+        .ok_or_else(|| invalid("an upload says when it posthaste-expires, in Unix seconds"))?;
+    if expires_s <= clock::unix_s() {
+        return Err(invalid(
+            "the dataset has expired already by the relay's clock",
+        ));
+    }
+    Ok((Stored { digest, size }, expires_s))
+}
+
+type Pieces =
+    std::pin::Pin<Box<dyn futures_util::Stream<Item = io::Result<Frame<Bytes>>> + Send + Sync>>;
+
+fn read_piece(mut file: &std::fs::File, left: u64) -> io::Result<Bytes> {
+    use std::io::Read;
+    let wanted = usize::try_from(left).unwrap_or(READ_BYTES).min(READ_BYTES);
+    let mut piece = vec![0; wanted];
+    file.read_exact(&mut piece)?;
+    Ok(piece.into())
+}
+
+fn full(bytes: impl Into<Bytes>) -> Body {
+    Full::new(bytes.into())
+        .map_err(|never| match never {})
+        .boxed()
+}
+
+fn empty(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(full(Bytes::new()));
+    *response.status_mut() = status;
+    response
+}
+
+fn json(status: StatusCode, body: &impl serde::Serialize) -> Response<Body> {
+    let text = serde_json::to_vec(body).unwrap_or_default();
+    let mut response = Response::new(full(text));
+    *response.status_mut() = status;
+    let json = http::HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
+    response
+}
+
+/// The answer to what is not done; `close` when the rest of the request was not read.
+fn refuse(refusal: Refusal, close: bool) -> Response<Body> {
+    let status = StatusCode::from_u16(wire::status_of(refusal.kind))
+        .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let error = posthaste_endpoint::Error::new(refusal.kind, "answer", "")
+        .code()
+        .to_owned();
+    let hint = refusal.hint.map(str::to_owned);
+    let mut response = json(
+        status,
+        &ErrorBody {
+            error,
+            message: refusal.message,
+            hint,
+        },
+    );
+    if close {
+        let close = http::HeaderValue::from_static("close");
+        response.headers_mut().insert(header::CONNECTION, close);
+    }
+    response
+}

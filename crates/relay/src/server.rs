@@ -1,0 +1,237 @@
+//! Listens, accepts, and ends in good order.
+
+use std::{
+    future::Future,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
+
+use hyper::{server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use posthaste_endpoint::{
+    Error, Result,
+    relay::{Fingerprint, RelayAddress},
+};
+use posthaste_types::ByteRate;
+use tokio::{
+    net::{TcpListener, TcpSocket, TcpStream},
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    task::{JoinSet, spawn_blocking},
+    time::{interval, sleep, timeout},
+};
+use tokio_rustls::TlsAcceptor;
+
+use crate::{
+    RelayOptions, clock, identity::Identity, rate::RateLimit, request::Service, store::Store,
+};
+
+/// Connections served at once; more wait to be accepted. Each may hold 2 MiB of an upload.
+const CONNECTIONS_MAX: usize = 256;
+/// Connections the kernel keeps waiting for us.
+const BACKLOG: u32 = 1024;
+/// A client that does not finish its TLS handshake within this is none.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// A connection on which no request begins, or no request's head ends, for this long is closed.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// How often datasets are looked at for their expiry.
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(10);
+/// Requests under way at the end get this long to finish.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
+/// Pause after a failed accept, which means that the process has too many files open.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A relay that has its directory and its port, and is ready to run.
+pub struct Relay {
+    listener: TcpListener,
+    local: SocketAddr,
+    identity: Identity,
+    service: Arc<Service>,
+    dir: PathBuf,
+}
+
+impl Relay {
+    /// Makes or opens the directory, counts what it holds, removes what has expired, and takes the
+    /// port.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`](posthaste_endpoint::ErrorKind::Conflict) when the port or the
+    /// directory is in use; `PermissionDenied`, `Full` and others of the directory; `Invalid` for
+    /// an identity that can't be read.
+    pub async fn open(options: RelayOptions) -> Result<Self> {
+        let RelayOptions {
+            dir,
+            listen,
+            capacity,
+            rate,
+            name,
+            flush,
+        } = options;
+        let opened_dir = dir.clone();
+        let opened = spawn_blocking(move || {
+            let store = Store::open(&opened_dir, capacity.get(), flush)?;
+            let failed = |refusal: crate::store::Refusal| {
+                Error::new(refusal.kind, "clean", opened_dir.display().to_string())
+                    .cause(refusal.message)
+            };
+            store.remove_expired(clock::unix_s()).map_err(failed)?;
+            Ok((Identity::open(&opened_dir.join("identity"))?, store))
+        });
+        let (identity, store) = opened.await.map_err(|cause| {
+            Error::io(
+                "open",
+                dir.display().to_string(),
+                std::io::Error::other(cause),
+            )
+        })??;
+        let failed = |cause: std::io::Error| {
+            let error = Error::io("listen on", listen.to_string(), cause);
+            error.hint("is another relay running there? choose another port with --listen")
+        };
+        let listener = bind(listen, rate).map_err(failed)?;
+        let local = listener.local_addr().map_err(failed)?;
+        let service = Service {
+            name,
+            secret: identity.secret,
+            store: Arc::new(store),
+            rate: Arc::new(RateLimit::new(rate)),
+        };
+        Ok(Self {
+            listener,
+            local,
+            identity,
+            service: Arc::new(service),
+            dir,
+        })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Where it is reached from this machine, and its key.
+    #[must_use]
+    pub fn address(&self) -> RelayAddress {
+        RelayAddress {
+            url: format!("https://{}", self.local),
+            fingerprint: self.fingerprint(),
+        }
+    }
+
+    /// Its key.
+    #[must_use]
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.identity.fingerprint
+    }
+
+    /// The file with the secret that tokens are minted from.
+    #[must_use]
+    pub fn secret_file(&self) -> &Path {
+        &self.identity.secret_file
+    }
+
+    /// Where everything it keeps is.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Serves until `shutdown`, then lets requests under way finish for 5 s.
+    ///
+    /// # Errors
+    /// None at present: a relay that runs goes on whatever clients do.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<()> {
+        let tls = TlsAcceptor::from(Arc::clone(&self.identity.tls));
+        let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let (ending, ended) = watch::channel(false);
+        let mut connections = JoinSet::new();
+        let mut expiry = interval(EXPIRY_INTERVAL);
+        let mut shutdown = pin!(shutdown);
+        loop {
+            tokio::select! {
+                () = &mut shutdown => break,
+                _ = expiry.tick() => self.remove_expired(&mut connections),
+                Some(_) = connections.join_next() => {}
+                (stream, permit) = self.accept(&permits) => {
+                    let (tls, service) = (tls.clone(), Arc::clone(&self.service));
+                    connections.spawn(serve(stream, permit, tls, service, ended.clone()));
+                }
+            }
+        }
+        drop(self.listener);
+        let _ = ending.send(true);
+        let all = async { while connections.join_next().await.is_some() {} };
+        // Those that do not end by then are dropped, and their uploads with them.
+        let _ = timeout(SHUTDOWN_TIMEOUT, all).await;
+        Ok(())
+    }
+
+    async fn accept(&self, permits: &Arc<Semaphore>) -> (TcpStream, OwnedSemaphorePermit) {
+        loop {
+            let permit = Arc::clone(permits).acquire_owned().await;
+            match (self.listener.accept().await, permit) {
+                (Ok((stream, _)), Ok(permit)) => return (stream, permit),
+                _ => sleep(ACCEPT_PAUSE).await,
+            }
+        }
+    }
+
+    fn remove_expired(&self, connections: &mut JoinSet<()>) {
+        let store = Arc::clone(&self.service.store);
+        connections.spawn_blocking(move || {
+            // What can't be removed now is tried again at the next turn.
+            let _ = store.remove_expired(clock::unix_s());
+        });
+    }
+}
+
+/// A listener whose connections hold little that was not read yet when the rate is limited, so that
+/// clients see the real rate.
+fn bind(listen: SocketAddr, rate: Option<ByteRate>) -> std::io::Result<TcpListener> {
+    const BUFFER_BYTES: std::ops::RangeInclusive<u64> = (64 << 10)..=(4 << 20);
+    let socket = match listen {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    socket.set_reuseaddr(true)?;
+    if let Some(rate) = rate {
+        let quarter_second = (rate.get() / 4).clamp(*BUFFER_BYTES.start(), *BUFFER_BYTES.end());
+        socket.set_recv_buffer_size(u32::try_from(quarter_second).unwrap_or(u32::MAX))?;
+    }
+    socket.bind(listen)?;
+    socket.listen(BACKLOG)
+}
+
+/// Serves one connection to its end. Whatever comes in, the worst is that it is closed.
+async fn serve(
+    stream: TcpStream,
+    permit: OwnedSemaphorePermit,
+    tls: TlsAcceptor,
+    service: Arc<Service>,
+    mut ended: watch::Receiver<bool>,
+) {
+    let _permit = permit;
+    let _ = stream.set_nodelay(true);
+    let Ok(Ok(stream)) = timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await else {
+        return;
+    };
+    let answer = service_fn(move |request| {
+        let service = Arc::clone(&service);
+        async move { Ok::<_, std::convert::Infallible>(service.answer(request).await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .half_close(true)
+        .serve_connection(TokioIo::new(stream), answer);
+    let mut connection = pin!(connection);
+    tokio::select! {
+        _ = &mut connection => return,
+        _ = ended.wait_for(|&ended| ended) => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = connection.await;
+}

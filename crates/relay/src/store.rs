@@ -1,0 +1,319 @@
+//! What a relay holds: an index in memory, one file for each object on disk.
+//!
+//! `datasets/ID/GROUP/CHUNK.FRAGMENT.DIGEST`, `datasets/ID/manifest.DIGEST` and
+//! `datasets/ID/expires`. A name tells all there is to know of a file, so that a start needs no
+//! journal: it reads directories. Everything is written in `incoming/` first and renamed when it is
+//! whole and checked; what lies in `incoming/` at a start is the rest of uploads that never counted.
+
+mod layout;
+mod upload;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::{self, File},
+    io::{self, Write},
+    path::{Path, PathBuf},
+    sync::{
+        Mutex, MutexGuard, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use posthaste_endpoint::{
+    Error, ErrorKind, Result,
+    relay::{
+        DatasetId,
+        wire::{Held, Object},
+    },
+};
+use posthaste_types::{ChunkIndex, Digest, FragmentIndex};
+
+pub(crate) use upload::{Upload, other_digest};
+
+/// Most objects held, so that the index stays below a few gigabytes of memory.
+const OBJECTS_MAX: usize = 16 << 20;
+/// Most datasets held: each costs a directory.
+const DATASETS_MAX: usize = 1 << 20;
+
+/// Why the store does not do what it was asked to do.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) kind: ErrorKind,
+    pub(crate) message: String,
+    pub(crate) hint: Option<&'static str>,
+}
+
+impl Refusal {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            hint: None,
+        }
+    }
+
+    pub(crate) fn hint(mut self, hint: &'static str) -> Self {
+        self.hint = Some(hint);
+        self
+    }
+}
+
+impl From<io::Error> for Refusal {
+    fn from(cause: io::Error) -> Self {
+        let error = Error::io("use", "the relay's disk", cause);
+        // A path that should be there and is not is no fault of the request.
+        let is_full = error.kind() == ErrorKind::Full;
+        let kind = if is_full {
+            ErrorKind::Full
+        } else {
+            ErrorKind::Other
+        };
+        Self::new(kind, error.to_string())
+    }
+}
+
+/// An object on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stored {
+    pub(crate) digest: Digest,
+    pub(crate) size: u64,
+}
+
+#[derive(Debug, Default)]
+struct Holding {
+    /// Seconds since the Unix epoch; the latest anybody asked for.
+    expires_s: u64,
+    objects: BTreeMap<Object, Stored>,
+}
+
+#[derive(Debug, Default)]
+struct Index {
+    datasets: BTreeMap<DatasetId, Holding>,
+    objects: usize,
+    used: u64,
+    /// Bytes of uploads under way.
+    reserved: u64,
+    /// Objects being given their final names.
+    sealing: BTreeSet<(DatasetId, Object)>,
+}
+
+/// How full the store is, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Usage {
+    pub(crate) capacity: u64,
+    pub(crate) used: u64,
+    pub(crate) free: u64,
+}
+
+/// The objects a relay holds. Its methods block on the disk where they say so.
+#[derive(Debug)]
+pub(crate) struct Store {
+    dir: PathBuf,
+    capacity: u64,
+    flush: bool,
+    index: Mutex<Index>,
+    /// Read: an object gets its final name. Write: a dataset is removed. So no object is counted
+    /// whose directory is being taken away.
+    removal: RwLock<()>,
+    /// One `expires` file is written at a time.
+    expiry: Mutex<()>,
+    unfinished: AtomicU64,
+    /// Holds the lock on the directory.
+    _lock: File,
+}
+
+impl Store {
+    /// Opens `dir`, removes what uploads left behind, and counts what is there. Blocking.
+    pub(crate) fn open(dir: &Path, capacity: u64, flush: bool) -> Result<Self> {
+        let lock = layout::lock(dir)?;
+        let failed = |path: &Path, cause| Error::io("open", path.display().to_string(), cause);
+        let incoming = dir.join("incoming");
+        match fs::remove_dir_all(&incoming) {
+            Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
+                return Err(failed(&incoming, cause));
+            }
+            _ => fs::create_dir(&incoming).map_err(|cause| failed(&incoming, cause))?,
+        }
+        let datasets = dir.join("datasets");
+        fs::create_dir_all(&datasets).map_err(|cause| failed(&datasets, cause))?;
+        let mut index = Index::default();
+        for (dataset, expires_s, objects) in
+            layout::scan(&datasets).map_err(|cause| failed(&datasets, cause))?
+        {
+            index.used += objects.values().map(|stored| stored.size).sum::<u64>();
+            index.objects += objects.len();
+            index
+                .datasets
+                .insert(dataset, Holding { expires_s, objects });
+        }
+        Ok(Self {
+            dir: dir.to_owned(),
+            capacity,
+            flush,
+            index: Mutex::new(index),
+            removal: RwLock::new(()),
+            expiry: Mutex::new(()),
+            unfinished: AtomicU64::new(0),
+            _lock: lock,
+        })
+    }
+
+    fn index(&self) -> MutexGuard<'_, Index> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn usage(&self) -> Usage {
+        let index = self.index();
+        let free = self
+            .capacity
+            .saturating_sub(index.used)
+            .saturating_sub(index.reserved);
+        Usage {
+            capacity: self.capacity,
+            used: index.used,
+            free,
+        }
+    }
+
+    /// What is stored of the dataset under this name.
+    pub(crate) fn find(&self, dataset: &DatasetId, object: Object) -> Option<Stored> {
+        self.index()
+            .datasets
+            .get(dataset)?
+            .objects
+            .get(&object)
+            .copied()
+    }
+
+    /// Opens a stored object. Blocking.
+    pub(crate) fn read(
+        &self,
+        dataset: &DatasetId,
+        object: Object,
+    ) -> Result<(File, Stored), Refusal> {
+        let missing = || Refusal::new(ErrorKind::NotFound, "nothing is stored under that name");
+        let stored = self.find(dataset, object).ok_or_else(missing)?;
+        match File::open(layout::object_path(
+            &self.dir,
+            dataset,
+            object,
+            &stored.digest,
+        )) {
+            Ok(file) => Ok((file, stored)),
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => Err(missing()),
+            Err(cause) => Err(cause.into()),
+        }
+    }
+
+    /// At most `count` fragments of the dataset from this place on, and where the next ones start.
+    pub(crate) fn inventory(
+        &self,
+        dataset: &DatasetId,
+        from: (ChunkIndex, FragmentIndex),
+        count: usize,
+    ) -> (Vec<Held>, Option<(ChunkIndex, FragmentIndex)>) {
+        let index = self.index();
+        let Some(holding) = index.datasets.get(dataset) else {
+            return (Vec::new(), None);
+        };
+        let mut fragments = holding
+            .objects
+            .range(Object::Fragment(from.0, from.1)..)
+            .filter_map(|(object, stored)| match object {
+                Object::Fragment(chunk, fragment) => Some((*chunk, *fragment, stored.digest)),
+                Object::Manifest => None,
+            });
+        let page = fragments.by_ref().take(count).collect();
+        let next = fragments
+            .next()
+            .map(|(chunk, fragment, _)| (chunk, fragment));
+        (page, next)
+    }
+
+    /// Makes sure that the dataset, where known, is kept until `expires_s`. Blocking.
+    pub(crate) fn extend(&self, dataset: &DatasetId, expires_s: u64) -> Result<(), Refusal> {
+        let _one = self.expiry.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self
+            .index()
+            .datasets
+            .get(dataset)
+            .map(|holding| holding.expires_s);
+        if known.is_some_and(|known| known >= expires_s) {
+            return Ok(());
+        }
+        if known.is_none() && self.index().datasets.len() >= DATASETS_MAX {
+            return Err(Refusal::new(
+                ErrorKind::Full,
+                "the relay holds too many datasets",
+            ));
+        }
+        let unfinished = self.unfinished_path();
+        let mut file = File::create(&unfinished)?;
+        file.write_all(expires_s.to_string().as_bytes())?;
+        if self.flush {
+            file.sync_all()?;
+        }
+        let directory = layout::dataset_path(&self.dir, dataset);
+        fs::create_dir_all(&directory)?;
+        fs::rename(&unfinished, directory.join(layout::EXPIRES))?;
+        if self.flush {
+            layout::flush_directory(&directory)?;
+            layout::flush_directory(&self.dir.join("datasets"))?;
+        }
+        self.index().datasets.entry(*dataset).or_default().expires_s = expires_s;
+        Ok(())
+    }
+
+    /// Removes the dataset, if it is there. Blocking.
+    pub(crate) fn remove(&self, dataset: &DatasetId) -> Result<(), Refusal> {
+        self.remove_if(dataset, |_| true)
+    }
+
+    fn remove_if(
+        &self,
+        dataset: &DatasetId,
+        condition: impl Fn(&Holding) -> bool,
+    ) -> Result<(), Refusal> {
+        let doomed = self.unfinished_path();
+        {
+            let _alone = self.removal.write().unwrap_or_else(PoisonError::into_inner);
+            let mut index = self.index();
+            if !index.datasets.get(dataset).is_some_and(condition) {
+                return Ok(());
+            }
+            fs::rename(layout::dataset_path(&self.dir, dataset), &doomed)?;
+            if let Some(holding) = index.datasets.remove(dataset) {
+                index.used -= holding
+                    .objects
+                    .values()
+                    .map(|stored| stored.size)
+                    .sum::<u64>();
+                index.objects -= holding.objects.len();
+            }
+        }
+        fs::remove_dir_all(&doomed)?;
+        Ok(())
+    }
+
+    /// Removes every dataset that has expired. Blocking.
+    pub(crate) fn remove_expired(&self, now_s: u64) -> Result<(), Refusal> {
+        let is_expired = |holding: &Holding| holding.expires_s < now_s;
+        let expired: Vec<DatasetId> = {
+            let index = self.index();
+            let datasets = index.datasets.iter();
+            datasets
+                .filter(|(_, holding)| is_expired(holding))
+                .map(|(id, _)| *id)
+                .collect()
+        };
+        expired
+            .iter()
+            .try_for_each(|dataset| self.remove_if(dataset, is_expired))
+    }
+
+    /// A new name in `incoming/`.
+    fn unfinished_path(&self) -> PathBuf {
+        let number = self.unfinished.fetch_add(1, Ordering::Relaxed);
+        self.dir.join("incoming").join(number.to_string())
+    }
+}

@@ -1,0 +1,211 @@
+//! An object on its way in.
+
+use std::{
+    fs::{self, File},
+    io::Write,
+    path::PathBuf,
+    sync::{Arc, PoisonError},
+};
+
+use bytes::Bytes;
+use posthaste_endpoint::{
+    ErrorKind,
+    relay::{DatasetId, wire::Object},
+};
+use posthaste_types::Digest;
+
+use super::{OBJECTS_MAX, Refusal, Store, Stored, layout};
+
+/// An object being received: bytes in `incoming/` and space set aside for them. Dropped before it
+/// is sealed, it leaves nothing behind.
+pub(crate) struct Upload {
+    store: Arc<Store>,
+    dataset: DatasetId,
+    object: Object,
+    stored: Stored,
+    path: PathBuf,
+    file: File,
+    hasher: Box<blake3::Hasher>,
+    received: u64,
+    /// Bytes still set aside.
+    reserved: u64,
+}
+
+impl Upload {
+    /// Sets space aside and makes the file. Blocking.
+    pub(crate) fn begin(
+        store: Arc<Store>,
+        dataset: DatasetId,
+        object: Object,
+        stored: Stored,
+    ) -> Result<Self, Refusal> {
+        store.reserve(stored.size)?;
+        let path = store.unfinished_path();
+        let file = match File::create_new(&path) {
+            Ok(file) => file,
+            Err(cause) => {
+                store.index().reserved -= stored.size;
+                return Err(cause.into());
+            }
+        };
+        let hasher = Box::default();
+        let reserved = stored.size;
+        Ok(Self {
+            store,
+            dataset,
+            object,
+            stored,
+            path,
+            file,
+            hasher,
+            received: 0,
+            reserved,
+        })
+    }
+
+    /// Appends what arrived. Blocking.
+    pub(crate) fn write(&mut self, pieces: &[Bytes]) -> Result<(), Refusal> {
+        for piece in pieces {
+            self.received += piece.len() as u64;
+            if self.received > self.stored.size {
+                return Err(Refusal::new(
+                    ErrorKind::Invalid,
+                    "the body is longer than it said",
+                ));
+            }
+            self.hasher.update(piece);
+            self.file.write_all(piece)?;
+        }
+        Ok(())
+    }
+
+    /// Checks the digest, puts the object in its place and counts it. Blocking.
+    pub(crate) fn seal(mut self, expires_s: u64) -> Result<(), Refusal> {
+        let shown = Digest::new(*self.hasher.finalize().as_bytes());
+        if self.received != self.stored.size || shown != self.stored.digest {
+            let message = format!("{} bytes with digest {shown} arrived", self.received);
+            return Err(Refusal::new(ErrorKind::Corrupt, message).hint("send it again"));
+        }
+        if self.store.flush {
+            self.file.sync_data()?;
+        }
+        let _not_removed = self
+            .store
+            .removal
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        self.store.extend(&self.dataset, expires_s)?;
+        if !self
+            .store
+            .begin_sealing(&self.dataset, self.object, self.stored)?
+        {
+            return Ok(());
+        }
+        let placed = self.place();
+        let store = Arc::clone(&self.store);
+        let mut index = store.index();
+        index.sealing.remove(&(self.dataset, self.object));
+        placed?;
+        index.reserved -= std::mem::take(&mut self.reserved);
+        let holding = index.datasets.entry(self.dataset).or_default();
+        holding.objects.insert(self.object, self.stored);
+        index.objects += 1;
+        index.used += self.stored.size;
+        Ok(())
+    }
+
+    fn place(&self) -> std::io::Result<()> {
+        let Self {
+            dataset,
+            object,
+            stored,
+            ..
+        } = self;
+        let place = layout::object_path(&self.store.dir, dataset, *object, &stored.digest);
+        let dataset = layout::dataset_path(&self.store.dir, dataset);
+        let directory = place.parent().unwrap_or(&dataset);
+        let is_new_group = match fs::create_dir(directory) {
+            Ok(()) => true,
+            Err(cause) if cause.kind() == std::io::ErrorKind::AlreadyExists => false,
+            Err(cause) => return Err(cause),
+        };
+        fs::rename(&self.path, &place)?;
+        if self.store.flush {
+            layout::flush_directory(directory)?;
+            if is_new_group {
+                layout::flush_directory(&dataset)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        self.store.index().reserved -= self.reserved;
+        // Once in place it no longer has this name.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+impl Store {
+    fn reserve(&self, size: u64) -> Result<(), Refusal> {
+        let mut index = self.index();
+        let taken = index
+            .used
+            .saturating_add(index.reserved)
+            .saturating_add(size);
+        if taken > self.capacity {
+            let free = self.capacity.saturating_sub(index.used + index.reserved);
+            let message = format!(
+                "{free} of {} bytes are free, {size} are needed",
+                self.capacity
+            );
+            return Err(Refusal::new(ErrorKind::Full, message)
+                .hint("delete datasets, wait for some to expire, or lend more with --capacity"));
+        }
+        if index.objects >= OBJECTS_MAX {
+            return Err(
+                Refusal::new(ErrorKind::Full, "the relay holds too many fragments")
+                    .hint("use larger chunks"),
+            );
+        }
+        index.reserved += size;
+        Ok(())
+    }
+
+    /// Whether the object is to be put in place; `false` when the same is there already.
+    fn begin_sealing(
+        &self,
+        dataset: &DatasetId,
+        object: Object,
+        stored: Stored,
+    ) -> Result<bool, Refusal> {
+        let mut index = self.index();
+        let there = index
+            .datasets
+            .get(dataset)
+            .and_then(|holding| holding.objects.get(&object));
+        match there {
+            Some(there) if there.digest == stored.digest => return Ok(false),
+            Some(_) => return Err(other_digest()),
+            None => {}
+        }
+        if !index.sealing.insert((*dataset, object)) {
+            return Err(Refusal::new(
+                ErrorKind::Busy,
+                "the same is being stored right now",
+            ));
+        }
+        Ok(true)
+    }
+}
+
+/// The refusal to store something else in an object's place.
+pub(crate) fn other_digest() -> Refusal {
+    Refusal::new(
+        ErrorKind::Conflict,
+        "something else is stored under that name",
+    )
+    .hint("delete the dataset first, or use a new one")
+}
