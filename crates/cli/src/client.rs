@@ -29,7 +29,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 #[derive(Debug, Clone, Args)]
 pub struct ServiceArguments {
     /// Where the service listens
-    #[arg(long = "service", value_name = "URL", env = "POSTHASTE_SERVICE",
+    #[arg(id = "service", long = "service", value_name = "URL", env = "POSTHASTE_SERVICE",
           default_value = config::SERVICE_URL, help_heading = "Service")]
     pub url: String,
     /// File with the service's token [default: the token of the service's default state directory]

@@ -125,7 +125,7 @@ pub fn run(arguments: CopyArguments) -> Outcome {
 }
 
 async fn run_async(arguments: CopyArguments) -> Outcome {
-    let access = Access::load(arguments.profile.as_deref(), &arguments.ssh_option)?;
+    let access = Access::new(arguments.profile.clone(), arguments.ssh_option.clone());
     let rules = DraftRules {
         verify: !arguments.ignore_checksum,
         fsync: arguments.fsync,

@@ -42,7 +42,10 @@ pub struct Failure {
 impl Failure {
     /// A failure with this code and this one line.
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: message.into() }
+        Self {
+            exit,
+            message: message.into(),
+        }
     }
 
     /// Bad arguments: the line should say what to write instead.
@@ -82,7 +85,10 @@ pub fn exit_for(error: &Error) -> Exit {
     if error.is_temporary() {
         return Exit::Temporary;
     }
-    #[expect(clippy::wildcard_enum_match_arm, reason = "ErrorKind may grow; new kinds are Other")]
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "ErrorKind may grow; new kinds are Other"
+    )]
     match error.kind() {
         ErrorKind::NotFound if error.locus() == Locus::Destination => Exit::DirectoryNotFound,
         ErrorKind::NotFound => Exit::FileNotFound,

@@ -13,9 +13,11 @@ mod generate;
 mod moment;
 mod offload;
 mod output;
+mod relay;
 mod request;
 mod screen;
 mod serve;
+mod shutdown;
 mod watch;
 
 use failure::{Failure, Outcome};
@@ -37,6 +39,7 @@ enum Command {
     #[command(name = "cp")]
     Copy(copy::CopyArguments),
     Serve(serve::ServeArguments),
+    Relay(relay::RelayArguments),
     Depot(depot::DepotArguments),
     Offload(offload::OffloadArguments),
     List(request::ListArguments),
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Copy(arguments) => copy::run(arguments),
         Command::Serve(arguments) => wait_for(serve::run(arguments)),
+        Command::Relay(arguments) => wait_for(relay::run(arguments)),
         Command::Depot(arguments) => wait_for(depot::run(arguments)),
         Command::Offload(arguments) => wait_for(offload::run(arguments)),
         Command::List(arguments) => wait_for(request::list(arguments)),

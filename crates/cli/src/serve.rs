@@ -4,9 +4,8 @@ use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use clap::Args;
 use posthaste_service::{Options, Service};
-use tokio::signal::unix::{SignalKind, signal};
 
-use crate::{config, failure::Outcome, output};
+use crate::{config, failure::Outcome, output, shutdown::Shutdown};
 
 /// Runs the service: takes requests, decides, moves data through depots
 ///
@@ -30,6 +29,9 @@ pub struct ServeArguments {
     /// Print one JSON object with url and token_file once it listens
     #[arg(long)]
     json: bool,
+    /// End when standard input does
+    #[arg(long, hide = true)]
+    until_stdin_closes: bool,
 }
 
 /// Runs until SIGTERM or SIGINT.
@@ -37,6 +39,7 @@ pub struct ServeArguments {
 /// # Errors
 /// When the state or the port is in use or can't be opened, and when the journal fails.
 pub async fn run(arguments: ServeArguments) -> Outcome {
+    let shutdown = Shutdown::watch(arguments.until_stdin_closes)?;
     let options = Options {
         state: arguments.state.unwrap_or_else(config::state_directory),
         listen: arguments.listen,
@@ -50,15 +53,6 @@ pub async fn run(arguments: ServeArguments) -> Outcome {
     } else {
         output::line(&format!("posthaste serves {url} (token in {token_file})"));
     }
-    let mut terminate = signal(SignalKind::terminate()).map_err(anyhow::Error::from)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(anyhow::Error::from)?;
-    service
-        .run(async move {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-        })
-        .await?;
+    service.run(shutdown.told()).await?;
     Ok(ExitCode::SUCCESS)
 }

@@ -36,8 +36,8 @@ pub use secrets::{make_private_directory, read_private, write_private};
 const WATCHES_MAX: usize = 64;
 /// How often the meters are read.
 const METER_EVERY: Duration = Duration::from_millis(500);
-/// How long open connections may finish once the service is told to end.
-const SHUTDOWN_GRACE: Duration = Duration::from_secs(3);
+/// How long answers on their way may take once the service is told to end.
+const SHUTDOWN_GRACE: Duration = Duration::from_millis(200);
 
 /// How to run the service.
 #[derive(Debug, Clone)]
@@ -83,11 +83,11 @@ impl Service {
                     .hint("put a TLS proxy in front and add --behind-tls, or listen on 127.0.0.1"),
             );
         }
-        let store = Arc::new(store::Store::open(&options.state)?);
         let listener = TcpListener::bind(options.listen).await.map_err(|cause| {
             Error::io("listen on", options.listen.to_string(), cause)
                 .hint("is a service running already? choose another with --listen")
         })?;
+        let store = Arc::new(store::Store::open(&options.state)?);
         let token_file = options.state.join("token");
         let token = secrets::token(&token_file)?;
         let (inputs, queue) = mpsc::channel(driver::INPUTS_MAX);
@@ -168,10 +168,7 @@ impl Service {
         };
         end.send_replace(true);
         // Whatever still runs may be cut off at any moment: that is what the journal is for.
-        let _ = tokio::time::timeout(SHUTDOWN_GRACE.min(Duration::from_millis(300)), async {
-            while running.join_next().await.is_some() {}
-        })
-        .await;
+        tokio::time::sleep(SHUTDOWN_GRACE).await;
         running.shutdown().await;
         outcome
     }

@@ -184,16 +184,24 @@ impl Store {
     }
 }
 
-fn journal_error(cause: JournalError) -> Error {
-    let full = matches!(
-        &cause,
-        JournalError::Sqlite { cause, .. }
-            if cause.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull)
-    );
-    let kind = if full {
-        ErrorKind::Full
-    } else {
-        ErrorKind::Other
+fn journal_error(error: JournalError) -> Error {
+    let JournalError::Sqlite {
+        operation,
+        path,
+        cause,
+    } = error
+    else {
+        return Error::new(ErrorKind::Other, "use", "the journal").cause(error);
     };
-    Error::new(kind, "use", "the journal").cause(cause)
+    let code = cause.sqlite_error_code();
+    let error = |kind| Error::new(kind, operation, format!("the journal {}", path.display()));
+    match code {
+        Some(rusqlite::ErrorCode::DiskFull) => error(ErrorKind::Full).cause(cause),
+        Some(rusqlite::ErrorCode::DatabaseBusy | rusqlite::ErrorCode::DatabaseLocked) => {
+            error(ErrorKind::Conflict)
+                .cause(cause)
+                .hint("another service uses it: end that one, or choose another --state")
+        }
+        _ => error(ErrorKind::Other).cause(cause),
+    }
 }

@@ -1,0 +1,444 @@
+//! A dataset's whole way through real relays and a real service, with everything that goes wrong.
+
+#[path = "support/processes.rs"]
+mod processes;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use processes::{Dice, Relay, Service, failure, make_tree, picture, text};
+use serde_json::Value;
+
+/// Three or four relays, a service that knows them, and a tree on scratch.
+struct Centre {
+    folder: tempfile::TempDir,
+    relays: Vec<Relay>,
+    service: Service,
+    before: Vec<String>,
+}
+
+impl Centre {
+    fn with(relays: &[(&str, &str)], megabytes: usize, seed: u64) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let relays: Vec<Relay> = relays
+            .iter()
+            .map(|(name, rate)| Relay::start(folder.path(), name, "1G", rate))
+            .collect();
+        let service = Service::start(folder.path());
+        relays.iter().for_each(|relay| service.add(relay));
+        let scratch = folder.path().join("scratch");
+        make_tree(&scratch, megabytes, seed);
+        let before = picture(&scratch);
+        Self {
+            folder,
+            relays,
+            service,
+            before,
+        }
+    }
+
+    fn scratch(&self) -> PathBuf {
+        self.folder.path().join("scratch")
+    }
+
+    fn offload(&self, more: &[&str]) -> Value {
+        let scratch = self.scratch();
+        let names: Vec<&str> = self
+            .relays
+            .iter()
+            .map(|relay| relay.name.as_str())
+            .collect();
+        let via = names.join(",");
+        let mut arguments = vec![
+            "offload",
+            scratch.to_str().unwrap(),
+            "--to",
+            "home",
+            "--deadline",
+            "10m",
+            "--json",
+            "--via",
+            &via,
+        ];
+        arguments.extend_from_slice(more);
+        self.service.json(&arguments)
+    }
+
+    /// Pulls to a fresh folder and checks that all that left arrived.
+    fn pull_and_compare(&self, id: &str) -> Value {
+        let home = self.folder.path().join("home");
+        let report = self
+            .service
+            .json(&["pull", id, home.to_str().unwrap(), "--json"]);
+        assert_eq!(picture(&home), self.before);
+        report
+    }
+
+    /// Total bytes of fragment bodies the relays took.
+    fn received(&self) -> u64 {
+        let depots = self.service.json(&["depot", "list", "--json"]);
+        let _ = depots;
+        self.relays
+            .iter()
+            .map(|relay| stored_bytes(&relay.directory))
+            .sum()
+    }
+}
+
+fn stored_bytes(directory: &Path) -> u64 {
+    let mut total = 0;
+    let mut waiting = vec![directory.to_path_buf()];
+    while let Some(directory) = waiting.pop() {
+        for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
+            let Ok(found) = entry.metadata() else {
+                continue;
+            };
+            if found.is_dir() {
+                waiting.push(entry.path());
+            } else {
+                total += found.len();
+            }
+        }
+    }
+    total
+}
+
+fn state(request: &Value) -> &str {
+    request["state"].as_str().unwrap()
+}
+
+#[test]
+fn a_dataset_leaves_scratch_and_comes_home_whole() {
+    let centre = Centre::with(&[("ash", "60M"), ("birch", "50M"), ("cedar", "40M")], 24, 1);
+    let request = centre.offload(&["--code", "2+1", "--release", "when-safe", "--wait"]);
+    assert_eq!(state(&request), "released");
+    assert_eq!(request["missed"], false);
+    assert!(!centre.scratch().exists(), "scratch was not released");
+    let report = centre.pull_and_compare("r1");
+    assert_eq!(report["rebuilt_chunks"], 0);
+    let explained = centre.service.run(&["explain", "r1"]);
+    assert!(
+        text(&explained.stdout).contains("p90 finish"),
+        "{}",
+        text(&explained.stdout)
+    );
+    centre
+        .service
+        .wait_until("r1", |request| state(request) == "delivered");
+}
+
+#[test]
+fn a_relay_that_dies_half_way_costs_nothing() {
+    let relays = [
+        ("ash", "5M"),
+        ("birch", "5M"),
+        ("cedar", "5M"),
+        ("dune", "5M"),
+    ];
+    let mut centre = Centre::with(&relays, 24, 2);
+    centre.offload(&["--code", "2+1", "--release", "when-safe"]);
+    centre.service.wait_until("r1", |request| {
+        let shares = request["shares"].as_array().unwrap();
+        shares
+            .iter()
+            .map(|share| share["stored"].as_u64().unwrap())
+            .sum::<u64>()
+            > 12
+    });
+    centre.relays[0].kill();
+    let request = centre
+        .service
+        .wait_until("r1", |request| state(request) == "released");
+    assert!(
+        request["chunks_repaired"].as_u64().unwrap() > 0,
+        "{request}"
+    );
+    centre.pull_and_compare("r1");
+}
+
+#[test]
+fn a_service_killed_at_any_moment_goes_on_where_it_was() {
+    let seed = 7;
+    for round in 0..7 {
+        let mut dice = Dice::new(seed * 100 + round);
+        let relays = [("ash", "8M"), ("birch", "8M"), ("cedar", "8M")];
+        let mut centre = Centre::with(&relays, 16, round);
+        centre.offload(&["--code", "2+1", "--release", "when-safe"]);
+        for _ in 0..2 {
+            std::thread::sleep(std::time::Duration::from_millis(dice.roll(1500)));
+            centre.service.kill();
+            centre.service.restart();
+        }
+        let request = centre
+            .service
+            .wait_until("r1", |request| state(request) == "released");
+        assert_eq!(
+            request["missed"], false,
+            "seed {seed} round {round}: {request}"
+        );
+        centre.pull_and_compare("r1");
+        let twice = centre.received();
+        assert!(twice > 0, "seed {seed} round {round}");
+    }
+}
+
+#[test]
+fn a_corrupted_fragment_is_noticed_and_rebuilt() {
+    let centre = Centre::with(&[("ash", "60M"), ("birch", "60M"), ("cedar", "60M")], 8, 3);
+    centre.offload(&["--code", "2+1", "--wait"]);
+    assert!(corrupt_fragments(&centre.relays[0].directory) > 3);
+    let report = centre.pull_and_compare("r1");
+    assert!(
+        report["corrupt_fragments"].as_u64().unwrap() > 0,
+        "{report}"
+    );
+    assert!(report["rebuilt_chunks"].as_u64().unwrap() > 0, "{report}");
+}
+
+/// Flips a byte in the middle of every large file below `directory`.
+fn corrupt_fragments(directory: &Path) -> usize {
+    let mut count = 0;
+    let mut waiting = vec![directory.to_path_buf()];
+    while let Some(directory) = waiting.pop() {
+        for entry in fs::read_dir(&directory).unwrap().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                waiting.push(path);
+            } else if entry.metadata().unwrap().len() > 10_000 {
+                let mut bytes = fs::read(&path).unwrap();
+                let middle = bytes.len() / 2;
+                bytes[middle] ^= 0x55;
+                fs::write(&path, bytes).unwrap();
+                count += 1;
+            }
+        }
+    }
+    count
+}
+
+#[test]
+fn a_source_that_changes_meanwhile_fails_the_request_and_stays() {
+    let centre = Centre::with(&[("ash", "2M"), ("birch", "2M"), ("cedar", "2M")], 16, 4);
+    centre.offload(&["--code", "2+1", "--release", "when-safe"]);
+    let large = centre.scratch().join("large.bin");
+    let mut bytes = fs::read(&large).unwrap();
+    bytes.push(1);
+    fs::write(&large, &bytes).unwrap();
+    let request = centre
+        .service
+        .wait_until("r1", |request| state(request) == "failed");
+    assert!(
+        request["reason"].as_str().unwrap().contains("changed"),
+        "{request}"
+    );
+    assert_eq!(fs::read(&large).unwrap(), bytes);
+}
+
+#[test]
+fn a_file_that_appears_after_the_seal_is_not_removed() {
+    let centre = Centre::with(&[("ash", "8M"), ("birch", "8M"), ("cedar", "8M")], 8, 5);
+    centre.offload(&["--code", "2+1", "--release", "when-safe"]);
+    let late = centre.scratch().join("deep/late");
+    fs::write(&late, b"written after the dataset was sealed").unwrap();
+    centre.service.wait_until("r1", |request| {
+        matches!(state(request), "released" | "safe")
+    });
+    assert!(late.exists());
+}
+
+#[test]
+fn a_cancelled_request_leaves_its_source_and_nothing_at_the_depots() {
+    let centre = Centre::with(&[("ash", "1M"), ("birch", "1M"), ("cedar", "1M")], 16, 6);
+    centre.offload(&["--code", "2+1", "--release", "when-safe"]);
+    centre.service.wait_until("r1", |request| {
+        request["shares"][0]["stored"]
+            .as_u64()
+            .is_some_and(|stored| stored > 1)
+    });
+    let output = centre.service.run(&["cancel", "r1"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    centre
+        .service
+        .wait_until("r1", |request| state(request) == "cancelled");
+    assert_eq!(picture(&centre.scratch()), centre.before);
+    let start = processes::now();
+    while centre
+        .relays
+        .iter()
+        .any(|relay| stored_bytes(&relay.directory) > 1 << 20)
+    {
+        assert!(
+            start.elapsed() < processes::PATIENCE,
+            "the depots did not forget"
+        );
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    let (code, line) = failure(&centre.service.run(&["cancel", "r1"]));
+    assert_eq!(
+        (code, line.contains("already cancelled")),
+        (1, true),
+        "{line}"
+    );
+}
+
+#[test]
+fn what_can_not_work_is_refused_in_one_line_with_what_would() {
+    let centre = Centre::with(&[("ash", "1M"), ("birch", "1M"), ("cedar", "1M")], 48, 8);
+    let scratch = centre.scratch();
+    let scratch = scratch.to_str().unwrap();
+    let base = ["offload", scratch, "--to", "home"];
+    let try_with = |more: &[&str]| failure(&centre.service.run(&[&base[..], more].concat()));
+    for (more, exit, said) in [
+        (
+            &[
+                "--deadline",
+                "5s",
+                "--via",
+                "ash,birch,cedar",
+                "--code",
+                "2+1",
+            ][..],
+            11,
+            "earliest finish",
+        ),
+        (
+            &[
+                "--deadline",
+                "10m",
+                "--via",
+                "ash,birch,cedar",
+                "--code",
+                "4+1",
+            ],
+            11,
+            "needs 5 depots",
+        ),
+        (
+            &["--deadline", "10m", "--via", "ash,nobody"],
+            4,
+            "no depot of that name",
+        ),
+        (&["--deadline", "-5m", "--via", "ash"], 2, "has passed"),
+        (
+            &["--deadline", "2001-01-01T00:00:00Z", "--via", "ash"],
+            2,
+            "has passed",
+        ),
+        (&["--deadline", "soon", "--via", "ash"], 2, "write 10m"),
+    ] {
+        let (code, line) = try_with(more);
+        assert_eq!(code, exit, "{more:?}: {line}");
+        assert!(line.contains(said), "{more:?}: {line}");
+    }
+    let (code, line) = failure(&centre.service.run(&[
+        "offload",
+        "/no/such/place",
+        "--to",
+        "home",
+        "--deadline",
+        "10m",
+        "--via",
+        "ash",
+    ]));
+    assert_eq!(code, 4, "{line}");
+    assert_eq!(picture(&centre.scratch()), centre.before);
+}
+
+#[test]
+fn a_dry_run_decides_the_same_and_changes_nothing() {
+    let centre = Centre::with(&[("ash", "60M"), ("birch", "60M"), ("cedar", "60M")], 8, 9);
+    let would = centre.offload(&["--code", "2+1", "-n"]);
+    assert_eq!(state(&would), "moving");
+    assert_eq!(
+        centre.service.json(&["list", "--json"]),
+        Value::Array(vec![])
+    );
+    let scratch = centre.scratch();
+    let refused = centre.service.run(&[
+        "offload",
+        scratch.to_str().unwrap(),
+        "--to",
+        "home",
+        "--deadline",
+        "10m",
+        "-n",
+        "--via",
+        "ash,birch",
+        "--code",
+        "4+1",
+    ]);
+    assert_eq!(refused.status.code(), Some(11));
+}
+
+#[test]
+fn the_destination_takes_chunks_itself_when_that_is_fast_enough() {
+    let centre = Centre::with(&[("ash", "60M"), ("birch", "60M"), ("home", "60M")], 8, 10);
+    let scratch = centre.scratch();
+    let request = centre.service.json(&[
+        "offload",
+        scratch.to_str().unwrap(),
+        "--to",
+        "home",
+        "--deadline",
+        "10m",
+        "--via",
+        "ash,birch",
+        "--code",
+        "1+1",
+        "--wait",
+        "--json",
+    ]);
+    assert_eq!(state(&request), "safe");
+    let explained = text(&centre.service.run(&["explain", "r1"]).stdout);
+    assert!(explained.contains("direct path suffices"), "{explained}");
+    centre.pull_and_compare("r1");
+}
+
+#[test]
+fn submitting_twice_with_one_id_is_submitting_once() {
+    let centre = Centre::with(&[("ash", "60M"), ("birch", "60M")], 2, 11);
+    let more = ["--code", "1+1", "--submission-id", "run-7"];
+    let (first, second) = (centre.offload(&more), centre.offload(&more));
+    assert_eq!(first["id"], second["id"]);
+    assert_eq!(
+        centre
+            .service
+            .json(&["list", "--json"])
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+}
+
+#[test]
+fn an_empty_dataset_is_safe_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let relay = Relay::start(folder.path(), "ash", "10M", "10M");
+    let service = Service::start(folder.path());
+    service.add(&relay);
+    let scratch = folder.path().join("scratch");
+    fs::create_dir_all(scratch.join("empty")).unwrap();
+    fs::write(scratch.join("zero"), b"").unwrap();
+    let before = picture(&scratch);
+    let request = service.json(&[
+        "offload",
+        scratch.to_str().unwrap(),
+        "--to",
+        "home",
+        "--deadline",
+        "1m",
+        "--via",
+        "ash",
+        "--release",
+        "when-safe",
+        "--wait",
+        "--json",
+    ]);
+    assert_eq!(state(&request), "released");
+    let home = folder.path().join("home");
+    service.json(&["pull", "r1", home.to_str().unwrap(), "--json"]);
+    assert_eq!(picture(&home), before);
+}

@@ -1,0 +1,225 @@
+//! The service from the outside: who may ask, what it answers to nonsense, how it starts.
+
+#[path = "support/processes.rs"]
+mod processes;
+
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    os::unix::fs::PermissionsExt,
+    time::Duration,
+};
+
+use processes::{Service, binary, failure, text};
+
+/// Sends raw bytes and reads what comes back until the connection closes.
+fn raw(service: &Service, bytes: &[u8]) -> String {
+    let address = service.url.trim_start_matches("http://");
+    let mut connection = TcpStream::connect(address).unwrap();
+    connection
+        .set_read_timeout(Some(Duration::from_secs(5)))
+        .unwrap();
+    connection.write_all(bytes).unwrap();
+    connection.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut answer = Vec::new();
+    let _ = connection.read_to_end(&mut answer);
+    text(&answer)
+}
+
+fn ask(service: &Service, method: &str, path: &str, token: Option<&str>, body: &str) -> String {
+    let authorization = token.map_or_else(String::new, |token| {
+        format!("Authorization: Bearer {token}\r\n")
+    });
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{authorization}\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    raw(service, request.as_bytes())
+}
+
+#[test]
+fn nothing_but_health_is_told_without_the_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let service = Service::start(folder.path());
+    let token = std::fs::read_to_string(service.state.join("token")).unwrap();
+    let token = token.trim();
+    assert!(ask(&service, "GET", "/v1/health", None, "").starts_with("HTTP/1.1 200"));
+    for path in [
+        "/v1/depots",
+        "/v1/requests",
+        "/v1/events",
+        "/v1/requests/r1/manifest",
+    ] {
+        for wrong in [None, Some("wrong"), Some("")] {
+            let answer = ask(&service, "GET", path, wrong, "");
+            assert!(answer.starts_with("HTTP/1.1 401"), "{path}: {answer}");
+            assert!(answer.contains("\"unauthenticated\""), "{answer}");
+            assert!(!answer.contains(token));
+        }
+    }
+    assert!(ask(&service, "GET", "/v1/depots", Some(token), "").starts_with("HTTP/1.1 200"));
+    for private in ["token", "journal.db", "secrets"] {
+        let mode = std::fs::metadata(service.state.join(private))
+            .unwrap()
+            .permissions()
+            .mode();
+        let directory = std::fs::metadata(&service.state)
+            .unwrap()
+            .permissions()
+            .mode();
+        assert!(
+            mode & 0o077 == 0 || directory & 0o077 == 0,
+            "{private} {mode:o}"
+        );
+    }
+}
+
+#[test]
+fn nonsense_is_answered_in_our_words_and_the_service_lives_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let service = Service::start(folder.path());
+    let token = std::fs::read_to_string(service.state.join("token")).unwrap();
+    let token = Some(token.trim());
+    for (method, path, body, status) in [
+        ("POST", "/v1/requests", "{", "400"),
+        ("POST", "/v1/requests", "{}", "422"),
+        ("POST", "/v1/requests", "{\"sauce\": 1}", "422"),
+        ("POST", "/v1/depots", "[1,2", "400"),
+        ("PUT", "/v1/depots", "", "405"),
+        ("GET", "/v1/requests/r99", "", "404"),
+        ("GET", "/v1/requests/banana", "", "422"),
+        ("GET", "/v1/events?after=x", "", "400"),
+        ("GET", "/nowhere", "", "404"),
+        ("DELETE", "/v1/depots/nobody", "", "404"),
+    ] {
+        let answer = ask(&service, method, path, token, body);
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status}")),
+            "{method} {path}: {answer}"
+        );
+        assert!(
+            answer.contains("\"message\":\"can't "),
+            "{method} {path}: {answer}"
+        );
+    }
+    for garbage in [
+        &b"\x16\x03\x01\x00\xff nonsense"[..],
+        b"GET",
+        b"",
+        b"\0\0\0\0",
+        b"GET / HTTP/9.9\r\n\r\n",
+    ] {
+        raw(&service, garbage);
+    }
+    let unfinished = "POST /v1/requests HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{\"sou";
+    raw(&service, unfinished.as_bytes());
+    let huge = format!(
+        "POST /v1/depots HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n",
+        "y".repeat(1 << 20)
+    );
+    let _ = TcpStream::connect(service.url.trim_start_matches("http://"))
+        .and_then(|mut connection| connection.write_all(huge.as_bytes()));
+    assert!(ask(&service, "GET", "/v1/health", None, "").starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn a_service_that_can_not_start_says_why_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let service = Service::start(folder.path());
+    let taken = service.url.trim_start_matches("http://");
+    let other = folder.path().join("other");
+    let serve =
+        |arguments: &[&str]| failure(&binary().arg("serve").args(arguments).output().unwrap());
+    let (code, line) = serve(&["--listen", taken, "--state", other.to_str().unwrap()]);
+    assert!(
+        code == 1 && line.contains("choose another with --listen"),
+        "{code} {line}"
+    );
+    let (code, line) = serve(&[
+        "--listen",
+        "127.0.0.1:0",
+        "--state",
+        service.state.to_str().unwrap(),
+    ]);
+    assert!(code == 1 && line.contains("locked"), "{code} {line}");
+    let (code, line) = serve(&["--listen", "0.0.0.0:0", "--state", other.to_str().unwrap()]);
+    assert!(code == 2 && line.contains("--behind-tls"), "{code} {line}");
+    let (code, line) = serve(&["--listen", "127.0.0.1:0", "--state", "/proc/nothing"]);
+    assert!(
+        code != 0 && line.starts_with("posthaste: can't create /proc/nothing"),
+        "{code} {line}"
+    );
+}
+
+#[test]
+fn clients_say_what_to_do_when_there_is_no_service() {
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    let list = || {
+        failure(
+            &binary()
+                .args(["list", "--service", "http://127.0.0.1:9", "--token-file"])
+                .arg(&token)
+                .output()
+                .unwrap(),
+        )
+    };
+    let (code, line) = list();
+    assert!(
+        code == 7 && line.contains("start `posthaste serve`"),
+        "{code} {line}"
+    );
+    std::fs::write(&token, "secret-token").unwrap();
+    std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let (code, line) = list();
+    assert!(code == 7 && line.contains("chmod 600"), "{code} {line}");
+    std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let (code, line) = list();
+    assert!(
+        code == 5 && line.contains("is `posthaste serve` running?"),
+        "{code} {line}"
+    );
+    assert!(!line.contains("secret-token"));
+}
+
+#[test]
+fn the_committed_openapi_document_is_what_the_program_generates() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = binary()
+        .args(["generate", "openapi"])
+        .arg(folder.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let committed = concat!(env!("CARGO_MANIFEST_DIR"), "/../../openapi/posthaste.json");
+    let committed = std::fs::read_to_string(committed).unwrap_or_default();
+    let generated = std::fs::read_to_string(folder.path().join("posthaste.json")).unwrap();
+    assert!(
+        committed == generated,
+        "openapi/ drifted: run `cargo xtask generate`"
+    );
+    assert!(generated.contains("\"openapi\": \"3.1.0\""));
+}
+
+#[test]
+fn completions_and_man_pages_are_generated_for_every_command() {
+    let folder = tempfile::tempdir().unwrap();
+    for what in ["completions", "man"] {
+        let output = binary()
+            .args(["generate", what])
+            .arg(folder.path())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    }
+    for file in [
+        "posthaste.bash",
+        "_posthaste",
+        "posthaste.1",
+        "posthaste-cp.1",
+        "posthaste-pull.1",
+    ] {
+        assert!(folder.path().join(file).exists(), "{file} is missing");
+    }
+}

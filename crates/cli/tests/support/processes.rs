@@ -1,0 +1,333 @@
+//! Real posthaste processes for tests: started, killed with SIGKILL, cleared away.
+
+#![allow(dead_code, reason = "each test file uses what it needs")]
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+/// Nothing here takes longer, on any machine.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+pub fn binary() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_posthaste"))
+}
+
+/// A running `posthaste relay` or `posthaste serve`; killed when dropped.
+pub struct Process {
+    child: Child,
+    pub ready: Value,
+}
+
+impl Process {
+    fn start(arguments: &[&str], log: &Path) -> Self {
+        let log = fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(log)
+            .unwrap();
+        let mut child = binary()
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let ready = serde_json::from_str(&line)
+            .unwrap_or_else(|_| panic!("{arguments:?} did not start: {line:?}"));
+        Self { child, ready }
+    }
+
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A relay that can be killed and started again at the same place.
+pub struct Relay {
+    pub name: String,
+    pub directory: PathBuf,
+    capacity: String,
+    rate: String,
+    listen: String,
+    pub process: Process,
+}
+
+impl Relay {
+    pub fn start(folder: &Path, name: &str, capacity: &str, rate: &str) -> Self {
+        let directory = folder.join(name);
+        let process = start_relay(&directory, name, capacity, rate, "127.0.0.1:0");
+        let url = process.ready["url"].as_str().unwrap();
+        let listen = url.trim_start_matches("https://").to_owned();
+        Self {
+            name: name.into(),
+            directory,
+            capacity: capacity.into(),
+            rate: rate.into(),
+            listen,
+            process,
+        }
+    }
+
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    pub fn restart(&mut self) {
+        self.process = start_relay(
+            &self.directory,
+            &self.name,
+            &self.capacity,
+            &self.rate,
+            &self.listen,
+        );
+    }
+}
+
+fn start_relay(directory: &Path, name: &str, capacity: &str, rate: &str, listen: &str) -> Process {
+    let log = directory.with_extension("log");
+    let directory = directory.to_str().unwrap();
+    let arguments = [
+        "relay",
+        "--json",
+        "--dir",
+        directory,
+        "--name",
+        name,
+        "--capacity",
+        capacity,
+        "--rate",
+        rate,
+        "--listen",
+        listen,
+    ];
+    Process::start(&arguments, &log)
+}
+
+/// A service that can be killed and started again with the same state.
+pub struct Service {
+    pub state: PathBuf,
+    pub url: String,
+    pub process: Process,
+}
+
+impl Service {
+    pub fn start(folder: &Path) -> Self {
+        let state = folder.join("service");
+        let process = start_service(&state, "127.0.0.1:0");
+        let url = process.ready["url"].as_str().unwrap().to_owned();
+        Self {
+            state,
+            url,
+            process,
+        }
+    }
+
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    pub fn restart(&mut self) {
+        let listen = self.url.trim_start_matches("http://");
+        self.process = start_service(&self.state, listen);
+    }
+
+    /// Runs a client command against this service.
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        binary()
+            .args(arguments)
+            .args(["--service", &self.url, "--token-file"])
+            .arg(self.state.join("token"))
+            .output()
+            .unwrap()
+    }
+
+    /// Runs a client command that must succeed, and reads the JSON it prints.
+    pub fn json(&self, arguments: &[&str]) -> Value {
+        let output = self.run(arguments);
+        assert!(
+            output.status.success(),
+            "{arguments:?}: {}",
+            text(&output.stderr)
+        );
+        serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|_| panic!("{arguments:?} printed {}", text(&output.stdout)))
+    }
+
+    pub fn add(&self, relay: &Relay) {
+        let ready = &relay.process.ready;
+        let output = self.run(&[
+            "depot",
+            "add",
+            &relay.name,
+            ready["url"].as_str().unwrap(),
+            "--fingerprint",
+            ready["fingerprint"].as_str().unwrap(),
+            "--secret-file",
+            ready["secret_file"].as_str().unwrap(),
+        ]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    }
+
+    pub fn status(&self, id: &str) -> Value {
+        self.json(&["status", id, "--json"])
+    }
+
+    /// Waits until the request satisfies `wanted`.
+    pub fn wait_until(&self, id: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let start = now();
+        loop {
+            let request = self.status(id);
+            if wanted(&request) {
+                return request;
+            }
+            let log = self.state.with_extension("log");
+            assert!(
+                start.elapsed() < PATIENCE,
+                "{id} is still {request}\n{}",
+                fs::read_to_string(log).unwrap_or_default()
+            );
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+fn start_service(state: &Path, listen: &str) -> Process {
+    let log = state.with_extension("log");
+    let arguments = [
+        "serve",
+        "--json",
+        "--listen",
+        listen,
+        "--state",
+        state.to_str().unwrap(),
+    ];
+    Process::start(&arguments, &log)
+}
+
+#[expect(clippy::disallowed_methods, reason = "tests wait for real processes")]
+pub fn now() -> Instant {
+    Instant::now()
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The one line a command failed with.
+pub fn failure(output: &Output) -> (i32, String) {
+    let said = text(&output.stderr);
+    assert_eq!(said.trim_end().lines().count(), 1, "not one line: {said}");
+    (output.status.code().unwrap(), said.trim_end().to_owned())
+}
+
+/// A small deterministic generator, so that a failing round can be run again.
+pub struct Dice(u64);
+
+impl Dice {
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub fn roll(&mut self, below: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % below
+    }
+}
+
+/// Makes a tree of `megabytes` with large and small files, odd names, modes, links and times.
+pub fn make_tree(root: &Path, megabytes: usize, seed: u64) {
+    let mut dice = Dice::new(seed);
+    let mut bytes = |count: usize| -> Vec<u8> {
+        (0..count.div_ceil(8))
+            .flat_map(|_| dice.roll(u64::MAX).to_le_bytes())
+            .take(count)
+            .collect()
+    };
+    fs::create_dir_all(root.join("deep/er/empty")).unwrap();
+    fs::write(root.join("large.bin"), bytes((megabytes << 20) * 3 / 4)).unwrap();
+    for number in 0..40 {
+        let content = bytes((megabytes << 20) / 160);
+        fs::write(root.join(format!("deep/file {number}")), content).unwrap();
+    }
+    fs::write(root.join("zero"), b"").unwrap();
+    fs::write(root.join("line\nbreak"), b"odd").unwrap();
+    let invalid = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"inv\xffalid");
+    fs::write(root.join(invalid), b"odder").unwrap();
+    symlink("large.bin", root.join("link")).unwrap();
+    symlink("/nowhere/at all", root.join("deep/dangling")).unwrap();
+    let mode = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o750);
+    fs::set_permissions(root.join("large.bin"), mode).unwrap();
+    let past = std::time::UNIX_EPOCH + Duration::new(1_000_000_007, 123_456_789);
+    let times = fs::FileTimes::new().set_modified(past);
+    fs::File::open(root.join("large.bin"))
+        .unwrap()
+        .set_times(times)
+        .unwrap();
+    fs::File::open(root.join("deep"))
+        .unwrap()
+        .set_times(times)
+        .unwrap();
+}
+
+/// Everything a tree holds that must survive: names, kinds, modes, times, bytes, link targets.
+pub fn picture(root: &Path) -> Vec<String> {
+    use std::os::unix::{ffi::OsStrExt, fs::MetadataExt};
+    let mut lines = Vec::new();
+    let mut waiting = vec![root.to_path_buf()];
+    while let Some(directory) = waiting.pop() {
+        for entry in fs::read_dir(&directory).unwrap() {
+            let path = entry.unwrap().path();
+            let found = fs::symlink_metadata(&path).unwrap();
+            let name = path
+                .strip_prefix(root)
+                .unwrap()
+                .as_os_str()
+                .as_bytes()
+                .escape_ascii();
+            let content = if found.is_symlink() {
+                format!("-> {}", fs::read_link(&path).unwrap().display())
+            } else if found.is_dir() {
+                waiting.push(path.clone());
+                format!(
+                    "{:o} {}.{}",
+                    found.mode(),
+                    found.mtime(),
+                    found.mtime_nsec()
+                )
+            } else {
+                let digest = blake3::hash(&fs::read(&path).unwrap());
+                format!(
+                    "{:o} {}.{} {digest}",
+                    found.mode(),
+                    found.mtime(),
+                    found.mtime_nsec()
+                )
+            };
+            lines.push(format!("{name} {content}"));
+        }
+    }
+    lines.sort();
+    lines
+}
