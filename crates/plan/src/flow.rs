@@ -64,7 +64,7 @@ pub fn flow(supplies: &[Supply], loads: &[Load], egress: Option<ByteRate>) -> Ve
     let mut state = State {
         space: supplies.iter().map(|supply| supply.space.get()).collect(),
         left: loads.iter().map(|load| load.bytes.get()).collect(),
-        room: loads.iter().map(|load| rooms(load)).collect(),
+        room: loads.iter().map(rooms).collect(),
         given: loads.iter().map(|load| vec![0; load.lanes.len()]).collect(),
     };
     let mut finish: Vec<Option<u64>> = state.left.iter().map(|&left| done_at(left, 0)).collect();

@@ -103,6 +103,7 @@ impl Mind {
         self.refresh_stripes(id);
         self.say_lost(id, lost, Reason::Repair { lost: depot }, out);
         self.fill_fan_out(id, out);
+        self.settle(id, out);
     }
 
     /// Some chunks are no longer safe: says so, and starts again where that can still help.

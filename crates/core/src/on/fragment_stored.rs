@@ -62,7 +62,9 @@ impl Mind {
         let Some(request) = self.requests.get_mut(&id) else {
             return;
         };
-        if !request.replica.is_safe() {
+        // A depot that is being asked what it holds may hold less than is believed.
+        let is_asking = request.lanes.iter().any(|lane| lane.asked_at.is_some());
+        if is_asking || !request.replica.is_safe() {
             return;
         }
         let reason = Reason::AllSafe {

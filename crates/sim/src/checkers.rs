@@ -1,0 +1,102 @@
+//! What must hold in every world, watched all the time.
+
+mod capacity;
+mod conservation;
+mod deadline;
+mod progress;
+mod release;
+
+use posthaste_types::Timestamp;
+
+pub(crate) use capacity::Capacity;
+pub(crate) use conservation::{Conservation, End};
+pub(crate) use deadline::Deadlines;
+pub(crate) use progress::Progress;
+pub(crate) use release::Releases;
+
+/// Something that must never be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// Which checker saw it.
+    pub checker: &'static str,
+    /// When.
+    pub at: Timestamp,
+    /// What.
+    pub what: String,
+}
+
+/// Violations kept of one run: the first ones tell the story.
+const VIOLATIONS_MAX: usize = 20;
+
+/// The five checkers and what they saw.
+#[derive(Debug)]
+pub struct Checkers {
+    pub(crate) deadlines: Deadlines,
+    pub(crate) capacity: Capacity,
+    pub(crate) conservation: Conservation,
+    pub(crate) progress: Progress,
+    pub(crate) releases: Releases,
+    violations: Vec<Violation>,
+}
+
+impl Checkers {
+    /// The checkers' names, in the order of their verdicts.
+    pub const NAMES: [&'static str; 5] = [
+        deadline::NAME,
+        capacity::NAME,
+        conservation::NAME,
+        progress::NAME,
+        release::NAME,
+    ];
+
+    pub(crate) fn new(settings: &posthaste_core::Settings) -> Self {
+        Self {
+            deadlines: Deadlines::default(),
+            capacity: Capacity::new(settings),
+            conservation: Conservation::default(),
+            progress: Progress::default(),
+            releases: Releases::default(),
+            violations: Vec::new(),
+        }
+    }
+
+    /// Notes what a checker found, if anything.
+    pub(crate) fn note(&mut self, at: Timestamp, found: Result<(), Found>) {
+        if let Err(Found { checker, what }) = found
+            && self.violations.len() < VIOLATIONS_MAX
+        {
+            self.violations.push(Violation { checker, at, what });
+        }
+    }
+
+    pub(crate) fn is_violated(&self) -> bool {
+        !self.violations.is_empty()
+    }
+
+    pub(crate) fn into_violations(self) -> Vec<Violation> {
+        self.violations
+    }
+}
+
+/// What a checker found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) checker: &'static str,
+    pub(crate) what: String,
+}
+
+/// Fails with what was found unless `holds`.
+pub(crate) fn ensure(
+    checker: &'static str,
+    holds: bool,
+    what: impl FnOnce() -> String,
+) -> Result<(), Found> {
+    if holds {
+        Ok(())
+    } else {
+        Err(Found {
+            checker,
+            what: what(),
+        })
+    }
+}

@@ -1,0 +1,137 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use posthaste_core::Settings;
+use posthaste_types::{Bytes, ChunkIndex, DepotId, RequestId};
+
+use super::{Found, ensure};
+
+pub(super) const NAME: &str = "capacity never exceeded";
+
+#[derive(Debug, Default)]
+struct Flying {
+    bytes: Bytes,
+    count: u32,
+    largest: Bytes,
+}
+
+/// Depots hold no more than they have, and no more is in flight than the windows allow.
+#[derive(Debug)]
+pub(crate) struct Capacity {
+    window_max: Bytes,
+    flights_max: u32,
+    stripes_max: usize,
+    flying: BTreeMap<DepotId, Flying>,
+    open: BTreeMap<RequestId, BTreeMap<ChunkIndex, u32>>,
+}
+
+impl Capacity {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        Self {
+            window_max: settings.window_bytes_max,
+            flights_max: settings.flights_max,
+            stripes_max: settings.stripes_max as usize,
+            flying: BTreeMap::new(),
+            open: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn on_send(
+        &mut self,
+        depot: DepotId,
+        request: RequestId,
+        chunk: ChunkIndex,
+        bytes: Bytes,
+    ) -> Result<(), Found> {
+        let flying = self.flying.entry(depot).or_default();
+        flying.bytes += bytes;
+        flying.count += 1;
+        flying.largest = flying.largest.max(bytes);
+        let most = self.window_max.max(flying.largest.times(2));
+        ensure(NAME, flying.bytes <= most, || {
+            format!(
+                "{} in flight to {depot}, and {most} is the most",
+                flying.bytes
+            )
+        })?;
+        ensure(NAME, flying.count <= self.flights_max.max(2), || {
+            format!("{} fragments in flight to {depot}", flying.count)
+        })?;
+        let open = self.open.entry(request).or_default();
+        *open.entry(chunk).or_default() += 1;
+        ensure(NAME, open.len() <= 2 * self.stripes_max, || {
+            format!("{} chunks of {request} in memory at once", open.len())
+        })
+    }
+
+    /// A send ended, one way or the other.
+    pub(crate) fn on_end(
+        &mut self,
+        depot: DepotId,
+        request: RequestId,
+        chunk: ChunkIndex,
+        bytes: Bytes,
+    ) {
+        if let Some(flying) = self.flying.get_mut(&depot) {
+            flying.bytes -= bytes;
+            flying.count = flying.count.saturating_sub(1);
+        }
+        if let Some(open) = self.open.get_mut(&request)
+            && let Some(count) = open.get_mut(&chunk)
+        {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&chunk);
+            }
+        }
+    }
+
+    pub(crate) fn on_stored(
+        &self,
+        depot: DepotId,
+        used: Bytes,
+        capacity: Bytes,
+    ) -> Result<(), Found> {
+        ensure(NAME, used <= capacity, || {
+            format!("{depot} holds {used} of {capacity}")
+        })
+    }
+
+    /// Chunks of the request in flight now, for the depots of the driver's memory.
+    pub(crate) fn forget_all(&mut self) -> BTreeSet<DepotId> {
+        self.open.clear();
+        std::mem::take(&mut self.flying).into_keys().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_much_in_flight_or_on_a_disk_is_caught() {
+        let settings = Settings {
+            flights_max: 3,
+            ..Settings::default()
+        };
+        let mut capacity = Capacity::new(&settings);
+        let (depot, request) = (DepotId::new(1), RequestId::new(1));
+        let mut send =
+            |chunk, bytes| capacity.on_send(depot, request, ChunkIndex::new(chunk), bytes);
+        assert!(send(0, Bytes::mebi(200)).is_ok());
+        assert!(
+            send(1, Bytes::mebi(200)).is_ok(),
+            "two fragments always may fly"
+        );
+        assert!(send(2, Bytes::mebi(1)).is_err());
+        capacity.on_end(depot, request, ChunkIndex::new(0), Bytes::mebi(200));
+        let mut send =
+            |chunk| capacity.on_send(depot, request, ChunkIndex::new(chunk), Bytes::ZERO);
+        assert!(send(3).is_ok());
+        assert!(send(4).is_err(), "four flights of three");
+        assert!(
+            capacity
+                .on_stored(depot, Bytes::new(2), Bytes::new(1))
+                .is_err()
+        );
+    }
+}

@@ -1,0 +1,61 @@
+use std::collections::BTreeSet;
+
+use posthaste_types::{ChunkIndex, RequestId};
+
+use super::{Found, ensure};
+
+pub(super) const NAME: &str = "nothing released before it is safe";
+
+/// The source stays on scratch until the world itself says that the dataset is safe.
+#[derive(Debug, Default)]
+pub(crate) struct Releases {
+    asked: BTreeSet<RequestId>,
+}
+
+impl Releases {
+    /// The user of this request asked for its release.
+    pub(crate) fn on_asked(&mut self, request: RequestId) {
+        self.asked.insert(request);
+    }
+
+    /// The mind says that the dataset is safe, or commands its release. `weakest` is a chunk that is
+    /// not, by what the depots really hold.
+    pub(crate) fn on_claim(
+        &self,
+        request: RequestId,
+        is_release: bool,
+        weakest: Option<ChunkIndex>,
+    ) -> Result<(), Found> {
+        ensure(NAME, !is_release || self.asked.contains(&request), || {
+            format!("{request} is released and nobody asked for it")
+        })?;
+        ensure(NAME, weakest.is_none(), || {
+            let chunk = weakest.map_or_else(String::new, |chunk| format!("{chunk}"));
+            format!("{request} is called safe, and {chunk} is not")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_of_something_unsafe_or_unasked_is_caught() {
+        let mut releases = Releases::default();
+        let request = RequestId::new(1);
+        assert!(releases.on_claim(request, true, None).is_err());
+        releases.on_asked(request);
+        assert!(releases.on_claim(request, true, None).is_ok());
+        assert!(
+            releases
+                .on_claim(request, true, Some(ChunkIndex::new(3)))
+                .is_err()
+        );
+        assert!(
+            releases
+                .on_claim(request, false, Some(ChunkIndex::new(3)))
+                .is_err()
+        );
+    }
+}

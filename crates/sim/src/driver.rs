@@ -1,0 +1,544 @@
+//! The driver: carries out what the mind commands in the model world, tells it what happened, and
+//! keeps a journal it can be killed over at any moment.
+
+mod commands;
+mod faults;
+mod journal;
+mod setup;
+mod verdict;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use posthaste_core::{
+    Mind, Settings,
+    contract::{Event, Happening, Input, Outbox, RequestSpec, RequestState},
+};
+use posthaste_types::{
+    ByteRate, Bytes, ChunkIndex, DepotId, FragmentIndex, Record, RequestId, Timestamp,
+};
+
+use crate::{
+    Checkers, Entry, Report, Scenario,
+    checkers::End,
+    random::Dice,
+    report::Fate,
+    scenario::FaultKind,
+    world::{Sending, Site, World},
+};
+use journal::Journal;
+
+/// The moment every run starts at: 2027-01-15 08:00:00 UTC.
+const START: Timestamp = Timestamp::from_secs(1_800_000_000);
+/// How often a depot is asked whether it is there.
+const PROBE_EVERY: Duration = Duration::from_secs(2);
+/// How long a driver waits for an answer to that.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a connection to nothing takes to fail.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// How often throughput is measured and links stray.
+const MEASURE_EVERY: Duration = Duration::from_secs(1);
+/// Entries of the timeline kept.
+const TIMELINE_MAX: usize = 5000;
+/// Steps after which a run is called off as endless.
+const STEPS_MAX: u64 = 5_000_000;
+
+/// Something that will happen.
+#[derive(Debug, Clone)]
+enum Pending {
+    /// The driver of this epoch learns something and tells the mind.
+    Tell { epoch: u32, input: Input },
+    /// A user does something; waits while the driver is down.
+    Ask { input: Input },
+    /// The driver of this epoch asks all depots whether they are there.
+    Probe { epoch: u32 },
+    /// The driver of this epoch measures.
+    Measure { epoch: u32 },
+    /// Links stray.
+    Stray,
+    /// Scratch loses the source, on behalf of the driver of this epoch.
+    Remove { epoch: u32, request: RequestId },
+    /// Something goes wrong.
+    Strike {
+        kind: FaultKind,
+        place: usize,
+        rate: Option<u64>,
+        lasts: Option<Duration>,
+    },
+    /// It is over.
+    Heal { kind: FaultKind, place: usize },
+}
+
+struct Run<'a> {
+    scenario: &'a Scenario,
+    now: Timestamp,
+    world: World,
+    mind: Option<Mind>,
+    journal: Journal,
+    epoch: u32,
+    queue: BTreeMap<(Timestamp, u64), Pending>,
+    sequence: u64,
+    /// Pending things that are not mere routine.
+    upcoming: usize,
+    dice: Dice,
+    checkers: Checkers,
+    timeline: Vec<Entry>,
+    expected: BTreeMap<RequestId, Vec<Fate>>,
+    source_gone: BTreeMap<RequestId, bool>,
+    source_changed: bool,
+    /// Fragments that arrived and whose answer the mind never got.
+    surplus: BTreeMap<(DepotId, RequestId), usize>,
+    last_change: Timestamp,
+    blind_since: Option<Timestamp>,
+    fan_outs: Vec<u32>,
+    fingerprint: u64,
+}
+
+/// Plays `scenario` with `seed` to its end and returns what it came to. The same two give the same
+/// report.
+#[must_use]
+pub fn simulate(scenario: &Scenario, seed: u64) -> Report {
+    let mut run = Run::new(scenario, seed);
+    run.set_up(seed);
+    run.play();
+    run.into_report(seed)
+}
+
+impl<'a> Run<'a> {
+    fn new(scenario: &'a Scenario, seed: u64) -> Self {
+        let mut settings = Settings::default();
+        let egress = scenario.egress_mib_per_s.map(setup::mebi);
+        settings.egress = egress.filter(|_| scenario.egress_known).map(ByteRate::new);
+        let mind = Mind::new(settings.clone());
+        Self {
+            scenario,
+            now: START,
+            world: World {
+                now: START,
+                sites: Vec::new(),
+                egress,
+                specs: BTreeMap::new(),
+            },
+            journal: Journal::new(&mind),
+            mind: Some(mind),
+            epoch: 0,
+            queue: BTreeMap::new(),
+            sequence: 0,
+            upcoming: 0,
+            dice: Dice::new(seed, "driver"),
+            checkers: Checkers::new(&settings),
+            timeline: Vec::new(),
+            expected: BTreeMap::new(),
+            source_gone: BTreeMap::new(),
+            source_changed: false,
+            surplus: BTreeMap::new(),
+            last_change: START,
+            blind_since: None,
+            fan_outs: Vec::new(),
+            fingerprint: 0xcbf2_9ce4_8422_2325,
+        }
+    }
+
+    fn after(&mut self, span: Duration, pending: Pending) {
+        self.upcoming += usize::from(!is_routine(&pending));
+        self.sequence += 1;
+        self.queue.insert((self.now + span, self.sequence), pending);
+    }
+
+    fn tell_after(&mut self, span: Duration, input: Input) {
+        let epoch = self.epoch;
+        self.after(span, Pending::Tell { epoch, input });
+    }
+
+    fn log(&mut self, what: String) {
+        if self.timeline.len() < TIMELINE_MAX {
+            self.timeline.push(Entry {
+                at: self.now.since(START),
+                what,
+            });
+        }
+    }
+
+    fn play(&mut self) {
+        let end = START + Duration::from_secs(self.scenario.horizon_s);
+        while self.checkers.progress.steps() < STEPS_MAX && !self.checkers.is_violated() {
+            let queued = self.queue.first_key_value().map(|((at, _), _)| *at);
+            let wakeup = self
+                .mind
+                .as_ref()
+                .and_then(Mind::next_wakeup)
+                .map(|at| at.max(self.now));
+            let next = [queued, self.world.next_arrival(), wakeup]
+                .into_iter()
+                .flatten()
+                .min();
+            let Some(next) = next.filter(|next| *next <= end) else {
+                break;
+            };
+            self.now = next;
+            for (depot, sending) in self.world.advance(next) {
+                self.on_arrival(depot, sending);
+            }
+            let mut inputs = Vec::new();
+            while let Some(entry) = self
+                .queue
+                .first_entry()
+                .filter(|entry| entry.key().0 <= next)
+            {
+                let pending = entry.remove();
+                self.upcoming -= usize::from(!is_routine(&pending));
+                self.happen(pending, &mut inputs);
+            }
+            if !inputs.is_empty() || wakeup.is_some_and(|wakeup| wakeup <= next) {
+                self.step(inputs);
+            }
+            if self.upcoming == 0 && self.is_settled() {
+                break;
+            }
+        }
+    }
+
+    fn is_settled(&self) -> bool {
+        let Some(mind) = &self.mind else { return false };
+        mind.requests().all(|view| match view.state {
+            RequestState::Moving => false,
+            RequestState::Safe => true,
+            RequestState::Refused
+            | RequestState::Released
+            | RequestState::Delivered
+            | RequestState::Cancelled
+            | RequestState::Failed => true,
+        })
+    }
+
+    fn happen(&mut self, pending: Pending, inputs: &mut Vec<Input>) {
+        match pending {
+            Pending::Tell { epoch, input } => {
+                if epoch == self.epoch && self.mind.is_some() {
+                    self.on_told(&input);
+                    inputs.push(input);
+                }
+            }
+            Pending::Ask { input } => {
+                if self.mind.is_some() {
+                    self.on_asked(&input);
+                    inputs.push(input);
+                } else {
+                    self.after(Duration::from_secs(1), Pending::Ask { input });
+                }
+            }
+            Pending::Probe { epoch } => {
+                if epoch == self.epoch {
+                    self.probe();
+                    self.after(PROBE_EVERY, Pending::Probe { epoch });
+                }
+            }
+            Pending::Measure { epoch } => {
+                if epoch == self.epoch {
+                    self.measure(inputs);
+                    self.after(MEASURE_EVERY, Pending::Measure { epoch });
+                }
+            }
+            Pending::Stray => {
+                self.world.sites.iter_mut().for_each(Site::roll_jitter);
+                self.after(MEASURE_EVERY, Pending::Stray);
+            }
+            Pending::Remove { epoch, request } => {
+                if epoch == self.epoch {
+                    self.source_gone.insert(request, true);
+                    let span = Duration::from_millis(self.dice.between(1, 500));
+                    self.tell_after(span, Input::SourceReleased { request });
+                }
+            }
+            Pending::Strike {
+                kind,
+                place,
+                rate,
+                lasts,
+            } => self.strike(kind, place, rate, lasts),
+            Pending::Heal { kind, place } => self.heal(kind, place, inputs),
+        }
+    }
+
+    /// One step of the mind, journalled, watched and carried out.
+    fn step(&mut self, inputs: Vec<Input>) {
+        let Some(mut mind) = self.mind.take() else {
+            return;
+        };
+        let mut out = Outbox::default();
+        let told = inputs.len();
+        self.journal.append(self.now, &inputs);
+        mind.step(self.now, inputs, &mut out);
+        let is_busy = mind
+            .requests()
+            .any(|view| view.state == RequestState::Moving);
+        let found = self
+            .checkers
+            .progress
+            .on_step(self.now, told, mind.next_wakeup(), is_busy);
+        self.checkers.note(self.now, found);
+        if self.checkers.progress.steps() % self.scenario.snapshot_every == 0 {
+            mind = self.round_trip(mind);
+        }
+        self.mind = Some(mind);
+        self.fold(&out);
+        for event in &out.events {
+            self.on_event(event);
+        }
+        for command in out.commands {
+            self.execute(command);
+        }
+    }
+
+    /// Folds what the mind said into the fingerprint (FNV-1a).
+    fn fold(&mut self, out: &Outbox) {
+        let mut bytes = Vec::new();
+        out.events.iter().for_each(|event| event.write(&mut bytes));
+        out.commands
+            .iter()
+            .for_each(|command| command.write(&mut bytes));
+        self.now.write(&mut bytes);
+        for byte in bytes {
+            self.fingerprint = (self.fingerprint ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+
+    fn on_event(&mut self, event: &Event) {
+        self.checkers.deadlines.on_event(event);
+        if let (Happening::Safe { .. }, Some(request)) = (&event.happening, event.request) {
+            self.check_claim(request, false);
+        }
+        let name = |depot: Option<DepotId>| {
+            let site = self.world.sites.iter().find(|site| Some(site.id) == depot);
+            site.map(|site| format!("{}: ", site.name))
+                .unwrap_or_default()
+        };
+        let request = event
+            .request
+            .map(|request| format!("{request} "))
+            .unwrap_or_default();
+        let line = format!("{request}{}{event}", name(event.depot));
+        self.log(line);
+        self.note_fan_out();
+    }
+
+    /// Follows the fan-out of the first request.
+    fn note_fan_out(&mut self) {
+        let Some(view) = self
+            .mind
+            .as_ref()
+            .and_then(|mind| mind.request(RequestId::new(1)))
+        else {
+            return;
+        };
+        let fed = view.shares.iter().filter(|share| share.active).count();
+        let fed = u32::try_from(fed).unwrap_or(u32::MAX);
+        if view.state == RequestState::Moving && self.fan_outs.last() != Some(&fed) {
+            self.fan_outs.push(fed);
+        }
+    }
+
+    /// Compares a claim of safety with the world. A depot that is gone counts until the mind can know.
+    fn check_claim(&mut self, request: RequestId, is_release: bool) {
+        let counts = |site: &Site| site.is_reachable() || !site.is_told_gone;
+        let weakest = self.world.weakest(request, counts);
+        let found = self
+            .checkers
+            .releases
+            .on_claim(request, is_release, weakest);
+        self.checkers.note(self.now, found);
+    }
+
+    /// What the checkers must know of an input before the mind does.
+    fn on_told(&mut self, input: &Input) {
+        if let Input::DepotDown { depot, .. } = input
+            && let Some(site) = self.world.site(*depot)
+        {
+            site.is_told_gone = true;
+        }
+        let (send, end) = match input {
+            Input::FragmentStored {
+                request,
+                depot,
+                chunk,
+                fragment,
+            } => ((*depot, *request, *chunk, *fragment), End::Stored),
+            Input::FragmentFailed {
+                request,
+                depot,
+                chunk,
+                fragment,
+                ..
+            } => ((*depot, *request, *chunk, *fragment), End::Failed),
+            Input::DriverStarted
+            | Input::DepotAdded { .. }
+            | Input::DepotRemoved { .. }
+            | Input::DepotUp { .. }
+            | Input::DepotDown { .. }
+            | Input::DepotInventory { .. }
+            | Input::RequestSubmitted { .. }
+            | Input::RequestCancelled { .. }
+            | Input::Throughput { .. }
+            | Input::SourceReleased { .. }
+            | Input::SourceKept { .. }
+            | Input::Delivered { .. }
+            | Input::DeadlineMoved { .. } => return,
+        };
+        self.end_send(send, end);
+    }
+
+    fn end_send(&mut self, send: (DepotId, RequestId, ChunkIndex, FragmentIndex), end: End) {
+        let bytes = self.bytes_of(send.1, send.2, send.3);
+        self.checkers.capacity.on_end(send.0, send.1, send.2, bytes);
+        let found = self.checkers.conservation.on_end(send, end);
+        self.checkers.note(self.now, found);
+    }
+
+    fn on_asked(&mut self, input: &Input) {
+        if let Input::RequestSubmitted { request, spec } = input {
+            self.checkers
+                .deadlines
+                .on_submitted(*request, spec.deadline);
+            self.world.specs.insert(*request, spec.clone());
+            self.log(format!(
+                "user: {request}, {} in {} chunks as {}, safe by {:.0} s",
+                spec.bytes,
+                spec.chunks(),
+                spec.code,
+                spec.deadline.since(START).as_secs_f64(),
+            ));
+        }
+    }
+
+    fn bytes_of(&self, request: RequestId, chunk: ChunkIndex, fragment: FragmentIndex) -> Bytes {
+        self.world
+            .specs
+            .get(&request)
+            .map_or(Bytes::ZERO, |spec: &RequestSpec| {
+                let size = spec.chunk_bytes(chunk.get());
+                if fragment == FragmentIndex::WHOLE {
+                    size
+                } else {
+                    spec.code.fragment_size(size)
+                }
+            })
+    }
+
+    fn probe(&mut self) {
+        for place in 0..self.world.sites.len() {
+            let (span, input) = self.probe_one(place);
+            self.tell_after(span, input);
+        }
+    }
+
+    fn probe_one(&self, place: usize) -> (Duration, Input) {
+        use posthaste_core::contract::Fault;
+        let site = &self.world.sites[place];
+        let latency = Duration::from_micros(site.latency_micros);
+        let rate_max = site.advertises.then_some(ByteRate::new(site.first_rate));
+        if site.is_reachable() {
+            (
+                latency,
+                Input::DepotUp {
+                    depot: site.id,
+                    free: site.free(),
+                    rate_max,
+                },
+            )
+        } else {
+            let is_silent = site.condition == crate::world::Condition::Vanished;
+            let span = if is_silent { PROBE_TIMEOUT } else { latency };
+            (
+                span,
+                Input::DepotDown {
+                    depot: site.id,
+                    fault: Fault::Unreachable,
+                },
+            )
+        }
+    }
+
+    fn measure(&mut self, inputs: &mut Vec<Input>) {
+        for site in &mut self.world.sites {
+            let bytes = u64::try_from(site.moved / 1_000_000).unwrap_or(u64::MAX);
+            if site.was_busy || !site.queue.is_empty() {
+                inputs.push(Input::Throughput {
+                    depot: site.id,
+                    bytes: Bytes::new(bytes),
+                    window: MEASURE_EVERY,
+                    saturated: !site.was_idle,
+                });
+            }
+            site.moved = 0;
+            site.was_busy = !site.queue.is_empty();
+            site.was_idle = site.queue.is_empty();
+        }
+    }
+
+    /// A fragment has arrived at a depot: it is checked, stored and answered, or not.
+    fn on_arrival(&mut self, depot: DepotId, sending: Sending) {
+        use posthaste_core::contract::Fault;
+        let chunks = self
+            .world
+            .specs
+            .get(&sending.request)
+            .map_or(0, RequestSpec::chunks);
+        let is_corrupt = self.dice.chance(self.scenario.corrupt_permille);
+        let is_lost = self.dice.chance(self.scenario.answer_lost_permille);
+        let is_changed = self.source_changed;
+        let Some(site) = self.world.site(depot) else {
+            return;
+        };
+        let latency = Duration::from_micros(site.latency_micros);
+        let (id, used, capacity) = (site.id, site.used, site.capacity);
+        let fault = if is_changed {
+            Some(Fault::SourceChanged)
+        } else if is_corrupt {
+            Some(Fault::Corrupt)
+        } else if !site.store(&sending, chunks) {
+            Some(Fault::Full)
+        } else {
+            is_lost.then_some(Fault::Unreachable)
+        };
+        let Sending {
+            request,
+            chunk,
+            fragment,
+            ..
+        } = sending;
+        if fault == Some(Fault::Unreachable) {
+            *self.surplus.entry((depot, request)).or_default() += 1;
+        }
+        let found = self.checkers.capacity.on_stored(id, used, capacity);
+        self.checkers.note(self.now, found);
+        let input = match fault {
+            None => Input::FragmentStored {
+                request,
+                depot,
+                chunk,
+                fragment,
+            },
+            Some(fault) => Input::FragmentFailed {
+                request,
+                depot,
+                chunk,
+                fragment,
+                fault,
+            },
+        };
+        self.tell_after(latency, input);
+    }
+}
+
+/// Whether it would go on for ever and changes nothing by itself.
+fn is_routine(pending: &Pending) -> bool {
+    match pending {
+        Pending::Probe { .. } | Pending::Measure { .. } | Pending::Stray => true,
+        Pending::Tell { input, .. } => {
+            matches!(input, Input::DepotUp { .. } | Input::DepotDown { .. })
+        }
+        Pending::Ask { .. }
+        | Pending::Remove { .. }
+        | Pending::Strike { .. }
+        | Pending::Heal { .. } => false,
+    }
+}

@@ -1,0 +1,208 @@
+use std::time::Duration;
+
+use posthaste_core::contract::{Command, Fault, Input};
+use posthaste_types::{ChunkIndex, DepotId, FragmentIndex, RequestId};
+
+use super::{CONNECT_TIMEOUT, PROBE_TIMEOUT, Pending, Run};
+use crate::{
+    checkers::End,
+    world::{Condition, Sending},
+};
+
+impl Run<'_> {
+    pub(super) fn execute(&mut self, command: Command) {
+        match command {
+            Command::Send {
+                request,
+                depot,
+                chunk,
+                fragment,
+                ..
+            } => {
+                self.send(request, depot, chunk, fragment);
+            }
+            Command::Abandon { request, depot, .. } => self.abandon(request, depot),
+            Command::Inventory { request, depot, .. } => self.inventory(request, depot),
+            Command::Release { request, .. } => {
+                self.check_claim(request, true);
+                let epoch = self.epoch;
+                let span = Duration::from_millis(self.dice.between(10, 2000));
+                self.after(span, Pending::Remove { epoch, request });
+            }
+            Command::Forget { request, depot, .. } => self.forget(request, depot),
+        }
+    }
+
+    fn send(
+        &mut self,
+        request: RequestId,
+        depot: DepotId,
+        chunk: ChunkIndex,
+        fragment: FragmentIndex,
+    ) {
+        let bytes = self.bytes_of(request, chunk, fragment);
+        let found = self.checkers.capacity.on_send(depot, request, chunk, bytes);
+        self.checkers.note(self.now, found);
+        let found = self
+            .checkers
+            .conservation
+            .on_send((depot, request, chunk, fragment), bytes);
+        self.checkers.note(self.now, found);
+        let failed = |fault| Input::FragmentFailed {
+            request,
+            depot,
+            chunk,
+            fragment,
+            fault,
+        };
+        if self.source_gone.get(&request).copied().unwrap_or(false) {
+            self.tell_after(Duration::from_millis(1), failed(Fault::SourceVanished));
+            return;
+        }
+        let Some(site) = self.world.site(depot) else {
+            return;
+        };
+        if site.condition == Condition::Dead {
+            self.tell_after(CONNECT_TIMEOUT, failed(Fault::Unreachable));
+        } else {
+            site.enqueue(Sending {
+                request,
+                chunk,
+                fragment,
+                bytes,
+            });
+        }
+    }
+
+    /// Stops sends and forgets their answers, as a driver that drops a connection does.
+    fn abandon(&mut self, request: RequestId, depot: DepotId) {
+        let dropped = self
+            .world
+            .site(depot)
+            .map(|site| site.drop_sends(|sending| sending.request == request))
+            .unwrap_or_default();
+        for sending in dropped {
+            self.end_send(
+                (depot, request, sending.chunk, sending.fragment),
+                End::Dropped,
+            );
+        }
+        self.forget_answers(|of, at| of == request && at == depot);
+    }
+
+    /// Forgets answers that are on their way.
+    pub(super) fn forget_answers(&mut self, matches: impl Fn(RequestId, DepotId) -> bool) {
+        let answers: Vec<_> = self
+            .queue
+            .iter()
+            .filter_map(|(key, pending)| match pending {
+                Pending::Tell { input, .. } => Some((*key, answered(input)?)),
+                Pending::Ask { .. }
+                | Pending::Probe { .. }
+                | Pending::Measure { .. }
+                | Pending::Stray
+                | Pending::Remove { .. }
+                | Pending::Strike { .. }
+                | Pending::Heal { .. } => None,
+            })
+            .filter(|(_, (send, _))| matches(send.1, send.0))
+            .collect();
+        for (key, (send, is_stored)) in answers {
+            self.queue.remove(&key);
+            self.upcoming -= 1;
+            if is_stored {
+                *self.surplus.entry((send.0, send.1)).or_default() += 1;
+            }
+            self.end_send(send, End::Dropped);
+        }
+    }
+
+    fn inventory(&mut self, request: RequestId, depot: DepotId) {
+        let destination = self
+            .world
+            .specs
+            .get(&request)
+            .and_then(|spec| spec.destination);
+        let Some(site) = self.world.site(depot) else {
+            return;
+        };
+        let latency = Duration::from_micros(site.latency_micros);
+        if !site.is_reachable() {
+            let is_silent = site.condition == Condition::Vanished;
+            let span = if is_silent { PROBE_TIMEOUT } else { latency };
+            self.tell_after(
+                span,
+                Input::DepotDown {
+                    depot,
+                    fault: Fault::Unreachable,
+                },
+            );
+            return;
+        }
+        let mut held = Vec::new();
+        let masks = site.held.get(&request).cloned().unwrap_or_default();
+        for (chunk, mask) in (0..).map(ChunkIndex::new).zip(masks) {
+            for fragment in (0..64).filter(|fragment| mask >> fragment & 1 == 1) {
+                let whole = destination == Some(depot);
+                let index = FragmentIndex::new(fragment);
+                held.push((chunk, if whole { FragmentIndex::WHOLE } else { index }));
+            }
+        }
+        self.tell_after(
+            latency * 2,
+            Input::DepotInventory {
+                depot,
+                request,
+                held,
+            },
+        );
+    }
+
+    fn forget(&mut self, request: RequestId, depot: DepotId) {
+        let Some(spec) = self.world.specs.get(&request).cloned() else {
+            return;
+        };
+        let Some(site) = self.world.site(depot).filter(|site| site.is_reachable()) else {
+            return;
+        };
+        let masks = site.held.remove(&request).unwrap_or_default();
+        for (chunk, mask) in (0..).zip(masks) {
+            let size = spec.code.fragment_size(spec.chunk_bytes(chunk));
+            site.used -= size.times(u64::from(mask.count_ones()));
+        }
+    }
+}
+
+type Send = (DepotId, RequestId, ChunkIndex, FragmentIndex);
+
+/// Which send an input answers, and whether by a store.
+fn answered(input: &Input) -> Option<(Send, bool)> {
+    match input {
+        Input::FragmentStored {
+            request,
+            depot,
+            chunk,
+            fragment,
+        } => Some(((*depot, *request, *chunk, *fragment), true)),
+        Input::FragmentFailed {
+            request,
+            depot,
+            chunk,
+            fragment,
+            ..
+        } => Some(((*depot, *request, *chunk, *fragment), false)),
+        Input::DriverStarted
+        | Input::DepotAdded { .. }
+        | Input::DepotRemoved { .. }
+        | Input::DepotUp { .. }
+        | Input::DepotDown { .. }
+        | Input::DepotInventory { .. }
+        | Input::RequestSubmitted { .. }
+        | Input::RequestCancelled { .. }
+        | Input::Throughput { .. }
+        | Input::SourceReleased { .. }
+        | Input::SourceKept { .. }
+        | Input::Delivered { .. }
+        | Input::DeadlineMoved { .. } => None,
+    }
+}

@@ -1,0 +1,187 @@
+use std::time::Duration;
+
+use posthaste_core::contract::{Fault, Input};
+use posthaste_types::Bytes;
+
+use super::{Pending, Run};
+use crate::{
+    checkers::End,
+    scenario::FaultKind,
+    world::{Condition, Sending},
+};
+
+/// How soon a broken connection is noticed, in milliseconds.
+const BREAK_NOTICED_MS_MAX: u64 = 1500;
+
+impl Run<'_> {
+    /// Something goes wrong in the world.
+    pub(super) fn strike(
+        &mut self,
+        kind: FaultKind,
+        place: usize,
+        rate: Option<u64>,
+        lasts: Option<Duration>,
+    ) {
+        self.last_change = self.now + lasts.unwrap_or_default();
+        let site = &mut self.world.sites[place];
+        let name = site.name.clone();
+        let what = match kind {
+            FaultKind::Dies | FaultKind::Wiped => {
+                self.break_off(place);
+                format!("world: {name} dies")
+            }
+            FaultKind::Vanishes => {
+                site.condition = Condition::Vanished;
+                format!("world: {name} vanishes")
+            }
+            FaultKind::Hangs => {
+                site.condition = Condition::Hung;
+                format!("world: {name} hangs")
+            }
+            FaultKind::Slows => {
+                site.base_rate = rate.unwrap_or(0);
+                site.rate = site.base_rate;
+                let rate = posthaste_types::ByteRate::new(site.rate);
+                format!("world: the link to {name} carries {rate}")
+            }
+            FaultKind::Full => {
+                site.says_full = true;
+                format!("world: {name} is full")
+            }
+            FaultKind::DriverCrash => {
+                self.crash();
+                String::from("world: the service is killed")
+            }
+            FaultKind::SourceChanges => {
+                self.source_changed = true;
+                String::from("world: a source file changes")
+            }
+        };
+        self.log(what);
+        if let Some(lasts) = lasts {
+            self.after(lasts, Pending::Heal { kind, place });
+        }
+    }
+
+    /// It is over.
+    pub(super) fn heal(&mut self, kind: FaultKind, place: usize, inputs: &mut Vec<Input>) {
+        let site = &mut self.world.sites[place];
+        let what = match kind {
+            FaultKind::Dies | FaultKind::Wiped => {
+                // Its connections broke: no driver that was there overlooks that.
+                if !site.is_told_gone && self.mind.is_some() {
+                    site.is_told_gone = true;
+                    inputs.push(Input::DepotDown {
+                        depot: site.id,
+                        fault: Fault::Unreachable,
+                    });
+                }
+                if kind == FaultKind::Wiped {
+                    site.held.clear();
+                    site.used = Bytes::ZERO;
+                }
+                site.condition = Condition::Well;
+                let with = if kind == FaultKind::Wiped {
+                    "empty"
+                } else {
+                    "with its data"
+                };
+                format!("world: {} is back {with}", site.name)
+            }
+            FaultKind::Vanishes | FaultKind::Hangs => {
+                site.condition = Condition::Well;
+                format!("world: {} is well again", site.name)
+            }
+            FaultKind::Slows => {
+                site.base_rate = site.first_rate;
+                site.rate = site.first_rate;
+                format!("world: the link to {} is as before", site.name)
+            }
+            FaultKind::Full => {
+                site.says_full = false;
+                format!("world: {} has space again", site.name)
+            }
+            FaultKind::DriverCrash => {
+                self.restart(inputs);
+                String::from("world: the service starts again")
+            }
+            FaultKind::SourceChanges => String::from("world: the source stays changed"),
+        };
+        self.last_change = self.now;
+        self.log(what);
+    }
+
+    /// Every connection to the depot breaks, and that is noticed soon.
+    fn break_off(&mut self, place: usize) {
+        let site = &mut self.world.sites[place];
+        site.condition = Condition::Dead;
+        site.is_told_gone = false;
+        let depot = site.id;
+        let dropped = site.drop_sends(|_| true);
+        for Sending {
+            request,
+            chunk,
+            fragment,
+            ..
+        } in dropped
+        {
+            let fault = Fault::Unreachable;
+            let span = Duration::from_millis(self.dice.between(1, BREAK_NOTICED_MS_MAX));
+            self.tell_after(
+                span,
+                Input::FragmentFailed {
+                    request,
+                    depot,
+                    chunk,
+                    fragment,
+                    fault,
+                },
+            );
+        }
+        // A fragment stored a moment before may still be answered; then it is believed until the
+        // depot is known to be gone.
+        let span = Duration::from_millis(self.dice.between(1, BREAK_NOTICED_MS_MAX));
+        let input = Input::DepotDown {
+            depot,
+            fault: Fault::Unreachable,
+        };
+        self.tell_after(span, input);
+    }
+
+    /// The driver is killed: what it was sending and hearing is lost.
+    fn crash(&mut self) {
+        if self.mind.is_none() {
+            return;
+        }
+        for place in 0..self.world.sites.len() {
+            let depot = self.world.sites[place].id;
+            for sending in self.world.sites[place].drop_sends(|_| true) {
+                let send = (depot, sending.request, sending.chunk, sending.fragment);
+                self.end_send(send, End::Dropped);
+            }
+        }
+        self.forget_answers(|_, _| true);
+        self.checkers.capacity.forget_all();
+        self.epoch += 1;
+        self.blind_since = Some(self.now);
+        let mind = self.mind.take();
+        self.journal.lose(mind);
+    }
+
+    /// The driver starts from its journal: snapshot and replay must give the mind that was lost.
+    fn restart(&mut self, inputs: &mut Vec<Input>) {
+        let Some(blind_since) = self.blind_since.take() else {
+            return;
+        };
+        self.checkers.deadlines.on_blind(blind_since, self.now);
+        let (mind, found) = self.journal.recover();
+        self.checkers.note(self.now, found);
+        self.mind = mind;
+        inputs.push(Input::DriverStarted);
+        self.start_routine();
+        for place in 0..self.world.sites.len() {
+            let (span, input) = self.probe_one(place);
+            self.tell_after(span, input);
+        }
+    }
+}

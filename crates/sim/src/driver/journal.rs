@@ -1,0 +1,70 @@
+use posthaste_core::{Mind, contract::Input, contract::Outbox};
+use posthaste_types::Timestamp;
+
+use super::Run;
+use crate::checkers::{Found, ensure};
+
+pub(super) const NAME: &str = "snapshot and replay give the same mind";
+
+/// What survives the driver: a snapshot and the inputs since.
+#[derive(Debug)]
+pub(super) struct Journal {
+    snapshot: Vec<u8>,
+    inputs: Vec<(Timestamp, Vec<Input>)>,
+    lost: Option<Mind>,
+}
+
+impl Journal {
+    pub(super) fn new(mind: &Mind) -> Self {
+        Self {
+            snapshot: mind.snapshot(),
+            inputs: Vec::new(),
+            lost: None,
+        }
+    }
+
+    pub(super) fn append(&mut self, now: Timestamp, inputs: &[Input]) {
+        self.inputs.push((now, inputs.to_vec()));
+    }
+
+    /// Keeps the mind that was killed, to compare with.
+    pub(super) fn lose(&mut self, mind: Option<Mind>) {
+        self.lost = mind;
+    }
+
+    /// The mind from snapshot and replay, and whether it is the one that was lost.
+    pub(super) fn recover(&mut self) -> (Option<Mind>, Result<(), Found>) {
+        let mut mind = match Mind::restore(&self.snapshot) {
+            Ok(mind) => mind,
+            Err(error) => {
+                return (
+                    None,
+                    Err(Found {
+                        checker: NAME,
+                        what: error.to_string(),
+                    }),
+                );
+            }
+        };
+        for (now, inputs) in &self.inputs {
+            mind.step(*now, inputs.clone(), &mut Outbox::default());
+        }
+        let is_same = self.lost.take().is_none_or(|lost| lost == mind);
+        let found = ensure(NAME, is_same, || String::from("the replayed mind differs"));
+        (Some(mind), found)
+    }
+}
+
+impl Run<'_> {
+    /// Writes the mind and reads it back; it goes on as what was read.
+    pub(super) fn round_trip(&mut self, mind: Mind) -> Mind {
+        let snapshot = mind.snapshot();
+        let restored = Mind::restore(&snapshot);
+        let is_same = restored.as_ref() == Ok(&mind);
+        let found = ensure(NAME, is_same, || String::from("the restored mind differs"));
+        self.checkers.note(self.now, found);
+        self.journal.snapshot = snapshot;
+        self.journal.inputs.clear();
+        restored.unwrap_or(mind)
+    }
+}

@@ -1,0 +1,99 @@
+//! Hundreds of seeds over the named scenarios; every checker is on. A seed that fails is printed with
+//! the one command that plays it again.
+
+use std::path::PathBuf;
+
+use posthaste_sim::{Fate, Report, Scenario, simulate};
+
+fn load(name: &str) -> Scenario {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../scenarios")
+        .join(format!("{name}.toml"));
+    Scenario::load(&path).unwrap()
+}
+
+/// Plays the seeds and panics with the first that fails.
+fn play(name: &str, seeds: std::ops::Range<u64>) -> Vec<Report> {
+    let scenario = load(name);
+    seeds
+        .map(|seed| {
+            let report = simulate(&scenario, seed);
+            assert!(
+                report.is_clean(),
+                "play it again with: posthaste simulate scenarios/{name}.toml --seed {seed}\n{}",
+                report.to_text()
+            );
+            report
+        })
+        .collect()
+}
+
+#[test]
+fn the_demo_meets_its_deadline_with_every_seed() {
+    for report in play("demo", 0..50) {
+        assert_eq!(report.count(Fate::Met), 1);
+    }
+}
+
+#[test]
+fn flapping_depots_lose_nothing() {
+    play("flapping-depots", 0..50);
+}
+
+#[test]
+fn a_crowd_is_served_or_told() {
+    let reports = play("crowded", 0..30);
+    let refused: usize = reports
+        .iter()
+        .map(|report| report.count(Fate::Refused))
+        .sum();
+    let met: usize = reports.iter().map(|report| report.count(Fate::Met)).sum();
+    assert!(refused > 0, "the crowd is no crowd");
+    assert!(met > refused, "{met} met, {refused} refused");
+}
+
+#[test]
+fn what_is_infeasible_is_said_at_once() {
+    play("infeasible", 0..5);
+}
+
+#[test]
+fn a_driver_killed_at_any_moment_goes_on() {
+    play("driver-crashes", 0..60);
+}
+
+#[test]
+fn the_direct_path_gives_way_to_depots() {
+    for report in play("direct-to-staged", 0..40) {
+        let rerouted = report
+            .timeline
+            .iter()
+            .any(|entry| entry.what.contains("rerouted"));
+        assert!(rerouted, "seed {} was never rerouted", report.seed);
+    }
+}
+
+/// Acceptance target 7 of the algorithm notes: the paper's SLA experiment meets 600 s and its fan-out
+/// goes two, three, four.
+#[test]
+fn the_papers_sla_experiment_meets_its_deadline_with_fan_out_two_three_four() {
+    for report in play("slowdown", 0..5) {
+        assert_eq!(report.fan_outs, [1, 2, 3, 4], "{}", report.to_text());
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes() {
+    for name in ["demo", "flapping-depots", "crowded", "driver-crashes"] {
+        let scenario = load(name);
+        for seed in 0..3 {
+            assert_eq!(
+                simulate(&scenario, seed),
+                simulate(&scenario, seed),
+                "{name} {seed}"
+            );
+        }
+        let differ = simulate(&scenario, 1).fingerprint != simulate(&scenario, 2).fingerprint;
+        assert!(differ, "{name}: the seed changes nothing");
+    }
+}
