@@ -3,12 +3,15 @@
 mod access;
 mod checksum;
 mod clock;
+mod config;
 mod endpoint;
 mod error;
 mod ledger;
 mod location;
 pub mod posix;
 pub mod relay;
+pub mod s3;
+pub mod sftp;
 
 pub use access::Access;
 pub use checksum::{Checksum, Summer};

@@ -1,0 +1,167 @@
+//! Where credentials come from: a profile of ours, or AWS's usual chain.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy::{Client, connect::HttpConnector};
+use reqsign_aws_v4::{
+    Credential, DefaultCredentialProvider, RequestSigner, StaticCredentialProvider,
+};
+use reqsign_core::{
+    CommandExecute, CommandOutput, Context, FileRead, HttpSend, OsEnv, Result as SignResult, Signer,
+};
+
+use super::{Store, client::http_client};
+use crate::{
+    Error, ErrorKind, Result,
+    config::{self, Profile},
+};
+
+/// A metadata service that takes longer is not there.
+const METADATA_WITHIN: Duration = Duration::from_secs(2);
+
+/// Longest answer of a credential service, in bytes.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+
+#[derive(Debug)]
+struct Files;
+
+impl FileRead for Files {
+    async fn file_read(&self, path: &str) -> SignResult<Vec<u8>> {
+        config::read_small_file(path).map_err(|cause| {
+            reqsign_core::Error::config_invalid("can't read a file").with_source(cause)
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Http(Client<HttpsConnector<HttpConnector>, Full<Bytes>>);
+
+impl HttpSend for Http {
+    async fn http_send(&self, request: http::Request<Bytes>) -> SignResult<http::Response<Bytes>> {
+        let unexpected = |what: &str| reqsign_core::Error::unexpected(what);
+        let asking = async {
+            let answer = self
+                .0
+                .request(request.map(Full::new))
+                .await
+                .map_err(|cause| unexpected("no credential service answers").with_source(cause))?;
+            let (head, body) = answer.into_parts();
+            let body = Limited::new(body, ANSWER_BYTES_MAX)
+                .collect()
+                .await
+                .map_err(|_| unexpected("a credential service broke off"))?;
+            Ok(http::Response::from_parts(head, body.to_bytes()))
+        };
+        tokio::time::timeout(METADATA_WITHIN, asking)
+            .await
+            .map_err(|_| unexpected("no credential service answers"))?
+    }
+}
+
+#[derive(Debug)]
+struct Commands;
+
+impl CommandExecute for Commands {
+    async fn command_execute<'a>(
+        &'a self,
+        program: &'a str,
+        arguments: &'a [&'a str],
+    ) -> SignResult<CommandOutput> {
+        let output = tokio::process::Command::new(program)
+            .args(arguments)
+            .kill_on_drop(true)
+            .output()
+            .await
+            .map_err(|cause| {
+                reqsign_core::Error::config_invalid("can't run the credential process")
+                    .with_source(cause)
+            })?;
+        Ok(CommandOutput {
+            status: output.status.code().unwrap_or(-1),
+            stdout: output.stdout,
+            stderr: output.stderr,
+        })
+    }
+}
+
+/// How requests to one store are addressed and signed.
+pub(super) struct Signing {
+    pub signer: Signer<Credential>,
+    /// Where the store listens; `None` for Amazon's own.
+    pub endpoint: Option<String>,
+    pub region: String,
+}
+
+impl Signing {
+    /// The credentials of `profile`, ours before AWS's, or those of the environment.
+    pub(super) fn load(profile: Option<&str>) -> Result<Self> {
+        let mut name = profile;
+        let ours = match profile {
+            Some(wanted) => config::profile(wanted)?,
+            None => None,
+        };
+        if let (Some(wanted), None) = (profile, &ours)
+            && !config::aws_knows(wanted)
+        {
+            return Err(config::no_profile(wanted));
+        }
+        if ours.is_some() {
+            name = None;
+        }
+        let (mut endpoint, mut region) = config::aws_address(name);
+        if let Some(profile) = &ours {
+            endpoint = profile.endpoint.clone();
+            region = profile.region.clone().unwrap_or(region);
+        }
+        let context = Context::new()
+            .with_env(OsEnv)
+            .with_file_read(Files)
+            .with_http_send(Http(http_client()?))
+            .with_command_execute(Commands);
+        let request = RequestSigner::new("s3", &region);
+        let signer = match ours {
+            Some(ours) => Signer::new(context, keys(profile.unwrap_or_default(), &ours)?, request),
+            None => {
+                let mut chain = DefaultCredentialProvider::builder();
+                if let Some(name) = name {
+                    // A profile somebody asked for wins over the environment.
+                    chain = chain.with_profile(name).no_env();
+                }
+                Signer::new(context, chain.build(), request)
+            }
+        };
+        Ok(Self {
+            signer,
+            endpoint,
+            region,
+        })
+    }
+}
+
+impl Signing {
+    /// The keys of a store somebody names in full.
+    pub(super) fn with_keys(store: &Store) -> Result<Self> {
+        let keys = StaticCredentialProvider::new(&store.access_key_id, &store.secret_access_key);
+        let request = RequestSigner::new("s3", &store.region);
+        Ok(Self {
+            signer: Signer::new(Context::new(), keys, request),
+            endpoint: Some(store.endpoint.clone()),
+            region: store.region.clone(),
+        })
+    }
+}
+
+fn keys(name: &str, profile: &Profile) -> Result<StaticCredentialProvider> {
+    let (Some(key), Some(secret)) = (&profile.access_key_id, &profile.secret_access_key) else {
+        return Err(Error::new(ErrorKind::Invalid, "use profile", name)
+            .cause("access_key_id and secret_access_key are not both there"));
+    };
+    let keys = StaticCredentialProvider::new(key, secret);
+    Ok(match &profile.session_token {
+        Some(token) => keys.with_session_token(token),
+        None => keys,
+    })
+}

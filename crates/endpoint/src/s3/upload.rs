@@ -1,0 +1,362 @@
+//! A multipart upload that a later run can continue.
+//!
+//! The upload's id, each segment's checksum and the ETag the store gave for it are noted in a
+//! ledger under the state folder. A later run asks the store which segments it holds; those with
+//! the noted ETag are kept. A changed source has another identity, and its old upload is aborted.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt::Write,
+    ops::Range,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use http::Method;
+
+use super::{
+    checksum_in,
+    client::{Call, S3Client},
+    metadata_of, text_of,
+    wire::{
+        CHECKSUM, CHECKSUM_TYPE, CompleteMultipartUploadResult, InitiateMultipartUploadResult,
+        ListPartsResult, escape,
+    },
+};
+use crate::{
+    Checksum, Error, ErrorKind, Kind, Locus, Result, Summer,
+    config::state_folder,
+    endpoint::{Boxed, ByteStream, FileSpec, Writer},
+    ledger::{Head, Kept, Ledger},
+};
+
+/// Segments S3 takes for one object.
+const SEGMENTS_MAX: u64 = 10_000;
+
+/// Segments grow with the object up to this size while their number allows it: fewer requests,
+/// and still little to send again after a crash.
+const SEGMENT_BYTES_COMFORTABLE: u64 = 16 << 20;
+
+/// Pages of a listing of segments: `SEGMENTS_MAX` by the smallest page stores use, and room.
+const PAGES_MAX: usize = 200;
+
+#[derive(Debug, Clone)]
+struct Stored {
+    checksum: Checksum,
+    etag: String,
+}
+
+pub(super) struct Upload {
+    client: Arc<S3Client>,
+    key: String,
+    id: String,
+    size: u64,
+    segment_size: u64,
+    stored: Mutex<BTreeMap<u64, Stored>>,
+    kept: Vec<(u64, Checksum)>,
+    ledger: Ledger,
+}
+
+/// How an object of `size` bytes is cut.
+fn segment_size_for(size: u64) -> u64 {
+    const MEBI: u64 = 1 << 20;
+    let comfortable = (size / 64).clamp(super::SEGMENT_BYTES_MIN, SEGMENT_BYTES_COMFORTABLE);
+    comfortable
+        .max(size.div_ceil(SEGMENTS_MAX))
+        .next_multiple_of(MEBI)
+}
+
+fn ledger_path(client: &S3Client, key: &str, spec: &FileSpec) -> PathBuf {
+    let name = format!("{}\n{key}\n{}", client.base(), spec.origin);
+    let hash = blake3::hash(name.as_bytes()).to_hex();
+    state_folder().join(format!("s3-{}", &hash[..32]))
+}
+
+impl Upload {
+    /// Continues the unfinished upload of the same source, or starts one.
+    pub(super) async fn start(client: Arc<S3Client>, key: String, spec: &FileSpec) -> Result<Self> {
+        let path = ledger_path(&client, &key, spec);
+        let segment_size = segment_size_for(spec.size);
+        let mut continued = None;
+        if let Some((head, kept)) = Ledger::load(&path) {
+            if head.identity == spec.identity() && head.segment_size == segment_size {
+                continued = held(&client, &key, spec.size, &head, kept)
+                    .await?
+                    .map(|kept| (head, kept));
+            } else {
+                abort(&client, &key, &head.token).await;
+            }
+        }
+        let (head, kept) = match continued {
+            Some(continued) => continued,
+            None => {
+                let token = initiate(&client, &key, spec).await?;
+                (
+                    Head {
+                        identity: spec.identity(),
+                        segment_size,
+                        token,
+                    },
+                    Vec::new(),
+                )
+            }
+        };
+        let ledger = Ledger::start(path.clone(), &head, &kept).map_err(|cause| {
+            Error::io(
+                "note an unfinished upload in",
+                path.to_string_lossy(),
+                cause,
+            )
+        })?;
+        let stored = kept.iter().map(|kept| {
+            let stored = Stored {
+                checksum: kept.checksum,
+                etag: kept.receipt.clone(),
+            };
+            (kept.index, stored)
+        });
+        Ok(Self {
+            id: head.token,
+            size: spec.size,
+            segment_size,
+            stored: Mutex::new(stored.collect()),
+            kept: kept
+                .iter()
+                .map(|kept| (kept.index, kept.checksum))
+                .collect(),
+            client,
+            key,
+            ledger,
+        })
+    }
+
+    async fn send_segment(&self, index: u64, data: Vec<Bytes>, sum: Checksum) -> Result<()> {
+        let number = (index + 1).to_string();
+        let query = [("partNumber", &*number), ("uploadId", &*self.id)];
+        let call = Call::new(Method::PUT, &self.key, "write")
+            .query(&query)
+            .header(CHECKSUM, sum.to_base64())
+            .body(data)
+            .at(Locus::Destination);
+        let (headers, _) = self.client.ask(call).await?;
+        let fail = |cause: &'static str| {
+            Error::new(ErrorKind::Corrupt, "write", self.client.show(&self.key))
+                .cause(cause)
+                .at(Locus::Destination)
+        };
+        if checksum_in(&headers).is_some_and(|found| found != sum) {
+            return Err(fail("the store holds other bytes than were sent"));
+        }
+        let etag = text_of(&headers, "etag")
+            .ok_or_else(|| fail("the store gave no receipt for a segment"))?
+            .to_owned();
+        self.ledger.add(index, sum, &etag).map_err(|cause| {
+            Error::io(
+                "note an unfinished upload of",
+                self.client.show(&self.key),
+                cause,
+            )
+        })?;
+        let mut stored = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
+        stored.insert(
+            index,
+            Stored {
+                checksum: sum,
+                etag,
+            },
+        );
+        Ok(())
+    }
+
+    async fn complete(&self, whole: Checksum) -> Result<()> {
+        let query = [("uploadId", &*self.id)];
+        let call = Call::new(Method::POST, &self.key, "finish")
+            .query(&query)
+            .header(CHECKSUM, whole.to_base64())
+            .header(CHECKSUM_TYPE, "FULL_OBJECT")
+            .header("content-type", "application/xml")
+            .body(vec![self.order().into()])
+            .at(Locus::Destination);
+        let completed: Result<CompleteMultipartUploadResult> = self.client.ask_xml(call).await;
+        let found = match completed {
+            Ok(result) => result.checksum.as_deref().and_then(Checksum::from_base64),
+            // An earlier attempt may have succeeded without our hearing of it.
+            Err(error) if error.kind() == ErrorKind::NotFound => match self.published().await {
+                Some(found) if found == whole => Some(found),
+                Some(_) | None => {
+                    self.ledger.remove();
+                    return Err(error.hint("run the same command again"));
+                }
+            },
+            Err(error) => return Err(error),
+        };
+        if found.is_some_and(|found| found != whole) {
+            return Err(
+                Error::new(ErrorKind::Corrupt, "finish", self.client.show(&self.key))
+                    .cause("the store's checksum differs from what was sent")
+                    .at(Locus::Destination),
+            );
+        }
+        self.ledger.remove();
+        Ok(())
+    }
+
+    /// The list of segments the object is made of.
+    fn order(&self) -> String {
+        let stored = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut text = String::from("<CompleteMultipartUpload>");
+        for (index, stored) in stored.iter() {
+            let _ = write!(
+                text,
+                "<Part><ETag>{}</ETag><ChecksumCRC64NVME>{}</ChecksumCRC64NVME>\
+                 <PartNumber>{}</PartNumber></Part>",
+                escape(&stored.etag),
+                stored.checksum.to_base64(),
+                index + 1
+            );
+        }
+        text.push_str("</CompleteMultipartUpload>");
+        text
+    }
+
+    /// The checksum of the object under the final name, if it has our size.
+    async fn published(&self) -> Option<Checksum> {
+        let call =
+            Call::new(Method::HEAD, &self.key, "look at").header("x-amz-checksum-mode", "ENABLED");
+        let (headers, _) = self.client.ask(call).await.ok()?;
+        let size: u64 = text_of(&headers, "content-length")?.parse().ok()?;
+        (size == self.size).then(|| checksum_in(&headers))?
+    }
+}
+
+async fn initiate(client: &S3Client, key: &str, spec: &FileSpec) -> Result<String> {
+    let mut call = Call::new(Method::POST, key, "write")
+        .query(&[("uploads", "")])
+        .header("x-amz-checksum-algorithm", "CRC64NVME")
+        .header(CHECKSUM_TYPE, "FULL_OBJECT")
+        .at(Locus::Destination);
+    call.headers.extend(metadata_of(spec, Kind::File));
+    let started: InitiateMultipartUploadResult = client.ask_xml(call).await?;
+    Ok(started.upload_id)
+}
+
+async fn abort(client: &S3Client, key: &str, id: &str) {
+    let query = [("uploadId", id)];
+    let call = Call::new(Method::DELETE, key, "abort").query(&query);
+    // What can't be aborted the bucket's own rules remove.
+    let _ = client.ask(call).await;
+}
+
+/// Which noted segments the store still holds; `None` when it does not know the upload.
+async fn held(
+    client: &S3Client,
+    key: &str,
+    size: u64,
+    head: &Head,
+    noted: Vec<Kept>,
+) -> Result<Option<Vec<Kept>>> {
+    let mut listed = HashMap::new();
+    let mut marker = "0".to_owned();
+    for _ in 0..PAGES_MAX {
+        let query = [("part-number-marker", &*marker), ("uploadId", &*head.token)];
+        let call = Call::new(Method::GET, key, "continue")
+            .query(&query)
+            .at(Locus::Destination);
+        let page: ListPartsResult = match client.ask_xml(call).await {
+            Ok(page) => page,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        for segment in page.part {
+            listed.insert(segment.part_number, (segment.etag, segment.size));
+        }
+        match page.next_part_number_marker {
+            Some(next) if page.is_truncated && next != marker => marker = next,
+            Some(_) | None => break,
+        }
+    }
+    let mut kept: BTreeMap<u64, Kept> = BTreeMap::new();
+    for noted in noted {
+        let start = noted.index.saturating_mul(head.segment_size);
+        let len = size.saturating_sub(start).min(head.segment_size);
+        let bare = |etag: &str| etag.trim_matches('"').to_owned();
+        let is_held = listed
+            .get(&(noted.index + 1))
+            .is_some_and(|(etag, size)| bare(etag) == bare(&noted.receipt) && *size == len);
+        if is_held && len > 0 {
+            kept.insert(noted.index, noted);
+        }
+    }
+    Ok(Some(kept.into_values().collect()))
+}
+
+impl Writer for Upload {
+    fn segment_size(&self) -> u64 {
+        self.segment_size
+    }
+
+    fn kept(&self) -> Vec<(u64, Checksum)> {
+        self.kept.clone()
+    }
+
+    fn write(
+        &self,
+        index: u64,
+        range: Range<u64>,
+        mut body: ByteStream,
+    ) -> Boxed<'_, Result<Checksum>> {
+        Box::pin(async move {
+            let mut data = Vec::new();
+            let mut summer = Summer::default();
+            let mut len = 0;
+            while let Some(bytes) = body.next().await {
+                let bytes = bytes?;
+                summer.add(&bytes);
+                len += bytes.len() as u64;
+                data.push(bytes);
+            }
+            if len != range.end - range.start {
+                return Err(Error::new(
+                    ErrorKind::Unreachable,
+                    "read",
+                    self.client.show(&self.key),
+                )
+                .cause("the source ended early")
+                .at(Locus::Source));
+            }
+            let sum = summer.sum();
+            self.send_segment(index, data, sum).await?;
+            Ok(sum)
+        })
+    }
+
+    fn finish(&self, whole: Checksum) -> Boxed<'_, Result<()>> {
+        Box::pin(self.complete(whole))
+    }
+
+    fn discard(&self) -> Boxed<'_, ()> {
+        Box::pin(async {
+            abort(&self.client, &self.key, &self.id).await;
+            self.ledger.remove();
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_object_fits_into_the_segments_s3_takes() {
+        for size in [8 << 20, 100 << 20, 2 << 30, 1 << 40, 5 << 40] {
+            let segment = segment_size_for(size);
+            assert!(
+                size.div_ceil(segment) <= SEGMENTS_MAX,
+                "{size} in {segment}"
+            );
+            assert!(segment >= super::super::SEGMENT_BYTES_MIN);
+        }
+    }
+}

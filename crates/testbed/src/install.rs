@@ -1,0 +1,304 @@
+//! Finds the programs the tests need, or installs them.
+//!
+//! `find_…` only look, and say what to run when nothing is there. `ensure_…` install: packages
+//! through apt when root, otherwise they say which line to run; Go programs through `go install`
+//! from the Go module proxy, into `target/tools/`. Debian 12's Go is older than these programs
+//! want: then a newer toolchain is fetched, itself a module of the same proxy.
+
+use std::{
+    env, fs,
+    io::Write,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// A Go program at the version the tests and benchmarks were made with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GoProgram {
+    /// Its name as a command.
+    pub name: &'static str,
+    /// What `go install` gets.
+    pub package: &'static str,
+    /// Its pinned version.
+    pub version: &'static str,
+}
+
+/// The S3 server of the tests.
+pub const VERSITYGW: GoProgram = GoProgram {
+    name: "versitygw",
+    package: "github.com/versity/versitygw/cmd/versitygw",
+    version: "v1.8.0",
+};
+
+/// A rival in the benchmarks.
+pub const RCLONE: GoProgram = GoProgram {
+    name: "rclone",
+    package: "github.com/rclone/rclone",
+    version: "v1.75.1",
+};
+
+/// A rival in the benchmarks.
+pub const S5CMD: GoProgram = GoProgram {
+    name: "s5cmd",
+    package: "github.com/peak/s5cmd/v2",
+    version: "v2.3.0",
+};
+
+/// Fetched when the machine's Go is too old to fetch a newer one itself.
+const TOOLCHAIN: &str = "v0.0.1-go1.26.0.linux-amd64";
+
+/// The first Go that fetches the toolchain a program wants.
+const SELF_UPDATING: (u32, u32) = (1, 21);
+
+/// Where installed programs go.
+#[must_use]
+pub fn tools_folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools")
+}
+
+/// The program in `PATH` or in one of the folders where Debian keeps servers.
+fn find_in_path(name: &str) -> Option<PathBuf> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "only tests run this, and they need PATH"
+    )]
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path)
+        .chain([
+            "/usr/sbin".into(),
+            "/usr/local/sbin".into(),
+            "/usr/local/go/bin".into(),
+        ])
+        .map(|folder| folder.join(name))
+        .find(|candidate| candidate.is_file())
+}
+
+/// The installed program, at the pinned version or, failing that, from `PATH`.
+#[must_use]
+pub fn find_go_program(program: GoProgram) -> Option<PathBuf> {
+    let installed = go_program_path(program);
+    installed
+        .is_file()
+        .then_some(installed)
+        .or_else(|| find_in_path(program.name))
+}
+
+fn go_program_path(program: GoProgram) -> PathBuf {
+    tools_folder()
+        .join(format!("{}-{}", program.name, program.version))
+        .join(program.name)
+}
+
+/// The S3 server.
+///
+/// # Errors
+/// When it is not installed.
+pub fn find_s3_server() -> Result<PathBuf> {
+    find_go_program(VERSITYGW)
+        .context("the tests need an S3 server: run `cargo xtask test`, which installs it")
+}
+
+/// OpenSSH's server.
+///
+/// # Errors
+/// When it is not installed.
+pub fn find_ssh_server() -> Result<PathBuf> {
+    find_in_path("sshd").context(
+        "the tests need OpenSSH's server: run `apt-get install openssh-server` or `cargo xtask test`",
+    )
+}
+
+/// Installs OpenSSH's server where it is missing.
+///
+/// # Errors
+/// When it can't be installed; the message has the line to run.
+pub fn ensure_ssh_server() -> Result<PathBuf> {
+    if let Ok(found) = find_ssh_server() {
+        return Ok(found);
+    }
+    apt_install("openssh-server")?;
+    find_ssh_server()
+}
+
+/// Installs the S3 server where it is missing.
+///
+/// # Errors
+/// When it can't be installed.
+pub fn ensure_s3_server() -> Result<PathBuf> {
+    ensure_go_program(VERSITYGW)
+}
+
+/// Installs a Go program at its pinned version where it is missing.
+///
+/// # Errors
+/// When Go can't be had or the proxy does not serve the program.
+pub fn ensure_go_program(program: GoProgram) -> Result<PathBuf> {
+    let path = go_program_path(program);
+    if path.is_file() {
+        return Ok(path);
+    }
+    let go = ensure_go()?;
+    let folder = path.parent().context("tools have a folder")?;
+    fs::create_dir_all(folder)?;
+    say(&format!(
+        "installing {} {} from the Go module proxy",
+        program.name, program.version
+    ));
+    let status = Command::new(&go)
+        .arg("install")
+        .arg(format!("{}@{}", program.package, program.version))
+        .env("GOBIN", fs::canonicalize(folder)?)
+        .env("GOTOOLCHAIN", "auto")
+        .env("GOFLAGS", "-buildvcs=false")
+        // The proxy alone: a module it refuses must not be fetched from elsewhere.
+        .env("GOPROXY", "https://proxy.golang.org")
+        .env("CGO_ENABLED", "0")
+        .stdin(Stdio::null())
+        .status()
+        .with_context(|| format!("run {}", go.display()))?;
+    ensure!(
+        status.success(),
+        "go install {} failed: {status}",
+        program.package
+    );
+    ensure!(path.is_file(), "go install left no {}", path.display());
+    Ok(path)
+}
+
+/// A Go that can build what the tests need.
+///
+/// # Errors
+/// When none can be had.
+pub fn ensure_go() -> Result<PathBuf> {
+    let go = match find_in_path("go") {
+        Some(go) => go,
+        None => {
+            apt_install("golang-go")?;
+            find_in_path("go").context("apt installed no go")?
+        }
+    };
+    if version_of(&go)? >= SELF_UPDATING {
+        return Ok(go);
+    }
+    fetch_toolchain(&go)
+}
+
+fn version_of(go: &Path) -> Result<(u32, u32)> {
+    let output = Command::new(go)
+        .args(["env", "GOVERSION"])
+        .env("GOTOOLCHAIN", "local")
+        .output()
+        .with_context(|| format!("run {}", go.display()))?;
+    let text = String::from_utf8(output.stdout)?;
+    parse_version(text.trim()).with_context(|| format!("{} has no version", go.display()))
+}
+
+fn parse_version(text: &str) -> Option<(u32, u32)> {
+    let mut numbers = text
+        .strip_prefix("go")?
+        .split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+/// Fetches a newer Go with an old one: it is a module like any other, but modules carry no
+/// executable bits.
+fn fetch_toolchain(old: &Path) -> Result<PathBuf> {
+    say(&format!(
+        "this Go is old; fetching {TOOLCHAIN} from the Go module proxy"
+    ));
+    let output = Command::new(old)
+        .args(["mod", "download", "-json"])
+        .arg(format!("golang.org/toolchain@{TOOLCHAIN}"))
+        .env("GOPROXY", "https://proxy.golang.org")
+        .env("GOFLAGS", "-mod=mod")
+        .current_dir(env::temp_dir())
+        .output()
+        .with_context(|| format!("run {}", old.display()))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    ensure!(
+        output.status.success(),
+        "go mod download failed: {}{text}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let folder = text
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("\"Dir\": \"")?.strip_suffix("\","))
+        .context("go mod download names no folder")?;
+    // Module files are read-only, so the toolchain is copied to where its bits can be set.
+    let toolchain = tools_folder().join(TOOLCHAIN);
+    let go = toolchain.join("bin/go");
+    if !go.is_file() {
+        fs::create_dir_all(tools_folder())?;
+        let status = Command::new("cp")
+            .args(["-r", "--no-preserve=mode", folder])
+            .arg(&toolchain)
+            .status()
+            .context("run cp")?;
+        ensure!(status.success(), "copying the Go toolchain failed");
+    }
+    make_executable(&toolchain.join("bin"))?;
+    make_executable(&toolchain.join("pkg/tool"))?;
+    ensure!(
+        version_of(&go)? >= SELF_UPDATING,
+        "the fetched Go does not run"
+    );
+    Ok(go)
+}
+
+fn make_executable(folder: &Path) -> Result<()> {
+    for entry in fs::read_dir(folder).with_context(|| format!("list {}", folder.display()))? {
+        let path = entry?.path();
+        if path.is_dir() {
+            make_executable(&path)?;
+        } else {
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+        }
+    }
+    Ok(())
+}
+
+/// Installs a Debian package when root; otherwise says what to run.
+fn apt_install(package: &str) -> Result<()> {
+    let is_root = Command::new("id").arg("-u").output()?.stdout.trim_ascii() == b"0";
+    if !is_root {
+        bail!("this needs the package {package}: run `sudo apt-get install {package}`");
+    }
+    say(&format!("installing the package {package} with apt-get"));
+    let apt = |arguments: &[&str]| -> Result<bool> {
+        let status = Command::new("apt-get")
+            .args(arguments)
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .status()
+            .context("run apt-get")?;
+        Ok(status.success())
+    };
+    let install = ["install", "-y", "--no-install-recommends", package];
+    if !apt(&install)? {
+        apt(&["update"])?;
+        ensure!(apt(&install)?, "apt-get install {package} failed");
+    }
+    Ok(())
+}
+
+fn say(text: &str) {
+    // Nobody can be told that standard error is gone.
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn go_versions_are_compared_as_numbers() {
+        assert_eq!(parse_version("go1.19.8"), Some((1, 19)));
+        assert_eq!(parse_version("go1.26rc1"), Some((1, 26)));
+        assert!(parse_version("go1.9").unwrap() < SELF_UPDATING);
+        assert_eq!(parse_version("devel"), None);
+    }
+}

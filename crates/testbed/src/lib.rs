@@ -1,0 +1,60 @@
+//! Real servers for tests: OpenSSH's `sshd` and an S3 gateway, each in a temporary folder on a
+//! loopback port, gone when dropped.
+//!
+//! A missing program is an error that says what to run; tests never skip. `cargo xtask test`
+//! installs both ([`install`]). The S3 server is versitygw: Apache-2.0, maintained, one binary from
+//! the Go module proxy, plain files below, and it checks and keeps CRC-64/NVME checksums of whole
+//! objects as Amazon's S3 does.
+
+pub mod install;
+mod s3_server;
+mod ssh_server;
+
+use std::{
+    net::{TcpListener, TcpStream},
+    process::Child,
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail};
+
+pub use s3_server::S3Server;
+pub use ssh_server::SshServer;
+
+/// Between two looks whether a server listens.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Looks before a server counts as not starting: 10 seconds.
+const LOOKS_MAX: u32 = 500;
+
+/// A server process that ends with its owner, also when a test panics.
+#[derive(Debug)]
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // An ended process can't be killed again, and nobody is left to tell.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A port nobody listens on now.
+fn free_port() -> Result<u16> {
+    let listener = TcpListener::bind("127.0.0.1:0").context("find a free port")?;
+    Ok(listener.local_addr()?.port())
+}
+
+fn wait_until_listening(running: &mut Running, port: u16, what: &str) -> Result<()> {
+    for _ in 0..LOOKS_MAX {
+        if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+            return Ok(());
+        }
+        if let Some(status) = running.0.try_wait()? {
+            bail!("{what} ended at once: {status}");
+        }
+        thread::sleep(LOOK_EVERY);
+    }
+    bail!("{what} does not listen on port {port}")
+}

@@ -1,0 +1,147 @@
+use std::{
+    fs,
+    os::unix::fs::{DirBuilderExt, PermissionsExt},
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, Result, ensure};
+use tempfile::TempDir;
+
+use crate::{Running, free_port, install, wait_until_listening};
+
+/// An OpenSSH server with a host key, a user key and a `known_hosts` of its own.
+#[derive(Debug)]
+pub struct SshServer {
+    _running: Running,
+    folder: TempDir,
+    port: u16,
+    user: String,
+}
+
+impl SshServer {
+    /// Starts it for the user who runs the test.
+    ///
+    /// # Errors
+    /// When the program is missing or does not start.
+    pub fn start() -> Result<Self> {
+        let program = install::find_ssh_server()?;
+        let folder = tempfile::Builder::new()
+            .prefix("posthaste-ssh-")
+            .tempdir()
+            .context("make a folder for the SSH server")?;
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700))?;
+        let file = |name: &str| folder.path().join(name);
+        make_key(&file("host_key"))?;
+        make_key(&file("user_key"))?;
+        fs::copy(file("user_key.pub"), file("authorized_keys"))?;
+        let user = output(Command::new("id").arg("-un"))?;
+        if user == "root" {
+            // Debian's package makes this folder at boot only.
+            fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o755)
+                .create("/run/sshd")?;
+        }
+        let port = free_port()?;
+        let host_key = fs::read_to_string(file("host_key.pub"))?;
+        fs::write(
+            file("known_hosts"),
+            format!("[127.0.0.1]:{port} {host_key}"),
+        )?;
+        fs::write(file("sshd_config"), config(folder.path(), port))?;
+        let log = fs::File::create(file("log"))?;
+        let child = Command::new(&program)
+            .arg("-D")
+            .arg("-e")
+            .arg("-f")
+            .arg(file("sshd_config"))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .with_context(|| format!("start {}", program.display()))?;
+        let mut running = Running(child);
+        wait_until_listening(&mut running, port, "the SSH server")?;
+        Ok(Self {
+            _running: running,
+            folder,
+            port,
+            user,
+        })
+    }
+
+    /// `sftp://user@127.0.0.1:PORT` followed by `path`, which begins with a slash.
+    #[must_use]
+    pub fn address(&self, path: &str) -> String {
+        format!("sftp://{}@127.0.0.1:{}{path}", self.user, self.port)
+    }
+
+    /// The user who may log in.
+    #[must_use]
+    pub fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The `ssh` options with which one reaches it, and nothing but it.
+    #[must_use]
+    pub fn options(&self) -> Vec<String> {
+        let file = |name: &str| self.folder.path().join(name).display().to_string();
+        vec![
+            format!("IdentityFile={}", file("user_key")),
+            format!("UserKnownHostsFile={}", file("known_hosts")),
+            "GlobalKnownHostsFile=/dev/null".to_owned(),
+            "IdentitiesOnly=yes".to_owned(),
+            "IdentityAgent=none".to_owned(),
+            "StrictHostKeyChecking=yes".to_owned(),
+        ]
+    }
+}
+
+fn config(folder: &Path, port: u16) -> String {
+    let folder = folder.display();
+    format!(
+        "Port {port}\n\
+         ListenAddress 127.0.0.1\n\
+         HostKey {folder}/host_key\n\
+         AuthorizedKeysFile {folder}/authorized_keys\n\
+         PidFile none\n\
+         StrictModes no\n\
+         UsePAM no\n\
+         PasswordAuthentication no\n\
+         KbdInteractiveAuthentication no\n\
+         PermitRootLogin prohibit-password\n\
+         MaxStartups 100\n\
+         LogLevel ERROR\n\
+         Subsystem sftp internal-sftp\n"
+    )
+}
+
+fn make_key(path: &Path) -> Result<()> {
+    let status = Command::new("ssh-keygen")
+        .args(["-q", "-t", "ed25519", "-N", "", "-C", "testbed", "-f"])
+        .arg(path)
+        .stdin(Stdio::null())
+        .status()
+        .context("run ssh-keygen")?;
+    ensure!(status.success(), "ssh-keygen failed: {status}");
+    Ok(())
+}
+
+fn output(command: &mut Command) -> Result<String> {
+    let output = command
+        .output()
+        .with_context(|| format!("run {command:?}"))?;
+    ensure!(
+        output.status.success(),
+        "{command:?} failed: {}",
+        output.status
+    );
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+}
