@@ -1,6 +1,10 @@
-//! Documents: links lead somewhere, the changelog has a place for the next change.
+//! Documents: links lead somewhere, documents that comments name exist, the changelog has a place
+//! for the next change.
 
-use super::{Finding, Tree};
+use super::{
+    Finding, Tree,
+    source::{self, Kind},
+};
 
 const CHANGELOG: &str = "CHANGELOG.md";
 
@@ -24,7 +28,31 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
             }
         }
     }
+    for (path, text) in tree.ending(".rs") {
+        for piece in source::pieces(text) {
+            if piece.kind == Kind::Comment {
+                check_mentions(tree, path, &piece, &mut found);
+            }
+        }
+    }
     found
+}
+
+/// Documents a comment sends its reader to: `docs/….md`, without placeholders.
+fn check_mentions(tree: &Tree, path: &str, comment: &source::Piece<'_>, found: &mut Vec<Finding>) {
+    for (offset, line) in comment.text.lines().enumerate() {
+        for word in
+            line.split(|mark: char| !(mark.is_ascii_alphanumeric() || "-_/.".contains(mark)))
+        {
+            let names_one = word.starts_with("docs/")
+                && word.ends_with(".md")
+                && !word.contains(|letter: char| letter.is_ascii_uppercase());
+            if names_one && !tree.has(word) {
+                let message = format!("there is no {word}");
+                found.push(Finding::new(path, comment.line + offset, message));
+            }
+        }
+    }
 }
 
 /// Lines of prose with their number: code blocks and code spans are blanked.
@@ -160,6 +188,18 @@ mod tests {
             assert_eq!(found.len(), 1, "{text}");
             assert_eq!(found[0].line, 2);
         }
+    }
+
+    #[test]
+    fn a_comment_names_no_document_that_is_not_there() {
+        let source = "/// Above.\n/// See `docs/algorithms/gone.md`.\nfn a() {}";
+        let tree = Tree::of(&[LOG, ("crates/plan/src/flow.rs", source)]);
+        let found = check(&tree);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].line, 2);
+        let source = "// docs/algorithms/NAME.md, docs/errors/busy.md\nlet a = \"docs/gone.md\";";
+        let tree = Tree::of(&[LOG, ("a/src/b.rs", source), ("docs/errors/busy.md", "")]);
+        assert_eq!(check(&tree), []);
     }
 
     #[test]
