@@ -246,6 +246,8 @@ impl Mind {
     }
 
     fn retire_slowest(&mut self, id: RequestId, left: Duration, out: &mut Outbox) {
+        /// With less than this to go, another plan is not worth its churn.
+        const NEARLY_DONE: Duration = Duration::from_secs(60);
         let Some(request) = self.requests.get(&id) else {
             return;
         };
@@ -272,7 +274,10 @@ impl Mind {
             .partition_point(|promise| promise.deadline <= request.spec.deadline.since(self.now));
         loads.insert(urgency, load);
         let outcomes = posthaste_plan::flow(&scene.supplies, &loads, scene.egress);
-        let Some(finish) = outcomes[urgency].finish.filter(|&finish| finish <= left) else {
+        let is_worth = request.finish.is_some_and(|finish| finish.p90 > self.now + NEARLY_DONE);
+        let Some(finish) =
+            outcomes[urgency].finish.filter(|&finish| is_worth && finish <= left * 3 / 4)
+        else {
             return;
         };
         let (finish, deadline) = (self.now + finish, request.spec.deadline);
@@ -490,11 +495,9 @@ fn reason_late(request: &Request, now: Timestamp) -> Reason {
                 deadline,
             }
         }
-        Some(finish) => Reason::Infeasible {
-            earliest: Some(finish.p90),
-            deadline,
-            would_buy: Vec::new(),
-        },
+        Some(finish) => {
+            Reason::SlackThin { fan_out: request.fan_out(), finish: finish.p90, deadline }
+        }
         None => Reason::Infeasible {
             earliest: None,
             deadline,

@@ -68,8 +68,8 @@ impl Default for Settings {
                     p50: ByteRate::new(32 << 20),
                     p90: ByteRate::new(1 << 30),
                 },
-                advert_p10_permille: 600,
-                advert_p50_permille: 900,
+                advert_p10_permille: 750,
+                advert_p50_permille: 950,
             },
             egress: None,
             // Long enough to hide a round trip and a late acknowledgement, short enough that a

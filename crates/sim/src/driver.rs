@@ -65,7 +65,11 @@ enum Pending {
         lasts: Option<Duration>,
     },
     /// It is over.
-    Heal { kind: FaultKind, place: usize },
+    Heal {
+        kind: FaultKind,
+        place: usize,
+        ordeal: u32,
+    },
 }
 
 struct Run<'a> {
@@ -255,7 +259,11 @@ impl<'a> Run<'a> {
                 rate,
                 lasts,
             } => self.strike(kind, place, rate, lasts),
-            Pending::Heal { kind, place } => self.heal(kind, place, inputs),
+            Pending::Heal {
+                kind,
+                place,
+                ordeal,
+            } => self.heal(kind, place, ordeal, inputs),
         }
     }
 

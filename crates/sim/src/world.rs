@@ -64,6 +64,8 @@ pub(crate) struct Site {
     pub(crate) held: BTreeMap<RequestId, Vec<u64>>,
     /// Whether the mind was told that it is gone since it last came back.
     pub(crate) is_told_gone: bool,
+    /// Counts what befell it: when two faults overlap, the later one decides when it is over.
+    pub(crate) ordeal: u32,
 }
 
 impl Site {

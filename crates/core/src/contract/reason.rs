@@ -184,6 +184,15 @@ record! {
             /// The name of the depot.
             name: String,
         },
+        /// The forecast finish lies before the deadline, but so little that it is in danger.
+        23 = SlackThin {
+            /// How many depots are fed now.
+            fan_out: u32,
+            /// p90 finish.
+            finish: Timestamp,
+            /// The deadline.
+            deadline: Timestamp,
+        },
     }
 }
 
@@ -276,6 +285,14 @@ impl fmt::Display for Reason {
             Self::GaveUp { fault, attempts } => {
                 write!(f, "gave up after {attempts} tries: {fault}")
             }
+            Self::SlackThin {
+                fan_out,
+                finish,
+                deadline,
+            } => write!(
+                f,
+                "fed to {fan_out}: p90 finish {finish} leaves too little slack to the deadline {deadline}"
+            ),
             Self::Spare { name } => write!(f, "{name} is kept in reserve: the others suffice"),
         }
     }

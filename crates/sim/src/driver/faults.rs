@@ -25,6 +25,8 @@ impl Run<'_> {
         self.last_change = self.now + lasts.unwrap_or_default();
         let site = &mut self.world.sites[place];
         let name = site.name.clone();
+        site.ordeal += u32::from(is_outage(kind));
+        let ordeal = site.ordeal;
         let what = match kind {
             FaultKind::Dies | FaultKind::Wiped => {
                 self.break_off(place);
@@ -59,12 +61,28 @@ impl Run<'_> {
         };
         self.log(what);
         if let Some(lasts) = lasts {
-            self.after(lasts, Pending::Heal { kind, place });
+            self.after(
+                lasts,
+                Pending::Heal {
+                    kind,
+                    place,
+                    ordeal,
+                },
+            );
         }
     }
 
     /// It is over.
-    pub(super) fn heal(&mut self, kind: FaultKind, place: usize, inputs: &mut Vec<Input>) {
+    pub(super) fn heal(
+        &mut self,
+        kind: FaultKind,
+        place: usize,
+        ordeal: u32,
+        inputs: &mut Vec<Input>,
+    ) {
+        if is_outage(kind) && self.world.sites[place].ordeal != ordeal {
+            return;
+        }
         let site = &mut self.world.sites[place];
         let what = match kind {
             FaultKind::Dies | FaultKind::Wiped => {
@@ -182,6 +200,16 @@ impl Run<'_> {
         for place in 0..self.world.sites.len() {
             let (span, input) = self.probe_one(place);
             self.tell_after(span, input);
+        }
+    }
+}
+
+/// Whether the depot itself is out while it lasts.
+fn is_outage(kind: FaultKind) -> bool {
+    match kind {
+        FaultKind::Dies | FaultKind::Wiped | FaultKind::Vanishes | FaultKind::Hangs => true,
+        FaultKind::Slows | FaultKind::Full | FaultKind::DriverCrash | FaultKind::SourceChanges => {
+            false
         }
     }
 }

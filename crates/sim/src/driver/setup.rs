@@ -189,6 +189,7 @@ fn site(id: DepotId, plan: &DepotPlan, seed: u64) -> Site {
         was_busy: false,
         held: BTreeMap::new(),
         is_told_gone: false,
+        ordeal: 0,
     }
 }
 
