@@ -1,6 +1,7 @@
 //! The hands: moves bytes between endpoints: copy, encode, pull.
 
-pub mod copy;
 pub mod code;
+pub mod copy;
 pub mod dataset;
 pub mod stripe;
+pub mod pull;

@@ -24,90 +24,12 @@ use tokio::{
     time::{Instant, timeout},
 };
 
+#[path = "support/running.rs"]
+mod running;
+
+use running::{Running, digest, in_seconds, later, noise};
+
 const F0: FragmentIndex = FragmentIndex::new(0);
-
-/// A relay that ends with its test.
-struct Running {
-    address: RelayAddress,
-    secret: [u8; 32],
-    local: SocketAddr,
-    serving: JoinSet<()>,
-    stop: Option<tokio::sync::oneshot::Sender<()>>,
-}
-
-impl Running {
-    async fn start(dir: &Path, change: impl FnOnce(&mut RelayOptions)) -> Self {
-        let mut options = RelayOptions {
-            dir: dir.to_owned(),
-            listen: "127.0.0.1:0".parse().unwrap(),
-            capacity: Amount::mebi(64),
-            rate: None,
-            name: "test".into(),
-            flush: false,
-        };
-        change(&mut options);
-        let relay = Relay::open(options).await.unwrap();
-        let address = relay.address();
-        let (secret, local) = (
-            read_secret_file(relay.secret_file()).unwrap(),
-            relay.local(),
-        );
-        let (stop, stopped) = tokio::sync::oneshot::channel();
-        let mut serving = JoinSet::new();
-        serving.spawn(async move {
-            relay.run(async { drop(stopped.await) }).await.unwrap();
-        });
-        Self {
-            address,
-            secret,
-            local,
-            serving,
-            stop: Some(stop),
-        }
-    }
-
-    fn client(&self) -> RelayClient {
-        self.client_with(Credential::Secret(self.secret))
-    }
-
-    fn client_with(&self, credential: Credential) -> RelayClient {
-        RelayClient::new(self.address.clone(), credential).unwrap()
-    }
-
-    async fn stop(mut self) {
-        drop(self.stop.take());
-        while let Some(ended) = self.serving.join_next().await {
-            ended.unwrap();
-        }
-    }
-}
-
-fn digest(bytes: &[u8]) -> Digest {
-    Digest::new(*blake3::hash(bytes).as_bytes())
-}
-
-fn noise(seed: u64, size: usize) -> Bytes {
-    let mut out = vec![0; size];
-    blake3::Hasher::new()
-        .update(&seed.to_le_bytes())
-        .finalize_xof()
-        .fill(&mut out);
-    out.into()
-}
-
-fn later() -> Timestamp {
-    in_seconds(3600)
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "tests tell real relays when to forget"
-)]
-fn in_seconds(seconds: i64) -> Timestamp {
-    let now = std::time::SystemTime::now();
-    let now_s = now.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
-    Timestamp::from_secs(now_s.checked_add_signed(seconds).unwrap())
-}
 
 async fn put(
     client: &RelayClient,

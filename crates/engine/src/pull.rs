@@ -1,0 +1,279 @@
+//! Brings a dataset home: from every depot that holds some of it at once, whatever k of k + m
+//! fragments come first, verified, and under final names only when whole.
+//!
+//! Chunks are fetched by [`fetch`], which chooses among depots, and put in place by [`place`], which
+//! knows the destination. What an earlier run left is found by digest alone, so that a pull can be
+//! killed at any moment, and run again when it was complete, without fetching twice.
+
+mod fetch;
+mod holder;
+mod place;
+mod resume;
+
+use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
+
+use posthaste_endpoint::{Error, ErrorKind, Result, relay::RelayClient};
+use posthaste_types::{ByteRate, Bytes, ChunkIndex, FragmentIndex};
+use tokio::{
+    task::{JoinSet, spawn_blocking},
+    time::{Instant, MissedTickBehavior, interval},
+};
+
+use crate::dataset::Manifest;
+use fetch::Fetcher;
+use place::Destination;
+
+/// Memory for chunks on their way, in bytes, unless said otherwise.
+const MEMORY_DEFAULT: Bytes = Bytes::mebi(128);
+/// Chunks under way at once, whatever their size: enough to keep 64 lanes busy.
+const CHUNKS_MAX: u64 = 64;
+/// How often progress is told.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
+
+/// A depot that holds some of a dataset.
+#[derive(Debug, Clone)]
+pub struct Holder {
+    /// Its name, for people.
+    pub name: String,
+    /// How to reach it, with leave to read.
+    pub client: RelayClient,
+    /// What it is known to hold.
+    pub held: BTreeSet<(ChunkIndex, FragmentIndex)>,
+}
+
+/// All that is needed to pull a dataset.
+#[derive(Debug, Clone)]
+pub struct Ticket {
+    /// The dataset.
+    pub manifest: Arc<Manifest>,
+    /// Who holds it.
+    pub holders: Vec<Holder>,
+}
+
+/// How to pull.
+#[derive(Debug, Clone)]
+pub struct PullOptions {
+    /// Memory for chunks on their way. At least one chunk is under way whatever this says.
+    pub memory: Bytes,
+}
+
+impl Default for PullOptions {
+    fn default() -> Self {
+        Self {
+            memory: MEMORY_DEFAULT,
+        }
+    }
+}
+
+/// How one depot does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HolderProgress {
+    /// Its name.
+    pub name: String,
+    /// What came from it.
+    pub received: Bytes,
+    /// The rate of the last moments.
+    pub rate: ByteRate,
+    /// Whether it was given up.
+    pub lost: bool,
+}
+
+/// How far a pull is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Progress {
+    /// Verified bytes at the destination.
+    pub bytes_done: u64,
+    /// Bytes of the dataset.
+    pub bytes_total: u64,
+    /// Files whole and under their names.
+    pub files_done: usize,
+    /// Regular files of the dataset.
+    pub files_total: usize,
+    /// Each depot.
+    pub holders: Vec<HolderProgress>,
+}
+
+/// What a pull did.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PullReport {
+    /// Bytes of the dataset, all of them verified at the destination.
+    pub bytes: u64,
+    /// Regular files of the dataset.
+    pub files: usize,
+    /// Chunks that needed parity because data fragments were missing, damaged or out of reach.
+    pub rebuilt_chunks: u64,
+    /// Fragments that came with a wrong digest and were not used.
+    pub corrupt_fragments: u64,
+    /// Depots that did not answer any more at the end.
+    pub depots_lost: u64,
+    /// Chunks that were at the destination already.
+    pub skipped_chunks: u64,
+}
+
+/// Pulls the dataset into `destination`, which is made when missing. `progress` is called a few
+/// times a second.
+///
+/// Nothing outside `destination` is ever written, whatever the manifest or links at the destination
+/// say. What is unfinished lies in one hidden directory there, until the end. The mode of
+/// `destination` itself is restored only if it was missing or empty.
+///
+/// # Errors
+/// At [`Locus::Destination`](posthaste_endpoint::Locus::Destination): [`ErrorKind::Full`],
+/// [`ErrorKind::PermissionDenied`], [`ErrorKind::Conflict`] when something is in the way or another
+/// pull is running there. [`ErrorKind::Unreachable`] (temporary) when too few fragments of a chunk
+/// can be had. After each of them the same call goes on where it was.
+pub async fn pull(
+    ticket: Ticket,
+    destination: &Path,
+    options: &PullOptions,
+    progress: &(dyn Fn(&Progress) + Sync),
+) -> Result<PullReport> {
+    let Ticket { manifest, holders } = ticket;
+    let (root, list) = (destination.to_owned(), Arc::clone(&manifest));
+    let opened = spawn_blocking(move || Destination::open(&root, list));
+    let (place, there) = opened.await.map_err(|cause| ended(destination, cause))??;
+    let chunks = u32::try_from(manifest.chunks.len()).unwrap_or(u32::MAX);
+    let wanted: Vec<u32> = (0..chunks)
+        .filter(|&chunk| !there.contains(chunk))
+        .collect();
+    let mut run = Run {
+        fetcher: Arc::new(Fetcher::new(Arc::clone(&manifest), holders)),
+        place: Arc::new(place),
+        rates: Vec::new(),
+        rated_at: Instant::now(),
+        bytes_done: manifest.list.bytes
+            - wanted
+                .iter()
+                .map(|&chunk| manifest.chunk_bytes(chunk) as u64)
+                .sum::<u64>(),
+        rebuilt: 0,
+    };
+    let skipped_chunks = u64::from(chunks) - wanted.len() as u64;
+    let window = options.memory.get() / manifest.chunk_size.get().max(1);
+    let window = usize::try_from(window.clamp(1, CHUNKS_MAX)).unwrap_or(1);
+    run.chunks(wanted, window, destination, progress).await?;
+    let place = Arc::clone(&run.place);
+    let finished = spawn_blocking(move || place.finish());
+    finished
+        .await
+        .map_err(|cause| ended(destination, cause))??;
+    progress(&run.progress());
+    Ok(PullReport {
+        bytes: manifest.list.bytes,
+        files: manifest.list.regular_files(),
+        rebuilt_chunks: run.rebuilt,
+        corrupt_fragments: run.fetcher.corrupt_fragments(),
+        depots_lost: run
+            .fetcher
+            .holders()
+            .iter()
+            .filter(|holder| holder.is_silent())
+            .count() as u64,
+        skipped_chunks,
+    })
+}
+
+/// A pull under way.
+struct Run {
+    fetcher: Arc<Fetcher>,
+    place: Arc<Destination>,
+    /// For each holder, bytes received and the rate when the rates were last computed.
+    rates: Vec<(Bytes, ByteRate)>,
+    rated_at: Instant,
+    bytes_done: u64,
+    rebuilt: u64,
+}
+
+impl Run {
+    /// Fetches and places the chunks, `window` of them at a time. Dropped, it stops at once.
+    async fn chunks(
+        &mut self,
+        wanted: Vec<u32>,
+        window: usize,
+        destination: &Path,
+        progress: &(dyn Fn(&Progress) + Sync),
+    ) -> Result<()> {
+        let mut wanted = wanted.into_iter();
+        let mut under_way = JoinSet::new();
+        let mut tick = interval(PROGRESS_INTERVAL);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        loop {
+            while under_way.len() < window
+                && let Some(chunk) = wanted.next()
+            {
+                under_way.spawn(one_chunk(
+                    Arc::clone(&self.fetcher),
+                    Arc::clone(&self.place),
+                    chunk,
+                ));
+            }
+            tokio::select! {
+                done = under_way.join_next() => match done {
+                    None => return Ok(()),
+                    Some(done) => {
+                        let (bytes, rebuilt) = done.map_err(|cause| ended(destination, cause))??;
+                        self.bytes_done += bytes;
+                        self.rebuilt += u64::from(rebuilt);
+                    }
+                },
+                _ = tick.tick() => progress(&self.progress()),
+            }
+        }
+    }
+
+    fn progress(&mut self) -> Progress {
+        let holders = self.fetcher.holders();
+        let span = self.rated_at.elapsed();
+        self.rated_at = Instant::now();
+        self.rates.resize(holders.len(), Default::default());
+        let holders = holders
+            .iter()
+            .zip(&mut self.rates)
+            .map(|(holder, (before, rate))| {
+                let received = holder.received();
+                // Half the weight for the last interval: calm enough to read, quick enough to trust.
+                let now = ByteRate::over(received - *before, span);
+                (*before, *rate) = (received, (*rate + now).scaled(1, 2));
+                let (name, lost) = (holder.name.clone(), holder.is_lost());
+                HolderProgress {
+                    name,
+                    received,
+                    rate: *rate,
+                    lost,
+                }
+            });
+        Progress {
+            holders: holders.collect(),
+            bytes_done: self.bytes_done,
+            bytes_total: self.place.manifest().list.bytes,
+            files_done: self.place.files_done(),
+            files_total: self.place.manifest().list.regular_files(),
+        }
+    }
+}
+
+/// Fetches one chunk and puts it in place. Its bytes, and whether it had to be rebuilt.
+async fn one_chunk(
+    fetcher: Arc<Fetcher>,
+    place: Arc<Destination>,
+    chunk: u32,
+) -> Result<(u64, bool)> {
+    let fetched = fetcher.fetch(chunk).await?;
+    let written = spawn_blocking(move || {
+        let (fragments, rebuilt) = fetcher.assemble(chunk, fetched)?;
+        place.write_chunk(chunk, &fragments)?;
+        Ok((place.manifest().chunk_bytes(chunk) as u64, rebuilt))
+    });
+    written
+        .await
+        .map_err(|cause| ended(Path::new("the destination"), cause))?
+}
+
+fn ended(destination: &Path, cause: tokio::task::JoinError) -> Error {
+    Error::new(
+        ErrorKind::Cancelled,
+        "pull to",
+        destination.display().to_string(),
+    )
+    .cause(cause)
+}

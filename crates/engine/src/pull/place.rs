@@ -1,0 +1,476 @@
+//! The destination: a directory outside of which nothing is written.
+//!
+//! Bytes go to files named by number in `.posthaste-pull-DIGEST`, a directory inside the
+//! destination, so that the names in a manifest matter only when a whole file gets its place. Each
+//! directory on the way there is opened by itself and never through a link.
+
+use std::{
+    fs::{self, File},
+    io::Write,
+    os::{
+        fd::OwnedFd,
+        unix::{ffi::OsStrExt, fs::FileExt},
+    },
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU32, AtomicUsize, Ordering},
+    },
+};
+
+use bytes::Bytes;
+use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
+use rustix::{
+    fs::{
+        AtFlags, FileType, FlockOperation, Mode, OFlags, Timespec, Timestamps, chmodat, fchmod,
+        flock, ftruncate, futimens, mkdirat, openat, readlinkat, renameat, statat, symlinkat,
+        unlinkat, utimensat,
+    },
+    io::Errno,
+};
+
+use super::resume::{self, ChunkSet};
+use crate::dataset::{FileEntry, FileKind, Manifest};
+
+/// Prefix of the directory with what is unfinished.
+const STAGING_PREFIX: &str = ".posthaste-pull-";
+/// In it: four bytes, little-endian, for each chunk that was written.
+pub(super) const RECORD: &str = "chunks";
+/// In it: there when the destination itself was missing or empty before.
+const FRESH: &str = "fresh";
+/// Zero bytes in a row that are left as a hole: a block of the usual file systems.
+const HOLE_BYTES: usize = 4096;
+
+/// Where a pull writes.
+pub(super) struct Destination {
+    manifest: Arc<Manifest>,
+    root_path: PathBuf,
+    root: OwnedFd,
+    staging_name: String,
+    staging: OwnedFd,
+    record: Mutex<File>,
+    is_fresh: bool,
+    /// For each file of the list, chunks that are not in place yet.
+    missing: Vec<AtomicU32>,
+    files_done: AtomicUsize,
+    /// The directory used last: files come in order, so the next one is likely there too.
+    last_parent: Mutex<Option<(Vec<u8>, Arc<OwnedFd>)>>,
+}
+
+/// Flags to open a directory by itself.
+const DIRECTORY: OFlags = OFlags::PATH
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
+impl Destination {
+    /// Opens or makes the destination, finds what is there, and puts files in place that are
+    /// already whole. Blocking.
+    pub(super) fn open(root_path: &Path, manifest: Arc<Manifest>) -> Result<(Self, ChunkSet)> {
+        let failed = |cause| at(root_path, "write to", cause);
+        let is_new = !root_path.exists();
+        fs::create_dir_all(root_path).map_err(failed)?;
+        let root = OwnedFd::from(File::open(root_path).map_err(failed)?);
+        let is_empty = fs::read_dir(root_path).map_err(failed)?.next().is_none();
+        let staging_name = format!("{STAGING_PREFIX}{:.16}", manifest.digest().to_string());
+        if manifest
+            .list
+            .files
+            .iter()
+            .any(|file| file.path.starts_with(staging_name.as_bytes()))
+        {
+            return Err(Error::new(ErrorKind::Invalid, "pull", "the dataset")
+                .cause("it holds the directory this pull would write to"));
+        }
+        match mkdirat(&root, staging_name.as_str(), Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(cause) => return Err(failed(cause.into())),
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let staging = openat(&root, staging_name.as_str(), flags, Mode::empty());
+        let staging = staging.map_err(|cause| failed(cause.into()))?;
+        flock(&staging, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+            Error::new(
+                ErrorKind::Conflict,
+                "pull to",
+                root_path.display().to_string(),
+            )
+            .at(Locus::Destination)
+            .cause("another pull of the same dataset is writing there")
+        })?;
+        let open = |name: &str| {
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::APPEND | OFlags::CLOEXEC;
+            openat(&staging, name, flags, Mode::RUSR | Mode::WUSR).map_err(|c| failed(c.into()))
+        };
+        if is_new || is_empty {
+            open(FRESH)?;
+        }
+        let is_fresh = statat(&staging, FRESH, AtFlags::empty()).is_ok();
+        let record = File::from(open(RECORD)?);
+        let missing = manifest
+            .list
+            .files
+            .iter()
+            .map(|_| AtomicU32::new(0))
+            .collect();
+        let destination = Self {
+            manifest,
+            root_path: root_path.to_owned(),
+            root,
+            staging_name,
+            staging,
+            record: Mutex::new(record),
+            is_fresh,
+            missing,
+            files_done: AtomicUsize::new(0),
+            last_parent: Mutex::new(None),
+        };
+        destination.make_directories()?;
+        let there = resume::find(&destination)?;
+        Ok((destination, there))
+    }
+
+    pub(super) fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    pub(super) fn files_done(&self) -> usize {
+        self.files_done.load(Ordering::Relaxed)
+    }
+
+    fn file(&self, index: usize) -> &FileEntry {
+        &self.manifest.list.files[index]
+    }
+
+    pub(super) fn failed(&self, file: &FileEntry, cause: impl Into<std::io::Error>) -> Error {
+        at(&file.below(&self.root_path), "write", cause.into())
+    }
+
+    /// Chunks already written by an earlier run, as far as its record tells.
+    pub(super) fn recorded(&self) -> Result<Vec<u8>> {
+        use std::io::Read;
+        let mut bytes = Vec::new();
+        let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
+        record
+            .read_to_end(&mut bytes)
+            .map_err(|cause| at(&self.root_path, "read from", cause))?;
+        Ok(bytes)
+    }
+
+    /// Makes every directory of the list. Modes and times come at the end.
+    fn make_directories(&self) -> Result<()> {
+        for file in &self.manifest.list.files {
+            if file.kind != FileKind::Directory || file.path.is_empty() {
+                continue;
+            }
+            let (parent, name) = self.parent(file)?;
+            match mkdirat(&parent, name, Mode::RWXU) {
+                Ok(()) => {}
+                Err(Errno::EXIST) => {
+                    openat(&parent, name, DIRECTORY, Mode::empty())
+                        .map_err(|_| self.in_the_way(file))?;
+                }
+                Err(cause) => return Err(self.failed(file, cause)),
+            }
+        }
+        Ok(())
+    }
+
+    fn in_the_way(&self, file: &FileEntry) -> Error {
+        let path = file.below(&self.root_path).display().to_string();
+        Error::new(ErrorKind::Conflict, "write", path)
+            .at(Locus::Destination)
+            .cause("something of another kind is in the way")
+            .hint("move it away, or pull to another directory")
+    }
+
+    /// The directory a file belongs in, opened component by component, and its name there.
+    pub(super) fn parent<'a>(&self, file: &'a FileEntry) -> Result<(Arc<OwnedFd>, &'a [u8])> {
+        let (directory, name) = match file.path.iter().rposition(|&byte| byte == b'/') {
+            Some(at) => (&file.path[..at], &file.path[at + 1..]),
+            None => (&[][..], file.path.as_slice()),
+        };
+        let mut last = self
+            .last_parent
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some((path, parent)) = &*last
+            && path == directory
+        {
+            return Ok((Arc::clone(parent), name));
+        }
+        let open = |from: &OwnedFd, name: &[u8]| {
+            openat(from, name, DIRECTORY, Mode::empty()).map_err(|cause| match cause {
+                Errno::NOTDIR | Errno::LOOP => self.in_the_way(file),
+                cause => self.failed(file, cause),
+            })
+        };
+        let mut parent = open(&self.root, b".")?;
+        for component in directory
+            .split(|&byte| byte == b'/')
+            .filter(|name| !name.is_empty())
+        {
+            parent = open(&parent, component)?;
+        }
+        let parent = Arc::new(parent);
+        *last = Some((directory.to_vec(), Arc::clone(&parent)));
+        Ok((parent, name))
+    }
+
+    /// What lies under the file's final name: its type and size.
+    pub(super) fn final_state(&self, file: &FileEntry) -> Result<Option<(FileType, u64)>> {
+        let (parent, name) = self.parent(file)?;
+        match statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => {
+                let kind = FileType::from_raw_mode(stat.st_mode);
+                if kind == FileType::Directory && file.kind != FileKind::Directory {
+                    return Err(self.in_the_way(file));
+                }
+                Ok(Some((kind, u64::try_from(stat.st_size).unwrap_or(0))))
+            }
+            Err(Errno::NOENT) => Ok(None),
+            Err(cause) => Err(self.failed(file, cause)),
+        }
+    }
+
+    pub(super) fn open_final(&self, file: &FileEntry) -> Result<File> {
+        let (parent, name) = self.parent(file)?;
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let open = openat(&parent, name, flags, Mode::empty());
+        open.map(File::from)
+            .map_err(|cause| self.failed(file, cause))
+    }
+
+    /// Whether an earlier run left an unfinished file. It may have been killed after it gave the
+    /// file its final mode: the file is made writable again.
+    pub(super) fn revive_staged(&self, index: usize) -> bool {
+        let mode = Mode::RUSR | Mode::WUSR;
+        chmodat(&self.staging, index.to_string(), mode, AtFlags::empty()).is_ok()
+    }
+
+    /// The unfinished file, if an earlier run made it.
+    pub(super) fn open_staged(&self, index: usize) -> Option<File> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        openat(&self.staging, index.to_string(), flags, Mode::empty())
+            .ok()
+            .map(File::from)
+    }
+
+    fn stage(&self, index: usize) -> Result<File> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let open = openat(
+            &self.staging,
+            index.to_string(),
+            flags,
+            Mode::RUSR | Mode::WUSR,
+        );
+        open.map(File::from)
+            .map_err(|cause| self.failed(self.file(index), cause))
+    }
+
+    /// Says how many chunks a file still waits for; with none it gets its place at once.
+    pub(super) fn expect(&self, index: usize, missing: u32) -> Result<()> {
+        self.missing[index].store(missing, Ordering::Relaxed);
+        if missing == 0 {
+            self.settle(index)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Says that a file is whole under its final name.
+    pub(super) fn is_settled(&self, index: usize) {
+        // Chunks that span it and others do not write it again.
+        self.missing[index].store(0, Ordering::Relaxed);
+        self.files_done.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Writes bytes of an unfinished file, leaving holes for zeros.
+    pub(super) fn write_staged(&self, index: usize, offset: u64, bytes: &[u8]) -> Result<()> {
+        let out = self.stage(index)?;
+        let failed = |cause| self.failed(self.file(index), cause);
+        let (mut start, mut at) = (0, 0);
+        // Runs of blocks that are not all zeros are written at once.
+        while at < bytes.len() {
+            let end = bytes.len().min(at + HOLE_BYTES);
+            let is_zero = bytes[at..end].iter().all(|&byte| byte == 0);
+            if is_zero && is_zero_at(&out, offset + at as u64, end - at) {
+                out.write_all_at(&bytes[start..at], offset + start as u64)
+                    .map_err(failed)?;
+                start = end;
+            }
+            at = end;
+        }
+        out.write_all_at(&bytes[start..], offset + start as u64)
+            .map_err(failed)
+    }
+
+    /// Writes a verified chunk, given as consecutive pieces, and puts every file in place that is
+    /// whole with it. Blocking.
+    pub(super) fn write_chunk(&self, chunk: u32, pieces: &[Bytes]) -> Result<()> {
+        let extents: Vec<_> = self
+            .manifest
+            .list
+            .extents(chunk, self.manifest.chunk_size)
+            .collect();
+        let waits = |index: usize| self.missing[index].load(Ordering::Acquire) > 0;
+        for extent in extents.iter().filter(|extent| waits(extent.file)) {
+            let (mut from, end) = (extent.chunk_offset, extent.chunk_offset + extent.length);
+            let mut piece_start = 0;
+            for piece in pieces {
+                let piece_end = piece_start + piece.len();
+                if from < end && from < piece_end {
+                    let to = end.min(piece_end);
+                    let offset = extent.file_offset + (from - extent.chunk_offset) as u64;
+                    let bytes = &piece[from - piece_start..to - piece_start];
+                    self.write_staged(extent.file, offset, bytes)?;
+                    from = to;
+                }
+                piece_start = piece_end;
+            }
+        }
+        let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
+        let recorded = record.write_all(&chunk.to_le_bytes());
+        drop(record);
+        recorded.map_err(|cause| at(&self.root_path, "write to", cause))?;
+        for extent in extents.iter().filter(|extent| waits(extent.file)) {
+            if self.missing[extent.file].fetch_sub(1, Ordering::AcqRel) == 1 {
+                self.settle(extent.file)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a whole file its size, attributes and final name.
+    fn settle(&self, index: usize) -> Result<()> {
+        let file = self.file(index);
+        let failed = |cause: Errno| self.failed(file, cause);
+        let staged = self.stage(index)?;
+        ftruncate(&staged, file.size).map_err(failed)?;
+        fchmod(&staged, Mode::from_raw_mode(file.mode)).map_err(failed)?;
+        futimens(&staged, &times(file)).map_err(failed)?;
+        self.rename_staged(&index.to_string(), file)?;
+        self.files_done.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn rename_staged(&self, staged: &str, file: &FileEntry) -> Result<()> {
+        let (parent, name) = self.parent(file)?;
+        renameat(&self.staging, staged, &parent, name).map_err(|cause| match cause {
+            Errno::ISDIR | Errno::NOTEMPTY | Errno::EXIST => self.in_the_way(file),
+            cause => self.failed(file, cause),
+        })
+    }
+
+    /// Makes the links, restores attributes, asks the disk to keep everything, and removes what
+    /// was needed on the way. Blocking.
+    pub(super) fn finish(&self) -> Result<()> {
+        let files = &self.manifest.list.files;
+        for file in files {
+            match &file.kind {
+                FileKind::Symlink { target } => self.make_link(file, target)?,
+                FileKind::Regular => self.restore(file)?,
+                FileKind::Directory => {}
+            }
+        }
+        for file in files.iter().rev().filter(|file| !file.path.is_empty()) {
+            if file.kind == FileKind::Directory {
+                self.restore(file)?;
+            }
+        }
+        // Depots may forget a dataset once it was delivered: so it must be on disk.
+        rustix::fs::syncfs(&self.root).map_err(|c| at(&self.root_path, "flush", c.into()))?;
+        self.remove_staging()?;
+        let Some(root) = files.first().filter(|file| file.path.is_empty()) else {
+            return Ok(());
+        };
+        if self.is_fresh {
+            fchmod(&self.root, Mode::from_raw_mode(root.mode))
+                .map_err(|cause| self.failed(root, cause))?;
+        }
+        futimens(&self.root, &times(root)).map_err(|cause| self.failed(root, cause))
+    }
+
+    fn remove_staging(&self) -> Result<()> {
+        let failed = |cause| at(&self.root_path, "clean", cause);
+        let staging = self.root_path.join(&self.staging_name);
+        for item in fs::read_dir(&staging).map_err(failed)? {
+            let name = item.map_err(failed)?.file_name();
+            unlinkat(&self.staging, name.as_bytes(), AtFlags::empty())
+                .map_err(|cause| failed(cause.into()))?;
+        }
+        unlinkat(&self.root, self.staging_name.as_str(), AtFlags::REMOVEDIR)
+            .map_err(|cause| failed(cause.into()))
+    }
+
+    /// Mode and mtime of what is there, where they differ.
+    fn restore(&self, file: &FileEntry) -> Result<()> {
+        let (parent, name) = self.parent(file)?;
+        let failed = |cause| self.failed(file, cause);
+        let stat = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
+        if stat.st_mode & 0o7777 != file.mode {
+            chmodat(
+                &parent,
+                name,
+                Mode::from_raw_mode(file.mode),
+                AtFlags::empty(),
+            )
+            .map_err(failed)?;
+        }
+        let is_in_time =
+            stat.st_mtime == file.mtime_s && stat.st_mtime_nsec == u64::from(file.mtime_ns);
+        if is_in_time {
+            return Ok(());
+        }
+        utimensat(&parent, name, &times(file), AtFlags::SYMLINK_NOFOLLOW).map_err(failed)
+    }
+
+    /// Makes a link in staging and moves it to its place, unless the same is there.
+    fn make_link(&self, file: &FileEntry, target: &[u8]) -> Result<()> {
+        const STAGED: &str = "link";
+        let (parent, name) = self.parent(file)?;
+        let there = readlinkat(&parent, name, Vec::new());
+        if !there.is_ok_and(|there| there.as_bytes() == target) {
+            self.final_state(file)?;
+            match unlinkat(&self.staging, STAGED, AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(cause) => return Err(self.failed(file, cause)),
+            }
+            symlinkat(target, &self.staging, STAGED).map_err(|cause| self.failed(file, cause))?;
+            self.rename_staged(STAGED, file)?;
+        }
+        utimensat(&parent, name, &times(file), AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|cause| self.failed(file, cause))
+    }
+}
+
+/// Whether a file reads as zeros there already: it has a hole, or ends before.
+fn is_zero_at(file: &File, offset: u64, length: usize) -> bool {
+    let mut bytes = [0; HOLE_BYTES];
+    let bytes = &mut bytes[..length.min(HOLE_BYTES)];
+    file.read_at(bytes, offset)
+        .is_ok_and(|count| bytes[..count].iter().all(|&byte| byte == 0))
+}
+
+fn times(file: &FileEntry) -> Timestamps {
+    let mtime = Timespec {
+        tv_sec: file.mtime_s,
+        tv_nsec: i64::from(file.mtime_ns),
+    };
+    let atime = Timespec {
+        tv_sec: 0,
+        tv_nsec: rustix::fs::UTIME_OMIT,
+    };
+    Timestamps {
+        last_access: atime,
+        last_modification: mtime,
+    }
+}
+
+fn at(path: &Path, operation: &'static str, cause: std::io::Error) -> Error {
+    let error = Error::io(operation, path.display().to_string(), cause).at(Locus::Destination);
+    if error.kind() == ErrorKind::Full {
+        return error.hint("make room and run it again; what is here is kept");
+    }
+    error
+}

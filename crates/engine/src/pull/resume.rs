@@ -1,0 +1,173 @@
+//! Finds what an earlier run, or somebody else, left at the destination: by digest alone.
+
+use std::{fs::File, os::unix::fs::FileExt};
+
+use posthaste_endpoint::Result;
+use rustix::fs::FileType;
+
+use super::{fetch::is_chunk, place::Destination};
+use crate::dataset::FileKind;
+
+/// Bytes copied at once from a file that is replaced.
+const COPY_BYTES: usize = 1 << 20;
+
+/// A set of chunks.
+#[derive(Debug)]
+pub(super) struct ChunkSet(Vec<bool>);
+
+impl ChunkSet {
+    pub(super) fn contains(&self, chunk: u32) -> bool {
+        usize::try_from(chunk)
+            .ok()
+            .and_then(|at| self.0.get(at))
+            .copied()
+            .unwrap_or(false)
+    }
+
+    fn insert(&mut self, chunk: u32) {
+        if let Some(there) = usize::try_from(chunk)
+            .ok()
+            .and_then(|at| self.0.get_mut(at))
+        {
+            *there = true;
+        }
+    }
+}
+
+/// Where a file's bytes may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Nowhere.
+    Absent,
+    /// Unfinished.
+    Staged,
+    /// Under its name, with the right size.
+    Final,
+}
+
+/// Verifies every chunk that may be there, settles files that are whole, and tells the rest what
+/// they wait for. Reads only files that an earlier run or somebody else put there.
+pub(super) fn find(destination: &Destination) -> Result<ChunkSet> {
+    let manifest = destination.manifest();
+    let files = &manifest.list.files;
+    let mut places = Vec::with_capacity(files.len());
+    for (index, file) in files.iter().enumerate() {
+        let place = match file.kind {
+            FileKind::Directory => Place::Absent,
+            FileKind::Symlink { .. } => destination.final_state(file).map(|_| Place::Absent)?,
+            FileKind::Regular => match destination.final_state(file)? {
+                Some((FileType::RegularFile, size)) if size == file.size => Place::Final,
+                _ if file.size > 0 && destination.revive_staged(index) => Place::Staged,
+                _ => Place::Absent,
+            },
+        };
+        places.push(place);
+    }
+    let there = verify(destination, &places)?;
+    for (index, file) in files.iter().enumerate() {
+        if file.kind == FileKind::Regular {
+            settle(destination, index, places[index], &there)?;
+        }
+    }
+    Ok(there)
+}
+
+/// The chunks whose bytes are there and right.
+fn verify(destination: &Destination, places: &[Place]) -> Result<ChunkSet> {
+    let manifest = destination.manifest();
+    let mut recorded = ChunkSet(vec![false; manifest.chunks.len()]);
+    for chunk in destination.recorded()?.chunks_exact(4) {
+        recorded.insert(chunk.try_into().map_or(u32::MAX, u32::from_le_bytes));
+    }
+    let mut there = ChunkSet(vec![false; manifest.chunks.len()]);
+    let mut buffer = Vec::new();
+    for chunk in 0..u32::try_from(manifest.chunks.len()).unwrap_or(u32::MAX) {
+        let mut extents = manifest.list.extents(chunk, manifest.chunk_size).peekable();
+        let may_be_there = extents.by_ref().all(|extent| match places[extent.file] {
+            Place::Absent => false,
+            Place::Staged => recorded.contains(chunk),
+            Place::Final => true,
+        });
+        if !may_be_there {
+            continue;
+        }
+        buffer.clear();
+        buffer.resize(manifest.chunk_bytes(chunk), 0);
+        let read = manifest
+            .list
+            .extents(chunk, manifest.chunk_size)
+            .all(|extent| {
+                let bytes = &mut buffer[extent.chunk_offset..extent.chunk_offset + extent.length];
+                let place = places[extent.file];
+                open(destination, extent.file, place)
+                    .is_some_and(|file| read_at(&file, bytes, extent.file_offset))
+            });
+        if read && is_chunk(manifest, chunk, &buffer) {
+            there.insert(chunk);
+        }
+    }
+    Ok(there)
+}
+
+fn open(destination: &Destination, index: usize, place: Place) -> Option<File> {
+    match place {
+        Place::Absent => None,
+        Place::Staged => destination.open_staged(index),
+        Place::Final => destination
+            .open_final(&destination.manifest().list.files[index])
+            .ok(),
+    }
+}
+
+/// Fills `bytes`; past the end of an unfinished file there are zeros, as in any hole.
+fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> bool {
+    let mut done = 0;
+    while done < bytes.len() {
+        match file.read_at(&mut bytes[done..], offset + done as u64) {
+            Ok(0) => return true,
+            Ok(count) => done += count,
+            Err(cause) if cause.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(_) => return false,
+        }
+    }
+    true
+}
+
+/// Says what a file still waits for. What is right of a file that must be replaced is copied over.
+fn settle(destination: &Destination, index: usize, place: Place, there: &ChunkSet) -> Result<()> {
+    let manifest = destination.manifest();
+    let file = &manifest.list.files[index];
+    let chunk_size = manifest.chunk_size.get();
+    let chunk_of = |byte: u64| u32::try_from(byte / chunk_size).unwrap_or(u32::MAX);
+    let (first, after) = match file.size {
+        0 => (0, 0),
+        size => (chunk_of(file.offset), chunk_of(file.offset + size - 1) + 1),
+    };
+    let missing = (first..after)
+        .filter(|&chunk| !there.contains(chunk))
+        .count();
+    let missing = u32::try_from(missing).unwrap_or(u32::MAX);
+    if place == Place::Final && missing == 0 {
+        destination.is_settled(index);
+        return Ok(());
+    }
+    if place == Place::Final {
+        let old = destination.open_final(file)?;
+        let mut buffer = vec![0; COPY_BYTES];
+        for chunk in (first..after).filter(|&chunk| there.contains(chunk)) {
+            let start = (u64::from(chunk) * chunk_size).max(file.offset) - file.offset;
+            let end = ((u64::from(chunk) + 1) * chunk_size - file.offset).min(file.size);
+            let mut at = start;
+            while at < end {
+                let count = usize::try_from(end - at)
+                    .unwrap_or(COPY_BYTES)
+                    .min(COPY_BYTES);
+                old.read_exact_at(&mut buffer[..count], at)
+                    .map_err(|cause| destination.failed(file, cause))?;
+                destination.write_staged(index, at, &buffer[..count])?;
+                at += count as u64;
+            }
+        }
+    }
+    destination.expect(index, missing)
+}

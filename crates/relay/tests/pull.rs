@@ -1,0 +1,504 @@
+//! Datasets pulled from real relays in this process, some of them damaged, slow or dead.
+
+#[path = "support/running.rs"]
+mod running;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::{
+        ffi::{OsStrExt, OsStringExt},
+        fs::{FileExt, MetadataExt, PermissionsExt, symlink},
+    },
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use posthaste_endpoint::{
+    ErrorKind, Locus,
+    relay::{Credential, Scope, mint},
+};
+use posthaste_engine::{
+    code::Codec,
+    dataset::{ChunkDigests, DatasetId, Manifest, SourceReader, scan},
+    pull::{Holder, PullOptions, PullReport, Ticket, pull},
+    stripe::encode_stripe,
+};
+use posthaste_types::{Bytes as Amount, ChunkIndex, Code, FragmentIndex};
+use running::{Running, later, noise};
+
+/// A source tree, and relays that hold it coded, one fragment of each chunk on each.
+struct Scene {
+    folder: tempfile::TempDir,
+    manifest: Arc<Manifest>,
+    relays: Vec<Option<Running>>,
+}
+
+impl Scene {
+    async fn new(code: &str, fill: impl FnOnce(&Path)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let source = folder.path().join("source");
+        fs::create_dir(&source).unwrap();
+        fill(&source);
+        let list = Arc::new(scan(&source).unwrap());
+        let code: Code = code.parse().unwrap();
+        let (codec, chunk_size) = (Codec::new(code), Amount::new(100_000));
+        let (dataset, expires) = (DatasetId::random().unwrap(), later());
+        let mut relays = Vec::new();
+        for n in 0..code.total() {
+            let dir = folder.path().join(format!("relay{n}"));
+            relays.push(Running::start(&dir, |_| ()).await);
+        }
+        let reader = SourceReader::new(&source, Arc::clone(&list), chunk_size);
+        let clients: Vec<_> = relays.iter().map(Running::client).collect();
+        let mut chunks = Vec::new();
+        for chunk in 0..u32::try_from(Amount::new(list.bytes).pieces(chunk_size)).unwrap() {
+            let mut buffer = Vec::new();
+            reader.read_chunk(chunk, &mut buffer).unwrap();
+            let stripe = encode_stripe(&codec, buffer).unwrap();
+            for (at, (bytes, digest)) in stripe.fragments.iter().zip(&stripe.digests).enumerate() {
+                // Turned by one with each chunk, so that every relay holds data and parity.
+                let client = &clients[(at + usize::try_from(chunk).unwrap()) % clients.len()];
+                let fragment = FragmentIndex::new(u8::try_from(at).unwrap());
+                let chunk = ChunkIndex::new(chunk);
+                client
+                    .put_fragment(&dataset, chunk, fragment, bytes.clone(), *digest, expires)
+                    .await
+                    .unwrap();
+            }
+            chunks.push(ChunkDigests {
+                chunk: stripe.chunk_digest,
+                fragments: stripe.digests,
+            });
+        }
+        let list = Arc::unwrap_or_clone(list);
+        let manifest = Manifest {
+            dataset,
+            code,
+            chunk_size,
+            list,
+            chunks,
+        };
+        let manifest = Arc::new(Manifest::from_bytes(&manifest.to_bytes()).unwrap());
+        Self {
+            folder,
+            manifest,
+            relays: relays.into_iter().map(Some).collect(),
+        }
+    }
+
+    fn source(&self) -> PathBuf {
+        self.folder.path().join("source")
+    }
+
+    fn home(&self) -> PathBuf {
+        self.folder.path().join("home")
+    }
+
+    /// With read-only tokens, as the service hands them out.
+    async fn ticket(&self) -> Ticket {
+        let mut holders = Vec::new();
+        for (n, relay) in self.relays.iter().enumerate() {
+            let Some(relay) = relay else { continue };
+            let dataset = &self.manifest.dataset;
+            let token = mint(&relay.secret, Scope::Read, Some(dataset), later());
+            let client = relay.client_with(Credential::Token(token));
+            let held = client.inventory(dataset).await.unwrap();
+            let held = held
+                .into_iter()
+                .map(|(chunk, fragment, _)| (chunk, fragment))
+                .collect();
+            holders.push(Holder {
+                name: format!("relay{n}"),
+                client,
+                held,
+            });
+        }
+        Ticket {
+            manifest: Arc::clone(&self.manifest),
+            holders,
+        }
+    }
+
+    async fn pull(&self) -> PullReport {
+        let ticket = self.ticket().await;
+        let report = pull(ticket, &self.home(), &PullOptions::default(), &|_| ())
+            .await
+            .unwrap();
+        assert_same(&self.source(), &self.home());
+        report
+    }
+
+    /// Damages the first fragment file a relay holds of each of so many chunks.
+    fn damage(&self, relay: usize, count: usize) {
+        let datasets = self.folder.path().join(format!("relay{relay}/datasets"));
+        let files = tree(&datasets)
+            .into_keys()
+            .filter(|path| path.split(|&byte| byte == b'.').count() == 3);
+        for file in files.take(count) {
+            let path = datasets.join(std::ffi::OsStr::from_bytes(&file));
+            let file = fs::OpenOptions::new().write(true).open(path).unwrap();
+            file.write_all_at(b"damage", 7).unwrap();
+        }
+    }
+}
+
+/// What a path is, byte for byte: mode, mtime and content, target or nothing.
+type Facts = (u32, i64, i64, Vec<u8>);
+
+fn tree(root: &Path) -> BTreeMap<Vec<u8>, Facts> {
+    let mut found = BTreeMap::new();
+    let mut waiting = vec![root.to_owned()];
+    while let Some(path) = waiting.pop() {
+        let facts = fs::symlink_metadata(&path).unwrap();
+        let content = if facts.is_dir() {
+            waiting.extend(
+                fs::read_dir(&path)
+                    .unwrap()
+                    .map(|item| item.unwrap().path()),
+            );
+            Vec::new()
+        } else if facts.is_symlink() {
+            fs::read_link(&path).unwrap().into_os_string().into_vec()
+        } else {
+            fs::read(&path).unwrap()
+        };
+        let name = path
+            .strip_prefix(root)
+            .unwrap()
+            .as_os_str()
+            .as_bytes()
+            .to_vec();
+        found.insert(
+            name,
+            (facts.mode(), facts.mtime(), facts.mtime_nsec(), content),
+        );
+    }
+    found
+}
+
+fn assert_same(source: &Path, home: &Path) {
+    let (expected, actual) = (tree(source), tree(home));
+    let names = |tree: &BTreeMap<Vec<u8>, Facts>| -> Vec<String> {
+        tree.keys()
+            .map(|name| String::from_utf8_lossy(name).into_owned())
+            .collect()
+    };
+    assert_eq!(names(&actual), names(&expected));
+    for (name, facts) in &expected {
+        let name_shown = String::from_utf8_lossy(name);
+        assert_eq!(actual[name].0, facts.0, "mode of {name_shown}");
+        assert_eq!(
+            (actual[name].1, actual[name].2),
+            (facts.1, facts.2),
+            "mtime of {name_shown}"
+        );
+        assert!(actual[name].3 == facts.3, "content of {name_shown}");
+    }
+}
+
+/// Large, small, empty and sparse files, odd names and modes, links, empty directories.
+fn fill(root: &Path) {
+    let at = |name: &[u8]| root.join(std::ffi::OsString::from_vec(name.to_vec()));
+    fs::create_dir_all(at(b"deep/er/est")).unwrap();
+    fs::create_dir(at(b"empty")).unwrap();
+    fs::write(at(b"large"), noise(1, 2_345_678)).unwrap();
+    for n in 0..300u64 {
+        fs::write(
+            at(format!("deep/small{n}").as_bytes()),
+            noise(n, 7 * usize::try_from(n).unwrap()),
+        )
+        .unwrap();
+    }
+    fs::write(at(b"deep/er/new\nline \xff"), b"odd").unwrap();
+    fs::write(at(b"zero"), b"").unwrap();
+    let sparse = fs::File::create(at(b"sparse")).unwrap();
+    sparse.set_len(3_000_000).unwrap();
+    sparse.write_all_at(b"in the middle", 1_500_000).unwrap();
+    symlink("../nowhere", at(b"deep/link")).unwrap();
+    symlink("/etc/passwd", at(b"absolute")).unwrap();
+    fs::set_permissions(at(b"large"), fs::Permissions::from_mode(0o440)).unwrap();
+    fs::set_permissions(at(b"zero"), fs::Permissions::from_mode(0o4755)).unwrap();
+    let old = fs::File::open(at(b"large")).unwrap();
+    old.set_modified(std::time::UNIX_EPOCH + Duration::new(123, 456_789_012))
+        .unwrap();
+    fs::set_permissions(at(b"empty"), fs::Permissions::from_mode(0o2750)).unwrap();
+    fs::set_permissions(root, fs::Permissions::from_mode(0o711)).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tree_comes_home_as_it_was_and_is_not_fetched_twice() {
+    let scene = Scene::new("3+1", fill).await;
+    let report = scene.pull().await;
+    assert_eq!(report.bytes, scene.manifest.list.bytes);
+    assert_eq!(report.files, 304);
+    assert_eq!(
+        (
+            report.rebuilt_chunks,
+            report.corrupt_fragments,
+            report.depots_lost
+        ),
+        (0, 0, 0)
+    );
+    let blocks = fs::metadata(scene.home().join("sparse")).unwrap().blocks();
+    assert!(blocks < 2000, "{blocks} blocks for a file of holes");
+    let ticket = scene.ticket().await;
+    let clients: Vec<_> = ticket
+        .holders
+        .iter()
+        .map(|holder| holder.client.clone())
+        .collect();
+    let before: u64 = clients.iter().map(|client| client.received().get()).sum();
+    let again = pull(ticket, &scene.home(), &PullOptions::default(), &|_| ())
+        .await
+        .unwrap();
+    assert_eq!(again.skipped_chunks, scene.manifest.chunks.len() as u64);
+    assert_eq!(
+        clients
+            .iter()
+            .map(|client| client.received().get())
+            .sum::<u64>(),
+        before
+    );
+    assert_same(&scene.source(), &scene.home());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_depot_is_made_up_for_by_parity() {
+    let mut scene = Scene::new("3+1", fill).await;
+    let ticket = scene.ticket().await;
+    scene.relays[1].take().unwrap().kill().await;
+    let report = pull(ticket, &scene.home(), &PullOptions::default(), &|_| ())
+        .await
+        .unwrap();
+    assert_same(&scene.source(), &scene.home());
+    assert_eq!(report.depots_lost, 1);
+    // Three of the four fragments of a chunk are data: so often the dead depot held data.
+    let chunks = scene.manifest.chunks.len() as u64;
+    assert!(
+        (chunks / 2..chunks).contains(&report.rebuilt_chunks),
+        "{report:?} of {chunks}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn depots_may_die_while_they_are_pulled_from() {
+    let mut scene = Scene::new("3+2", |root| {
+        fs::write(root.join("f"), noise(3, 60 << 20)).unwrap()
+    })
+    .await;
+    let ticket = scene.ticket().await;
+    let home = scene.home();
+    let (told, mut half_way) = tokio::sync::watch::channel(0);
+    let pulling = tokio::task::JoinSet::from_iter([async move {
+        let progress = |progress: &posthaste_engine::pull::Progress| {
+            if told.send_replace(progress.bytes_done) == 0 && progress.bytes_done > 0 {
+                // The pull stands still while two depots are killed.
+                std::thread::sleep(Duration::from_millis(500));
+            }
+        };
+        let options = PullOptions {
+            memory: Amount::new(100_000),
+        };
+        pull(ticket, &home, &options, &progress).await
+    }]);
+    half_way.wait_for(|&bytes| bytes > 0).await.unwrap();
+    for dying in [0, 3] {
+        scene.relays[dying].take().unwrap().kill().await;
+    }
+    let report = pulling.join_all().await.remove(0).unwrap();
+    assert_same(&scene.source(), &scene.home());
+    assert_eq!(report.depots_lost, 2, "{report:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn damaged_fragments_are_noticed_and_rebuilt() {
+    let scene = Scene::new("2+1", |root| {
+        fs::write(root.join("f"), noise(3, 1_000_000)).unwrap()
+    })
+    .await;
+    scene.damage(0, 5);
+    let report = scene.pull().await;
+    assert!(
+        report.corrupt_fragments > 0 && report.corrupt_fragments <= 5,
+        "{report:?}"
+    );
+    assert_eq!(report.depots_lost, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn too_many_losses_are_an_error_that_keeps_what_is_there() {
+    let mut scene = Scene::new("2+1", |root| {
+        fs::write(root.join("f"), noise(3, 1_000_000)).unwrap()
+    })
+    .await;
+    let ticket = scene.ticket().await;
+    let (dir, local) = (
+        scene.folder.path().join("relay1"),
+        scene.relays[1].as_ref().unwrap().local,
+    );
+    for dying in [0, 1] {
+        scene.relays[dying].take().unwrap().kill().await;
+    }
+    let error = pull(
+        ticket.clone(),
+        &scene.home(),
+        &PullOptions::default(),
+        &|_| (),
+    )
+    .await
+    .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unreachable);
+    assert!(
+        error.is_temporary() && error.to_string().contains("relay0, relay1"),
+        "{error}"
+    );
+    assert!(!scene.home().join("f").exists());
+    let _back = Running::start(&dir, |options| options.listen = local).await;
+    pull(ticket, &scene.home(), &PullOptions::default(), &|_| ())
+        .await
+        .unwrap();
+    assert_same(&scene.source(), &scene.home());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pull_stopped_anywhere_goes_on_where_it_was() {
+    let scene = Scene::new("2+1", fill).await;
+    let chunks = scene.manifest.chunks.len() as u64;
+    for millis in [5, 20, 40, 60, 80] {
+        let home = scene.home();
+        let ticket = scene.ticket().await;
+        let options = PullOptions {
+            memory: Amount::new(200_000),
+        };
+        let stopped = pull(ticket, &home, &options, &|_| ());
+        let _ = tokio::time::timeout(Duration::from_millis(millis), stopped).await;
+        // Writes under way in other threads end before the next run takes the lock.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let report = scene.pull().await;
+    assert!(
+        report.skipped_chunks > 0 && report.skipped_chunks <= chunks,
+        "{report:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_there_already_is_used_or_replaced() {
+    let scene = Scene::new("2+1", fill).await;
+    scene.pull().await;
+    let home = scene.home();
+    let mut changed = fs::read(home.join("large")).unwrap();
+    changed[1_234_567] ^= 1;
+    fs::set_permissions(home.join("large"), fs::Permissions::from_mode(0o600)).unwrap();
+    fs::write(home.join("large"), changed).unwrap();
+    fs::remove_file(home.join("deep/small7")).unwrap();
+    fs::remove_file(home.join("deep/link")).unwrap();
+    symlink("elsewhere", home.join("deep/link")).unwrap();
+    fs::write(home.join("zero"), b"not").unwrap();
+    let report = scene.pull().await;
+    let fetched = scene.manifest.chunks.len() as u64 - report.skipped_chunks;
+    assert!((1..=3).contains(&fetched), "{fetched} chunks were fetched");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_depot_ten_times_faster_is_asked_more_often() {
+    let scene = Scene::new("1+1", |root| {
+        fs::write(root.join("f"), noise(3, 1_000_000)).unwrap()
+    })
+    .await;
+    let report = scene.pull().await;
+    assert_eq!((report.rebuilt_chunks, report.depots_lost), (0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_written_through_links_at_the_destination() {
+    let scene = Scene::new("1+0", |root| {
+        fs::create_dir(root.join("d")).unwrap();
+        fs::write(root.join("d/f"), b"mine").unwrap();
+    })
+    .await;
+    let outside = scene.folder.path().join("outside");
+    fs::create_dir_all(&outside).unwrap();
+    fs::create_dir(scene.home()).unwrap();
+    symlink(&outside, scene.home().join("d")).unwrap();
+    let ticket = scene.ticket().await;
+    let error = pull(ticket, &scene.home(), &PullOptions::default(), &|_| ())
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (error.kind(), error.locus()),
+        (ErrorKind::Conflict, Locus::Destination),
+        "{error}"
+    );
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+    fs::remove_file(scene.home().join("d")).unwrap();
+    fs::create_dir_all(scene.home().join("d/f")).unwrap();
+    let ticket = scene.ticket().await;
+    let error = pull(ticket, &scene.home(), &PullOptions::default(), &|_| ())
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    fs::remove_dir(scene.home().join("d/f")).unwrap();
+    fs::write(outside.join("victim"), b"theirs").unwrap();
+    symlink(outside.join("victim"), scene.home().join("d/f")).unwrap();
+    let ticket = scene.ticket().await;
+    pull(ticket, &scene.home(), &PullOptions::default(), &|_| ())
+        .await
+        .unwrap();
+    assert_eq!(fs::read(outside.join("victim")).unwrap(), b"theirs");
+    assert_eq!(fs::read(scene.home().join("d/f")).unwrap(), b"mine");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_destination_that_is_no_directory_is_one_clear_error() {
+    let scene = Scene::new("1+0", |root| fs::write(root.join("f"), b"x").unwrap()).await;
+    fs::write(scene.home(), b"a file").unwrap();
+    let ticket = scene.ticket().await;
+    let error = pull(ticket, &scene.home(), &PullOptions::default(), &|_| ())
+        .await
+        .unwrap_err();
+    assert_eq!(error.locus(), Locus::Destination, "{error}");
+    assert!(!error.to_string().contains('\n'));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_tree_comes_home() {
+    let scene = Scene::new("4+1", |_| ()).await;
+    assert_eq!(scene.pull().await.bytes, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn chunks_held_whole_are_taken_where_fragments_do_not_suffice() {
+    let scene = Scene::new("2+1", |root| {
+        fs::write(root.join("f"), noise(3, 150_000)).unwrap()
+    })
+    .await;
+    let mut ticket = scene.ticket().await;
+    let source: Bytes = fs::read(scene.source().join("f")).unwrap().into();
+    let relay = scene.relays[2].as_ref().unwrap().client();
+    for (chunk, digests) in scene.manifest.chunks.iter().enumerate() {
+        let range = chunk * 100_000..source.len().min((chunk + 1) * 100_000);
+        let chunk = ChunkIndex::new(u32::try_from(chunk).unwrap());
+        let (dataset, whole) = (&scene.manifest.dataset, FragmentIndex::WHOLE);
+        relay
+            .put_fragment(
+                dataset,
+                chunk,
+                whole,
+                source.slice(range),
+                digests.chunk,
+                later(),
+            )
+            .await
+            .unwrap();
+        ticket.holders[2].held.insert((chunk, whole));
+    }
+    ticket.holders.drain(..2);
+    pull(ticket, &scene.home(), &PullOptions::default(), &|_| ())
+        .await
+        .unwrap();
+    assert_same(&scene.source(), &scene.home());
+}
