@@ -154,7 +154,9 @@ impl Mind {
         request.at_risk = true;
         request.on_time_ticks = 0;
         let reason = reason_late(request, now);
-        let finish = request.finish.map_or(FAR, |finish| finish.p90.max(now));
+        let finish = request
+            .finish
+            .map_or(Happening::NO_FINISH, |finish| finish.p90.max(now));
         self.tell(out, Some(id), None, Happening::AtRisk { finish }, reason);
     }
 
@@ -274,9 +276,12 @@ impl Mind {
             .partition_point(|promise| promise.deadline <= request.spec.deadline.since(self.now));
         loads.insert(urgency, load);
         let outcomes = posthaste_plan::flow(&scene.supplies, &loads, scene.egress);
-        let is_worth = request.finish.is_some_and(|finish| finish.p90 > self.now + NEARLY_DONE);
-        let Some(finish) =
-            outcomes[urgency].finish.filter(|&finish| is_worth && finish <= left * 3 / 4)
+        let is_worth = request
+            .finish
+            .is_some_and(|finish| finish.p90 > self.now + NEARLY_DONE);
+        let Some(finish) = outcomes[urgency]
+            .finish
+            .filter(|&finish| is_worth && finish <= left * 3 / 4)
         else {
             return;
         };
@@ -479,9 +484,6 @@ impl Mind {
     }
 }
 
-/// Shown where there is no finish at all.
-const FAR: Timestamp = Timestamp::from_secs(253_402_300_799);
-
 /// Why a request is late: its forecast, or that nothing can carry it.
 fn reason_late(request: &Request, now: Timestamp) -> Reason {
     let deadline = request.spec.deadline;
@@ -495,9 +497,11 @@ fn reason_late(request: &Request, now: Timestamp) -> Reason {
                 deadline,
             }
         }
-        Some(finish) => {
-            Reason::SlackThin { fan_out: request.fan_out(), finish: finish.p90, deadline }
-        }
+        Some(finish) => Reason::SlackThin {
+            fan_out: request.fan_out(),
+            finish: finish.p90,
+            deadline,
+        },
         None => Reason::Infeasible {
             earliest: None,
             deadline,

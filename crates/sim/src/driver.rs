@@ -363,6 +363,11 @@ impl<'a> Run<'a> {
         {
             site.is_told_gone = true;
         }
+        if let Input::DepotUp { depot, .. } = input
+            && let Some(site) = self.world.site(*depot)
+        {
+            site.is_told_gone = false;
+        }
         let (send, end) = match input {
             Input::FragmentStored {
                 request,

@@ -81,6 +81,9 @@ record! {
 }
 
 impl Happening {
+    /// Stands for a finish that is not in sight, because no path is up.
+    pub const NO_FINISH: Timestamp = Timestamp::from_secs(253_402_300_799);
+
     /// The word programs know it by, in the API and in logs.
     #[must_use]
     pub const fn name(&self) -> &'static str {
@@ -113,6 +116,9 @@ impl fmt::Display for Happening {
         match self {
             Self::Admitted => f.write_str("admitted"),
             Self::Refused => f.write_str("refused"),
+            Self::AtRisk { finish } if *finish == Self::NO_FINISH => {
+                f.write_str("at risk, no finish in sight")
+            }
             Self::AtRisk { finish } => write!(f, "at risk, p90 finish {finish}"),
             Self::OnTime { finish } => write!(f, "on time again, p90 finish {finish}"),
             Self::Missed => f.write_str("deadline missed, going on"),

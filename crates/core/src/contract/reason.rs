@@ -293,7 +293,7 @@ impl fmt::Display for Reason {
                 f,
                 "fed to {fan_out}: p90 finish {finish} leaves too little slack to the deadline {deadline}"
             ),
-            Self::Spare { name } => write!(f, "{name} is kept in reserve: the others suffice"),
+            Self::Spare { name } => write!(f, "the others suffice without {name}"),
         }
     }
 }

@@ -26,6 +26,7 @@ impl Run<'_> {
         let site = &mut self.world.sites[place];
         let name = site.name.clone();
         site.ordeal += u32::from(is_outage(kind));
+        site.is_told_gone &= !is_outage(kind);
         let ordeal = site.ordeal;
         let what = match kind {
             FaultKind::Dies | FaultKind::Wiped => {
@@ -133,7 +134,6 @@ impl Run<'_> {
     fn break_off(&mut self, place: usize) {
         let site = &mut self.world.sites[place];
         site.condition = Condition::Dead;
-        site.is_told_gone = false;
         let depot = site.id;
         let dropped = site.drop_sends(|_| true);
         for Sending {
