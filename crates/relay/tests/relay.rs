@@ -10,13 +10,10 @@ use std::{
 use bytes::Bytes;
 use posthaste_endpoint::{
     ErrorKind,
-    relay::{
-        Credential, DatasetId, Fingerprint, RelayAddress, RelayClient, Scope, mint,
-        read_secret_file, wire,
-    },
+    relay::{Credential, DatasetId, Fingerprint, RelayAddress, RelayClient, Scope, mint, wire},
 };
 use posthaste_relay::{Relay, RelayOptions};
-use posthaste_types::{ByteRate, Bytes as Amount, ChunkIndex, Digest, FragmentIndex, Timestamp};
+use posthaste_types::{ByteRate, Bytes as Amount, ChunkIndex, FragmentIndex};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
