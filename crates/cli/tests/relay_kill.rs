@@ -1,6 +1,8 @@
 //! A real relay process, killed with SIGKILL at random moments while it takes uploads: what it
 //! said is stored is there afterwards, and nothing else.
 
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
 #[path = "support/processes.rs"]
 mod processes;
 

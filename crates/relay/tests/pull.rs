@@ -1,5 +1,7 @@
 //! Datasets pulled from real relays in this process, some of them damaged, slow or dead.
 
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
 #[path = "support/running.rs"]
 mod running;
 

@@ -1,5 +1,7 @@
 //! A relay in this process, spoken to over real TLS sockets.
 
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
 use std::{
     fs,
     net::SocketAddr,
