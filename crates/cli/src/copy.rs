@@ -13,7 +13,7 @@ use std::{
 
 use clap::{Args, ValueEnum};
 use posthaste_endpoint::{
-    Access, Location,
+    Access, ErrorKind, Location,
     posix::{DraftRules, Posix},
 };
 use posthaste_engine::copy::{
@@ -200,7 +200,8 @@ fn ends_with_slash(text: &OsStr) -> bool {
 fn exit_code(ending: &Ending, error_on_no_transfer: bool) -> u8 {
     if let Some(error) = &ending.fatal {
         let is_directory = error.context().iter().any(|(key, _)| *key == "directory");
-        return if is_directory {
+        let is_missing = error.kind() == ErrorKind::NotFound;
+        return if is_directory && is_missing {
             3
         } else {
             exit_for(error) as u8

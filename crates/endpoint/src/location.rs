@@ -45,12 +45,10 @@ impl Location {
             return Err(invalid("''", "an empty path", "write . for this directory"));
         }
         let Some((scheme, rest)) = split_scheme(bytes) else {
-            return Ok(Self::Local(PathBuf::from(text)));
+            return Ok(local(bytes));
         };
         match scheme {
-            b"file" => Ok(Self::Local(PathBuf::from(OsString::from_vec(
-                rest.to_vec(),
-            )))),
+            b"file" => Ok(local(rest)),
             b"s3" => Self::parse_s3(rest, &shown),
             b"sftp" => Self::parse_sftp(rest, &shown),
             _ => Err(invalid(
@@ -129,6 +127,11 @@ impl Location {
         let name = crate::base_name(trim_end_slashes(path));
         (!matches!(name, b"" | b"." | b"..")).then(|| name.to_vec())
     }
+}
+
+fn local(path: &[u8]) -> Location {
+    let path = OsString::from_vec(trim_end_slashes(path).to_vec());
+    Location::Local(PathBuf::from(path))
 }
 
 fn invalid(shown: &str, cause: &'static str, hint: &str) -> Error {

@@ -320,13 +320,12 @@ async fn collect(mut complaints: impl AsyncRead + Unpin, text: Arc<Mutex<String>
 
 /// The error that `ssh`'s last words mean.
 fn refused(fail: &impl Fn(ErrorKind) -> Error, complaint: &str) -> Error {
-    let lines = complaint
+    let mut lines = complaint
         .lines()
         .map(str::trim)
         .filter(|line| !line.is_empty());
     let last = lines
-        .clone()
-        .last()
+        .next_back()
         .unwrap_or("ssh ended without a word")
         .to_owned();
     let says = |text: &str| complaint.contains(text);

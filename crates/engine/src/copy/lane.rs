@@ -6,6 +6,7 @@ use std::sync::{
 };
 
 use posthaste_endpoint::{Entry, Error, ErrorKind, FileSpec, Kind, Locus};
+use posthaste_types::Bytes;
 use tokio::{
     sync::{Semaphore, mpsc},
     task::JoinSet,
@@ -126,28 +127,20 @@ impl Shared {
         if self.is_stopped() {
             return false;
         }
-        let figures = self.progress.figures();
-        let limit = if self
-            .options
-            .transfer_max
-            .is_some_and(|max| figures.bytes >= max.get())
-        {
-            Limit::Transfer
-        } else if self
-            .options
-            .duration_max
-            .is_some_and(|max| figures.elapsed >= max)
-        {
-            Limit::Duration
-        } else {
-            return true;
-        };
+        let is_over = |max: Bytes| self.progress.figures().bytes >= max.get();
+        if self.options.transfer_max.is_some_and(is_over) {
+            self.reach(Limit::Transfer);
+            return false;
+        }
+        true
+    }
+
+    fn reach(&self, limit: Limit) {
         self.stopped.store(true, Relaxed);
         self.tally
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .limit = Some(limit);
-        false
     }
 
     /// Whether what is `there` is what `source` would become.
@@ -233,6 +226,14 @@ pub(super) async fn run(shared: &Arc<Shared>, placed: Vec<Placed>) {
             let (shared, works) = (Arc::clone(shared), Arc::clone(&works));
             set.spawn(async move { remote::run(&shared, &works).await });
         }
+    }
+    let mut alarm = JoinSet::new();
+    if let Some(span) = shared.options.duration_max {
+        let shared = Arc::clone(shared);
+        alarm.spawn(async move {
+            tokio::time::sleep(span).await;
+            shared.reach(Limit::Duration);
+        });
     }
     let walked = Walker::new(shared, queue).walk(placed).await;
     while let Some(ended) = set.join_next().await {

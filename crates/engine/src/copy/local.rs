@@ -187,6 +187,9 @@ impl Copying<'_> {
             }
             offset = data.start;
             while offset < data.end {
+                if self.shared.is_stopped() {
+                    return Err(Error::new(ErrorKind::Cancelled, "copy", &*self.spec.origin));
+                }
                 let rest = usize::try_from(data.end - offset).unwrap_or(usize::MAX);
                 let len = rest.min(block.len());
                 let bytes = &mut block[..len];

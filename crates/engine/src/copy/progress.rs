@@ -183,6 +183,11 @@ pub(super) struct Moving {
 }
 
 impl Moving {
+    /// The file's path for people.
+    pub(super) fn name(&self) -> &str {
+        &self.current.name
+    }
+
     /// More bytes went.
     pub(super) fn sent(&self, bytes: u64) {
         self.current.done.fetch_add(bytes, Relaxed);

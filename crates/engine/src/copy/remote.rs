@@ -349,6 +349,13 @@ fn metered(body: ByteStream, shared: Arc<Shared>, meter: Arc<Meter>) -> ByteStre
         let (shared, meter) = (Arc::clone(&shared), Arc::clone(&meter));
         async move {
             let bytes = bytes?;
+            if shared.is_stopped() {
+                return Err(Error::new(
+                    ErrorKind::Cancelled,
+                    "copy",
+                    meter.moving.name(),
+                ));
+            }
             pause(&shared, bytes.len() as u64).await;
             meter.sent(bytes.len() as u64);
             Ok(bytes)

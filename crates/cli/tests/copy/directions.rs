@@ -1,0 +1,255 @@
+//! Every direction, and that a second run has nothing to do.
+
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    path::Path,
+    time::Duration,
+};
+
+use posthaste_testbed::{S3Server, SshServer};
+
+use crate::world::{EXACT, Exactness, World, assert_same, leftovers, lines_of, make_tree};
+
+const SECONDS: Exactness = Exactness {
+    mtime_step: Duration::from_secs(1),
+    ..EXACT
+};
+const OBJECTS: Exactness = Exactness {
+    directory_attributes: false,
+    ..EXACT
+};
+const BOTH: Exactness = Exactness {
+    mtime_step: Duration::from_secs(1),
+    ..OBJECTS
+};
+
+/// Copies there and again; the second run must find everything unchanged.
+fn copy_twice(world: &World, from: &str, to: &str) {
+    let first = world.copy([from, to]);
+    assert!(first["transfers"].as_u64().unwrap() > 5, "{first}");
+    let again = world.copy([from, to]);
+    assert_eq!(again["transfers"], 0, "{again}");
+    assert_eq!(again["bytes"], 0, "{again}");
+    assert_eq!(again["checks"], first["transfers"], "{again}");
+}
+
+#[test]
+fn local_to_local_keeps_everything() {
+    let world = World::new();
+    make_tree(&world.path("source"), true);
+    copy_twice(&world, "source/", "there");
+    assert_same(&world.path("source"), &world.path("there"), EXACT);
+    assert!(leftovers(&world.path("there")).is_empty());
+    let blocks = |name: &str| {
+        fs::metadata(world.path(name).join("sparse"))
+            .unwrap()
+            .blocks()
+    };
+    assert!(
+        blocks("there") <= blocks("source") + 64,
+        "the hole was filled"
+    );
+}
+
+#[test]
+fn destinations_are_named_as_cp_and_rsync_do() {
+    let world = World::new();
+    fs::create_dir_all(world.path("tree")).unwrap();
+    fs::write(world.path("tree/file"), "x").unwrap();
+    fs::write(world.path("one"), "1").unwrap();
+    fs::create_dir(world.path("there")).unwrap();
+    let exists = |name: &str| world.path(name).is_file();
+    world.copy(["tree", "new"]);
+    assert!(exists("new/file"), "a new name becomes the tree");
+    world.copy(["tree", "there"]);
+    assert!(exists("there/tree/file"), "into a directory that is there");
+    world.copy(["tree/", "there"]);
+    assert!(exists("there/file"), "a slash gives the content");
+    world.copy(["one", "renamed"]);
+    assert!(exists("renamed"), "a file becomes the name");
+    world.copy(["one", "fresh/"]);
+    assert!(exists("fresh/one"), "a slash makes a directory");
+    world.copy(["one", "tree", "several"]);
+    assert!(
+        exists("several/one") && exists("several/tree/file"),
+        "several go inside"
+    );
+    world.copy(["one", "deep/er/name"]);
+    assert!(exists("deep/er/name"), "parents are made");
+    world.copy(["file:tree", "odd"].map(|text| text.replace("file:", "")));
+}
+
+#[test]
+fn filters_links_and_dry_runs_do_what_they_say() {
+    let world = World::new();
+    make_tree(&world.path("source"), false);
+    let output = world.cp(["-n", "source/", "dry"]).output().unwrap();
+    assert!(output.status.success());
+    assert!(
+        lines_of(&output).contains("would copy dry/large\n"),
+        "{}",
+        lines_of(&output)
+    );
+    assert!(!world.path("dry").exists(), "a dry run made something");
+    world.copy([
+        "source/",
+        "some",
+        "--include",
+        "*mall",
+        "--include",
+        "/bin/**",
+        "--exclude",
+        "link",
+    ]);
+    assert!(world.path("some/deep/er/est/small").exists());
+    assert!(world.path("some/bin/script").exists());
+    assert!(!world.path("some/large").exists() && !world.path("some/empty").exists());
+    world.copy(["source/", "skipped", "--links", "skip"]);
+    assert!(fs::symlink_metadata(world.path("skipped/link")).is_err());
+    let output = world
+        .cp(["source/", "followed", "--links", "follow"])
+        .output()
+        .unwrap();
+    assert_eq!(
+        output.status.code(),
+        Some(6),
+        "a dangling link can't be followed"
+    );
+    assert_eq!(fs::read(world.path("followed/link")).unwrap(), b"small\n");
+    assert!(world.path("followed/large").exists(), "the others went on");
+}
+
+#[test]
+fn limits_end_a_copy_with_their_codes() {
+    let world = World::new();
+    make_tree(&world.path("source"), false);
+    let code = |arguments: &[&str]| world.cp(arguments).output().unwrap().status.code();
+    let slow = ["source/", "slow", "--bwlimit", "4M", "--max-duration", "1s"];
+    assert_eq!(code(&slow), Some(10));
+    assert_eq!(
+        code(&[
+            "source/",
+            "little",
+            "--max-transfer",
+            "1",
+            "--transfers",
+            "1"
+        ]),
+        Some(8)
+    );
+    world.copy(["source/", "all"]);
+    assert_eq!(code(&["source/", "all", "--error-on-no-transfer"]), Some(9));
+}
+
+#[test]
+fn local_to_s3_and_back() {
+    let server = S3Server::start().unwrap();
+    let world = World::new().with_s3(&server);
+    make_tree(&world.path("source"), false);
+    copy_twice(&world, "source/", "s3://testbed/run");
+    assert_eq!(
+        fs::read(server.bucket_folder().join("run/large")).unwrap(),
+        fs::read(world.path("source/large")).unwrap(),
+        "other tools read native names"
+    );
+    copy_twice(&world, "s3://testbed/run/", "back");
+    assert_same(&world.path("source"), &world.path("back"), OBJECTS);
+    copy_twice(&world, "s3://testbed/run/", "s3://testbed/copy");
+    copy_twice(&world, "s3://testbed/copy/", "again");
+    assert_same(&world.path("source"), &world.path("again"), OBJECTS);
+    assert!(leftovers(&world.path("back")).is_empty());
+    let states = world.path("home/.local/state/posthaste/unfinished");
+    assert_eq!(
+        fs::read_dir(states).unwrap().count(),
+        0,
+        "records of finished uploads stay"
+    );
+}
+
+#[test]
+fn names_s3_can_not_hold_are_left_out_with_a_line() {
+    let server = S3Server::start().unwrap();
+    let world = World::new().with_s3(&server);
+    make_tree(&world.path("source"), true);
+    let output = world.cp(["source/", "s3://testbed/run"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(6));
+    let lines = lines_of(&output);
+    assert_eq!(lines.matches("posthaste: ").count(), 1, "{lines}");
+    assert!(lines.contains("its name is not UTF-8, which the destination needs (rename it)"));
+    assert!(
+        server.bucket_folder().join("run/large").exists(),
+        "the others went on"
+    );
+}
+
+#[test]
+fn local_to_sftp_and_back() {
+    let server = SshServer::start().unwrap();
+    let world = World::new().with_ssh(&server);
+    make_tree(&world.path("source"), true);
+    let there = server.address(&world.path("far/away").display().to_string());
+    copy_twice(&world, "source/", &there);
+    assert_same(&world.path("source"), &world.path("far/away"), SECONDS);
+    copy_twice(&world, &format!("{there}/"), "back");
+    assert_same(&world.path("source"), &world.path("back"), SECONDS);
+    assert!(leftovers(&world.path("far")).is_empty());
+}
+
+#[test]
+fn between_two_remote_ends() {
+    let (s3, ssh) = (S3Server::start().unwrap(), SshServer::start().unwrap());
+    let world = World::new().with_s3(&s3).with_ssh(&ssh);
+    make_tree(&world.path("source"), false);
+    let far = |name: &str| ssh.address(&world.path(name).display().to_string());
+    copy_twice(&world, "source/", "s3://testbed/run");
+    copy_twice(&world, "s3://testbed/run/", &far("far"));
+    assert_same(&world.path("source"), &world.path("far"), BOTH);
+    copy_twice(&world, &format!("{}/", far("far")), "s3://testbed/returned");
+    copy_twice(&world, "s3://testbed/returned/", "back");
+    assert_same(&world.path("source"), &world.path("back"), BOTH);
+    copy_twice(&world, &format!("{}/", far("far")), &far("farther"));
+    assert_same(&world.path("source"), &world.path("farther"), BOTH);
+}
+
+#[test]
+fn profiles_bring_endpoint_and_keys() {
+    let server = S3Server::start().unwrap();
+    let world = World::new();
+    fs::write(world.path("file"), "x").unwrap();
+    let folder = world.path("home/.config/posthaste");
+    fs::create_dir_all(&folder).unwrap();
+    let profile = format!(
+        "[site]\nendpoint = \"{}\"\naccess_key_id = \"{}\"\nsecret_access_key = \"{}\"\n",
+        server.endpoint(),
+        S3Server::ACCESS_KEY,
+        S3Server::SECRET_KEY
+    );
+    write_private(&folder.join("profiles.toml"), &profile, 0o644);
+    let arguments = ["--profile", "site", "file", "s3://testbed/file"];
+    let refused = world.cp(arguments).output().unwrap();
+    assert_eq!(refused.status.code(), Some(7));
+    assert!(lines_of(&refused).contains("others may read it (run chmod 600 on it)"));
+    write_private(&folder.join("profiles.toml"), &profile, 0o600);
+    world.copy(arguments);
+    let aws = world.path("home/.aws");
+    fs::create_dir_all(&aws).unwrap();
+    let config = format!(
+        "[profile far]\nendpoint_url = {}\nregion = us-east-1\n",
+        server.endpoint()
+    );
+    fs::write(aws.join("config"), config).unwrap();
+    let keys = format!(
+        "[far]\naws_access_key_id = {}\naws_secret_access_key = {}\n",
+        S3Server::ACCESS_KEY,
+        S3Server::SECRET_KEY
+    );
+    fs::write(aws.join("credentials"), keys).unwrap();
+    world.copy(["--profile", "far", "s3://testbed/file", "back"]);
+    assert_eq!(fs::read(world.path("back")).unwrap(), b"x");
+}
+
+fn write_private(path: &Path, text: &str, mode: u32) {
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}

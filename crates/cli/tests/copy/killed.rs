@@ -1,0 +1,163 @@
+//! `kill -9` at random moments: what was stored is not sent again, and everything arrives.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    process::{Child, Stdio},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use posthaste_testbed::{S3Server, SshServer};
+use serde_json::Value;
+
+use crate::world::{EXACT, Exactness, World, assert_same, leftovers, noise};
+
+/// Kills of each copy. Three copies make nine rounds.
+const ROUNDS: u64 = 3;
+
+/// The seed of the moments; a failing one is printed.
+const SEED: u64 = 20_261_120;
+
+const RATE: u64 = 50 << 20;
+const LANES: u64 = 2;
+const LARGE: usize = 200 << 20;
+const MIDDLE: usize = 40 << 20;
+const SEGMENT_BYTES_MAX: u64 = 16 << 20;
+
+/// Sent and not yet noted when killed: a segment in each lane.
+const IN_FLIGHT_MAX: u64 = LANES * SEGMENT_BYTES_MAX;
+
+/// Longest to wait until a copy has sent enough to be killed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct KillOnDrop(Child);
+
+impl Drop for KillOnDrop {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs the copy and kills it once it has sent `enough`; returns what it had sent.
+fn run_and_kill(world: &World, from: &str, to: &str, enough: u64) -> u64 {
+    let (rate, lanes) = (RATE.to_string(), LANES.to_string());
+    let child = world
+        .cp([
+            from,
+            to,
+            "--json",
+            "--bwlimit",
+            &rate,
+            "--transfers",
+            &lanes,
+        ])
+        .stderr(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut child = KillOnDrop(child);
+    let lines = BufReader::new(child.0.stderr.take().unwrap()).lines();
+    let (sender, receiver) = mpsc::sync_channel(1000);
+    let reading = thread::spawn(move || {
+        for line in lines.map_while(Result::ok) {
+            let figures: Value = serde_json::from_str(&line).unwrap_or_default();
+            assert!(figures["error"].is_null(), "{line}");
+            let _ = sender.send(figures["bytes"].as_u64().unwrap_or(0));
+        }
+    });
+    let mut sent = 0;
+    while sent < enough {
+        match receiver.recv_timeout(PATIENCE) {
+            Ok(figure) => sent = figure,
+            Err(error) => panic!("only {sent} bytes of {enough} were sent: {error}"),
+        }
+    }
+    child.0.kill().unwrap();
+    drop(child);
+    // The last line may be torn and read as nothing.
+    sent = receiver.iter().max().unwrap_or(sent).max(sent);
+    reading.join().unwrap();
+    sent
+}
+
+fn survives_kills(world: &World, seed: u64, to: &str, back: Option<&str>, exactness: Exactness) {
+    let source = world.path("source");
+    fs::create_dir_all(source.join("many")).unwrap();
+    fs::write(source.join("large"), noise(seed, LARGE)).unwrap();
+    fs::write(source.join("middle"), noise(seed + 1, MIDDLE)).unwrap();
+    for index in 0..200 {
+        fs::write(source.join(format!("many/{index}")), noise(index, 50_000)).unwrap();
+    }
+    let total = (LARGE + MIDDLE + 200 * 50_000) as u64;
+    let mut random = seed;
+    let mut arrived_min = 0;
+    for round in 0..ROUNDS {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        let enough = (36 << 20) + (random >> 33) % (24 << 20);
+        let sent = run_and_kill(world, "source/", to, enough);
+        eprintln!("seed {seed} round {round}: killed after {sent} bytes");
+        arrived_min += sent.saturating_sub(IN_FLIGHT_MAX);
+        for (name, len) in [("large", LARGE), ("middle", MIDDLE)] {
+            if let Some(back) = back
+                && let Ok(found) = fs::metadata(world.path(back).join(name))
+            {
+                assert_eq!(
+                    found.len(),
+                    len as u64,
+                    "half a file has its final name, seed {seed}"
+                );
+            }
+        }
+    }
+    let last = world.copy(["source/", to]);
+    let sent = last["bytes"].as_u64().unwrap();
+    assert!(
+        sent <= total - arrived_min,
+        "{sent} of {total} bytes were sent though {arrived_min} had arrived, seed {seed}: {last}"
+    );
+    match back {
+        Some(back) => {
+            assert_same(&source, &world.path(back), exactness);
+            assert!(leftovers(&world.path(back)).is_empty());
+        }
+        None => {
+            world.copy([&format!("{to}/"), "back"]);
+            assert_same(&source, &world.path("back"), exactness);
+        }
+    }
+    assert_eq!(world.copy(["source/", to])["bytes"], 0);
+}
+
+#[test]
+fn a_local_copy_survives_kills() {
+    let world = World::new();
+    survives_kills(&world, SEED, "there", Some("there"), EXACT);
+}
+
+#[test]
+fn an_upload_to_s3_survives_kills() {
+    let server = S3Server::start().unwrap();
+    let world = World::new().with_s3(&server);
+    let exactness = Exactness {
+        directory_attributes: false,
+        ..EXACT
+    };
+    survives_kills(&world, SEED + 1, "s3://testbed/run", None, exactness);
+}
+
+#[test]
+fn an_upload_to_sftp_survives_kills() {
+    let server = SshServer::start().unwrap();
+    let world = World::new().with_ssh(&server);
+    let to = server.address(&world.path("there").display().to_string());
+    let exactness = Exactness {
+        mtime_step: Duration::from_secs(1),
+        ..EXACT
+    };
+    survives_kills(&world, SEED + 2, &to, Some("there"), exactness);
+}
