@@ -109,8 +109,10 @@ impl Placing<'_> {
             .map(|(chunk, _)| *chunk)
             .collect();
         for chunk in waiting {
-            self.fill(chunk, out);
-            self.park_if_stuck(chunk);
+            if !self.fill(chunk, out) && !self.park_if_stuck(chunk) {
+                // Room may just have been made.
+                self.fill(chunk, out);
+            }
         }
         self.open_stripes(out);
     }
@@ -140,7 +142,7 @@ impl Placing<'_> {
             };
             self.request.stripes.insert(chunk, stripe);
             let started = self.fill(chunk, out);
-            if !started && !self.park_if_stuck(chunk) {
+            if !started && !self.park_if_stuck(chunk) && !self.fill(chunk, out) {
                 self.request.stripes.remove(&chunk);
                 self.request.replica.put_back(chunk);
                 return;
@@ -186,6 +188,20 @@ impl Placing<'_> {
             || (0..self.request.lanes.len())
                 .any(|lane| stripe.taken >> lane & 1 == 0 && self.is_fed(lane, bytes));
         if can_go_on || self.is_flying(chunk) {
+            return false;
+        }
+        let can_take: alloc::vec::Vec<bool> = (0..self.request.lanes.len())
+            .map(|lane| self.is_fed(lane, bytes))
+            .collect();
+        if self
+            .request
+            .replica
+            .free_redundant(chunk, |lane| can_take[lane])
+        {
+            let (wanted, taken) = self.mask(chunk);
+            if let Some(stripe) = self.request.stripes.get_mut(&chunk) {
+                (stripe.wanted, stripe.taken) = (wanted, taken);
+            }
             return false;
         }
         self.request.stripes.remove(&chunk);
@@ -335,7 +351,9 @@ impl Placing<'_> {
                     Route::Direct => !u64::from(flight.fragment == FragmentIndex::WHOLE),
                     Route::Staged => !1u64.unbounded_shl(bit),
                 };
-            } else if self.request.replica.holds(place, chunk) {
+            } else if self.request.replica.holds(place, chunk)
+                && !self.request.replica.is_redundant(place, chunk)
+            {
                 taken |= 1 << place;
             }
         }

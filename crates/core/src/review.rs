@@ -3,7 +3,7 @@
 use alloc::{vec, vec::Vec};
 use core::time::Duration;
 use posthaste_plan::{Change, review};
-use posthaste_types::{RequestId, Timestamp};
+use posthaste_types::{Bytes, RequestId, Timestamp};
 
 use crate::{
     Mind,
@@ -26,7 +26,11 @@ impl Mind {
         // Earliest deadline first (algorithms 4.5); what can't be on time gets what is left.
         order.sort_unstable();
         self.order = order.into_iter().map(|(_, _, id)| id).collect();
-        let is_busy = !self.order.is_empty() || !self.transfers.is_empty();
+        let is_asking =
+            |request: &Request| request.lanes.iter().any(|lane| lane.asked_at.is_some());
+        let is_busy = !self.order.is_empty()
+            || !self.transfers.is_empty()
+            || self.requests.values().any(is_asking);
         self.tick_at = if is_busy {
             self.tick_at.or(Some(self.now + self.settings.tick))
         } else {
@@ -72,6 +76,7 @@ impl Mind {
     }
 
     fn tick(&mut self, out: &mut Outbox) {
+        debug_assert!(self.is_balanced(), "flights, lanes and links differ");
         self.ask_again(out);
         self.look_ahead();
         for id in self.order.clone() {
@@ -81,6 +86,23 @@ impl Mind {
             self.review_fan_out(id, out);
             self.send_duplicates(id, out);
         }
+    }
+
+    /// Whether links and lanes count the flights there are.
+    fn is_balanced(&self) -> bool {
+        let links = self.depots.iter().all(|(id, depot)| {
+            let flights = self.transfers.to(*id, None);
+            let (count, bytes) = flights.fold((0, Bytes::ZERO), |(count, bytes), (_, flight)| {
+                (count + 1, bytes + flight.bytes)
+            });
+            (count, bytes) == (depot.link.flights, depot.link.in_flight)
+        });
+        let lanes = self.requests.iter().all(|(id, request)| {
+            request.lanes.iter().all(|lane| {
+                self.transfers.to(lane.depot, Some(*id)).count() == lane.in_flight as usize
+            })
+        });
+        links && lanes
     }
 
     /// Says danger at the last call and a miss at the deadline. Never silent.

@@ -81,7 +81,11 @@ fn the_direct_path_gives_way_to_depots() {
 #[test]
 fn the_papers_sla_experiment_meets_its_deadline_with_fan_out_two_three_four() {
     for report in play("slowdown", 0..5) {
-        assert!(report.fan_outs.starts_with(&[1, 2, 3, 4]), "{}", report.to_text());
+        assert!(
+            report.fan_outs.starts_with(&[1, 2, 3, 4]),
+            "{}",
+            report.to_text()
+        );
     }
 }
 

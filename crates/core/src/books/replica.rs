@@ -167,6 +167,18 @@ impl Replica {
         self.columns[lane].at(chunk.get()) != NOTHING
     }
 
+    /// Whether an earlier depot holds the same fragment of the chunk, so that this one may take
+    /// another in its place. It happens when a send that ended unknown was made again elsewhere.
+    pub(crate) fn is_redundant(&self, lane: usize, chunk: ChunkIndex) -> bool {
+        let held = self.columns[lane].at(chunk.get());
+        let earlier = &self.columns[..lane];
+        held != NOTHING
+            && held != WHOLE
+            && earlier
+                .iter()
+                .any(|column| column.is_live && column.at(chunk.get()) == held)
+    }
+
     /// What a depot holds, in the order of chunks.
     pub(crate) fn held(
         &self,
@@ -209,6 +221,7 @@ impl Replica {
         fragment: FragmentIndex,
     ) -> Stored {
         let (before, whole) = self.have(chunk.get());
+        let had_another = self.holds(lane, chunk);
         if !self.put(lane, chunk, fragment) {
             return Stored::Known;
         }
@@ -219,7 +232,7 @@ impl Replica {
         let gained = u64::from(after.count_ones() - before.count_ones());
         self.missing -= gained;
         if !whole && after != self.all() {
-            self.columns[lane].held_unsafe += 1;
+            self.columns[lane].held_unsafe += u32::from(!had_another);
             return if gained > 0 {
                 Stored::More
             } else {
@@ -228,7 +241,7 @@ impl Replica {
         }
         self.missing -= u64::from((self.all() & !after).count_ones());
         for (place, column) in self.columns.iter_mut().enumerate() {
-            if place != lane && column.at(chunk.get()) != NOTHING {
+            if (place != lane || had_another) && column.at(chunk.get()) != NOTHING {
                 column.held_unsafe -= 1;
             }
         }
@@ -266,11 +279,45 @@ impl Replica {
         let old = if column.is_live { old } else { Vec::new() };
         (column.stored, column.stored_bytes, column.is_live) = (0, Bytes::ZERO, true);
         for &(chunk, fragment) in held {
-            if self.accepts(lane, chunk, fragment) {
-                self.put(lane, chunk, fragment);
+            if self.accepts(lane, chunk, fragment) && !self.put(lane, chunk, fragment) {
+                self.prefer(lane, chunk, fragment);
             }
         }
         self.recount(&old)
+    }
+
+    /// Makes room on a depot that `can_take` more: its fragment of the chunk, which another live depot
+    /// holds too, no longer counts. Depots that came back leave such copies, and with one on every
+    /// depot the fragment that lacks would find no place.
+    pub(crate) fn free_redundant(
+        &mut self,
+        chunk: ChunkIndex,
+        can_take: impl Fn(usize) -> bool,
+    ) -> bool {
+        let at = chunk.get();
+        let is_coded = |held: u8| held != NOTHING && held != WHOLE;
+        let is_held_elsewhere = |lane: usize, held: u8| {
+            let others = self
+                .columns
+                .iter()
+                .enumerate()
+                .filter(|&(place, _)| place != lane);
+            others
+                .into_iter()
+                .any(|(_, column)| column.is_live && column.at(at) == held)
+        };
+        let lane = (0..self.columns.len()).find(|&lane| {
+            let held = self.columns[lane].at(at);
+            is_coded(held) && can_take(lane) && is_held_elsewhere(lane, held)
+        });
+        let Some(lane) = lane else { return false };
+        let bytes = self.bytes_of(chunk, FragmentIndex::new(0));
+        let column = &mut self.columns[lane];
+        column.held[at as usize] = NOTHING;
+        column.stored -= 1;
+        column.stored_bytes -= bytes;
+        column.held_unsafe -= 1;
+        true
     }
 
     /// The next chunk to send, which the caller then either opens, parks or puts back.
@@ -325,22 +372,47 @@ impl Replica {
 
     fn put(&mut self, lane: usize, chunk: ChunkIndex, fragment: FragmentIndex) -> bool {
         let bytes = self.bytes_of(chunk, fragment);
+        let is_redundant = self.is_redundant(lane, chunk);
         let column = &mut self.columns[lane];
         if column.held.is_empty() {
             column.held = vec![NOTHING; self.chunks as usize];
         }
         let held = &mut column.held[chunk.get() as usize];
-        if *held != NOTHING {
-            return false;
-        }
-        *held = if fragment == FragmentIndex::WHOLE {
+        let value = if fragment == FragmentIndex::WHOLE {
             WHOLE
         } else {
             fragment.get() + 1
         };
+        if *held != NOTHING {
+            let replaces = is_redundant && value != *held;
+            if replaces {
+                *held = value;
+            }
+            return replaces;
+        }
+        *held = value;
         column.stored += 1;
         column.stored_bytes += bytes;
         true
+    }
+
+    /// Of two fragments of a chunk at one depot, counts the one that no other depot holds.
+    fn prefer(&mut self, lane: usize, chunk: ChunkIndex, fragment: FragmentIndex) {
+        let (at, new) = (chunk.get(), fragment.get().wrapping_add(1));
+        let old = self.columns[lane].at(at);
+        let is_elsewhere = |held: u8| {
+            let others = self
+                .columns
+                .iter()
+                .enumerate()
+                .filter(|&(place, _)| place != lane);
+            others
+                .into_iter()
+                .any(|(_, column)| column.is_live && column.at(at) == held)
+        };
+        if old != WHOLE && is_elsewhere(old) && !is_elsewhere(new) {
+            self.columns[lane].held[at as usize] = new;
+        }
     }
 
     /// Counts everything anew. `old` is what a column that just ceased to count held.

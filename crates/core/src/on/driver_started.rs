@@ -20,9 +20,7 @@ impl Mind {
         let asked: Vec<RequestId> = self
             .requests
             .iter()
-            .filter(|(_, request)| {
-                matches!(request.state, RequestState::Moving | RequestState::Safe)
-            })
+            .filter(|(_, request)| request.is_kept() && request.state != RequestState::Delivered)
             .map(|(id, _)| *id)
             .collect();
         for id in asked {

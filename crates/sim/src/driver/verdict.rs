@@ -94,7 +94,8 @@ impl Run<'_> {
                     .any(|state| state.depot == site.id && state.state == DepotState::Up);
                 let is_used = view.shares.iter().any(|share| share.depot == site.id);
                 // Whoever is being asked what it holds answers for itself.
-                let is_sure = is_up && is_used && !site.is_told_gone;
+                let is_sure =
+                    is_up && is_used && !site.is_told_gone && view.state != RequestState::Delivered;
                 if !is_sure {
                     continue;
                 }
