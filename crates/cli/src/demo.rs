@@ -105,7 +105,7 @@ async fn play(arguments: &DemoArguments) -> Outcome {
         stage.dead().unwrap_or("no relay")
     ));
     let home = stage.home();
-    let report = pull::fetch(stage.service(), &request.id, &home, pull::Shown::from(&screen)).await?;
+    let report = pull::fetch(stage.service(), &request.id, &home, Screen::new(true)).await?;
     say("comparing every byte, mode and time");
     let differences = compare::differences(&tree, &home);
     for difference in differences.iter().take(10) {
@@ -157,13 +157,15 @@ async fn offload(
     let submitted: api::Request = stage.service().post("/v1/requests", &new).await?;
     let mut follower = Follower::new(stage.service(), &submitted.id).await?;
     let mut events = Vec::new();
-    let give_up = deadline
-        + jiff::SignedDuration::try_from(PATIENCE).unwrap_or(jiff::SignedDuration::ZERO);
+    let give_up =
+        deadline + jiff::SignedDuration::try_from(PATIENCE).unwrap_or(jiff::SignedDuration::ZERO);
     loop {
         let request = follower.look(stage.service()).await?;
         let fresh = follower.take_unsaid();
         if !screen.is_live() {
-            fresh.iter().for_each(|event| say(&watch::event_text(event)));
+            fresh
+                .iter()
+                .for_each(|event| say(&watch::event_text(event)));
         }
         events.extend(fresh);
         if stage.dead().is_none() && is_half_way(&request) {
@@ -178,7 +180,10 @@ async fn offload(
         if jiff::Timestamp::now() > give_up {
             return Err(Failure::new(
                 Exit::TimeLimit,
-                format!("{} is still {} long after its deadline", request.id, request.state),
+                format!(
+                    "{} is still {} long after its deadline",
+                    request.id, request.state
+                ),
             ));
         }
         tokio::time::sleep(FRAME_EVERY).await;
@@ -192,11 +197,16 @@ fn is_half_way(request: &api::Request) -> bool {
 }
 
 fn draw_picture(arguments: &DemoArguments, frame: &[Line]) -> Result<(), Failure> {
-    let Some(path) = &arguments.picture else { return Ok(()) };
+    let Some(path) = &arguments.picture else {
+        return Ok(());
+    };
     let mut lines = vec![Line::new("$ cargo xtask demo", Style::Dim), Line::default()];
     lines.extend_from_slice(frame);
     std::fs::write(path, screen::to_svg(&lines)).map_err(|cause| {
-        Failure::new(Exit::Other, format!("can't write {}: {cause}", path.display()))
+        Failure::new(
+            Exit::Other,
+            format!("can't write {}: {cause}", path.display()),
+        )
     })
 }
 
@@ -213,7 +223,9 @@ fn finish(json: bool, summary: &Summary) -> Outcome {
             "{} in {} files: safe after {} (deadline {} s), {} depot lost, {} chunks rebuilt",
             Bytes::new(summary.bytes),
             summary.files,
-            summary.safe_after_s.map_or_else(|| "never".to_owned(), moment::show_seconds),
+            summary
+                .safe_after_s
+                .map_or_else(|| "never".to_owned(), moment::show_seconds),
             summary.deadline_s,
             summary.depots_lost,
             summary.rebuilt_chunks
@@ -228,5 +240,8 @@ fn finish(json: bool, summary: &Summary) -> Outcome {
     if held {
         return Ok(ExitCode::SUCCESS);
     }
-    Err(Failure::new(Exit::Other, "the demo did not hold what it promises (see above)"))
+    Err(Failure::new(
+        Exit::Other,
+        "the demo did not hold what it promises (see above)",
+    ))
 }

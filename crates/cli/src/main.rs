@@ -7,17 +7,20 @@ use clap::{CommandFactory, Parser, Subcommand};
 mod client;
 mod config;
 mod copy;
+mod demo;
 mod depot;
 mod failure;
 mod generate;
 mod moment;
 mod offload;
 mod output;
+mod pull;
 mod relay;
 mod request;
 mod screen;
 mod serve;
 mod shutdown;
+mod simulate;
 mod watch;
 
 use failure::{Failure, Outcome};
@@ -38,6 +41,7 @@ struct Cli {
 enum Command {
     #[command(name = "cp")]
     Copy(copy::CopyArguments),
+    Demo(demo::DemoArguments),
     Serve(serve::ServeArguments),
     Relay(relay::RelayArguments),
     Depot(depot::DepotArguments),
@@ -47,12 +51,15 @@ enum Command {
     Watch(watch::WatchArguments),
     Explain(request::ExplainArguments),
     Cancel(request::CancelArguments),
+    Pull(pull::PullArguments),
+    Simulate(simulate::SimulateArguments),
     Generate(generate::GenerateArguments),
 }
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Copy(arguments) => copy::run(arguments),
+        Command::Demo(arguments) => wait_for(demo::run(arguments)),
         Command::Serve(arguments) => wait_for(serve::run(arguments)),
         Command::Relay(arguments) => wait_for(relay::run(arguments)),
         Command::Depot(arguments) => wait_for(depot::run(arguments)),
@@ -62,6 +69,8 @@ fn main() -> ExitCode {
         Command::Watch(arguments) => wait_for(watch::run(arguments)),
         Command::Explain(arguments) => wait_for(request::explain(arguments)),
         Command::Cancel(arguments) => wait_for(request::cancel(arguments)),
+        Command::Pull(arguments) => wait_for(pull::run(arguments)),
+        Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Generate(arguments) => generate::run(&arguments, Cli::command()),
     };
     match outcome {

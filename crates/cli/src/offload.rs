@@ -31,7 +31,7 @@ pub struct OffloadArguments {
     #[arg(long, value_name = "NAME")]
     to: String,
     /// When it must be safe: 10m, 2h30m, 3d, 2026-11-20T18:00 (local) or with a zone
-    #[arg(long, value_name = "WHEN")]
+    #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
     deadline: String,
     /// Depots that may hold it, in order of preference
     #[arg(long, value_name = "DEPOT,…", value_delimiter = ',', required = true)]

@@ -1,17 +1,26 @@
 //! `posthaste pull`: brings a dataset home from all depots that hold it at once.
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use clap::Args;
 use hyper::Method;
 use posthaste_api as api;
-use posthaste_types::Bytes;
+use posthaste_endpoint::relay::{Credential, RelayAddress, RelayClient};
+use posthaste_engine::{
+    dataset::Manifest,
+    pull::{self, Holder, Progress, PullOptions, PullReport, Ticket},
+};
+use posthaste_types::{ByteRate, Bytes};
 
 use crate::{
     client::{ServiceArguments, ServiceClient},
-    failure::Outcome,
+    failure::{Failure, Outcome},
     output,
-    screen::Screen,
+    screen::{Line, Screen, Style},
 };
 
 /// Pulls a dataset to DIR from every depot that holds it, rebuilding what is missing
@@ -41,8 +50,8 @@ pub struct PullArguments {
 /// When too few depots can be reached, the destination can't be written, or the service refuses.
 pub async fn run(arguments: PullArguments) -> Outcome {
     let service = ServiceClient::open(&arguments.service)?;
-    let shown = Shown::from(&Screen::new(!arguments.json));
-    let report = fetch(&service, &arguments.id, &arguments.directory, shown).await?;
+    let screen = Screen::new(!arguments.json);
+    let report = fetch(&service, &arguments.id, &arguments.directory, screen).await?;
     if arguments.json {
         output::json(&serde_json::json!({
             "bytes": report.bytes,
@@ -63,4 +72,101 @@ pub async fn run(arguments: PullArguments) -> Outcome {
         ));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Pulls the request's dataset to `directory` and tells the service that it is delivered.
+///
+/// # Errors
+/// When too few depots can be reached, the destination can't be written, or the service refuses.
+pub async fn fetch(
+    service: &ServiceClient,
+    id: &str,
+    directory: &Path,
+    screen: Screen,
+) -> Result<PullReport, Failure> {
+    let manifest = service
+        .get_bytes(&format!("/v1/requests/{id}/manifest"))
+        .await?;
+    let manifest = Arc::new(Manifest::from_bytes(&manifest)?);
+    let ticket: api::Ticket = service
+        .post(&format!("/v1/requests/{id}/ticket"), &serde_json::json!({}))
+        .await?;
+    let holders = find_holders(&ticket, &manifest).await?;
+    let ticket = Ticket { manifest, holders };
+    let screen = Mutex::new(screen);
+    let draw = |progress: &Progress| {
+        let mut screen = screen.lock().unwrap_or_else(PoisonError::into_inner);
+        screen.draw(&frame(id, progress));
+    };
+    let report = pull::pull(ticket, directory, &PullOptions::default(), &draw).await?;
+    service
+        .tell(Method::POST, &format!("/v1/requests/{id}/delivered"))
+        .await?;
+    Ok(report)
+}
+
+/// Asks every depot what it holds; one that does not answer holds nothing for now.
+async fn find_holders(ticket: &api::Ticket, manifest: &Manifest) -> Result<Vec<Holder>, Failure> {
+    let mut asked = tokio::task::JoinSet::new();
+    for (place, holder) in ticket.holders.iter().enumerate() {
+        let address = RelayAddress {
+            url: holder.url.clone(),
+            fingerprint: holder.fingerprint.parse().map_err(anyhow::Error::from)?,
+        };
+        let client = RelayClient::new(address, Credential::Token(holder.token.clone()))?;
+        let (name, dataset) = (holder.name.clone(), manifest.dataset);
+        asked.spawn(async move {
+            let held = match client.inventory(&dataset).await {
+                Ok(held) => held
+                    .into_iter()
+                    .map(|(chunk, index, _)| (chunk, index))
+                    .collect(),
+                Err(error) => {
+                    eprintln!("posthaste: going on without {name}: {error}");
+                    return None;
+                }
+            };
+            Some((place, Holder { name, client, held }))
+        });
+    }
+    let mut holders: Vec<_> = asked.join_all().await.into_iter().flatten().collect();
+    holders.sort_by_key(|(place, _)| *place);
+    Ok(holders.into_iter().map(|(_, holder)| holder).collect())
+}
+
+fn frame(id: &str, progress: &Progress) -> Vec<Line> {
+    let per_cent = (progress.bytes_done * 100)
+        .checked_div(progress.bytes_total)
+        .unwrap_or(100);
+    let rate: ByteRate = progress.holders.iter().map(|holder| holder.rate).sum();
+    let left = Bytes::new(progress.bytes_total.saturating_sub(progress.bytes_done));
+    let eta = crate::moment::show_seconds(rate.time_for(left).as_secs_f64());
+    let mut lines = vec![Line::new(format!("pulling {id}  "), Style::Bold).and(
+        format!(
+            "{per_cent} %  {} of {}  {} of {} files  {rate}, ETA {eta}",
+            Bytes::new(progress.bytes_done),
+            Bytes::new(progress.bytes_total),
+            progress.files_done,
+            progress.files_total,
+        ),
+        Style::Plain,
+    )];
+    lines.extend(progress.holders.iter().map(|holder| {
+        let (state, style) = if holder.lost {
+            ("lost", Style::Bad)
+        } else {
+            ("reading", Style::Good)
+        };
+        Line::new(format!("{:<12} ", holder.name), Style::Plain)
+            .and(format!("{state:<8} "), style)
+            .and(
+                format!(
+                    "{:>12} {:>14}",
+                    holder.received.to_string(),
+                    holder.rate.to_string()
+                ),
+                Style::Plain,
+            )
+    }));
+    lines
 }

@@ -120,7 +120,7 @@ pub async fn until_settled(
 }
 
 /// An event as one line of text.
-fn event_text(event: &api::Event) -> String {
+pub fn event_text(event: &api::Event) -> String {
     let depot = event
         .depot
         .as_ref()
@@ -139,7 +139,6 @@ pub struct Follower {
     events: Events,
     recent: VecDeque<api::Event>,
     unsaid: Vec<api::Event>,
-    seen: u64,
 }
 
 impl Follower {
@@ -154,7 +153,6 @@ impl Follower {
             events: service.events(Some(id), 0).await?,
             recent: VecDeque::new(),
             unsaid: Vec::new(),
-            seen: 0,
         })
     }
 
@@ -168,7 +166,6 @@ impl Follower {
         while let Ok(Some(event)) =
             tokio::time::timeout(Duration::from_millis(20), self.events.next()).await
         {
-            self.seen += 1;
             self.recent.push_back(event.clone());
             if self.recent.len() > EVENTS_SHOWN {
                 self.recent.pop_front();
@@ -186,11 +183,6 @@ impl Follower {
     /// Events not taken before.
     pub fn take_unsaid(&mut self) -> Vec<api::Event> {
         std::mem::take(&mut self.unsaid)
-    }
-
-    /// How many events came so far.
-    pub fn seen(&self) -> u64 {
-        self.seen
     }
 }
 

@@ -178,7 +178,8 @@ impl Journal {
         })
     }
 
-    /// Events after number `after`, oldest first, at most `limit`; of one request, when named.
+    /// Events after number `after`, oldest first, at most `limit`. When a request is named: its own,
+    /// and those about no request in particular, such as a depot that went down.
     ///
     /// # Errors
     /// [`JournalError::Sqlite`] or [`JournalError::Malformed`].
@@ -193,7 +194,7 @@ impl Journal {
             .connection
             .prepare_cached(
                 "SELECT seq, record FROM event
-                 WHERE seq > ?1 AND (?2 IS NULL OR request = ?2) ORDER BY seq LIMIT ?3",
+                 WHERE seq > ?1 AND (?2 IS NULL OR request = ?2 OR request IS NULL) ORDER BY seq LIMIT ?3",
             )
             .map_err(&failed)?;
         let request = request.map(|request| to_sql(request.get()));

@@ -107,7 +107,11 @@ fn events_are_numbered_without_gaps_and_found_by_request() {
         .collect();
     assert_eq!(all, [1, 2, 3]);
     let of_one = journal.events(Some(RequestId::new(1)), 1, 9).unwrap();
-    assert_eq!(of_one.iter().map(|e| e.seq).collect::<Vec<_>>(), [3]);
+    assert_eq!(
+        of_one.iter().map(|e| e.seq).collect::<Vec<_>>(),
+        [3],
+        "another request's event"
+    );
     assert_eq!(of_one[0].event, missed(1));
     assert_eq!(journal.events(None, 0, 2).unwrap().len(), 2);
 }

@@ -1,7 +1,10 @@
 //! Limits the rate of all bodies together.
 
 use std::{
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -16,6 +19,7 @@ const BURST: Duration = Duration::from_millis(50);
 pub(crate) struct RateLimit {
     rate: Option<ByteRate>,
     paid_at: Mutex<Instant>,
+    taken_bytes: AtomicU64,
 }
 
 impl RateLimit {
@@ -23,6 +27,7 @@ impl RateLimit {
         Self {
             rate,
             paid_at: Mutex::new(Instant::now()),
+            taken_bytes: AtomicU64::new(0),
         }
     }
 
@@ -30,8 +35,14 @@ impl RateLimit {
         self.rate
     }
 
+    /// All that was taken so far.
+    pub(crate) fn taken_bytes(&self) -> u64 {
+        self.taken_bytes.load(Ordering::Relaxed)
+    }
+
     /// Returns when `bytes` more may have been taken. First come, first served.
     pub(crate) async fn take(&self, bytes: usize) {
+        self.taken_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         let Some(rate) = self.rate else { return };
         let due = {
             let mut paid_at = self.paid_at.lock().unwrap_or_else(PoisonError::into_inner);

@@ -131,6 +131,7 @@ impl Service {
             used_bytes: usage.used,
             free_bytes: usage.free,
             rate_limit_bytes_per_s: self.rate.rate().map(|rate| rate.get()),
+            received_bytes: self.rate.taken_bytes(),
         }
     }
 

@@ -210,6 +210,10 @@ impl Driver {
         let depot = event.depot.map_or_else(String::new, |depot| {
             format!(" {}", self.centre.depots.name(depot))
         });
-        eprintln!("{}{request}{depot}: {event}", event.at);
+        let reason = crate::render::reason(&self.centre, &event.reason);
+        eprintln!(
+            "{}{request}{depot}: {}: {reason}",
+            event.at, event.happening
+        );
     }
 }

@@ -3,7 +3,7 @@
 use posthaste_api as api;
 use posthaste_core::{
     Mind,
-    contract::{DepotState, RequestState, RequestView, ShareView},
+    contract::{DepotState, Reason, RequestState, RequestView, ShareView},
 };
 use posthaste_endpoint::{Error, ErrorKind, Result};
 use posthaste_journal::{EventRecord, RequestRecord, Scan};
@@ -75,8 +75,16 @@ pub(crate) fn event(centre: &Centre, record: &EventRecord) -> api::Event {
         depot: event.depot.map(|depot| centre.depots.name(depot)),
         name: event.happening.name().to_owned(),
         text: event.happening.to_string(),
-        reason: event.reason.to_string(),
+        reason: reason(centre, &event.reason),
     }
+}
+
+/// A reason in words, depots by name.
+pub(crate) fn reason(centre: &Centre, reason: &Reason) -> String {
+    if let Reason::Repair { lost } = reason {
+        return format!("a fragment was lost with {}", centre.depots.name(*lost));
+    }
+    reason.to_string()
 }
 
 /// A request: what was asked for, and what the mind makes of it.
@@ -114,7 +122,7 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
         state: state.to_owned(),
         reason: error.or_else(|| {
             last.filter(|_| ended_badly)
-                .map(|last| last.reason.to_string())
+                .map(|last| self::reason(centre, &last.reason))
         }),
         at_risk: view.is_some_and(|view| view.at_risk),
         missed: view.is_some_and(|view| view.missed),

@@ -26,8 +26,8 @@ const KEEP_DEFAULT: Duration = Duration::from_secs(30 * 86400);
 pub(crate) const SCANS_MAX: usize = 10_000;
 /// Scans at once: each keeps one list in memory and one directory tree busy.
 const SCANS_AT_ONCE: usize = 2;
-/// Depots one request may name.
-const VIA_MAX: usize = 1000;
+/// Depots one request may name: with its destination they fit the bits of one word of the mind.
+const VIA_MAX: usize = 63;
 /// The number of a request that is only rehearsed.
 const REHEARSED: RequestId = RequestId::new(0);
 /// Bytes of a name people give.

@@ -77,7 +77,9 @@ fn same_bytes(left: &Path, right: &Path) -> bool {
     };
     let (mut ours, mut theirs) = (vec![0; BLOCK_BYTES], vec![0; BLOCK_BYTES]);
     loop {
-        let Ok(length) = left.read(&mut ours) else { return false };
+        let Ok(length) = left.read(&mut ours) else {
+            return false;
+        };
         if length == 0 {
             return right.read(&mut theirs).is_ok_and(|length| length == 0);
         }

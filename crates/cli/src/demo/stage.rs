@@ -60,9 +60,19 @@ impl Stage {
     pub(super) fn set_up(keep: bool) -> Result<Self, Failure> {
         let folder = tempfile::Builder::new().prefix("posthaste-demo-").tempdir();
         let folder = folder.map_err(|cause| {
-            Failure::new(Exit::Other, format!("can't make a folder for the demo: {cause}"))
+            Failure::new(
+                Exit::Other,
+                format!("can't make a folder for the demo: {cause}"),
+            )
         })?;
-        Ok(Self { folder, keep, relays: Vec::new(), serving: None, client: None, dead: None })
+        Ok(Self {
+            folder,
+            keep,
+            relays: Vec::new(),
+            serving: None,
+            client: None,
+            dead: None,
+        })
     }
 
     pub(super) fn scratch(&self) -> PathBuf {
@@ -126,8 +136,17 @@ impl Stage {
         let capacity = bytes.times(CAPACITY_FACTOR).get().max(64 << 20).to_string();
         let rate = rate.to_string();
         let arguments = [
-            "relay", "--json", "--listen", "127.0.0.1:0", "--name", name, "--capacity", &capacity,
-            "--rate", &rate, "--dir",
+            "relay",
+            "--json",
+            "--listen",
+            "127.0.0.1:0",
+            "--name",
+            name,
+            "--capacity",
+            &capacity,
+            "--rate",
+            &rate,
+            "--dir",
         ];
         let log = self.folder.path().join(format!("{name}.log"));
         start(&arguments, &[&directory], &log).await
@@ -136,7 +155,9 @@ impl Stage {
     /// Kills, with SIGKILL, the relay that holds most.
     pub(super) fn kill_busiest(&mut self, request: &api::Request) -> Result<(), Failure> {
         let busiest = request.shares.iter().max_by_key(|share| share.stored_bytes);
-        let Some(name) = busiest.map(|share| share.depot.clone()) else { return Ok(()) };
+        let Some(name) = busiest.map(|share| share.depot.clone()) else {
+            return Ok(());
+        };
         if let Some(relay) = self.relays.iter_mut().find(|relay| relay.name == name) {
             relay.process.start_kill().map_err(|cause| {
                 Failure::new(Exit::Other, format!("can't kill relay {name}: {cause}"))
@@ -168,7 +189,8 @@ async fn start<T: for<'a> Deserialize<'a>>(
     paths: &[&Path],
     log: &Path,
 ) -> Result<(Child, T), Failure> {
-    let failed = |what: String| Failure::new(Exit::Other, format!("can't start {}: {what}", arguments[0]));
+    let failed =
+        |what: String| Failure::new(Exit::Other, format!("can't start {}: {what}", arguments[0]));
     let program = std::env::current_exe().map_err(|cause| failed(cause.to_string()))?;
     let log_file = std::fs::File::create(log).map_err(|cause| failed(cause.to_string()))?;
     let mut child = Command::new(program)
@@ -181,7 +203,10 @@ async fn start<T: for<'a> Deserialize<'a>>(
         .kill_on_drop(true)
         .spawn()
         .map_err(|cause| failed(cause.to_string()))?;
-    let stdout = child.stdout.take().ok_or_else(|| failed("it has no output".into()))?;
+    let stdout = child
+        .stdout
+        .take()
+        .ok_or_else(|| failed("it has no output".into()))?;
     let mut line = String::new();
     let read = BufReader::new(stdout).read_line(&mut line).await;
     read.map_err(|cause| failed(cause.to_string()))?;

@@ -38,18 +38,26 @@ pub(super) fn choose(directory: Option<&Path>) -> Result<Tree, Failure> {
             return Err(error.into());
         }
         let list = dataset::scan(&root)?;
-        return Ok(Tree { root, entries: list.files });
+        return Ok(Tree {
+            root,
+            entries: list.files,
+        });
     }
     for candidate in CANDIDATES {
         let root = PathBuf::from(candidate);
-        let Ok(list) = dataset::scan(&root) else { continue };
+        let Ok(list) = dataset::scan(&root) else {
+            continue;
+        };
         let entries = take_some(&root, &list);
         let tree = Tree { root, entries };
         if tree.bytes() >= BYTES_MIN {
             return Ok(tree);
         }
     }
-    Err(Failure::new(Exit::FileNotFound, "no tree of this machine is large enough (name one)"))
+    Err(Failure::new(
+        Exit::FileNotFound,
+        "no tree of this machine is large enough (name one)",
+    ))
 }
 
 /// The first entries of the list that can be read, up to the size wanted.
@@ -83,7 +91,10 @@ impl Tree {
     }
 
     pub(super) fn files(&self) -> u64 {
-        self.entries.iter().filter(|entry| matches!(entry.kind, FileKind::Regular)).count() as u64
+        self.entries
+            .iter()
+            .filter(|entry| matches!(entry.kind, FileKind::Regular))
+            .count() as u64
     }
 
     pub(super) fn entries(&self) -> &[FileEntry] {
@@ -100,7 +111,9 @@ impl Tree {
             let to = entry.below(destination);
             match &entry.kind {
                 FileKind::Directory => fs::create_dir(&to),
-                FileKind::Symlink { .. } => fs::read_link(&from).and_then(|target| symlink(target, &to)),
+                FileKind::Symlink { .. } => {
+                    fs::read_link(&from).and_then(|target| symlink(target, &to))
+                }
                 FileKind::Regular => copy_file(&from, &to),
             }
             .map_err(|cause| failed(&from, cause))?;

@@ -37,6 +37,8 @@ pub struct RelayStatus {
     pub free: Amount,
     /// The rate at which it takes bodies, all clients together.
     pub rate_limit: Option<ByteRate>,
+    /// Bodies taken since it started, also of uploads that were not kept.
+    pub received: Amount,
     /// The release it runs.
     pub version: String,
 }
@@ -142,6 +144,7 @@ impl RelayClient {
             used: Amount::new(body.used_bytes),
             free: Amount::new(body.free_bytes),
             rate_limit: rate.map(ByteRate::new),
+            received: Amount::new(body.received_bytes),
             version: body.version,
         })
     }

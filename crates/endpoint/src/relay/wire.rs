@@ -143,6 +143,9 @@ pub struct StatusBody {
     pub free_bytes: u64,
     /// The rate at which it takes bodies, all clients together.
     pub rate_limit_bytes_per_s: Option<u64>,
+    /// Bytes of bodies taken since it started, also of uploads that were not kept.
+    #[serde(default)]
+    pub received_bytes: u64,
 }
 
 /// The body of every refusal.

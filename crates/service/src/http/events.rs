@@ -24,7 +24,7 @@ const BATCH: u32 = 256;
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Which {
-    /// Only those of this request, like `r7`.
+    /// Only those of this request, like `r7`, and those about no request in particular.
     request: Option<String>,
     /// Only those after this number; the header `Last-Event-ID` says the same.
     after: Option<u64>,

@@ -221,7 +221,7 @@ pub(crate) async fn explain(
     let shown = decisions.into_iter().map(|decision| api::Decision {
         at: render::moment(decision.at),
         what: decision.what,
-        reason: decision.reason.to_string(),
+        reason: render::reason(&desk.centre, &decision.reason),
     });
     Ok(Json(shown.collect()))
 }
