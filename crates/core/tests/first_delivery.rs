@@ -193,3 +193,38 @@ fn without_a_spare_depot_nothing_is_released_and_the_danger_is_said() {
             .any(|c| matches!(c, Command::Release { .. }))
     );
 }
+
+#[test]
+fn what_was_decided_reads_as_a_story() {
+    let mut desk = Desk::new(4);
+    let mut spec = spec(4, "2+1");
+    spec.bytes = Bytes::mebi(4);
+    desk.submit(spec);
+    desk.answer(6);
+    desk.give(Input::DepotDown {
+        depot: depot(1),
+        fault: Fault::Unreachable,
+    });
+    desk.sent.retain(|sent| sent.0 != depot(1));
+    desk.answer(usize::MAX);
+    desk.give(Input::SourceReleased { request: REQUEST });
+    let told: Vec<String> = desk
+        .mind
+        .explain(REQUEST)
+        .unwrap()
+        .iter()
+        .map(|decision| format!("{} {}: {}", decision.at, decision.what, decision.reason))
+        .collect();
+    assert_eq!(told, STORY, "{told:#?}");
+}
+
+const STORY: [&str; 8] = [
+    "08:00:00Z admitted: 3 depots at once: p90 finish 08:00:00Z is before the deadline 08:10:00Z",
+    "08:00:00Z depot-4: kept in reserve: the others suffice without depot-4",
+    "08:00:00Z depot-1: depot down: the depot is lost: it can't be reached",
+    "08:00:00Z repairing 2 chunks: a fragment was lost with depot d1",
+    "08:00:00Z depot-4: depot added: a fragment was lost with depot d1",
+    "08:00:00Z safe, 4.0 MiB: every chunk survives the loss of 1 depots, digests verified",
+    "08:00:00Z scratch is to be released: every chunk survives the loss of 1 depots, digests verified",
+    "08:00:00Z scratch released: every chunk survives the loss of 1 depots, digests verified",
+];

@@ -113,7 +113,7 @@ impl Mind {
             };
             self.remember(
                 id,
-                alloc::string::String::from("scratch released"),
+                alloc::string::String::from("scratch is to be released"),
                 reason.clone(),
             );
             out.commands.push(Command::Release {

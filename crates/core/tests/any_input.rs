@@ -1,0 +1,305 @@
+//! Whatever happens in whatever order, the mind does not panic, keeps to its promises, and goes on
+//! from its snapshot as if nothing had been.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use posthaste_core::{Mind, Settings, contract::*};
+use posthaste_types::{
+    ByteRate, Bytes, ChunkIndex, Code, DepotId, FragmentIndex, RequestId, Timestamp,
+};
+use proptest::prelude::*;
+
+const START: Timestamp = Timestamp::from_secs(1_800_000_000);
+
+fn depot() -> impl Strategy<Value = DepotId> {
+    (1u32..6).prop_map(DepotId::new)
+}
+
+fn request() -> impl Strategy<Value = RequestId> {
+    (1u64..4).prop_map(RequestId::new)
+}
+
+fn chunk() -> impl Strategy<Value = ChunkIndex> {
+    (0u32..12).prop_map(ChunkIndex::new)
+}
+
+fn fragment() -> impl Strategy<Value = FragmentIndex> {
+    prop_oneof![
+        (0u8..5).prop_map(FragmentIndex::new),
+        Just(FragmentIndex::WHOLE)
+    ]
+}
+
+fn fault() -> impl Strategy<Value = Fault> {
+    prop_oneof![
+        4 => Just(Fault::Unreachable),
+        1 => Just(Fault::Full),
+        1 => Just(Fault::Unauthenticated),
+        2 => Just(Fault::Corrupt),
+        1 => Just(Fault::Busy),
+        1 => Just(Fault::SourceVanished),
+        1 => Just(Fault::Other),
+    ]
+}
+
+fn spec() -> impl Strategy<Value = RequestSpec> {
+    let code = prop_oneof![Just("1+0"), Just("1+1"), Just("2+1"), Just("3+2")];
+    (
+        0u64..12_000,
+        0u64..2000,
+        0u64..400,
+        code,
+        0usize..6,
+        any::<(bool, bool, bool)>(),
+    )
+        .prop_map(
+            |(bytes, chunk_size, deadline_s, code, via, (direct, release, best_effort))| {
+                RequestSpec {
+                    bytes: Bytes::new(bytes),
+                    files: 1,
+                    chunk_size: Bytes::new(chunk_size / 1000 * 1000),
+                    deadline: START + Duration::from_secs(deadline_s),
+                    code: code.parse().unwrap_or(Code::NONE),
+                    via: (1..=via)
+                        .map(|n| DepotId::new(u32::try_from(n).unwrap()))
+                        .collect(),
+                    destination: direct.then_some(DepotId::new(5)),
+                    release: if release {
+                        ReleasePolicy::WhenSafe
+                    } else {
+                        ReleasePolicy::Never
+                    },
+                    best_effort,
+                }
+            },
+        )
+}
+
+fn facts() -> impl Strategy<Value = (Bytes, Option<ByteRate>)> {
+    (0u64..100_000, proptest::option::of(0u64..5000))
+        .prop_map(|(space, rate)| (Bytes::new(space), rate.map(ByteRate::new)))
+}
+
+fn input() -> impl Strategy<Value = Input> {
+    let held = proptest::collection::vec((chunk(), fragment()), 0..8);
+    prop_oneof![
+        1 => Just(Input::DriverStarted),
+        3 => (depot(), facts()).prop_map(|(depot, (capacity, rate_max))| {
+            Input::DepotAdded { depot, name: format!("{depot}"), capacity, rate_max }
+        }),
+        1 => depot().prop_map(|depot| Input::DepotRemoved { depot }),
+        6 => (depot(), facts())
+            .prop_map(|(depot, (free, rate_max))| Input::DepotUp { depot, free, rate_max }),
+        3 => (depot(), fault()).prop_map(|(depot, fault)| Input::DepotDown { depot, fault }),
+        3 => (depot(), request(), held)
+            .prop_map(|(depot, request, held)| Input::DepotInventory { depot, request, held }),
+        5 => (request(), spec())
+            .prop_map(|(request, spec)| Input::RequestSubmitted { request, spec }),
+        1 => request().prop_map(|request| Input::RequestCancelled { request }),
+        9 => (request(), depot(), chunk(), fragment()).prop_map(
+            |(request, depot, chunk, fragment)| {
+                Input::FragmentStored { request, depot, chunk, fragment }
+            }
+        ),
+        5 => (request(), depot(), chunk(), fragment(), fault()).prop_map(
+            |(request, depot, chunk, fragment, fault)| {
+                Input::FragmentFailed { request, depot, chunk, fragment, fault }
+            }
+        ),
+        3 => (depot(), 0u64..9000, 0u64..3000, any::<bool>()).prop_map(
+            |(depot, bytes, window_ms, saturated)| Input::Throughput {
+                depot,
+                bytes: Bytes::new(bytes),
+                window: Duration::from_millis(window_ms),
+                saturated,
+            }
+        ),
+        2 => request().prop_map(|request| Input::SourceReleased { request }),
+        1 => (request(), fault()).prop_map(|(request, fault)| Input::SourceKept { request, fault }),
+        1 => request().prop_map(|request| Input::Delivered { request }),
+        1 => (request(), 0u64..900).prop_map(|(request, deadline_s)| Input::DeadlineMoved {
+            request,
+            deadline: START + Duration::from_secs(deadline_s),
+        }),
+    ]
+}
+
+/// A moment later, with or without something new; `answer` has the oldest open send stored.
+#[derive(Debug, Clone)]
+struct Move {
+    after_ms: u64,
+    inputs: Vec<Input>,
+    answer: bool,
+}
+
+fn moves() -> impl Strategy<Value = Vec<Move>> {
+    let one = (
+        0u64..4000,
+        proptest::collection::vec(input(), 0..3),
+        any::<bool>(),
+    )
+        .prop_map(|(after_ms, inputs, answer)| Move {
+            after_ms,
+            inputs,
+            answer,
+        });
+    proptest::collection::vec(one, 1..120).prop_map(|mut moves| {
+        // Most runs should come far, so all depots are there at first.
+        moves[0]
+            .inputs
+            .splice(0..0, (1..6).map(DepotId::new).flat_map(arrive));
+        moves
+    })
+}
+
+fn arrive(depot: DepotId) -> [Input; 2] {
+    let (space, rate_max) = (Bytes::new(100_000), Some(ByteRate::new(5000)));
+    [
+        Input::DepotAdded {
+            depot,
+            name: format!("{depot}"),
+            capacity: space,
+            rate_max,
+        },
+        Input::DepotUp {
+            depot,
+            free: space,
+            rate_max,
+        },
+    ]
+}
+
+/// Plays the moves; `cut` is where the mind is written and read back.
+fn play(moves: &[Move], cut: Option<usize>) -> (Vec<Outbox>, Mind) {
+    let mut mind = Mind::new(Settings::default());
+    let (mut now, mut open, mut outs) = (START, Vec::new(), Vec::new());
+    for (place, step) in moves.iter().enumerate() {
+        if cut == Some(place) {
+            mind = Mind::restore(&mind.snapshot()).unwrap();
+        }
+        now = now + Duration::from_millis(step.after_ms);
+        let mut inputs = step.inputs.clone();
+        if step.answer && !open.is_empty() {
+            let (request, depot, chunk, fragment) = open.remove(0);
+            inputs.push(Input::FragmentStored {
+                request,
+                depot,
+                chunk,
+                fragment,
+            });
+        }
+        let mut out = Outbox::default();
+        mind.step(now, inputs, &mut out);
+        for command in &out.commands {
+            if let Command::Send {
+                request,
+                depot,
+                chunk,
+                fragment,
+                ..
+            } = command
+            {
+                open.push((*request, *depot, *chunk, *fragment));
+            }
+        }
+        outs.push(out);
+    }
+    (outs, mind)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn a_restored_mind_goes_on_exactly_as_the_one_that_wrote(moves in moves(), cut in 0usize..120) {
+        let (straight, mind) = play(&moves, None);
+        let (cut, restored) = play(&moves, Some(cut % moves.len()));
+        prop_assert_eq!(straight, cut);
+        prop_assert_eq!(mind, restored);
+    }
+
+    #[test]
+    fn nobody_is_sent_two_fragments_of_a_chunk_or_released_twice(moves in moves()) {
+        let (outs, mind) = play(&moves, None);
+        for out in &outs {
+            let mut sent = BTreeSet::new();
+            for command in &out.commands {
+                if let Command::Send { request, depot, chunk, .. } = command {
+                    prop_assert!(sent.insert((*request, *depot, *chunk)), "{command:?} twice");
+                }
+            }
+        }
+        for view in mind.requests() {
+            let safe = view.chunks_safe <= view.spec.chunks();
+            prop_assert!(safe, "{view:?}");
+            prop_assert!(mind.explain(view.request).is_some());
+        }
+        // The next thing to do never lies in the past, or a driver would spin.
+        let mut mind = mind;
+        let far = START + Duration::from_secs(100_000);
+        for _ in 0..3 {
+            mind.step(far, Vec::new(), &mut Outbox::default());
+        }
+        prop_assert!(mind.next_wakeup().is_none_or(|wakeup| wakeup > far));
+    }
+
+    #[test]
+    fn bytes_that_are_no_snapshot_are_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let mut mind = Mind::new(Settings::default()).snapshot();
+        prop_assert!(Mind::restore(&mind).is_ok());
+        mind.truncate(mind.len() - 1);
+        prop_assert!(Mind::restore(&mind).is_err());
+        // Whatever the bytes, reading them ends.
+        let _ = Mind::restore(&bytes);
+    }
+
+    #[test]
+    fn an_offer_that_is_taken_is_accepted(
+        rates in proptest::collection::vec(1u64..50, 3..6),
+        mebi in 1u64..2000,
+        deadline_s in 1u64..60,
+    ) {
+        let ask = |code: Code, deadline: Timestamp| {
+            let mut mind = Mind::new(Settings::default());
+            let mut out = Outbox::default();
+            let mut inputs = Vec::new();
+            for (number, rate) in (1u32..).zip(&rates) {
+                let (depot, rate_max) = (DepotId::new(number), Some(ByteRate::new(rate << 20)));
+                let (name, capacity) = (format!("{depot}"), Bytes::mebi(1 << 20));
+                inputs.push(Input::DepotAdded { depot, name, capacity, rate_max });
+                inputs.push(Input::DepotUp { depot, free: capacity, rate_max });
+            }
+            let spec = RequestSpec {
+                bytes: Bytes::mebi(mebi),
+                files: 1,
+                chunk_size: Bytes::mebi(4),
+                deadline,
+                code,
+                via: (1..).map(DepotId::new).take(rates.len()).collect(),
+                destination: None,
+                release: ReleasePolicy::Never,
+                best_effort: false,
+            };
+            inputs.push(Input::RequestSubmitted { request: RequestId::new(1), spec });
+            mind.step(START, inputs, &mut out);
+            let refused = out.events.iter().find_map(|event| match &event.reason {
+                Reason::Infeasible { would_buy, .. } => Some(would_buy.clone()),
+                _ => None,
+            });
+            (mind.request(RequestId::new(1)).unwrap().state, refused)
+        };
+        let code: Code = "2+1".parse().unwrap();
+        let deadline = START + Duration::from_secs(deadline_s);
+        let (state, offers) = ask(code, deadline);
+        prop_assert_eq!(state == RequestState::Refused, offers.is_some());
+        for offer in offers.into_iter().flatten() {
+            let taken = match offer {
+                WouldBuy::Later { deadline } => ask(code, deadline).0,
+                WouldBuy::LighterCode { code } => ask(code, deadline).0,
+                WouldBuy::MoreRate { .. } | WouldBuy::MoreSpace { .. }
+                | WouldBuy::MoreDepots { .. } => continue,
+            };
+            prop_assert_eq!(taken, RequestState::Moving, "{:?}", offer);
+        }
+    }
+}
