@@ -3,6 +3,7 @@
 //! `cargo xtask demo` compiles this crate before anything else on a fresh machine, so it depends
 //! on next to nothing.
 
+mod bench;
 mod ci;
 mod demo;
 mod generate;
@@ -23,6 +24,7 @@ Usage: cargo xtask CHORE [ARGUMENTS]
 
   demo [DIR] [--json]  build posthaste and show it move a real tree by a deadline
   test [ARGUMENTS]     install what the tests need, then run all of them (ARGUMENTS go to cargo test)
+  bench copy           measure posthaste cp beside cp, rclone and s5cmd; writes docs/benchmarks/copy.md
   generate             write openapi/, man pages and shell completions
   tidy                 check the house rules no compiler checks
   ci                   everything a change must pass, as .ci/run does it
@@ -44,6 +46,7 @@ fn chore(arguments: &[String]) -> anyhow::Result<()> {
         bail!("no chore named\n\n{USAGE}");
     };
     match name.as_str() {
+        "bench" => bench::run(rest),
         "demo" => demo::run(rest),
         "test" => test::run(rest),
         "generate" => generate::run(),

@@ -147,25 +147,57 @@ pub fn ensure_go_program(program: GoProgram) -> Result<PathBuf> {
         "installing {} {} from the Go module proxy",
         program.name, program.version
     ));
-    let status = Command::new(&go)
-        .arg("install")
-        .arg(format!("{}@{}", program.package, program.version))
-        .env("GOBIN", fs::canonicalize(folder)?)
+    let folder = fs::canonicalize(folder)?;
+    let wanted = format!("{}@{}", program.package, program.version);
+    let installing = go_command(&go)
+        .args(["install", &wanted])
+        .env("GOBIN", &folder)
+        .output();
+    let output = installing.with_context(|| format!("run {}", go.display()))?;
+    if !output.status.success() {
+        let reason = String::from_utf8_lossy(&output.stderr).into_owned();
+        build_as_dependency(&go, program, &folder)
+            .with_context(|| format!("go install {wanted} failed: {}", last_line(&reason)))?;
+    }
+    ensure!(path.is_file(), "go install left no {}", path.display());
+    Ok(path)
+}
+
+/// Go with the settings every build here has.
+fn go_command(go: &Path) -> Command {
+    let mut command = Command::new(go);
+    command
         .env("GOTOOLCHAIN", "auto")
-        .env("GOFLAGS", "-buildvcs=false")
+        .env("GOFLAGS", "-buildvcs=false -mod=mod")
         // The proxy alone: a module it refuses must not be fetched from elsewhere.
         .env("GOPROXY", "https://proxy.golang.org")
         .env("CGO_ENABLED", "0")
-        .stdin(Stdio::null())
-        .status()
-        .with_context(|| format!("run {}", go.display()))?;
-    ensure!(
-        status.success(),
-        "go install {} failed: {status}",
-        program.package
+        .stdin(Stdio::null());
+    command
+}
+
+/// Builds a program as the dependency of an empty module. `go install` also asks for the list of
+/// all versions, which the proxy does not have for every module.
+fn build_as_dependency(go: &Path, program: GoProgram, folder: &Path) -> Result<()> {
+    let module = tempfile::tempdir().context("make a folder for a Go module")?;
+    let text = format!(
+        "module tools\n\nrequire {} {}\n",
+        program.package, program.version
     );
-    ensure!(path.is_file(), "go install left no {}", path.display());
-    Ok(path)
+    fs::write(module.path().join("go.mod"), text)?;
+    let output = go_command(go)
+        .args(["build", "-o"])
+        .arg(folder.join(program.name))
+        .arg(program.package)
+        .current_dir(module.path())
+        .output()?;
+    let reason = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(output.status.success(), "{}", last_line(&reason));
+    Ok(())
+}
+
+fn last_line(text: &str) -> &str {
+    text.trim_end().lines().next_back().unwrap_or_default()
 }
 
 /// A Go that can build what the tests need.
