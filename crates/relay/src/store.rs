@@ -60,7 +60,7 @@ impl Refusal {
 
 impl From<io::Error> for Refusal {
     fn from(cause: io::Error) -> Self {
-        let error = Error::io("use", "the relay's disk", cause);
+        let error = Error::io("write to", "the disk", cause);
         // A path that should be there and is not is no fault of the request.
         let is_full = error.kind() == ErrorKind::Full;
         let kind = if is_full {

@@ -551,3 +551,21 @@ async fn a_relay_that_falls_silent_is_given_up() {
         .expect("waited too long");
     assert_eq!(error.unwrap_err().kind(), ErrorKind::TimedOut);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_relay_busy_with_fragments_still_tells_how_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let rate = ByteRate::new(1 << 20);
+    let relay = Running::start(dir.path(), |options| options.rate = Some(rate)).await;
+    let (client, id) = (relay.client(), DatasetId::random().unwrap());
+    let mut uploads = JoinSet::new();
+    for chunk in 0..20 {
+        let client = client.clone();
+        uploads.spawn(async move { put(&client, &id, chunk, &noise(0, 4 << 20)).await });
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let status = timeout(Duration::from_secs(2), client.status())
+        .await
+        .expect("it waited");
+    assert_eq!(status.unwrap().used, Amount::ZERO);
+}

@@ -368,7 +368,7 @@ impl RelayClient {
     async fn send(&self, ask: &Ask<'_>) -> Result<(Lease, Response<Incoming>)> {
         let mut reuse = true;
         loop {
-            let mut lease = self.pool.lease(reuse).await?;
+            let mut lease = self.pool.lease(reuse, ask.target == Target::Status).await?;
             let activity = lease.connection.activity();
             let request = self.request(ask)?;
             let exchange = async {

@@ -30,8 +30,10 @@ use super::{RelayAddress, pin};
 use crate::{Error, ErrorKind, Locus, Result};
 
 /// Connections to one relay at once. Four fill a path that one TCP stream can't; twice as many let
-/// small requests (status, inventory) pass beside the fragments.
+/// small requests (manifest, inventory) pass beside the fragments.
 const CONNECTIONS_MAX: usize = 8;
+/// Connections beside them for what must never wait behind fragments: how the relay is.
+const URGENT_CONNECTIONS_MAX: usize = 2;
 /// A relay that can be reached at all answers a SYN within this, even on the far side of the world.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// TLS takes two round trips and some arithmetic of a relay that may be busy.
@@ -125,6 +127,7 @@ pub(super) struct Pool {
     tls: TlsConnector,
     url: String,
     permits: Arc<Semaphore>,
+    urgent_permits: Arc<Semaphore>,
     idle: Mutex<Vec<Connection>>,
     pub(super) traffic: Arc<Traffic>,
     /// Bytes a second the relay said it takes; 0 when it did not say.
@@ -146,6 +149,7 @@ impl Pool {
             tls: TlsConnector::from(Arc::new(config)),
             url: address.url.clone(),
             permits: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+            urgent_permits: Arc::new(Semaphore::new(URGENT_CONNECTIONS_MAX)),
             idle: Mutex::new(Vec::new()),
             traffic: Arc::default(),
             rate_limit: AtomicU64::new(0),
@@ -153,8 +157,13 @@ impl Pool {
     }
 
     /// Waits for the right to a connection, then takes an idle one (if `reuse`) or opens one.
-    pub(super) async fn lease(&self, reuse: bool) -> Result<Lease> {
-        let permit = Arc::clone(&self.permits).acquire_owned().await;
+    pub(super) async fn lease(&self, reuse: bool, urgent: bool) -> Result<Lease> {
+        let permits = if urgent {
+            &self.urgent_permits
+        } else {
+            &self.permits
+        };
+        let permit = Arc::clone(permits).acquire_owned().await;
         let permit =
             permit.map_err(|_| Error::new(ErrorKind::Cancelled, "connect to", self.url.clone()))?;
         while let Some(connection) = reuse.then(|| self.take_idle()).flatten() {
