@@ -19,9 +19,10 @@ impl Mind {
         let Some(request) = self.requests.get_mut(&id) else {
             return;
         };
+        // An answer nobody waits for any more is older than what was stored since.
         let Some(lane) = request
             .lane_of(depot)
-            .filter(|_| is_up && request.is_kept())
+            .filter(|&lane| is_up && request.is_kept() && request.lanes[lane].asked_at.is_some())
         else {
             return;
         };
