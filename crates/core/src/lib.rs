@@ -2,8 +2,8 @@
 //!
 //! A driver hands [`Mind::step`] what happened and carries out what comes back. The books hold what
 //! is known ([`books`](self) of requests, replicas, transfers, depots and links); one file under `on`
-//! takes each kind of input; `dispatch` places fragments, `outlook` forecasts, `review` changes the
-//! course. Nothing here reads a clock, a file, a socket or a random number.
+//! takes each kind of input; `dispatch` places fragments, `outlook` forecasts, `review` and
+//! `course` change what is under way. Nothing here reads a clock, a file, a socket or a random number.
 #![no_std]
 extern crate alloc;
 #[cfg(test)]
@@ -12,6 +12,7 @@ extern crate std;
 mod admission;
 mod books;
 pub mod contract;
+mod course;
 mod dispatch;
 mod mind;
 mod on;

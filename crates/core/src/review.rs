@@ -1,16 +1,13 @@
-//! What time alone brings: deadlines, stalls, and every tick a look at fan-out, route and risk.
+//! What time alone brings: deadlines, stalls, and every tick a look at risk and course.
 
-use alloc::{vec, vec::Vec};
+use alloc::vec::Vec;
 use core::time::Duration;
-use posthaste_plan::{Change, review};
 use posthaste_types::{Bytes, RequestId, Timestamp};
 
 use crate::{
     Mind,
-    admission::Verdict,
-    books::{Request, Route},
+    books::Request,
     contract::{Command, Fault, Happening, Outbox, Reason},
-    outlook::Belief,
 };
 
 impl Mind {
@@ -182,241 +179,6 @@ impl Mind {
         self.tell(out, Some(id), None, Happening::AtRisk { finish }, reason);
     }
 
-    /// Feeds one more depot when behind, one less when far ahead (algorithms 4.2).
-    fn review_fan_out(&mut self, id: RequestId, out: &mut Outbox) {
-        let Some(request) = self.requests.get(&id) else {
-            return;
-        };
-        if !request.is_moving() || request.route != Route::Staged {
-            return;
-        }
-        let (now, deadline) = (self.now, request.spec.deadline);
-        let left = deadline.since(now).saturating_sub(self.margin(deadline));
-        let finish = request.finish.map(|finish| finish.p90.since(now));
-        let (behind, ahead) = (self.settings.behind_ticks, self.settings.ahead_ticks);
-        let Some(request) = self.requests.get_mut(&id) else {
-            return;
-        };
-        match review(&mut request.pace, finish, left, behind, ahead) {
-            Change::Keep => {}
-            Change::Add => {
-                let reason = reason_late(request, now);
-                self.activate_next(id, reason, out);
-            }
-            Change::Drop => self.retire_slowest(id, left, out),
-        }
-        self.fill_fan_out(id, out);
-    }
-
-    /// Feeds as many depots as the code has fragments, at once: fewer can make nothing safe.
-    pub(crate) fn fill_fan_out(&mut self, id: RequestId, out: &mut Outbox) {
-        while let Some(request) = self.requests.get(&id)
-            && request.is_moving()
-            && request.route == Route::Staged
-        {
-            let fed = (0..request.lanes.len()).filter(|&lane| {
-                request.lanes[lane].is_active
-                    && request.is_on_route(lane)
-                    && self.can_use(request, lane)
-            });
-            if fed.count() >= usize::from(request.spec.code.total()) {
-                return;
-            }
-            let reason = request
-                .last_lost
-                .map_or(Reason::DepotBack, |lost| Reason::Repair { lost });
-            if !self.activate_next(id, reason, out) {
-                return;
-            }
-        }
-    }
-
-    /// Feeds the fastest depot in reserve. Returns whether there was one.
-    fn activate_next(&mut self, id: RequestId, reason: Reason, out: &mut Outbox) -> bool {
-        let Some(request) = self.requests.get(&id) else {
-            return false;
-        };
-        let lanes = self.staging_lanes(request).into_iter();
-        let Some(lane) = lanes
-            .into_iter()
-            .find(|&lane| !request.lanes[lane].is_active)
-        else {
-            return false;
-        };
-        let depot = request.lanes[lane].depot;
-        let Some(request) = self.requests.get_mut(&id) else {
-            return false;
-        };
-        request.lanes[lane].is_active = true;
-        request.replica.unpark();
-        let reason = match reason {
-            Reason::Behind {
-                finish, deadline, ..
-            } => Reason::Behind {
-                fan_out: request.fan_out(),
-                finish,
-                deadline,
-            },
-            other => other,
-        };
-        self.tell(
-            out,
-            Some(id),
-            Some(depot),
-            Happening::DepotActivated,
-            reason,
-        );
-        true
-    }
-
-    fn retire_slowest(&mut self, id: RequestId, left: Duration, out: &mut Outbox) {
-        /// With less than this to go, another plan is not worth its churn.
-        const NEARLY_DONE: Duration = Duration::from_secs(60);
-        let Some(request) = self.requests.get(&id) else {
-            return;
-        };
-        let fed: Vec<usize> = self.staging_lanes(request);
-        let fed: Vec<usize> = fed
-            .into_iter()
-            .filter(|&lane| request.lanes[lane].is_active)
-            .collect();
-        let Some((&slowest, rest)) = fed.split_last() else {
-            return;
-        };
-        if rest.len() < usize::from(request.spec.code.total()) {
-            return;
-        }
-        let (scene, places) = self.scene(Belief::P10, Some(id));
-        let load = self.load(request, &places, Route::Staged, |lane| rest.contains(&lane));
-        let mut loads: Vec<_> = scene
-            .promises
-            .iter()
-            .map(|promise| promise.load.clone())
-            .collect();
-        let urgency = scene
-            .promises
-            .partition_point(|promise| promise.deadline <= request.spec.deadline.since(self.now));
-        loads.insert(urgency, load);
-        let outcomes = posthaste_plan::flow(&scene.supplies, &loads, scene.egress);
-        let is_worth = request
-            .finish
-            .is_some_and(|finish| finish.p90 > self.now + NEARLY_DONE);
-        let Some(finish) = outcomes[urgency]
-            .finish
-            .filter(|&finish| is_worth && finish <= left * 3 / 4)
-        else {
-            return;
-        };
-        let (finish, deadline) = (self.now + finish, request.spec.deadline);
-        let Some(request) = self.requests.get_mut(&id) else {
-            return;
-        };
-        request.lanes[slowest].is_active = false;
-        let (fan_out, depot) = (request.fan_out(), request.lanes[slowest].depot);
-        let reason = Reason::Ahead {
-            fan_out,
-            finish,
-            deadline,
-        };
-        self.tell(out, Some(id), Some(depot), Happening::DepotRetired, reason);
-    }
-
-    /// Leaves the direct path when it is too slow, and takes it when staging can't go on.
-    fn review_route(&mut self, id: RequestId, out: &mut Outbox) {
-        let Some(request) = self.requests.get(&id) else {
-            return;
-        };
-        let settled = request.routed_at + self.settings.reroute_after;
-        let may_change = request.is_moving()
-            && request.destination().is_some()
-            && request.late_ticks >= self.settings.behind_ticks
-            && (request.routed_at == request.submitted || settled <= self.now);
-        if !may_change {
-            return;
-        }
-        let deadline = request.spec.deadline;
-        let before = request.finish.map(|finish| finish.p90);
-        let other = match request.route {
-            Route::Direct => Route::Staged,
-            Route::Staged => Route::Direct,
-        };
-        let lanes = match other {
-            Route::Staged => self.staging_lanes(request),
-            Route::Direct => vec![request.destination().unwrap_or(0)],
-        };
-        let is_possible = match other {
-            Route::Staged => lanes.len() >= usize::from(request.spec.code.total()),
-            Route::Direct => lanes.iter().all(|&lane| self.can_use(request, lane)),
-        };
-        let (supplies, places) = self.supplies(Belief::P50);
-        let load = self.load(request, &places, other, |lane| lanes.contains(&lane));
-        let outcome = posthaste_plan::flow(&supplies, &[load], self.settings.egress);
-        let Some(after) = outcome[0]
-            .finish
-            .filter(|_| is_possible)
-            .map(|span| self.now + span)
-        else {
-            return;
-        };
-        if before.is_some_and(|before| after >= before) {
-            return;
-        }
-        let reason = match (other, before) {
-            (Route::Staged, Some(finish)) => Reason::DirectTooSlow { finish, deadline },
-            (Route::Staged, None) => Reason::DepotLost {
-                fault: Fault::Unreachable,
-            },
-            (Route::Direct, _) if after <= deadline => Reason::DirectSuffices {
-                finish: after,
-                deadline,
-            },
-            (Route::Direct, _) => reason_late(request, self.now),
-        };
-        self.reroute(id, other, lanes, reason, out);
-    }
-
-    fn reroute(
-        &mut self,
-        id: RequestId,
-        route: Route,
-        lanes: Vec<usize>,
-        reason: Reason,
-        out: &mut Outbox,
-    ) {
-        self.abandon_all(id, &reason, out);
-        // The fewest depots that keep the deadline, where some do.
-        let chosen = self
-            .requests
-            .get(&id)
-            .and_then(|request| match self.weigh(request) {
-                Verdict::Admit {
-                    route: Route::Staged,
-                    active,
-                    is_leftover: false,
-                    ..
-                } => Some(active),
-                Verdict::Admit { .. } | Verdict::Refuse(_) => None,
-            });
-        let active = if route == Route::Staged {
-            chosen.unwrap_or(lanes)
-        } else {
-            lanes
-        };
-        let now = self.now;
-        let Some(request) = self.requests.get_mut(&id) else {
-            return;
-        };
-        (request.route, request.routed_at, request.late_ticks) = (route, now, 0);
-        for (place, lane) in request.lanes.iter_mut().enumerate() {
-            lane.is_active = active.contains(&place);
-        }
-        for chunk in core::mem::take(&mut request.stripes).into_keys() {
-            request.replica.put_back(chunk);
-        }
-        request.replica.unpark();
-        self.tell(out, Some(id), None, Happening::Rerouted, reason);
-    }
-
     /// Stops everything in flight for the request.
     pub(crate) fn abandon_all(&mut self, id: RequestId, reason: &Reason, out: &mut Outbox) {
         let Some(request) = self.requests.get(&id) else {
@@ -507,7 +269,7 @@ impl Mind {
 }
 
 /// Why a request is late: its forecast, or that nothing can carry it.
-fn reason_late(request: &Request, now: Timestamp) -> Reason {
+pub(crate) fn reason_late(request: &Request, now: Timestamp) -> Reason {
     let deadline = request.spec.deadline;
     match request.finish {
         // Work that is not done is never forecast to be done in the past.

@@ -1,5 +1,10 @@
 //! Whatever happens in whatever order, the mind does not panic, keeps to its promises, and goes on
 //! from its snapshot as if nothing had been.
+#![allow(
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test may stop at once"
+)]
 
 use std::{collections::BTreeSet, time::Duration};
 

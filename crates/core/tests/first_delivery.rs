@@ -1,4 +1,5 @@
 //! The mind against the smallest driver there is: every send is answered at once.
+#![allow(clippy::unwrap_used, reason = "a test may stop at once")]
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
 //! How fast the mind is with a hundred thousand chunks.
+#![allow(clippy::unwrap_used, reason = "a test may stop at once")]
 
 use posthaste_sim::{Fate, Scenario, simulate};
 

@@ -1,5 +1,6 @@
 //! Hundreds of seeds over the named scenarios; every checker is on. A seed that fails is printed with
 //! the one command that plays it again.
+#![allow(clippy::unwrap_used, reason = "a test may stop at once")]
 
 use std::path::PathBuf;
 

@@ -23,7 +23,7 @@ impl Bitmap {
 
     pub(crate) fn full(chunks: u32) -> Self {
         let mut words = vec![u64::MAX; words_for(chunks)];
-        if let Some(last) = words.last_mut().filter(|_| chunks % 64 != 0) {
+        if let Some(last) = words.last_mut().filter(|_| !chunks.is_multiple_of(64)) {
             *last = (1 << (chunks % 64)) - 1;
         }
         Self {

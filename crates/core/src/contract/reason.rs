@@ -197,6 +197,10 @@ record! {
 }
 
 impl fmt::Display for Reason {
+    #[expect(
+        clippy::too_many_lines,
+        reason = "a sentence for each reason, in one place"
+    )]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::FinishesFirst => f.write_str("it would be stored there first"),

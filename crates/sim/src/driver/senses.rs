@@ -1,0 +1,117 @@
+//! What the driver perceives of the world: answers to probes, measurements, arrivals.
+
+use std::time::Duration;
+
+use posthaste_core::contract::{Fault, Input, RequestSpec};
+use posthaste_types::{ByteRate, Bytes, DepotId};
+
+use super::{MEASURE_EVERY, PROBE_TIMEOUT, Run};
+use crate::world::{Condition, Sending};
+
+impl Run<'_> {
+    /// Asks every depot whether it is there.
+    pub(super) fn probe(&mut self) {
+        for place in 0..self.world.sites.len() {
+            let (span, input) = self.probe_one(place);
+            self.tell_after(span, input);
+        }
+    }
+
+    /// What asking one of them will tell, and when.
+    pub(super) fn probe_one(&self, place: usize) -> (Duration, Input) {
+        let site = &self.world.sites[place];
+        let latency = Duration::from_micros(site.latency_micros);
+        let rate_max = site.advertises.then_some(ByteRate::new(site.first_rate));
+        if site.is_reachable() {
+            (
+                latency,
+                Input::DepotUp {
+                    depot: site.id,
+                    free: site.free(),
+                    rate_max,
+                },
+            )
+        } else {
+            let is_silent = site.condition == Condition::Vanished;
+            let span = if is_silent { PROBE_TIMEOUT } else { latency };
+            (
+                span,
+                Input::DepotDown {
+                    depot: site.id,
+                    fault: Fault::Unreachable,
+                },
+            )
+        }
+    }
+
+    /// Measures what each depot took since the last time.
+    pub(super) fn measure(&mut self, inputs: &mut Vec<Input>) {
+        for site in &mut self.world.sites {
+            let bytes = u64::try_from(site.moved / 1_000_000).unwrap_or(u64::MAX);
+            if site.was_busy || !site.queue.is_empty() {
+                inputs.push(Input::Throughput {
+                    depot: site.id,
+                    bytes: Bytes::new(bytes),
+                    window: MEASURE_EVERY,
+                    saturated: !site.was_idle,
+                });
+            }
+            site.moved = 0;
+            site.was_busy = !site.queue.is_empty();
+            site.was_idle = site.queue.is_empty();
+        }
+    }
+
+    /// A fragment has arrived at a depot: it is checked, stored and answered, or not.
+    pub(super) fn on_arrival(&mut self, depot: DepotId, sending: Sending) {
+        let chunks = self
+            .world
+            .specs
+            .get(&sending.request)
+            .map_or(0, RequestSpec::chunks);
+        let is_corrupt = self.dice.chance(self.scenario.corrupt_permille);
+        let is_lost = self.dice.chance(self.scenario.answer_lost_permille);
+        let is_changed = self.source_changed;
+        let Some(site) = self.world.site(depot) else {
+            return;
+        };
+        let latency = Duration::from_micros(site.latency_micros);
+        let (id, used, capacity) = (site.id, site.used, site.capacity);
+        let fault = if is_changed {
+            Some(Fault::SourceChanged)
+        } else if is_corrupt {
+            Some(Fault::Corrupt)
+        } else if !site.store(&sending, chunks) {
+            Some(Fault::Full)
+        } else {
+            is_lost.then_some(Fault::Unreachable)
+        };
+        let Sending {
+            request,
+            chunk,
+            fragment,
+            ..
+        } = sending;
+        if fault == Some(Fault::Unreachable) {
+            *self.surplus.entry((depot, request)).or_default() += 1;
+        }
+        let found = self.checkers.capacity.on_stored(id, used, capacity);
+        self.checkers.note(self.now, found);
+        let input = match fault {
+            None => Input::FragmentStored {
+                request,
+                depot,
+                chunk,
+                fragment,
+            },
+            Some(fault) => Input::FragmentFailed {
+                request,
+                depot,
+                chunk,
+                fragment,
+                fault,
+            },
+        };
+        self.tell_after(latency, input);
+    }
+}
