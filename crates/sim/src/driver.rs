@@ -102,15 +102,20 @@ struct Run<'a> {
 /// report.
 #[must_use]
 pub fn simulate(scenario: &Scenario, seed: u64) -> Report {
-    let mut run = Run::new(scenario, seed);
+    simulate_with(scenario, seed, Settings::default())
+}
+
+/// The same with other settings of the mind: scores a constant against its rivals.
+#[must_use]
+pub fn simulate_with(scenario: &Scenario, seed: u64, settings: Settings) -> Report {
+    let mut run = Run::new(scenario, seed, settings);
     run.set_up(seed);
     run.play();
     run.into_report(seed)
 }
 
 impl<'a> Run<'a> {
-    fn new(scenario: &'a Scenario, seed: u64) -> Self {
-        let mut settings = Settings::default();
+    fn new(scenario: &'a Scenario, seed: u64, mut settings: Settings) -> Self {
         let egress = scenario.egress_mib_per_s.map(setup::mebi);
         settings.egress = egress.filter(|_| scenario.egress_known).map(ByteRate::new);
         let mind = Mind::new(settings.clone());

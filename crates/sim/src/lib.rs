@@ -13,6 +13,6 @@ mod scenario;
 mod world;
 
 pub use checkers::{Checkers, Violation};
-pub use driver::simulate;
+pub use driver::{simulate, simulate_with};
 pub use report::{Entry, Fate, Report};
 pub use scenario::{Scenario, ScenarioError};

@@ -4,7 +4,8 @@
 
 use std::path::PathBuf;
 
-use posthaste_sim::{Fate, Report, Scenario, simulate};
+use posthaste_core::Settings;
+use posthaste_sim::{Fate, Report, Scenario, simulate, simulate_with};
 
 fn load(name: &str) -> Scenario {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -103,5 +104,20 @@ fn the_same_seed_gives_the_same_bytes() {
         }
         let differ = simulate(&scenario, 1).fingerprint != simulate(&scenario, 2).fingerprint;
         assert!(differ, "{name}: the seed changes nothing");
+    }
+}
+
+/// The naive baseline: the depots chosen at admission are kept, whatever the forecast says.
+#[test]
+fn a_fan_out_that_never_changes_misses_the_papers_deadline() {
+    let fixed = Settings {
+        behind_ticks: u32::MAX,
+        ahead_ticks: u32::MAX,
+        ..Settings::default()
+    };
+    let scenario = load("slowdown");
+    for seed in 0..3 {
+        let report = simulate_with(&scenario, seed, fixed.clone());
+        assert_eq!(report.count(Fate::Met), 0, "{}", report.to_text());
     }
 }
