@@ -1,5 +1,7 @@
 //! The service from the outside: who may ask, what it answers to nonsense, how it starts.
 
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
 #[path = "support/processes.rs"]
 mod processes;
 

@@ -1,5 +1,7 @@
 //! The journal against a real file: what was appended is there after the process is gone.
 
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
 use std::path::PathBuf;
 
 use posthaste_core::contract::{Event, Fault, Happening, Input, Reason};

@@ -236,6 +236,10 @@ impl Report {
 /// What the mind needs to know of an error of the hands.
 pub(crate) fn fault_of(error: &Error) -> Fault {
     use posthaste_endpoint::Locus;
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "ErrorKind may grow; the rest is alike"
+    )]
     if error.locus() == Locus::Source {
         return match error.kind() {
             ErrorKind::NotFound => Fault::SourceVanished,
@@ -243,6 +247,10 @@ pub(crate) fn fault_of(error: &Error) -> Fault {
             _ => Fault::SourceUnreadable,
         };
     }
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "ErrorKind may grow; the rest is alike"
+    )]
     match error.kind() {
         ErrorKind::Unreachable | ErrorKind::TimedOut => Fault::Unreachable,
         ErrorKind::Full => Fault::Full,

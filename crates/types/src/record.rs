@@ -321,7 +321,6 @@ macro_rules! record {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec;
 
     record! {
         #[derive(Debug, Clone, PartialEq)]
@@ -374,6 +373,6 @@ mod tests {
         assert!(Shape::from_bytes(&[1]).is_err());
         assert!(Shape::from_bytes(&[0, 0]).is_err());
         assert!(u64::from_bytes(&[0xff; 10]).is_err());
-        assert!(Vec::<u8>::from_bytes(&vec![0xff, 0xff, 0xff, 0xff, 0x7f]).is_err());
+        assert!(Vec::<u8>::from_bytes(&[0xff, 0xff, 0xff, 0xff, 0x7f]).is_err());
     }
 }

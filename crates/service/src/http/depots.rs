@@ -22,7 +22,6 @@ const NAME_BYTES_MAX: usize = 64;
 /// Lists the depots in the books.
 #[utoipa::path(get, path = "/v1/depots", tag = "depots",
     responses((status = 200, body = Vec<api::Depot>), (status = 401, body = api::Problem)))]
-#[expect(clippy::unused_async, reason = "a route is async")]
 pub(crate) async fn list(State(desk): State<Desk>) -> Json<Vec<api::Depot>> {
     let centre = &desk.centre;
     Json(

@@ -34,7 +34,6 @@ pub(crate) struct Which {
 #[utoipa::path(get, path = "/v1/events", tag = "events", params(Which),
     responses((status = 200, content_type = "text/event-stream", body = api::Event),
         (status = 401, body = api::Problem), (status = 422, body = api::Problem)))]
-#[expect(clippy::unused_async, reason = "a route is async")]
 pub(crate) async fn stream(
     State(desk): State<Desk>,
     Query(which): Query<Which>,

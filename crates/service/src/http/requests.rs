@@ -52,7 +52,6 @@ pub(crate) struct Which {
 /// Lists requests, newest first.
 #[utoipa::path(get, path = "/v1/requests", tag = "requests", params(Which),
     responses((status = 200, body = Vec<api::Request>), (status = 401, body = api::Problem)))]
-#[expect(clippy::unused_async, reason = "a route is async")]
 pub(crate) async fn list(
     State(desk): State<Desk>,
     Query(which): Query<Which>,
@@ -124,7 +123,6 @@ pub(crate) async fn submit(
     params(("id" = String, Path, description = "The request's id, like r7")),
     responses((status = 200, body = api::Request), (status = 401, body = api::Problem),
         (status = 404, body = api::Problem)))]
-#[expect(clippy::unused_async, reason = "a route is async")]
 pub(crate) async fn show(
     State(desk): State<Desk>,
     Path(id): Path<String>,
@@ -211,7 +209,6 @@ pub(crate) async fn move_deadline(
     params(("id" = String, Path, description = "The request's id, like r7")),
     responses((status = 200, body = Vec<api::Decision>), (status = 401, body = api::Problem),
         (status = 404, body = api::Problem)))]
-#[expect(clippy::unused_async, reason = "a route is async")]
 pub(crate) async fn explain(
     State(desk): State<Desk>,
     Path(id): Path<String>,
@@ -232,7 +229,6 @@ pub(crate) async fn explain(
     responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>),
         (status = 401, body = api::Problem), (status = 404, body = api::Problem),
         (status = 409, body = api::Problem)))]
-#[expect(clippy::unused_async, reason = "a route is async")]
 pub(crate) async fn manifest(
     State(desk): State<Desk>,
     Path(id): Path<String>,
@@ -250,7 +246,6 @@ pub(crate) async fn manifest(
     params(("id" = String, Path, description = "The request's id, like r7")),
     responses((status = 200, body = api::Ticket), (status = 401, body = api::Problem),
         (status = 404, body = api::Problem)))]
-#[expect(clippy::unused_async, reason = "a route is async")]
 pub(crate) async fn ticket(
     State(desk): State<Desk>,
     Path(id): Path<String>,
