@@ -453,3 +453,82 @@ impl Column {
         self.held.get(chunk as usize).copied().unwrap_or(NOTHING)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::ReleasePolicy;
+    use posthaste_types::Timestamp;
+    use proptest::prelude::*;
+
+    const CHUNKS: u32 = 5;
+    const LANES: usize = 5;
+    const DESTINATION: usize = 4;
+
+    fn replica() -> Replica {
+        let spec = RequestSpec {
+            bytes: Bytes::new(50),
+            files: 1,
+            chunk_size: Bytes::new(10),
+            deadline: Timestamp::default(),
+            code: "2+1".parse().unwrap(),
+            via: Vec::new(),
+            destination: None,
+            release: ReleasePolicy::Never,
+            best_effort: false,
+        };
+        Replica::new(&spec, CHUNKS, LANES, Some(DESTINATION))
+    }
+
+    /// The oracle: every count made anew from what the columns hold.
+    fn assert_counts(replica: &Replica) {
+        let held = |lane: usize, chunk: u32| replica.columns[lane].at(chunk);
+        let is_whole = |chunk: u32| held(DESTINATION, chunk) == WHOLE;
+        let live = |chunk: u32, fragment: u8| {
+            (0..LANES).any(|lane| replica.columns[lane].is_live && held(lane, chunk) == fragment)
+        };
+        let lacks = |chunk: u32| (1..=3).filter(|&fragment| !live(chunk, fragment)).count();
+        let is_safe = |chunk: u32| is_whole(chunk) || lacks(chunk) == 0;
+        let unsafe_chunks: Vec<u32> = (0..CHUNKS).filter(|&chunk| !is_safe(chunk)).collect();
+        assert_eq!(replica.safe as usize, CHUNKS as usize - unsafe_chunks.len());
+        let missing: usize = unsafe_chunks.iter().map(|&chunk| lacks(chunk)).sum();
+        assert_eq!(replica.missing, missing as u64);
+        for lane in 0..LANES {
+            let stored = (0..CHUNKS)
+                .filter(|&chunk| held(lane, chunk) != NOTHING)
+                .count();
+            assert_eq!(replica.columns[lane].stored as usize, stored);
+            let blocked = unsafe_chunks
+                .iter()
+                .filter(|&&chunk| held(lane, chunk) != NOTHING);
+            assert_eq!(replica.columns[lane].held_unsafe as usize, blocked.count());
+        }
+        for chunk in unsafe_chunks {
+            assert_ne!(replica.lacking(ChunkIndex::new(chunk)), 0);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn counts_kept_along_the_way_are_counts_made_anew(
+            moves in proptest::collection::vec((0u8..8, 0usize..LANES, 0u32..CHUNKS, 0u8..3), 0..80),
+        ) {
+            let mut replica = replica();
+            for (kind, lane, chunk, fragment) in moves {
+                let chunk = ChunkIndex::new(chunk);
+                let fragment = if lane == DESTINATION { FragmentIndex::WHOLE } else { FragmentIndex::new(fragment) };
+                match kind {
+                    0 => { replica.set_live(lane, false); }
+                    1 => { replica.set_live(lane, true); }
+                    2 => { replica.replace(lane, &[(chunk, fragment)]); }
+                    3 if replica.lacking(chunk) != 0 => {
+                        replica.free_redundant(chunk, |other| other == lane);
+                    }
+                    _ if replica.columns[lane].is_live => { replica.store(lane, chunk, fragment); }
+                    _ => {}
+                }
+                assert_counts(&replica);
+            }
+        }
+    }
+}
