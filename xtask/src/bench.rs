@@ -215,13 +215,13 @@ fn measure_all(
     direction: Direction,
     runs: usize,
 ) -> anyhow::Result<Vec<Row>> {
-    let taking_part: Vec<_> = contenders.iter().filter(|one| one.can(direction)).collect();
-    let mut all: Vec<Vec<Sample>> = vec![Vec::new(); taking_part.len()];
+    let entrants: Vec<_> = contenders.iter().filter(|one| one.can(direction)).collect();
+    let mut all: Vec<Vec<Sample>> = vec![Vec::new(); entrants.len()];
     if direction == Direction::FromS3 {
         put_source(folder, server, contenders, load)?;
     }
     for turn in 0..runs {
-        for (contender, samples) in taking_part.iter().zip(&mut all) {
+        for (contender, samples) in entrants.iter().zip(&mut all) {
             let Ok(program) = &contender.program else {
                 continue;
             };
@@ -245,7 +245,7 @@ fn measure_all(
         }
     }
     clean(folder, server, direction)?;
-    Ok(taking_part
+    Ok(entrants
         .iter()
         .zip(all)
         .map(|(contender, samples)| Row {

@@ -11,10 +11,11 @@
 
 mod client;
 mod credentials;
+mod object;
 mod upload;
 mod wire;
 
-use std::{ops::Range, sync::Arc};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -24,15 +25,15 @@ use md5::{Digest as _, Md5};
 use crate::{
     Checksum, Error, ErrorKind, Locus, Result, Summer,
     endpoint::{
-        Boxed, ByteStream, Capabilities, Endpoint, Entry, FileSpec, Kind, Listing, Reader, Whole,
-        Writer, join,
+        Boxed, Capabilities, Endpoint, Entry, FileSpec, Kind, Listing, Reader, Whole, Writer, join,
     },
 };
 use client::{Call, S3Client, stream};
 use credentials::Signing;
+use object::{S3Listing, S3Reader};
 use wire::{
-    CHECKSUM, CHECKSUM_TYPE, LINK_SUFFIX, ListBucketResult, MODE, MTIME, decode_key,
-    parse_http_date, parse_mode,
+    CHECKSUM, CHECKSUM_TYPE, LINK_SUFFIX, ListBucketResult, MODE, MTIME, parse_http_date,
+    parse_mode,
 };
 
 /// Objects up to this size travel in one request; larger ones as a multipart upload.
@@ -321,126 +322,6 @@ fn metadata_of(spec: &FileSpec, kind: Kind) -> Vec<(&'static str, String)> {
         headers.push((MODE, format!("{:o}", file_type | mode)));
     }
     headers
-}
-
-struct S3Listing {
-    client: Arc<S3Client>,
-    prefix: String,
-    token: Option<String>,
-    ended: bool,
-}
-
-impl S3Listing {
-    async fn read_page(&mut self) -> Result<Vec<Entry>> {
-        let mut query = vec![
-            ("delimiter", "/"),
-            ("encoding-type", "url"),
-            ("list-type", "2"),
-            ("prefix", &*self.prefix),
-        ];
-        if let Some(token) = &self.token {
-            query.push(("continuation-token", token));
-        }
-        query.sort_unstable();
-        let list: ListBucketResult = self
-            .client
-            .ask_xml(Call::new(Method::GET, "", "list").query(&query))
-            .await?;
-        let encoded = list.encoding_type.as_deref() == Some("url");
-        let name_of = |key: &str| -> Result<Option<Vec<u8>>> {
-            let key = decode_key(key, encoded).ok_or_else(|| {
-                Error::new(ErrorKind::Other, "list", self.client.show(&self.prefix))
-                    .cause("the store sent an unreadable key")
-            })?;
-            let name = key.strip_prefix(&self.prefix).unwrap_or(&key);
-            Ok((!name.is_empty()).then(|| name.as_bytes().to_vec()))
-        };
-        let mut page = Vec::with_capacity(list.contents.len() + list.common_prefixes.len());
-        for object in &list.contents {
-            if let Some(name) = name_of(&object.key)? {
-                page.push(listed(name, object.size, object.etag.as_deref()));
-            }
-        }
-        for below in &list.common_prefixes {
-            if let Some(mut name) = name_of(&below.prefix)? {
-                name.pop();
-                page.push(Entry {
-                    name,
-                    ..directory_entry()
-                });
-            }
-        }
-        self.ended = list.next_continuation_token.is_none();
-        self.token = list.next_continuation_token;
-        Ok(page)
-    }
-}
-
-fn listed(mut name: Vec<u8>, size: u64, etag: Option<&str>) -> Entry {
-    let mut kind = Kind::File;
-    if let Some(stem) = name.strip_suffix(LINK_SUFFIX.as_bytes())
-        && !stem.is_empty()
-    {
-        kind = Kind::Link;
-        name.truncate(stem.len());
-    }
-    Entry {
-        name,
-        kind,
-        size,
-        mtime: None,
-        mode: None,
-        version: etag.map(Into::into),
-    }
-}
-
-impl Listing for S3Listing {
-    fn next_page(&mut self) -> Boxed<'_, Result<Vec<Entry>>> {
-        Box::pin(async {
-            // A page may hold nothing but the directory's own marker.
-            while !self.ended {
-                let page = self.read_page().await?;
-                if !page.is_empty() {
-                    return Ok(page);
-                }
-            }
-            Ok(Vec::new())
-        })
-    }
-}
-
-struct S3Reader {
-    client: Arc<S3Client>,
-    key: String,
-    entry: Entry,
-    checksum: Option<Checksum>,
-}
-
-impl Reader for S3Reader {
-    fn entry(&self) -> &Entry {
-        &self.entry
-    }
-
-    fn checksum(&self) -> Option<Checksum> {
-        self.checksum
-    }
-
-    fn read(&self, range: Range<u64>) -> Boxed<'_, Result<ByteStream>> {
-        Box::pin(async move {
-            let span = format!("bytes={}-{}", range.start, range.end.saturating_sub(1));
-            let mut call = Call::new(Method::GET, &self.key, "read").header("range", span);
-            if let Some(version) = &self.entry.version {
-                call = call.header("if-match", &**version);
-            }
-            let answer = self.client.send(call).await?;
-            Ok(stream(answer.into_body(), self.client.show(&self.key)))
-        })
-    }
-
-    /// Every range was asked for with `If-Match`, so nothing is left to confirm.
-    fn confirm(&self) -> Boxed<'_, Result<()>> {
-        Box::pin(async { Ok(()) })
-    }
 }
 
 impl Endpoint for S3 {

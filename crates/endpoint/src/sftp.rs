@@ -9,29 +9,26 @@
 )]
 
 mod file;
+mod remote;
 mod session;
 mod wire;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::StreamExt;
 use tokio::sync::Mutex;
 
 use crate::{
-    Checksum, Error, ErrorKind, Locus, Result, Summer,
+    Checksum, Error, ErrorKind, Locus, Result,
     endpoint::{
         Boxed, Capabilities, Endpoint, Entry, FileSpec, Kind, Listing, Reader, Whole, Writer,
-        base_name, join, partial_name,
     },
     posix::DraftRules,
 };
-use file::{OpenFile, SftpReader, SftpWriter};
+use file::{SftpReader, SftpWriter};
+use remote::{Remote, SftpListing};
 use session::Session;
-use wire::{
-    Attributes, CLOSE, EXTENDED, LSTAT, MKDIR, OPEN_CREATE, OPEN_READ, OPEN_TRUNCATE, OPEN_WRITE,
-    OPENDIR, READDIR, READLINK, REMOVE, RENAME, Reply, Request, SETSTAT, STAT, SYMLINK,
-};
+use wire::{Attributes, OPENDIR, READLINK, REMOVE, Reply, Request, SETSTAT, SYMLINK};
 
 /// Files up to this size are written whole.
 const SMALL_BYTES_MAX: u64 = 8 << 20;
@@ -85,14 +82,6 @@ pub struct Sftp {
     remote: Arc<Remote>,
 }
 
-/// What open files share: the way to a living connection.
-struct Remote {
-    host: Host,
-    root: Vec<u8>,
-    rules: DraftRules,
-    session: Mutex<Option<Arc<Session>>>,
-}
-
 impl Sftp {
     /// Connects to `host` and names `root` there, absolute or relative to the login directory.
     ///
@@ -109,237 +98,6 @@ impl Sftp {
                 session,
             }),
         })
-    }
-}
-
-impl Remote {
-    fn path(&self, path: &[u8]) -> Vec<u8> {
-        match (&*self.root, path) {
-            (b"", b"") => b".".to_vec(),
-            (b"/", path) => [b"/", path].concat(),
-            (root, path) => join(root, path),
-        }
-    }
-
-    fn show(&self, full: &[u8]) -> String {
-        let path = String::from_utf8_lossy(full);
-        let slash = if path.starts_with('/') { "" } else { "/~/" };
-        format!("{}{slash}{path}", self.host.show())
-    }
-
-    /// The living connection; a broken one is made anew.
-    async fn session(&self) -> Result<Arc<Session>> {
-        let mut slot = self.session.lock().await;
-        if let Some(session) = slot.as_ref()
-            && !session.is_dead()
-        {
-            return Ok(Arc::clone(session));
-        }
-        let session = Arc::new(Session::connect(&self.host).await?);
-        *slot = Some(Arc::clone(&session));
-        Ok(session)
-    }
-
-    async fn ask(&self, request: Request) -> Result<Reply> {
-        self.session().await?.ask(request).await
-    }
-
-    /// The error a reply means that is not the one hoped for.
-    fn refusal(&self, reply: &Reply, operation: &'static str, full: &[u8]) -> Error {
-        let fail = |kind| Error::new(kind, operation, self.show(full));
-        match reply {
-            Reply::Status {
-                code: NO_SUCH_FILE, ..
-            } => fail(ErrorKind::NotFound).cause("no such file or directory"),
-            Reply::Status {
-                code: PERMISSION_DENIED,
-                ..
-            } => fail(ErrorKind::PermissionDenied).cause("permission denied"),
-            Reply::Status {
-                code: UNSUPPORTED, ..
-            } => fail(ErrorKind::Unsupported),
-            Reply::Status { message, .. } => {
-                fail(ErrorKind::Other).cause(format!("the server says: {message}"))
-            }
-            Reply::Handle(_)
-            | Reply::Data(_)
-            | Reply::Names(_)
-            | Reply::Attributes(_)
-            | Reply::Extended(_) => fail(ErrorKind::Other).cause("an answer to something else"),
-        }
-    }
-
-    /// As [`Remote::refusal`] for a write, where a bare failure may mean a full disk.
-    async fn write_refusal(&self, reply: &Reply, full: &[u8]) -> Error {
-        let error = self.refusal(reply, "write", full).at(Locus::Destination);
-        if matches!(reply, Reply::Status { code: FAILURE, .. }) && self.is_full(full).await {
-            return Error::new(ErrorKind::Full, "write", self.show(full))
-                .cause("no space left there")
-                .hint("free space there, then run the same command to continue")
-                .at(Locus::Destination);
-        }
-        error
-    }
-
-    async fn is_full(&self, full: &[u8]) -> bool {
-        /// Less free space than this, in bytes, explains a failed write.
-        const FREE_BYTES_MIN: u64 = 1 << 20;
-        use bytes::Buf;
-        let Ok(session) = self.session().await else {
-            return false;
-        };
-        if !session.statvfs {
-            return false;
-        }
-        let request = Request::new(EXTENDED)
-            .string(b"statvfs@openssh.com")
-            .string(parent_of(full));
-        match session.ask(request).await {
-            Ok(Reply::Extended(mut figures)) if figures.len() >= 40 => {
-                let (_, fragment) = (figures.get_u64(), figures.get_u64());
-                let (_, _, available) = (figures.get_u64(), figures.get_u64(), figures.get_u64());
-                available.saturating_mul(fragment) < FREE_BYTES_MIN
-            }
-            Ok(_) | Err(_) => false,
-        }
-    }
-
-    async fn stat(&self, full: &[u8], follow: bool) -> Result<Option<Entry>> {
-        let kind = if follow { STAT } else { LSTAT };
-        match self.ask(Request::new(kind).string(full)).await? {
-            Reply::Attributes(attributes) => Ok(Some(entry_of(Vec::new(), &attributes))),
-            Reply::Status {
-                code: NO_SUCH_FILE, ..
-            } => Ok(None),
-            reply => Err(self.refusal(&reply, "look at", full)),
-        }
-    }
-
-    /// Makes a request whose only good answer is "done".
-    async fn command(&self, request: Request, operation: &'static str, full: &[u8]) -> Result<()> {
-        match self.ask(request).await? {
-            Reply::Status { code: OK, .. } => Ok(()),
-            reply => Err(self.refusal(&reply, operation, full).at(Locus::Destination)),
-        }
-    }
-
-    /// Renames, replacing what has the name.
-    async fn rename(&self, from: &[u8], to: &[u8]) -> Result<()> {
-        let session = self.session().await?;
-        let request = if session.posix_rename {
-            Request::new(EXTENDED).string(b"posix-rename@openssh.com")
-        } else {
-            // Version 3's own rename never replaces.
-            let _ = session.ask(Request::new(REMOVE).string(to)).await?;
-            Request::new(RENAME)
-        };
-        match session.ask(request.string(from).string(to)).await? {
-            Reply::Status { code: OK, .. } => Ok(()),
-            reply => {
-                let there = self.stat(to, false).await?;
-                if there.is_some_and(|there| there.kind == Kind::Directory) {
-                    return Err(Error::new(ErrorKind::Conflict, "write", self.show(to))
-                        .cause("a directory has that name")
-                        .at(Locus::Destination));
-                }
-                Err(self.refusal(&reply, "write", to).at(Locus::Destination))
-            }
-        }
-    }
-
-    async fn make_directory(&self, full: &[u8]) -> Result<bool> {
-        let mut missing = vec![full.to_vec()];
-        let mut made = false;
-        while let Some(path) = missing.last().cloned() {
-            let request = Request::new(MKDIR)
-                .string(&path)
-                .attributes(&Attributes::default());
-            match self.ask(request).await? {
-                Reply::Status { code: OK, .. } => made = true,
-                Reply::Status {
-                    code: NO_SUCH_FILE, ..
-                } if missing.len() < PARENTS_MAX && parent_of(&path) != &*path => {
-                    missing.push(parent_of(&path).to_vec());
-                    continue;
-                }
-                reply => {
-                    made = false;
-                    match self.stat(&path, true).await? {
-                        Some(entry) if entry.kind == Kind::Directory => {}
-                        Some(_) => {
-                            return Err(Error::new(
-                                ErrorKind::Conflict,
-                                "make directory",
-                                self.show(&path),
-                            )
-                            .cause("a file has that name")
-                            .at(Locus::Destination));
-                        }
-                        None => {
-                            let error = self.refusal(&reply, "make directory", &path);
-                            return Err(error.at(Locus::Destination));
-                        }
-                    }
-                }
-            }
-            missing.pop();
-        }
-        Ok(made)
-    }
-
-    fn partial(&self, full: &[u8], spec: &FileSpec) -> Vec<u8> {
-        let name = partial_name(base_name(full), &spec.origin);
-        match full.iter().rposition(|&byte| byte == b'/') {
-            Some(cut) => [&full[..=cut], &name].concat(),
-            None => name,
-        }
-    }
-
-    async fn get(self: &Arc<Self>, full: Vec<u8>) -> Result<Whole> {
-        let file = OpenFile::open(Arc::clone(self), full, OPEN_READ).await?;
-        let entry = file.stat().await?;
-        let mut data = Vec::new();
-        let mut summer = Summer::default();
-        if entry.size > 0 {
-            let mut body = file.read(0..entry.size).await?;
-            while let Some(bytes) = body.next().await {
-                let bytes = bytes?;
-                summer.add(&bytes);
-                data.push(bytes);
-            }
-        }
-        file.confirm(&entry).await?;
-        file.close().await;
-        Ok(Whole {
-            entry,
-            data,
-            checksum: summer.sum(),
-        })
-    }
-
-    async fn put(
-        self: &Arc<Self>,
-        full: Vec<u8>,
-        spec: &FileSpec,
-        data: Vec<Bytes>,
-        sum: Checksum,
-    ) -> Result<()> {
-        let partial = self.partial(&full, spec);
-        let flags = OPEN_READ | OPEN_WRITE | OPEN_CREATE | OPEN_TRUNCATE;
-        let file = OpenFile::open(Arc::clone(self), partial.clone(), flags)
-            .await
-            .map_err(|error| error.at(Locus::Destination))?;
-        let written = file.write_small(spec, data, sum).await;
-        file.close().await;
-        let published = match written {
-            Ok(()) => self.rename(&partial, &full).await,
-            Err(error) => Err(error),
-        };
-        if published.is_err() {
-            // Of no use: a small file is written anew.
-            let _ = self.ask(Request::new(REMOVE).string(&partial)).await;
-        }
-        published
     }
 }
 
@@ -368,61 +126,6 @@ fn attributes_of(mode: Option<u32>, mtime: Option<crate::FileTime>) -> Attribute
         size: None,
         mode,
         mtime: mtime.and_then(|mtime| u32::try_from(mtime.secs).ok()),
-    }
-}
-
-struct SftpListing {
-    remote: Arc<Remote>,
-    session: Arc<Session>,
-    full: Vec<u8>,
-    handle: Option<Bytes>,
-    follow: bool,
-}
-
-impl SftpListing {
-    async fn read_page(&mut self) -> Result<Vec<Entry>> {
-        while let Some(handle) = self.handle.clone() {
-            let names = match self
-                .session
-                .ask(Request::new(READDIR).string(&handle))
-                .await?
-            {
-                Reply::Names(names) => names,
-                Reply::Status { code: END, .. } => {
-                    self.handle = None;
-                    self.session
-                        .ask(Request::new(CLOSE).string(&handle))
-                        .await?;
-                    break;
-                }
-                reply => return Err(self.remote.refusal(&reply, "list", &self.full)),
-            };
-            let mut page = Vec::with_capacity(names.len());
-            for (name, attributes) in names {
-                if matches!(&*name, b"." | b"..") {
-                    continue;
-                }
-                let mut entry = entry_of(name.to_vec(), &attributes);
-                if self.follow && entry.kind == Kind::Link {
-                    let target = self.remote.stat(&join(&self.full, &name), true).await?;
-                    entry = target.map_or(entry, |found| Entry {
-                        name: name.to_vec(),
-                        ..found
-                    });
-                }
-                page.push(entry);
-            }
-            if !page.is_empty() {
-                return Ok(page);
-            }
-        }
-        Ok(Vec::new())
-    }
-}
-
-impl Listing for SftpListing {
-    fn next_page(&mut self) -> Boxed<'_, Result<Vec<Entry>>> {
-        Box::pin(self.read_page())
     }
 }
 

@@ -269,10 +269,10 @@ async fn held(
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        for segment in page.part {
-            listed.insert(segment.part_number, (segment.etag, segment.size));
+        for segment in page.segments {
+            listed.insert(segment.number, (segment.etag, segment.size));
         }
-        match page.next_part_number_marker {
+        match page.next_marker {
             Some(next) if page.is_truncated && next != marker => marker = next,
             Some(_) | None => break,
         }

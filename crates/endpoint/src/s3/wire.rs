@@ -49,9 +49,10 @@ pub(super) struct InitiateMultipartUploadResult {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct ListPartsResult {
-    #[serde(default)]
-    pub part: Vec<ListedSegment>,
-    pub next_part_number_marker: Option<String>,
+    #[serde(default, rename = "Part")]
+    pub segments: Vec<ListedSegment>,
+    #[serde(rename = "NextPartNumberMarker")]
+    pub next_marker: Option<String>,
     #[serde(default)]
     pub is_truncated: bool,
 }
@@ -59,7 +60,8 @@ pub(super) struct ListPartsResult {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct ListedSegment {
-    pub part_number: u64,
+    #[serde(rename = "PartNumber")]
+    pub number: u64,
     #[serde(rename = "ETag")]
     pub etag: String,
     pub size: u64,

@@ -14,7 +14,8 @@ use futures_util::{StreamExt, stream, stream::FuturesUnordered};
 use tokio::sync::Mutex;
 
 use super::{
-    Remote, attributes_of, entry_of,
+    attributes_of, entry_of,
+    remote::Remote,
     session::Session,
     wire::{
         Attributes, CLOSE, FSETSTAT, FSTAT, OPEN, OPEN_CREATE, OPEN_READ, OPEN_TRUNCATE,

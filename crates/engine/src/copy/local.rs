@@ -263,9 +263,9 @@ impl Copying<'_> {
             }
             Ok(())
         };
-        let helpers = self.borrow_threads(missing.len().saturating_sub(1));
+        let borrowed = self.borrow_threads(missing.len().saturating_sub(1));
         let result = thread::scope(|scope| {
-            let started: Vec<_> = (0..helpers)
+            let started: Vec<_> = (0..borrowed)
                 .map(|_| scope.spawn(|| work(&mut vec![0; BLOCK_BYTES])))
                 .collect();
             let mut results = vec![work(block)];
@@ -276,7 +276,7 @@ impl Copying<'_> {
             }
             first_cause(results)
         });
-        self.shared.spare_threads.fetch_add(helpers, Relaxed);
+        self.shared.spare_threads.fetch_add(borrowed, Relaxed);
         result
     }
 
