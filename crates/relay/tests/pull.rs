@@ -406,7 +406,7 @@ async fn what_is_there_already_is_used_or_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_depot_ten_times_faster_is_asked_more_often() {
+async fn copies_that_are_all_there_rebuild_nothing() {
     let scene = Scene::new("1+1", |root| {
         fs::write(root.join("f"), noise(3, 1_000_000)).unwrap()
     })
