@@ -34,6 +34,11 @@ fn play(name: &str, seeds: std::ops::Range<u64>) -> Vec<Report> {
 fn the_demo_meets_its_deadline_with_every_seed() {
     for report in play("demo", 0..50) {
         assert_eq!(report.count(Fate::Met), 1);
+        let is_repaired = report
+            .timeline
+            .iter()
+            .any(|entry| entry.what.contains("repairing"));
+        assert!(is_repaired, "the depot that died held nothing");
     }
 }
 
