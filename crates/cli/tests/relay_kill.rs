@@ -59,6 +59,17 @@ fn client(relay: &Relay) -> RelayClient {
     RelayClient::new(address, Credential::Secret(secret)).unwrap()
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "tests tell real relays when to forget"
+)]
+fn unix_s() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_secs()
+}
+
 /// Uploads chunks from `first` on in several lanes until the relay dies; notes what was stored.
 async fn upload_until_it_dies(
     client: RelayClient,
@@ -66,10 +77,7 @@ async fn upload_until_it_dies(
     first: u32,
     stored: Arc<Mutex<BTreeMap<u32, Digest>>>,
 ) {
-    let now_s = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap()
-        .as_secs();
+    let now_s = unix_s();
     let expires = Timestamp::from_secs(now_s + 3600);
     let mut lanes = JoinSet::new();
     for lane in 0..LANES {
