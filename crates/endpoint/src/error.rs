@@ -217,12 +217,7 @@ fn kind_of_io(cause: &io::Error) -> ErrorKind {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "can't {} {}: ",
-            self.operation,
-            self.subject.escape_debug()
-        )?;
+        write!(f, "can't {} {}: ", self.operation, OneLine(&self.subject))?;
         match &self.cause {
             Some(cause) => write!(f, "{cause}")?,
             None => write!(f, "{}", self.code().replace('-', " "))?,
@@ -231,6 +226,21 @@ impl fmt::Display for Error {
             Some(hint) => write!(f, " ({hint})"),
             None => Ok(()),
         }
+    }
+}
+
+/// A name as it is, but for what would break the line or the terminal.
+struct OneLine<'a>(&'a str);
+
+impl fmt::Display for OneLine<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|c| {
+            if c.is_control() {
+                write!(f, "{}", c.escape_default())
+            } else {
+                write!(f, "{c}")
+            }
+        })
     }
 }
 

@@ -3,5 +3,5 @@
 pub mod code;
 pub mod copy;
 pub mod dataset;
-pub mod stripe;
 pub mod pull;
+pub mod stripe;

@@ -34,6 +34,10 @@ pub struct RequestRecord {
     pub expires: Timestamp,
     /// What the scan of the source found, once it is done.
     pub scan: Option<Scan>,
+    /// Whether the mind was told of it.
+    pub submitted: bool,
+    /// The word for how it ended, once it did: the mind forgets old requests.
+    pub ended: Option<String>,
 }
 
 /// How the scan of a source ended.
@@ -57,7 +61,7 @@ pub enum Scan {
 
 const COLUMNS: &str = "id, submission, dataset, source, destination, code, via, release, \
      best_effort, created_micros, deadline_micros, expires_micros, bytes, files, chunk_size, \
-     scan_error";
+     scan_error, submitted, ended";
 
 fn from_row(row: &Row<'_>) -> rusqlite::Result<RequestRecord> {
     let moment = |column| -> rusqlite::Result<Timestamp> {
@@ -94,6 +98,8 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<RequestRecord> {
         deadline: moment("deadline_micros")?,
         expires: moment("expires_micros")?,
         scan,
+        submitted: row.get("submitted")?,
+        ended: row.get("ended")?,
     })
 }
 

@@ -44,7 +44,9 @@ const MIGRATIONS: [&str; 1] = ["
         bytes INTEGER,
         files INTEGER,
         chunk_size INTEGER,
-        scan_error TEXT
+        scan_error TEXT,
+        submitted INTEGER NOT NULL DEFAULT 0,
+        ended TEXT
     );
     CREATE TABLE chunk (
         request INTEGER NOT NULL,

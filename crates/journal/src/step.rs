@@ -1,6 +1,6 @@
 //! Steps of the mind: appended whole, replayed in order.
 
-use posthaste_core::contract::{Command, Event, Input};
+use posthaste_core::contract::{Command, Event, Happening, Input};
 use posthaste_types::{ChunkIndex, Digest, Record, RequestId, Timestamp};
 use rusqlite::{OptionalExtension, params};
 
@@ -83,6 +83,7 @@ impl Journal {
             for input in step.inputs {
                 insert.execute(params![at, next, input.to_bytes()])?;
             }
+            keep_course(&transaction, step)?;
             let last_input: i64 =
                 transaction.query_row("SELECT coalesce(max(seq), 0) FROM input", [], |row| {
                     row.get(0)
@@ -240,6 +241,36 @@ impl Journal {
         })
         .collect()
     }
+}
+
+/// Keeps in the requests' table what a step says of their course: the mind forgets old requests,
+/// the table doesn't.
+fn keep_course(
+    transaction: &rusqlite::Transaction<'_>,
+    step: &Step<'_>,
+) -> Result<(), rusqlite::Error> {
+    let mut submitted =
+        transaction.prepare_cached("UPDATE request SET submitted = 1 WHERE id = ?1")?;
+    for input in step.inputs {
+        if let Input::RequestSubmitted { request, .. } = input {
+            submitted.execute([to_sql(request.get())])?;
+        }
+    }
+    let mut ended = transaction.prepare_cached("UPDATE request SET ended = ?2 WHERE id = ?1")?;
+    for event in step.events {
+        let is_end = matches!(
+            event.happening,
+            Happening::Refused
+                | Happening::Released
+                | Happening::Delivered
+                | Happening::Cancelled
+                | Happening::Failed
+        );
+        if let Some(request) = event.request.filter(|_| is_end) {
+            ended.execute(params![to_sql(request.get()), event.happening.name()])?;
+        }
+    }
+    Ok(())
 }
 
 /// Keeps the snapshot, and drops what it makes unnecessary for a restart but one older snapshot,

@@ -4,7 +4,9 @@
 
 use std::path::PathBuf;
 
-use posthaste_core::contract::{Event, Fault, Happening, Input, Reason};
+use posthaste_core::contract::{
+    Event, Fault, Happening, Input, Reason, ReleasePolicy, RequestSpec,
+};
 use posthaste_journal::{
     ChunkRecord, DepotRecord, Journal, JournalError, RequestRecord, Scan, Step,
 };
@@ -118,11 +120,8 @@ fn events_are_numbered_without_gaps_and_found_by_request() {
     assert_eq!(journal.events(None, 0, 2).unwrap().len(), 2);
 }
 
-#[test]
-fn a_request_comes_back_with_its_scan_and_its_digests() {
-    let (_directory, path) = file();
-    let mut journal = Journal::open(&path).unwrap();
-    let mut request = RequestRecord {
+fn request() -> RequestRecord {
+    RequestRecord {
         id: RequestId::new(0),
         submission: Some("mine".into()),
         dataset: "00ff".into(),
@@ -136,7 +135,30 @@ fn a_request_comes_back_with_its_scan_and_its_digests() {
         deadline: Timestamp::from_secs(2),
         expires: Timestamp::from_secs(3),
         scan: None,
-    };
+        submitted: false,
+        ended: None,
+    }
+}
+
+fn spec() -> RequestSpec {
+    RequestSpec {
+        bytes: Bytes::new(10),
+        files: 2,
+        chunk_size: Bytes::new(4),
+        deadline: Timestamp::from_secs(2),
+        code: Code::NONE,
+        via: vec![],
+        destination: None,
+        release: ReleasePolicy::Never,
+        best_effort: false,
+    }
+}
+
+#[test]
+fn a_request_comes_back_with_its_scan_and_its_digests() {
+    let (_directory, path) = file();
+    let mut journal = Journal::open(&path).unwrap();
+    let mut request = request();
     request.id = journal.insert_request(&request).unwrap();
     assert!(
         journal.insert_request(&request).is_err(),
@@ -164,6 +186,37 @@ fn a_request_comes_back_with_its_scan_and_its_digests() {
         })
         .unwrap();
     assert_eq!(journal.chunks(request.id).unwrap(), [chunk]);
+}
+
+#[test]
+fn how_a_request_went_outlives_the_mind() {
+    let (_directory, path) = file();
+    let mut journal = Journal::open(&path).unwrap();
+    let id = journal.insert_request(&request()).unwrap();
+    let submitted = [Input::RequestSubmitted {
+        request: id,
+        spec: spec(),
+    }];
+    journal
+        .append(&Step {
+            inputs: &submitted,
+            ..Step::default()
+        })
+        .unwrap();
+    let found = journal.request(id).unwrap().unwrap();
+    assert_eq!((found.submitted, found.ended), (true, None));
+    let mut event = missed(id.get());
+    event.happening = Happening::Released;
+    journal
+        .append(&Step {
+            events: &[event],
+            ..Step::default()
+        })
+        .unwrap();
+    assert_eq!(
+        journal.request(id).unwrap().unwrap().ended.as_deref(),
+        Some("released")
+    );
 }
 
 #[test]

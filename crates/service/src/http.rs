@@ -58,10 +58,10 @@ impl IntoResponse for Refusal {
             ErrorKind::PermissionDenied => StatusCode::FORBIDDEN,
             ErrorKind::Unauthenticated => StatusCode::UNAUTHORIZED,
             ErrorKind::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
-            ErrorKind::Conflict | ErrorKind::Busy => StatusCode::CONFLICT,
+            ErrorKind::Conflict => StatusCode::CONFLICT,
             ErrorKind::Full => StatusCode::INSUFFICIENT_STORAGE,
             ErrorKind::Unreachable | ErrorKind::TimedOut => StatusCode::BAD_GATEWAY,
-            ErrorKind::Cancelled => StatusCode::SERVICE_UNAVAILABLE,
+            ErrorKind::Busy | ErrorKind::Cancelled => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
         let problem = api::Problem {

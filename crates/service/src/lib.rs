@@ -198,12 +198,13 @@ async fn resume(desk: &http::Desk) -> Result<()> {
         .iter()
         .rev()
     {
-        let known = centre.mind().request(record.id).is_some();
         match record.scan {
             None => {
                 let _ = desk.scans.send(record.id).await;
             }
-            Some(Scan::Sealed { .. }) if !known => submit::submit(centre, record.id).await?,
+            Some(Scan::Sealed { .. }) if !record.submitted => {
+                submit::submit(centre, record.id).await?
+            }
             Some(Scan::Sealed { .. } | Scan::Failed { .. }) => {}
         }
     }

@@ -14,7 +14,7 @@ const ACKNOWLEDGED_MIN: u32 = 3;
 /// …unless it has been open this long.
 const WINDOW_MAX: Duration = Duration::from_secs(5);
 /// A window busy for at least this share, in per cent, says what the depot can take; a less busy
-/// one only what it took (algorithms 1.4: a censored sample).
+/// one only what it took (a censored sample: `docs/algorithms/bandwidth-forecast.md`).
 const BUSY_PERCENT_MIN: u128 = 95;
 
 /// One depot's meter.

@@ -104,7 +104,7 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
     let state = match (&view, &error) {
         (Some(view), _) => view.state.name(),
         (None, Some(_)) => "failed",
-        (None, None) => "scanning",
+        (None, None) => record.ended.as_deref().unwrap_or("scanning"),
     };
     let state_of = |depot: DepotId| {
         depots

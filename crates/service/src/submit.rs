@@ -145,6 +145,8 @@ fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
         deadline,
         expires: deadline + keep,
         scan: None,
+        submitted: false,
+        ended: None,
     })
 }
 

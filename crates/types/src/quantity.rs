@@ -274,12 +274,12 @@ impl FromStr for Bytes {
             whole.parse().map_err(|_| error())?
         };
         let divisor = 10u128.pow(u32::try_from(fraction.len()).unwrap_or(9));
-        let part: u64 = if fraction.is_empty() {
+        let below_one: u64 = if fraction.is_empty() {
             0
         } else {
             fraction.parse().map_err(|_| error())?
         };
-        let count = (u128::from(whole) << shift) + (u128::from(part) << shift) / divisor;
+        let count = (u128::from(whole) << shift) + (u128::from(below_one) << shift) / divisor;
         Ok(Self {
             count: u64::try_from(count).map_err(|_| error())?,
         })

@@ -157,7 +157,7 @@ record! {
             /// Length of the window.
             window: Duration,
             /// Whether the window was never short of fragments to send: else the sample is only a
-            /// lower bound (algorithms 1.4: a censored sample).
+            /// lower bound (a censored sample: `docs/algorithms/bandwidth-forecast.md`).
             saturated: bool,
         },
         /// The source was removed from scratch, as commanded.

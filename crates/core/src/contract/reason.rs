@@ -193,6 +193,8 @@ record! {
             /// The deadline.
             deadline: Timestamp,
         },
+        /// The destination has pulled and verified every chunk.
+        24 = Verified,
     }
 }
 
@@ -242,10 +244,14 @@ impl fmt::Display for Reason {
             Self::Repair { lost } => write!(f, "a fragment was lost with depot {lost}"),
             Self::Retry { fault, attempt } => write!(f, "try {attempt}: {fault}"),
             Self::Endgame => f.write_str("it is late, so the fastest lane sends it too"),
+            Self::AllSafe { losses: 1 } => {
+                f.write_str("every chunk survives the loss of any depot, digests verified")
+            }
+            Self::AllSafe { losses: 0 } => f.write_str("every chunk is stored, digests verified"),
             Self::AllSafe { losses } => {
                 write!(
                     f,
-                    "every chunk survives the loss of {losses} depots, digests verified"
+                    "every chunk survives the loss of any {losses} depots, digests verified"
                 )
             }
             Self::Restarted => f.write_str("the service started again"),
@@ -297,6 +303,7 @@ impl fmt::Display for Reason {
                 f,
                 "fed to {fan_out}: p90 finish {finish} leaves too little slack to the deadline {deadline}"
             ),
+            Self::Verified => f.write_str("every chunk was pulled and its digest verified"),
             Self::Spare { name } => write!(f, "the others suffice without {name}"),
         }
     }

@@ -15,8 +15,7 @@ impl Mind {
         if !request.is_kept() || request.state == RequestState::Delivered {
             return;
         }
-        let losses = u32::from(request.spec.code.parity());
-        let reason = Reason::AllSafe { losses };
+        let reason = Reason::Verified;
         self.abandon_all(id, &reason, out);
         let Some(request) = self.requests.get_mut(&id) else {
             return;

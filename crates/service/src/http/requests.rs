@@ -228,7 +228,7 @@ pub(crate) async fn explain(
     params(("id" = String, Path, description = "The request's id, like r7")),
     responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>),
         (status = 401, body = api::Problem), (status = 404, body = api::Problem),
-        (status = 409, body = api::Problem)))]
+        (status = 503, body = api::Problem)))]
 pub(crate) async fn manifest(
     State(desk): State<Desk>,
     Path(id): Path<String>,
