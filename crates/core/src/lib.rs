@@ -1,7 +1,7 @@
 //! The mind: books, dispatcher and deadlines behind one pure contract.
 //!
 //! A driver hands [`Mind::step`] what happened and carries out what comes back. The books hold what
-//! is known ([`books`](self) of requests, replicas, transfers, depots and links); one file under `on`
+//! is known (of requests, replicas, transfers, depots and links); one file under `on`
 //! takes each kind of input; `dispatch` places fragments, `outlook` forecasts, `review` and
 //! `course` change what is under way. Nothing here reads a clock, a file, a socket or a random number.
 #![no_std]

@@ -4,7 +4,9 @@
 use std::collections::BTreeSet;
 
 use posthaste_core::{Mind, Settings, contract::*};
-use posthaste_types::{ByteRate, Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp};
+use posthaste_types::{
+    ByteRate, Bytes, ChunkIndex, Code, DepotId, FragmentIndex, RequestId, Timestamp,
+};
 
 const REQUEST: RequestId = RequestId::new(1);
 const START: Timestamp = Timestamp::from_secs(1_800_000_000);
@@ -225,7 +227,79 @@ const STORY: [&str; 8] = [
     "08:00:00Z depot-1: depot down: the depot is lost: it can't be reached",
     "08:00:00Z repairing 2 chunks: a fragment was lost with depot d1",
     "08:00:00Z depot-4: depot added: a fragment was lost with depot d1",
-    "08:00:00Z safe, 4.0 MiB: every chunk survives the loss of 1 depots, digests verified",
-    "08:00:00Z scratch is to be released: every chunk survives the loss of 1 depots, digests verified",
-    "08:00:00Z scratch released: every chunk survives the loss of 1 depots, digests verified",
+    "08:00:00Z safe, 4.0 MiB: every chunk survives the loss of any depot, digests verified",
+    "08:00:00Z scratch is to be released: every chunk survives the loss of any depot, digests verified",
+    "08:00:00Z scratch released: every chunk survives the loss of any depot, digests verified",
 ];
+
+/// A tag given twice would make old journals change their meaning.
+#[test]
+fn every_reason_comes_back_as_it_was_written() {
+    use posthaste_types::Record;
+    let (finish, deadline) = (START, START + std::time::Duration::from_secs(1));
+    let fault = Fault::Corrupt;
+    let rate = ByteRate::new(5);
+    let bytes = Bytes::new(7);
+    let reasons = [
+        Reason::FinishesFirst,
+        Reason::Admitted {
+            fan_out: 1,
+            finish,
+            deadline,
+        },
+        Reason::DirectSuffices { finish, deadline },
+        Reason::DirectTooSlow { finish, deadline },
+        Reason::Behind {
+            fan_out: 1,
+            finish,
+            deadline,
+        },
+        Reason::Ahead {
+            fan_out: 1,
+            finish,
+            deadline,
+        },
+        Reason::DepotLost { fault },
+        Reason::DepotBack,
+        Reason::RateMoved {
+            from: rate,
+            to: rate,
+        },
+        Reason::Repair { lost: depot(1) },
+        Reason::Retry { fault, attempt: 2 },
+        Reason::Endgame,
+        Reason::AllSafe { losses: 1 },
+        Reason::Restarted,
+        Reason::Asked,
+        Reason::Infeasible {
+            earliest: Some(finish),
+            deadline,
+            would_buy: Vec::new(),
+        },
+        Reason::DeadlinePast { deadline },
+        Reason::TooFewDepots {
+            code: Code::NONE,
+            needed: 2,
+            available: 1,
+        },
+        Reason::UnknownDepot { depot: depot(1) },
+        Reason::Source { fault },
+        Reason::NoSpace {
+            needed: bytes,
+            available: bytes,
+        },
+        Reason::GaveUp { fault, attempts: 3 },
+        Reason::Spare {
+            name: String::from("alpha"),
+        },
+        Reason::SlackThin {
+            fan_out: 1,
+            finish,
+            deadline,
+        },
+        Reason::Verified,
+    ];
+    for reason in reasons {
+        assert_eq!(Reason::from_bytes(&reason.to_bytes()), Ok(reason));
+    }
+}

@@ -1,7 +1,7 @@
 //! Driver 2: the same mind in a model world under a virtual clock.
 //!
 //! A [`Scenario`] says what the world is and what goes wrong in it; a seed decides the rest. The
-//! [`World`](world) moves bytes as a fluid and plays the depots; [`simulate`] is the driver that
+//! world moves bytes as a fluid and plays the depots; [`simulate`] is the driver that
 //! carries out what the mind commands and tells it what happened. Five checkers watch all of it. What
 //! they prove is true of the code that ships, because the mind here is the mind that ships.
 
