@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl Mind {
-    /// Feeds one more depot when behind, one less when far ahead (algorithms 4.2).
+    /// Feeds one more depot when behind, one less when far ahead (`docs/algorithms/greedy-planner.md`).
     pub(crate) fn review_fan_out(&mut self, id: RequestId, out: &mut Outbox) {
         let Some(request) = self.requests.get(&id) else {
             return;

@@ -1,5 +1,5 @@
 //! Places fragments on depots: each goes where it would be stored first, as far as windows, space
-//! and one fragment of a chunk a depot allow (algorithms 4.2 and 5.3). Depots that are fast have room
+//! and one fragment of a chunk a depot allow (`docs/algorithms/placement.md`). Depots that are fast have room
 //! in their windows more often, so their share grows by itself.
 
 use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp};
@@ -80,7 +80,7 @@ impl Mind {
         }
     }
 
-    /// Sends late fragments a second time when nothing else is left to send (algorithms 4.2): to a
+    /// Sends late fragments a second time when nothing else is left to send (`docs/algorithms/greedy-planner.md`): to a
     /// depot that would have it in half the time, at most twice as many as depots are fed.
     pub(crate) fn send_duplicates(&mut self, id: RequestId, out: &mut Outbox) {
         if let Some(mut placing) = self.placing(id)

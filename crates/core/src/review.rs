@@ -20,7 +20,7 @@ impl Mind {
             .filter(|(_, request)| request.is_moving())
             .map(|(id, request)| (request.is_leftover, request.spec.deadline, *id))
             .collect();
-        // Earliest deadline first (algorithms 4.5); what can't be on time gets what is left.
+        // Earliest deadline first (`docs/algorithms/greedy-planner.md`); what can't be on time gets what is left.
         order.sort_unstable();
         self.order = order.into_iter().map(|(_, _, id)| id).collect();
         let is_asking =

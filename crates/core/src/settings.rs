@@ -58,7 +58,7 @@ record! {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            // The paper re-plans every 1 to 5 s (algorithms 4.2); a plan must change within a second.
+            // The paper re-plans every 1 to 5 s (`docs/algorithms/greedy-planner.md`); a plan must change within a second.
             tick: Duration::from_secs(1),
             // Nothing known: from a busy home line to a data-centre port, centred on one hard disk's
             // share. Wide on purpose: the first request is admitted and watched.

@@ -1,4 +1,4 @@
-//! How many depots are fed at once (algorithms 4.2, after Timely Offloading section 3).
+//! How many depots are fed at once (offload-ics08 section 3).
 
 use alloc::vec::Vec;
 use core::time::Duration;

@@ -102,7 +102,7 @@ impl Scene {
             .collect()
     }
 
-    /// How `proposal` fares on the depots `chosen`, inserted by its deadline (algorithms 4.5).
+    /// How `proposal` fares on the depots `chosen`, inserted by its deadline (`docs/algorithms/greedy-planner.md`).
     #[must_use]
     pub fn fit(&self, proposal: &Proposal, chosen: &[usize]) -> Fit {
         let place = self

@@ -22,7 +22,7 @@ record! {
     }
 }
 
-/// Samples beyond the band below before a moved forecast is said (algorithms 4.4).
+/// Samples beyond the band below before a moved forecast is said (`docs/algorithms/greedy-planner.md`).
 const MOVED_SAMPLES: u32 = 3;
 
 impl Link {
