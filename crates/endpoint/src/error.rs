@@ -246,8 +246,7 @@ impl fmt::Display for OneLine<'_> {
 
 impl error::Error for Error {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
-        self.cause
-            .as_ref()
-            .map(|cause| -> &(dyn error::Error + 'static) { &**cause })
+        let cause = self.cause.as_deref()?;
+        Some(cause)
     }
 }
