@@ -24,8 +24,6 @@ pub enum Exit {
     LessSerious = 6,
     /// Trying again won't help: credentials, permissions, no space.
     Fatal = 7,
-    /// Nothing was transferred, and that was to be an error.
-    NothingTransferred = 9,
     /// The time limit ended it.
     TimeLimit = 10,
     /// The service refused the request: infeasible deadline, too few depots, no space.

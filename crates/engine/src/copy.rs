@@ -1,8 +1,8 @@
 //! Copies files and trees between any two endpoints.
 //!
 //! A walker lists the sources one directory at a time and hands files to lanes through a bounded
-//! queue. Lanes between two local paths run on blocking threads ([`local`]); all others stream
-//! ([`remote`]). Small files travel whole; large ones in segments, each summed on its way, checked
+//! queue. Lanes between two local paths run on blocking threads (`local`); all others stream
+//! (`remote`). Small files travel whole; large ones in segments, each summed on its way, checked
 //! at the destination and noted, so that a killed copy continues where it was. A file that fails
 //! is reported and left out; the others go on. Only what would fail for every file (no space, no
 //! credentials) stops the copy.

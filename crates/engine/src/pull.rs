@@ -1,7 +1,7 @@
 //! Brings a dataset home: from every depot that holds some of it at once, whatever k of k + m
 //! fragments come first, verified, and under final names only when whole.
 //!
-//! Chunks are fetched by [`fetch`], which chooses among depots, and put in place by [`place`], which
+//! Chunks are fetched by `fetch`, which chooses among depots, and put in place by `place`, which
 //! knows the destination. What an earlier run left is found by digest alone, so that a pull can be
 //! killed at any moment, and run again when it was complete, without fetching twice.
 

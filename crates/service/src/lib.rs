@@ -1,6 +1,6 @@
 //! Driver 1: the mind with a real clock and the real world.
 //!
-//! [`serve`] opens the state directory, brings the mind back to where the journal left it, and
+//! [`Service::open`] opens the state directory, brings the mind back to where the journal left it, and
 //! runs three things until it is told to end: the driver's loop, the watch over every depot, and
 //! the REST API.
 
