@@ -25,6 +25,10 @@ impl Checksum {
         if next_len == 0 {
             return self;
         }
+        // A zero remainder stays zero however far it is shifted, and shifting is the dear step.
+        if self.0 == 0 {
+            return next;
+        }
         Self(crc_fast::checksum_combine(
             CrcAlgorithm::Crc64Nvme,
             self.0,

@@ -20,7 +20,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use rustix::fs::{FlockOperation, Mode};
 
-use super::{blocking, show, source::with_block, timestamps};
+use super::{BLOCK_BYTES, blocking, show, source::with_block, timestamps};
 use crate::{
     Checksum, Error, ErrorKind, Locus, Result,
     checksum::Summer,
@@ -152,14 +152,38 @@ impl Draft {
         &self.file
     }
 
-    /// Writes all of `bytes` at `offset`. Blocks.
+    /// Writes all of `bytes` at `offset` and, unless the rules say not to, reads each block back
+    /// while it is in the processor's cache and compares it. Blocks.
     ///
     /// # Errors
-    /// The system's; [`ErrorKind::Full`] says that a second run continues.
+    /// The system's; [`ErrorKind::Full`] says that a second run continues. [`ErrorKind::Corrupt`]
+    /// when what was written reads back differently.
     pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        let mut at = offset;
+        for block in bytes.chunks(BLOCK_BYTES) {
+            self.file
+                .write_all_at(block, at)
+                .map_err(|cause| failed("write", &self.path, cause))?;
+            if self.rules.verify {
+                with_block(|found| self.compare(block, at, &mut found[..block.len()]))?;
+            }
+            at += block.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn compare(&self, wanted: &[u8], offset: u64, found: &mut [u8]) -> Result<()> {
         self.file
-            .write_all_at(bytes, offset)
-            .map_err(|cause| failed("write", &self.path, cause))
+            .read_exact_at(found, offset)
+            .map_err(|cause| failed("read back", &self.path, cause))?;
+        if wanted == found {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Corrupt, "write", show(&self.path))
+            .cause("what was written reads back differently")
+            .hint("check the disk")
+            .with("offset", offset)
+            .at(Locus::Destination))
     }
 
     /// Makes the file `size` long, holes where nothing is written. Blocks.
@@ -170,27 +194,6 @@ impl Draft {
         self.file
             .set_len(size)
             .map_err(|cause| failed("write", &self.path, cause))
-    }
-
-    /// Reads `range` back and compares it with `sum`, unless the rules say not to. Blocks.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Corrupt`]; the system's.
-    pub fn verify(&self, range: Range<u64>, sum: Checksum, block: &mut [u8]) -> Result<()> {
-        if !self.rules.verify {
-            return Ok(());
-        }
-        let found = sum_of(&self.file, range, block)
-            .map_err(|cause| failed("read back", &self.path, cause))?;
-        if found == sum {
-            return Ok(());
-        }
-        Err(Error::new(ErrorKind::Corrupt, "write", show(&self.path))
-            .cause("what was written reads back differently")
-            .hint("check the disk")
-            .with("wanted", sum)
-            .with("found", found)
-            .at(Locus::Destination))
     }
 
     /// Notes that a segment is there. Blocks.
@@ -393,7 +396,6 @@ impl Writer for PosixWriter {
             let draft = Arc::clone(&self.draft);
             let sum = summer.sum();
             blocking(move || {
-                with_block(|block| draft.verify(range, sum, block))?;
                 draft.record(index, sum)?;
                 Ok(sum)
             })
