@@ -233,7 +233,11 @@ fn what_can_not_be_read_is_left_out() {
     fs::create_dir(world.path("source")).unwrap();
     fs::write(world.path("source/fine"), "x").unwrap();
     fs::write(world.path("source/closed"), "x").unwrap();
-    fs::set_permissions(world.path("source/closed"), fs::Permissions::from_mode(0o000)).unwrap();
+    fs::set_permissions(
+        world.path("source/closed"),
+        fs::Permissions::from_mode(0o000),
+    )
+    .unwrap();
     fs::create_dir(world.path("open")).unwrap();
     fs::set_permissions(world.path("open"), fs::Permissions::from_mode(0o777)).unwrap();
     let output = as_nobody(&world, &["source/", "open/there"]);
