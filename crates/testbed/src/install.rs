@@ -156,8 +156,10 @@ pub fn ensure_go_program(program: GoProgram) -> Result<PathBuf> {
     let output = installing.with_context(|| format!("run {}", go.display()))?;
     if !output.status.success() {
         let reason = String::from_utf8_lossy(&output.stderr).into_owned();
-        build_as_dependency(&go, program, &folder)
-            .with_context(|| format!("go install {wanted} failed: {}", last_line(&reason)))?;
+        bail!(
+            "the Go module proxy does not serve {wanted}: {}",
+            last_line(&reason)
+        );
     }
     ensure!(path.is_file(), "go install left no {}", path.display());
     Ok(path)
@@ -170,30 +172,22 @@ fn go_command(go: &Path) -> Command {
         .env("GOTOOLCHAIN", "auto")
         .env("GOFLAGS", "-buildvcs=false -mod=mod")
         // The proxy alone: a module it refuses must not be fetched from elsewhere.
-        .env("GOPROXY", "https://proxy.golang.org")
+        .env("GOPROXY", proxies_of(go))
         .env("CGO_ENABLED", "0")
         .stdin(Stdio::null());
     command
 }
 
-/// Builds a program as the dependency of an empty module. `go install` also asks for the list of
-/// all versions, which the proxy does not have for every module.
-fn build_as_dependency(go: &Path, program: GoProgram, folder: &Path) -> Result<()> {
-    let module = tempfile::tempdir().context("make a folder for a Go module")?;
-    let text = format!(
-        "module tools\n\nrequire {} {}\n",
-        program.package, program.version
-    );
-    fs::write(module.path().join("go.mod"), text)?;
-    let output = go_command(go)
-        .args(["build", "-o"])
-        .arg(folder.join(program.name))
-        .arg(program.package)
-        .current_dir(module.path())
-        .output()?;
-    let reason = String::from_utf8_lossy(&output.stderr).into_owned();
-    ensure!(output.status.success(), "{}", last_line(&reason));
-    Ok(())
+/// The proxies Go is set up with, without the fallback to where a module is developed.
+fn proxies_of(go: &Path) -> String {
+    let output = Command::new(go).args(["env", "GOPROXY"]).output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    let text = text.unwrap_or_default();
+    let proxies = text
+        .trim()
+        .split([',', '|'])
+        .filter(|proxy| *proxy != "direct");
+    proxies.collect::<Vec<_>>().join(",")
 }
 
 fn last_line(text: &str) -> &str {
@@ -244,7 +238,7 @@ fn fetch_toolchain(old: &Path) -> Result<PathBuf> {
     let output = Command::new(old)
         .args(["mod", "download", "-json"])
         .arg(format!("golang.org/toolchain@{TOOLCHAIN}"))
-        .env("GOPROXY", "https://proxy.golang.org")
+        .env("GOPROXY", proxies_of(old))
         .env("GOFLAGS", "-mod=mod")
         .current_dir(env::temp_dir())
         .output()
