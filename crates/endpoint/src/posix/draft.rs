@@ -118,7 +118,10 @@ impl Draft {
         let mut kept = match Ledger::load(&ledger_path) {
             Some((found, kept)) if found == head => kept,
             Some(_) | None => {
-                file.set_len(0).map_err(fail)?;
+                // Truncating even an empty file makes ext4 write it out when it is closed.
+                if file.metadata().map_err(fail)?.len() > 0 {
+                    file.set_len(0).map_err(fail)?;
+                }
                 Vec::new()
             }
         };
