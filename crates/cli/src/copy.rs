@@ -69,7 +69,7 @@ pub struct CopyArguments {
     /// Copy files also when size and modification time agree
     #[arg(long)]
     ignore_times: bool,
-    /// Do not read back what was written to local paths and SFTP servers
+    /// Do not read back what was copied between local paths or to SFTP servers
     #[arg(long)]
     ignore_checksum: bool,
     /// Flush each local file to the disk before it gets its final name

@@ -80,7 +80,7 @@ impl Default for Settings {
             flights_max: 256,
             stripes_max: 32,
             stripes_bytes_max: Bytes::mebi(512),
-            // Algorithms 4.2.
+            // The paper's greedy rule, `docs/algorithms/greedy-planner.md`.
             behind_ticks: 2,
             ahead_ticks: 12,
             recovered_ticks: 3,

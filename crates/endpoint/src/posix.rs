@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// Bytes read, summed and written at a time: stays in a core's L2 cache.
-pub const BLOCK_BYTES: usize = 256 << 10;
+pub const BLOCK_BYTES: usize = 64 << 10;
 
 /// Bytes of a segment of a large local file, and so what a crash loses for each lane.
 pub const SEGMENT_BYTES: u64 = 16 << 20;
@@ -381,7 +381,7 @@ impl Endpoint for Posix {
         data: Vec<Bytes>,
         _sum: Checksum,
     ) -> Boxed<'a, Result<()>> {
-        let (path, spec, rules) = (self.path(path), spec.clone(), self.rules);
+        let (path, spec, rules) = (self.path(path), spec.clone(), self.rules.of_received());
         Box::pin(blocking(move || put(&path, &spec, &data, rules)))
     }
 
@@ -390,7 +390,7 @@ impl Endpoint for Posix {
         path: &'a [u8],
         spec: &'a FileSpec,
     ) -> Boxed<'a, Result<Arc<dyn Writer>>> {
-        let (path, spec, rules) = (self.path(path), spec.clone(), self.rules);
+        let (path, spec, rules) = (self.path(path), spec.clone(), self.rules.of_received());
         Box::pin(blocking(move || {
             let (draft, kept) = Draft::resumable(&path, &spec, SEGMENT_BYTES, rules)?;
             let writer: Arc<dyn Writer> = Arc::new(draft::PosixWriter::new(draft, kept, spec));

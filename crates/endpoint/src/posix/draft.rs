@@ -37,6 +37,18 @@ pub struct DraftRules {
     pub fsync: bool,
 }
 
+impl DraftRules {
+    /// The rules for bytes that come from a network: they were summed as they came and the sum is
+    /// compared with the sender's, which reading them back from the page cache would not add to.
+    #[must_use]
+    pub fn of_received(self) -> Self {
+        Self {
+            verify: false,
+            ..self
+        }
+    }
+}
+
 impl Default for DraftRules {
     fn default() -> Self {
         Self {
