@@ -39,7 +39,7 @@ const IDLE_FOR: Duration = Duration::from_secs(30);
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 /// Bytes read from a connection at once: few wake-ups, and still in the cache when summed.
-const READ_BYTES: usize = 256 << 10;
+const READ_BYTES: usize = 128 << 10;
 
 /// A body whose pieces are sent as they are.
 #[derive(Debug, Default)]
