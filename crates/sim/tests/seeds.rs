@@ -70,6 +70,11 @@ fn a_driver_killed_at_any_moment_goes_on() {
 }
 
 #[test]
+fn a_driver_killed_with_no_depot_to_spare_places_every_fragment() {
+    play("crashes-without-spare", 0..60);
+}
+
+#[test]
 fn the_direct_path_gives_way_to_depots() {
     let is_rerouted = |report: &&Report| {
         report
