@@ -27,6 +27,10 @@ use place::Destination;
 const MEMORY_DEFAULT: Bytes = Bytes::mebi(128);
 /// Chunks under way at once, whatever their size: enough to keep 64 lanes busy.
 const CHUNKS_MAX: u64 = 64;
+/// How often a failed pull looks whether its last writes ended, and how often at most: 2 s in all,
+/// many times what writing a chunk to a disk takes.
+const SETTLE_CHECK: Duration = Duration::from_millis(5);
+const SETTLE_CHECKS_MAX: u32 = 400;
 /// How often progress is told.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
@@ -151,7 +155,10 @@ pub async fn pull(
     let skipped_chunks = u64::from(chunks) - wanted.len() as u64;
     let window = options.memory.get() / manifest.chunk_size.get().max(1);
     let window = usize::try_from(window.clamp(1, CHUNKS_MAX)).unwrap_or(1);
-    run.chunks(wanted, window, destination, progress).await?;
+    if let Err(error) = run.chunks(wanted, window, destination, progress).await {
+        run.settle().await;
+        return Err(error);
+    }
     let place = Arc::clone(&run.place);
     let finished = spawn_blocking(move || place.finish());
     finished
@@ -218,6 +225,17 @@ impl Run {
                 },
                 _ = tick.tick() => progress(&self.progress()),
             }
+        }
+    }
+
+    /// Waits for writes that were under way when the pull failed: the destination stays locked as
+    /// long as one of them is, and whoever pulls again must not be told that somebody else does.
+    async fn settle(&self) {
+        for _ in 0..SETTLE_CHECKS_MAX {
+            if Arc::strong_count(&self.place) == 1 {
+                return;
+            }
+            tokio::time::sleep(SETTLE_CHECK).await;
         }
     }
 

@@ -186,7 +186,7 @@ fn proxies_of(go: &Path) -> String {
     let proxies = text
         .trim()
         .split([',', '|'])
-        .filter(|proxy| *proxy != "direct");
+        .filter(|place| *place != "direct");
     proxies.collect::<Vec<_>>().join(",")
 }
 
