@@ -24,7 +24,7 @@ Usage: cargo xtask CHORE [ARGUMENTS]
 
   demo [DIR] [--json]  build posthaste and show it move a real tree by a deadline
   test [ARGUMENTS]     install what the tests need, then run all of them (ARGUMENTS go to cargo test)
-  bench copy           measure posthaste cp beside cp, rclone and s5cmd; writes docs/benchmarks/copy.md
+  bench NAME           measure posthaste beside others, into docs/benchmarks/; without NAME: which there are
   generate             write openapi/, man pages and shell completions
   tidy                 check the house rules no compiler checks
   ci                   everything a change must pass, as .ci/run does it

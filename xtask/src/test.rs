@@ -19,9 +19,23 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
 /// Says each program the tests run against, and installs what is missing. Reports all that can't
 /// be installed together, so that one round of installing by hand is enough.
 fn install_servers() -> anyhow::Result<()> {
-    eprintln!("xtask: the tests run against real servers: OpenSSH's sshd and versitygw for S3");
+    eprintln!("xtask: the tests run against real servers");
     let mut missing = Vec::new();
     for (what, found) in [
+        (
+            "python3",
+            install::ensure_python().context("can't have Python for the plug-ins"),
+        ),
+        (
+            "globus-gridftp-server",
+            install::ensure_debian_program(install::GRIDFTP_SERVER)
+                .context("can't have the GridFTP server"),
+        ),
+        (
+            "globus-url-copy",
+            install::ensure_debian_program(install::GLOBUS_URL_COPY)
+                .context("can't have globus-url-copy"),
+        ),
         (
             "sshd",
             install::ensure_ssh_server().context("can't have OpenSSH's server"),
@@ -29,6 +43,26 @@ fn install_servers() -> anyhow::Result<()> {
         (
             "versitygw",
             install::ensure_s3_server().context("can't have the S3 server"),
+        ),
+        (
+            "age",
+            install::ensure_debian_program(install::AGE).context("can't have age"),
+        ),
+        (
+            "ip",
+            install::ensure_debian_program(install::IP).context("can't have ip for the laboratory"),
+        ),
+        (
+            "ping",
+            install::ensure_debian_program(install::PING).context("can't have ping"),
+        ),
+        (
+            "iperf3",
+            install::ensure_debian_program(install::IPERF3).context("can't have iperf3"),
+        ),
+        (
+            "nginx",
+            install::ensure_web_server().context("can't have the web server"),
         ),
     ] {
         match found {

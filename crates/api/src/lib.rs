@@ -73,6 +73,10 @@ pub struct NewRequest {
     /// The erasure code, `k+m`.
     #[schema(example = "4+1")]
     pub code: String,
+    /// For whom it is encrypted, so that depots see nothing of it but sizes: recipients of the age
+    /// format, `age1…`. Not encrypted when left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub encrypt_for: Vec<String>,
     /// Whether the source is removed once the dataset is safe.
     #[serde(default)]
     pub release: Release,
@@ -115,6 +119,8 @@ pub struct Request {
     pub at_risk: bool,
     /// Whether the deadline passed before it was safe.
     pub missed: bool,
+    /// For whom it is encrypted; nobody when it is not.
+    pub encrypt_for: Vec<String>,
     /// The erasure code.
     pub code: String,
     /// Whether the source is removed once safe.

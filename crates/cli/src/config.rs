@@ -1,6 +1,6 @@
 //! The one place of the executable that reads the environment.
 
-use std::path::PathBuf;
+use std::{net::IpAddr, path::PathBuf};
 
 /// Where the service listens unless told otherwise.
 pub const SERVICE_URL: &str = "http://127.0.0.1:7420";
@@ -24,7 +24,51 @@ pub fn state_directory() -> PathBuf {
         .join("posthaste")
 }
 
+/// Where users keep what configures posthaste: `$XDG_CONFIG_HOME/posthaste`, else
+/// `~/.config/posthaste`.
+pub fn config_directory() -> PathBuf {
+    let config =
+        variable("XDG_CONFIG_HOME").or_else(|| variable("HOME").map(|home| home.join(".config")));
+    config
+        .unwrap_or_else(|| PathBuf::from("."))
+        .join("posthaste")
+}
+
 /// Whether colours are unwanted (<https://no-color.org>).
 pub fn no_color() -> bool {
     variable("NO_COLOR").is_some()
+}
+
+/// The address at which the SSH connection that runs this came in: the third word of
+/// `SSH_CONNECTION`. `None` without SSH.
+pub fn ssh_server_address() -> Option<IpAddr> {
+    let words = variable("SSH_CONNECTION")?;
+    server_address(words.to_str()?)
+}
+
+fn server_address(words: &str) -> Option<IpAddr> {
+    let address = words.split_ascii_whitespace().nth(2)?;
+    // A link-local address names its interface, which only this machine knows.
+    let (address, _) = address.split_once('%').unwrap_or((address, ""));
+    let address: IpAddr = address.parse().ok()?;
+    Some(address.to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_server_address_is_the_third_word() {
+        for (words, wanted) in [
+            ("10.0.0.1 5000 10.0.0.2 22", Some("10.0.0.2")),
+            ("::1 5000 ::1 22", Some("::1")),
+            ("fe80::1%eth0 5000 ::ffff:10.0.0.2 22", Some("10.0.0.2")),
+            ("10.0.0.1 5000", None),
+            ("a b c d", None),
+        ] {
+            let found = server_address(words).map(|address| address.to_string());
+            assert_eq!(found.as_deref(), wanted, "{words}");
+        }
+    }
 }

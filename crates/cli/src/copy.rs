@@ -1,5 +1,8 @@
 //! `posthaste cp`: copies files and trees, without any server.
 
+mod ends;
+pub(crate) mod history;
+mod limit;
 mod screen;
 mod summary;
 
@@ -13,16 +16,21 @@ use std::{
 
 use clap::{Args, ValueEnum};
 use posthaste_endpoint::{
-    Access, ErrorKind, Location,
-    posix::{DraftRules, Posix},
+    Access, ErrorKind,
+    peer::{Notices, StartOptions},
+    posix::DraftRules,
 };
-use posthaste_engine::copy::{
-    self, Ending, Filter, Limit, Links, Options, Place, Progress, Source,
-};
-use posthaste_types::{ByteRate, Bytes};
+use posthaste_engine::copy::{self, Ending, Filter, Limit, Links, Options, Progress};
+use posthaste_plan::tuner::{Method, Setting};
+use posthaste_types::Bytes;
 
-use crate::failure::{Failure, Outcome, exit_for};
-use screen::Screen;
+use crate::{
+    failure::{Failure, Outcome, exit_for},
+    ports::PortRange,
+};
+use ends::Ends;
+use limit::Limit as Bandwidth;
+use screen::{CurrentScreen, Screen};
 
 /// Copies files and trees between local paths, S3-compatible stores and SFTP servers.
 ///
@@ -57,21 +65,29 @@ pub struct CopyArguments {
     /// Leave out files that match; wins over --include
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<String>,
-    /// Files or segments copied at once [default: what suits the endpoints]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    /// Files or segments copied at once, and never another number [default: --optimizer decides]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), conflicts_with = "optimizer")]
     transfers: Option<u16>,
-    /// Send no faster than this many bytes a second, like 10M
-    #[arg(long, value_name = "RATE")]
-    bwlimit: Option<Bytes>,
+    /// Who decides how many files and streams are used at once: auto, falcon, scc, mcc, promc,
+    /// partial-second-order, full-second-order, c-order, or fixed:FILES,STREAMS,AHEAD
+    #[arg(long, value_name = "NAME", default_value_t)]
+    optimizer: Method,
+    /// Send no faster than this many bytes a second: 10M, or by the time of day
+    /// "08:00,10M 18:00,off", or @FILE that holds either and may change meanwhile
+    #[arg(long, value_name = "RATE", value_parser = Bandwidth::parse)]
+    bwlimit: Option<Bandwidth>,
     /// What becomes of symbolic links
     #[arg(long, value_enum, default_value_t = LinkChoice::Keep)]
     links: LinkChoice,
     /// Copy files also when size and modification time agree
     #[arg(long)]
     ignore_times: bool,
-    /// Do not read back what was copied between local paths or to SFTP servers
+    /// Do not read back what was copied between local paths
     #[arg(long)]
     ignore_checksum: bool,
+    /// Read each file back from a remote destination and compare
+    #[arg(long)]
+    verify: bool,
     /// Flush each local file to the disk before it gets its final name
     #[arg(long)]
     fsync: bool,
@@ -90,6 +106,12 @@ pub struct CopyArguments {
     /// Option for ssh as in ssh_config, like Port=2222; may be repeated
     #[arg(long, value_name = "OPTION")]
     ssh_option: Vec<String>,
+    /// Program to start at user@host, as its shell takes it
+    #[arg(long, value_name = "PROGRAM", default_value = "posthaste")]
+    posthaste_path: String,
+    /// Ports that posthaste may listen on at user@host, like 50000-51000 [default: any]
+    #[arg(long, value_name = "LOW-HIGH")]
+    ports: Option<PortRange>,
     /// Only show errors
     #[arg(short, long, conflicts_with = "verbose")]
     quiet: bool,
@@ -125,40 +147,58 @@ pub fn run(arguments: CopyArguments) -> Outcome {
 }
 
 async fn run_async(arguments: CopyArguments) -> Outcome {
-    let access = Access::new(arguments.profile.clone(), arguments.ssh_option.clone());
+    let slot = Arc::new(CurrentScreen::default());
+    let access = access(&arguments, Arc::clone(&slot));
     let rules = DraftRules {
         verify: !arguments.ignore_checksum,
         fsync: arguments.fsync,
     };
-    let mut sources = Vec::with_capacity(arguments.sources.len());
-    for text in &arguments.sources {
-        let location = Location::parse(text)?;
-        let name = location.name();
-        sources.push(Source {
-            content: ends_with_slash(text) || name.is_none(),
-            name: name.unwrap_or_default(),
-            place: open(location, &access, rules).await?,
-        });
-    }
-    let location = Location::parse(&arguments.destination)?;
+    let mut ends = Ends::new(&arguments.sources, &arguments.destination, access, rules)?;
     let into = ends_with_slash(&arguments.destination);
-    let destination = open(location, &access, rules).await?;
-    let progress = Arc::new(Progress::default());
-    let screen = Screen::new(&arguments, Arc::clone(&progress));
-    let options = options(&arguments, rules, &screen)?;
-    let ending = {
-        let drawing = screen.draw();
-        let copying = copy::copy(sources, destination, into, options, progress);
-        let ending = tokio::select! {
-            ending = copying => ending,
-            () = drawing => return Err(Failure::usage("the screen ended before the copy")),
+    let ending = loop {
+        let progress = Arc::new(Progress::default());
+        let screen = Screen::new(&arguments, Arc::clone(&progress));
+        slot.set(&screen);
+        let tell = |text: &str| screen.line(text);
+        let (sources, destination) = ends.open(&tell).await?;
+        let destination = destination.ok_or_else(|| Failure::usage("no destination"))?;
+        let options = options(&arguments, rules, &screen)?;
+        let throttle = options.throttle.clone();
+        let ending = {
+            let drawing = screen.draw();
+            let limiting = async {
+                match &arguments.bwlimit {
+                    Some(limit) => limit.keep(&throttle, tell).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let copying = copy::copy(sources, destination, into, options, progress);
+            tokio::select! {
+                ending = copying => ending,
+                () = drawing => return Err(Failure::usage("the screen ended before the copy")),
+                () = limiting => return Err(Failure::usage("the rate limit ended before the copy")),
+            }
         };
         screen.close();
-        ending
+        // Files that have arrived are found there and left alone.
+        if !ends.fall_back(&ending, &tell) {
+            break ending;
+        }
     };
+    history::keep(&ending.tuned);
     let code = exit_code(&ending, arguments.error_on_no_transfer);
     summary::print(&arguments, &ending, code);
     Ok(ExitCode::from(code))
+}
+
+/// How addresses are opened; what people should know of it goes to the screen there is.
+fn access(arguments: &CopyArguments, screen: Arc<CurrentScreen>) -> Access {
+    let start = StartOptions {
+        program: Some(arguments.posthaste_path.clone()),
+        ports: arguments.ports.map(|ports| ports.to_string()),
+        notices: Notices::new(move |note| screen.note(note)),
+    };
+    Access::new(arguments.profile.clone(), arguments.ssh_option.clone()).with_start(start)
 }
 
 fn options(
@@ -169,8 +209,18 @@ fn options(
     let screen = Arc::clone(screen);
     Ok(Options {
         filter: Filter::new(&arguments.include, &arguments.exclude)?,
-        transfers: arguments.transfers.map(usize::from),
-        rate_max: arguments.bwlimit.map(|rate| ByteRate::new(rate.get())),
+        method: match arguments.transfers {
+            Some(transfers) => Method::Fixed {
+                setting: Setting::new(transfers, 1, 1),
+            },
+            None => arguments.optimizer,
+        },
+        history: history::load(),
+        throttle: arguments
+            .bwlimit
+            .as_ref()
+            .map(Bandwidth::throttle)
+            .unwrap_or_default(),
         links: match arguments.links {
             LinkChoice::Keep => Links::Keep,
             LinkChoice::Follow => Links::Follow,
@@ -178,18 +228,12 @@ fn options(
         },
         rules,
         again: arguments.ignore_times,
+        verify: arguments.verify,
         dry_run: arguments.dry_run,
         transfer_max: arguments.max_transfer,
         duration_max: arguments.max_duration,
         on_notice: Arc::new(move |notice| screen.notice(notice)),
     })
-}
-
-async fn open(location: Location, access: &Access, rules: DraftRules) -> Result<Place, Failure> {
-    if let Location::Local(path) = location {
-        return Ok(Place::local(Posix::new(path, rules)));
-    }
-    Ok(Place::remote(access.open(location, rules).await?))
 }
 
 fn ends_with_slash(text: &OsStr) -> bool {

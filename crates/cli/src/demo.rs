@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use crate::{
     failure::{Exit, Failure, Outcome},
+    keys::IdentityArguments,
     moment, output, pull,
     screen::{self, Line, Screen, Style},
     watch::{self, Follower},
@@ -105,7 +106,14 @@ async fn play(arguments: &DemoArguments) -> Outcome {
         stage.dead().unwrap_or("no relay")
     ));
     let home = stage.home();
-    let report = pull::fetch(stage.service(), &request.id, &home, Screen::new(true)).await?;
+    let report = pull::fetch(
+        stage.service(),
+        &request.id,
+        &home,
+        &IdentityArguments::default(),
+        Screen::new(true),
+    )
+    .await?;
     say("comparing every byte, mode and time");
     let differences = compare::differences(&tree, &home);
     for difference in differences.iter().take(10) {
@@ -149,6 +157,7 @@ async fn offload(
         deadline: deadline.to_string(),
         via: stage.depots(),
         code: CODE.into(),
+        encrypt_for: Vec::new(),
         release: api::Release::WhenSafe,
         best_effort: false,
         keep_s: Some(86400),

@@ -11,9 +11,14 @@ mod demo;
 mod depot;
 mod failure;
 mod generate;
+mod keygen;
+mod keys;
+mod ls;
 mod moment;
 mod offload;
 mod output;
+mod peer;
+mod ports;
 mod pull;
 mod relay;
 mod request;
@@ -41,9 +46,13 @@ struct Cli {
 enum Command {
     #[command(name = "cp")]
     Copy(copy::CopyArguments),
+    #[command(name = "ls")]
+    Show(ls::ShowArguments),
     Demo(demo::DemoArguments),
     Serve(serve::ServeArguments),
     Relay(relay::RelayArguments),
+    #[command(hide = true)]
+    Peer(peer::PeerArguments),
     Depot(depot::DepotArguments),
     Offload(offload::OffloadArguments),
     List(request::ListArguments),
@@ -52,6 +61,7 @@ enum Command {
     Explain(request::ExplainArguments),
     Cancel(request::CancelArguments),
     Pull(pull::PullArguments),
+    Keygen(keygen::KeygenArguments),
     Simulate(simulate::SimulateArguments),
     Generate(generate::GenerateArguments),
 }
@@ -59,9 +69,11 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Copy(arguments) => copy::run(arguments),
+        Command::Show(arguments) => ls::run(arguments),
         Command::Demo(arguments) => wait_for(demo::run(arguments)),
         Command::Serve(arguments) => wait_for(serve::run(arguments)),
         Command::Relay(arguments) => wait_for(relay::run(arguments)),
+        Command::Peer(arguments) => peer::run(arguments),
         Command::Depot(arguments) => wait_for(depot::run(arguments)),
         Command::Offload(arguments) => wait_for(offload::run(arguments)),
         Command::List(arguments) => wait_for(request::list(arguments)),
@@ -70,6 +82,7 @@ fn main() -> ExitCode {
         Command::Explain(arguments) => wait_for(request::explain(arguments)),
         Command::Cancel(arguments) => wait_for(request::cancel(arguments)),
         Command::Pull(arguments) => wait_for(pull::run(arguments)),
+        Command::Keygen(arguments) => keygen::run(&arguments),
         Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Generate(arguments) => generate::run(&arguments, Cli::command()),
     };

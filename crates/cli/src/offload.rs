@@ -9,6 +9,7 @@ use posthaste_types::{Bytes, Code};
 use crate::{
     client::{ServiceArguments, ServiceClient},
     failure::{Exit, Failure, Outcome},
+    keys::RecipientArguments,
     moment, output, watch,
 };
 
@@ -39,6 +40,8 @@ pub struct OffloadArguments {
     /// Erasure code k+m: any m depots may be lost [default: one may be lost, k+1 = the depots]
     #[arg(long, value_name = "K+M")]
     code: Option<Code>,
+    #[command(flatten)]
+    recipients: RecipientArguments,
     /// When to remove the source
     #[arg(long, value_enum, default_value_t)]
     release: Release,
@@ -148,6 +151,7 @@ fn new_request(arguments: &OffloadArguments) -> Result<api::NewRequest, Failure>
         deadline: moment::parse_deadline(&arguments.deadline)?.to_string(),
         via: arguments.via.clone(),
         code: code.to_string(),
+        encrypt_for: arguments.recipients.resolve()?,
         release: match arguments.release {
             Release::Never => api::Release::Never,
             Release::WhenSafe => api::Release::WhenSafe,
@@ -167,8 +171,13 @@ fn describe(request: &api::Request, dry_run: bool) -> String {
         format!(", slack {}", moment::show_seconds(slack))
     });
     let risk = if request.at_risk { " (AT RISK)" } else { "" };
+    let encrypted = match request.encrypt_for.len() {
+        0 => String::new(),
+        1 => ", encrypted for 1 recipient".into(),
+        count => format!(", encrypted for {count} recipients"),
+    };
     format!(
-        "{} {verb}: {} in {} files, code {}{finish}, deadline {}{slack}{risk}",
+        "{} {verb}: {} in {} files, code {}{encrypted}{finish}, deadline {}{slack}{risk}",
         request.id,
         Bytes::new(request.bytes),
         request.files,

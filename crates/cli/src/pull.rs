@@ -9,16 +9,21 @@ use std::{
 use clap::Args;
 use hyper::Method;
 use posthaste_api as api;
-use posthaste_endpoint::relay::{Credential, RelayAddress, RelayClient};
+use posthaste_endpoint::{
+    ErrorKind,
+    relay::{Credential, RelayAddress, RelayClient},
+};
 use posthaste_engine::{
     dataset::Manifest,
+    envelope,
     pull::{self, Holder, Progress, PullOptions, PullReport, Ticket},
 };
 use posthaste_types::{ByteRate, Bytes};
 
 use crate::{
     client::{ServiceArguments, ServiceClient},
-    failure::{Failure, Outcome},
+    failure::{Exit, Failure, Outcome},
+    keys::IdentityArguments,
     output,
     screen::{Line, Screen, Style},
 };
@@ -37,6 +42,8 @@ pub struct PullArguments {
     id: String,
     /// Where to put it; made if it isn't there
     directory: PathBuf,
+    #[command(flatten)]
+    identities: IdentityArguments,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
@@ -51,7 +58,13 @@ pub struct PullArguments {
 pub async fn run(arguments: PullArguments) -> Outcome {
     let service = ServiceClient::open(&arguments.service)?;
     let screen = Screen::new(!arguments.json);
-    let report = fetch(&service, &arguments.id, &arguments.directory, screen).await?;
+    let PullArguments {
+        id,
+        directory,
+        identities,
+        ..
+    } = &arguments;
+    let report = fetch(&service, id, directory, identities, screen).await?;
     if arguments.json {
         output::json(&serde_json::json!({
             "bytes": report.bytes,
@@ -82,12 +95,10 @@ pub async fn fetch(
     service: &ServiceClient,
     id: &str,
     directory: &Path,
+    identities: &IdentityArguments,
     screen: Screen,
 ) -> Result<PullReport, Failure> {
-    let manifest = service
-        .get_bytes(&format!("/v1/requests/{id}/manifest"))
-        .await?;
-    let manifest = Arc::new(Manifest::from_bytes(&manifest)?);
+    let manifest = Arc::new(find_manifest(service, id, identities).await?);
     let ticket: api::Ticket = service
         .post(&format!("/v1/requests/{id}/ticket"), &serde_json::json!({}))
         .await?;
@@ -103,6 +114,37 @@ pub async fn fetch(
         .tell(Method::POST, &format!("/v1/requests/{id}/delivered"))
         .await?;
     Ok(report)
+}
+
+/// The manifest, opened where it is encrypted.
+async fn find_manifest(
+    service: &ServiceClient,
+    id: &str,
+    identities: &IdentityArguments,
+) -> Result<Manifest, Failure> {
+    let bytes = service
+        .get_bytes(&format!("/v1/requests/{id}/manifest"))
+        .await?;
+    if !envelope::is_envelope(&bytes) {
+        return Ok(Manifest::from_bytes(&bytes)?);
+    }
+    let opened = Manifest::open(&bytes, &identities.load()?);
+    let error = match opened {
+        Ok(manifest) => return Ok(manifest),
+        Err(error) => error,
+    };
+    if error.kind() != ErrorKind::PermissionDenied {
+        return Err(error.into());
+    }
+    let request: api::Request = service.get(&format!("/v1/requests/{id}")).await?;
+    Err(Failure::new(
+        Exit::Fatal,
+        format!(
+            "can't open {id}: it is encrypted for {}, and the identity in {} is another (name its file with --identity)",
+            request.encrypt_for.join(", "),
+            identities.shown(),
+        ),
+    ))
 }
 
 /// Asks every depot what it holds; one that does not answer holds nothing for now.

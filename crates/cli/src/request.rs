@@ -5,11 +5,12 @@ use std::process::ExitCode;
 use clap::Args;
 use hyper::Method;
 use posthaste_api as api;
-use posthaste_types::Bytes;
+use posthaste_types::{ByteRate, Bytes};
 
 use crate::{
     client::{ServiceArguments, ServiceClient},
-    failure::Outcome,
+    copy::history,
+    failure::{Exit, Failure, Outcome},
     moment, output, watch,
 };
 
@@ -38,10 +39,10 @@ pub struct StatusArguments {
     service: ServiceArguments,
 }
 
-/// Explains a request: what was decided when, and why
+/// Explains a request, or the last copy: what was decided when, and why
 #[derive(Debug, Args)]
 pub struct ExplainArguments {
-    /// The request's id, like r7
+    /// The request's id, like r7; `last` is the last `posthaste cp` of this user with a remote end
     id: String,
     /// Print JSON
     #[arg(long)]
@@ -150,6 +151,9 @@ pub async fn status(arguments: StatusArguments) -> Outcome {
 /// # Errors
 /// The service's refusal, or that it can't be reached.
 pub async fn explain(arguments: ExplainArguments) -> Outcome {
+    if arguments.id == "last" {
+        return explain_last(arguments.json);
+    }
     let service = ServiceClient::open(&arguments.service)?;
     let path = format!("/v1/requests/{}/explain", arguments.id);
     let decisions: Vec<api::Decision> = service.get(&path).await?;
@@ -160,6 +164,31 @@ pub async fn explain(arguments: ExplainArguments) -> Outcome {
     for decision in decisions {
         let at = moment::time_of_day(&decision.at);
         output::line(&format!("{at}  {}: {}", decision.what, decision.reason));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Explains the last copy.
+fn explain_last(json: bool) -> Outcome {
+    let last = history::last().ok_or_else(|| {
+        Failure::new(
+            Exit::Other,
+            "no copy with a remote end is remembered here".to_owned(),
+        )
+    })?;
+    if json {
+        output::json(&last);
+        return Ok(ExitCode::SUCCESS);
+    }
+    output::line(&format!("{}, ended {}", last.path, last.ended_at));
+    for step in last.steps {
+        let rate = step
+            .rate_bytes_per_s
+            .map_or_else(String::new, |rate| format!("{}; ", ByteRate::new(rate)));
+        output::line(&format!(
+            "{:8.1} s  {rate}{}: {}",
+            step.at_s, step.setting, step.reason
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }

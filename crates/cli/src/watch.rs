@@ -333,6 +333,7 @@ mod tests {
             reason: None,
             at_risk: false,
             missed,
+            encrypt_for: Vec::new(),
             code: "2+1".into(),
             release: api::Release::WhenSafe,
             submitted: "2026-11-20T18:00:00Z".into(),

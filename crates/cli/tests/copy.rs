@@ -5,7 +5,15 @@
 mod bad_input;
 #[path = "copy/directions.rs"]
 mod directions;
+#[path = "copy/host.rs"]
+mod host;
 #[path = "copy/killed.rs"]
 mod killed;
+#[path = "copy/plugin.rs"]
+mod plugin;
+#[path = "copy/relay.rs"]
+mod relay;
+#[path = "copy/trouble.rs"]
+mod trouble;
 #[path = "copy/world.rs"]
 mod world;

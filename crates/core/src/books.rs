@@ -6,6 +6,7 @@ mod link;
 mod replica;
 mod request;
 mod transfer;
+mod tuning;
 
 pub(crate) use bitmap::Bitmap;
 pub(crate) use depot::{Answer, Depot};
@@ -13,3 +14,4 @@ pub(crate) use link::Link;
 pub(crate) use replica::{Replica, Stored};
 pub(crate) use request::{Release, Request, Route, Stripe};
 pub(crate) use transfer::{Flight, FlightKey, Transfers};
+pub(crate) use tuning::Tuning;

@@ -26,6 +26,7 @@ impl Mind {
     pub(crate) fn dispatch(&mut self, out: &mut Outbox) {
         for place in 0..self.order.len() {
             let id = self.order[place];
+            self.begin_tuning(id);
             if let Some(mut placing) = self.placing(id) {
                 placing.feed(out);
             }
@@ -322,8 +323,24 @@ impl Placing<'_> {
                 depot.is_up()
                     && depot.resume_at <= self.now
                     && depot.space() >= bytes
-                    && depot.link.has_window(bytes, self.settings)
+                    && self.has_turn(lane, depot, bytes)
             })
+    }
+
+    /// Whether one more than is on its way now is what the optimizer wants, and fits the window.
+    fn has_turn(&self, lane: usize, depot: &Depot, bytes: Bytes) -> bool {
+        let fed = &self.request.lanes[lane];
+        let Some(tuning) = &fed.tuning else {
+            let span = self.settings.window;
+            return depot.link.has_window(bytes, span, self.settings);
+        };
+        let span = if tuning.is_raised() {
+            self.settings.window_raised
+        } else {
+            self.settings.window
+        };
+        fed.in_flight < u32::from(tuning.at_once())
+            && depot.link.has_window(bytes, span, self.settings)
     }
 
     fn finish_micros(&self, lane: usize, bytes: Bytes) -> u64 {

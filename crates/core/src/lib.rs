@@ -3,7 +3,7 @@
 //! A driver hands [`Mind::step`] what happened and carries out what comes back. The books hold what
 //! is known (of requests, replicas, transfers, depots and links); one file under `on`
 //! takes each kind of input; `dispatch` places fragments, `outlook` forecasts, `review` and
-//! `course` change what is under way. Nothing here reads a clock, a file, a socket or a random number.
+//! `course` change what is under way, `tuning` how much of it at once. Nothing here reads a clock, a file, a socket or a random number.
 #![no_std]
 extern crate alloc;
 #[cfg(test)]
@@ -19,6 +19,7 @@ mod on;
 mod outlook;
 mod review;
 mod settings;
+mod tuning;
 mod views;
 
 pub use mind::Mind;

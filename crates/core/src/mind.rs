@@ -1,4 +1,5 @@
 use alloc::{collections::BTreeMap, format, string::String, vec::Vec};
+use posthaste_plan::tuner::Method;
 use posthaste_types::{DepotId, Malformed, Record, RequestId, Timestamp, record};
 
 use crate::{
@@ -8,7 +9,7 @@ use crate::{
 };
 
 /// Leads every snapshot; another number is another layout.
-const SNAPSHOT_VERSION: u32 = 1;
+const SNAPSHOT_VERSION: u32 = 2;
 
 record! {
     /// The decision maker of one centre.
@@ -59,6 +60,12 @@ impl Mind {
     pub fn step(&mut self, now: Timestamp, inputs: Vec<Input>, out: &mut Outbox) {
         self.now = self.now.max(now);
         for input in inputs {
+            // Only these two come by the thousand and leave order and alarm as they are.
+            let is_common = matches!(
+                input,
+                Input::FragmentStored { .. } | Input::Throughput { .. }
+            );
+            self.is_stale |= !is_common;
             self.take(input, out);
         }
         if self.is_stale {
@@ -110,6 +117,14 @@ impl Mind {
         if is_sound { Ok(mind) } else { Err(malformed) }
     }
 
+    /// Whether the bytes are a snapshot of an older layout, which can't be read any more: the inputs
+    /// since the beginning make the mind anew.
+    #[must_use]
+    pub fn is_outdated(bytes: &[u8]) -> bool {
+        let mut rest = bytes;
+        u32::read(&mut rest).is_ok_and(|version| version < SNAPSHOT_VERSION)
+    }
+
     /// What was decided about the request and why, oldest first; none when it is not known.
     #[must_use]
     pub fn explain(&self, request: RequestId) -> Option<Vec<Decision>> {
@@ -120,11 +135,6 @@ impl Mind {
 
     /// The dispatcher: one file for each kind of input.
     fn take(&mut self, input: Input, out: &mut Outbox) {
-        // Only these two come by the thousand and leave order and alarm as they are.
-        self.is_stale |= !matches!(
-            input,
-            Input::FragmentStored { .. } | Input::Throughput { .. }
-        );
         match input {
             Input::DriverStarted => self.on_driver_started(out),
             Input::DepotAdded {
@@ -152,7 +162,14 @@ impl Mind {
                 self.on_depot_inventory(depot, request, &held, out);
             }
             Input::RequestSubmitted { request, spec } => {
-                self.on_request_submitted(request, spec, out);
+                self.on_request_submitted(request, spec, Method::Auto, out);
+            }
+            Input::RequestSubmittedWith {
+                request,
+                spec,
+                optimizer,
+            } => {
+                self.on_request_submitted(request, spec, optimizer, out);
             }
             Input::RequestCancelled { request } => self.on_request_cancelled(request, out),
             Input::FragmentStored {

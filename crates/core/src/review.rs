@@ -81,6 +81,7 @@ impl Mind {
             self.review_risk(id, out);
             self.review_route(id, out);
             self.review_fan_out(id, out);
+            self.review_tuning(id);
             self.send_duplicates(id, out);
         }
     }

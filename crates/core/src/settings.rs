@@ -14,6 +14,9 @@ record! {
         pub egress: Option<ByteRate>,
         /// Data in flight to a depot, as time at its p50 rate.
         pub window: Duration,
+        /// The same while an optimizer has found, or tries, that more at once carries more: streams that
+        /// are slow by themselves need more than `window` to fill the link.
+        pub window_raised: Duration,
         /// Most data in flight to a depot, whatever its rate, unless two fragments are more.
         pub window_bytes_max: Bytes,
         /// Most fragments in flight to a depot.
@@ -75,6 +78,8 @@ impl Default for Settings {
             // Long enough to hide a round trip and a late acknowledgement, short enough that a
             // decision bites within seconds.
             window: Duration::from_secs(2),
+            // As long as a fragment may take before its depot counts as stalled.
+            window_raised: Duration::from_secs(10),
             // The driver holds encoded stripes in memory.
             window_bytes_max: Bytes::mebi(256),
             flights_max: 256,

@@ -9,6 +9,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use posthaste_core::{Mind, Settings, contract::*};
+use posthaste_plan::tuner::{Method, Setting};
 use posthaste_types::{
     ByteRate, Bytes, ChunkIndex, Code, DepotId, FragmentIndex, RequestId, Timestamp,
 };
@@ -80,6 +81,14 @@ fn spec() -> impl Strategy<Value = RequestSpec> {
         )
 }
 
+fn optimizer() -> impl Strategy<Value = Method> {
+    let fixed = (1u16..5).prop_map(|at_once| Method::Fixed {
+        setting: Setting::new(at_once, 1, 1),
+    });
+    let named = (0..Method::NAMES.len()).prop_map(|place| Method::NAMES[place].1);
+    prop_oneof![1 => fixed, 3 => named]
+}
+
 fn facts() -> impl Strategy<Value = (Bytes, Option<ByteRate>)> {
     (0u64..100_000, proptest::option::of(0u64..5000))
         .prop_map(|(space, rate)| (Bytes::new(space), rate.map(ByteRate::new)))
@@ -100,6 +109,9 @@ fn input() -> impl Strategy<Value = Input> {
             .prop_map(|(depot, request, held)| Input::DepotInventory { depot, request, held }),
         5 => (request(), spec())
             .prop_map(|(request, spec)| Input::RequestSubmitted { request, spec }),
+        2 => (request(), spec(), optimizer()).prop_map(|(request, spec, optimizer)| {
+            Input::RequestSubmittedWith { request, spec, optimizer }
+        }),
         1 => request().prop_map(|request| Input::RequestCancelled { request }),
         9 => (request(), depot(), chunk(), fragment()).prop_map(
             |(request, depot, chunk, fragment)| {
@@ -251,7 +263,10 @@ proptest! {
     #[test]
     fn bytes_that_are_no_snapshot_are_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let mut mind = Mind::new(Settings::default()).snapshot();
-        prop_assert!(Mind::restore(&mind).is_ok());
+        prop_assert!(Mind::restore(&mind).is_ok() && !Mind::is_outdated(&mind));
+        let mut older = mind.clone();
+        older[0] -= 1;
+        prop_assert!(Mind::restore(&older).is_err() && Mind::is_outdated(&older));
         mind.truncate(mind.len() - 1);
         prop_assert!(Mind::restore(&mind).is_err());
         // Whatever the bytes, reading them ends.

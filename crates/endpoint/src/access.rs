@@ -1,12 +1,24 @@
 //! Opens addresses with the credentials people already have.
 
-use std::sync::Arc;
+use std::{
+    ffi::{OsStr, OsString},
+    os::unix::ffi::OsStringExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use crate::{
-    Endpoint, Location, Result,
+    Endpoint, Error, ErrorKind, Location, Protocol, Result,
+    config::{self, Profile},
+    location::Server,
+    peer::{self, Peer, StartOptions},
+    plugin::{Launch, Plugin},
     posix::{DraftRules, Posix},
+    relay::{Credential, FingerprintError, read_secret_file},
     s3::S3,
     sftp::Sftp,
+    site::Site,
+    webdav::WebDav,
 };
 
 /// What it takes to open an address.
@@ -14,6 +26,16 @@ use crate::{
 pub struct Access {
     profile: Option<String>,
     ssh_options: Vec<String>,
+    profiles_file: Option<PathBuf>,
+    start: StartOptions,
+}
+
+/// A profile somebody asked for.
+#[derive(Debug, Clone)]
+pub(crate) struct Chosen {
+    pub name: String,
+    /// `None` when only `~/.aws` can know it.
+    pub ours: Option<Profile>,
 }
 
 impl Access {
@@ -23,7 +45,93 @@ impl Access {
         Self {
             profile,
             ssh_options,
+            profiles_file: None,
+            start: StartOptions::default(),
         }
+    }
+
+    /// Takes profiles from `path` rather than from `~/.config/posthaste/profiles.toml`.
+    #[must_use]
+    pub fn with_profiles(mut self, path: PathBuf) -> Self {
+        self.profiles_file = Some(path);
+        self
+    }
+
+    fn profile(&self, name: &str) -> Result<Option<Profile>> {
+        config::profile(self.profiles_file.as_deref(), name)
+    }
+
+    /// Says how posthaste is started at the other end of SSH.
+    #[must_use]
+    pub fn with_start(mut self, start: StartOptions) -> Self {
+        self.start = start;
+        self
+    }
+
+    /// What `location` stands for: `NAME:path` is a place below the address of the profile `NAME`,
+    /// which wins over a host of that name. [`Access::open`] takes the location as it was written.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] and [`ErrorKind::PermissionDenied`] for an unusable `profiles.toml`.
+    pub fn resolve(&self, location: Location) -> Result<Location> {
+        Ok(self.place(location)?.0)
+    }
+
+    /// What stands in for `location` when that fails for good, where its profile says so: the same
+    /// path below another address.
+    ///
+    /// # Errors
+    /// As [`Access::resolve`].
+    pub fn fallback(&self, location: &Location) -> Result<Option<Location>> {
+        let Some((name, path)) = named(location) else {
+            return Ok(None);
+        };
+        let profile = self.profile(name)?;
+        let base = profile.and_then(|profile| profile.fallback);
+        base.map(|base| below(&base, path)).transpose()
+    }
+
+    /// Where what can't be read twice is parked when `location` can't take it, where its profile
+    /// says so: an address.
+    ///
+    /// # Errors
+    /// As [`Access::resolve`].
+    pub fn parking(&self, location: &Location) -> Result<Option<String>> {
+        let profile = match named(location) {
+            Some((name, _)) => self.profile(name)?,
+            None => None,
+        };
+        let chosen = || match &self.profile {
+            Some(name) => self.profile(name),
+            None => Ok(None),
+        };
+        let profile = match profile {
+            Some(profile) => Some(profile),
+            None => chosen()?,
+        };
+        Ok(profile.and_then(|profile| profile.park))
+    }
+
+    /// The real location, and the profile that belongs to it.
+    fn place(&self, location: Location) -> Result<(Location, Option<Chosen>)> {
+        if let Some((name, path)) = named(&location)
+            && let Some(profile) = self.profile(name)?
+            && let Some(url) = &profile.url
+        {
+            let chosen = Chosen {
+                name: name.to_owned(),
+                ours: Some(profile.clone()),
+            };
+            return Ok((below(url, path)?, Some(chosen)));
+        }
+        let chosen = match &self.profile {
+            Some(name) => Some(Chosen {
+                name: name.clone(),
+                ours: self.profile(name)?,
+            }),
+            None => None,
+        };
+        Ok((location, chosen))
     }
 
     /// Opens `location`. Files are written by `rules`.
@@ -33,10 +141,11 @@ impl Access {
     /// [`crate::ErrorKind::Unauthenticated`] and [`crate::ErrorKind::Unreachable`] where opening
     /// connects.
     pub async fn open(&self, location: Location, rules: DraftRules) -> Result<Arc<dyn Endpoint>> {
+        let (location, chosen) = self.place(location)?;
         match location {
             Location::Local(path) => Ok(Arc::new(Posix::new(path, rules))),
             Location::S3 { bucket, key } => {
-                Ok(Arc::new(S3::open(&bucket, &key, self.profile.as_deref())?))
+                Ok(Arc::new(S3::open_chosen(&bucket, &key, chosen.as_ref())?))
             }
             Location::Sftp {
                 user,
@@ -52,6 +161,168 @@ impl Access {
                 };
                 Ok(Arc::new(Sftp::open(host, path, rules).await?))
             }
+            Location::Bucket { bucket, .. } => Err(no_such_protocol(&bucket)),
+            Location::Server(server) => match server.protocol {
+                Protocol::Http | Protocol::Https => {
+                    Ok(Arc::new(Site::open_chosen(&server, chosen.as_ref())?))
+                }
+                Protocol::WebDav | Protocol::WebDavs => {
+                    let chosen = chosen.as_ref();
+                    Ok(Arc::new(WebDav::open_chosen(&server, rules, chosen)?))
+                }
+                Protocol::Posthaste => {
+                    let address = relay_address(&server, chosen, self.profiles_file.as_deref())?;
+                    Ok(Arc::new(Peer::open(address, &server.path, rules).await?))
+                }
+                Protocol::Ftp | Protocol::Ftps => Err(no_such_protocol(&server.host)),
+            },
+            Location::Host { user, host, path } => {
+                let host = crate::sftp::Host {
+                    user,
+                    host,
+                    port: None,
+                    options: self.ssh_options.clone(),
+                };
+                self.open_host(host, path, rules).await
+            }
+            Location::Plugin { scheme, rest } => {
+                let launch = Launch::find(&scheme, chosen.as_ref())?
+                    .ok_or_else(|| no_such_scheme(&scheme))?;
+                Ok(Arc::new(Plugin::open(launch, rest, rules).await?))
+            }
+        }
+    }
+}
+
+impl Access {
+    /// Posthaste where it can be started, SFTP elsewhere.
+    async fn open_host(
+        &self,
+        host: crate::sftp::Host,
+        path: Vec<u8>,
+        rules: DraftRules,
+    ) -> Result<Arc<dyn Endpoint>> {
+        let start = self.start.clone();
+        match Peer::start(host.clone(), &path, rules, start).await? {
+            Ok(peer) => Ok(Arc::new(peer)),
+            Err(why) => {
+                self.start.notices.warn(&format!(
+                    "no posthaste on {} ({why}): using SFTP, which is slower",
+                    host.host
+                ));
+                Ok(Arc::new(Sftp::open(host, path, rules).await?))
+            }
+        }
+    }
+}
+
+/// Where a relay is, with the key it must have and the secret it knows us by: from the profile that
+/// was asked for, or else the one that is called as the host.
+fn relay_address(
+    server: &Server,
+    chosen: Option<Chosen>,
+    profiles: Option<&Path>,
+) -> Result<peer::Address> {
+    let Server { host, port, .. } = server;
+    let chosen = match chosen {
+        Some(chosen) => Chosen {
+            ours: Some(
+                chosen
+                    .ours
+                    .ok_or_else(|| config::no_profile(&chosen.name))?,
+            ),
+            ..chosen
+        },
+        None => Chosen {
+            name: host.clone(),
+            ours: config::profile(profiles, host)?,
+        },
+    };
+    let missing = |what: &str| {
+        Error::new(
+            ErrorKind::Invalid,
+            "connect to",
+            format!("posthaste://{host}"),
+        )
+        .cause(format!("no {what} in a profile {}", chosen.name))
+        .hint("see \"posthaste relays\" in docs/guide/copy.md")
+    };
+    let profile = chosen.ours.as_ref().ok_or_else(|| missing("fingerprint"))?;
+    let fingerprint = profile.fingerprint.as_deref();
+    let fingerprint = fingerprint.ok_or_else(|| missing("fingerprint"))?;
+    let secret_file = profile.secret_file.as_deref();
+    let secret = read_secret_file(secret_file.ok_or_else(|| missing("secret_file"))?)?;
+    Ok(peer::Address {
+        host: host.clone(),
+        port: port.unwrap_or(peer::PORT),
+        fingerprint: fingerprint.parse().map_err(|cause: FingerprintError| {
+            Error::new(ErrorKind::Invalid, "use profile", &*chosen.name).cause(cause)
+        })?,
+        credential: Credential::Secret(secret),
+    })
+}
+
+/// `NAME:path`, where `NAME` can be a profile's.
+fn named(location: &Location) -> Option<(&str, &[u8])> {
+    match location {
+        Location::Host {
+            user: None,
+            host,
+            path,
+        } => Some((host, path)),
+        Location::Host { user: Some(_), .. }
+        | Location::Local(_)
+        | Location::S3 { .. }
+        | Location::Sftp { .. }
+        | Location::Bucket { .. }
+        | Location::Server(_)
+        | Location::Plugin { .. } => None,
+    }
+}
+
+/// The address `path` below the address `base`.
+fn below(base: &str, path: &[u8]) -> Result<Location> {
+    let start = path.iter().take_while(|&&byte| byte == b'/').count();
+    let path = &path[start..];
+    if path.is_empty() {
+        return Location::parse(OsStr::new(base));
+    }
+    let slash = if base.ends_with(['/', ':']) { "" } else { "/" };
+    let text = [base.as_bytes(), slash.as_bytes(), path].concat();
+    Location::parse(&OsString::from_vec(text))
+}
+
+fn no_such_scheme(scheme: &str) -> Error {
+    Error::new(ErrorKind::Invalid, "understand", format!("{scheme}://…"))
+        .cause("unknown scheme")
+        .hint(format!(
+            "use a local path, s3://bucket/prefix or sftp://user@host/path, or install \
+             posthaste-plugin-{scheme}"
+        ))
+}
+
+fn no_such_protocol(subject: &str) -> Error {
+    Error::new(ErrorKind::Unsupported, "open", subject).cause("this protocol is not spoken yet")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+
+    #[test]
+    fn paths_go_below_the_address_of_a_profile() {
+        let location = |text: &str| Location::parse(OsStr::from_bytes(text.as_bytes())).unwrap();
+        for (base, path, whole) in [
+            ("s3://b/k", "x/y", "s3://b/k/x/y"),
+            ("s3://b/", "/x", "s3://b/x"),
+            ("sftp://me@h/~/data", "", "sftp://me@h/~/data"),
+            ("dtn:", "x", "dtn:x"),
+            ("https://h", "x y", "https://h/x y"),
+        ] {
+            let found = below(base, path.as_bytes()).unwrap();
+            assert_eq!(found, location(whole), "{base} {path}");
         }
     }
 }

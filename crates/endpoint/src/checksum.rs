@@ -68,6 +68,18 @@ impl Checksum {
         Some(Self(u64::from_be_bytes(bytes.try_into().ok()?)))
     }
 
+    /// The big-endian bytes.
+    #[must_use]
+    pub const fn to_be_bytes(self) -> [u8; 8] {
+        self.0.to_be_bytes()
+    }
+
+    /// Reads what [`Checksum::to_be_bytes`] gives.
+    #[must_use]
+    pub const fn from_be_bytes(bytes: [u8; 8]) -> Self {
+        Self(u64::from_be_bytes(bytes))
+    }
+
     /// Reads the 16 hexadecimal digits [`fmt::Display`] writes.
     #[must_use]
     pub fn from_hex(text: &str) -> Option<Self> {

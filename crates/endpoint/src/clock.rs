@@ -1,6 +1,6 @@
 //! The one place of this room that reads a clock.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Seconds since the Unix epoch.
 #[expect(clippy::disallowed_methods, reason = "this is the room's clock")]
@@ -8,4 +8,10 @@ pub(crate) fn unix_secs() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs())
+}
+
+/// Now, for measuring spans.
+#[expect(clippy::disallowed_methods, reason = "this is the room's clock")]
+pub(crate) fn now() -> Instant {
+    Instant::now()
 }

@@ -4,12 +4,12 @@
 //! the protocol. Paths are bytes, relative to the endpoint's root, `/` between components; the
 //! empty path is the root itself.
 
-use std::{cmp::Ordering, fmt, future::Future, ops::Range, pin::Pin, sync::Arc};
+use std::{cmp::Ordering, fmt, future::Future, ops::Range, pin::Pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_util::Stream;
 
-use crate::{Checksum, Result};
+use crate::{Capabilities, Checksum, Error, ErrorKind, Result};
 
 /// A future that a lane can own.
 pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -97,10 +97,29 @@ pub struct Entry {
     pub size: u64,
     /// When its content last changed, where a listing tells.
     pub mtime: Option<FileTime>,
+    /// When the store took it, where a listing tells that rather than the file's own time: for
+    /// people to read, never to compare files by.
+    pub stored: Option<FileTime>,
     /// Permission bits (`07777`), where known.
     pub mode: Option<u32>,
     /// What the store itself calls this version (an ETag).
     pub version: Option<Box<str>>,
+}
+
+impl Entry {
+    /// An entry of which only the name and the kind are known.
+    #[must_use]
+    pub fn bare(name: Vec<u8>, kind: Kind) -> Self {
+        Self {
+            name,
+            kind,
+            size: 0,
+            mtime: None,
+            stored: None,
+            mode: None,
+            version: None,
+        }
+    }
 }
 
 /// What a destination is to keep of a file beside its bytes, and whom it came from.
@@ -133,27 +152,14 @@ impl FileSpec {
         );
         blake3::hash(text.as_bytes()).to_hex()[..32].to_owned()
     }
-}
 
-/// What an endpoint can do, as far as copy decides by it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Capabilities {
-    /// The scheme of its addresses, `file` for local paths.
-    pub scheme: &'static str,
-    /// Names may be any bytes but `/` and NUL; otherwise they must be UTF-8.
-    pub byte_names: bool,
-    /// The smallest step in which mtimes are kept, in nanoseconds.
-    pub mtime_step_ns: u32,
-    /// A listing already tells mtimes; otherwise each file has to be asked.
-    pub mtimes_listed: bool,
-    /// Directories have modes and mtimes that can be set.
-    pub directory_attributes: bool,
-    /// The store computes and keeps CRC-64/NVME itself.
-    pub stores_checksum: bool,
-    /// Files up to this size travel in one piece; larger ones in segments of this size or more.
-    pub segment_size_min: u64,
-    /// How many files to move at once when nobody says.
-    pub transfers_auto: usize,
+    /// The same for a file of unknown length, which is found again whatever its length is.
+    pub(crate) fn open_ended(&self) -> Self {
+        Self {
+            size: 0,
+            ..self.clone()
+        }
+    }
 }
 
 /// A small file, read whole.
@@ -167,10 +173,39 @@ pub struct Whole {
     pub checksum: Checksum,
 }
 
+/// A small file on its way, whole in memory.
+#[derive(Debug)]
+pub struct Parcel {
+    /// Where it goes.
+    pub path: Vec<u8>,
+    /// What is kept of it.
+    pub spec: FileSpec,
+    /// Its bytes, in order.
+    pub data: Vec<Bytes>,
+    /// Their checksum.
+    pub sum: Checksum,
+}
+
+/// What must hold of a path for a write to it to happen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Condition {
+    /// Nothing is there.
+    Absent,
+    /// The store still calls what is there by this [`Entry::version`].
+    Version(Box<str>),
+}
+
 /// A directory being listed.
 pub trait Listing: Send {
-    /// The next entries in no particular order; empty at the end. Bounded by the endpoint.
+    /// The next entries in no particular order; empty at the end. Bounded by the endpoint. After a
+    /// temporary error the same call may be made again, and fails again where it can't go on.
     fn next_page(&mut self) -> Boxed<'_, Result<Vec<Entry>>>;
+
+    /// Where the listing stands behind the last page, for [`Endpoint::list_on`]; `None` where a
+    /// listing can only be started anew.
+    fn mark(&self) -> Option<Vec<u8>> {
+        None
+    }
 }
 
 /// A file open for ranged reads.
@@ -198,6 +233,29 @@ pub trait Writer: Send + Sync {
     fn finish(&self, whole: Checksum) -> Boxed<'_, Result<()>>;
     /// Forgets the unfinished file: what it is a copy of is gone.
     fn discard(&self) -> Boxed<'_, ()>;
+
+    /// Where segment `index` starts. Files of unknown length may be cut into segments that grow, so
+    /// that few of them reach far; no segment is smaller than [`Writer::segment_size`] but the last.
+    fn segment_start(&self, index: u64) -> u64 {
+        index.saturating_mul(self.segment_size())
+    }
+
+    /// Finishes a file that [`Endpoint::create_open_ended`] began: it turned out to be `size` bytes
+    /// long. Every segment below that must be there, and nothing beyond.
+    fn finish_at(&self, _size: u64, _whole: Checksum) -> Boxed<'_, Result<()>> {
+        Box::pin(async {
+            Err(
+                Error::new(ErrorKind::Unsupported, "finish", "a file of unknown length")
+                    .cause("its length was known when it was begun"),
+            )
+        })
+    }
+
+    /// What another machine must know to go on with the unfinished file, for [`Endpoint::adopt`].
+    /// Never a secret. `None` where nothing is kept on this one.
+    fn note(&self) -> Option<String> {
+        None
+    }
 }
 
 /// A protocol, a root and the credentials to reach it.
@@ -230,6 +288,30 @@ pub trait Endpoint: Send + Sync {
         path: &'a [u8],
         spec: &'a FileSpec,
     ) -> Boxed<'a, Result<Arc<dyn Writer>>>;
+    /// Starts a large file of which nobody knows the length yet, or continues it; whatever
+    /// [`FileSpec::size`] says is ignored. It ends with [`Writer::finish_at`].
+    fn create_open_ended<'a>(
+        &'a self,
+        path: &'a [u8],
+        _spec: &'a FileSpec,
+    ) -> Boxed<'a, Result<Arc<dyn Writer>>> {
+        Box::pin(async move {
+            Err(unsupported(
+                "write without knowing its length",
+                self.show(path),
+            ))
+        })
+    }
+    /// Takes over what a writer on another machine noted of the unfinished file at `path`, so that
+    /// it is found when the file is continued here. What was noted here already wins.
+    fn adopt<'a>(
+        &'a self,
+        _path: &'a [u8],
+        _spec: &'a FileSpec,
+        _note: &'a str,
+    ) -> Boxed<'a, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
     /// Makes a symbolic link, replacing one that is there.
     fn make_link<'a>(
         &'a self,
@@ -249,6 +331,118 @@ pub trait Endpoint: Send + Sync {
         entry: &'a Entry,
         empty: bool,
     ) -> Boxed<'a, Result<()>>;
+
+    /// Seals several directories, none of which holds another; one result each, in their order.
+    /// Worth more than as many [`Endpoint::seal_directory`] where requests travel far.
+    fn seal_directories<'a>(
+        &'a self,
+        wanted: &'a [(Vec<u8>, Entry, bool)],
+    ) -> Boxed<'a, Vec<Result<()>>> {
+        Box::pin(async move {
+            let mut sealed = Vec::with_capacity(wanted.len());
+            for (path, entry, empty) in wanted {
+                sealed.push(self.seal_directory(path, entry, *empty).await);
+            }
+            sealed
+        })
+    }
+
+    /// Starts to list everything below the directory at `path` at once, names being paths relative
+    /// to it and directories coming before what they hold; `None` where directories have to be
+    /// listed one at a time.
+    fn list_tree<'a>(&'a self, _path: &'a [u8]) -> Boxed<'a, Result<Option<Box<dyn Listing>>>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    /// Goes on with a listing of `path`, of the directory or the whole tree, from a mark it left,
+    /// as if it had never been interrupted. What changed meanwhile may be told as it was or is.
+    fn list_on<'a>(
+        &'a self,
+        path: &'a [u8],
+        _mark: &'a [u8],
+    ) -> Boxed<'a, Result<Box<dyn Listing>>> {
+        Box::pin(async move { Err(unsupported("go on listing", self.show(path))) })
+    }
+
+    /// Reads several small files; one result each, in their order. Worth more than as many
+    /// [`Endpoint::get`] where [`Capabilities::bundle_bytes_max`] is not 0.
+    fn get_all<'a>(&'a self, wanted: &'a [(Vec<u8>, Entry)]) -> Boxed<'a, Vec<Result<Whole>>> {
+        Box::pin(async move {
+            let mut found = Vec::with_capacity(wanted.len());
+            for (path, entry) in wanted {
+                found.push(self.get(path, entry).await);
+            }
+            found
+        })
+    }
+
+    /// Stores several small files; one result each, in their order. Worth more than as many
+    /// [`Endpoint::put`] where [`Capabilities::bundle_bytes_max`] is not 0.
+    fn put_all(&self, parcels: Vec<Parcel>) -> Boxed<'_, Vec<Result<()>>> {
+        Box::pin(async move {
+            let mut stored = Vec::with_capacity(parcels.len());
+            for parcel in parcels {
+                let Parcel {
+                    path,
+                    spec,
+                    data,
+                    sum,
+                } = parcel;
+                stored.push(self.put(&path, &spec, data, sum).await);
+            }
+            stored
+        })
+    }
+
+    /// Stores a small file as [`Endpoint::put`] does, but only while `condition` holds, which the
+    /// server checks in the same step; fails with [`ErrorKind::Conflict`] when it does not.
+    fn put_if<'a>(
+        &'a self,
+        path: &'a [u8],
+        _spec: &'a FileSpec,
+        _data: Vec<Bytes>,
+        _sum: Checksum,
+        _condition: &'a Condition,
+    ) -> Boxed<'a, Result<()>> {
+        Box::pin(async move { Err(unsupported("write on a condition to", self.show(path))) })
+    }
+
+    /// Removes the file or link at `path`; nothing there is no error.
+    fn remove<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<()>> {
+        Box::pin(async move { Err(unsupported("remove", self.show(path))) })
+    }
+
+    /// The way to the endpoint and back, once something measured it; `None` where it is not remote.
+    fn round_trip(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Names the server where it copies among its own files: an endpoint can
+    /// [`Endpoint::copy_within`] what another with the same realm has [`Endpoint::locate`]d.
+    fn realm(&self) -> Option<String> {
+        None
+    }
+
+    /// Where `path` is within the realm.
+    fn locate(&self, path: &[u8]) -> Vec<u8> {
+        path.to_vec()
+    }
+
+    /// Lets the server copy its file `from` to `path`, all or nothing.
+    fn copy_within<'a>(
+        &'a self,
+        _from: &'a [u8],
+        path: &'a [u8],
+        _spec: &'a FileSpec,
+    ) -> Boxed<'a, Result<()>> {
+        Box::pin(async move { Err(unsupported("copy on the server to", self.show(path))) })
+    }
+}
+
+pub(crate) fn unsupported(operation: &'static str, subject: String) -> Error {
+    Error::new(ErrorKind::Unsupported, operation, subject)
+        .cause("this endpoint can't")
+        .hint("`posthaste endpoints` shows what each one can")
 }
 
 /// Appends `name` to a relative path.

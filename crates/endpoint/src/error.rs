@@ -1,6 +1,6 @@
 //! The one error of the hands: what, while doing what, to what, and whether to retry.
 
-use std::{error, fmt, io};
+use std::{error, fmt, io, num::NonZeroU32, time::Duration};
 
 /// What went wrong, as far as a caller decides by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -71,6 +71,8 @@ pub struct Error {
     context: Vec<(&'static str, String)>,
     cause: Option<Box<dyn error::Error + Send + Sync>>,
     hint: Option<String>,
+    /// Milliseconds; small, because every result of the hands has room for an error.
+    retry_after_ms: Option<NonZeroU32>,
 }
 
 /// What the hands return.
@@ -103,6 +105,7 @@ impl Error {
             context: Vec::new(),
             cause: None,
             hint: None,
+            retry_after_ms: None,
         }
     }
 
@@ -146,6 +149,22 @@ impl Error {
         self
     }
 
+    /// The other side said when to try again (`Retry-After`); that makes it temporary.
+    #[must_use]
+    pub fn retry_after(mut self, pause: Duration) -> Self {
+        self.retry_after_ms = u32::try_from(pause.as_millis())
+            .ok()
+            .and_then(NonZeroU32::new);
+        self.status = Status::Temporary;
+        self
+    }
+
+    /// When to try again, where the other side said so.
+    pub fn pause(&self) -> Option<Duration> {
+        self.retry_after_ms
+            .map(|pause_ms| Duration::from_millis(pause_ms.get().into()))
+    }
+
     /// What went wrong.
     pub fn kind(&self) -> ErrorKind {
         self.kind
@@ -164,6 +183,16 @@ impl Error {
     /// The facts added for operators.
     pub fn context(&self) -> &[(&'static str, String)] {
         &self.context
+    }
+
+    /// What was being done: a verb.
+    pub fn operation(&self) -> &'static str {
+        self.operation
+    }
+
+    /// What to try, where somebody said so.
+    pub fn advice(&self) -> Option<&str> {
+        self.hint.as_deref()
     }
 
     /// The page under `docs/errors/` that explains this error.

@@ -80,6 +80,24 @@ impl Ledger {
         })
     }
 
+    /// Puts what a ledger on another machine says at `path`, unless there is one of the same copy.
+    pub(crate) fn adopt(path: &Path, identity: &str, note: &str) -> io::Result<()> {
+        let is_ours = |head: Option<Head>| head.is_some_and(|head| head.identity == identity);
+        let there = Self::load(path).map(|(head, _)| head);
+        if is_ours(there) || !is_ours(note.lines().next().and_then(read_head)) {
+            return Ok(());
+        }
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        fs::write(path, note)
+    }
+
+    /// What it says, for [`Ledger::adopt`] elsewhere.
+    pub(crate) fn note(&self) -> Option<String> {
+        fs::read_to_string(&self.path).ok()
+    }
+
     /// Appends a segment in one write.
     pub(crate) fn add(&self, index: u64, checksum: Checksum, receipt: &str) -> io::Result<()> {
         let line = format!("{index} {checksum} {receipt} .\n");
@@ -145,5 +163,31 @@ mod tests {
         assert_eq!(read, head);
         assert_eq!(kept[0].index, 3);
         assert_eq!(kept[1].checksum, Checksum::of(b"one"));
+    }
+
+    #[test]
+    fn a_ledger_moves_to_another_machine_but_never_over_one_of_the_same_copy() {
+        let folder = tempfile::tempdir().unwrap();
+        let head = |identity: &str| Head {
+            identity: identity.into(),
+            segment_size: 4096,
+            token: "-".into(),
+        };
+        let here = folder.path().join("here");
+        let ledger = Ledger::start(here, &head("abc"), &[]).unwrap();
+        ledger.add(3, Checksum::of(b"three"), "-").unwrap();
+        let note = ledger.note().unwrap();
+        let there = folder.path().join("state/there");
+        Ledger::adopt(&there, "other", &note).unwrap();
+        assert!(!there.exists(), "the note of another copy was taken");
+        Ledger::adopt(&there, "abc", &note).unwrap();
+        assert_eq!(Ledger::load(&there).unwrap().1[0].index, 3);
+        let newer = Ledger::start(there.clone(), &head("abc"), &[]).unwrap();
+        Ledger::adopt(&there, "abc", &note).unwrap();
+        assert!(Ledger::load(&there).unwrap().1.is_empty());
+        drop(newer);
+        Ledger::start(there.clone(), &head("older"), &[]).unwrap();
+        Ledger::adopt(&there, "abc", &note).unwrap();
+        assert_eq!(Ledger::load(&there).unwrap().0, head("abc"));
     }
 }

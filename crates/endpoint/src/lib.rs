@@ -1,23 +1,38 @@
-//! The hands: one shape over local files, S3, SFTP and relays.
+//! The hands: one shape over local files, S3, SFTP, plug-ins and relays.
+
+extern crate alloc;
 
 mod access;
+mod capabilities;
 mod checksum;
 mod clock;
 mod config;
+mod dates;
+mod dial;
 mod endpoint;
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 mod ledger;
 mod location;
+pub mod peer;
+pub mod plugin;
 pub mod posix;
 pub mod relay;
 pub mod s3;
 pub mod sftp;
+pub mod site;
+mod ssh;
+mod web;
+pub mod webdav;
 
 pub use access::Access;
+pub use capabilities::Capabilities;
 pub use checksum::{Checksum, Summer};
+pub use config::{Profile, Profiles, parse_profiles};
 pub use endpoint::{
-    Boxed, ByteStream, Capabilities, Endpoint, Entry, FileSpec, FileTime, Kind, Listing, Reader,
-    Whole, Writer, base_name, is_unfinished, join,
+    Boxed, ByteStream, Condition, Endpoint, Entry, FileSpec, FileTime, Kind, Listing, Parcel,
+    Reader, Whole, Writer, base_name, is_unfinished, join,
 };
 pub use error::{Error, ErrorKind, Locus, Result, Status};
-pub use location::Location;
+pub use location::{Location, Protocol, Server, Store};

@@ -1,4 +1,5 @@
-//! Addresses as people write them: a local path, `s3://bucket/key`, `sftp://user@host:port/path`.
+//! Addresses as people write them: a local path, `s3://bucket/key`, `sftp://user@host:port/path`,
+//! `user@host:path`.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -31,6 +32,94 @@ pub enum Location {
         /// Absolute, or relative to the login directory when written as `/~/path`.
         path: Vec<u8>,
     },
+    /// A bucket or container of another object store and a key or prefix in it.
+    Bucket {
+        /// Which kind of store.
+        store: Store,
+        /// The bucket or container.
+        bucket: String,
+        /// The key; empty for the whole bucket.
+        key: String,
+    },
+    /// A path on a server.
+    Server(Server),
+    /// `user@host:path`: a path on a host where posthaste is started over SSH.
+    Host {
+        /// The user, when it is not what `ssh` would take.
+        user: Option<String>,
+        /// The host, or its alias in `ssh_config`.
+        host: String,
+        /// Absolute, or relative to the login directory.
+        path: Vec<u8>,
+    },
+    /// Any other scheme: a plug-in may know it.
+    Plugin {
+        /// The scheme.
+        scheme: String,
+        /// What follows `scheme://`.
+        rest: Vec<u8>,
+    },
+}
+
+/// Object stores that are neither S3 nor like it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Store {
+    /// Azure Blob Storage, `azblob://container/path`.
+    Azblob,
+    /// Google Cloud Storage, `gs://bucket/path`.
+    Gcs,
+}
+
+/// What a server speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// `http://`: to read from.
+    Http,
+    /// `https://`: to read from.
+    Https,
+    /// `webdav://`: WebDAV over HTTP.
+    WebDav,
+    /// `webdavs://`: WebDAV over HTTPS.
+    WebDavs,
+    /// `ftp://`.
+    Ftp,
+    /// `ftps://`: FTP with TLS.
+    Ftps,
+    /// `posthaste://`: a posthaste relay.
+    Posthaste,
+}
+
+impl Protocol {
+    /// Its scheme in addresses.
+    #[must_use]
+    pub const fn scheme(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+            Self::WebDav => "webdav",
+            Self::WebDavs => "webdavs",
+            Self::Ftp => "ftp",
+            Self::Ftps => "ftps",
+            Self::Posthaste => "posthaste",
+        }
+    }
+}
+
+/// A path on a server, `scheme://user@host:port/path`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server {
+    /// What it speaks.
+    pub protocol: Protocol,
+    /// The user, where the address names one.
+    pub user: Option<String>,
+    /// The host; a name, or an address without brackets.
+    pub host: String,
+    /// The port, where it is not the protocol's own.
+    pub port: Option<u16>,
+    /// Absolute, with the slash; empty for the root. Percent-escapes are undone.
+    pub path: Vec<u8>,
+    /// What follows `?` in an `http` address, as written: often a signature, and so a secret.
+    pub query: Option<String>,
 }
 
 impl Location {
@@ -45,71 +134,119 @@ impl Location {
             return Err(invalid("''", "an empty path", "write . for this directory"));
         }
         let Some((scheme, rest)) = split_scheme(bytes) else {
-            return Ok(local(bytes));
+            return Self::parse_host(bytes, &shown);
         };
+        let server = |protocol| Self::parse_server(protocol, rest, &shown);
         match scheme {
             b"file" => Ok(local(rest)),
             b"s3" => Self::parse_s3(rest, &shown),
             b"sftp" => Self::parse_sftp(rest, &shown),
-            _ => Err(invalid(
-                &shown,
-                "unknown scheme",
-                "use a local path, s3://bucket/prefix or sftp://user@host/path",
-            )),
+            b"azblob" => Self::parse_bucket(Store::Azblob, rest, &shown),
+            b"gs" | b"gcs" => Self::parse_bucket(Store::Gcs, rest, &shown),
+            b"http" => server(Protocol::Http),
+            b"https" => server(Protocol::Https),
+            b"webdav" | b"dav" => server(Protocol::WebDav),
+            b"webdavs" | b"davs" => server(Protocol::WebDavs),
+            b"ftp" => server(Protocol::Ftp),
+            b"ftps" => server(Protocol::Ftps),
+            b"posthaste" => server(Protocol::Posthaste),
+            _ => Ok(Self::Plugin {
+                scheme: String::from_utf8_lossy(scheme).into_owned(),
+                rest: rest.to_vec(),
+            }),
         }
     }
 
-    fn parse_s3(rest: &[u8], shown: &str) -> Result<Self> {
-        let text = std::str::from_utf8(rest)
-            .map_err(|_| invalid(shown, "keys are UTF-8", "write s3://bucket/prefix"))?;
-        let (bucket, key) = text.split_once('/').unwrap_or((text, ""));
-        if bucket.is_empty() {
-            return Err(invalid(shown, "no bucket", "write s3://bucket/prefix"));
-        }
-        Ok(Self::S3 {
-            bucket: bucket.to_owned(),
-            key: key.trim_matches('/').to_owned(),
+    /// A colon before the first slash makes a path one on a host, as with scp and rsync.
+    fn parse_host(bytes: &[u8], shown: &str) -> Result<Self> {
+        let colon = bytes.iter().position(|&byte| byte == b':');
+        let slash = bytes.iter().position(|&byte| byte == b'/');
+        let Some(colon) = colon.filter(|&colon| slash.is_none_or(|slash| colon < slash)) else {
+            return Ok(local(bytes));
+        };
+        let hint = "write user@host:path, or ./NAME for a local file with a colon in its name";
+        let (authority, path) = (&bytes[..colon], &bytes[colon + 1..]);
+        let Authority {
+            user,
+            host,
+            port: _,
+        } = Authority::parse(authority, shown, hint)?;
+        Ok(Self::Host {
+            user,
+            host,
+            path: trim_end_slashes(path).to_vec(),
         })
     }
 
-    fn parse_sftp(rest: &[u8], shown: &str) -> Result<Self> {
-        let hint = "write sftp://user@host:port/path";
-        let cut = rest
-            .iter()
-            .position(|&byte| byte == b'/')
-            .unwrap_or(rest.len());
-        let (authority, path) = rest.split_at(cut);
-        let authority =
-            std::str::from_utf8(authority).map_err(|_| invalid(shown, "no host name", hint))?;
-        let (user, host) = match authority.rsplit_once('@') {
-            Some((user, host)) => (Some(user), host),
-            None => (None, authority),
+    fn parse_bucket(store: Store, rest: &[u8], shown: &str) -> Result<Self> {
+        let hint = match store {
+            Store::Azblob => "write azblob://container/path",
+            Store::Gcs => "write gs://bucket/path",
         };
-        if user.is_some_and(|user| user.contains(':')) {
-            return Err(invalid(
-                &format!("sftp://…@{host}"),
-                "passwords don't belong into addresses",
-                "use a key or ssh-agent",
-            ));
-        }
-        let (host, port) = split_port(host);
-        let port = port
-            .map(str::parse)
-            .transpose()
-            .map_err(|_| invalid(shown, "the port is no number", hint))?;
-        // ssh would take a leading dash as an option.
-        let is_option = |text: &str| text.is_empty() || text.starts_with('-');
-        if is_option(host) || user.is_some_and(is_option) {
-            return Err(invalid(shown, "no host name", hint));
-        }
+        let (bucket, key) = split_bucket(rest, shown, hint)?;
+        Ok(Self::Bucket { store, bucket, key })
+    }
+
+    fn parse_server(protocol: Protocol, rest: &[u8], shown: &str) -> Result<Self> {
+        let hint = format!("write {}://host:port/path", protocol.scheme());
+        let (rest, query) = match protocol {
+            Protocol::Http | Protocol::Https => split_query(rest),
+            Protocol::WebDav
+            | Protocol::WebDavs
+            | Protocol::Ftp
+            | Protocol::Ftps
+            | Protocol::Posthaste => (rest, None),
+        };
+        let shown = shown.split('?').next().unwrap_or_default();
+        let query = match query {
+            Some(query) => match std::str::from_utf8(query) {
+                Ok(query) => Some(query.to_owned()),
+                Err(_) => return Err(invalid(shown, "its query is not UTF-8", &hint)),
+            },
+            None => None,
+        };
+        let (authority, path) = split_authority(rest);
+        let Authority { user, host, port } = Authority::parse(authority, shown, &hint)?;
+        let path = match protocol {
+            Protocol::Posthaste => path.to_vec(),
+            Protocol::Http
+            | Protocol::Https
+            | Protocol::WebDav
+            | Protocol::WebDavs
+            | Protocol::Ftp
+            | Protocol::Ftps => unescaped(path),
+        };
+        let path = match &*path {
+            b"/" => Vec::new(),
+            path => trim_end_slashes(path).to_vec(),
+        };
+        Ok(Self::Server(Server {
+            protocol,
+            user,
+            host,
+            port,
+            path,
+            query,
+        }))
+    }
+
+    fn parse_s3(rest: &[u8], shown: &str) -> Result<Self> {
+        let (bucket, key) = split_bucket(rest, shown, "write s3://bucket/prefix")?;
+        Ok(Self::S3 { bucket, key })
+    }
+
+    fn parse_sftp(rest: &[u8], shown: &str) -> Result<Self> {
+        let (authority, path) = split_authority(rest);
+        let Authority { user, host, port } =
+            Authority::parse(authority, shown, "write sftp://user@host:port/path")?;
         let path = match path.strip_prefix(b"/~/") {
             Some(relative) => relative,
             None if path == b"/~" => b"",
             None => path,
         };
         Ok(Self::Sftp {
-            user: user.map(str::to_owned),
-            host: host.to_owned(),
+            user,
+            host,
             port,
             path: trim_end_slashes(path).to_vec(),
         })
@@ -122,7 +259,13 @@ impl Location {
         let path = match self {
             Self::Local(path) => path.as_os_str().as_bytes(),
             Self::S3 { key, .. } => key.as_bytes(),
-            Self::Sftp { path, .. } => path,
+            Self::Bucket { key, .. } => key.as_bytes(),
+            Self::Sftp { path, .. } | Self::Host { path, .. } => path,
+            Self::Server(server) => &server.path,
+            Self::Plugin { rest, .. } => match rest.iter().position(|&byte| byte == b'/') {
+                Some(cut) => &rest[cut..],
+                None => b"",
+            },
         };
         let name = crate::base_name(trim_end_slashes(path));
         (!matches!(name, b"" | b"." | b"..")).then(|| name.to_vec())
@@ -138,6 +281,80 @@ fn invalid(shown: &str, cause: &'static str, hint: &str) -> Error {
     Error::new(ErrorKind::Invalid, "understand", shown)
         .cause(cause)
         .hint(hint)
+}
+
+/// `user@host:port`.
+struct Authority {
+    user: Option<String>,
+    host: String,
+    port: Option<u16>,
+}
+
+impl Authority {
+    fn parse(text: &[u8], shown: &str, hint: &str) -> Result<Self> {
+        let text = std::str::from_utf8(text).map_err(|_| invalid(shown, "no host name", hint))?;
+        let (user, host) = match text.rsplit_once('@') {
+            Some((user, host)) => (Some(user), host),
+            None => (None, text),
+        };
+        if user.is_some_and(|user| user.contains(':')) {
+            let scheme = shown
+                .split_once("://")
+                .map_or_else(String::new, |(scheme, _)| format!("{scheme}://"));
+            return Err(invalid(
+                &format!("{scheme}…@{host}"),
+                "passwords don't belong into addresses",
+                "use a key, ssh-agent or a profile",
+            ));
+        }
+        let (host, port) = split_port(host);
+        let port = port
+            .map(str::parse)
+            .transpose()
+            .map_err(|_| invalid(shown, "the port is no number", hint))?;
+        // ssh would take a leading dash as an option.
+        let is_option = |text: &str| text.is_empty() || text.starts_with('-');
+        if is_option(host) || user.is_some_and(is_option) {
+            return Err(invalid(shown, "no host name", hint));
+        }
+        Ok(Self {
+            user: user.map(str::to_owned),
+            host: host.to_owned(),
+            port,
+        })
+    }
+}
+
+/// Splits `authority/path`; the path keeps its slash.
+fn split_authority(rest: &[u8]) -> (&[u8], &[u8]) {
+    let cut = rest.iter().position(|&byte| byte == b'/');
+    rest.split_at(cut.unwrap_or(rest.len()))
+}
+
+/// Splits what follows `?`.
+fn split_query(rest: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match rest.iter().position(|&byte| byte == b'?') {
+        Some(cut) => (&rest[..cut], Some(&rest[cut + 1..])),
+        None => (rest, None),
+    }
+}
+
+/// The path with its percent-escapes undone; as it is where one is broken.
+fn unescaped(path: &[u8]) -> Vec<u8> {
+    let decoded = std::str::from_utf8(path).ok().and_then(crate::web::decode);
+    decoded
+        .filter(|decoded| !decoded.contains(&0))
+        .unwrap_or_else(|| path.to_vec())
+}
+
+/// Splits `bucket/key`.
+fn split_bucket(rest: &[u8], shown: &str, hint: &str) -> Result<(String, String)> {
+    let text = std::str::from_utf8(rest).map_err(|_| invalid(shown, "keys are UTF-8", hint))?;
+    let (bucket, key) = text.split_once('/').unwrap_or((text, ""));
+    if bucket.is_empty() {
+        return Err(invalid(shown, "no bucket", hint));
+    }
+    Ok((bucket.to_owned(), key.trim_matches('/').to_owned()))
 }
 
 fn split_port(host: &str) -> (&str, Option<&str>) {
@@ -184,9 +401,43 @@ mod tests {
     fn addresses_are_taken_apart() {
         assert_eq!(parse("a/b").unwrap(), Location::Local("a/b".into()));
         assert_eq!(
-            parse("a:b://c d").unwrap(),
-            Location::Local("a:b://c d".into())
+            parse("./a:b://c d").unwrap(),
+            Location::Local("./a:b://c d".into())
         );
+        assert_eq!(
+            parse("me@host:data/").unwrap(),
+            Location::Host {
+                user: Some("me".into()),
+                host: "host".into(),
+                path: b"data".to_vec()
+            }
+        );
+        assert_eq!(
+            parse("davs://me@host:99/data/").unwrap(),
+            Location::Server(Server {
+                protocol: Protocol::WebDavs,
+                user: Some("me".into()),
+                host: "host".into(),
+                port: Some(99),
+                path: b"/data".to_vec(),
+                query: None
+            })
+        );
+        assert_eq!(
+            parse("https://host/a%20b%/c?sig=%2F").unwrap(),
+            Location::Server(Server {
+                protocol: Protocol::Https,
+                user: None,
+                host: "host".into(),
+                port: None,
+                path: b"/a%20b%/c".to_vec(),
+                query: Some("sig=%2F".into())
+            })
+        );
+        let Location::Server(server) = parse("ftp://host/a%20b/%C3%A9").unwrap() else {
+            panic!("it is a server");
+        };
+        assert_eq!(server.path, "/a b/é".as_bytes());
         assert_eq!(
             parse("s3://b/k/l/").unwrap(),
             Location::S3 {
@@ -218,12 +469,14 @@ mod tests {
     fn nonsense_is_refused_with_what_to_write() {
         for text in [
             "",
-            "gopher://x/y",
+            "-oProxyCommand=x:path",
+            "gs:///key",
             "s3:///key",
             "sftp:///path",
             "sftp://-oProxyCommand=x/path",
             "sftp://u:secret@host/",
             "sftp://host:port/",
+            "https://host:port/?secret",
         ] {
             let error = parse(text).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Invalid, "{text}");

@@ -3,8 +3,11 @@
 //! The blocking halves, [`SourceFile`] and [`Draft`], are what the engine's local fast path is
 //! made of; [`Posix`] wraps them for copies whose other end is remote.
 
+mod block;
 mod draft;
+mod listing;
 mod source;
+mod writer;
 
 use std::{
     ffi::OsStr,
@@ -20,15 +23,15 @@ use std::{
 use bytes::Bytes;
 use rustix::fs::{AtFlags, CWD, Mode, Timespec, Timestamps};
 
-pub use draft::{Draft, DraftRules};
+pub use block::Block;
+pub use draft::{Draft, DraftRules, segment_range};
+pub use listing::PosixListing;
 pub use source::SourceFile;
+use writer::PosixWriter;
 
 use crate::{
-    Checksum, Error, ErrorKind, Locus, Result,
-    endpoint::{
-        Boxed, Capabilities, Endpoint, Entry, FileSpec, FileTime, Kind, Listing, Reader, Whole,
-        Writer,
-    },
+    Capabilities, Checksum, Error, ErrorKind, Locus, Result,
+    endpoint::{Boxed, Endpoint, Entry, FileSpec, FileTime, Kind, Listing, Reader, Whole, Writer},
 };
 
 /// Bytes read, summed and written at a time: stays in a core's L2 cache.
@@ -36,9 +39,6 @@ pub const BLOCK_BYTES: usize = 64 << 10;
 
 /// Bytes of a segment of a large local file, and so what a crash loses for each lane.
 pub const SEGMENT_BYTES: u64 = 16 << 20;
-
-/// Entries of one listing page: a directory of any size costs this much memory.
-const PAGE_ENTRIES: usize = 512;
 
 /// The local file system below a root.
 #[derive(Debug, Clone)]
@@ -104,7 +104,9 @@ pub(crate) fn show(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-pub(crate) fn entry_of(name: Vec<u8>, metadata: &fs::Metadata) -> Entry {
+/// What the system's `metadata` says of `name`.
+#[must_use]
+pub fn entry_of(name: Vec<u8>, metadata: &fs::Metadata) -> Entry {
     let file_type = metadata.file_type();
     let kind = if file_type.is_file() {
         Kind::File
@@ -129,6 +131,7 @@ pub(crate) fn entry_of(name: Vec<u8>, metadata: &fs::Metadata) -> Entry {
             secs: metadata.mtime(),
             nanos: u32::try_from(metadata.mtime_nsec()).unwrap_or(0),
         }),
+        stored: None,
         mode: Some(metadata.mode() & 0o7777),
         version: None,
     }
@@ -142,71 +145,6 @@ pub(crate) fn timestamps(mtime: FileTime) -> Timestamps {
     Timestamps {
         last_access: time,
         last_modification: time,
-    }
-}
-
-/// Lists a directory page by page.
-pub struct PosixListing {
-    pages: Option<fs::ReadDir>,
-    path: PathBuf,
-    follow: bool,
-}
-
-impl PosixListing {
-    /// Opens the directory. Blocks.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn open(path: PathBuf, follow: bool) -> Result<Self> {
-        let pages = fs::read_dir(&path)
-            .map_err(|cause| Error::io("list", show(&path), cause).at(Locus::Source))?;
-        Ok(Self {
-            pages: Some(pages),
-            path,
-            follow,
-        })
-    }
-
-    fn read_page(path: &Path, follow: bool, pages: &mut fs::ReadDir) -> Result<Vec<Entry>> {
-        let mut page = Vec::new();
-        for found in pages.by_ref() {
-            let found =
-                found.map_err(|cause| Error::io("list", show(path), cause).at(Locus::Source))?;
-            let name = found.file_name().into_vec();
-            let metadata = match found.metadata() {
-                Ok(metadata) if follow && metadata.is_symlink() => {
-                    fs::metadata(found.path()).unwrap_or(metadata)
-                }
-                Ok(metadata) => metadata,
-                Err(cause) if cause.kind() == io::ErrorKind::NotFound => continue,
-                Err(cause) => {
-                    return Err(Error::io("look at", show(&found.path()), cause).at(Locus::Source));
-                }
-            };
-            page.push(entry_of(name, &metadata));
-            if page.len() == PAGE_ENTRIES {
-                break;
-            }
-        }
-        Ok(page)
-    }
-}
-
-impl Listing for PosixListing {
-    fn next_page(&mut self) -> Boxed<'_, Result<Vec<Entry>>> {
-        Box::pin(async {
-            let Some(mut pages) = self.pages.take() else {
-                return Ok(Vec::new());
-            };
-            let (path, follow) = (self.path.clone(), self.follow);
-            let (pages, page) = blocking(move || {
-                let page = Self::read_page(&path, follow, &mut pages)?;
-                Ok((pages, page))
-            })
-            .await?;
-            self.pages = Some(pages);
-            Ok(page)
-        })
     }
 }
 
@@ -255,6 +193,27 @@ pub fn make_directory(path: &Path) -> Result<bool> {
         }
         Err(cause) => Err(fail(cause)),
     }
+}
+
+/// Makes a directory that will be written to, and those above it; says whether it is new. A link
+/// that leads to a directory will do only if `follow`. Blocks.
+///
+/// # Errors
+/// As [`make_directory`].
+pub fn ensure_directory(path: &Path, follow: bool) -> Result<bool> {
+    if !follow && fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
+        return Err(
+            Error::new(ErrorKind::Conflict, "make directory", show(path))
+                .cause("a symbolic link has that name")
+                .hint("remove the link, or copy to where it points")
+                .at(Locus::Destination),
+        );
+    }
+    let new = make_directory(path)?;
+    if !new && !follow {
+        open_directory(path);
+    }
+    Ok(new)
 }
 
 /// Lets the owner write into a directory that an earlier run may have sealed. When that is not
@@ -317,25 +276,30 @@ pub fn make_link(path: &Path, target: &[u8], spec: &FileSpec) -> Result<()> {
 /// The system's; [`ErrorKind::Corrupt`] when what was written reads back differently.
 pub fn put(path: &Path, spec: &FileSpec, data: &[Bytes], rules: DraftRules) -> Result<()> {
     let draft = Draft::small(path, spec, rules)?;
-    let mut offset = 0;
-    for bytes in data {
-        draft.write_at(bytes, offset)?;
-        offset += bytes.len() as u64;
-    }
+    draft.write_pieces(data, 0)?;
     draft.publish(spec)
 }
 
 impl Endpoint for Posix {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            scheme: "file",
             byte_names: true,
-            mtime_step_ns: 1,
+            lists: true,
+            ranges: true,
+            writes: true,
+            removes: true,
+            segments_in_any_order: true,
+            resumes: true,
+            open_ended: true,
+            mtime_step_ns: Some(1),
             mtimes_listed: true,
+            modes: true,
+            links: true,
             directory_attributes: true,
-            stores_checksum: false,
             segment_size_min: SEGMENT_BYTES,
-            transfers_auto: 8,
+            requests_ahead_max: 16,
+            segments_held: false,
+            ..Capabilities::least("file")
         }
     }
 
@@ -393,9 +357,27 @@ impl Endpoint for Posix {
         let (path, spec, rules) = (self.path(path), spec.clone(), self.rules.of_received());
         Box::pin(blocking(move || {
             let (draft, kept) = Draft::resumable(&path, &spec, SEGMENT_BYTES, rules)?;
-            let writer: Arc<dyn Writer> = Arc::new(draft::PosixWriter::new(draft, kept, spec));
+            let writer: Arc<dyn Writer> = Arc::new(PosixWriter::new(draft, kept, spec));
             Ok(writer)
         }))
+    }
+
+    fn create_open_ended<'a>(
+        &'a self,
+        path: &'a [u8],
+        spec: &'a FileSpec,
+    ) -> Boxed<'a, Result<Arc<dyn Writer>>> {
+        let (path, spec, rules) = (self.path(path), spec.open_ended(), self.rules.of_received());
+        Box::pin(blocking(move || {
+            let (draft, kept) = Draft::open_ended(&path, &spec, SEGMENT_BYTES, rules)?;
+            let writer: Arc<dyn Writer> = Arc::new(PosixWriter::new(draft, kept, spec));
+            Ok(writer)
+        }))
+    }
+
+    fn remove<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<()>> {
+        let path = self.path(path);
+        Box::pin(blocking(move || remove(&path)))
     }
 
     fn make_link<'a>(
@@ -419,21 +401,7 @@ impl Endpoint for Posix {
     fn make_directory<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<bool>> {
         let follow = path.is_empty();
         let path = self.path(path);
-        Box::pin(blocking(move || {
-            if !follow && fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink()) {
-                return Err(
-                    Error::new(ErrorKind::Conflict, "make directory", show(&path))
-                        .cause("a symbolic link has that name")
-                        .hint("remove the link, or copy to where it points")
-                        .at(Locus::Destination),
-                );
-            }
-            let new = make_directory(&path)?;
-            if !new && !follow {
-                open_directory(&path);
-            }
-            Ok(new)
-        }))
+        Box::pin(blocking(move || ensure_directory(&path, follow)))
     }
 
     fn seal_directory<'a>(
@@ -444,6 +412,16 @@ impl Endpoint for Posix {
     ) -> Boxed<'a, Result<()>> {
         let (path, entry) = (self.path(path), entry.clone());
         Box::pin(blocking(move || seal_directory(&path, &entry)))
+    }
+}
+
+/// Removes a file or link; nothing there is no error. Blocks.
+fn remove(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
+            Err(Error::io("remove", show(path), cause).at(Locus::Destination))
+        }
+        Ok(()) | Err(_) => Ok(()),
     }
 }
 

@@ -8,11 +8,12 @@
 mod address;
 mod client;
 mod connection;
-mod pin;
+pub(crate) mod pin;
 mod token;
 pub mod wire;
 
+pub(crate) use address::from_hex;
 pub use address::{DatasetId, DatasetIdError, Fingerprint, FingerprintError, RelayAddress};
 pub use client::{RelayClient, RelayStatus};
-pub use pin::fingerprint_of;
+pub use pin::{crypto_provider, fingerprint_of};
 pub use token::{Credential, Refusal, Scope, TOKEN_LIFETIME_S, mint, read_secret_file, verify};

@@ -11,36 +11,38 @@
 
 mod client;
 mod credentials;
+mod cut;
+mod headers;
+mod listing;
 mod object;
+mod page;
+mod ranges;
 mod upload;
 mod wire;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_util::StreamExt;
 use http::{HeaderMap, Method};
-use md5::{Digest as _, Md5};
 
 use crate::{
-    Checksum, Error, ErrorKind, Locus, Result, Summer,
-    endpoint::{
-        Boxed, Capabilities, Endpoint, Entry, FileSpec, Kind, Listing, Reader, Whole, Writer, join,
-    },
+    Capabilities, Checksum, Error, ErrorKind, Locus, Result, Summer,
+    access::Chosen,
+    endpoint::{Boxed, Endpoint, Entry, FileSpec, Kind, Listing, Reader, Whole, Writer, join},
 };
 use client::{Call, S3Client, stream};
 use credentials::Signing;
-use object::{S3Listing, S3Reader};
-use wire::{
-    CHECKSUM, CHECKSUM_TYPE, LINK_SUFFIX, ListBucketResult, MODE, MTIME, parse_http_date,
-    parse_mode,
-};
+use headers::{checksum_in, entry_of, matches_store, metadata_of};
+use listing::S3Listing;
+use object::S3Reader;
+use wire::{CHECKSUM, LINK_SUFFIX};
 
 /// Objects up to this size travel in one request; larger ones as a multipart upload.
 const SEGMENT_BYTES_MIN: u64 = 8 << 20;
 
-/// Lanes when nobody says: hides the latency of small objects without many connections.
-const TRANSFERS_AUTO: usize = 16;
+/// The largest object: 5 TiB ("Amazon S3 multipart upload limits").
+const OBJECT_BYTES_MAX: u64 = 5 << 40;
 
 /// A store's address and keys.
 #[derive(Clone)]
@@ -62,12 +64,13 @@ pub struct S3 {
 }
 
 impl S3 {
-    /// Opens `key` in `bucket` with the credentials of `profile`, or of the environment.
+    /// Opens `key` in `bucket` with the credentials of the profile somebody chose, or of the
+    /// environment.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for an unknown profile or a malformed store address.
-    pub fn open(bucket: &str, key: &str, profile: Option<&str>) -> Result<Self> {
-        Self::signed(bucket, key, Signing::load(profile)?)
+    pub(crate) fn open_chosen(bucket: &str, key: &str, chosen: Option<&Chosen>) -> Result<Self> {
+        Self::signed(bucket, key, Signing::load(chosen)?)
     }
 
     /// Opens `key` in `bucket` of a store whose address and keys the caller has.
@@ -134,13 +137,9 @@ impl S3 {
     /// Whether any key begins with `prefix`. Unlike a head, a refusal says why.
     async fn has_below(&self, prefix: &str) -> Result<bool> {
         let query = [("list-type", "2"), ("max-keys", "1"), ("prefix", prefix)];
-        let call = Call::new(Method::GET, "", "list").query(&query);
-        let list: ListBucketResult = self
-            .client
-            .ask_xml(call)
-            .await
-            .map_err(|error| error.with("directory", true))?;
-        Ok(!list.contents.is_empty() || !list.common_prefixes.is_empty())
+        let page = self.client.ask_page(&query).await;
+        let page = page.map_err(|error| error.with("directory", true))?;
+        Ok(!page.objects.is_empty() || !page.prefixes.is_empty())
     }
 
     async fn look_at(&self, path: &[u8]) -> Result<Option<Entry>> {
@@ -235,26 +234,6 @@ impl S3 {
     }
 }
 
-/// Whether the store's checksum, or else its MD5 in a plain ETag, is that of `data`. A store that
-/// says neither has nothing to compare.
-fn matches_store(headers: &HeaderMap, sum: Checksum, data: &[Bytes]) -> bool {
-    if let Some(wanted) = checksum_in(headers) {
-        return wanted == sum;
-    }
-    let encrypted = headers.contains_key("x-amz-server-side-encryption");
-    let etag = text_of(headers, "etag").map(|etag| etag.trim_matches('"'));
-    match etag.filter(|etag| etag.len() == 32 && !encrypted) {
-        Some(etag) => {
-            let mut md5 = Md5::new();
-            data.iter().for_each(|bytes| md5.update(bytes));
-            let digest = md5.finalize();
-            let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-            hex.eq_ignore_ascii_case(etag)
-        }
-        None => true,
-    }
-}
-
 fn prefix_of(key: &str) -> String {
     if key.is_empty() {
         String::new()
@@ -269,73 +248,36 @@ fn directory_entry() -> Entry {
         kind: Kind::Directory,
         size: 0,
         mtime: None,
+        stored: None,
         mode: None,
         version: None,
     }
 }
 
-fn text_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    headers.get(name)?.to_str().ok()
-}
-
-/// The whole object's checksum, where the store keeps one.
-fn checksum_in(headers: &HeaderMap) -> Option<Checksum> {
-    let composite = text_of(headers, CHECKSUM_TYPE).is_some_and(|kind| kind != "FULL_OBJECT");
-    if composite {
-        return None;
-    }
-    Checksum::from_base64(text_of(headers, CHECKSUM)?)
-}
-
-fn entry_of(headers: &HeaderMap, kind: Kind) -> Entry {
-    let mtime = text_of(headers, MTIME)
-        .and_then(|text| text.parse().ok())
-        .or_else(|| parse_http_date(text_of(headers, "last-modified")?));
-    Entry {
-        name: Vec::new(),
-        kind,
-        size: text_of(headers, "content-length")
-            .and_then(|text| text.parse().ok())
-            .unwrap_or(0),
-        mtime,
-        mode: text_of(headers, MODE).and_then(parse_mode),
-        version: text_of(headers, "etag").map(Into::into),
-    }
-}
-
-/// What an object keeps beside its bytes, as rclone writes it.
-fn metadata_of(spec: &FileSpec, kind: Kind) -> Vec<(&'static str, String)> {
-    let file_type = match kind {
-        Kind::File | Kind::Special => 0o100_000,
-        Kind::Directory => 0o040_000,
-        Kind::Link => 0o120_000,
-    };
-    let content_type = match kind {
-        Kind::Directory => "application/x-directory",
-        Kind::File | Kind::Link | Kind::Special => "application/octet-stream",
-    };
-    let mut headers = vec![("content-type", content_type.to_owned())];
-    if let Some(mtime) = spec.mtime {
-        headers.push((MTIME, mtime.to_string()));
-    }
-    if let Some(mode) = spec.mode {
-        headers.push((MODE, format!("{:o}", file_type | mode)));
-    }
-    headers
-}
-
 impl Endpoint for S3 {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            scheme: "s3",
-            byte_names: false,
-            mtime_step_ns: 1,
-            mtimes_listed: false,
-            directory_attributes: false,
-            stores_checksum: true,
+            lists: true,
+            listing_marks: true,
+            ranges: true,
+            writes: true,
+            removes: true,
+            segments_in_any_order: true,
+            resumes: true,
+            open_ended: true,
+            mtime_step_ns: Some(1),
+            modes: true,
+            links: true,
+            checksums: &["crc64nvme", "md5"],
             segment_size_min: SEGMENT_BYTES_MIN,
-            transfers_auto: TRANSFERS_AUTO,
+            file_bytes_max: Some(OBJECT_BYTES_MAX),
+            requests_ahead_max: 8,
+            ..Capabilities::least("s3")
         }
+    }
+
+    fn round_trip(&self) -> Option<Duration> {
+        self.client.round_trip()
     }
 
     fn show(&self, path: &[u8]) -> String {
@@ -349,12 +291,30 @@ impl Endpoint for S3 {
 
     fn list<'a>(&'a self, path: &'a [u8], _follow: bool) -> Boxed<'a, Result<Box<dyn Listing>>> {
         Box::pin(async {
-            let listing: Box<dyn Listing> = Box::new(S3Listing {
-                client: Arc::clone(&self.client),
-                prefix: prefix_of(&self.key(path)?),
-                token: None,
-                ended: false,
-            });
+            let (client, key) = (Arc::clone(&self.client), self.key(path)?);
+            let listing: Box<dyn Listing> = Box::new(S3Listing::new(client, prefix_of(&key), true));
+            Ok(listing)
+        })
+    }
+
+    fn list_tree<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Option<Box<dyn Listing>>>> {
+        Box::pin(async {
+            let (client, key) = (Arc::clone(&self.client), self.key(path)?);
+            let listing: Box<dyn Listing> =
+                Box::new(S3Listing::new(client, prefix_of(&key), false));
+            Ok(Some(listing))
+        })
+    }
+
+    fn list_on<'a>(
+        &'a self,
+        path: &'a [u8],
+        mark: &'a [u8],
+    ) -> Boxed<'a, Result<Box<dyn Listing>>> {
+        Box::pin(async move {
+            let (client, key) = (Arc::clone(&self.client), self.key(path)?);
+            let listing = S3Listing::resumed(client, prefix_of(&key), mark)?;
+            let listing: Box<dyn Listing> = Box::new(listing);
             Ok(listing)
         })
     }
@@ -415,6 +375,32 @@ impl Endpoint for S3 {
         })
     }
 
+    fn create_open_ended<'a>(
+        &'a self,
+        path: &'a [u8],
+        spec: &'a FileSpec,
+    ) -> Boxed<'a, Result<Arc<dyn Writer>>> {
+        Box::pin(async {
+            let (client, key) = (Arc::clone(&self.client), self.key(path)?);
+            let upload = upload::Upload::start_open_ended(client, key, spec).await?;
+            let writer: Arc<dyn Writer> = Arc::new(upload);
+            Ok(writer)
+        })
+    }
+
+    fn adopt<'a>(
+        &'a self,
+        path: &'a [u8],
+        spec: &'a FileSpec,
+        note: &'a str,
+    ) -> Boxed<'a, Result<()>> {
+        Box::pin(async move { upload::adopt(&self.client, &self.key(path)?, spec, note) })
+    }
+
+    fn remove<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<()>> {
+        Box::pin(async { object::remove(&self.client, &self.key(path)?).await })
+    }
+
     fn make_link<'a>(
         &'a self,
         path: &'a [u8],
@@ -462,5 +448,12 @@ impl Endpoint for S3 {
             self.store(&key, &spec, Vec::new(), Checksum::EMPTY, Kind::Directory)
                 .await
         })
+    }
+}
+
+/// Reads a listing, for [`crate::fuzzing`].
+pub(crate) fn try_listing(data: &[u8]) {
+    if let Ok(page) = page::Page::parse(data) {
+        assert!(page.objects.len() + page.prefixes.len() <= data.len());
     }
 }

@@ -9,32 +9,30 @@
 )]
 
 mod file;
+mod pool;
 mod remote;
 mod session;
 mod wire;
+mod writer;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use tokio::sync::Mutex;
 
 use crate::{
-    Checksum, Error, ErrorKind, Locus, Result,
-    endpoint::{
-        Boxed, Capabilities, Endpoint, Entry, FileSpec, Kind, Listing, Reader, Whole, Writer,
-    },
+    Capabilities, Checksum, Error, ErrorKind, Locus, Result,
+    endpoint::{Boxed, Endpoint, Entry, FileSpec, Kind, Listing, Reader, Whole, Writer},
     posix::DraftRules,
 };
-use file::{SftpReader, SftpWriter};
+use file::SftpReader;
+use pool::Pool;
 use remote::{Remote, SftpListing};
 use session::Session;
 use wire::{Attributes, OPENDIR, READLINK, REMOVE, Reply, Request, SETSTAT, SYMLINK};
+use writer::SftpWriter;
 
 /// Files up to this size are written whole.
 const SMALL_BYTES_MAX: u64 = 8 << 20;
-
-/// Lanes when nobody says: hides the latency of small files on one connection.
-const TRANSFERS_AUTO: usize = 8;
 
 /// Directories made above a missing one: no path is deeper (`PATH_MAX` / 2).
 const PARENTS_MAX: usize = 2048;
@@ -89,13 +87,15 @@ impl Sftp {
     /// [`ErrorKind::Unauthenticated`], [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`].
     pub async fn open(host: Host, root: Vec<u8>, rules: DraftRules) -> Result<Self> {
         let session = Session::connect(&host).await?;
-        let session = Mutex::new(Some(Arc::new(session)));
+        let round_trip = session.round_trip;
+        let pool = Pool::new(host.clone(), session);
         Ok(Self {
             remote: Arc::new(Remote {
                 host,
                 root,
                 rules,
-                session,
+                pool,
+                round_trip,
             }),
         })
     }
@@ -115,6 +115,7 @@ fn entry_of(name: Vec<u8>, attributes: &Attributes) -> Entry {
         kind: attributes.kind(),
         size: attributes.size.unwrap_or(0),
         mtime: attributes.file_time(),
+        stored: None,
         mode: attributes.mode.map(|mode| mode & 0o7777),
         version: None,
     }
@@ -132,19 +133,32 @@ fn attributes_of(mode: Option<u32>, mtime: Option<crate::FileTime>) -> Attribute
 impl Endpoint for Sftp {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            scheme: "sftp",
             byte_names: true,
-            mtime_step_ns: 1_000_000_000,
+            lists: true,
+            ranges: true,
+            writes: true,
+            removes: true,
+            segments_in_any_order: true,
+            resumes: true,
+            open_ended: true,
+            mtime_step_ns: Some(1_000_000_000),
             mtimes_listed: true,
+            modes: true,
+            links: true,
             directory_attributes: true,
-            stores_checksum: false,
             segment_size_min: SMALL_BYTES_MAX,
-            transfers_auto: TRANSFERS_AUTO,
+            requests_ahead_max: 8,
+            segments_held: false,
+            ..Capabilities::least("sftp")
         }
     }
 
     fn show(&self, path: &[u8]) -> String {
         self.remote.show(&self.remote.path(path))
+    }
+
+    fn round_trip(&self) -> Option<Duration> {
+        self.remote.round_trip
     }
 
     fn stat<'a>(&'a self, path: &'a [u8], follow: bool) -> Boxed<'a, Result<Option<Entry>>> {
@@ -215,9 +229,49 @@ impl Endpoint for Sftp {
     ) -> Boxed<'a, Result<Arc<dyn Writer>>> {
         Box::pin(async {
             let full = self.remote.path(path);
-            let writer = SftpWriter::start(Arc::clone(&self.remote), full, spec).await?;
+            let size = Some(spec.size);
+            let writer = SftpWriter::start(Arc::clone(&self.remote), full, spec, size).await?;
             let writer: Arc<dyn Writer> = Arc::new(writer);
             Ok(writer)
+        })
+    }
+
+    fn create_open_ended<'a>(
+        &'a self,
+        path: &'a [u8],
+        spec: &'a FileSpec,
+    ) -> Boxed<'a, Result<Arc<dyn Writer>>> {
+        Box::pin(async {
+            let (full, spec) = (self.remote.path(path), spec.open_ended());
+            let writer = SftpWriter::start(Arc::clone(&self.remote), full, &spec, None).await?;
+            let writer: Arc<dyn Writer> = Arc::new(writer);
+            Ok(writer)
+        })
+    }
+
+    fn adopt<'a>(
+        &'a self,
+        path: &'a [u8],
+        spec: &'a FileSpec,
+        note: &'a str,
+    ) -> Boxed<'a, Result<()>> {
+        let full = self.remote.path(path);
+        Box::pin(async move { writer::adopt(&self.remote, &full, spec, note) })
+    }
+
+    fn remove<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<()>> {
+        Box::pin(async {
+            let full = self.remote.path(path);
+            match self.remote.ask(Request::new(REMOVE).string(&full)).await? {
+                Reply::Status {
+                    code: OK | NO_SUCH_FILE,
+                    ..
+                } => Ok(()),
+                reply => {
+                    let error = self.remote.refusal(&reply, "remove", &full);
+                    Err(error.at(Locus::Destination))
+                }
+            }
         })
     }
 
@@ -286,5 +340,14 @@ impl Endpoint for Sftp {
                 .command(request, "set the attributes of", &full)
                 .await
         })
+    }
+}
+
+/// Reads a packet, for [`crate::fuzzing`].
+pub(crate) fn try_reply(data: &[u8]) {
+    let len = data.len();
+    if let Some((_, Reply::Names(names))) = wire::read_reply(Bytes::copy_from_slice(data)) {
+        let told: usize = names.iter().map(|(name, _)| name.len()).sum();
+        assert!(told + names.len() <= len, "more was read than was there");
     }
 }

@@ -1,31 +1,44 @@
 //! Copies files and trees between any two endpoints.
 //!
-//! A walker lists the sources one directory at a time and hands files to lanes through a bounded
-//! queue. Lanes between two local paths run on blocking threads (`local`); all others stream
-//! (`remote`). Small files travel whole; large ones in segments, each summed on its way, checked
-//! at the destination and noted, so that a killed copy continues where it was. A file that fails
+//! A walker lists the sources and hands files to lanes through a bounded queue. Lanes between two
+//! local paths run on blocking threads (`local`); all others stream (`remote`), as many at once as
+//! an optimizer says that is told what that gave (`tuning`). Small files travel whole (`small`);
+//! large ones in segments (`large`), each summed on its way, checked at the destination and noted,
+//! so that a killed copy continues where it was. What fails for now is tried again (`retry`), a
+//! stream that stalls is given up for another (`watch`). A file that fails
 //! is reported and left out; the others go on. Only what would fail for every file (no space, no
 //! credentials) stops the copy.
 
+mod board;
 mod clock;
 mod filter;
+mod gate;
 mod lane;
+mod large;
 mod local;
 mod progress;
 mod remote;
+mod retry;
+mod small;
 mod throttle;
+mod tuning;
 mod walk;
+mod watch;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use posthaste_endpoint::{
     Endpoint, Entry, Error, ErrorKind, Kind, Locus, Result,
     posix::{DraftRules, Posix},
 };
-use posthaste_types::{ByteRate, Bytes};
+use posthaste_plan::tuner::{Method, Setting};
+use posthaste_types::Bytes;
 
 pub use filter::Filter;
 pub use progress::{Current, Figures, Progress};
+pub(crate) use retry::trouble_of;
+pub use throttle::Throttle;
+pub use tuning::{Decision, Tuned};
 
 use lane::Shared;
 
@@ -90,16 +103,20 @@ pub struct Source {
 pub struct Options {
     /// Which files.
     pub filter: Filter,
-    /// Files or segments moved at once; the endpoints' own number when `None`.
-    pub transfers: Option<usize>,
-    /// All lanes together send no faster.
-    pub rate_max: Option<ByteRate>,
+    /// Who decides how many files and streams are used at once.
+    pub method: Method,
+    /// Where earlier copies ended, by the name of their path ([`Tuned::path`]).
+    pub history: BTreeMap<String, Setting>,
+    /// All lanes together send no faster. May be changed while the copy runs.
+    pub throttle: Throttle,
     /// What becomes of symbolic links.
     pub links: Links,
     /// How local files are written.
     pub rules: DraftRules,
     /// Copy also what seems unchanged.
     pub again: bool,
+    /// Read each file back from a remote destination and compare.
+    pub verify: bool,
     /// Say what would be done.
     pub dry_run: bool,
     /// Start no file after this many bytes.
@@ -123,6 +140,8 @@ pub enum Notice<'a> {
     WouldCopy(&'a str),
     /// Something that can't be copied, a socket or device, or a link not asked for.
     LeftOut(&'a str),
+    /// The optimizer chose.
+    Tuned(&'a Decision),
 }
 
 /// How a copy ended.
@@ -142,6 +161,8 @@ pub struct Ending {
     pub other: u64,
     /// A limit that ended it.
     pub limit: Option<Limit>,
+    /// What the optimizer did.
+    pub tuned: Tuned,
 }
 
 /// A limit the user set.
@@ -186,8 +207,7 @@ pub(crate) struct Placed {
 
 async fn place_all(shared: &Shared, sources: Vec<Source>, into: bool) -> Result<Vec<Placed>> {
     let destination = &shared.destination.endpoint;
-    let there = destination
-        .stat(b"", true)
+    let there = retry::reached(shared, || destination.stat(b"", true))
         .await
         .map_err(|error| error.at(Locus::Destination))?;
     let is_directory = there
@@ -205,8 +225,7 @@ async fn place_all(shared: &Shared, sources: Vec<Source>, into: bool) -> Result<
     for source in sources {
         let endpoint = &source.place.endpoint;
         let follow = shared.options.links == Links::Follow || source.content;
-        let found = endpoint
-            .stat(b"", follow)
+        let found = retry::reached(shared, || endpoint.stat(b"", follow))
             .await
             .map_err(|error| error.at(Locus::Source))?;
         let entry = found.ok_or_else(|| missing(&source))?;

@@ -152,14 +152,16 @@ impl FileList {
 }
 
 /// The chunk size for a dataset of `bytes`: a power of two from 1 MiB to 64 MiB that gives 128
-/// chunks or more where it can, and larger (to 256 MiB) only to keep them at 200,000.
+/// chunks or more where it can, and larger (to 256 MiB) only to keep them at 200,000. An encrypted
+/// chunk has a tag, and still must fit what a relay takes: so those are half as large at most.
 #[must_use]
-pub fn chunk_size_for(bytes: Bytes) -> Bytes {
+pub fn chunk_size_for(bytes: Bytes, is_encrypted: bool) -> Bytes {
+    let max = CHUNK_SIZE_MAX >> u32::from(is_encrypted);
     let mut size = CHUNK_SIZE_MIN;
     while size < CHUNK_SIZE_USUAL_MAX && bytes.get() / (2 * size) >= CHUNKS_AIM_MIN {
         size *= 2;
     }
-    while size < CHUNK_SIZE_MAX && bytes.pieces(Bytes::new(size)) > CHUNKS_AIM_MAX {
+    while size < max && bytes.pieces(Bytes::new(size)) > CHUNKS_AIM_MAX {
         size *= 2;
     }
     Bytes::new(size)
@@ -171,16 +173,18 @@ mod tests {
 
     #[test]
     fn chunks_are_many_enough_to_share_and_few_enough_to_count() {
-        assert_eq!(chunk_size_for(Bytes::ZERO), Bytes::mebi(1));
-        assert_eq!(chunk_size_for(Bytes::mebi(100)), Bytes::mebi(1));
+        assert_eq!(chunk_size_for(Bytes::ZERO, false), Bytes::mebi(1));
+        assert_eq!(chunk_size_for(Bytes::mebi(100), true), Bytes::mebi(1));
         for mebi in [300, 500, 5_000, 1 << 20, 10 << 20] {
-            let count = Bytes::mebi(mebi).pieces(chunk_size_for(Bytes::mebi(mebi)));
+            let count = Bytes::mebi(mebi).pieces(chunk_size_for(Bytes::mebi(mebi), mebi % 2 == 1));
             assert!(
                 (100..=200_000).contains(&count),
                 "{mebi} MiB in {count} chunks"
             );
         }
-        assert_eq!(chunk_size_for(Bytes::new(u64::MAX)), Bytes::mebi(256));
+        let huge = Bytes::new(u64::MAX);
+        assert_eq!(chunk_size_for(huge, false), Bytes::mebi(256));
+        assert_eq!(chunk_size_for(huge, true), Bytes::mebi(128));
     }
 
     #[test]

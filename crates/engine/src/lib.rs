@@ -1,7 +1,12 @@
 //! The hands: moves bytes between endpoints: copy, encode, pull.
 
+extern crate alloc;
+
+mod agenda;
 pub mod code;
 pub mod copy;
 pub mod dataset;
+pub mod envelope;
 pub mod pull;
+pub mod scan;
 pub mod stripe;

@@ -3,13 +3,18 @@
 use bytes::Bytes;
 use posthaste_types::Digest;
 
-use crate::code::{Codec, CodecError};
+use crate::{
+    code::{Codec, CodecError},
+    envelope::{Cipher, TextName},
+};
 
 /// A chunk cut into fragments, each with its digest.
 #[derive(Debug, Clone)]
 pub struct Stripe {
-    /// BLAKE3 of the chunk itself.
+    /// BLAKE3 of the chunk itself, as it is stored.
     pub chunk_digest: Digest,
+    /// The keyed digest of what the chunk holds, where it is encrypted.
+    pub content_digest: Option<Digest>,
     /// The k data fragments (the last one zero-padded), then the m parity fragments.
     pub fragments: Vec<Bytes>,
     /// BLAKE3 of each fragment.
@@ -22,27 +27,37 @@ pub fn digest_of(bytes: &[u8]) -> Digest {
     Digest::new(*blake3::hash(bytes).as_bytes())
 }
 
-/// Cuts a chunk into the fragments of the codec's code. Data fragments share the chunk's memory;
-/// the buffer should have room for k - 1 bytes of padding, or it is moved once. Blocking: reads the
-/// chunk three times.
+/// Bytes a chunk's buffer should have room for after the chunk, or it is moved once: a tag of 16, and
+/// the padding of up to 32 data fragments.
+pub const SPARE_BYTES: usize = 48;
+
+/// Encrypts chunk number `chunk` where there is a cipher, and cuts it into the fragments of the
+/// codec's code. Data fragments share the memory of `bytes`, which should have room for
+/// [`SPARE_BYTES`] more. Blocking: reads the chunk three times, and twice more to encrypt it.
 ///
 /// # Errors
 /// [`CodecError`] never, but for a defect here.
-pub fn encode_stripe(codec: &Codec, mut chunk: Vec<u8>) -> Result<Stripe, CodecError> {
-    let chunk_digest = digest_of(&chunk);
+pub fn encode_stripe(
+    codec: &Codec,
+    cipher: Option<&Cipher>,
+    chunk: u32,
+    mut bytes: Vec<u8>,
+) -> Result<Stripe, CodecError> {
+    let content_digest = cipher.map(|cipher| cipher.encrypt(TextName::Chunk(chunk), &mut bytes));
+    let chunk_digest = digest_of(&bytes);
     let (data, parity) = (
         usize::from(codec.code().data()),
         usize::from(codec.code().parity()),
     );
-    let size = chunk.len().div_ceil(data);
-    chunk.resize(size * data, 0);
+    let size = bytes.len().div_ceil(data);
+    bytes.resize(size * data, 0);
     let mut coded = vec![0; size * parity];
     if size > 0 {
-        let inputs: Vec<&[u8]> = chunk.chunks_exact(size).collect();
+        let inputs: Vec<&[u8]> = bytes.chunks_exact(size).collect();
         let mut out: Vec<&mut [u8]> = coded.chunks_exact_mut(size).collect();
         codec.encode(&inputs, &mut out)?;
     }
-    let (chunk, coded) = (Bytes::from(chunk), Bytes::from(coded));
+    let (chunk, coded) = (Bytes::from(bytes), Bytes::from(coded));
     let cut = |bytes: &Bytes, at: usize| bytes.slice(at * size..(at + 1) * size);
     let fragments: Vec<Bytes> = (0..data)
         .map(|at| cut(&chunk, at))
@@ -58,6 +73,7 @@ pub fn encode_stripe(codec: &Codec, mut chunk: Vec<u8>) -> Result<Stripe, CodecE
         });
     Ok(Stripe {
         chunk_digest,
+        content_digest,
         digests: digests.collect(),
         fragments,
     })
@@ -66,7 +82,8 @@ pub fn encode_stripe(codec: &Codec, mut chunk: Vec<u8>) -> Result<Stripe, CodecE
 #[cfg(test)]
 mod tests {
     use super::*;
-    use posthaste_types::Code;
+    use crate::envelope::DatasetKey;
+    use posthaste_types::{Code, TAG_BYTES};
 
     #[test]
     fn data_fragments_are_the_chunk_and_digests_are_theirs() {
@@ -79,7 +96,7 @@ mod tests {
         ] {
             let codec = Codec::new(code.parse::<Code>().unwrap());
             let chunk: Vec<u8> = (0..size).map(|n| u8::try_from(n % 251).unwrap()).collect();
-            let stripe = encode_stripe(&codec, chunk.clone()).unwrap();
+            let stripe = encode_stripe(&codec, None, 0, chunk.clone()).unwrap();
             assert_eq!(
                 stripe.fragments.len(),
                 usize::from(codec.code().total()),
@@ -92,5 +109,39 @@ mod tests {
                 assert_eq!(digest_of(fragment), *digest);
             }
         }
+    }
+
+    #[test]
+    fn an_encrypted_chunk_shows_nothing_and_is_the_same_every_time() {
+        let (codec, key) = (
+            Codec::new("3+2".parse().unwrap()),
+            DatasetKey::random().unwrap(),
+        );
+        let cipher = Cipher::new(&key);
+        let chunk = vec![0x5a; 10_000];
+        let encode = |number| encode_stripe(&codec, Some(&cipher), number, chunk.clone()).unwrap();
+        let stripe = encode(4);
+        assert_eq!(stripe.digests, encode(4).digests);
+        assert_ne!(stripe.digests, encode(5).digests);
+        assert_eq!(stripe.content_digest, Some(cipher.digest(&chunk)));
+        let stored: usize = stripe.fragments[..3].iter().map(Bytes::len).sum();
+        assert_eq!(stored, 10_017, "10,000, a tag, and padding to three pieces");
+        let spare = TAG_BYTES.get() + u64::from(Code::FRAGMENTS_MAX);
+        assert_eq!(SPARE_BYTES as u64, spare);
+        for fragment in &stripe.fragments {
+            let runs = fragment
+                .windows(4)
+                .filter(|bytes| *bytes == [0x5a; 4])
+                .count();
+            assert_eq!(runs, 0);
+        }
+        let mut whole = stripe.fragments[..3].concat();
+        whole.truncate(10_016);
+        assert_eq!(digest_of(&whole), stripe.chunk_digest);
+        let digest = stripe.content_digest.unwrap();
+        cipher
+            .decrypt(TextName::Chunk(4), &digest, &mut whole)
+            .unwrap();
+        assert!(whole == chunk);
     }
 }

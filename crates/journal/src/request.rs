@@ -22,6 +22,8 @@ pub struct RequestRecord {
     pub code: Code,
     /// Names of the depots that may hold it.
     pub via: Vec<String>,
+    /// For whom it is encrypted, as public keys; nobody when it is not.
+    pub recipients: Vec<String>,
     /// Whether the source is removed once safe.
     pub release: bool,
     /// Whether it runs even if the deadline can't be met.
@@ -61,14 +63,13 @@ pub enum Scan {
 
 const COLUMNS: &str = "id, submission, dataset, source, destination, code, via, release, \
      best_effort, created_micros, deadline_micros, expires_micros, bytes, files, chunk_size, \
-     scan_error, submitted, ended";
+     scan_error, submitted, ended, recipients";
 
 fn from_row(row: &Row<'_>) -> rusqlite::Result<RequestRecord> {
     let moment = |column| -> rusqlite::Result<Timestamp> {
         Ok(Timestamp::from_micros(from_sql(row.get(column)?)))
     };
     let code: String = row.get("code")?;
-    let via: String = row.get("via")?;
     let bytes: Option<i64> = row.get("bytes")?;
     let error: Option<String> = row.get("scan_error")?;
     let scan = match (bytes, error) {
@@ -87,11 +88,8 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<RequestRecord> {
         source: row.get("source")?,
         destination: row.get("destination")?,
         code: code.parse().unwrap_or(Code::NONE),
-        via: via
-            .split(',')
-            .filter(|name| !name.is_empty())
-            .map(str::to_owned)
-            .collect(),
+        via: names(&row.get::<_, String>("via")?),
+        recipients: names(&row.get::<_, String>("recipients")?),
         release: row.get("release")?,
         best_effort: row.get("best_effort")?,
         created: moment("created_micros")?,
@@ -103,6 +101,11 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<RequestRecord> {
     })
 }
 
+fn names(joined: &str) -> Vec<String> {
+    let names = joined.split(',').filter(|name| !name.is_empty());
+    names.map(str::to_owned).collect()
+}
+
 impl Journal {
     /// Keeps a new request and gives it its number.
     ///
@@ -112,8 +115,8 @@ impl Journal {
         self.connection
             .execute(
                 "INSERT INTO request (submission, dataset, source, destination, code, via, release,
-                 best_effort, created_micros, deadline_micros, expires_micros)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+                 best_effort, created_micros, deadline_micros, expires_micros, recipients)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
                 params![
                     request.submission,
                     request.dataset,
@@ -126,6 +129,7 @@ impl Journal {
                     to_sql(request.created.as_micros()),
                     to_sql(request.deadline.as_micros()),
                     to_sql(request.expires.as_micros()),
+                    request.recipients.join(","),
                 ],
             )
             .map_err(self.failed("append to"))?;

@@ -5,7 +5,8 @@ use rusqlite::OptionalExtension;
 use crate::{Journal, JournalError};
 
 /// Each entry brings the schema from its index to the next; entries are never changed.
-const MIGRATIONS: [&str; 1] = ["
+const MIGRATIONS: [&str; 2] = [
+    "
     CREATE TABLE input (
         seq INTEGER PRIMARY KEY,
         at_micros INTEGER NOT NULL,
@@ -62,7 +63,9 @@ const MIGRATIONS: [&str; 1] = ["
         capacity INTEGER NOT NULL,
         rate_max INTEGER
     );
-"];
+",
+    "ALTER TABLE request ADD COLUMN recipients TEXT NOT NULL DEFAULT '';",
+];
 
 /// Opens for one process, durable at each commit, and brings the schema up to date.
 pub(crate) fn prepare(journal: &mut Journal) -> Result<(), JournalError> {

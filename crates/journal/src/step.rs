@@ -146,6 +146,25 @@ impl Journal {
             .optional()
             .map_err(&failed)?;
         let since = snapshot.as_ref().map_or(0, |(seq, _)| *seq);
+        Ok(Replay {
+            snapshot: snapshot.map(|(_, bytes)| bytes),
+            steps: self.steps_since(since)?,
+        })
+    }
+
+    /// Every step there ever was: what a restart needs when the snapshot is of an older layout.
+    ///
+    /// # Errors
+    /// [`JournalError::Sqlite`] or [`JournalError::Malformed`].
+    pub fn replay_all(&self) -> Result<Replay, JournalError> {
+        Ok(Replay {
+            snapshot: None,
+            steps: self.steps_since(0)?,
+        })
+    }
+
+    fn steps_since(&self, since: i64) -> Result<Vec<(Timestamp, Vec<Input>)>, JournalError> {
+        let failed = self.failed("replay");
         let mut select = self
             .connection
             .prepare("SELECT at_micros, step, record FROM input WHERE seq > ?1 ORDER BY seq")
@@ -173,10 +192,7 @@ impl Journal {
                 inputs.push(Input::from_bytes(&bytes).map_err(self.malformed())?);
             }
         }
-        Ok(Replay {
-            snapshot: snapshot.map(|(_, bytes)| bytes),
-            steps,
-        })
+        Ok(steps)
     }
 
     /// Events after number `after`, oldest first, at most `limit`. When a request is named: its own,
@@ -252,7 +268,9 @@ fn keep_course(
     let mut submitted =
         transaction.prepare_cached("UPDATE request SET submitted = 1 WHERE id = ?1")?;
     for input in step.inputs {
-        if let Input::RequestSubmitted { request, .. } = input {
+        if let Input::RequestSubmitted { request, .. }
+        | Input::RequestSubmittedWith { request, .. } = input
+        {
             submitted.execute([to_sql(request.get())])?;
         }
     }

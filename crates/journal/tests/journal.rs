@@ -88,6 +88,12 @@ fn only_steps_after_the_newest_snapshot_are_replayed() {
     let replay = journal.replay().unwrap();
     assert_eq!(replay.snapshot, Some(vec![4]));
     assert_eq!(replay.steps, [(at, vec![down(5)])]);
+    let all = journal.replay_all().unwrap();
+    assert_eq!(all.snapshot, None);
+    assert!(
+        all.steps.len() > replay.steps.len(),
+        "steps before the snapshot are lost"
+    );
 }
 
 #[test]
@@ -129,6 +135,7 @@ fn request() -> RequestRecord {
         destination: "home".into(),
         code: Code::new(2, 1).unwrap(),
         via: vec!["a".into(), "b".into()],
+        recipients: vec!["age1x".into(), "age1y".into()],
         release: true,
         best_effort: false,
         created: Timestamp::from_secs(1),
@@ -242,6 +249,26 @@ fn a_depot_keeps_its_number_when_its_facts_change() {
         depot.id,
         "a number was reused"
     );
+}
+
+#[test]
+fn a_journal_from_before_encryption_is_taken_over() {
+    let (_directory, path) = file();
+    let mut journal = Journal::open(&path).unwrap();
+    let mut before = request();
+    before.id = journal.insert_request(&before).unwrap();
+    drop(journal);
+    let older = rusqlite::Connection::open(&path).unwrap();
+    older
+        .execute_batch(
+            "ALTER TABLE request DROP COLUMN recipients;
+             UPDATE meta SET value = 1 WHERE key = 'schema';",
+        )
+        .unwrap();
+    drop(older);
+    before.recipients.clear();
+    let journal = Journal::open(&path).unwrap();
+    assert_eq!(journal.request(before.id).unwrap(), Some(before));
 }
 
 #[test]

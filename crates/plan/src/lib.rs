@@ -13,9 +13,13 @@ extern crate std;
 mod fan_out;
 mod flow;
 mod offer;
+pub mod patience;
 mod scene;
+mod timetable;
+pub mod tuner;
 
 pub use fan_out::{Change, Pace, choose, review};
 pub use flow::{Lane, Load, Outcome, Supply, flow};
 pub use offer::{Offer, offers};
 pub use scene::{Fit, Promise, Proposal, Scene};
+pub use timetable::{Timetable, TimetableError};

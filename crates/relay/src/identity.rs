@@ -10,12 +10,11 @@ use std::{
 
 use posthaste_endpoint::{
     Error, ErrorKind, Result,
-    relay::{Fingerprint, fingerprint_of, read_secret_file},
+    relay::{Fingerprint, crypto_provider, fingerprint_of, read_secret_file},
 };
 use rcgen::{CertificateParams, DnType, KeyPair};
 use rustls::{
     ServerConfig,
-    crypto::ring,
     pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
 };
 
@@ -66,7 +65,7 @@ impl Identity {
 type Boxed = Box<dyn std::error::Error + Send + Sync>;
 
 /// The certificate is made anew at each start; only its key counts.
-fn tls_config(key: &KeyPair) -> Result<(Fingerprint, Arc<ServerConfig>), Boxed> {
+pub(crate) fn tls_config(key: &KeyPair) -> Result<(Fingerprint, Arc<ServerConfig>), Boxed> {
     let mut params = CertificateParams::new(Vec::new())?;
     params
         .distinguished_name
@@ -74,10 +73,12 @@ fn tls_config(key: &KeyPair) -> Result<(Fingerprint, Arc<ServerConfig>), Boxed> 
     let certificate = params.self_signed(key)?.der().clone();
     let fingerprint = fingerprint_of(&certificate)?;
     let private = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
-    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let mut config = ServerConfig::builder_with_provider(Arc::new(crypto_provider()))
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_no_client_auth()
         .with_single_cert(vec![certificate], private)?;
+    // Nobody comes back with a ticket: clients keep their connections.
+    config.send_tls13_tickets = 0;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok((fingerprint, Arc::new(config)))
 }

@@ -7,7 +7,9 @@
 //! `docs/reference/relay-protocol.md` has the protocol and the layout on disk.
 
 mod clock;
+mod files;
 mod identity;
+mod peer;
 mod rate;
 mod reception;
 mod request;
@@ -19,6 +21,7 @@ use std::{future::Future, net::SocketAddr, path::PathBuf};
 use posthaste_endpoint::Result;
 use posthaste_types::{ByteRate, Bytes};
 
+pub use peer::{Peer, PeerOptions};
 pub use server::Relay;
 
 /// How a relay is set up.

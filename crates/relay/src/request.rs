@@ -5,10 +5,11 @@ use std::{io, sync::Arc};
 use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt, Full, StreamBody, combinators::BoxBody};
+use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::{Frame, Incoming};
 use posthaste_endpoint::{
     ErrorKind,
+    peer::wire::PREFIX,
     relay::{
         DatasetId, Refusal as TokenRefusal, Scope, verify,
         wire::{self, ErrorBody, Object, StatusBody, Target},
@@ -18,6 +19,7 @@ use posthaste_types::{ChunkIndex, Digest, FragmentIndex};
 
 use crate::{
     clock,
+    files::Files,
     rate::RateLimit,
     reception::{Reception, blocking},
     store::{Refusal, Store, Stored, Upload, other_digest},
@@ -30,7 +32,7 @@ const READ_BYTES: usize = 256 << 10;
 const STRANGER_BYTES_MAX: u64 = 16 << 20;
 
 /// The body of an answer.
-pub(crate) type Body = BoxBody<Bytes, io::Error>;
+pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
 /// What answering needs.
 pub(crate) struct Service {
@@ -38,11 +40,16 @@ pub(crate) struct Service {
     pub(crate) secret: [u8; 32],
     pub(crate) store: Arc<Store>,
     pub(crate) rate: Arc<RateLimit>,
+    pub(crate) files: Arc<Files>,
 }
 
 impl Service {
     /// Answers one request. Nothing that comes in makes it fail.
     pub(crate) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
+        if request.uri().path().starts_with(PREFIX) {
+            let response = Arc::clone(&self.files).answer(request).await;
+            return response.map(|body| body.map_err(|never| match never {}).boxed_unsync());
+        }
         let (head, body) = request.into_parts();
         let body = Reception::new(body, Arc::clone(&self.rate));
         let is_ended = match self.route(&head, body).await {
@@ -77,7 +84,7 @@ impl Service {
                 return Err((refusal, Some((body, STRANGER_BYTES_MAX))));
             }
         };
-        if let Err(refusal) = self.authorize(&head.headers, scope, dataset.as_ref()) {
+        if let Err(refusal) = authorize(&self.secret, &head.headers, scope, dataset.as_ref()) {
             return Err((refusal, Some((body, STRANGER_BYTES_MAX))));
         }
         let answer = match target {
@@ -90,36 +97,6 @@ impl Service {
             Some(Target::Status) | None => Ok(json(StatusCode::OK, &self.status())),
         };
         answer.map_err(|refusal| (refusal, None))
-    }
-
-    fn authorize(
-        &self,
-        headers: &HeaderMap,
-        scope: Scope,
-        dataset: Option<&DatasetId>,
-    ) -> Result<(), Refusal> {
-        let token = headers
-            .get(header::AUTHORIZATION)
-            .and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
-        let now_s = clock::unix_s();
-        let unauthenticated = |message: String| Refusal::new(ErrorKind::Unauthenticated, message);
-        let Some(token) = token else {
-            return Err(unauthenticated("no token was shown".into()));
-        };
-        verify(&self.secret, token, scope, dataset, now_s).map_err(|refusal| match refusal {
-            TokenRefusal::Forged => unauthenticated("the token is not of this relay".into())
-                .hint("was the relay's secret copied whole, and is it this relay's?"),
-            TokenRefusal::Expired { at_unix_s } => {
-                let ago_s = now_s - at_unix_s;
-                unauthenticated(format!(
-                    "the token expired {ago_s} s ago by the relay's clock"
-                ))
-                .hint("ask for a new one; if it is new, the clocks differ")
-            }
-            TokenRefusal::OutOfScope => {
-                Refusal::new(ErrorKind::PermissionDenied, "the token is not for this")
-            }
-        })
     }
 
     fn status(&self) -> StatusBody {
@@ -190,7 +167,9 @@ impl Service {
             .header(header::CONTENT_TYPE, "application/octet-stream")
             .header(header::CONTENT_LENGTH, length)
             .header(wire::DIGEST_HEADER, stored.digest.to_string())
-            .body(BodyExt::boxed(StreamBody::new(Box::pin(pieces) as Pieces)))
+            .body(BodyExt::boxed_unsync(StreamBody::new(
+                Box::pin(pieces) as Pieces
+            )))
             .map_err(|cause| Refusal::new(ErrorKind::Other, cause.to_string()))
     }
 
@@ -230,6 +209,37 @@ impl Service {
         blocking(move || store.remove(&dataset)).await?;
         Ok(empty(StatusCode::NO_CONTENT))
     }
+}
+
+/// Checks that the request shows a token for `scope`, made from `secret`.
+pub(crate) fn authorize(
+    secret: &[u8; 32],
+    headers: &HeaderMap,
+    scope: Scope,
+    dataset: Option<&DatasetId>,
+) -> Result<(), Refusal> {
+    let token = headers
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+    let now_s = clock::unix_s();
+    let unauthenticated = |message: String| Refusal::new(ErrorKind::Unauthenticated, message);
+    let Some(token) = token else {
+        return Err(unauthenticated("no token was shown".into()));
+    };
+    verify(secret, token, scope, dataset, now_s).map_err(|refusal| match refusal {
+        TokenRefusal::Forged => unauthenticated("the token is not of this relay".into())
+            .hint("was the relay's secret copied whole, and is it this relay's?"),
+        TokenRefusal::Expired { at_unix_s } => {
+            let ago_s = now_s - at_unix_s;
+            unauthenticated(format!(
+                "the token expired {ago_s} s ago by the relay's clock"
+            ))
+            .hint("ask for a new one; if it is new, the clocks differ")
+        }
+        TokenRefusal::OutOfScope => {
+            Refusal::new(ErrorKind::PermissionDenied, "the token is not for this")
+        }
+    })
 }
 
 /// Digest, size and expiry of an upload.
@@ -273,7 +283,7 @@ fn read_piece(mut file: &std::fs::File, left: u64) -> io::Result<Bytes> {
 fn full(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into())
         .map_err(|never| match never {})
-        .boxed()
+        .boxed_unsync()
 }
 
 fn empty(status: StatusCode) -> Response<Body> {

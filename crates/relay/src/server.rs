@@ -13,6 +13,7 @@ use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use posthaste_endpoint::{
     Error, Result,
+    peer::socket::{self, Socket},
     relay::{Fingerprint, RelayAddress},
 };
 use posthaste_types::ByteRate;
@@ -25,7 +26,12 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 use crate::{
-    RelayOptions, clock, identity::Identity, rate::RateLimit, request::Service, store::Store,
+    RelayOptions, clock,
+    files::{Files, Ground, Space},
+    identity::Identity,
+    rate::RateLimit,
+    request::Service,
+    store::Store,
 };
 
 /// Connections served at once; more wait to be accepted. Each may hold 2 MiB of an upload.
@@ -35,7 +41,7 @@ const BACKLOG: u32 = 1024;
 /// A client that does not finish its TLS handshake within this is none.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A connection on which no request begins, or no request's head ends, for this long is closed.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often datasets are looked at for their expiry.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(10);
 /// Requests under way at the end get this long to finish.
@@ -71,15 +77,16 @@ impl Relay {
         } = options;
         let opened_dir = dir.clone();
         let opened = spawn_blocking(move || {
+            let ground = Ground::beneath(&opened_dir.join("files"))?;
             let store = Store::open(&opened_dir, capacity.get(), flush)?;
             let failed = |refusal: crate::store::Refusal| {
                 Error::new(refusal.kind, "clean", opened_dir.display().to_string())
                     .cause(refusal.message)
             };
             store.remove_expired(clock::unix_s()).map_err(failed)?;
-            Ok((Identity::open(&opened_dir.join("identity"))?, store))
+            Ok((Identity::open(&opened_dir.join("identity"))?, store, ground))
         });
-        let (identity, store) = opened.await.map_err(|cause| {
+        let (identity, store, ground) = opened.await.map_err(|cause| {
             Error::io(
                 "open",
                 dir.display().to_string(),
@@ -92,11 +99,20 @@ impl Relay {
         };
         let listener = bind(listen, rate).map_err(failed)?;
         let local = listener.local_addr().map_err(failed)?;
+        let (store, rate) = (Arc::new(store), Arc::new(RateLimit::new(rate)));
+        let files = Files::new(
+            ground,
+            Space::Lent(Arc::clone(&store)),
+            identity.secret,
+            Some(Arc::clone(&rate)),
+            flush,
+        );
         let service = Service {
             name,
             secret: identity.secret,
-            store: Arc::new(store),
-            rate: Arc::new(RateLimit::new(rate)),
+            store,
+            rate,
+            files,
         };
         Ok(Self {
             listener,
@@ -156,7 +172,7 @@ impl Relay {
                 () = &mut shutdown => break,
                 _ = expiry.tick() => self.remove_expired(&mut connections),
                 Some(_) = connections.join_next() => {}
-                (stream, permit) = self.accept(&permits) => {
+                (stream, permit) = accept(&self.listener, &permits) => {
                     let (tls, service) = (tls.clone(), Arc::clone(&self.service));
                     connections.spawn(serve(stream, permit, tls, service, ended.clone()));
                 }
@@ -168,16 +184,6 @@ impl Relay {
         // Those that do not end by then are dropped, and their uploads with them.
         let _ = timeout(SHUTDOWN_TIMEOUT, all).await;
         Ok(())
-    }
-
-    async fn accept(&self, permits: &Arc<Semaphore>) -> (TcpStream, OwnedSemaphorePermit) {
-        loop {
-            let permit = Arc::clone(permits).acquire_owned().await;
-            match (self.listener.accept().await, permit) {
-                (Ok((stream, _)), Ok(permit)) => return (stream, permit),
-                _ => sleep(ACCEPT_PAUSE).await,
-            }
-        }
     }
 
     fn remove_expired(&self, connections: &mut JoinSet<()>) {
@@ -206,6 +212,39 @@ fn bind(listen: SocketAddr, rate: Option<ByteRate>) -> std::io::Result<TcpListen
     socket.listen(BACKLOG)
 }
 
+/// The next connection, once one more may be served.
+pub(crate) async fn accept(
+    listener: &TcpListener,
+    permits: &Arc<Semaphore>,
+) -> (TcpStream, OwnedSemaphorePermit) {
+    loop {
+        let permit = Arc::clone(permits).acquire_owned().await;
+        match (listener.accept().await, permit) {
+            (Ok((stream, _)), Ok(permit)) => return (stream, permit),
+            _ => sleep(ACCEPT_PAUSE).await,
+        }
+    }
+}
+
+type Stream = TokioIo<tokio_rustls::server::TlsStream<Socket>>;
+
+/// Greets a client; `None` when it is none.
+async fn greet(stream: TcpStream, tls: &TlsAcceptor) -> Option<Stream> {
+    socket::tune(&stream);
+    let counted = Socket::new(stream, Arc::default());
+    let greeted = timeout(HANDSHAKE_TIMEOUT, tls.accept(counted)).await;
+    greeted.ok()?.ok().map(TokioIo::new)
+}
+
+fn http() -> http1::Builder {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .half_close(true)
+        .writev(true);
+    http
+}
+
 /// Serves one connection to its end. Whatever comes in, the worst is that it is closed.
 async fn serve(
     stream: TcpStream,
@@ -215,23 +254,35 @@ async fn serve(
     mut ended: watch::Receiver<bool>,
 ) {
     let _permit = permit;
-    let _ = stream.set_nodelay(true);
-    let Ok(Ok(stream)) = timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await else {
+    let Some(stream) = greet(stream, &tls).await else {
         return;
     };
     let answer = service_fn(move |request| {
         let service = Arc::clone(&service);
         async move { Ok::<_, std::convert::Infallible>(service.answer(request).await) }
     });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
-        .half_close(true)
-        .serve_connection(TokioIo::new(stream), answer);
-    let mut connection = pin!(connection);
+    let mut connection = pin!(http().serve_connection(stream, answer));
     tokio::select! {
         _ = &mut connection => return,
         _ = ended.wait_for(|&ended| ended) => connection.as_mut().graceful_shutdown(),
     }
     let _ = connection.await;
+}
+
+/// As [`serve`], files alone, for who ends by dropping it.
+pub(crate) async fn serve_files(
+    stream: TcpStream,
+    permit: OwnedSemaphorePermit,
+    tls: TlsAcceptor,
+    files: Arc<Files>,
+) {
+    let _permit = permit;
+    let Some(stream) = greet(stream, &tls).await else {
+        return;
+    };
+    let answer = service_fn(move |request| {
+        let files = Arc::clone(&files);
+        async move { Ok::<_, std::convert::Infallible>(files.answer(request).await) }
+    });
+    let _ = http().serve_connection(stream, answer).await;
 }

@@ -72,6 +72,13 @@ impl From<io::Error> for Refusal {
     }
 }
 
+/// The refusal to store what there is no room for.
+fn no_room(free: u64, capacity: u64, needed: u64) -> Refusal {
+    let message = format!("{free} of {capacity} bytes are free, {needed} are needed");
+    Refusal::new(ErrorKind::Full, message)
+        .hint("delete datasets, wait for some to expire, or lend more with --capacity")
+}
+
 /// An object on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stored {
@@ -91,10 +98,21 @@ struct Index {
     datasets: BTreeMap<DatasetId, Holding>,
     objects: usize,
     used: u64,
+    /// Bytes of files, finished or not.
+    files: u64,
     /// Bytes of uploads under way.
     reserved: u64,
     /// Objects being given their final names.
     sealing: BTreeSet<(DatasetId, Object)>,
+}
+
+impl Index {
+    /// All that is stored or promised.
+    fn taken(&self) -> u64 {
+        self.used
+            .saturating_add(self.reserved)
+            .saturating_add(self.files)
+    }
 }
 
 /// How full the store is, in bytes.
@@ -136,7 +154,11 @@ impl Store {
         }
         let datasets = dir.join("datasets");
         fs::create_dir_all(&datasets).map_err(|cause| failed(&datasets, cause))?;
-        let mut index = Index::default();
+        let files = dir.join("files");
+        let mut index = Index {
+            files: layout::bytes_below(&files).map_err(|cause| failed(&files, cause))?,
+            ..Index::default()
+        };
         for (dataset, expires_s, objects) in
             layout::scan(&datasets).map_err(|cause| failed(&datasets, cause))?
         {
@@ -164,15 +186,24 @@ impl Store {
 
     pub(crate) fn usage(&self) -> Usage {
         let index = self.index();
-        let free = self
-            .capacity
-            .saturating_sub(index.used)
-            .saturating_sub(index.reserved);
         Usage {
             capacity: self.capacity,
-            used: index.used,
-            free,
+            used: index.used + index.files,
+            free: self.capacity.saturating_sub(index.taken()),
         }
+    }
+
+    /// Takes space for a file of `wanted` bytes in place of one of `had`.
+    pub(crate) fn change_files(&self, had: u64, wanted: u64) -> Result<(), Refusal> {
+        let mut index = self.index();
+        let files = index.files.saturating_sub(had).saturating_add(wanted);
+        let others = index.used.saturating_add(index.reserved);
+        if wanted > had && others.saturating_add(files) > self.capacity {
+            let free = self.capacity.saturating_sub(index.taken());
+            return Err(no_room(free, self.capacity, wanted - had));
+        }
+        index.files = files;
+        Ok(())
     }
 
     /// What is stored of the dataset under this name.

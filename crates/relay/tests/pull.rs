@@ -28,8 +28,12 @@ use posthaste_endpoint::{
 use posthaste_engine::{
     code::Codec,
     dataset::{ChunkDigests, DatasetId, Manifest, SourceReader, scan},
+    envelope::{
+        self, Cipher, DatasetKey, TextName,
+        age::{self, Identity},
+    },
     pull::{Holder, PullOptions, PullReport, Ticket, pull},
-    stripe::encode_stripe,
+    stripe::{Stripe, digest_of, encode_stripe},
 };
 use posthaste_types::{Bytes as Amount, ChunkIndex, Code, FragmentIndex};
 use running::{Running, later, noise};
@@ -41,8 +45,25 @@ struct Scene {
     relays: Vec<Option<Running>>,
 }
 
+/// What is done to a stripe before it is stored.
+type Tamper = fn(&mut Stripe);
+
 impl Scene {
     async fn new(code: &str, fill: impl FnOnce(&Path)) -> Self {
+        Self::with(code, fill, None, |_| ()).await
+    }
+
+    /// The same, encrypted.
+    async fn encrypted(code: &str, fill: impl FnOnce(&Path)) -> Self {
+        Self::with(code, fill, Some(DatasetKey::random().unwrap()), |_| ()).await
+    }
+
+    async fn with(
+        code: &str,
+        fill: impl FnOnce(&Path),
+        key: Option<DatasetKey>,
+        tamper: Tamper,
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let source = folder.path().join("source");
         fs::create_dir(&source).unwrap();
@@ -58,11 +79,13 @@ impl Scene {
         }
         let reader = SourceReader::new(&source, Arc::clone(&list), chunk_size);
         let clients: Vec<_> = relays.iter().map(Running::client).collect();
+        let cipher = key.as_ref().map(Cipher::new);
         let mut chunks = Vec::new();
         for chunk in 0..u32::try_from(Amount::new(list.bytes).pieces(chunk_size)).unwrap() {
             let mut buffer = Vec::new();
             reader.read_chunk(chunk, &mut buffer).unwrap();
-            let stripe = encode_stripe(&codec, buffer).unwrap();
+            let mut stripe = encode_stripe(&codec, cipher.as_ref(), chunk, buffer).unwrap();
+            tamper(&mut stripe);
             for (at, (bytes, digest)) in stripe.fragments.iter().zip(&stripe.digests).enumerate() {
                 // Turned by one with each chunk, so that every relay holds data and parity.
                 let client = &clients[(at + usize::try_from(chunk).unwrap()) % clients.len()];
@@ -76,6 +99,7 @@ impl Scene {
             chunks.push(ChunkDigests {
                 chunk: stripe.chunk_digest,
                 fragments: stripe.digests,
+                content: stripe.content_digest,
             });
         }
         let list = Arc::unwrap_or_clone(list);
@@ -85,8 +109,9 @@ impl Scene {
             chunk_size,
             list,
             chunks,
+            cipher,
         };
-        let manifest = Arc::new(Manifest::from_bytes(&manifest.to_bytes()).unwrap());
+        let manifest = Arc::new(delivered(&manifest, key.as_ref()));
         Self {
             folder,
             manifest,
@@ -148,6 +173,18 @@ impl Scene {
             file.write_all_at(b"damage", 7).unwrap();
         }
     }
+}
+
+/// The manifest as it arrives: as bytes, in an envelope where it is encrypted.
+fn delivered(manifest: &Manifest, key: Option<&DatasetKey>) -> Manifest {
+    let (Some(key), Some(cipher)) = (key, &manifest.cipher) else {
+        return Manifest::from_bytes(&manifest.to_bytes()).unwrap();
+    };
+    let identity = Identity::random().unwrap();
+    let secret = key.to_secret_text();
+    let wrapped = age::wrap(&[identity.recipient()], secret.as_bytes()).unwrap();
+    let envelope = envelope::close(&wrapped, cipher, manifest.to_bytes());
+    Manifest::open(&envelope, &[identity]).unwrap()
 }
 
 /// What a path is, byte for byte: mode, mtime and content, target or nothing.
@@ -268,6 +305,56 @@ async fn a_tree_comes_home_as_it_was_and_is_not_fetched_twice() {
         before
     );
     assert_same(&scene.source(), &scene.home());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_encrypted_tree_comes_home_from_what_is_left_of_it() {
+    let mut scene = Scene::encrypted("3+2", fill).await;
+    scene.damage(0, 3);
+    let ticket = scene.ticket().await;
+    scene.relays[1].take().unwrap().kill().await;
+    let report = pull(ticket, &scene.home(), &PullOptions::default(), &|_| ())
+        .await
+        .unwrap();
+    assert_same(&scene.source(), &scene.home());
+    assert!(report.rebuilt_chunks > 0, "{report:?}");
+    fs::remove_file(scene.home().join("deep/small7")).unwrap();
+    let again = scene.pull().await;
+    let fetched = scene.manifest.chunks.len() as u64 - again.skipped_chunks;
+    assert!((1..=2).contains(&fetched), "{fetched} chunks were fetched");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn depots_see_nothing_of_an_encrypted_tree() {
+    let text = b"a line of text that stands in every chunk\n".repeat(10_000);
+    let scene = Scene::encrypted("2+1", |root| fs::write(root.join("f"), &text).unwrap()).await;
+    for n in 0..3 {
+        for (name, (_, _, _, stored)) in tree(&scene.folder.path().join(format!("relay{n}"))) {
+            let seen = stored.windows(8).any(|window| window == &text[10..18]);
+            assert!(!seen, "{}", String::from_utf8_lossy(&name));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forged_chunk_does_not_open_even_if_its_fragments_are_the_manifests() {
+    let forge: Tamper = |stripe| {
+        let mut forged = stripe.fragments[0].to_vec();
+        forged[3] ^= 1;
+        stripe.digests[0] = digest_of(&forged);
+        stripe.fragments[0] = forged.into();
+    };
+    let key = DatasetKey::random().unwrap();
+    let fill = |root: &Path| fs::write(root.join("f"), noise(3, 100_000)).unwrap();
+    let mut scene = Scene::with("2+1", fill, Some(key), forge).await;
+    scene.relays[2].take().unwrap().kill().await;
+    let ticket = scene.ticket().await;
+    let error = pull(ticket, &scene.home(), &PullOptions::default(), &|_| ())
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    assert!(error.to_string().contains("does not open"), "{error}");
+    assert!(!scene.home().join("f").exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -483,26 +570,29 @@ async fn an_empty_tree_comes_home() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn chunks_held_whole_are_taken_where_fragments_do_not_suffice() {
-    let scene = Scene::new("2+1", |root| {
-        fs::write(root.join("f"), noise(3, 150_000)).unwrap()
-    })
-    .await;
+    let fill = |root: &Path| fs::write(root.join("f"), noise(3, 150_000)).unwrap();
+    for scene in [
+        Scene::new("2+1", fill).await,
+        Scene::encrypted("2+1", fill).await,
+    ] {
+        take_whole_chunks(scene).await;
+    }
+}
+
+async fn take_whole_chunks(scene: Scene) {
     let mut ticket = scene.ticket().await;
     let source: Bytes = fs::read(scene.source().join("f")).unwrap().into();
     let relay = scene.relays[2].as_ref().unwrap().client();
     for (chunk, digests) in scene.manifest.chunks.iter().enumerate() {
         let range = chunk * 100_000..source.len().min((chunk + 1) * 100_000);
         let chunk = ChunkIndex::new(u32::try_from(chunk).unwrap());
+        let mut stored = source.slice(range).to_vec();
+        if let Some(cipher) = &scene.manifest.cipher {
+            cipher.encrypt(TextName::Chunk(chunk.get()), &mut stored);
+        }
         let (dataset, whole) = (&scene.manifest.dataset, FragmentIndex::WHOLE);
         relay
-            .put_fragment(
-                dataset,
-                chunk,
-                whole,
-                source.slice(range),
-                digests.chunk,
-                later(),
-            )
+            .put_fragment(dataset, chunk, whole, stored.into(), digests.chunk, later())
             .await
             .unwrap();
         ticket.holders[2].held.insert((chunk, whole));

@@ -8,14 +8,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use posthaste_core::{
     Mind, Settings,
-    contract::{Event, Input, Outbox},
+    contract::{Event, Happening, Input, Outbox},
 };
 use posthaste_endpoint::{Error, ErrorKind, Result};
 use posthaste_journal::{ChunkRecord, Step};
 use posthaste_types::Timestamp;
 use tokio::sync::{mpsc, watch};
 
-use crate::{clock::Clock, depots::Depots, hands::Hands, store::Store};
+use crate::{
+    clock::Clock,
+    depots::Depots,
+    hands::Hands,
+    store::{Remains, Store},
+};
 
 /// Inputs that may wait. A full queue makes the hands wait, which slows the sends.
 pub(crate) const INPUTS_MAX: usize = 4096;
@@ -54,7 +59,10 @@ impl Centre {
     /// # Errors
     /// The journal's, or [`ErrorKind::Corrupt`] when its newest snapshot can't be read.
     pub(crate) fn restore(store: Arc<Store>, inputs: mpsc::Sender<Arrival>) -> Result<Self> {
-        let replay = store.journal(|journal| journal.replay())?;
+        let mut replay = store.journal(|journal| journal.replay())?;
+        if replay.snapshot.as_deref().is_some_and(Mind::is_outdated) {
+            replay = store.journal(|journal| journal.replay_all())?;
+        }
         let mut mind = match replay.snapshot {
             None => Mind::new(Settings::default()),
             Some(bytes) => Mind::restore(&bytes).map_err(|cause| {
@@ -172,6 +180,11 @@ impl Driver {
         for command in out.commands {
             self.hands.execute(command);
         }
+        for event in out.events {
+            if let (Some(request), Some(remains)) = (event.request, remains_of(&event.happening)) {
+                self.hands.retire(request, remains);
+            }
+        }
         Ok(())
     }
 
@@ -215,5 +228,27 @@ impl Driver {
             "{}{request}{depot}: {}: {reason}",
             event.at, event.happening
         );
+    }
+}
+
+/// What remains of a request, when this is its end.
+fn remains_of(happening: &Happening) -> Option<Remains> {
+    match happening {
+        Happening::Released | Happening::Delivered => Some(Remains::Envelope),
+        Happening::Refused | Happening::Cancelled | Happening::Failed => Some(Remains::Nothing),
+        Happening::Admitted
+        | Happening::AtRisk { .. }
+        | Happening::OnTime { .. }
+        | Happening::Missed
+        | Happening::DepotActivated
+        | Happening::DepotRetired
+        | Happening::DepotDown
+        | Happening::DepotUp
+        | Happening::ForecastMoved
+        | Happening::Repairing { .. }
+        | Happening::Safe { .. }
+        | Happening::Unsafe { .. }
+        | Happening::ReleaseFailed
+        | Happening::Rerouted => None,
     }
 }

@@ -18,7 +18,7 @@ use crate::{
     driver::Arrival,
     monotonic, release,
     sealed::Sealed,
-    store::Store,
+    store::{Remains, Store},
 };
 
 /// Carries out commands; owned by the driver, so that its end is their end.
@@ -193,6 +193,20 @@ impl Hands {
                 return;
             };
             if let Err(error) = depot.client.delete_dataset(&dataset).await {
+                eprintln!("posthaste: {request}: {error}");
+            }
+        });
+    }
+
+    /// A request has ended: what was kept to carry it out is no longer needed.
+    pub(crate) fn retire(&mut self, request: RequestId, remains: Remains) {
+        self.sealed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&request);
+        let store = Arc::clone(&self.store);
+        self.running.spawn_blocking(move || {
+            if let Err(error) = store.retire_key(request, remains) {
                 eprintln!("posthaste: {request}: {error}");
             }
         });

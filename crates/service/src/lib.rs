@@ -183,6 +183,7 @@ fn flatten(ended: Result<Result<()>, tokio::task::JoinError>) -> Result<()> {
 /// Tells the mind that the driver started, and takes up what a crash left undone.
 async fn resume(desk: &http::Desk) -> Result<()> {
     let centre = &desk.centre;
+    tokio::task::block_in_place(|| centre.store.retire_keys())?;
     for record in centre.store.journal(|journal| journal.depots())? {
         let path = depots::secret_path(centre.store.directory(), &record.name);
         let secret = depots::parse_secret(&secrets::read_private(&path)?, &record.name)?;

@@ -29,7 +29,7 @@ pub(crate) async fn release(
 /// Without the manifest the fragments are noise, and the journal may be lost with its host: so as
 /// many depots as survive the losses the code survives must keep a copy.
 async fn store_manifest(sealed: &Sealed, store: &Arc<Store>, depots: &Depots) -> Result<()> {
-    let manifest = tokio::task::block_in_place(|| store.manifest(sealed.request))?.to_bytes();
+    let manifest = tokio::task::block_in_place(|| store.manifest_bytes(sealed.request))?;
     let digest = posthaste_engine::stripe::digest_of(&manifest);
     let manifest = bytes::Bytes::from(manifest);
     let wanted = usize::from(sealed.code.parity()) + 1;

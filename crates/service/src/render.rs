@@ -126,6 +126,7 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
         }),
         at_risk: view.is_some_and(|view| view.at_risk),
         missed: view.is_some_and(|view| view.missed),
+        encrypt_for: record.recipients.clone(),
         code: record.code.to_string(),
         release: if record.release {
             api::Release::WhenSafe

@@ -10,10 +10,13 @@ use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
 use posthaste_engine::{
     code::Codec,
     dataset::{DatasetId, FileList, SourceReader},
-    stripe::{Stripe, encode_stripe},
+    envelope::Cipher,
+    stripe::{SPARE_BYTES, Stripe, encode_stripe},
 };
 use posthaste_journal::ChunkRecord;
-use posthaste_types::{Bytes, ChunkIndex, Code, Digest, FragmentIndex, RequestId, Timestamp};
+use posthaste_types::{
+    Bytes, ChunkIndex, Code, Digest, FragmentIndex, RequestId, TAG_BYTES, Timestamp,
+};
 use tokio::sync::OnceCell;
 
 /// A dataset the service reads chunks of.
@@ -26,11 +29,22 @@ pub(crate) struct Sealed {
     pub(crate) expires: Timestamp,
     pub(crate) list: Arc<FileList>,
     codec: Codec,
+    encryption: Encryption,
     reader: SourceReader,
     /// Stripes some send still holds: fragments of one chunk sent together are read together.
     stripes: Mutex<HashMap<ChunkIndex, Weak<OnceCell<Stripe>>>>,
     /// Digests of every chunk read before, so that a source that changes is noticed.
     digests: Mutex<HashMap<ChunkIndex, Vec<Digest>>>,
+}
+
+/// What becomes of chunks before they are coded.
+pub(crate) enum Encryption {
+    /// Nothing.
+    None,
+    /// They are encrypted.
+    With(Cipher),
+    /// They were, and the key is gone: no chunk can be read any more.
+    Over,
 }
 
 /// A fragment ready to be sent.
@@ -47,6 +61,7 @@ impl Sealed {
         chunk_size: Bytes,
         list: Arc<FileList>,
         known: Vec<ChunkRecord>,
+        encryption: Encryption,
     ) -> Result<Self> {
         use std::os::unix::ffi::OsStrExt;
         let root = PathBuf::from(std::ffi::OsStr::from_bytes(&request.source));
@@ -64,6 +79,7 @@ impl Sealed {
             chunk_size,
             expires: request.expires,
             codec: Codec::new(request.code),
+            encryption,
             reader: SourceReader::new(root.clone(), Arc::clone(&list), chunk_size),
             root,
             list,
@@ -100,6 +116,7 @@ impl Sealed {
             .await?;
         let mut digests = vec![stripe.chunk_digest];
         digests.extend_from_slice(&stripe.digests);
+        digests.extend(stripe.content_digest);
         let record = ChunkRecord {
             request: self.request,
             chunk,
@@ -132,7 +149,7 @@ impl Sealed {
         if fragment == FragmentIndex::WHOLE {
             let data = &stripe.fragments[..usize::from(self.code.data())];
             let mut whole = data.concat();
-            whole.truncate(self.list.chunk_bytes(chunk.get(), self.chunk_size));
+            whole.truncate(self.stored_bytes(chunk));
             return Some((whole.into(), stripe.chunk_digest));
         }
         let place = usize::from(fragment.get());
@@ -140,6 +157,17 @@ impl Sealed {
             stripe.fragments.get(place)?.clone(),
             *stripe.digests.get(place)?,
         ))
+    }
+
+    /// Bytes of a chunk as depots store it.
+    fn stored_bytes(&self, chunk: ChunkIndex) -> usize {
+        let bytes = self.list.chunk_bytes(chunk.get(), self.chunk_size);
+        match self.encryption {
+            Encryption::None => bytes,
+            Encryption::With(_) | Encryption::Over => {
+                bytes + usize::try_from(TAG_BYTES.get()).unwrap_or(usize::MAX)
+            }
+        }
     }
 
     fn cell(&self, chunk: ChunkIndex) -> Arc<OnceCell<Stripe>> {
@@ -154,11 +182,21 @@ impl Sealed {
     }
 
     fn read_stripe(&self, chunk: ChunkIndex) -> Result<Stripe> {
-        let mut buffer = Vec::new();
+        let failed = |kind, operation| Error::new(kind, operation, format!("chunk {chunk}"));
+        let cipher = match &self.encryption {
+            Encryption::None => None,
+            Encryption::With(cipher) => Some(cipher),
+            Encryption::Over => {
+                return Err(failed(ErrorKind::PermissionDenied, "encrypt")
+                    .at(Locus::Source)
+                    .cause("the key of its dataset is gone"));
+            }
+        };
+        let size = self.list.chunk_bytes(chunk.get(), self.chunk_size);
+        let mut buffer = Vec::with_capacity(size + SPARE_BYTES);
         self.reader.read_chunk(chunk.get(), &mut buffer)?;
-        encode_stripe(&self.codec, buffer).map_err(|cause| {
-            Error::new(ErrorKind::Other, "encode", format!("chunk {chunk}")).cause(cause)
-        })
+        encode_stripe(&self.codec, cipher, chunk.get(), buffer)
+            .map_err(|cause| failed(ErrorKind::Other, "encode").cause(cause))
     }
 
     fn check_unchanged(&self, record: &ChunkRecord) -> Result<()> {

@@ -11,8 +11,8 @@ use posthaste_endpoint::{Error, ErrorKind, Result};
 
 /// Bytes of a token or secret.
 pub const SECRET_BYTES: usize = 32;
-/// A secret file longer than this holds something else.
-const FILE_BYTES_MAX: u64 = 4096;
+/// A secret file longer than this holds something else: hundreds of identities fit.
+const FILE_BYTES_MAX: u64 = 64 << 10;
 
 /// Makes `directory` (and its parents) readable by its user only.
 ///

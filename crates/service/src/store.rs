@@ -9,16 +9,25 @@ use std::{
 };
 
 use posthaste_endpoint::{Error, ErrorKind, Result};
-use posthaste_engine::dataset::{ChunkDigests, DatasetId, FileList, Manifest};
+use posthaste_engine::{
+    dataset::{ChunkDigests, DatasetId, FileList, Manifest},
+    envelope::Cipher,
+};
 use posthaste_journal::{Journal, JournalError, RequestRecord, Scan};
 use posthaste_types::{ChunkIndex, Digest, RequestId};
 
 use crate::{sealed::Sealed, secrets};
 
+mod encryption;
+
+pub(crate) use encryption::Remains;
+
 /// The service's state directory, open.
 pub(crate) struct Store {
     directory: PathBuf,
     journal: Mutex<Journal>,
+    /// Held while an envelope is made, so that it is made once.
+    envelopes: Mutex<()>,
 }
 
 impl Store {
@@ -27,6 +36,7 @@ impl Store {
             directory.into(),
             directory.join("secrets"),
             directory.join("datasets"),
+            directory.join(encryption::KEYS),
         ] {
             secrets::make_private_directory(&private)?;
         }
@@ -34,6 +44,7 @@ impl Store {
         Ok(Self {
             directory: directory.into(),
             journal: Mutex::new(journal),
+            envelopes: Mutex::default(),
         })
     }
 
@@ -100,16 +111,7 @@ impl Store {
     /// # Errors
     /// The operating system's.
     pub(crate) fn keep_list(&self, request: RequestId, list: &FileList) -> Result<()> {
-        let path = self.list_path(request);
-        let failed = |cause| Error::io("write", path.display().to_string(), cause);
-        let fresh = path.with_extension("new");
-        let mut file = fs::File::create(&fresh).map_err(failed)?;
-        file.write_all(&list.to_bytes())
-            .and_then(|()| file.sync_all())
-            .map_err(failed)?;
-        fs::rename(&fresh, &path).map_err(failed)?;
-        let directory = fs::File::open(self.directory.join("datasets")).map_err(failed)?;
-        directory.sync_all().map_err(failed)
+        keep(&self.list_path(request), &list.to_bytes())
     }
 
     fn list(&self, request: RequestId) -> Result<FileList> {
@@ -132,15 +134,17 @@ impl Store {
             );
         };
         let known = self.journal(|journal| journal.chunks(request))?;
-        Sealed::open(&record, chunk_size, Arc::new(self.list(request)?), known)
+        let encryption = self.encryption(&record)?;
+        let list = Arc::new(self.list(request)?);
+        Sealed::open(&record, chunk_size, list, known, encryption)
     }
 
-    /// The request's whole manifest.
+    /// The whole manifest of the request, whose dataset this cipher encrypts.
     ///
     /// # Errors
     /// [`ErrorKind::Busy`] while some chunk has not been read yet.
-    pub(crate) fn manifest(&self, request: RequestId) -> Result<Manifest> {
-        let record = self.request(request)?;
+    fn manifest(&self, record: &RequestRecord, cipher: Option<Cipher>) -> Result<Manifest> {
+        let request = record.id;
         let not_yet = |cause: String| {
             Error::new(
                 ErrorKind::Busy,
@@ -159,11 +163,15 @@ impl Store {
         let chunks: Vec<ChunkDigests> = self
             .journal(|journal| journal.chunks(request))?
             .into_iter()
-            .filter_map(|record| {
-                let (chunk, fragments) = record.digests.split_first()?;
+            .filter_map(|chunk| {
+                let (chunk, fragments) = chunk.digests.split_first()?;
+                // Last what an encrypted chunk holds.
+                let fragments_and_rest = fragments.split_at_checked(record.code.total().into());
+                let (fragments, rest) = fragments_and_rest?;
                 Some(ChunkDigests {
                     chunk: *chunk,
                     fragments: fragments.to_vec(),
+                    content: rest.first().copied(),
                 })
             })
             .collect();
@@ -180,8 +188,28 @@ impl Store {
             chunk_size,
             list: self.list(request)?,
             chunks,
+            cipher,
         })
     }
+}
+
+/// Writes a file, whole and durable when this returns.
+fn keep(path: &Path, bytes: &[u8]) -> Result<()> {
+    let failed = |cause| Error::io("write", path.display().to_string(), cause);
+    let fresh = path.with_extension("new");
+    let mut file = fs::File::create(&fresh).map_err(failed)?;
+    file.write_all(bytes)
+        .and_then(|()| file.sync_all())
+        .map_err(failed)?;
+    fs::rename(&fresh, path).map_err(failed)?;
+    sync_parent(path)
+}
+
+/// Makes names in a file's directory durable.
+fn sync_parent(path: &Path) -> Result<()> {
+    let directory = path.parent().unwrap_or(path);
+    let synced = fs::File::open(directory).and_then(|directory| directory.sync_all());
+    synced.map_err(|cause| Error::io("flush", directory.display().to_string(), cause))
 }
 
 fn journal_error(error: JournalError) -> Error {

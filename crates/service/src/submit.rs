@@ -13,12 +13,15 @@ use posthaste_core::{
     contract::{Input, Outbox, ReleasePolicy, RequestSpec},
 };
 use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
-use posthaste_engine::dataset::{self, FileList};
+use posthaste_engine::{
+    dataset::{self, FileList},
+    envelope::age::{RECIPIENTS_MAX, Recipient},
+};
 use posthaste_journal::{RequestRecord, Scan};
-use posthaste_types::{Bytes, RequestId};
+use posthaste_types::{Bytes, RequestId, encrypted_sizes};
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::{driver::Centre, render};
+use crate::{driver::Centre, render, store::Remains};
 
 /// How long depots keep a dataset after its deadline, unless the request says.
 const KEEP_DEFAULT: Duration = Duration::from_secs(30 * 86400);
@@ -48,6 +51,7 @@ pub(crate) fn accept(centre: &Centre, new: &api::NewRequest) -> Result<(RequestR
         return Ok((known, false));
     }
     let mut record = check(centre, new)?;
+    centre.store.make_key(&record)?;
     record.id = centre
         .store
         .journal(|journal| journal.insert_request(&record))?;
@@ -67,7 +71,7 @@ pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewRequest) -> Res
     let list = list.map_err(|cause| {
         Error::new(ErrorKind::Cancelled, "scan", &new.source).cause(cause.to_string())
     })??;
-    record.scan = Some(sealed(&list));
+    record.scan = Some(sealed(&record, &list));
     let copy = centre.mind().snapshot();
     let mut mind = Mind::restore(&copy)
         .map_err(|cause| Error::new(ErrorKind::Other, "copy", "the mind").cause(cause))?;
@@ -79,6 +83,26 @@ pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewRequest) -> Res
         mind.step(centre.clock.now(), vec![input], &mut Outbox::default());
     }
     Ok(render::request(centre, &mind, &record))
+}
+
+/// For whom a dataset is to be encrypted, each once. What is no recipient may be a secret given by
+/// mistake: it is not shown.
+fn recipients(texts: &[String]) -> Result<Vec<String>> {
+    let invalid = |what: String| Error::new(ErrorKind::Invalid, "encrypt for", what);
+    let mut recipients = Vec::new();
+    for (text, number) in texts.iter().zip(1..) {
+        let recipient = text.parse::<Recipient>();
+        let recipient =
+            recipient.map_err(|cause| invalid(format!("recipient {number}")).cause(cause))?;
+        recipients.push(recipient.to_string());
+    }
+    recipients.sort_unstable();
+    recipients.dedup();
+    if recipients.len() > RECIPIENTS_MAX {
+        let many = format!("{} recipients", recipients.len());
+        return Err(invalid(many).cause(format!("{RECIPIENTS_MAX} at most")));
+    }
+    Ok(recipients)
 }
 
 fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
@@ -139,6 +163,7 @@ fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
         destination: new.to.clone(),
         code,
         via,
+        recipients: recipients(&new.encrypt_for)?,
         release: new.release == api::Release::WhenSafe,
         best_effort: new.best_effort,
         created: now,
@@ -185,6 +210,9 @@ async fn scan(centre: &Arc<Centre>, request: RequestId) -> Result<()> {
     centre
         .store
         .journal(|journal| journal.keep_scan(request, &scan))?;
+    if sealed.is_err() {
+        centre.store.retire_key(request, Remains::Nothing)?;
+    }
     sealed?;
     submit(centre, request).await
 }
@@ -201,16 +229,16 @@ fn seal(centre: &Centre, record: &RequestRecord) -> Result<Scan> {
             shown.escape_debug()
         );
     }
-    Ok(sealed(&list))
+    Ok(sealed(record, &list))
 }
 
-fn sealed(list: &FileList) -> Scan {
+fn sealed(record: &RequestRecord, list: &FileList) -> Scan {
     let bytes = Bytes::new(list.bytes);
     let files = list.regular_files() as u64;
     Scan::Sealed {
         bytes,
         files,
-        chunk_size: dataset::chunk_size_for(bytes),
+        chunk_size: dataset::chunk_size_for(bytes, !record.recipients.is_empty()),
     }
 }
 
@@ -247,6 +275,12 @@ fn specification(centre: &Centre, record: &RequestRecord) -> Result<Option<Reque
             })
     };
     let via = record.via.iter().map(id_of).collect::<Result<_>>()?;
+    // The mind counts what depots store.
+    let (bytes, chunk_size) = if record.recipients.is_empty() {
+        (bytes, chunk_size)
+    } else {
+        encrypted_sizes(bytes, chunk_size)
+    };
     Ok(Some(RequestSpec {
         bytes,
         files,

@@ -400,6 +400,7 @@ impl<'a> Run<'a> {
             | Input::DepotDown { .. }
             | Input::DepotInventory { .. }
             | Input::RequestSubmitted { .. }
+            | Input::RequestSubmittedWith { .. }
             | Input::RequestCancelled { .. }
             | Input::Throughput { .. }
             | Input::SourceReleased { .. }
@@ -418,7 +419,9 @@ impl<'a> Run<'a> {
     }
 
     fn on_asked(&mut self, input: &Input) {
-        if let Input::RequestSubmitted { request, spec } = input {
+        if let Input::RequestSubmitted { request, spec }
+        | Input::RequestSubmittedWith { request, spec, .. } = input
+        {
             self.checkers
                 .deadlines
                 .on_submitted(*request, spec.deadline);

@@ -108,6 +108,9 @@ pub(crate) struct RequestPlan {
     pub(crate) size_mib: Amount,
     #[serde(default = "default_chunk")]
     pub(crate) chunk_mib: f64,
+    /// Whether its chunks are encrypted: depots store a tag with each.
+    #[serde(default)]
+    pub(crate) encrypted: bool,
     /// From its submission.
     pub(crate) deadline_s: Amount,
     pub(crate) code: String,

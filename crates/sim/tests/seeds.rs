@@ -43,6 +43,20 @@ fn the_demo_meets_its_deadline_with_every_seed() {
 }
 
 #[test]
+fn encryption_costs_a_tag_for_each_chunk_and_nothing_else() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/demo.toml");
+    let text = std::fs::read_to_string(path).unwrap();
+    let encrypted = text.replace("[[request]]", "[[request]]\nencrypted = true");
+    assert_ne!(encrypted, text);
+    let encrypted = Scenario::parse(&encrypted).unwrap();
+    for seed in 0..20 {
+        let report = simulate(&encrypted, seed);
+        assert!(report.is_clean(), "seed {seed}\n{}", report.to_text());
+        assert_eq!(report.count(Fate::Met), 1);
+    }
+}
+
+#[test]
 fn flapping_depots_lose_nothing() {
     play("flapping-depots", 0..50);
 }

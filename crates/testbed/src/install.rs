@@ -15,6 +15,8 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::is_root;
+
 /// A Go program at the version the tests and benchmarks were made with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GoProgram {
@@ -47,6 +49,51 @@ pub const S5CMD: GoProgram = GoProgram {
     version: "v2.3.0",
 };
 
+/// A program of a Debian package.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DebianProgram {
+    /// Its name as a command.
+    pub name: &'static str,
+    /// What `apt-get install` gets.
+    pub package: &'static str,
+}
+
+/// Wraps keys, and opens what is wrapped; `age-keygen` lies beside it.
+pub const AGE: DebianProgram = DebianProgram {
+    name: "age",
+    package: "age",
+};
+
+/// Measures what a path carries.
+pub const IPERF3: DebianProgram = DebianProgram {
+    name: "iperf3",
+    package: "iperf3",
+};
+
+/// Measures how far a path is.
+pub const PING: DebianProgram = DebianProgram {
+    name: "ping",
+    package: "iputils-ping",
+};
+
+/// Sets up networks: the laboratory runs it.
+pub const IP: DebianProgram = DebianProgram {
+    name: "ip",
+    package: "iproute2",
+};
+
+/// The GridFTP server of the tests.
+pub const GRIDFTP_SERVER: DebianProgram = DebianProgram {
+    name: "globus-gridftp-server",
+    package: "globus-gridftp-server-progs",
+};
+
+/// What the GridFTP plug-in works with, and a rival in the benchmarks.
+pub const GLOBUS_URL_COPY: DebianProgram = DebianProgram {
+    name: "globus-url-copy",
+    package: "globus-gass-copy-progs",
+};
+
 /// Fetched when the machine's Go is too old to fetch a newer one itself.
 const TOOLCHAIN: &str = "v0.0.1-go1.26.0.linux-amd64";
 
@@ -69,6 +116,7 @@ fn find_in_path(name: &str) -> Option<PathBuf> {
     env::split_paths(&path)
         .chain([
             "/usr/sbin".into(),
+            "/sbin".into(),
             "/usr/local/sbin".into(),
             "/usr/local/go/bin".into(),
         ])
@@ -111,6 +159,27 @@ pub fn find_ssh_server() -> Result<PathBuf> {
     )
 }
 
+/// Python 3, which the reference plug-ins are written in.
+///
+/// # Errors
+/// When it is not installed.
+pub fn find_python() -> Result<PathBuf> {
+    find_in_path("python3")
+        .context("the tests need Python: run `apt-get install python3` or `cargo xtask test`")
+}
+
+/// Installs Python where it is missing.
+///
+/// # Errors
+/// When it can't be installed; the message has the line to run.
+pub fn ensure_python() -> Result<PathBuf> {
+    if let Ok(found) = find_python() {
+        return Ok(found);
+    }
+    apt_install("python3")?;
+    find_python()
+}
+
 /// Installs OpenSSH's server where it is missing.
 ///
 /// # Errors
@@ -121,6 +190,90 @@ pub fn ensure_ssh_server() -> Result<PathBuf> {
     }
     apt_install("openssh-server")?;
     find_ssh_server()
+}
+
+/// A program of a Debian package.
+///
+/// # Errors
+/// When it is not installed; the message has the line to run.
+pub fn find_debian_program(program: DebianProgram) -> Result<PathBuf> {
+    let DebianProgram { name, package } = program;
+    find_in_path(name).with_context(|| {
+        format!("this needs {name}: run `apt-get install {package}` or `cargo xtask test`")
+    })
+}
+
+/// Installs a program of a Debian package where it is missing.
+///
+/// # Errors
+/// When it can't be installed; the message has the line to run.
+pub fn ensure_debian_program(program: DebianProgram) -> Result<PathBuf> {
+    if let Ok(found) = find_debian_program(program) {
+        return Ok(found);
+    }
+    apt_install(program.package)?;
+    find_debian_program(program)
+}
+
+/// Installs what compiles programs that use ISA-L, a rival in the benchmarks, where it is missing.
+///
+/// # Errors
+/// When it can't be installed; the message has the line to run.
+pub fn ensure_isal() -> Result<()> {
+    let there = || Path::new("/usr/include/isa-l.h").is_file() && find_in_path("cc").is_some();
+    if !there() {
+        apt_install("libisal-dev")?;
+        ensure!(there(), "there is no C compiler: install the package gcc");
+    }
+    Ok(())
+}
+
+/// The version of ISA-L that is installed, as Debian numbers it.
+#[must_use]
+pub fn isal_version() -> String {
+    let asked = Command::new("dpkg-query")
+        .args(["--show", "--showformat=${Version}", "libisal-dev"])
+        .output();
+    let version = asked.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    version
+        .ok()
+        .filter(|version| !version.is_empty())
+        .unwrap_or_else(|| "unknown".into())
+}
+
+/// nginx.
+///
+/// # Errors
+/// When it is not installed.
+pub fn find_web_server() -> Result<PathBuf> {
+    find_in_path("nginx").context(
+        "the tests need nginx: run `apt-get install nginx-light libnginx-mod-http-dav-ext` or `cargo xtask test`",
+    )
+}
+
+/// nginx's module that lists WebDAV folders.
+///
+/// # Errors
+/// When it is not installed.
+pub(crate) fn find_web_dav_module() -> Result<PathBuf> {
+    let path = Path::new("/usr/lib/nginx/modules/ngx_http_dav_ext_module.so");
+    ensure!(
+        path.is_file(),
+        "the tests need nginx's WebDAV module: run `apt-get install libnginx-mod-http-dav-ext` or `cargo xtask test`"
+    );
+    Ok(path.to_owned())
+}
+
+/// Installs nginx with WebDAV where it is missing.
+///
+/// # Errors
+/// When it can't be installed; the message has the line to run.
+pub fn ensure_web_server() -> Result<PathBuf> {
+    if find_web_server().is_err() || find_web_dav_module().is_err() {
+        apt_install("nginx-light libnginx-mod-http-dav-ext")?;
+        find_web_dav_module()?;
+    }
+    find_web_server()
 }
 
 /// Installs the S3 server where it is missing.
@@ -286,27 +439,29 @@ fn make_executable(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Installs a Debian package when root; otherwise says what to run.
-fn apt_install(package: &str) -> Result<()> {
-    let is_root = Command::new("id").arg("-u").output()?.stdout.trim_ascii() == b"0";
-    if !is_root {
-        bail!("this needs the package {package}: run `sudo apt-get install {package}`");
+/// Installs Debian packages, named with spaces between, when root; otherwise says what to run.
+fn apt_install(list: &str) -> Result<()> {
+    if !is_root()? {
+        bail!("this needs {list}: run `sudo apt-get install {list}`");
     }
-    say(&format!("installing the package {package} with apt-get"));
+    say(&format!("installing {list} with apt-get"));
     let apt = |arguments: &[&str]| -> Result<bool> {
         let status = Command::new("apt-get")
             .args(arguments)
             .env("DEBIAN_FRONTEND", "noninteractive")
+            // Servers are wanted as programs; the machine's own are not to be started.
+            .env("RUNLEVEL", "1")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .status()
             .context("run apt-get")?;
         Ok(status.success())
     };
-    let install = ["install", "-y", "--no-install-recommends", package];
+    let mut install = vec!["install", "-y", "--no-install-recommends"];
+    install.extend(list.split(' '));
     if !apt(&install)? {
         apt(&["update"])?;
-        ensure!(apt(&install)?, "apt-get install {package} failed");
+        ensure!(apt(&install)?, "apt-get install {list} failed");
     }
     Ok(())
 }

@@ -1,26 +1,36 @@
-//! Real servers for tests: OpenSSH's `sshd` and an S3 gateway, each in a temporary folder on a
-//! loopback port, gone when dropped.
+//! Real servers for tests: OpenSSH's `sshd`, an S3 gateway, a GridFTP server and so on, each in a
+//! temporary folder on a loopback port, gone when dropped; and with the feature `conformance` the
+//! one suite that every endpoint passes against them.
 //!
 //! A missing program is an error that says what to run; tests never skip. `cargo xtask test`
-//! installs both ([`install`]). The S3 server is versitygw: Apache-2.0, maintained, one binary from
+//! installs them ([`install`]). The S3 server is versitygw: Apache-2.0, maintained, one binary from
 //! the Go module proxy, plain files below, and it checks and keeps CRC-64/NVME checksums of whole
 //! objects as Amazon's S3 does.
 
+mod certificates;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod grid_ftp_server;
 pub mod install;
+mod place;
 mod s3_server;
 mod ssh_server;
+mod web_server;
 
 use std::{
     net::{TcpListener, TcpStream},
-    process::Child,
+    process::{Child, Command},
     thread,
     time::Duration,
 };
 
 use anyhow::{Context, Result, bail};
 
+pub use grid_ftp_server::GridFtpServer;
+pub use place::Place;
 pub use s3_server::S3Server;
 pub use ssh_server::SshServer;
+pub use web_server::{WebFace, WebServer};
 
 /// Between two looks whether a server listens.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -57,4 +67,9 @@ fn wait_until_listening(running: &mut Running, port: u16, what: &str) -> Result<
         thread::sleep(LOOK_EVERY);
     }
     bail!("{what} does not listen on port {port}")
+}
+
+fn is_root() -> Result<bool> {
+    let output = Command::new("id").arg("-u").output().context("run id")?;
+    Ok(output.stdout.trim_ascii() == b"0")
 }

@@ -1,20 +1,21 @@
 use std::{
     fs,
+    net::SocketAddr,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Stdio,
 };
 
 use anyhow::{Context, Result};
 use tempfile::TempDir;
 
-use crate::{Running, free_port, install, wait_until_listening};
+use crate::{Place, Running, free_port, install};
 
 /// A versitygw over a temporary folder, with one empty bucket.
 #[derive(Debug)]
 pub struct S3Server {
     _running: Running,
     folder: TempDir,
-    port: u16,
+    address: SocketAddr,
 }
 
 impl S3Server {
@@ -38,6 +39,14 @@ impl S3Server {
     /// # Errors
     /// As [`S3Server::start`].
     pub fn start_in(parent: &Path) -> Result<Self> {
+        Self::start_at(&Place::default(), parent)
+    }
+
+    /// As [`S3Server::start_in`], somewhere else.
+    ///
+    /// # Errors
+    /// As [`S3Server::start`].
+    pub fn start_at(place: &Place, parent: &Path) -> Result<Self> {
         let program = install::find_s3_server()?;
         let folder = tempfile::Builder::new()
             .prefix("posthaste-s3-")
@@ -45,10 +54,11 @@ impl S3Server {
             .context("make a folder for the S3 server")?;
         let objects = folder.path().join("objects");
         fs::create_dir_all(objects.join(Self::BUCKET))?;
-        let port = free_port()?;
+        let address = SocketAddr::new(place.address(), free_port()?);
         let log = fs::File::create(folder.path().join("log"))?;
-        let child = Command::new(&program)
-            .args(["--port", &format!("127.0.0.1:{port}")])
+        let child = place
+            .command(&program)
+            .args(["--port", &address.to_string()])
             .args(["--quiet", "--keep-alive", "posix"])
             .arg(&objects)
             .env("ROOT_ACCESS_KEY", Self::ACCESS_KEY)
@@ -59,18 +69,18 @@ impl S3Server {
             .spawn()
             .with_context(|| format!("start {}", program.display()))?;
         let mut running = Running(child);
-        wait_until_listening(&mut running, port, "the S3 server")?;
+        place.wait_until_listening(&mut running, address.port(), "the S3 server")?;
         Ok(Self {
             _running: running,
             folder,
-            port,
+            address,
         })
     }
 
-    /// `http://127.0.0.1:PORT`.
+    /// `http://ADDRESS:PORT`.
     #[must_use]
     pub fn endpoint(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
+        format!("http://{}", self.address)
     }
 
     /// The process, to measure it.

@@ -1,5 +1,6 @@
 use std::{
     fs,
+    net::IpAddr,
     os::unix::fs::{DirBuilderExt, PermissionsExt},
     path::Path,
     process::{Command, Stdio},
@@ -8,13 +9,14 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 
-use crate::{Running, free_port, install, wait_until_listening};
+use crate::{Place, Running, free_port, install};
 
 /// An OpenSSH server with a host key, a user key and a `known_hosts` of its own.
 #[derive(Debug)]
 pub struct SshServer {
     _running: Running,
     folder: TempDir,
+    address: IpAddr,
     port: u16,
     user: String,
 }
@@ -25,6 +27,14 @@ impl SshServer {
     /// # Errors
     /// When the program is missing or does not start.
     pub fn start() -> Result<Self> {
+        Self::start_at(&Place::default())
+    }
+
+    /// As [`SshServer::start`], somewhere else.
+    ///
+    /// # Errors
+    /// As [`SshServer::start`].
+    pub fn start_at(place: &Place) -> Result<Self> {
         let program = install::find_ssh_server()?;
         let folder = tempfile::Builder::new()
             .prefix("posthaste-ssh-")
@@ -43,15 +53,16 @@ impl SshServer {
                 .mode(0o755)
                 .create("/run/sshd")?;
         }
-        let port = free_port()?;
+        let (address, port) = (place.address(), free_port()?);
         let host_key = fs::read_to_string(file("host_key.pub"))?;
         fs::write(
             file("known_hosts"),
-            format!("[127.0.0.1]:{port} {host_key}"),
+            format!("[{address}]:{port} {host_key}"),
         )?;
-        fs::write(file("sshd_config"), config(folder.path(), port))?;
+        fs::write(file("sshd_config"), config(folder.path(), address, port))?;
         let log = fs::File::create(file("log"))?;
-        let child = Command::new(&program)
+        let child = place
+            .command(&program)
             .arg("-D")
             .arg("-e")
             .arg("-f")
@@ -62,19 +73,20 @@ impl SshServer {
             .spawn()
             .with_context(|| format!("start {}", program.display()))?;
         let mut running = Running(child);
-        wait_until_listening(&mut running, port, "the SSH server")?;
+        place.wait_until_listening(&mut running, port, "the SSH server")?;
         Ok(Self {
             _running: running,
             folder,
+            address,
             port,
             user,
         })
     }
 
-    /// `sftp://user@127.0.0.1:PORT` followed by `path`, which begins with a slash.
+    /// `sftp://user@ADDRESS:PORT` followed by `path`, which begins with a slash.
     #[must_use]
     pub fn address(&self, path: &str) -> String {
-        format!("sftp://{}@127.0.0.1:{}{path}", self.user, self.port)
+        format!("sftp://{}@{}:{}{path}", self.user, self.address, self.port)
     }
 
     /// The user who may log in.
@@ -104,11 +116,11 @@ impl SshServer {
     }
 }
 
-fn config(folder: &Path, port: u16) -> String {
+fn config(folder: &Path, address: IpAddr, port: u16) -> String {
     let folder = folder.display();
     format!(
         "Port {port}\n\
-         ListenAddress 127.0.0.1\n\
+         ListenAddress {address}\n\
          HostKey {folder}/host_key\n\
          AuthorizedKeysFile {folder}/authorized_keys\n\
          PidFile none\n\

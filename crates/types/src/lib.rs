@@ -10,6 +10,7 @@ extern crate std;
 
 mod code;
 mod digest;
+mod encryption;
 mod id;
 mod quantity;
 pub mod record;
@@ -17,6 +18,7 @@ mod time;
 
 pub use code::{Code, CodeError};
 pub use digest::{Digest, DigestError};
+pub use encryption::{TAG_BYTES, encrypted_sizes};
 pub use id::{ChunkIndex, DepotId, FragmentIndex, RequestId};
 pub use quantity::{ByteRate, Bytes, QuantityError};
 pub use record::{Malformed, Record};

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail};
 
 /// Between two looks at a running process.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -24,13 +24,22 @@ const TICKS_PER_S: f64 = 100.0;
 pub struct Sample {
     /// From start to end.
     pub wall_s: f64,
-    /// In user and kernel mode, all threads.
+    /// In user and kernel mode, all threads, and programs it started.
     pub cpu_s: f64,
     /// Most resident memory.
     pub peak_mib: u64,
 }
 
-/// Runs the command to its end.
+/// Runs the command to its end, or kills it.
+///
+/// # Errors
+/// When it can't be started, fails or takes longer than `longest`.
+pub fn run_within(command: &mut Command, longest: Duration) -> anyhow::Result<Sample> {
+    let sample = run_unless_slow(command, longest)?;
+    sample.with_context(|| format!("not done after {} s", longest.as_secs()))
+}
+
+/// Runs the command to its end, or ends it when the time is over: then there is nothing to tell.
 ///
 /// # Errors
 /// When it can't be started or fails.
@@ -38,9 +47,13 @@ pub struct Sample {
     clippy::disallowed_methods,
     reason = "a benchmark measures the real clock"
 )]
-pub fn run(command: &mut Command) -> anyhow::Result<Sample> {
+pub fn run_unless_slow(command: &mut Command, limit: Duration) -> anyhow::Result<Option<Sample>> {
     let started = Instant::now();
-    let child = command.stderr(Stdio::piped()).spawn().context("start it")?;
+    let mut child = command.stderr(Stdio::piped()).spawn().context("start it")?;
+    let said = child.stderr.take().map(|stderr| {
+        // Read while it runs: a pipe that nobody empties stops whoever fills it.
+        thread::spawn(|| std::io::read_to_string(stderr).unwrap_or_default())
+    });
     let folder = format!("/proc/{}", child.id());
     let mut peak_kib = 0;
     let (wall_s, cpu_s) = loop {
@@ -49,20 +62,28 @@ pub fn run(command: &mut Command) -> anyhow::Result<Sample> {
         if state == 'Z' {
             break (started.elapsed().as_secs_f64(), ticks / TICKS_PER_S);
         }
+        if started.elapsed() > limit {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
         thread::sleep(LOOK_EVERY);
     };
-    let output = child.wait_with_output()?;
-    ensure!(
-        output.status.success(),
-        "{}: {}",
-        output.status,
-        String::from_utf8_lossy(&output.stderr).trim()
-    );
-    Ok(Sample {
+    let status = child.wait()?;
+    if !status.success() {
+        let said = said.and_then(|said| said.join().ok()).unwrap_or_default();
+        bail!("{status}: {}", said.trim());
+    }
+    Ok(Some(Sample {
         wall_s,
         cpu_s,
         peak_mib: peak_kib / 1024,
-    })
+    }))
+}
+
+/// Most resident memory of a running process.
+pub fn peak_mib(process: u32) -> Option<u64> {
+    Some(peak_of(&format!("/proc/{process}"))? / 1024)
 }
 
 fn peak_of(folder: &str) -> Option<u64> {
@@ -71,13 +92,14 @@ fn peak_of(folder: &str) -> Option<u64> {
     line.trim().trim_end_matches(" kB").parse().ok()
 }
 
-/// The state of a process and the ticks it has used (`proc(5)`).
+/// The state of a process and the ticks it has used, those of children it has waited for too
+/// (`proc(5)`).
 fn state_of(folder: &str) -> Option<(char, f64)> {
     let text = fs::read_to_string(format!("{folder}/stat")).ok()?;
     // The name in parentheses may hold anything.
     let (_, rest) = text.rsplit_once(") ")?;
     let fields: Vec<&str> = rest.split(' ').collect();
-    let user: f64 = fields.get(11)?.parse().ok()?;
-    let system: f64 = fields.get(12)?.parse().ok()?;
-    Some((fields.first()?.chars().next()?, user + system))
+    let ticks = fields.get(11..15)?.iter().map(|field| field.parse::<f64>());
+    let ticks: f64 = ticks.sum::<Result<f64, _>>().ok()?;
+    Some((fields.first()?.chars().next()?, ticks))
 }

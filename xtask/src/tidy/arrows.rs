@@ -34,20 +34,27 @@ const HOUSE: &[Room] = &[
     Room { name: "relay", floor: ROOF, uses: &["types", "endpoint"] },
     Room { name: "sim", floor: ROOF, uses: &["types", "core", "plan", "forecast"] },
     Room { name: "cli", floor: ROOF, uses: &["types", "core", "plan", "forecast", "api", "journal", "engine", "endpoint", "service", "relay", "sim"] },
-    Room { name: "testbed", floor: YARD, uses: &[] },
+    Room { name: "testbed", floor: YARD, uses: &["types", "endpoint"] },
+    Room { name: "fuzz", floor: YARD, uses: &["plan", "endpoint"] },
+    Room { name: "lab", floor: YARD, uses: &[] },
 ];
 
 fn room(name: &str) -> Option<&'static Room> {
     HOUSE.iter().find(|room| room.name == name)
 }
 
+/// The room whose manifest lies at this path: all but the laboratory are under `crates`.
+fn room_at(path: &str) -> Option<&str> {
+    let folder = path.strip_suffix("/Cargo.toml")?;
+    folder
+        .strip_prefix("crates/")
+        .or((folder == "lab").then_some(folder))
+}
+
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut found = Vec::new();
     for (path, text) in tree.ending("/Cargo.toml") {
-        let Some(name) = path
-            .strip_prefix("crates/")
-            .and_then(|rest| rest.strip_suffix("/Cargo.toml"))
-        else {
+        let Some(name) = room_at(path) else {
             continue;
         };
         match (room(name), text.parse::<Table>()) {
@@ -268,6 +275,19 @@ mod tests {
             ("crates/plan/src/greedy.rs", "extern crate std;"),
         ]);
         assert_eq!(found.len(), 2, "{found:?}");
+    }
+
+    #[test]
+    fn the_laboratory_is_a_room_that_never_ships() {
+        let manifest = "[dependencies]\nposthaste-lab = { path = \"../../lab\" }\n";
+        assert_eq!(messages(&[("crates/cli/Cargo.toml", manifest)]).len(), 1);
+        let manifest = "[dependencies]\nposthaste-types.workspace = true\n[dev-dependencies]\nposthaste-testbed.workspace = true\n";
+        let found = messages(&[("lab/Cargo.toml", manifest)]);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(
+            found[0].starts_with("lab/Cargo.toml:2: `lab` may not use `types`"),
+            "{found:?}"
+        );
     }
 
     #[test]

@@ -4,10 +4,11 @@
 use std::{
     fmt::Write as _,
     io::{self, IsTerminal, Write},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, Weak},
     time::Duration,
 };
 
+use posthaste_endpoint::peer::Note;
 use posthaste_engine::copy::{Figures, Notice, Progress};
 use posthaste_types::{ByteRate, Bytes};
 
@@ -42,6 +43,26 @@ pub(super) struct Screen {
     dry_run: bool,
     progress: Arc<Progress>,
     drawn_lines: Mutex<usize>,
+}
+
+/// The screen there is now: a copy that goes on with another protocol gets a new one.
+#[derive(Default)]
+pub(super) struct CurrentScreen {
+    screen: Mutex<Option<Weak<Screen>>>,
+}
+
+impl CurrentScreen {
+    pub(super) fn set(&self, screen: &Arc<Screen>) {
+        let mut current = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
+        *current = Some(Arc::downgrade(screen));
+    }
+
+    pub(super) fn note(&self, note: Note<'_>) {
+        let current = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(screen) = current.as_ref().and_then(Weak::upgrade) {
+            screen.note(note);
+        }
+    }
 }
 
 impl Screen {
@@ -135,13 +156,29 @@ impl Screen {
             Notice::LeftOut(path) if self.verbose => {
                 self.line(&format!("left out {}", safe(path)));
             }
+            Notice::Tuned(decision) if self.verbose => {
+                self.line(&format!("using {}: {}", decision.setting, decision.reason));
+            }
             Notice::WouldCopy(path) if self.dry_run => {
                 self.line(&format!("would copy {}", safe(path)));
             }
             Notice::Copied(_)
             | Notice::Unchanged(_)
             | Notice::LeftOut(_)
+            | Notice::Tuned(_)
             | Notice::WouldCopy(_) => {}
+        }
+    }
+
+    /// Writes what an endpoint wants known.
+    pub(super) fn note(&self, note: Note<'_>) {
+        match note {
+            Note::Warning(text) if self.style == Style::Json => {
+                self.line(&serde_json::json!({"warning": text}).to_string());
+            }
+            Note::Warning(text) => self.line(&format!("posthaste: {}", safe(text))),
+            Note::Detail(text) if self.verbose => self.line(&safe(text)),
+            Note::Detail(_) => {}
         }
     }
 

@@ -20,6 +20,7 @@ pub(super) fn stats(figures: &Figures) -> Value {
         "checks": figures.unchanged,
         "elapsedTime": figures.elapsed.as_secs_f64(),
         "errors": figures.errors,
+        "retries": figures.tries,
         "eta": eta,
         "listed": figures.listed,
         "speed": rate.get(),
@@ -41,6 +42,19 @@ pub(super) fn print(arguments: &CopyArguments, ending: &Ending, code: u8) {
         stats["lastError"] = json!(ending.last_error);
         stats["dryRun"] = json!(arguments.dry_run);
         stats["exitCode"] = json!(code);
+        stats["tuning"] = ending
+            .tuned
+            .decisions
+            .iter()
+            .map(|decision| {
+                json!({
+                    "at_s": decision.at.as_secs_f64(),
+                    "rate_bytes_per_s": decision.rate.map(ByteRate::get),
+                    "setting": decision.setting.to_string(),
+                    "reason": decision.reason,
+                })
+            })
+            .collect();
         // Nobody can be told that standard output is gone.
         let _ = writeln!(io::stdout(), "{stats}");
         return;

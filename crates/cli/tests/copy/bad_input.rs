@@ -52,8 +52,8 @@ fn each_mistake_gets_one_line_and_its_code() {
         (
             &["gopher://host/x", "there"],
             2,
-            "can't understand gopher://host/x: unknown scheme (use a local path, \
-             s3://bucket/prefix or sftp://user@host/path)",
+            "can't understand gopher://…: unknown scheme (use a local path, \
+             s3://bucket/prefix or sftp://user@host/path, or install posthaste-plugin-gopher)",
         ),
         (
             &["file", "s3://"],
@@ -106,8 +106,8 @@ fn each_mistake_gets_one_line_and_its_code() {
         (
             &["file", "sftp://u:pw@host/x"],
             2,
-            "can't understand sftp://…@host: passwords don't belong into addresses (use a key or \
-             ssh-agent)",
+            "can't understand sftp://…@host: passwords don't belong into addresses (use a key, \
+             ssh-agent or a profile)",
         ),
     ];
     for (arguments, code, line) in table {

@@ -25,7 +25,7 @@ const BOTH: Exactness = Exactness {
 };
 
 /// Copies there and again; the second run must find everything unchanged.
-fn copy_twice(world: &World, from: &str, to: &str) {
+pub fn copy_twice(world: &World, from: &str, to: &str) {
     let first = world.copy([from, to]);
     assert!(first["transfers"].as_u64().unwrap() > 5, "{first}");
     let again = world.copy([from, to]);

@@ -18,7 +18,7 @@ use crate::world::{EXACT, Exactness, World, assert_same, leftovers, noise};
 const ROUNDS: u64 = 3;
 
 /// The seed of the moments; a failing one is printed.
-const SEED: u64 = 20_261_120;
+pub const SEED: u64 = 20_261_120;
 
 const RATE: u64 = 50 << 20;
 const LANES: u64 = 2;
@@ -42,7 +42,7 @@ impl Drop for KillOnDrop {
 }
 
 /// Runs the copy and kills it once it has sent `enough`; returns what it had sent.
-fn run_and_kill(world: &World, from: &str, to: &str, enough: u64) -> u64 {
+pub fn run_and_kill(world: &World, from: &str, to: &str, enough: u64) -> u64 {
     let (rate, lanes) = (RATE.to_string(), LANES.to_string());
     let child = world
         .cp([
@@ -83,7 +83,13 @@ fn run_and_kill(world: &World, from: &str, to: &str, enough: u64) -> u64 {
     sent
 }
 
-fn survives_kills(world: &World, seed: u64, to: &str, back: Option<&str>, exactness: Exactness) {
+pub fn survives_kills(
+    world: &World,
+    seed: u64,
+    to: &str,
+    back: Option<&str>,
+    exactness: Exactness,
+) {
     let source = world.path("source");
     fs::create_dir_all(source.join("many")).unwrap();
     fs::write(source.join("large"), noise(seed, LARGE)).unwrap();

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use posthaste_testbed::{S3Server, SshServer};
+use posthaste_testbed::{S3Server, SshServer, install};
 use serde_json::Value;
 
 /// A temporary folder with a home of its own.
@@ -21,6 +21,7 @@ pub struct World {
     folder: tempfile::TempDir,
     environment: Vec<(&'static str, String)>,
     ssh_options: Vec<String>,
+    arguments: Vec<String>,
 }
 
 impl World {
@@ -32,6 +33,7 @@ impl World {
                 .unwrap(),
             environment: Vec::new(),
             ssh_options: Vec::new(),
+            arguments: Vec::new(),
         }
     }
 
@@ -42,6 +44,33 @@ impl World {
 
     pub fn with_ssh(mut self, server: &SshServer) -> Self {
         self.ssh_options = server.options();
+        self
+    }
+
+    /// Names the repository's `program` as the plug-in for `scheme`. Its process ids are noted in
+    /// the file `plug-ins`.
+    pub fn with_plugin(self, scheme: &str, program: &str) -> Self {
+        install::find_python().unwrap();
+        let program = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../plugins")
+            .join(program);
+        let noted = format!(
+            "echo $$ >> '{}'; exec '{}'",
+            self.path("plug-ins").display(),
+            program.display()
+        );
+        let text = format!("[{scheme}]\ncommand = [\"sh\", \"-c\", \"{noted}\"]\n");
+        let path = self.path("home/.config/posthaste/plugins.toml");
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        self
+    }
+
+    /// Adds arguments to every copy.
+    pub fn with_arguments(mut self, arguments: &[&str]) -> Self {
+        self.arguments
+            .extend(arguments.iter().map(|&text| text.to_owned()));
         self
     }
 
@@ -61,7 +90,7 @@ impl World {
         for option in &self.ssh_options {
             command.args(["--ssh-option", option]);
         }
-        command.args(arguments);
+        command.args(&self.arguments).args(arguments);
         command
     }
 

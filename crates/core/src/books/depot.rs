@@ -1,4 +1,5 @@
 use alloc::string::String;
+use posthaste_plan::tuner::Setting;
 use posthaste_types::{ByteRate, Bytes, Timestamp, record};
 
 use super::Link;
@@ -35,6 +36,8 @@ record! {
         /// It is not taken back before, whatever it answers.
         pub(crate) hold_until: Timestamp,
         pub(crate) answered: Option<Answer>,
+        /// Where the optimizer of the last request ended: where that of the next one begins.
+        pub(crate) best: Option<Setting>,
     }
 }
 
@@ -53,6 +56,7 @@ impl Depot {
             resume_at: Timestamp::default(),
             hold_until: Timestamp::default(),
             answered: None,
+            best: None,
         }
     }
 

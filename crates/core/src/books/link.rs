@@ -1,3 +1,4 @@
+use core::time::Duration;
 use posthaste_forecast::{Prior, Quantiles, Series};
 use posthaste_types::{ByteRate, Bytes, Timestamp, record};
 
@@ -91,14 +92,20 @@ impl Link {
         self.rates = forecast.capped(self.advert);
     }
 
+    /// What its owner says that it takes.
+    pub(crate) fn advert(&self) -> Option<ByteRate> {
+        self.advert
+    }
+
+    /// What may be in flight: what the link carries in `span`, as far as memory allows.
+    pub(crate) fn window(&self, span: Duration, settings: &Settings) -> Bytes {
+        self.rates.p50.volume(span).min(settings.window_bytes_max)
+    }
+
     /// Whether a fragment of `bytes` may start now: two fragments always may, so that the link
-    /// never idles between them; more as long as they fit into the window.
-    pub(crate) fn has_window(&self, bytes: Bytes, settings: &Settings) -> bool {
-        let window = self
-            .rates
-            .p50
-            .volume(settings.window)
-            .min(settings.window_bytes_max);
+    /// never idles between them; more as long as they fit into the window of `span`.
+    pub(crate) fn has_window(&self, bytes: Bytes, span: Duration, settings: &Settings) -> bool {
+        let window = self.window(span, settings);
         self.flights < 2
             || (self.flights < settings.flights_max && self.in_flight + bytes <= window)
     }

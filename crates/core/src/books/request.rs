@@ -1,8 +1,8 @@
 use alloc::{collections::BTreeMap, string::String, vec::Vec};
-use posthaste_plan::Pace;
+use posthaste_plan::{Pace, tuner::Method};
 use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, Timestamp, record};
 
-use super::Replica;
+use super::{Replica, Tuning};
 use crate::contract::{Decision, Fault, Forecast, Reason, RequestSpec, RequestState};
 
 record! {
@@ -43,6 +43,8 @@ record! {
         /// When it was asked what it holds, while the answer is out. Nothing is sent meanwhile.
         pub(crate) asked_at: Option<Timestamp>,
         pub(crate) in_flight: u32,
+        /// Governs how many are; none until the optimizer knows enough to begin.
+        pub(crate) tuning: Option<Tuning>,
     }
 }
 
@@ -65,6 +67,8 @@ record! {
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct Request {
         pub(crate) spec: RequestSpec,
+        /// The optimizer asked for.
+        pub(crate) method: Method,
         pub(crate) submitted: Timestamp,
         pub(crate) state: RequestState,
         /// It was taken though its deadline can't be met, or it missed it: it gets what is left.
@@ -91,7 +95,7 @@ record! {
 }
 
 impl Request {
-    pub(crate) fn new(spec: RequestSpec, now: Timestamp) -> Self {
+    pub(crate) fn new(spec: RequestSpec, method: Method, now: Timestamp) -> Self {
         let mut lanes: Vec<Lane> = Vec::new();
         for &depot in spec.via.iter().chain(&spec.destination) {
             if lanes.len() < Self::LANES_MAX && lanes.iter().all(|lane| lane.depot != depot) {
@@ -101,6 +105,7 @@ impl Request {
                     is_used: false,
                     asked_at: None,
                     in_flight: 0,
+                    tuning: None,
                 });
             }
         }
@@ -113,6 +118,7 @@ impl Request {
             0
         };
         Self {
+            method,
             submitted: now,
             state: RequestState::Moving,
             is_leftover: false,
@@ -230,5 +236,24 @@ impl Request {
             self.decisions.remove(0);
         }
         self.decisions.push(Decision { at, what, reason });
+    }
+
+    /// Remembers a choice of an optimizer. Of those only a quarter of `most` are kept, so that they
+    /// don't push out what decided the request's fate.
+    pub(crate) fn remember_tuned(
+        &mut self,
+        at: Timestamp,
+        what: String,
+        reason: Reason,
+        most: u32,
+    ) {
+        let is_tuned = |decision: &Decision| matches!(decision.reason, Reason::Tuned { .. });
+        let tuned = self.decisions.iter().filter(|decision| is_tuned(decision));
+        if tuned.count() >= most as usize / 4
+            && let Some(oldest) = self.decisions.iter().position(is_tuned)
+        {
+            self.decisions.remove(oldest);
+        }
+        self.remember(at, what, reason, most);
     }
 }

@@ -1,5 +1,6 @@
 use alloc::{string::String, vec::Vec};
 use core::{fmt, time::Duration};
+use posthaste_plan::tuner::Method;
 use posthaste_types::{
     ByteRate, Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp, record,
 };
@@ -183,6 +184,16 @@ record! {
             request: RequestId,
             /// The new deadline.
             deadline: Timestamp,
+        },
+        /// As [`Input::RequestSubmitted`], with an optimizer asked for by name; without a name it is
+        /// the default one.
+        15 = RequestSubmittedWith {
+            /// Its number.
+            request: RequestId,
+            /// What is wanted.
+            spec: RequestSpec,
+            /// What chooses how many fragments go to a depot at once.
+            optimizer: Method,
         },
     }
 }

@@ -1,5 +1,6 @@
 use alloc::{string::String, vec::Vec};
 use core::fmt;
+use posthaste_plan::tuner;
 use posthaste_types::{ByteRate, Bytes, Code, DepotId, Timestamp, record};
 
 use super::Fault;
@@ -195,6 +196,11 @@ record! {
         },
         /// The destination has pulled and verified every chunk.
         24 = Verified,
+        /// An optimizer chose how many fragments go to a depot at once.
+        25 = Tuned {
+            /// Why.
+            why: tuner::Reason,
+        },
     }
 }
 
@@ -305,6 +311,7 @@ impl fmt::Display for Reason {
             ),
             Self::Verified => f.write_str("every chunk was pulled and its digest verified"),
             Self::Spare { name } => write!(f, "the others suffice without {name}"),
+            Self::Tuned { why } => write!(f, "{}", why.of_fragments()),
         }
     }
 }

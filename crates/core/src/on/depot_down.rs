@@ -166,7 +166,11 @@ impl Mind {
             if let Some(request) = self.requests.get_mut(&key.request)
                 && let Some(lane) = request.lane_of(depot)
             {
-                request.lanes[lane].in_flight -= 1;
+                let lane = &mut request.lanes[lane];
+                lane.in_flight -= 1;
+                if let Some(tuning) = &mut lane.tuning {
+                    tuning.interrupt();
+                }
             }
         }
         let chunks: Vec<(RequestId, ChunkIndex)> = ended

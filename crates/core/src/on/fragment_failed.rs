@@ -3,7 +3,7 @@ use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId};
 
 use crate::{
     Mind,
-    books::{FlightKey, Release},
+    books::{Flight, FlightKey, Release},
     contract::{Fault, Outbox, Reason},
     dispatch::{backoff, is_lasting},
 };
@@ -47,7 +47,7 @@ impl Mind {
     }
 
     /// Takes a flight out of the books.
-    pub(crate) fn land(&mut self, key: FlightKey, fragment: FragmentIndex) -> Option<()> {
+    pub(crate) fn land(&mut self, key: FlightKey, fragment: FragmentIndex) -> Option<Flight> {
         let flight = self.transfers.end(key, fragment)?;
         if let Some(depot) = self.depots.get_mut(&key.depot) {
             depot.link.flights -= 1;
@@ -58,7 +58,7 @@ impl Mind {
         {
             request.lanes[lane].in_flight -= 1;
         }
-        Some(())
+        Some(flight)
     }
 
     /// Leaves the depot alone for a while, or for lost when it keeps failing.

@@ -16,16 +16,12 @@ impl Mind {
         fragment: FragmentIndex,
         out: &mut Outbox,
     ) {
-        let was_flying = self
-            .land(
-                FlightKey {
-                    depot,
-                    request: id,
-                    chunk,
-                },
-                fragment,
-            )
-            .is_some();
+        let key = FlightKey {
+            depot,
+            request: id,
+            chunk,
+        };
+        let flight = self.land(key, fragment);
         let now = self.now;
         let Some(request) = self.requests.get_mut(&id) else {
             return;
@@ -43,8 +39,12 @@ impl Mind {
         at.failures = 0;
         at.fruitless = 0;
         at.link.progress_at = now;
-        if was_flying {
+        if let Some(flight) = flight {
             at.free -= request.replica.bytes_of(chunk, fragment);
+            let lane = &mut request.lanes[lane];
+            if let Some(tuning) = &mut lane.tuning {
+                tuning.on_stored(now, flight.since, lane.in_flight + 1, flight.bytes);
+            }
         }
         match request.replica.store(lane, chunk, fragment) {
             Stored::Known | Stored::More => self.refresh_stripe(id, chunk),

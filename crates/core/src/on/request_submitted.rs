@@ -1,3 +1,4 @@
+use posthaste_plan::tuner::Method;
 use posthaste_types::RequestId;
 
 use crate::{
@@ -14,12 +15,13 @@ impl Mind {
         &mut self,
         id: RequestId,
         spec: RequestSpec,
+        optimizer: Method,
         out: &mut Outbox,
     ) {
         if self.requests.contains_key(&id) {
             return;
         }
-        let mut request = Request::new(spec, self.now);
+        let mut request = Request::new(spec, optimizer, self.now);
         match self.weigh(&request) {
             Verdict::Refuse(reason) => {
                 request.state = RequestState::Refused;

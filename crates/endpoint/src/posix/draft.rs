@@ -3,7 +3,7 @@
 use std::{
     ffi::OsString,
     fs::{self, File},
-    io,
+    io::{self, IoSlice},
     ops::Range,
     os::unix::{
         ffi::{OsStrExt, OsStringExt},
@@ -11,22 +11,27 @@ use std::{
     },
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
 
 use bytes::Bytes;
-use futures_util::StreamExt;
-use rustix::fs::{FlockOperation, Mode};
+use rustix::{
+    fs::{FlockOperation, Mode},
+    io::retry_on_intr,
+};
 
-use super::{BLOCK_BYTES, blocking, show, source::with_block, timestamps};
+use super::{BLOCK_BYTES, show, source::with_block, timestamps};
 use crate::{
     Checksum, Error, ErrorKind, Locus, Result,
     checksum::Summer,
-    endpoint::{Boxed, ByteStream, FileSpec, LEDGER_SUFFIX, PARTIAL_SUFFIX, Writer, partial_name},
+    endpoint::{FileSpec, LEDGER_SUFFIX, PARTIAL_SUFFIX, partial_name},
     ledger::{Head, Kept, Ledger},
 };
+
+/// Pieces of one write call (`UIO_MAXIOV` of Linux).
+const SLICES_MAX: usize = 1024;
 
 /// How unfinished files are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,6 +121,29 @@ impl Draft {
         segment_size: u64,
         rules: DraftRules,
     ) -> Result<(Self, Vec<(u64, Checksum)>)> {
+        Self::continued(path, spec, segment_size, rules, Some(spec.size))
+    }
+
+    /// Starts or continues a large file that ends where its last segment will. Blocks.
+    ///
+    /// # Errors
+    /// As [`Draft::resumable`].
+    pub(super) fn open_ended(
+        path: &Path,
+        spec: &FileSpec,
+        segment_size: u64,
+        rules: DraftRules,
+    ) -> Result<(Self, Vec<(u64, Checksum)>)> {
+        Self::continued(path, spec, segment_size, rules, None)
+    }
+
+    fn continued(
+        path: &Path,
+        spec: &FileSpec,
+        segment_size: u64,
+        rules: DraftRules,
+        size: Option<u64>,
+    ) -> Result<(Self, Vec<(u64, Checksum)>)> {
         let partial = partial_path(path, &spec.origin);
         let fail = |cause| failed("write", path, cause);
         let file = open_partial(&partial, path, false)?;
@@ -141,9 +169,15 @@ impl Draft {
                 Vec::new()
             }
         };
-        file.set_len(spec.size).map_err(fail)?;
+        let size = match size {
+            Some(size) => {
+                file.set_len(size).map_err(fail)?;
+                size
+            }
+            None => file.metadata().map_err(fail)?.len(),
+        };
         kept.retain(|kept| {
-            let range = segment_range(kept.index, segment_size, spec.size);
+            let range = segment_range(kept.index, segment_size, size);
             let sum = with_block(|block| sum_of(&file, range.clone(), block));
             !range.is_empty() && sum.is_ok_and(|sum| sum == kept.checksum)
         });
@@ -164,6 +198,17 @@ impl Draft {
             turn: Mutex::new(()),
         };
         Ok((draft, segments))
+    }
+
+    /// Where the unfinished copy of `path` lies that comes from `origin`.
+    #[must_use]
+    pub fn partial_path(path: &Path, origin: &str) -> PathBuf {
+        partial_path(path, origin)
+    }
+
+    /// Its final path.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The open file.
@@ -190,6 +235,37 @@ impl Draft {
                 .map_err(|cause| failed("write", &self.path, cause))?;
             with_block(|found| self.compare(block, at, &mut found[..block.len()]))?;
             at += block.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Writes all `pieces` in a row from `offset` on, in as few calls as the system allows; other
+    /// threads that write to the file wait. Blocks.
+    ///
+    /// # Errors
+    /// As [`Draft::write_at`].
+    pub fn write_pieces(&self, pieces: &[Bytes], mut offset: u64) -> Result<()> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.rules.verify {
+            for bytes in pieces {
+                self.write_at(bytes, offset)?;
+                offset += bytes.len() as u64;
+            }
+            return Ok(());
+        }
+        let mut slices: Vec<IoSlice<'_>> = pieces.iter().map(|bytes| IoSlice::new(bytes)).collect();
+        let mut rest = &mut slices[..];
+        IoSlice::advance_slices(&mut rest, 0);
+        while !rest.is_empty() {
+            let group = &rest[..rest.len().min(SLICES_MAX)];
+            let written = retry_on_intr(|| rustix::io::pwritev(&self.file, group, offset))
+                .map_err(|cause| failed("write", &self.path, cause.into()))?;
+            if written == 0 {
+                let cause = io::ErrorKind::WriteZero.into();
+                return Err(failed("write", &self.path, cause));
+            }
+            offset += written as u64;
+            IoSlice::advance_slices(&mut rest, written);
         }
         Ok(())
     }
@@ -236,6 +312,14 @@ impl Draft {
     /// # Errors
     /// The system's. The unfinished copy is then removed if it is small.
     pub fn publish(&self, spec: &FileSpec) -> Result<()> {
+        self.publish_with(spec, self.rules.fsync)
+    }
+
+    /// As [`Draft::publish`], flushed to the disk if `fsync` whatever the rules say. Blocks.
+    ///
+    /// # Errors
+    /// As [`Draft::publish`].
+    pub fn publish_with(&self, spec: &FileSpec, fsync: bool) -> Result<()> {
         let fail = |cause| failed("write", &self.path, cause);
         if let Some(mode) = spec.mode {
             rustix::fs::fchmod(&self.file, Mode::from_raw_mode(mode))
@@ -245,7 +329,7 @@ impl Draft {
             rustix::fs::futimens(&self.file, &timestamps(mtime))
                 .map_err(|cause| fail(cause.into()))?;
         }
-        if self.rules.fsync {
+        if fsync {
             self.file.sync_all().map_err(fail)?;
         }
         fs::rename(&self.partial, &self.path).map_err(fail)?;
@@ -253,9 +337,7 @@ impl Draft {
         if let Some(ledger) = &self.ledger {
             ledger.remove();
         }
-        if self.rules.fsync
-            && let Some(parent) = self.path.parent()
-        {
+        if fsync && let Some(parent) = self.path.parent() {
             let parent = if parent.as_os_str().is_empty() {
                 Path::new(".")
             } else {
@@ -288,12 +370,12 @@ impl Drop for Draft {
 
 /// The bytes segment `index` covers.
 #[must_use]
-pub(crate) fn segment_range(index: u64, segment_size: u64, size: u64) -> Range<u64> {
+pub fn segment_range(index: u64, segment_size: u64, size: u64) -> Range<u64> {
     let start = index.saturating_mul(segment_size).min(size);
     start..start.saturating_add(segment_size).min(size)
 }
 
-fn failed(operation: &'static str, path: &Path, cause: io::Error) -> Error {
+pub(super) fn failed(operation: &'static str, path: &Path, cause: io::Error) -> Error {
     let error = Error::io(operation, show(path), cause).at(Locus::Destination);
     match error.kind() {
         ErrorKind::Full => error.hint("free space there, then run the same command to continue"),
@@ -335,103 +417,4 @@ fn sum_of(file: &File, range: Range<u64>, block: &mut [u8]) -> io::Result<Checks
         offset += len as u64;
     }
     Ok(summer.sum())
-}
-
-/// A large local file whose bytes come from a remote source.
-pub(super) struct PosixWriter {
-    draft: Arc<Draft>,
-    kept: Vec<(u64, Checksum)>,
-    spec: FileSpec,
-}
-
-/// Bytes gathered before a hop to a blocking thread writes them.
-const GATHERED_BYTES: usize = 1 << 20;
-
-impl PosixWriter {
-    pub(super) fn new(draft: Draft, kept: Vec<(u64, Checksum)>, spec: FileSpec) -> Self {
-        Self {
-            draft: Arc::new(draft),
-            kept,
-            spec,
-        }
-    }
-
-    /// Writes `gathered` at `offset` and sums it while it is in the cache.
-    async fn write_gathered(
-        &self,
-        gathered: Vec<Bytes>,
-        mut offset: u64,
-        mut summer: Summer,
-    ) -> Result<(Summer, u64)> {
-        let draft = Arc::clone(&self.draft);
-        blocking(move || {
-            gathered.iter().for_each(|bytes| summer.add(bytes));
-            let _turn = draft.turn.lock().unwrap_or_else(PoisonError::into_inner);
-            for bytes in gathered {
-                draft.write_at(&bytes, offset)?;
-                offset += bytes.len() as u64;
-            }
-            Ok((summer, offset))
-        })
-        .await
-    }
-}
-
-impl Writer for PosixWriter {
-    fn segment_size(&self) -> u64 {
-        super::SEGMENT_BYTES
-    }
-
-    fn kept(&self) -> Vec<(u64, Checksum)> {
-        self.kept.clone()
-    }
-
-    fn write(
-        &self,
-        index: u64,
-        range: Range<u64>,
-        mut body: ByteStream,
-    ) -> Boxed<'_, Result<Checksum>> {
-        Box::pin(async move {
-            let mut summer = Summer::default();
-            let mut offset = range.start;
-            let mut gathered = Vec::new();
-            let mut gathered_bytes = 0;
-            while let Some(bytes) = body.next().await {
-                let bytes = bytes?;
-                gathered_bytes += bytes.len();
-                gathered.push(bytes);
-                if gathered_bytes >= GATHERED_BYTES {
-                    gathered_bytes = 0;
-                    (summer, offset) = self
-                        .write_gathered(std::mem::take(&mut gathered), offset, summer)
-                        .await?;
-                }
-            }
-            (summer, offset) = self.write_gathered(gathered, offset, summer).await?;
-            if offset != range.end {
-                return Err(
-                    Error::new(ErrorKind::Unreachable, "read", &*self.spec.origin)
-                        .cause("the source ended early")
-                        .at(Locus::Source),
-                );
-            }
-            let draft = Arc::clone(&self.draft);
-            let sum = summer.sum();
-            blocking(move || {
-                draft.record(index, sum)?;
-                Ok(sum)
-            })
-            .await
-        })
-    }
-
-    fn finish(&self, _whole: Checksum) -> Boxed<'_, Result<()>> {
-        let (draft, spec) = (Arc::clone(&self.draft), self.spec.clone());
-        Box::pin(blocking(move || draft.publish(&spec)))
-    }
-
-    fn discard(&self) -> Boxed<'_, ()> {
-        Box::pin(async { self.draft.discard() })
-    }
 }

@@ -10,19 +10,19 @@ use std::{
     sync::Arc,
 };
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::stream;
-use rustix::fs::SeekFrom;
+use rustix::{buffer::spare_capacity, fs::SeekFrom, io::retry_on_intr};
 
-use super::{BLOCK_BYTES, blocking, entry_of, show};
+use super::{BLOCK_BYTES, Block, blocking, entry_of, show};
 use crate::{
     Checksum, Error, ErrorKind, Locus, Result,
     checksum::Summer,
     endpoint::{Boxed, ByteStream, Entry, Kind, Reader, Whole},
 };
 
-/// Bytes of one item of a stream: large enough that the hop to a blocking thread does not show.
-const STREAM_BLOCK_BYTES: usize = 1 << 20;
+/// Bytes read in vain that cost less than to zero the memory of a read.
+const OVERREAD_BYTES_MAX: usize = 4096;
 
 thread_local! {
     static BLOCK: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -155,7 +155,7 @@ impl SourceFile {
     /// As [`SourceFile::read_at`] and [`SourceFile::confirm`].
     pub fn read_whole(&self) -> Result<Whole> {
         let size = usize::try_from(self.entry.size).unwrap_or(usize::MAX);
-        let mut data = Vec::with_capacity(size.div_ceil(STREAM_BLOCK_BYTES));
+        let mut data = Vec::with_capacity(size.div_ceil(Block::BYTES));
         let mut summer = Summer::default();
         let mut offset = 0;
         while offset < self.entry.size {
@@ -174,9 +174,43 @@ impl SourceFile {
     }
 
     fn read_block(&self, offset: u64, rest: usize) -> Result<Bytes> {
-        let mut block = BytesMut::zeroed(rest.min(STREAM_BLOCK_BYTES));
-        self.read_at(&mut block, offset)?;
+        let mut block = Block::new();
+        self.append_to(block.bytes(), offset, rest.min(Block::BYTES))?;
         Ok(block.freeze())
+    }
+
+    /// Appends `len` bytes from `offset` to `out`, which has room for them. Blocks.
+    ///
+    /// # Errors
+    /// As [`SourceFile::read_at`].
+    pub fn append_to(&self, out: &mut Vec<u8>, mut offset: u64, len: usize) -> Result<()> {
+        let end = out.len() + len;
+        out.reserve(len);
+        while out.len() < end {
+            let missing = end - out.len();
+            let ends_there = offset + missing as u64 >= self.entry.size;
+            let spare = out.capacity() - out.len();
+            let count = if ends_there || spare <= missing + OVERREAD_BYTES_MAX {
+                // Whatever comes after the end is cut off again, and nothing is zeroed first.
+                retry_on_intr(|| rustix::io::pread(&self.file, spare_capacity(out), offset))
+            } else {
+                let start = out.len();
+                out.resize(end, 0);
+                let read =
+                    retry_on_intr(|| rustix::io::pread(&self.file, &mut out[start..], offset));
+                out.truncate(start + read.unwrap_or(0));
+                read
+            };
+            out.truncate(end);
+            match count {
+                Ok(0) => return Err(self.changed("it became shorter while it was read")),
+                Ok(count) => offset += count as u64,
+                Err(cause) => {
+                    return Err(Error::io("read", show(&self.path), cause.into()).at(Locus::Source));
+                }
+            }
+        }
+        Ok(())
     }
 }
 

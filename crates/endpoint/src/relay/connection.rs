@@ -42,7 +42,7 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often progress is looked at.
 const STALL_CHECK: Duration = Duration::from_secs(1);
-/// Connections idle for longer are not used again: relays close them after 30 s.
+/// Connections idle for longer are not used again: relays close them after 60 s.
 const IDLE_MAX: Duration = Duration::from_secs(20);
 /// What kernels hold of a body between our last write and the relay's last read, per connection:
 /// the largest default send and receive buffers of Linux.
@@ -229,7 +229,7 @@ impl Pool {
         let stream = timeout(HANDSHAKE_TIMEOUT, shake)
             .await
             .map_err(|_| late())?;
-        let stream = stream.map_err(|cause| self.handshake_error(cause))?;
+        let stream = stream.map_err(|cause| pin::handshake_error(&self.url, cause))?;
         let (sender, connection) = http1::Builder::new()
             .handshake(TokioIo::new(stream))
             .await
@@ -245,29 +245,6 @@ impl Pool {
             _driver: driver,
             idle_since: Instant::now(),
         })
-    }
-
-    /// Another key than the pinned one is no accident of the network.
-    fn handshake_error(&self, cause: io::Error) -> Error {
-        let tls = cause
-            .get_ref()
-            .and_then(|inner| inner.downcast_ref::<rustls::Error>());
-        if let Some(rustls::Error::InvalidCertificate(rustls::CertificateError::Other(other))) = tls
-            && let Some(other) = other.0.downcast_ref::<pin::OtherKey>()
-        {
-            return Error::new(ErrorKind::Unauthenticated, "connect to", self.url.clone())
-                .at(Locus::Network)
-                .cause(other.to_string())
-                .hint("not the pinned one: if the relay was set up anew, add it again; if not, somebody else answers there");
-        }
-        let error = Error::io("connect to", self.url.clone(), cause).at(Locus::Network);
-        if matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::TimedOut) {
-            return error;
-        }
-        Error::new(ErrorKind::Unreachable, "connect to", self.url.clone())
-            .at(Locus::Network)
-            .cause(error)
-            .hint("what answers there speaks no TLS 1.3: is it a relay?")
     }
 
     /// Runs a step of a request for as long as bytes move.

@@ -1,6 +1,6 @@
 //! TLS that trusts exactly one key.
 
-use std::{error, fmt, sync::Arc};
+use std::{error, fmt, io, sync::Arc};
 
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, OtherError, SignatureScheme,
@@ -11,6 +11,7 @@ use rustls::{
 };
 
 use super::Fingerprint;
+use crate::{Error, ErrorKind, Locus};
 
 /// The fingerprint of the key in `certificate`.
 ///
@@ -35,8 +36,8 @@ pub fn fingerprint_of(certificate: &CertificateDer<'_>) -> Result<Fingerprint, r
 
 /// The relay showed another key than the one pinned.
 #[derive(Debug)]
-pub(super) struct OtherKey {
-    pub(super) shown: Fingerprint,
+struct OtherKey {
+    shown: Fingerprint,
 }
 
 impl fmt::Display for OtherKey {
@@ -96,9 +97,62 @@ impl ServerCertVerifier for Pinned {
     }
 }
 
+/// Ciphers of TLS 1.3, the fastest on this machine first: AES with 128 bits where the processor
+/// knows AES, `ChaCha20` elsewhere.
+#[must_use]
+pub fn crypto_provider() -> CryptoProvider {
+    use ring::cipher_suite::{
+        TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256,
+    };
+    #[cfg(target_arch = "x86_64")]
+    let knows_aes = std::arch::is_x86_feature_detected!("aes");
+    #[cfg(target_arch = "aarch64")]
+    let knows_aes = std::arch::is_aarch64_feature_detected!("aes");
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let knows_aes = false;
+    let mut provider = ring::default_provider();
+    provider.cipher_suites = if knows_aes {
+        vec![
+            TLS13_AES_128_GCM_SHA256,
+            TLS13_AES_256_GCM_SHA384,
+            TLS13_CHACHA20_POLY1305_SHA256,
+        ]
+    } else {
+        vec![
+            TLS13_CHACHA20_POLY1305_SHA256,
+            TLS13_AES_128_GCM_SHA256,
+            TLS13_AES_256_GCM_SHA384,
+        ]
+    };
+    provider
+}
+
+/// What a failed handshake means. Another key than the pinned one is no accident of the network.
+pub(crate) fn handshake_error(shown: &str, cause: io::Error) -> Error {
+    let tls = cause
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    if let Some(rustls::Error::InvalidCertificate(CertificateError::Other(other))) = tls
+        && let Some(other) = other.0.downcast_ref::<OtherKey>()
+    {
+        return Error::new(ErrorKind::Unauthenticated, "connect to", shown)
+            .at(Locus::Network)
+            .cause(other.to_string())
+            .hint("not the pinned one: if the relay was set up anew, add it again; if not, somebody else answers there");
+    }
+    let error = Error::io("connect to", shown, cause).at(Locus::Network);
+    if matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::TimedOut) {
+        return error;
+    }
+    Error::new(ErrorKind::Unreachable, "connect to", shown)
+        .at(Locus::Network)
+        .cause(error)
+        .hint("what answers there speaks no TLS 1.3: is it a relay?")
+}
+
 /// A TLS 1.3 configuration that accepts only the key with `fingerprint`.
-pub(super) fn client_config(fingerprint: Fingerprint) -> Result<ClientConfig, rustls::Error> {
-    let provider = Arc::new(ring::default_provider());
+pub(crate) fn client_config(fingerprint: Fingerprint) -> Result<ClientConfig, rustls::Error> {
+    let provider = Arc::new(crypto_provider());
     let verifier = Arc::new(Pinned {
         fingerprint,
         provider: Arc::clone(&provider),

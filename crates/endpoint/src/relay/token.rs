@@ -21,6 +21,10 @@ pub enum Scope {
     Write,
     /// `a`: that, and delete.
     All,
+    /// `fr`: read files, and nothing of datasets.
+    FilesRead,
+    /// `fw`: that, and write and remove them.
+    FilesWrite,
 }
 
 impl Scope {
@@ -29,6 +33,8 @@ impl Scope {
             Self::Read => "r",
             Self::Write => "w",
             Self::All => "a",
+            Self::FilesRead => "fr",
+            Self::FilesWrite => "fw",
         }
     }
 
@@ -37,8 +43,16 @@ impl Scope {
             "r" => Some(Self::Read),
             "w" => Some(Self::Write),
             "a" => Some(Self::All),
+            "fr" => Some(Self::FilesRead),
+            "fw" => Some(Self::FilesWrite),
             _ => None,
         }
+    }
+
+    /// Whether who may do this may do what needs `needed`.
+    fn covers(self, needed: Self) -> bool {
+        let is_about_files = |scope| matches!(scope, Self::FilesRead | Self::FilesWrite);
+        is_about_files(self) == is_about_files(needed) && self >= needed
     }
 }
 
@@ -102,7 +116,7 @@ pub fn verify(
         Some(dataset) => allowed == "*" || allowed.parse() == Ok(*dataset),
         None => true,
     };
-    if scope < needed || !covers {
+    if !scope.covers(needed) || !covers {
         Err(Refusal::OutOfScope)
     } else {
         Ok(())
@@ -129,7 +143,7 @@ impl fmt::Debug for Credential {
 
 impl Credential {
     /// A token for one request.
-    pub(super) fn token(&self, scope: Scope, dataset: Option<&DatasetId>, now_s: u64) -> String {
+    pub(crate) fn token(&self, scope: Scope, dataset: Option<&DatasetId>, now_s: u64) -> String {
         match self {
             Self::Secret(secret) => {
                 let expires = Timestamp::from_secs(now_s.saturating_add(TOKEN_LIFETIME_S));
@@ -192,6 +206,24 @@ mod tests {
         );
         let any = mint(&SECRET, Scope::All, None, Timestamp::from_secs(100));
         assert_eq!(verify(&SECRET, &any, Scope::All, Some(&other), 5), Ok(()));
+    }
+
+    #[test]
+    fn tokens_for_files_and_for_datasets_are_worth_nothing_to_each_other() {
+        let token = |scope| mint(&SECRET, scope, None, Timestamp::from_secs(100));
+        let check = |has, needs| verify(&SECRET, &token(has), needs, None, 5);
+        assert_eq!(check(Scope::FilesWrite, Scope::FilesRead), Ok(()));
+        for (has, needs) in [
+            (Scope::FilesRead, Scope::FilesWrite),
+            (Scope::All, Scope::FilesRead),
+            (Scope::FilesWrite, Scope::Read),
+        ] {
+            assert_eq!(
+                check(has, needs),
+                Err(Refusal::OutOfScope),
+                "{has:?} {needs:?}"
+            );
+        }
     }
 
     #[test]

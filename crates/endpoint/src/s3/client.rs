@@ -15,21 +15,21 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper_rustls::HttpsConnector;
 use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
+    client::legacy::Client,
     rt::{TokioExecutor, TokioTimer},
 };
 use reqsign_aws_v4::Credential;
 use reqsign_core::Signer;
 use tokio::time::timeout;
 
-use super::wire::{Refusal, encode};
-use crate::{Error, ErrorKind, Locus, Result, endpoint::ByteStream};
+use super::{
+    page::Page,
+    wire::{Refusal, encode},
+};
+use crate::{Error, ErrorKind, Locus, Result, dial::Dialler, endpoint::ByteStream};
 
 /// Nothing moved for this long: the connection counts as dead.
 const STALLED_AFTER: Duration = Duration::from_secs(60);
-
-/// Longest to wait for a connection.
-const CONNECTED_WITHIN: Duration = Duration::from_secs(15);
 
 /// Idle connections are kept this long; stores close them after some minutes.
 const IDLE_FOR: Duration = Duration::from_secs(30);
@@ -130,7 +130,8 @@ impl<'a> Call<'a> {
 
 /// How to reach one bucket.
 pub(super) struct S3Client {
-    http: Client<HttpsConnector<HttpConnector>, Pieces>,
+    http: Client<HttpsConnector<Dialler>, Pieces>,
+    dialler: Dialler,
     signer: Signer<Credential>,
     /// `https://host` or `http://host:port/bucket`, without a slash at the end.
     base: String,
@@ -140,15 +141,11 @@ pub(super) struct S3Client {
 }
 
 /// The HTTP client all buckets share.
-pub(super) fn http_client<B>() -> Result<Client<HttpsConnector<HttpConnector>, B>>
+pub(super) fn http_client<B>(dialler: &Dialler) -> Result<Client<HttpsConnector<Dialler>, B>>
 where
     B: Body + Send,
     B::Data: Send,
 {
-    let mut connector = HttpConnector::new();
-    connector.set_nodelay(true);
-    connector.enforce_http(false);
-    connector.set_connect_timeout(Some(CONNECTED_WITHIN));
     let tls = hyper_rustls::HttpsConnectorBuilder::new()
         .with_provider_and_native_roots(rustls::crypto::ring::default_provider())
         .map_err(|cause| {
@@ -157,7 +154,7 @@ where
         })?
         .https_or_http()
         .enable_http1()
-        .wrap_connector(connector);
+        .wrap_connector(dialler.clone());
     Ok(Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE_FOR)
@@ -172,13 +169,20 @@ impl S3Client {
         bucket: String,
         path_style: bool,
     ) -> Result<Self> {
+        let dialler = Dialler::default();
         Ok(Self {
-            http: http_client()?,
+            http: http_client(&dialler)?,
+            dialler,
             signer,
             base,
             bucket,
             path_style,
         })
+    }
+
+    /// The way to the store and back, once something connected.
+    pub(super) fn round_trip(&self) -> Option<Duration> {
+        self.dialler.round_trip()
     }
 
     /// The address of the bucket.
@@ -285,6 +289,26 @@ impl S3Client {
         &self,
         call: Call<'_>,
     ) -> Result<T> {
+        self.ask_and_read(call, |body| {
+            quick_xml::de::from_reader(body).map_err(|cause| cause.to_string())
+        })
+        .await
+    }
+
+    /// Asks for a page of keys.
+    ///
+    /// # Errors
+    /// As [`S3Client::ask_xml`].
+    pub(super) async fn ask_page(&self, query: &[(&str, &str)]) -> Result<Page> {
+        let call = Call::new(Method::GET, "", "list").query(query);
+        self.ask_and_read(call, Page::parse).await
+    }
+
+    async fn ask_and_read<T>(
+        &self,
+        call: Call<'_>,
+        read: impl FnOnce(&[u8]) -> Result<T, String>,
+    ) -> Result<T> {
         let (shown, operation, locus) = (self.show(call.key), call.operation, call.locus);
         let (_, body) = self.ask(call).await?;
         let fail = |kind| Error::new(kind, operation, &*shown).at(locus);
@@ -295,7 +319,7 @@ impl S3Client {
                 &parse_refusal(&body),
             ));
         }
-        quick_xml::de::from_reader(&body[..])
+        read(&body)
             .map_err(|cause| fail(ErrorKind::Other).cause(format!("unreadable answer: {cause}")))
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_rustls::HttpsConnector;
-use hyper_util::client::legacy::{Client, connect::HttpConnector};
+use hyper_util::client::legacy::Client;
 use reqsign_aws_v4::{
     Credential, DefaultCredentialProvider, RequestSigner, StaticCredentialProvider,
 };
@@ -16,7 +16,9 @@ use reqsign_core::{
 use super::{Store, client::http_client};
 use crate::{
     Error, ErrorKind, Result,
+    access::Chosen,
     config::{self, Profile},
+    dial::Dialler,
 };
 
 /// A metadata service that takes longer is not there.
@@ -37,7 +39,7 @@ impl FileRead for Files {
 }
 
 #[derive(Debug)]
-struct Http(Client<HttpsConnector<HttpConnector>, Full<Bytes>>);
+struct Http(Client<HttpsConnector<Dialler>, Full<Bytes>>);
 
 impl HttpSend for Http {
     async fn http_send(&self, request: http::Request<Bytes>) -> SignResult<http::Response<Bytes>> {
@@ -96,37 +98,34 @@ pub(super) struct Signing {
 }
 
 impl Signing {
-    /// The credentials of `profile`, ours before AWS's, or those of the environment.
-    pub(super) fn load(profile: Option<&str>) -> Result<Self> {
-        let mut name = profile;
-        let ours = match profile {
-            Some(wanted) => config::profile(wanted)?,
-            None => None,
+    /// The credentials of the profile chosen, ours before AWS's, or those of the environment.
+    pub(super) fn load(chosen: Option<&Chosen>) -> Result<Self> {
+        let ours = chosen.and_then(|chosen| Some((&*chosen.name, chosen.ours.as_ref()?)));
+        let theirs = match (chosen, ours) {
+            (Some(chosen), None) => Some(&*chosen.name),
+            (Some(_), Some(_)) | (None, _) => None,
         };
-        if let (Some(wanted), None) = (profile, &ours)
+        if let Some(wanted) = theirs
             && !config::aws_knows(wanted)
         {
             return Err(config::no_profile(wanted));
         }
-        if ours.is_some() {
-            name = None;
-        }
-        let (mut endpoint, mut region) = config::aws_address(name);
-        if let Some(profile) = &ours {
+        let (mut endpoint, mut region) = config::aws_address(theirs);
+        if let Some((_, profile)) = ours {
             endpoint = profile.endpoint.clone();
             region = profile.region.clone().unwrap_or(region);
         }
         let context = Context::new()
             .with_env(OsEnv)
             .with_file_read(Files)
-            .with_http_send(Http(http_client()?))
+            .with_http_send(Http(http_client(&Dialler::default())?))
             .with_command_execute(Commands);
         let request = RequestSigner::new("s3", &region);
         let signer = match ours {
-            Some(ours) => Signer::new(context, keys(profile.unwrap_or_default(), &ours)?, request),
+            Some((name, profile)) => Signer::new(context, keys(name, profile)?, request),
             None => {
                 let mut chain = DefaultCredentialProvider::builder();
-                if let Some(name) = name {
+                if let Some(name) = theirs {
                     // A profile somebody asked for wins over the environment.
                     chain = chain.with_profile(name).no_env();
                 }
@@ -159,9 +158,9 @@ fn keys(name: &str, profile: &Profile) -> Result<StaticCredentialProvider> {
         return Err(Error::new(ErrorKind::Invalid, "use profile", name)
             .cause("access_key_id and secret_access_key are not both there"));
     };
-    let keys = StaticCredentialProvider::new(key, secret);
+    let keys = StaticCredentialProvider::new(key, secret.reveal());
     Ok(match &profile.session_token {
-        Some(token) => keys.with_session_token(token),
+        Some(token) => keys.with_session_token(token.reveal()),
         None => keys,
     })
 }

@@ -1,4 +1,4 @@
-//! Listings of prefixes and ranged reads of objects.
+//! Ranged reads of objects, and their removal.
 
 use std::{ops::Range, sync::Arc};
 
@@ -6,99 +6,12 @@ use http::Method;
 
 use super::{
     client::{Call, S3Client, stream},
-    directory_entry,
-    wire::{LINK_SUFFIX, ListBucketResult, decode_key},
+    wire::LINK_SUFFIX,
 };
 use crate::{
-    Checksum, Error, ErrorKind, Result,
-    endpoint::{Boxed, ByteStream, Entry, Kind, Listing, Reader},
+    Checksum, ErrorKind, Locus, Result,
+    endpoint::{Boxed, ByteStream, Entry, Reader},
 };
-
-pub(super) struct S3Listing {
-    pub(super) client: Arc<S3Client>,
-    pub(super) prefix: String,
-    pub(super) token: Option<String>,
-    pub(super) ended: bool,
-}
-
-impl S3Listing {
-    async fn read_page(&mut self) -> Result<Vec<Entry>> {
-        let mut query = vec![
-            ("delimiter", "/"),
-            ("encoding-type", "url"),
-            ("list-type", "2"),
-            ("prefix", &*self.prefix),
-        ];
-        if let Some(token) = &self.token {
-            query.push(("continuation-token", token));
-        }
-        query.sort_unstable();
-        let list: ListBucketResult = self
-            .client
-            .ask_xml(Call::new(Method::GET, "", "list").query(&query))
-            .await?;
-        let encoded = list.encoding_type.as_deref() == Some("url");
-        let name_of = |key: &str| -> Result<Option<Vec<u8>>> {
-            let key = decode_key(key, encoded).ok_or_else(|| {
-                Error::new(ErrorKind::Other, "list", self.client.show(&self.prefix))
-                    .cause("the store sent an unreadable key")
-            })?;
-            let name = key.strip_prefix(&self.prefix).unwrap_or(&key);
-            Ok((!name.is_empty()).then(|| name.as_bytes().to_vec()))
-        };
-        let mut page = Vec::with_capacity(list.contents.len() + list.common_prefixes.len());
-        for object in &list.contents {
-            if let Some(name) = name_of(&object.key)? {
-                page.push(listed(name, object.size, object.etag.as_deref()));
-            }
-        }
-        for below in &list.common_prefixes {
-            if let Some(mut name) = name_of(&below.prefix)? {
-                name.pop();
-                page.push(Entry {
-                    name,
-                    ..directory_entry()
-                });
-            }
-        }
-        self.ended = list.next_continuation_token.is_none();
-        self.token = list.next_continuation_token;
-        Ok(page)
-    }
-}
-
-fn listed(mut name: Vec<u8>, size: u64, etag: Option<&str>) -> Entry {
-    let mut kind = Kind::File;
-    if let Some(stem) = name.strip_suffix(LINK_SUFFIX.as_bytes())
-        && !stem.is_empty()
-    {
-        kind = Kind::Link;
-        name.truncate(stem.len());
-    }
-    Entry {
-        name,
-        kind,
-        size,
-        mtime: None,
-        mode: None,
-        version: etag.map(Into::into),
-    }
-}
-
-impl Listing for S3Listing {
-    fn next_page(&mut self) -> Boxed<'_, Result<Vec<Entry>>> {
-        Box::pin(async {
-            // A page may hold nothing but the directory's own marker.
-            while !self.ended {
-                let page = self.read_page().await?;
-                if !page.is_empty() {
-                    return Ok(page);
-                }
-            }
-            Ok(Vec::new())
-        })
-    }
-}
 
 pub(super) struct S3Reader {
     pub(super) client: Arc<S3Client>,
@@ -132,4 +45,16 @@ impl Reader for S3Reader {
     fn confirm(&self) -> Boxed<'_, Result<()>> {
         Box::pin(async { Ok(()) })
     }
+}
+
+/// Removes an object, or the link of that name.
+pub(super) async fn remove(client: &S3Client, key: &str) -> Result<()> {
+    for key in [key, &*format!("{key}{LINK_SUFFIX}")] {
+        let call = Call::new(Method::DELETE, key, "remove").at(Locus::Destination);
+        match client.ask(call).await {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Ok(())
 }

@@ -17,9 +17,9 @@ use futures_util::StreamExt;
 use http::Method;
 
 use super::{
-    checksum_in,
     client::{Call, S3Client},
-    metadata_of, text_of,
+    cut::{Cut, SEGMENTS_MAX, segment_size_for},
+    headers::{checksum_in, metadata_of, text_of},
     wire::{
         CHECKSUM, CHECKSUM_TYPE, CompleteMultipartUploadResult, InitiateMultipartUploadResult,
         ListPartsResult, escape,
@@ -31,13 +31,6 @@ use crate::{
     endpoint::{Boxed, ByteStream, FileSpec, Writer},
     ledger::{Head, Kept, Ledger},
 };
-
-/// Segments S3 takes for one object.
-const SEGMENTS_MAX: u64 = 10_000;
-
-/// Segments grow with the object up to this size while their number allows it: fewer requests,
-/// and still little to send again after a crash.
-const SEGMENT_BYTES_COMFORTABLE: u64 = 16 << 20;
 
 /// Pages of a listing of segments: `SEGMENTS_MAX` by the smallest page stores use, and room.
 const PAGES_MAX: usize = 200;
@@ -52,20 +45,22 @@ pub(super) struct Upload {
     client: Arc<S3Client>,
     key: String,
     id: String,
-    size: u64,
-    segment_size: u64,
+    cut: Cut,
     stored: Mutex<BTreeMap<u64, Stored>>,
     kept: Vec<(u64, Checksum)>,
     ledger: Ledger,
 }
 
-/// How an object of `size` bytes is cut.
-fn segment_size_for(size: u64) -> u64 {
-    const MEBI: u64 = 1 << 20;
-    let comfortable = (size / 64).clamp(super::SEGMENT_BYTES_MIN, SEGMENT_BYTES_COMFORTABLE);
-    comfortable
-        .max(size.div_ceil(SEGMENTS_MAX))
-        .next_multiple_of(MEBI)
+/// Takes over what another machine noted.
+pub(super) fn adopt(client: &S3Client, key: &str, spec: &FileSpec, note: &str) -> Result<()> {
+    let path = ledger_path(client, key, spec);
+    Ledger::adopt(&path, &spec.identity(), note).map_err(|cause| {
+        Error::io(
+            "note an unfinished upload in",
+            path.to_string_lossy(),
+            cause,
+        )
+    })
 }
 
 fn ledger_path(client: &S3Client, key: &str, spec: &FileSpec) -> PathBuf {
@@ -77,12 +72,34 @@ fn ledger_path(client: &S3Client, key: &str, spec: &FileSpec) -> PathBuf {
 impl Upload {
     /// Continues the unfinished upload of the same source, or starts one.
     pub(super) async fn start(client: Arc<S3Client>, key: String, spec: &FileSpec) -> Result<Self> {
+        let cut = Cut::Even {
+            size: spec.size,
+            segment: segment_size_for(spec.size),
+        };
+        Self::start_cut(client, key, spec, cut).await
+    }
+
+    /// The same for an object of unknown length.
+    pub(super) async fn start_open_ended(
+        client: Arc<S3Client>,
+        key: String,
+        spec: &FileSpec,
+    ) -> Result<Self> {
+        Self::start_cut(client, key, &spec.open_ended(), Cut::Growing).await
+    }
+
+    async fn start_cut(
+        client: Arc<S3Client>,
+        key: String,
+        spec: &FileSpec,
+        cut: Cut,
+    ) -> Result<Self> {
         let path = ledger_path(&client, &key, spec);
-        let segment_size = segment_size_for(spec.size);
+        let segment_size = cut.segment();
         let mut continued = None;
         if let Some((head, kept)) = Ledger::load(&path) {
             if head.identity == spec.identity() && head.segment_size == segment_size {
-                continued = held(&client, &key, spec.size, &head, kept)
+                continued = held(&client, &key, cut, &head, kept)
                     .await?
                     .map(|kept| (head, kept));
             } else {
@@ -119,8 +136,7 @@ impl Upload {
         });
         Ok(Self {
             id: head.token,
-            size: spec.size,
-            segment_size,
+            cut,
             stored: Mutex::new(stored.collect()),
             kept: kept
                 .iter()
@@ -170,7 +186,7 @@ impl Upload {
         Ok(())
     }
 
-    async fn complete(&self, whole: Checksum) -> Result<()> {
+    async fn complete(&self, size: u64, whole: Checksum) -> Result<()> {
         let query = [("uploadId", &*self.id)];
         let call = Call::new(Method::POST, &self.key, "finish")
             .query(&query)
@@ -183,7 +199,7 @@ impl Upload {
         let found = match completed {
             Ok(result) => result.checksum.as_deref().and_then(Checksum::from_base64),
             // An earlier attempt may have succeeded without our hearing of it.
-            Err(error) if error.kind() == ErrorKind::NotFound => match self.published().await {
+            Err(error) if error.kind() == ErrorKind::NotFound => match self.published(size).await {
                 Some(found) if found == whole => Some(found),
                 Some(_) | None => {
                     self.ledger.remove();
@@ -221,13 +237,13 @@ impl Upload {
         text
     }
 
-    /// The checksum of the object under the final name, if it has our size.
-    async fn published(&self) -> Option<Checksum> {
+    /// The checksum of the object under the final name, if it has this size.
+    async fn published(&self, wanted: u64) -> Option<Checksum> {
         let call =
             Call::new(Method::HEAD, &self.key, "look at").header("x-amz-checksum-mode", "ENABLED");
         let (headers, _) = self.client.ask(call).await.ok()?;
         let size: u64 = text_of(&headers, "content-length")?.parse().ok()?;
-        (size == self.size).then(|| checksum_in(&headers))?
+        (size == wanted).then(|| checksum_in(&headers))?
     }
 }
 
@@ -253,7 +269,7 @@ async fn abort(client: &S3Client, key: &str, id: &str) {
 async fn held(
     client: &S3Client,
     key: &str,
-    size: u64,
+    cut: Cut,
     head: &Head,
     noted: Vec<Kept>,
 ) -> Result<Option<Vec<Kept>>> {
@@ -279,13 +295,11 @@ async fn held(
     }
     let mut kept: BTreeMap<u64, Kept> = BTreeMap::new();
     for noted in noted {
-        let start = noted.index.saturating_mul(head.segment_size);
-        let len = size.saturating_sub(start).min(head.segment_size);
         let bare = |etag: &str| etag.trim_matches('"').to_owned();
-        let is_held = listed
-            .get(&(noted.index + 1))
-            .is_some_and(|(etag, size)| bare(etag) == bare(&noted.receipt) && *size == len);
-        if is_held && len > 0 {
+        let is_held = listed.get(&(noted.index + 1)).is_some_and(|(etag, size)| {
+            bare(etag) == bare(&noted.receipt) && cut.allows(noted.index, *size)
+        });
+        if is_held {
             kept.insert(noted.index, noted);
         }
     }
@@ -294,7 +308,11 @@ async fn held(
 
 impl Writer for Upload {
     fn segment_size(&self) -> u64 {
-        self.segment_size
+        self.cut.segment()
+    }
+
+    fn segment_start(&self, index: u64) -> u64 {
+        self.cut.start(index)
     }
 
     fn kept(&self) -> Vec<(u64, Checksum)> {
@@ -308,6 +326,16 @@ impl Writer for Upload {
         mut body: ByteStream,
     ) -> Boxed<'_, Result<Checksum>> {
         Box::pin(async move {
+            if index >= SEGMENTS_MAX {
+                return Err(Error::new(
+                    ErrorKind::Unsupported,
+                    "write",
+                    self.client.show(&self.key),
+                )
+                .cause(format!("S3 takes no more than {SEGMENTS_MAX} segments"))
+                .hint("say how long it is with --size")
+                .at(Locus::Destination));
+            }
             let mut data = Vec::new();
             let mut summer = Summer::default();
             let mut len = 0;
@@ -333,7 +361,23 @@ impl Writer for Upload {
     }
 
     fn finish(&self, whole: Checksum) -> Boxed<'_, Result<()>> {
-        Box::pin(self.complete(whole))
+        match self.cut {
+            Cut::Even { size, .. } => self.finish_at(size, whole),
+            Cut::Growing => Box::pin(async {
+                Err(
+                    Error::new(ErrorKind::Invalid, "finish", self.client.show(&self.key))
+                        .cause("nobody said where it ends"),
+                )
+            }),
+        }
+    }
+
+    fn finish_at(&self, size: u64, whole: Checksum) -> Boxed<'_, Result<()>> {
+        Box::pin(self.complete(size, whole))
+    }
+
+    fn note(&self) -> Option<String> {
+        self.ledger.note()
     }
 
     fn discard(&self) -> Boxed<'_, ()> {
@@ -341,22 +385,5 @@ impl Writer for Upload {
             abort(&self.client, &self.key, &self.id).await;
             self.ledger.remove();
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn any_object_fits_into_the_segments_s3_takes() {
-        for size in [8 << 20, 100 << 20, 2 << 30, 1 << 40, 5 << 40] {
-            let segment = segment_size_for(size);
-            assert!(
-                size.div_ceil(segment) <= SEGMENTS_MAX,
-                "{size} in {segment}"
-            );
-            assert!(segment >= super::super::SEGMENT_BYTES_MIN);
-        }
     }
 }

@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt::Write};
 
 use serde::Deserialize;
 
-use crate::FileTime;
+use crate::{FileTime, dates};
 
 pub(super) const CHECKSUM: &str = "x-amz-checksum-crc64nvme";
 pub(super) const CHECKSUM_TYPE: &str = "x-amz-checksum-type";
@@ -13,32 +13,6 @@ pub(super) const MODE: &str = "x-amz-meta-mode";
 
 /// How rclone names the object that holds a symbolic link's target.
 pub(super) const LINK_SUFFIX: &str = ".rclonelink";
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-pub(super) struct ListBucketResult {
-    #[serde(default)]
-    pub contents: Vec<Contents>,
-    #[serde(default)]
-    pub common_prefixes: Vec<CommonPrefix>,
-    pub next_continuation_token: Option<String>,
-    pub encoding_type: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-pub(super) struct Contents {
-    pub key: String,
-    pub size: u64,
-    #[serde(rename = "ETag")]
-    pub etag: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-pub(super) struct CommonPrefix {
-    pub prefix: String,
-}
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
@@ -96,11 +70,8 @@ pub(super) fn encode(text: &str, keep_slash: bool) -> String {
     encoded
 }
 
-/// Undoes the encoding of keys in a listing, where the store encoded them.
-pub(super) fn decode_key(text: &str, encoded: bool) -> Option<String> {
-    if !encoded {
-        return Some(text.to_owned());
-    }
+/// Undoes the encoding of a key in a listing.
+pub(super) fn decode_key(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {
@@ -128,30 +99,28 @@ pub(super) fn parse_mode(text: &str) -> Option<u32> {
     u32::from_str_radix(text, 8).ok().map(|mode| mode & 0o7777)
 }
 
-/// Reads an HTTP date (RFC 9110, section 5.6.7): `Sun, 06 Nov 1994 08:49:37 GMT`.
-pub(super) fn parse_http_date(text: &str) -> Option<FileTime> {
-    const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
-    let mut words = text.split_once(", ")?.1.split([' ', ':']);
-    let day: i64 = words.next()?.parse().ok()?;
-    let month_name = words.next().filter(|name| name.len() == 3)?;
-    let month = i64::try_from(MONTHS.find(month_name)? / 3 + 1).ok()?;
-    let year: i64 = words.next()?.parse().ok()?;
-    let mut clock = [0i64; 3];
-    for field in &mut clock {
-        *field = words.next()?.parse().ok()?;
-    }
-    // Days from civil, Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms".
-    let (y, m) = if month > 2 {
-        (year, month - 3)
-    } else {
-        (year - 1, month + 9)
+/// Reads the date of a listing (RFC 3339 in UTC): `2009-10-12T17:50:30.000Z`.
+pub(super) fn parse_iso_date(text: &str) -> Option<FileTime> {
+    let (day, clock) = text.strip_suffix('Z')?.split_once('T')?;
+    let (clock, fraction) = clock.split_once('.').unwrap_or((clock, ""));
+    let three = |text: &str, mark| -> Option<[i64; 3]> {
+        let mut numbers = text.split(mark).map(str::parse);
+        let three = [
+            numbers.next()?.ok()?,
+            numbers.next()?.ok()?,
+            numbers.next()?.ok()?,
+        ];
+        numbers.next().is_none().then_some(three)
     };
-    let (era, year_of_era) = (y.div_euclid(400), y.rem_euclid(400));
-    let day_of_era =
-        year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + (153 * m + 2) / 5 + day - 1;
-    let days = era * 146_097 + day_of_era - 719_468;
-    let secs = days * 86_400 + clock[0] * 3600 + clock[1] * 60 + clock[2];
-    Some(FileTime { secs, nanos: 0 })
+    let mut nanos = 0;
+    for place in 0..9 {
+        let digit = fraction
+            .as_bytes()
+            .get(place)
+            .map_or(Some(0), |byte| char::from(*byte).to_digit(10))?;
+        nanos = nanos * 10 + digit;
+    }
+    dates::moment(three(day, '-')?, three(clock, ':')?, nanos)
 }
 
 #[cfg(test)]
@@ -161,38 +130,29 @@ mod tests {
     #[test]
     fn keys_survive_the_listing() {
         let key = "a b+c%d/é\n\u{1}";
-        assert_eq!(decode_key(&encode(key, true), true).as_deref(), Some(key));
-        assert_eq!(decode_key("a+b", true).as_deref(), Some("a b"));
-        assert_eq!(decode_key("a+b", false).as_deref(), Some("a+b"));
-        assert_eq!(decode_key("%zz", true), None);
-        assert_eq!(decode_key("%f", true), None);
+        assert_eq!(decode_key(&encode(key, true)).as_deref(), Some(key));
+        assert_eq!(decode_key("a+b").as_deref(), Some("a b"));
+        assert_eq!(decode_key("%zz"), None);
+        assert_eq!(decode_key("%f"), None);
     }
 
     #[test]
-    fn http_dates_are_read() {
-        let time = |secs| Some(FileTime { secs, nanos: 0 });
-        assert_eq!(
-            parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT"),
-            time(784_111_777)
-        );
-        assert_eq!(
-            parse_http_date("Thu, 29 Feb 2024 00:00:00 GMT"),
-            time(1_709_164_800)
-        );
-        assert_eq!(parse_http_date("yesterday"), None);
-    }
-
-    #[test]
-    fn listings_are_read() {
-        let text = "<?xml version=\"1.0\"?><ListBucketResult><IsTruncated>true</IsTruncated>\
-            <Contents><Key>a</Key><Size>3</Size><ETag>&quot;e&quot;</ETag></Contents>\
-            <Contents><Key>b</Key><Size>0</Size></Contents>\
-            <CommonPrefixes><Prefix>c/</Prefix></CommonPrefixes>\
-            <NextContinuationToken>t</NextContinuationToken></ListBucketResult>";
-        let list: ListBucketResult = quick_xml::de::from_str(text).unwrap();
-        assert_eq!(list.contents.len(), 2);
-        assert_eq!(list.contents[0].etag.as_deref(), Some("\"e\""));
-        assert_eq!(list.common_prefixes[0].prefix, "c/");
-        assert_eq!(list.next_continuation_token.as_deref(), Some("t"));
+    fn dates_of_listings_are_read() {
+        for (text, secs, nanos) in [
+            ("2009-10-12T17:50:30.000Z", 1_255_369_830, 0),
+            ("2024-02-29T00:00:00Z", 1_709_164_800, 0),
+            ("1969-12-31T23:59:59.5Z", -1, 500_000_000),
+        ] {
+            assert_eq!(parse_iso_date(text), Some(FileTime { secs, nanos }));
+        }
+        let endless = "9999999999999-02-29T00:00:00Z";
+        for text in [
+            endless,
+            "2024-02-29",
+            "2024-02T00:00:00Z",
+            "2024-02-29T00:00:00.xZ",
+        ] {
+            assert_eq!(parse_iso_date(text), None, "{text}");
+        }
     }
 }

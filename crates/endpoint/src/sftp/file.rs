@@ -2,9 +2,8 @@
 
 use std::{
     ops::Range,
-    path::PathBuf,
     sync::{
-        Arc, Mutex as BlockingMutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
 };
@@ -15,33 +14,31 @@ use tokio::sync::Mutex;
 
 use super::{
     attributes_of, entry_of,
+    pool::{EachSlot, Lease},
     remote::Remote,
     session::Session,
     wire::{
         Attributes, CLOSE, FSETSTAT, FSTAT, OPEN, OPEN_CREATE, OPEN_READ, OPEN_TRUNCATE,
-        OPEN_WRITE, READ, REMOVE, Reply, Request, WRITE,
+        OPEN_WRITE, READ, Reply, Request, WRITE,
     },
 };
 use crate::{
     Checksum, Error, ErrorKind, Locus, Result, Summer,
-    config::state_folder,
-    endpoint::{Boxed, ByteStream, Entry, FileSpec, Reader, Writer},
-    ledger::{Head, Kept, Ledger},
+    endpoint::{Boxed, ByteStream, Entry, FileSpec, Reader},
 };
 
 /// Requests of one range under way at once: 4 MiB at OpenSSH's limits, which fills a long path.
 const REQUESTS_MAX: usize = 16;
 
-/// Bytes of a segment, and so what a crash loses for each lane.
-const SEGMENT_BYTES: u64 = 16 << 20;
-
 /// A file that is opened again when the connection was made anew.
 pub(super) struct OpenFile {
-    remote: Arc<Remote>,
-    full: Vec<u8>,
+    pub(super) remote: Arc<Remote>,
+    pub(super) full: Vec<u8>,
     /// For the first time; afterwards the file must be there and keep what it holds.
     flags: u32,
-    opened: Mutex<Option<Opened>>,
+    /// The connection that a small file's bytes take; large ones take those with room.
+    home: Option<Lease>,
+    opened: Mutex<EachSlot<Opened>>,
     is_made: AtomicBool,
 }
 
@@ -52,12 +49,29 @@ struct Opened {
 }
 
 impl OpenFile {
+    /// Opens a file whose bytes take many connections.
     pub(super) async fn open(remote: Arc<Remote>, full: Vec<u8>, flags: u32) -> Result<Self> {
+        Self::open_at(remote, full, flags, None).await
+    }
+
+    /// Opens a file whose bytes take one connection.
+    pub(super) async fn open_small(remote: Arc<Remote>, full: Vec<u8>, flags: u32) -> Result<Self> {
+        let home = remote.pool.lease();
+        Self::open_at(remote, full, flags, Some(home)).await
+    }
+
+    async fn open_at(
+        remote: Arc<Remote>,
+        full: Vec<u8>,
+        flags: u32,
+        home: Option<Lease>,
+    ) -> Result<Self> {
         let file = Self {
+            home,
             remote,
             full,
             flags,
-            opened: Mutex::new(None),
+            opened: Mutex::default(),
             is_made: AtomicBool::new(false),
         };
         file.handle().await?;
@@ -65,13 +79,19 @@ impl OpenFile {
     }
 
     async fn handle(&self) -> Result<Opened> {
-        let mut slot = self.opened.lock().await;
-        if let Some(opened) = slot.as_ref()
-            && !opened.session.is_dead()
+        self.handle_on(self.home.as_ref().map_or(0, Lease::slot))
+            .await
+    }
+
+    async fn handle_on(&self, slot: usize) -> Result<Opened> {
+        let session = self.remote.pool.session(slot).await?;
+        let mut opened = self.opened.lock().await;
+        let place = &mut opened[slot];
+        if let Some(opened) = place.as_ref()
+            && Arc::ptr_eq(&opened.session, &session)
         {
             return Ok(opened.clone());
         }
-        let session = self.remote.session().await?;
         let flags = if self.is_made.load(Relaxed) {
             self.flags & !(OPEN_CREATE | OPEN_TRUNCATE)
         } else {
@@ -89,7 +109,7 @@ impl OpenFile {
         match session.ask(request).await? {
             Reply::Handle(handle) => {
                 let opened = Opened { session, handle };
-                *slot = Some(opened.clone());
+                *place = Some(opened.clone());
                 self.is_made.store(true, Relaxed);
                 Ok(opened)
             }
@@ -98,7 +118,8 @@ impl OpenFile {
     }
 
     pub(super) async fn close(&self) {
-        if let Some(opened) = self.opened.lock().await.take() {
+        let opened = std::mem::take(&mut *self.opened.lock().await);
+        for opened in opened.into_iter().flatten() {
             let _ = opened
                 .session
                 .ask(Request::new(CLOSE).string(&opened.handle))
@@ -132,7 +153,7 @@ impl OpenFile {
         )
     }
 
-    async fn set(&self, attributes: &Attributes) -> Result<()> {
+    pub(super) async fn set(&self, attributes: &Attributes) -> Result<()> {
         let opened = self.handle().await?;
         let request = Request::new(FSETSTAT)
             .string(&opened.handle)
@@ -150,9 +171,22 @@ impl OpenFile {
         }
     }
 
+    /// The connection for a stream, and what holds its place there.
+    fn place(&self) -> (usize, Option<Lease>) {
+        match &self.home {
+            Some(home) => (home.slot(), None),
+            None => {
+                let lease = self.remote.pool.lease();
+                (lease.slot(), Some(lease))
+            }
+        }
+    }
+
     /// Streams a range with many requests under way.
     pub(super) async fn read(&self, range: Range<u64>) -> Result<ByteStream> {
-        let opened = self.handle().await?;
+        let (slot, lease) = self.place();
+        let lease = Arc::new(lease);
+        let opened = self.handle_on(slot).await?;
         let step = u64::from(opened.session.read_bytes_max);
         let subject = self.remote.show(&self.full);
         let starts = stream::unfold(range.start, move |start| async move {
@@ -163,14 +197,19 @@ impl OpenFile {
         });
         let pieces = starts.map(move |piece| {
             let (opened, subject) = (opened.clone(), subject.clone());
-            async move { read_piece(&opened, piece, subject).await }
+            let lease = Arc::clone(&lease);
+            async move {
+                let _lease = lease;
+                read_piece(&opened, piece, subject).await
+            }
         });
         Ok(Box::pin(pieces.buffered(REQUESTS_MAX)))
     }
 
     /// Writes pieces at growing offsets with many requests under way; returns the sum.
-    async fn write(&self, start: u64, mut body: ByteStream) -> Result<(Checksum, u64)> {
-        let opened = self.handle().await?;
+    pub(super) async fn write(&self, start: u64, mut body: ByteStream) -> Result<(Checksum, u64)> {
+        let (slot, _lease) = self.place();
+        let opened = self.handle_on(slot).await?;
         let step = usize::try_from(opened.session.write_bytes_max).unwrap_or(usize::MAX);
         let mut flying = FuturesUnordered::new();
         let mut summer = Summer::default();
@@ -206,7 +245,7 @@ impl OpenFile {
     }
 
     /// Reads a range back and compares its sum, unless the rules say not to.
-    async fn verify(&self, range: Range<u64>, sum: Checksum) -> Result<()> {
+    pub(super) async fn verify(&self, range: Range<u64>, sum: Checksum) -> Result<()> {
         if !self.remote.rules.verify || self.sum_of(range).await? == sum {
             return Ok(());
         }
@@ -218,7 +257,7 @@ impl OpenFile {
         )
     }
 
-    async fn sum_of(&self, range: Range<u64>) -> Result<Checksum> {
+    pub(super) async fn sum_of(&self, range: Range<u64>) -> Result<Checksum> {
         let mut summer = Summer::default();
         let mut body = self.read(range).await?;
         while let Some(bytes) = body.next().await {
@@ -321,165 +360,6 @@ impl Reader for SftpReader {
             self.file.confirm(&self.entry).await?;
             self.file.close().await;
             Ok(())
-        })
-    }
-}
-
-/// A large file being written to a server.
-pub(super) struct SftpWriter {
-    file: OpenFile,
-    full: Vec<u8>,
-    spec: FileSpec,
-    kept: Vec<(u64, Checksum)>,
-    ledger: BlockingMutex<Option<Ledger>>,
-}
-
-fn ledger_path(remote: &Remote, full: &[u8], spec: &FileSpec) -> PathBuf {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(remote.host.show().as_bytes());
-    hasher.update(b"\n");
-    hasher.update(full);
-    hasher.update(b"\n");
-    hasher.update(spec.origin.as_bytes());
-    state_folder().join(format!("sftp-{}", &hasher.finalize().to_hex()[..32]))
-}
-
-impl SftpWriter {
-    /// Continues the unfinished copy of the same source, or starts one.
-    pub(super) async fn start(remote: Arc<Remote>, full: Vec<u8>, spec: &FileSpec) -> Result<Self> {
-        let path = ledger_path(&remote, &full, spec);
-        let partial = remote.partial(&full, spec);
-        let flags = OPEN_READ | OPEN_WRITE | OPEN_CREATE;
-        let file = OpenFile::open(remote, partial, flags).await?;
-        let head = Head {
-            identity: spec.identity(),
-            segment_size: SEGMENT_BYTES,
-            token: "-".to_owned(),
-        };
-        let kept = match Ledger::load(&path) {
-            Some((found, kept)) if found == head => still_held(&file, spec.size, kept).await?,
-            Some(_) | None => {
-                file.set(&Attributes {
-                    size: Some(0),
-                    ..Attributes::default()
-                })
-                .await?;
-                Vec::new()
-            }
-        };
-        let ledger = Ledger::start(path.clone(), &head, &kept).map_err(|cause| {
-            Error::io("note an unfinished copy in", path.to_string_lossy(), cause)
-        })?;
-        Ok(Self {
-            file,
-            full,
-            spec: spec.clone(),
-            kept: kept
-                .iter()
-                .map(|kept| (kept.index, kept.checksum))
-                .collect(),
-            ledger: BlockingMutex::new(Some(ledger)),
-        })
-    }
-
-    fn forget(&self) {
-        if let Some(ledger) = self
-            .ledger
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
-        {
-            ledger.remove();
-        }
-    }
-
-    async fn publish(&self) -> Result<()> {
-        let remote = &self.file.remote;
-        let size = self.file.stat().await?.size;
-        if size != self.spec.size {
-            return Err(
-                Error::new(ErrorKind::Corrupt, "write", remote.show(&self.full))
-                    .cause(format!(
-                        "the server holds {size} bytes of {}",
-                        self.spec.size
-                    ))
-                    .at(Locus::Destination),
-            );
-        }
-        self.file
-            .set(&attributes_of(self.spec.mode, self.spec.mtime))
-            .await?;
-        self.file.close().await;
-        remote.rename(&self.file.full, &self.full).await?;
-        self.forget();
-        Ok(())
-    }
-}
-
-/// The noted segments that the server's file holds. Without read-back the note is believed where
-/// the file is long enough.
-async fn still_held(file: &OpenFile, size: u64, noted: Vec<Kept>) -> Result<Vec<Kept>> {
-    let there = file.stat().await?.size;
-    let mut kept: Vec<Kept> = Vec::new();
-    for noted in noted {
-        let start = noted.index.saturating_mul(SEGMENT_BYTES);
-        let end = start.saturating_add(SEGMENT_BYTES).min(size);
-        let is_new = kept.iter().all(|kept| kept.index != noted.index);
-        if start < end && end <= there && is_new {
-            let verify = file.remote.rules.verify;
-            if !verify || file.sum_of(start..end).await? == noted.checksum {
-                kept.push(noted);
-            }
-        }
-    }
-    Ok(kept)
-}
-
-impl Writer for SftpWriter {
-    fn segment_size(&self) -> u64 {
-        SEGMENT_BYTES
-    }
-
-    fn kept(&self) -> Vec<(u64, Checksum)> {
-        self.kept.clone()
-    }
-
-    fn write(
-        &self,
-        index: u64,
-        range: Range<u64>,
-        body: ByteStream,
-    ) -> Boxed<'_, Result<Checksum>> {
-        Box::pin(async move {
-            let (sum, end) = self.file.write(range.start, body).await?;
-            if end != range.end {
-                return Err(
-                    Error::new(ErrorKind::Unreachable, "read", &*self.spec.origin)
-                        .cause("the source ended early")
-                        .at(Locus::Source),
-                );
-            }
-            self.file.verify(range, sum).await?;
-            let ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(ledger) = ledger.as_ref() {
-                ledger.add(index, sum, "-").map_err(|cause| {
-                    Error::io("note an unfinished copy of", &*self.spec.origin, cause)
-                })?;
-            }
-            Ok(sum)
-        })
-    }
-
-    fn finish(&self, _whole: Checksum) -> Boxed<'_, Result<()>> {
-        Box::pin(self.publish())
-    }
-
-    fn discard(&self) -> Boxed<'_, ()> {
-        Box::pin(async {
-            self.file.close().await;
-            let request = Request::new(REMOVE).string(&self.file.full);
-            let _ = self.file.remote.ask(request).await;
-            self.forget();
         })
     }
 }

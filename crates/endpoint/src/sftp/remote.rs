@@ -1,15 +1,15 @@
 //! What can be asked of a host, over a connection that is made anew when it breaks.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use tokio::sync::Mutex;
 
 use super::{
     END, FAILURE, Host, NO_SUCH_FILE, OK, PARENTS_MAX, PERMISSION_DENIED, UNSUPPORTED, entry_of,
     file::OpenFile,
     parent_of,
+    pool::Pool,
     session::Session,
     wire::{
         Attributes, CLOSE, EXTENDED, LSTAT, MKDIR, OPEN_CREATE, OPEN_READ, OPEN_TRUNCATE,
@@ -27,7 +27,9 @@ pub(super) struct Remote {
     pub(super) host: Host,
     pub(super) root: Vec<u8>,
     pub(super) rules: DraftRules,
-    pub(super) session: Mutex<Option<Arc<Session>>>,
+    pub(super) pool: Arc<Pool>,
+    /// The way there and back, as the first answer told.
+    pub(super) round_trip: Option<Duration>,
 }
 
 impl Remote {
@@ -45,17 +47,9 @@ impl Remote {
         format!("{}{slash}{path}", self.host.show())
     }
 
-    /// The living connection; a broken one is made anew.
+    /// The connection for everything but streams.
     pub(super) async fn session(&self) -> Result<Arc<Session>> {
-        let mut slot = self.session.lock().await;
-        if let Some(session) = slot.as_ref()
-            && !session.is_dead()
-        {
-            return Ok(Arc::clone(session));
-        }
-        let session = Arc::new(Session::connect(&self.host).await?);
-        *slot = Some(Arc::clone(&session));
-        Ok(session)
+        self.pool.session(0).await
     }
 
     pub(super) async fn ask(&self, request: Request) -> Result<Reply> {
@@ -219,7 +213,7 @@ impl Remote {
     }
 
     pub(super) async fn get(self: &Arc<Self>, full: Vec<u8>) -> Result<Whole> {
-        let file = OpenFile::open(Arc::clone(self), full, OPEN_READ).await?;
+        let file = OpenFile::open_small(Arc::clone(self), full, OPEN_READ).await?;
         let entry = file.stat().await?;
         let mut data = Vec::new();
         let mut summer = Summer::default();
@@ -249,7 +243,7 @@ impl Remote {
     ) -> Result<()> {
         let partial = self.partial(&full, spec);
         let flags = OPEN_READ | OPEN_WRITE | OPEN_CREATE | OPEN_TRUNCATE;
-        let file = OpenFile::open(Arc::clone(self), partial.clone(), flags)
+        let file = OpenFile::open_small(Arc::clone(self), partial.clone(), flags)
             .await
             .map_err(|error| error.at(Locus::Destination))?;
         let written = file.write_small(spec, data, sum).await;

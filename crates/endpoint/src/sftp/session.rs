@@ -5,7 +5,6 @@
 
 use std::{
     collections::HashMap,
-    process::Stdio,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
@@ -26,7 +25,10 @@ use super::{
     Host,
     wire::{EXTENDED, INIT, Reply, Request, VERSION, get_string, get_u32, read_reply},
 };
-use crate::{Error, ErrorKind, Locus, Result};
+use crate::{
+    Error, ErrorKind, Locus, Result, clock,
+    ssh::{self, Complaints},
+};
 
 /// Nothing came back for this long: the connection counts as dead.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
@@ -43,9 +45,6 @@ const PACKET_BYTES_MAX: usize = 256 << 10;
 /// Payload a server takes that doesn't tell its limits (draft-ietf-secsh-filexfer-02, section 3).
 const PAYLOAD_BYTES_DEFAULT: u32 = 32 << 10;
 
-/// How much of what `ssh` complains about is kept, in bytes.
-const COMPLAINT_BYTES_MAX: usize = 4 << 10;
-
 type Waiting = Mutex<HashMap<u32, oneshot::Sender<Reply>>>;
 
 /// A connection. Dead connections stay dead.
@@ -59,6 +58,8 @@ pub(super) struct Session {
     pub write_bytes_max: u32,
     pub posix_rename: bool,
     pub statvfs: bool,
+    /// How long the answer to a small request took.
+    pub round_trip: Option<Duration>,
     /// Reader, writer and the process; all end when the session is dropped.
     _running: JoinSet<()>,
     _child: Child,
@@ -81,25 +82,13 @@ impl Session {
             return Err(fail(ErrorKind::Other).cause("ssh has no pipes"));
         };
         let mut running = JoinSet::new();
-        let complaint = Arc::new(Mutex::new(String::new()));
-        let ended = running.spawn(collect(complaints, Arc::clone(&complaint)));
+        let complaints = Complaints::collect(complaints, &mut running);
         let mut output = BufReader::with_capacity(PACKET_BYTES_MAX, output);
         let extensions = match timeout(CONNECTED_WITHIN, greet(&mut input, &mut output)).await {
             Err(_) => return Err(fail(ErrorKind::TimedOut).cause("no answer")),
             Ok(Some(extensions)) => extensions,
             Ok(None) => {
-                // The complaint may arrive just after the end of the output.
-                for _ in 0..100 {
-                    if ended.is_finished() {
-                        break;
-                    }
-                    tokio::time::sleep(Duration::from_millis(10)).await;
-                }
-                let text = complaint
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .clone();
-                return Err(refused(&fail, &text));
+                return Err(ssh::refused(&fail, &complaints.all().await));
             }
         };
         let (queue, queued) = mpsc::channel(QUEUED_REQUESTS);
@@ -118,6 +107,7 @@ impl Session {
             write_bytes_max: PAYLOAD_BYTES_DEFAULT,
             posix_rename: has("posix-rename@openssh.com"),
             statvfs: has("statvfs@openssh.com"),
+            round_trip: None,
             _running: running,
             _child: child,
         };
@@ -129,9 +119,11 @@ impl Session {
 
     async fn ask_limits(&mut self) -> Result<()> {
         let request = Request::new(EXTENDED).string(b"limits@openssh.com");
+        let asked = clock::now();
         if let Reply::Extended(mut limits) = self.ask(request).await?
             && limits.len() >= 24
         {
+            self.round_trip = Some(clock::now().saturating_duration_since(asked));
             use bytes::Buf;
             limits.advance(8);
             let cap = |limit: u64| {
@@ -204,31 +196,8 @@ impl Drop for Ticket<'_> {
 }
 
 fn command(host: &Host) -> Command {
-    let mut command = Command::new("ssh");
-    command.args([
-        "-x",
-        "-a",
-        "-T",
-        "-o",
-        "BatchMode=yes",
-        "-o",
-        "ConnectTimeout=20",
-    ]);
-    for option in &host.options {
-        command.args(["-o", option]);
-    }
-    if let Some(port) = host.port {
-        command.args(["-p", &port.to_string()]);
-    }
-    if let Some(user) = &host.user {
-        command.args(["-l", user]);
-    }
-    command
-        .args(["-s", "--", &host.host, "sftp"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true);
+    let mut command = ssh::command(host);
+    command.args(["-s", "--", &host.host, "sftp"]);
     command
 }
 
@@ -303,46 +272,4 @@ async fn write_all(mut input: ChildStdin, mut queued: mpsc::Receiver<(Bytes, Opt
             return;
         }
     }
-}
-
-async fn collect(mut complaints: impl AsyncRead + Unpin, text: Arc<Mutex<String>>) {
-    let mut block = [0; 512];
-    while let Ok(len) = complaints.read(&mut block).await {
-        if len == 0 {
-            return;
-        }
-        let mut text = text.lock().unwrap_or_else(PoisonError::into_inner);
-        if text.len() < COMPLAINT_BYTES_MAX {
-            text.push_str(&String::from_utf8_lossy(&block[..len]));
-        }
-    }
-}
-
-/// The error that `ssh`'s last words mean.
-fn refused(fail: &impl Fn(ErrorKind) -> Error, complaint: &str) -> Error {
-    let mut lines = complaint
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty());
-    let last = lines
-        .next_back()
-        .unwrap_or("ssh ended without a word")
-        .to_owned();
-    let says = |text: &str| complaint.contains(text);
-    let (kind, hint) = if says("Host key verification failed") {
-        (
-            ErrorKind::Unauthenticated,
-            "compare the host's key and add it to known_hosts with ssh once",
-        )
-    } else if says("Permission denied") || says("Too many authentication failures") {
-        (
-            ErrorKind::Unauthenticated,
-            "check user and key; ssh must log in without a password",
-        )
-    } else if says("Bad configuration option") || says("no argument after keyword") {
-        (ErrorKind::Invalid, "see man ssh_config")
-    } else {
-        (ErrorKind::Unreachable, "check host, port and network")
-    };
-    fail(kind).cause(last).hint(hint)
 }

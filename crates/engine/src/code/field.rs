@@ -33,18 +33,18 @@ const fn tables() -> Tables {
 }
 
 /// The product.
-pub(super) fn multiply(a: u8, b: u8) -> u8 {
+pub(super) const fn multiply(a: u8, b: u8) -> u8 {
     if a == 0 || b == 0 {
         return 0;
     }
-    let log = |value: u8| usize::from(TABLES.logarithm[usize::from(value)]);
-    TABLES.power[log(a) + log(b)]
+    let sum = TABLES.logarithm[a as usize] as usize + TABLES.logarithm[b as usize] as usize;
+    TABLES.power[sum]
 }
 
 /// What gives 1 when multiplied with `a`; 0 for 0.
-pub(super) fn inverse(a: u8) -> u8 {
+pub(super) const fn inverse(a: u8) -> u8 {
     if a == 0 {
         return 0;
     }
-    TABLES.power[255 - usize::from(TABLES.logarithm[usize::from(a)])]
+    TABLES.power[255 - TABLES.logarithm[a as usize] as usize]
 }

@@ -1,4 +1,4 @@
-//! The inner product of coefficients and fragments, on whatever vector instructions there are.
+//! The product of a matrix and fragments, on whatever vector instructions there are.
 //!
 //! A product with a constant is linear over GF(2), so it is either two 16-entry table look-ups, one
 //! for each half of the byte (PSHUFB), or one 8x8 bit matrix (GF2P8AFFINEQB). J. Plank, K. Greenan,
@@ -6,197 +6,275 @@
 //! section 3, has the former.
 #![allow(
     unsafe_code,
-    reason = "vector instructions; every path is tested against the scalar one"
+    reason = "vector instructions; every path is tested against arithmetic by the book"
 )]
 
-use super::field::multiply;
+#[cfg(target_arch = "x86_64")]
+mod x86;
 
-/// One coefficient in the forms the kernels want.
-#[derive(Debug, Clone)]
-struct Coefficient {
-    /// Products with 0..16 and with 0, 16..256 by 16.
-    nibbles: [[u8; 16]; 2],
-    /// The bit matrix of GF2P8AFFINEQB: byte 7 - i makes bit i of the product.
-    matrix: u64,
-}
+use std::fmt;
 
-/// One row of a matrix over GF(2^8), ready to be applied to fragments.
-#[derive(Debug, Clone)]
-pub(super) struct Row {
-    coefficients: Vec<Coefficient>,
-}
+use super::{
+    field::multiply,
+    portable::{self, Planes},
+};
 
-impl Row {
-    pub(super) fn new(row: &[u8]) -> Self {
-        let coefficient = |&factor: &u8| {
-            let mut nibbles = [[0; 16]; 2];
-            for nibble in 0..16u8 {
-                nibbles[0][usize::from(nibble)] = multiply(factor, nibble);
-                nibbles[1][usize::from(nibble)] = multiply(factor, nibble << 4);
-            }
-            let mut matrix = 0;
-            for bit in 0..8 {
-                let inputs = (0..8u8).filter(|&input| multiply(factor, 1 << input) >> bit & 1 == 1);
-                let line: u64 = inputs.map(|input| 1 << input).sum();
-                matrix |= line << (8 * (7 - bit));
-            }
-            Coefficient { nibbles, matrix }
-        };
-        Self {
-            coefficients: row.iter().map(coefficient).collect(),
-        }
-    }
-}
+/// Bytes of each fragment that are worked on by one group of rows before the next group gets them:
+/// with 16 inputs a block is 256 KiB, which stays in a core's L2 meanwhile.
+const BLOCK_BYTES: usize = 16 << 10;
+/// The widest register.
+const REGISTER_BYTES: usize = 64;
 
-/// Which instructions are used.
+/// The instructions a code is computed with. All give the same bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kernel {
-    /// 64 bytes by GF2P8AFFINEQB.
-    #[cfg(target_arch = "x86_64")]
+pub enum Kernel {
+    /// GF2P8AFFINEQB on 512 bits: Ice Lake, Zen 4 and later.
     Gfni512,
-    /// 32 bytes by PSHUFB.
-    #[cfg(target_arch = "x86_64")]
-    Avx2,
-    /// Byte by byte.
-    Scalar,
+    /// GF2P8AFFINEQB on 256 bits: Alder Lake and later without AVX-512.
+    Gfni256,
+    /// PSHUFB on 512 bits: Skylake-SP, Cascade Lake.
+    Shuffle512,
+    /// PSHUFB on 256 bits: Haswell, Zen and later.
+    Shuffle256,
+    /// No instruction in particular: shifts and XORs on whatever the compiler makes of them.
+    Portable,
 }
 
 impl Kernel {
-    /// The fastest first.
-    pub(super) fn available() -> Vec<Self> {
+    /// Those of this processor, the fastest first.
+    #[must_use]
+    pub fn available() -> Vec<Self> {
         let mut kernels = Vec::new();
         #[cfg(target_arch = "x86_64")]
         {
-            if is_x86_feature_detected!("avx512f")
-                && is_x86_feature_detected!("avx512bw")
-                && is_x86_feature_detected!("gfni")
-            {
-                kernels.push(Self::Gfni512);
-            }
-            if is_x86_feature_detected!("avx2") {
-                kernels.push(Self::Avx2);
-            }
+            let avx2 = is_x86_feature_detected!("avx2");
+            let gfni = is_x86_feature_detected!("gfni");
+            let wide = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw");
+            let has = [
+                (Self::Gfni512, wide && gfni),
+                (Self::Gfni256, avx2 && gfni),
+                (Self::Shuffle512, wide),
+                (Self::Shuffle256, avx2),
+            ];
+            kernels.extend(
+                has.iter()
+                    .filter(|(_, has)| *has)
+                    .map(|(kernel, _)| *kernel),
+            );
         }
-        kernels.push(Self::Scalar);
+        kernels.push(Self::Portable);
         kernels
     }
 
-    pub(super) fn detect() -> Self {
-        Self::available().first().copied().unwrap_or(Self::Scalar)
-    }
-
-    /// `out = Σ row[j] · inputs[j]`. All slices have the length of `out`, the row has one
-    /// coefficient for each input.
-    pub(super) fn dot(self, row: &Row, inputs: &[&[u8]], out: &mut [u8]) {
-        assert_eq!(
-            row.coefficients.len(),
-            inputs.len(),
-            "one coefficient for each input"
-        );
-        assert!(
-            inputs.iter().all(|input| input.len() == out.len()),
-            "fragments of one size"
-        );
-        let done = match self {
-            // SAFETY: `available` found the instructions; the lengths were checked above.
-            #[cfg(target_arch = "x86_64")]
-            Self::Gfni512 => unsafe { x86::dot_gfni512(row, inputs, out) },
-            // SAFETY: as above.
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => unsafe { x86::dot_avx2(row, inputs, out) },
-            Self::Scalar => 0,
-        };
-        for at in done..out.len() {
-            out[at] = row
-                .coefficients
-                .iter()
-                .zip(inputs)
-                .fold(0, |sum, (coefficient, input)| {
-                    let [low, high] = &coefficient.nibbles;
-                    let byte = usize::from(input[at]);
-                    sum ^ low[byte & 15] ^ high[byte >> 4]
-                });
+    /// Most rows of one pass: their sums must fit into registers.
+    const fn rows_max(self) -> usize {
+        match self {
+            Self::Gfni512 | Self::Gfni256 => 6,
+            Self::Shuffle512 => 6,
+            Self::Shuffle256 => 4,
+            // Its sums are in memory anyhow.
+            Self::Portable => 1,
         }
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-mod x86 {
-    use std::arch::x86_64::{
-        __m128i, __m512i, _mm_loadu_si128, _mm256_and_si256, _mm256_broadcastsi128_si256,
-        _mm256_loadu_si256, _mm256_set1_epi8, _mm256_setzero_si256, _mm256_shuffle_epi8,
-        _mm256_srli_epi64, _mm256_storeu_si256, _mm256_xor_si256, _mm512_gf2p8affine_epi64_epi8,
-        _mm512_loadu_si512, _mm512_set1_epi64, _mm512_setzero_si512, _mm512_storeu_si512,
-        _mm512_xor_si512,
-    };
+impl fmt::Display for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Gfni512 => "GFNI with AVX-512",
+            Self::Gfni256 => "GFNI with AVX2",
+            Self::Shuffle512 => "AVX-512",
+            Self::Shuffle256 => "AVX2",
+            Self::Portable => "portable",
+        })
+    }
+}
 
-    use super::Row;
+/// Factors of rows that are applied in one pass over the inputs, in the form their kernel wants:
+/// input by input, one for each row.
+#[derive(Debug, Clone)]
+enum Group {
+    /// The bit matrices of GF2P8AFFINEQB.
+    Matrices(Vec<u64>),
+    /// The tables of PSHUFB.
+    Tables(Vec<[u8; 32]>),
+    /// Of one row.
+    Planes(Planes),
+}
 
-    /// Bytes of `out` that were computed: all but less than 128.
-    ///
-    /// # Safety
-    /// Needs AVX-512F, AVX-512BW and GFNI, and inputs as long as `out`.
-    #[target_feature(enable = "avx512f,avx512bw,gfni")]
-    pub(super) unsafe fn dot_gfni512(row: &Row, inputs: &[&[u8]], out: &mut [u8]) -> usize {
-        const STEP: usize = 128;
-        let whole = out.len() / STEP * STEP;
-        for at in (0..whole).step_by(STEP) {
-            let mut sums = [_mm512_setzero_si512(); 2];
-            for (coefficient, input) in row.coefficients.iter().zip(inputs) {
-                let matrix = _mm512_set1_epi64(coefficient.matrix.cast_signed());
-                for (half, sum) in sums.iter_mut().enumerate() {
-                    // SAFETY: at + 128 <= whole <= the input's length.
-                    let bytes =
-                        unsafe { _mm512_loadu_si512(input.as_ptr().add(at + 64 * half).cast()) };
-                    let product: __m512i = _mm512_gf2p8affine_epi64_epi8::<0>(bytes, matrix);
-                    *sum = _mm512_xor_si512(*sum, product);
+/// Bytes of every input and output that are worked on.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    start: usize,
+    length: usize,
+}
+
+impl Span {
+    /// What is left when `done` bytes are done.
+    const fn after(self, done: usize) -> Self {
+        let (start, length) = (self.start + done, self.length - done);
+        Self { start, length }
+    }
+}
+
+/// Rows of a matrix over GF(2^8), ready to be applied to fragments.
+#[derive(Debug, Clone)]
+pub(super) struct Rows {
+    kernel: Kernel,
+    inputs: usize,
+    /// Rows of each group but the last.
+    width: usize,
+    rows: usize,
+    groups: Vec<Group>,
+}
+
+impl Rows {
+    /// Prepares rows that have a factor for each of `inputs` fragments.
+    pub(super) fn new(kernel: Kernel, inputs: usize, rows: &[Vec<u8>]) -> Self {
+        assert!(
+            rows.iter().all(|row| row.len() == inputs),
+            "a factor for each input"
+        );
+        // Groups of about the same size: a pass costs its loads however few its rows.
+        let passes = rows.len().div_ceil(kernel.rows_max()).max(1);
+        let width = rows.len().div_ceil(passes).max(1);
+        let group = |rows: &[Vec<u8>]| {
+            let factors =
+                (0..inputs).flat_map(|input| rows.iter().map(move |row| usize::from(row[input])));
+            match kernel {
+                Kernel::Gfni512 | Kernel::Gfni256 => {
+                    Group::Matrices(factors.map(|factor| MATRICES[factor]).collect())
                 }
+                Kernel::Shuffle512 | Kernel::Shuffle256 => {
+                    Group::Tables(factors.map(|factor| NIBBLES[factor]).collect())
+                }
+                Kernel::Portable => Group::Planes(Planes::new(&rows[0])),
             }
-            for (half, sum) in sums.iter().enumerate() {
-                // SAFETY: at + 128 <= whole <= the output's length.
-                unsafe { _mm512_storeu_si512(out.as_mut_ptr().add(at + 64 * half).cast(), *sum) };
-            }
+        };
+        let groups = rows.chunks(width).map(group).collect();
+        Self {
+            kernel,
+            inputs,
+            width,
+            rows: rows.len(),
+            groups,
         }
-        whole
     }
 
-    /// Bytes of `out` that were computed: all but less than 64.
-    ///
-    /// # Safety
-    /// Needs AVX2, and inputs as long as `out`.
-    #[target_feature(enable = "avx2")]
-    pub(super) unsafe fn dot_avx2(row: &Row, inputs: &[&[u8]], out: &mut [u8]) -> usize {
-        const STEP: usize = 64;
-        let whole = out.len() / STEP * STEP;
-        let low_half = _mm256_set1_epi8(15);
-        for at in (0..whole).step_by(STEP) {
-            let mut sums = [_mm256_setzero_si256(); 2];
-            for (coefficient, input) in row.coefficients.iter().zip(inputs) {
-                let [low, high] = &coefficient.nibbles;
-                // SAFETY: both tables have 16 bytes.
-                let (low, high): (__m128i, __m128i) = unsafe {
-                    (
-                        _mm_loadu_si128(low.as_ptr().cast()),
-                        _mm_loadu_si128(high.as_ptr().cast()),
-                    )
-                };
-                let low = _mm256_broadcastsi128_si256(low);
-                let high = _mm256_broadcastsi128_si256(high);
-                for (half, sum) in sums.iter_mut().enumerate() {
-                    // SAFETY: at + 64 <= whole <= the input's length.
-                    let bytes =
-                        unsafe { _mm256_loadu_si256(input.as_ptr().add(at + 32 * half).cast()) };
-                    let of_low = _mm256_shuffle_epi8(low, _mm256_and_si256(bytes, low_half));
-                    let above = _mm256_and_si256(_mm256_srli_epi64::<4>(bytes), low_half);
-                    let of_high = _mm256_shuffle_epi8(high, above);
-                    *sum = _mm256_xor_si256(*sum, _mm256_xor_si256(of_low, of_high));
-                }
-            }
-            for (half, sum) in sums.iter().enumerate() {
-                // SAFETY: at + 64 <= whole <= the output's length.
-                unsafe { _mm256_storeu_si256(out.as_mut_ptr().add(at + 32 * half).cast(), *sum) };
+    /// `out = rows · inputs`. There are as many inputs and outputs as rows were prepared for, all of
+    /// one size.
+    pub(super) fn apply(&self, inputs: &[&[u8]], out: &mut [&mut [u8]]) {
+        let size = inputs.first().map_or(0, |input| input.len());
+        assert_eq!(
+            (inputs.len(), out.len()),
+            (self.inputs, self.rows),
+            "as prepared"
+        );
+        assert!(
+            inputs.iter().all(|input| input.len() == size)
+                && out.iter().all(|output| output.len() == size),
+            "fragments of one size"
+        );
+        // One group goes through everything at once.
+        let block = if self.groups.len() > 1 {
+            BLOCK_BYTES
+        } else {
+            size.max(1)
+        };
+        for start in (0..size).step_by(block) {
+            let length = block.min(size - start);
+            for (group, out) in self.groups.iter().zip(out.chunks_mut(self.width)) {
+                self.apply_group(group, inputs, out, Span { start, length });
             }
         }
-        whole
     }
+
+    fn apply_group(&self, group: &Group, inputs: &[&[u8]], out: &mut [&mut [u8]], span: Span) {
+        if let Group::Planes(planes) = group {
+            portable::apply(
+                planes,
+                inputs,
+                &mut *out[0],
+                span.start..span.start + span.length,
+            );
+            return;
+        }
+        let rest = span.after(self.run(group, inputs, out, span));
+        if rest.length == 0 {
+            return;
+        }
+        // What fills no register is filled up with zeros.
+        let range = rest.start..rest.start + rest.length;
+        let mut padded = vec![[0; REGISTER_BYTES]; inputs.len() + out.len()];
+        let (padded_inputs, padded_out) = padded.split_at_mut(inputs.len());
+        for (padded, input) in padded_inputs.iter_mut().zip(inputs) {
+            padded[..rest.length].copy_from_slice(&input[range.clone()]);
+        }
+        let padded_inputs: Vec<&[u8]> = padded_inputs.iter().map(|p| &p[..]).collect();
+        let mut padded_out: Vec<&mut [u8]> = padded_out.iter_mut().map(|p| &mut p[..]).collect();
+        let whole = Span {
+            start: 0,
+            length: REGISTER_BYTES,
+        };
+        let done = self.run(group, &padded_inputs, &mut padded_out, whole);
+        assert_eq!(done, REGISTER_BYTES, "a register is worked on as a whole");
+        for (output, padded) in out.iter_mut().zip(padded_out) {
+            output[range.clone()].copy_from_slice(&padded[..rest.length]);
+        }
+    }
+
+    /// Bytes of the span that are done: all but less than a register's.
+    #[cfg(target_arch = "x86_64")]
+    fn run(&self, group: &Group, inputs: &[&[u8]], out: &mut [&mut [u8]], span: Span) -> usize {
+        let outputs: Vec<*mut u8> = out.iter_mut().map(|output| output.as_mut_ptr()).collect();
+        let reaches = |length: usize| span.start + span.length <= length;
+        assert!(inputs.iter().all(|i| reaches(i.len())) && out.iter().all(|o| reaches(o.len())));
+        // SAFETY: kernels come from `available` alone; lengths were checked just now; outputs are
+        // borrowed mutably, so they overlap nothing.
+        unsafe { x86::apply(self.kernel, group, inputs, &outputs, span) }
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn run(&self, _: &Group, _: &[&[u8]], _: &mut [&mut [u8]], _: Span) -> usize {
+        unreachable!("the only kernel here is portable")
+    }
+}
+
+/// Of each factor the bit matrix of GF2P8AFFINEQB: byte 7 - i makes bit i of the product.
+static MATRICES: [u64; 256] = matrices();
+/// Of each factor its products with 0..16, then with 0, 16..256 by 16.
+static NIBBLES: [[u8; 32]; 256] = nibbles();
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "below 256; TryFrom is not const"
+)]
+const fn matrices() -> [u64; 256] {
+    let mut all = [0; 256];
+    let mut place = 0;
+    // For 256 factors, 8 bits of the product and 8 of the byte.
+    while place < 256 * 64 {
+        let (factor, bit, input) = (place / 64, place / 8 % 8, place % 8);
+        if multiply(factor as u8, 1 << input) >> bit & 1 == 1 {
+            all[factor] |= 1 << (8 * (7 - bit) + input);
+        }
+        place += 1;
+    }
+    all
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "below 256; TryFrom is not const"
+)]
+const fn nibbles() -> [[u8; 32]; 256] {
+    let mut all = [[0; 32]; 256];
+    let mut place = 0;
+    while place < 256 * 16 {
+        let (factor, nibble) = (place / 16, place % 16);
+        all[factor][nibble] = multiply(factor as u8, nibble as u8);
+        all[factor][16 + nibble] = multiply(factor as u8, (nibble as u8) << 4);
+        place += 1;
+    }
+    all
 }

@@ -48,6 +48,12 @@ impl Filter {
         self.include.is_none() && self.exclude.is_none()
     }
 
+    /// Whether some directories need not be listed.
+    #[must_use]
+    pub fn is_pruning(&self) -> bool {
+        self.prune.is_some()
+    }
+
     /// Whether the file at `path`, relative to its source, is copied.
     #[must_use]
     pub fn passes_file(&self, path: &[u8]) -> bool {

@@ -6,6 +6,7 @@ use std::sync::{
 };
 
 use posthaste_endpoint::{Entry, Error, ErrorKind, FileSpec, Kind, Locus};
+use posthaste_plan::tuner::Method;
 use posthaste_types::Bytes;
 use tokio::{
     sync::{Semaphore, mpsc},
@@ -13,9 +14,12 @@ use tokio::{
 };
 
 use super::{
-    Ending, Limit, Notice, Options, Place, Placed, Progress, local, remote,
-    throttle::Throttle,
+    Ending, Limit, Notice, Options, Place, Placed, Progress, Tuned,
+    board::Board,
+    gate::Gate,
+    local, remote, tuning,
     walk::{Walker, Work},
+    watch::Speeds,
 };
 
 /// Batches waiting for a lane: enough that lanes never wait for the walker, few enough that a
@@ -28,7 +32,7 @@ pub(super) const BUFFERED_MIB_MAX: u32 = 96;
 /// Temporary failures, each after its own retries, after which the other end counts as gone.
 const TEMPORARY_FAILURES_MAX: u64 = 16;
 
-/// Lanes nobody asked for more than.
+/// Lanes between local paths that nobody asked for more than.
 const TRANSFERS_MAX: usize = 256;
 
 #[derive(Debug, Default)]
@@ -46,9 +50,10 @@ pub(super) struct Shared {
     pub destination: Place,
     pub options: Options,
     pub progress: Arc<Progress>,
-    pub throttle: Throttle,
-    /// Segments of large files on their way.
-    pub segments: Arc<Semaphore>,
+    /// Streams that segments of large files may use.
+    pub streams: Arc<Gate>,
+    /// How fast the streams under way are.
+    pub speeds: Speeds,
     /// MiB of memory lent out.
     pub buffers: Arc<Semaphore>,
     /// Threads that may help with the segments of a large local file.
@@ -58,22 +63,24 @@ pub(super) struct Shared {
     is_local: AtomicBool,
     stopped: AtomicBool,
     tally: Mutex<Tally>,
+    tuned: Mutex<Tuned>,
 }
 
 impl Shared {
     pub(super) fn new(destination: Place, options: Options, progress: Arc<Progress>) -> Self {
         Self {
             destination,
-            throttle: Throttle::new(options.rate_max),
             options,
             progress,
-            segments: Arc::new(Semaphore::new(1)),
+            streams: Gate::new(1),
+            speeds: Speeds::default(),
             buffers: Arc::new(Semaphore::new(BUFFERED_MIB_MAX as usize)),
             spare_threads: AtomicUsize::new(0),
             no_clone: AtomicBool::new(false),
             is_local: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             tally: Mutex::default(),
+            tuned: Mutex::default(),
         }
     }
 
@@ -145,22 +152,28 @@ impl Shared {
 
     /// Whether what is `there` is what `source` would become.
     pub(super) fn is_unchanged(&self, work: &Work, source: &Entry, there: &Entry) -> bool {
-        let step_ns = self
-            .destination
-            .endpoint
-            .capabilities()
-            .mtime_step_ns
-            .max(work.source.place.endpoint.capabilities().mtime_step_ns);
+        let kept_ns = self.destination.endpoint.capabilities().mtime_step_ns;
+        let told_ns = work.source.place.endpoint.capabilities().mtime_step_ns;
         !self.options.again
             && there.kind == Kind::File
             && source.size == there.size
-            && match (source.mtime, there.mtime) {
-                (Some(mine), Some(theirs)) => mine.agrees(theirs, step_ns),
-                (_, None) | (None, _) => false,
+            && match (source.mtime, there.mtime, kept_ns) {
+                (Some(mine), Some(theirs), Some(kept_ns)) => {
+                    mine.agrees(theirs, kept_ns.max(told_ns.unwrap_or(kept_ns)))
+                }
+                // Such a store only tells when it was given the file: after its last change.
+                (Some(mine), Some(theirs), None) => mine <= theirs,
+                (_, None, _) | (None, _, _) => false,
             }
     }
 
+    /// What the optimizer did.
+    pub(super) fn tuned(&self, tuned: Tuned) {
+        *self.tuned.lock().unwrap_or_else(PoisonError::into_inner) = tuned;
+    }
+
     pub(super) fn ending(&self) -> Ending {
+        let mut tuned = self.tuned.lock().unwrap_or_else(PoisonError::into_inner);
         let tally = std::mem::take(&mut *self.tally.lock().unwrap_or_else(PoisonError::into_inner));
         Ending {
             figures: self.progress.figures(),
@@ -170,6 +183,7 @@ impl Shared {
             left_out: tally.left_out,
             other: tally.other,
             limit: tally.limit,
+            tuned: std::mem::take(&mut *tuned),
         }
     }
 }
@@ -209,23 +223,25 @@ pub(super) async fn run(shared: &Arc<Shared>, placed: Vec<Placed>) {
             .iter()
             .all(|placed| placed.source.place.local.is_some());
     shared.is_local.store(is_local, Relaxed);
-    let lanes = lane_count(shared, &placed, is_local);
-    shared.segments.add_permits(lanes - 1);
-    shared.spare_threads.store(lanes - 1, Relaxed);
     let (queue, works) = mpsc::channel(QUEUE_BATCHES);
-    let mut set = JoinSet::new();
+    let mut lanes = JoinSet::new();
     if is_local {
+        let count = local_lanes(&shared.options);
+        shared.spare_threads.store(count - 1, Relaxed);
         let works = Arc::new(Mutex::new(works));
-        for _ in 0..lanes {
+        for _ in 0..count {
             let (shared, works) = (Arc::clone(shared), Arc::clone(&works));
-            set.spawn_blocking(move || local::run(&shared, &works));
+            lanes.spawn_blocking(move || local::run(&shared, &works));
         }
     } else {
-        let works = Arc::new(tokio::sync::Mutex::new(works));
-        for _ in 0..lanes {
-            let (shared, works) = (Arc::clone(shared), Arc::clone(&works));
-            set.spawn(async move { remote::run(&shared, &works).await });
+        let (tuning, board) = tuning::begin(shared, &placed);
+        for lane in 0..usize::from(tuning.lanes()) {
+            let (shared, board) = (Arc::clone(shared), Arc::clone(&board));
+            lanes.spawn(async move { remote::run(&shared, &board, lane).await });
         }
+        lanes.spawn(fill(Arc::clone(&board), works));
+        let shared = Arc::clone(shared);
+        lanes.spawn(async move { tuning.run(&shared, &board).await });
     }
     let mut alarm = JoinSet::new();
     if let Some(span) = shared.options.duration_max {
@@ -236,7 +252,7 @@ pub(super) async fn run(shared: &Arc<Shared>, placed: Vec<Placed>) {
         });
     }
     let walked = Walker::new(shared, queue).walk(placed).await;
-    while let Some(ended) = set.join_next().await {
+    while let Some(ended) = lanes.join_next().await {
         if let Err(cause) = ended {
             shared.stop(Error::new(ErrorKind::Other, "run", "a lane").cause(cause));
         }
@@ -246,17 +262,29 @@ pub(super) async fn run(shared: &Arc<Shared>, placed: Vec<Placed>) {
     }
 }
 
-fn lane_count(shared: &Shared, placed: &[Placed], is_local: bool) -> usize {
-    let asked = shared.options.transfers.unwrap_or_else(|| {
-        if is_local {
-            return std::thread::available_parallelism().map_or(2, |cores| cores.get().clamp(2, 8));
+/// Puts what the walker finds on the board.
+async fn fill(board: Arc<Board>, mut works: mpsc::Receiver<Vec<Work>>) {
+    while let Some(batch) = works.recv().await {
+        for work in batch {
+            board.put(work).await;
         }
-        let ends = placed.iter().map(|placed| &placed.source.place);
-        ends.chain([&shared.destination])
-            .filter(|place| place.local.is_none())
-            .map(|place| place.endpoint.capabilities().transfers_auto)
-            .min()
-            .unwrap_or(4)
-    });
-    asked.clamp(1, TRANSFERS_MAX)
+    }
+    board.end();
+}
+
+/// Threads between local paths: as many as there are processors, unless somebody says.
+fn local_lanes(options: &Options) -> usize {
+    let asked = match options.method {
+        Method::Fixed { setting } => Some(usize::from(setting.concurrency)),
+        Method::Scc
+        | Method::Mcc
+        | Method::Promc
+        | Method::PartialSecondOrder
+        | Method::FullSecondOrder
+        | Method::COrder
+        | Method::Falcon
+        | Method::Auto => None,
+    };
+    let cores = || std::thread::available_parallelism().map_or(2, |cores| cores.get().clamp(2, 8));
+    asked.unwrap_or_else(cores).clamp(1, TRANSFERS_MAX)
 }

@@ -208,10 +208,7 @@ impl Copying<'_> {
     }
 
     fn pace(&self, bytes: u64) {
-        let wait = self.shared.throttle.wait_for(bytes);
-        if !wait.is_zero() {
-            thread::sleep(wait);
-        }
+        self.shared.options.throttle.pass_blocking(bytes);
     }
 
     fn copy_large(&self, to: &Path, block: &mut [u8]) -> Result<()> {

@@ -25,6 +25,7 @@ pub struct Progress {
     directories: AtomicU64,
     listed: AtomicU64,
     errors: AtomicU64,
+    tries: AtomicU64,
     walked: AtomicBool,
     numbers: AtomicU64,
     moving: Mutex<BTreeMap<u64, Arc<Current>>>,
@@ -71,6 +72,8 @@ pub struct Figures {
     pub listed: u64,
     /// Files and directories that failed.
     pub errors: u64,
+    /// Requests made again after they failed for now.
+    pub tries: u64,
     /// Whether everything was seen, so that the totals are final.
     pub walked: bool,
     /// Time since the start.
@@ -91,6 +94,7 @@ impl Default for Progress {
             directories: AtomicU64::new(0),
             listed: AtomicU64::new(0),
             errors: AtomicU64::new(0),
+            tries: AtomicU64::new(0),
             walked: AtomicBool::new(false),
             numbers: AtomicU64::new(0),
             moving: Mutex::new(BTreeMap::new()),
@@ -113,6 +117,7 @@ impl Progress {
             directories: self.directories.load(Relaxed),
             listed: self.listed.load(Relaxed),
             errors: self.errors.load(Relaxed),
+            tries: self.tries.load(Relaxed),
             walked: self.walked.load(Relaxed),
             elapsed: clock::now().saturating_duration_since(self.started),
         }
@@ -151,6 +156,10 @@ impl Progress {
 
     pub(super) fn made_directory(&self) {
         self.directories.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn tried_again(&self) {
+        self.tries.fetch_add(1, Relaxed);
     }
 
     pub(super) fn failed(&self) {

@@ -1,56 +1,47 @@
-//! Where at least one end is remote: streams, one small file or one segment at a time in each lane.
+//! Where at least one end is remote: each lane takes a file or a bundle of small ones at a time.
 
-use std::{
-    collections::BTreeMap,
-    hash::{BuildHasher, RandomState},
-    ops::Range,
-    sync::Arc,
-    time::Duration,
-};
+use std::sync::Arc;
 
-use futures_util::StreamExt;
-use posthaste_endpoint::{
-    ByteStream, Checksum, Entry, Error, ErrorKind, FileSpec, Kind, Locus, Reader, Result, Whole,
-    Writer,
-};
-use tokio::{
-    sync::{Mutex, OwnedSemaphorePermit, mpsc},
-    task::JoinSet,
-    time::sleep,
-};
+use futures_util::{StreamExt, stream};
+use posthaste_endpoint::{Checksum, Entry, Error, ErrorKind, Kind, Locus, Result, Summer};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::{
     Links, Notice,
+    board::{Board, Hand},
     lane::{Shared, spec_of},
-    progress::Moving,
+    large,
+    retry::retried,
+    small,
     walk::{There, Work},
 };
 
-/// How often one request is made before its file is given up.
-const ATTEMPTS_MAX: u32 = 5;
+/// Takes files until nothing more comes.
+pub(super) async fn run(shared: &Arc<Shared>, board: &Board, lane: usize) {
+    while let Some(hand) = board.take(lane).await {
+        let done = hand.receipt();
+        copy_hand(shared, hand).await;
+        board.done(&done);
+    }
+}
 
-/// The first pause before trying again; it doubles each time.
-const PAUSE_FIRST: Duration = Duration::from_millis(200);
-
-/// The longest pause before trying again.
-const PAUSE_MAX: Duration = Duration::from_secs(5);
-
-/// Takes files until the queue ends.
-pub(super) async fn run(shared: &Arc<Shared>, works: &Mutex<mpsc::Receiver<Vec<Work>>>) {
-    loop {
-        let next = works.lock().await.recv().await;
-        let Some(batch) = next else {
-            return;
-        };
-        for work in batch {
-            // A stopped copy still empties the queue, so that the walker is never stuck.
+async fn copy_hand(shared: &Arc<Shared>, hand: Hand) {
+    // A stopped copy still empties the board, so that the walker is never stuck.
+    if hand.bundled {
+        if shared.may_start() {
+            small::copy_bundle(shared, hand.works).await;
+        }
+        return;
+    }
+    stream::iter(hand.works)
+        .for_each_concurrent(hand.at_once, |work| async move {
             if shared.may_start()
                 && let Err(error) = copy_one(shared, &work).await
             {
                 shared.failed(error);
             }
-        }
-    }
+        })
+        .await;
 }
 
 async fn copy_one(shared: &Arc<Shared>, work: &Work) -> Result<()> {
@@ -66,12 +57,22 @@ async fn copy_one(shared: &Arc<Shared>, work: &Work) -> Result<()> {
         (shared.options.on_notice)(&Notice::WouldCopy(&shown));
         return Ok(());
     }
+    let can = destination.capabilities();
+    if can.file_bytes_max.is_some_and(|max| entry.size > max) {
+        return Err(Error::new(ErrorKind::Unsupported, "write", shown)
+            .cause("it is larger than the destination's largest file")
+            .at(Locus::Destination));
+    }
     let moving = Arc::new(shared.progress.start(shown.clone(), entry.size));
-    if entry.size > destination.capabilities().segment_size_min {
-        copy_large(shared, work, &entry, &moving).await?;
+    if copy_within(shared, work, &entry).await? {
+        moving.sent(entry.size);
     } else {
-        let _memory = borrow_memory(shared, entry.size).await;
-        retried(shared, || copy_small(shared, work, &entry, &moving)).await?;
+        let sum = if entry.size > can.segment_size_min {
+            large::copy(shared, work, &entry, &moving).await?
+        } else {
+            small::copy(shared, work, &entry, &moving).await?
+        };
+        check_copy(shared, work, &entry, sum).await?;
     }
     moving.arrived();
     (shared.options.on_notice)(&Notice::Copied(&shown));
@@ -79,7 +80,11 @@ async fn copy_one(shared: &Arc<Shared>, work: &Work) -> Result<()> {
 }
 
 /// The source entry, or `None` when the destination holds the file already.
-async fn needs_copy(shared: &Arc<Shared>, work: &Work, shown: &str) -> Result<Option<Entry>> {
+pub(super) async fn needs_copy(
+    shared: &Arc<Shared>,
+    work: &Work,
+    shown: &str,
+) -> Result<Option<Entry>> {
     let source = &work.source.place.endpoint;
     let destination = &shared.destination.endpoint;
     let there = match &work.there {
@@ -163,237 +168,62 @@ async fn copy_link(shared: &Arc<Shared>, work: &Work, shown: &str) -> Result<()>
     Ok(())
 }
 
-async fn copy_small(
-    shared: &Arc<Shared>,
-    work: &Work,
-    entry: &Entry,
-    moving: &Moving,
-) -> Result<()> {
+/// Lets the server copy the file itself where both ends are its own. Says whether it did.
+async fn copy_within(shared: &Arc<Shared>, work: &Work, entry: &Entry) -> Result<bool> {
     let source = &work.source.place.endpoint;
     let destination = &shared.destination.endpoint;
-    let Whole {
-        entry,
-        data,
-        checksum,
-    } = source.get(&work.from, entry).await?;
-    pause(shared, entry.size).await;
-    let spec = spec_of(work, &entry);
-    destination
-        .put(&work.to, &spec, data, checksum)
-        .await
-        .map_err(|error| error.at(Locus::Destination))?;
-    moving.sent(entry.size);
-    Ok(())
-}
-
-async fn copy_large(
-    shared: &Arc<Shared>,
-    work: &Work,
-    entry: &Entry,
-    moving: &Arc<Moving>,
-) -> Result<()> {
-    let source = &work.source.place.endpoint;
-    let destination = &shared.destination.endpoint;
-    let reader = retried(shared, || source.open(&work.from, entry)).await?;
-    let spec = spec_of(work, reader.entry());
-    let writer = retried(shared, || destination.create(&work.to, &spec))
-        .await
-        .map_err(|error| error.at(Locus::Destination))?;
-    let copied = copy_segments(shared, &spec, &reader, &writer, moving).await;
-    let whole = match copied {
-        Ok(whole) => confirm(&reader, whole, &spec).await.map(|()| whole),
+    let realm = source.realm();
+    if realm.is_none() || realm != destination.realm() {
+        return Ok(false);
+    }
+    let from = source.locate(&work.from);
+    let spec = spec_of(work, entry);
+    match retried(shared, || destination.copy_within(&from, &work.to, &spec)).await {
+        Ok(()) => Ok(true),
+        // Large objects, other accounts, older servers: then the bytes go through here.
+        Err(error) if error.kind() == ErrorKind::Unsupported => Ok(false),
         Err(error) => Err(error),
-    };
-    match whole {
-        Ok(whole) => retried(shared, || writer.finish(whole)).await,
-        Err(error) => {
-            if matches!(error.kind(), ErrorKind::Changed | ErrorKind::Corrupt) {
-                writer.discard().await;
-            }
-            Err(error)
-        }
     }
 }
 
-/// Compares what arrived with what the source still is and says it is.
-async fn confirm(reader: &Arc<dyn Reader>, whole: Checksum, spec: &FileSpec) -> Result<()> {
-    reader.confirm().await?;
-    match reader.checksum() {
-        Some(wanted) if wanted != whole => {
-            Err(Error::new(ErrorKind::Corrupt, "copy", &*spec.origin)
-                .cause("what was read has not the checksum the store keeps for it")
-                .hint("copy it again; if it stays, the stored object is damaged")
-                .with("wanted", wanted)
-                .with("found", whole)
-                .at(Locus::Source))
-        }
-        Some(_) | None => Ok(()),
-    }
-}
-
-async fn copy_segments(
+/// Reads back what was copied, where that was asked for.
+pub(super) async fn check_copy(
     shared: &Arc<Shared>,
-    spec: &FileSpec,
-    reader: &Arc<dyn Reader>,
-    writer: &Arc<dyn Writer>,
-    moving: &Arc<Moving>,
-) -> Result<Checksum> {
-    let segment_size = writer.segment_size();
-    let count = spec.size.div_ceil(segment_size);
-    let range = |index: u64| {
-        let start = index * segment_size;
-        start..(start + segment_size).min(spec.size)
-    };
-    let mut sums: BTreeMap<u64, Checksum> = writer.kept().into_iter().collect();
-    for &index in sums.keys() {
-        let range = range(index);
-        moving.resumed(range.end - range.start);
-    }
-    let missing: Vec<u64> = (0..count)
-        .filter(|index| !sums.contains_key(index))
-        .collect();
-    let mut flying = JoinSet::new();
-    for index in missing {
-        // Whoever ends early shows its error before the next segment starts.
-        while let Some(ended) = flying.try_join_next() {
-            note(&mut sums, ended)?;
-        }
-        if shared.is_stopped() {
-            return Err(Error::new(ErrorKind::Cancelled, "copy", &*spec.origin));
-        }
-        let range = range(index);
-        let memory = borrow_memory(shared, range.end - range.start).await;
-        let slot = Arc::clone(&shared.segments).acquire_owned().await;
-        let flight = Flight {
-            shared: Arc::clone(shared),
-            reader: Arc::clone(reader),
-            writer: Arc::clone(writer),
-            moving: Arc::clone(moving),
-            _memory: memory,
-            _slot: slot.ok(),
-        };
-        flying.spawn(async move { flight.fly(index, range).await });
-    }
-    while let Some(ended) = flying.join_next().await {
-        note(&mut sums, ended)?;
-    }
-    Ok(sums.iter().fold(Checksum::EMPTY, |whole, (&index, &sum)| {
-        let range = range(index);
-        whole.then(sum, range.end - range.start)
-    }))
-}
-
-fn note(
-    sums: &mut BTreeMap<u64, Checksum>,
-    ended: Result<Result<(u64, Checksum)>, tokio::task::JoinError>,
+    work: &Work,
+    entry: &Entry,
+    sum: Checksum,
 ) -> Result<()> {
-    let (index, sum) = ended.unwrap_or_else(|cause| {
-        Err(Error::new(ErrorKind::Other, "run", "a segment's lane").cause(cause))
-    })?;
-    sums.insert(index, sum);
-    Ok(())
-}
-
-/// One segment on its way.
-struct Flight {
-    shared: Arc<Shared>,
-    reader: Arc<dyn Reader>,
-    writer: Arc<dyn Writer>,
-    moving: Arc<Moving>,
-    _memory: Option<OwnedSemaphorePermit>,
-    _slot: Option<OwnedSemaphorePermit>,
-}
-
-impl Flight {
-    async fn fly(&self, index: u64, range: Range<u64>) -> Result<(u64, Checksum)> {
-        let sum = retried(&self.shared, || self.attempt(index, range.clone())).await?;
-        Ok((index, sum))
+    if !shared.options.verify {
+        return Ok(());
     }
-
-    async fn attempt(&self, index: u64, range: Range<u64>) -> Result<Checksum> {
-        let body = self.reader.read(range.clone()).await?;
-        let meter = Arc::new(Meter {
-            moving: Arc::clone(&self.moving),
-            sent: 0.into(),
-        });
-        let body = metered(body, Arc::clone(&self.shared), Arc::clone(&meter));
-        let sum = self.writer.write(index, range, body).await;
-        if sum.is_err() {
-            meter.take_back();
+    let destination = &shared.destination.endpoint;
+    let found = retried(shared, || async {
+        let there = destination.stat(&work.to, false).await?;
+        let there = there
+            .ok_or_else(|| Error::new(ErrorKind::NotFound, "verify", destination.show(&work.to)))?;
+        let reader = destination.open(&work.to, &there).await?;
+        let mut body = reader.read(0..entry.size).await?;
+        let mut summer = Summer::default();
+        while let Some(bytes) = body.next().await {
+            summer.add(&bytes?);
         }
-        sum
-    }
-}
-
-/// Counts the bytes of one attempt, so that a failed one is not counted.
-struct Meter {
-    moving: Arc<Moving>,
-    sent: std::sync::atomic::AtomicU64,
-}
-
-impl Meter {
-    fn sent(&self, bytes: u64) {
-        self.sent
-            .fetch_add(bytes, std::sync::atomic::Ordering::Relaxed);
-        self.moving.sent(bytes);
-    }
-
-    fn take_back(&self) {
-        self.moving
-            .lost(self.sent.swap(0, std::sync::atomic::Ordering::Relaxed));
-    }
-}
-
-fn metered(body: ByteStream, shared: Arc<Shared>, meter: Arc<Meter>) -> ByteStream {
-    Box::pin(body.then(move |bytes| {
-        let (shared, meter) = (Arc::clone(&shared), Arc::clone(&meter));
-        async move {
-            let bytes = bytes?;
-            if shared.is_stopped() {
-                return Err(Error::new(
-                    ErrorKind::Cancelled,
-                    "copy",
-                    meter.moving.name(),
-                ));
-            }
-            pause(&shared, bytes.len() as u64).await;
-            meter.sent(bytes.len() as u64);
-            Ok(bytes)
-        }
-    }))
-}
-
-async fn pause(shared: &Shared, bytes: u64) {
-    let wait = shared.throttle.wait_for(bytes);
-    if !wait.is_zero() {
-        sleep(wait).await;
+        Ok(summer.sum())
+    })
+    .await
+    .map_err(|error| error.at(Locus::Destination))?;
+    if found == sum {
+        Ok(())
+    } else {
+        Err(small::differs(destination.show(&work.to), sum, found))
     }
 }
 
 /// Takes memory for `bytes` out of the copy's budget; more than the whole budget counts as it.
-async fn borrow_memory(shared: &Shared, bytes: u64) -> Option<OwnedSemaphorePermit> {
+pub(super) async fn borrow_memory(shared: &Shared, bytes: u64) -> Option<OwnedSemaphorePermit> {
     let mebi = u32::try_from(bytes.div_ceil(1 << 20)).unwrap_or(u32::MAX);
     let permits = mebi.clamp(1, super::lane::BUFFERED_MIB_MAX);
     Arc::clone(&shared.buffers)
         .acquire_many_owned(permits)
         .await
         .ok()
-}
-
-/// Makes a request again while its failure is temporary, with growing random pauses.
-async fn retried<T, F: Future<Output = Result<T>>>(
-    shared: &Shared,
-    mut request: impl FnMut() -> F,
-) -> Result<T> {
-    let mut longest = PAUSE_FIRST;
-    for _ in 1..ATTEMPTS_MAX {
-        match request().await {
-            Err(error) if error.is_temporary() && !shared.is_stopped() => {}
-            done => return done,
-        }
-        let random = RandomState::new().hash_one(()) % 1000;
-        sleep(longest / 2 + longest * u32::try_from(random).unwrap_or(0) / 2000).await;
-        longest = (longest * 2).min(PAUSE_MAX);
-    }
-    request().await
 }

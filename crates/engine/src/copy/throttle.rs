@@ -1,42 +1,103 @@
-//! One rate for all lanes of a copy.
+//! One rate for all lanes of a copy, which may change while it runs.
 
 use std::{
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use posthaste_types::{ByteRate, Bytes};
+use tokio::{sync::watch, time::timeout};
 
 use super::clock;
 
 /// Most time saved up while nothing was sent: a pause doesn't become a burst.
 const SAVED_UP_MAX: Duration = Duration::from_millis(100);
 
-/// Hands out moments at which bytes may go. Without a rate it costs nothing.
+/// A thread that waits looks this often whether the rate has changed.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// The rate all lanes share. Clones share it too; without a rate it costs nothing.
+#[derive(Debug, Clone)]
+pub struct Throttle {
+    state: Arc<State>,
+}
+
 #[derive(Debug)]
-pub(super) struct Throttle {
-    rate: Option<ByteRate>,
+struct State {
+    rate: watch::Sender<Option<ByteRate>>,
     next: Mutex<Instant>,
 }
 
+impl Default for Throttle {
+    fn default() -> Self {
+        Self::new(None)
+    }
+}
+
 impl Throttle {
-    pub(super) fn new(rate: Option<ByteRate>) -> Self {
+    /// A throttle that starts with this rate; `None` and zero are no limit.
+    #[must_use]
+    pub fn new(rate: Option<ByteRate>) -> Self {
+        let (rate, _) = watch::channel(rate.filter(|rate| rate.get() > 0));
+        let next = Mutex::new(clock::now());
         Self {
-            rate: rate.filter(|rate| rate.get() > 0),
-            next: Mutex::new(clock::now()),
+            state: Arc::new(State { rate, next }),
         }
     }
 
-    /// How long to wait before `bytes` go.
-    pub(super) fn wait_for(&self, bytes: u64) -> Duration {
-        let Some(rate) = self.rate else {
+    /// Changes the rate. Whoever waits for the old one waits no longer.
+    pub fn set(&self, rate: Option<ByteRate>) {
+        let rate = rate.filter(|rate| rate.get() > 0);
+        *self.next() = clock::now();
+        self.state.rate.send_if_modified(|now| {
+            let changed = *now != rate;
+            *now = rate;
+            changed
+        });
+    }
+
+    fn next(&self) -> std::sync::MutexGuard<'_, Instant> {
+        let next = self.state.next.lock();
+        next.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long to wait before `bytes` go, as the rate is now.
+    fn wait_for(&self, bytes: u64) -> Duration {
+        let Some(rate) = *self.state.rate.borrow() else {
             return Duration::ZERO;
         };
         let now = clock::now();
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = self.next();
         let start = (*next).max(now.checked_sub(SAVED_UP_MAX).unwrap_or(now));
         *next = start + rate.time_for(Bytes::new(bytes));
         next.saturating_duration_since(now)
+    }
+
+    /// Waits until `bytes` may go.
+    pub(super) async fn pass(&self, bytes: u64) {
+        let wait = self.wait_for(bytes);
+        if wait.is_zero() {
+            return;
+        }
+        let mut rate = self.state.rate.subscribe();
+        let _ = timeout(wait, rate.changed()).await;
+    }
+
+    /// The same on a thread of its own.
+    pub(super) fn pass_blocking(&self, bytes: u64) {
+        let wait = self.wait_for(bytes);
+        if wait.is_zero() {
+            return;
+        }
+        let rate = self.state.rate.subscribe();
+        let until = clock::now() + wait;
+        while !rate.has_changed().unwrap_or(true) {
+            let left = until.saturating_duration_since(clock::now());
+            if left.is_zero() {
+                return;
+            }
+            std::thread::sleep(left.min(LOOK_EVERY));
+        }
     }
 }
 
@@ -52,5 +113,18 @@ mod tests {
         assert!(first <= Duration::from_millis(500));
         assert!(second > Duration::from_millis(800), "{second:?}");
         assert_eq!(Throttle::new(None).wait_for(u64::MAX), Duration::ZERO);
+    }
+
+    #[tokio::test]
+    async fn a_new_rate_ends_the_wait_for_the_old_one() {
+        let throttle = Throttle::new(Some(ByteRate::new(1)));
+        let changing = throttle.clone();
+        let change = async {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            changing.set(None);
+        };
+        let both = async { tokio::join!(throttle.pass(1_000_000), change) };
+        timeout(Duration::from_secs(5), both).await.unwrap();
+        assert_eq!(throttle.wait_for(1_000_000), Duration::ZERO);
     }
 }

@@ -1,12 +1,26 @@
 //! Lists the sources, makes the directories and hands files to the lanes.
+//!
+//! Several directories are listed and made at once, or a whole tree where the source can tell one;
+//! the bounded queue to the lanes sets the pace. A directory is made before its files are handed
+//! over, and sealed when the last of them has arrived, so that nothing grows with the tree.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+mod directory;
+mod names;
+mod seals;
+mod tree;
+mod visit;
+
+use std::sync::{Arc, Mutex, PoisonError};
 
 use posthaste_endpoint::{Entry, Error, ErrorKind, Kind, Locus, Result, is_unfinished, join};
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, task::JoinSet};
 
-use super::{Links, Notice, Placed, Source, lane::Shared};
+use super::{Links, Notice, Placed, Source, lane::Shared, retry::retried};
+use crate::agenda::visit_all;
+use directory::{Directory, Made};
+use names::Lookups;
+use seals::Seals;
+use visit::DirectoryVisit;
 
 /// Files of one hand-over, so that a lane takes the queue's lock once for many small files.
 const BATCH_FILES: usize = 64;
@@ -17,8 +31,11 @@ const BATCH_BYTES: u64 = 8 << 20;
 /// Directories deep a tree may be: a symbolic link to its own parent ends here when followed.
 const DEPTH_MAX: usize = 256;
 
-/// Entries of a destination directory remembered at once; beyond it each file is asked for.
-const REMEMBERED_ENTRIES_MAX: usize = 200_000;
+/// Directories listed at once where each costs a round trip.
+const LISTED_AT_ONCE: usize = 16;
+
+/// Local directories listed at once: more only make a disk seek.
+const LOCAL_LISTED_AT_ONCE: usize = 4;
 
 /// What lies at a file's destination.
 #[derive(Debug, Clone)]
@@ -39,370 +56,249 @@ pub(super) struct Work {
     pub to: Vec<u8>,
     pub entry: Entry,
     pub there: There,
+    /// Held until the file has arrived: then its directory may be sealed.
+    pub _directory: Option<Arc<Directory>>,
 }
 
-/// A directory being copied.
-struct Directory {
-    source: Arc<Source>,
-    from: Vec<u8>,
-    to: Vec<u8>,
-    entry: Entry,
-    parent: Option<usize>,
-    depth: usize,
-    made: Option<Made>,
-    empty: bool,
-    /// It was the user's before: its own attributes stay.
-    existed: bool,
+/// Files to be handed over together.
+#[derive(Debug, Default)]
+struct Batch {
+    works: Vec<Work>,
+    bytes: u64,
 }
 
-#[derive(Clone, Copy)]
-struct Made {
-    new: bool,
-}
-
-/// Directories to give their attributes once everything in them arrived.
-pub(super) struct Walked {
-    directories: Vec<Directory>,
-}
-
-pub(super) struct Walker<'a> {
-    shared: &'a Arc<Shared>,
+/// What all visits of a walk share.
+struct Walk {
+    shared: Arc<Shared>,
     queue: mpsc::Sender<Vec<Work>>,
-    batch: Vec<Work>,
-    batch_bytes: u64,
-    directories: Vec<Directory>,
-    /// Directories still to list: indices into `directories`.
-    open: Vec<usize>,
+    batch: Mutex<Batch>,
+    lookups: Lookups,
+    seals: Arc<Seals>,
 }
 
-impl<'a> Walker<'a> {
-    pub(super) fn new(shared: &'a Arc<Shared>, queue: mpsc::Sender<Vec<Work>>) -> Self {
-        Self {
-            shared,
+/// Directories that wait to be sealed when the lanes have ended.
+pub(super) struct Walked {
+    seals: Arc<Seals>,
+    sealing: JoinSet<()>,
+}
+
+impl Walked {
+    /// Gives the directories that are left their attributes.
+    pub(super) async fn seal(mut self, shared: &Shared) {
+        self.seals.end();
+        while let Some(ended) = self.sealing.join_next().await {
+            if let Err(cause) = ended {
+                let subject = "the sealing of directories";
+                shared.failed(Error::new(ErrorKind::Other, "run", subject).cause(cause));
+            }
+        }
+    }
+}
+
+pub(super) struct Walker {
+    walk: Arc<Walk>,
+}
+
+impl Walker {
+    pub(super) fn new(shared: &Arc<Shared>, queue: mpsc::Sender<Vec<Work>>) -> Self {
+        let walk = Walk {
+            shared: Arc::clone(shared),
             queue,
-            batch: Vec::new(),
-            batch_bytes: 0,
-            directories: Vec::new(),
-            open: Vec::new(),
+            batch: Mutex::default(),
+            lookups: Lookups::default(),
+            seals: Seals::new(shared),
+        };
+        Self {
+            walk: Arc::new(walk),
         }
     }
 
     /// Walks all sources.
-    pub(super) async fn walk(mut self, placed: Vec<Placed>) -> Walked {
+    pub(super) async fn walk(self, placed: Vec<Placed>) -> Walked {
+        let Self { walk } = self;
+        let shared = &walk.shared;
+        let sealing = walk.seals.start(shared);
+        let mut visits = Vec::new();
+        let mut at_once = LOCAL_LISTED_AT_ONCE;
         for placed in placed {
-            if let Err(error) = self.walk_source(placed).await {
-                self.shared.failed(error);
+            if placed.source.place.local.is_none() {
+                at_once = LISTED_AT_ONCE;
+            }
+            match walk.begin(placed).await {
+                Ok(visit) => visits.extend(visit),
+                Err(error) => shared.failed(error),
             }
         }
-        self.flush().await;
-        self.shared.progress.walk_ended();
+        // The newest is looked at first.
+        visits.reverse();
+        visit_all(visits, at_once).await;
+        walk.flush().await;
+        shared.progress.walk_ended();
         Walked {
-            directories: self.directories,
+            seals: Arc::clone(&walk.seals),
+            sealing,
         }
     }
+}
 
-    async fn walk_source(&mut self, placed: Placed) -> Result<()> {
+impl Walk {
+    /// Hands a file over, walks a tree that is told at once, or returns the visit that walks it.
+    async fn begin(self: &Arc<Self>, placed: Placed) -> Result<Option<DirectoryVisit>> {
         let Placed {
             source,
             entry,
             to,
             existed,
         } = placed;
-        if !self.shared.options.dry_run {
-            self.shared.destination.endpoint.make_parents().await?;
+        let shared = &self.shared;
+        let destination = &shared.destination.endpoint;
+        if !shared.options.dry_run {
+            retried(shared, || destination.make_parents()).await?;
         }
         if entry.kind != Kind::Directory {
-            let named = if to.is_empty() { &source.name } else { &to };
-            if !self.shared.options.filter.passes_file(named) {
-                return Ok(());
+            self.begin_file(source, entry, to).await?;
+            return Ok(None);
+        }
+        let root = Directory::root(source, to, entry, existed, &self.seals);
+        let endpoint = &root.source.place.endpoint;
+        // Links are followed and directories left out one at a time.
+        let whole = shared.options.links != Links::Follow && !shared.options.filter.is_pruning();
+        if whole {
+            let listing = retried(shared, || endpoint.list_tree(b"")).await;
+            if let Some(listing) = listing.map_err(|error| error.at(Locus::Source))? {
+                tree::walk(self, &root, listing).await?;
+                return Ok(None);
             }
-            if let Some((parent, _)) = split_last(&to)
-                && !self.shared.options.dry_run
-            {
-                self.shared
-                    .destination
-                    .endpoint
-                    .make_directory(parent)
-                    .await?;
-            } else if !to.is_empty() && !self.shared.options.dry_run {
-                self.shared.destination.endpoint.make_directory(b"").await?;
-            }
-            let work = Work {
-                source,
-                from: Vec::new(),
-                to,
-                entry,
-                there: There::Ask,
-            };
-            self.hand_over(work).await;
+        }
+        Ok(Some(DirectoryVisit::new(Arc::clone(self), root)))
+    }
+
+    async fn begin_file(&self, source: Arc<Source>, entry: Entry, to: Vec<u8>) -> Result<()> {
+        let shared = &self.shared;
+        let named = if to.is_empty() { &source.name } else { &to };
+        if !shared.options.filter.passes_file(named) {
             return Ok(());
         }
-        self.directories.push(Directory {
+        if !to.is_empty() && !shared.options.dry_run {
+            let above = split_last(&to).map_or(&b""[..], |(above, _)| above);
+            let destination = &shared.destination.endpoint;
+            retried(shared, || destination.make_directory(above)).await?;
+        }
+        self.hand_over(Work {
             source,
             from: Vec::new(),
             to,
             entry,
-            parent: None,
-            depth: 0,
-            made: None,
-            empty: true,
-            existed,
-        });
-        self.open.push(self.directories.len() - 1);
-        while let Some(index) = self.open.pop() {
-            if self.shared.is_stopped() {
-                break;
-            }
-            if let Err(error) = self.walk_directory(index).await {
-                self.shared.failed(error);
-            }
-        }
-        Ok(())
-    }
-
-    async fn walk_directory(&mut self, index: usize) -> Result<()> {
-        let follow = self.shared.options.links == Links::Follow;
-        let source = Arc::clone(&self.directories[index].source);
-        let from = self.directories[index].from.clone();
-        if self.directories[index].depth > DEPTH_MAX {
-            return Err(Error::new(
-                ErrorKind::Unsupported,
-                "list",
-                source.place.endpoint.show(&from),
-            )
-            .cause(format!("more than {DEPTH_MAX} directories deep"))
-            .hint("a followed link may lead back to its own parent")
-            .at(Locus::Source));
-        }
-        let mut listing = source
-            .place
-            .endpoint
-            .list(&from, follow)
-            .await
-            .map_err(|error| error.at(Locus::Source))?;
-        if self.shared.options.filter.is_open() {
-            self.make(index).await?;
-        }
-        let mut there = None;
-        loop {
-            let page = listing
-                .next_page()
-                .await
-                .map_err(|error| error.at(Locus::Source))?;
-            if page.is_empty() || self.shared.is_stopped() {
-                break;
-            }
-            self.shared.progress.saw(page.len() as u64);
-            for entry in page {
-                self.see(index, entry, &mut there).await?;
-            }
-        }
-        Ok(())
-    }
-
-    async fn see(
-        &mut self,
-        index: usize,
-        entry: Entry,
-        there: &mut Option<HashMap<Vec<u8>, Entry>>,
-    ) -> Result<()> {
-        if is_unfinished(&entry.name) {
-            return Ok(());
-        }
-        let directory = &self.directories[index];
-        let source = Arc::clone(&directory.source);
-        let from = join(&directory.from, &entry.name);
-        let to = join(&directory.to, &entry.name);
-        let byte_names = self.shared.destination.endpoint.capabilities().byte_names;
-        if let Err(reason) = check_name(&entry.name, byte_names) {
-            let shown = source.place.endpoint.show(&from);
-            self.shared.failed(
-                Error::new(ErrorKind::Unsupported, "copy", shown)
-                    .cause(reason)
-                    .hint("rename it")
-                    .at(Locus::Source),
-            );
-            return Ok(());
-        }
-        match entry.kind {
-            Kind::Directory => {
-                if self.shared.options.filter.passes_directory(&from) {
-                    let (parent, depth) = (Some(index), directory.depth + 1);
-                    self.directories[index].empty = false;
-                    self.directories.push(Directory {
-                        source,
-                        from,
-                        to,
-                        entry,
-                        parent,
-                        depth,
-                        made: None,
-                        empty: true,
-                        existed: false,
-                    });
-                    self.open.push(self.directories.len() - 1);
-                }
-                return Ok(());
-            }
-            Kind::File | Kind::Link => {}
-            Kind::Special => {
-                let shown = source.place.endpoint.show(&from);
-                (self.shared.options.on_notice)(&Notice::LeftOut(&shown));
-                return Ok(());
-            }
-        }
-        if !self.shared.options.filter.passes_file(&from) {
-            return Ok(());
-        }
-        self.directories[index].empty = false;
-        let there = match self.make(index).await? {
-            Made { new: true } => There::Nothing,
-            Made { new: false } => self.look_up(index, &entry, there).await?,
-        };
-        self.hand_over(Work {
-            source,
-            from,
-            to,
-            entry,
-            there,
+            there: There::Ask,
+            _directory: None,
         })
         .await;
         Ok(())
     }
 
-    /// Looks a name up in the destination directory, listing it once.
-    async fn look_up(
-        &self,
-        index: usize,
-        entry: &Entry,
-        there: &mut Option<HashMap<Vec<u8>, Entry>>,
-    ) -> Result<There> {
-        let destination = &self.shared.destination;
-        if destination.local.is_some() {
-            return Ok(There::Ask);
+    /// Whether an entry is copied at all; tells why not.
+    fn takes(&self, directory: &Directory, entry: &Entry) -> bool {
+        if is_unfinished(&entry.name) {
+            return false;
         }
-        if there.is_none() {
-            let mut known = HashMap::new();
-            let mut listing = destination
-                .endpoint
-                .list(&self.directories[index].to, false)
-                .await?;
-            loop {
-                let page = listing.next_page().await?;
-                if page.is_empty() || known.len() > REMEMBERED_ENTRIES_MAX {
-                    break;
-                }
-                known.extend(page.into_iter().map(|entry| (entry.name.clone(), entry)));
+        let options = &self.shared.options;
+        let from = join(&directory.from, &entry.name);
+        let byte_names = self.shared.destination.endpoint.capabilities().byte_names;
+        if let Err(reason) = check_name(&entry.name, byte_names) {
+            let mut named = from;
+            if entry.name.is_empty() {
+                named.push(b'/');
             }
-            *there = Some(known);
+            let shown = directory.source.place.endpoint.show(&named);
+            let error = Error::new(ErrorKind::Unsupported, "copy", shown).cause(reason);
+            self.shared
+                .failed(error.hint("rename it").at(Locus::Source));
+            return false;
         }
-        let known = there.as_ref().map_or(0, HashMap::len);
-        Ok(
-            match there.as_ref().and_then(|there| there.get(&entry.name)) {
-                Some(found) => There::Found(found.clone()),
-                None if known > REMEMBERED_ENTRIES_MAX => There::Ask,
-                None => There::Nothing,
-            },
-        )
+        match entry.kind {
+            Kind::Directory => options.filter.passes_directory(&from),
+            Kind::File | Kind::Link => options.filter.passes_file(&from),
+            Kind::Special => {
+                let shown = directory.source.place.endpoint.show(&from);
+                (options.on_notice)(&Notice::LeftOut(&shown));
+                false
+            }
+        }
     }
 
-    /// Makes the destination directory, those above it first.
-    async fn make(&mut self, index: usize) -> Result<Made> {
-        if let Some(made) = self.directories[index].made {
-            return Ok(made);
+    /// Makes the directory, looks at what its files would replace, and hands them over. What can't
+    /// be is told here.
+    async fn place(&self, directory: &Arc<Directory>, files: Vec<Entry>) {
+        if directory.is_refused() {
+            return;
         }
-        let mut missing = vec![index];
-        while let Some(parent) = self.directories[missing[missing.len() - 1]].parent {
-            if self.directories[parent].made.is_some() {
-                break;
-            }
-            missing.push(parent);
+        if let Err(error) = self.try_place(directory, files).await {
+            directory.refuse();
+            self.shared.failed(error);
         }
-        let mut last = Made { new: false };
-        for index in missing.into_iter().rev() {
-            last = self.make_one(index).await?;
-            self.directories[index].made = Some(last);
-        }
-        Ok(last)
     }
 
-    async fn make_one(&self, index: usize) -> Result<Made> {
-        let directory = &self.directories[index];
-        let endpoint = &self.shared.destination.endpoint;
-        let above = directory
-            .parent
-            .and_then(|parent| self.directories[parent].made);
-        let is_below_new = above.is_some_and(|above| above.new);
-        if self.shared.options.dry_run {
-            if is_below_new {
-                return Ok(Made { new: true });
+    async fn try_place(&self, directory: &Arc<Directory>, files: Vec<Entry>) -> Result<()> {
+        let shared = &self.shared;
+        if files.is_empty() {
+            // With patterns, a directory that holds nothing wanted is not made.
+            if shared.options.filter.is_open() {
+                directory.make(shared).await?;
             }
-            return Ok(Made {
-                new: endpoint.stat(&directory.to, true).await?.is_none(),
-            });
+            return Ok(());
         }
-        if is_below_new && !endpoint.capabilities().directory_attributes {
-            return Ok(Made { new: true });
+        let Made { new } = directory.make(shared).await?;
+        let names = match &shared.destination.local {
+            None if !new => Some(self.lookups.names(shared, &directory.to).await?),
+            None | Some(_) => None,
+        };
+        for entry in files {
+            let there = match names.as_ref().and_then(|names| names.get()) {
+                _ if new => There::Nothing,
+                Some(names) => names.get(&entry.name),
+                None => There::Ask,
+            };
+            self.hand_over(Work {
+                source: Arc::clone(&directory.source),
+                from: join(&directory.from, &entry.name),
+                to: join(&directory.to, &entry.name),
+                entry,
+                there,
+                _directory: Some(Arc::clone(directory)),
+            })
+            .await;
         }
-        let new = endpoint
-            .make_directory(&directory.to)
-            .await
-            .map_err(|error| error.at(Locus::Destination))?;
-        if new {
-            self.shared.progress.made_directory();
+        if !shared.is_local() {
+            self.flush().await;
         }
-        Ok(Made { new })
+        Ok(())
     }
 
-    async fn hand_over(&mut self, work: Work) {
+    async fn hand_over(&self, work: Work) {
         if work.entry.kind == Kind::File {
             self.shared.progress.found_file(work.entry.size);
         }
-        self.batch_bytes += work.entry.size;
-        self.batch.push(work);
-        let single = !self.shared.is_local();
-        if single || self.batch.len() >= BATCH_FILES || self.batch_bytes >= BATCH_BYTES {
-            self.flush().await;
-        }
+        let full = {
+            let mut batch = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
+            batch.bytes += work.entry.size;
+            batch.works.push(work);
+            let is_full = batch.works.len() >= BATCH_FILES || batch.bytes >= BATCH_BYTES;
+            is_full.then(|| std::mem::take(&mut *batch))
+        };
+        self.send(full).await;
     }
 
-    async fn flush(&mut self) {
-        self.batch_bytes = 0;
-        if !self.batch.is_empty() {
-            let batch = std::mem::take(&mut self.batch);
+    async fn flush(&self) {
+        let batch = std::mem::take(&mut *self.batch.lock().unwrap_or_else(PoisonError::into_inner));
+        self.send(Some(batch)).await;
+    }
+
+    async fn send(&self, batch: Option<Batch>) {
+        if let Some(Batch { works, .. }) = batch
+            && !works.is_empty()
+        {
             // The queue closes only when every lane has ended, which a stop causes.
-            let _ = self.queue.send(batch).await;
-        }
-    }
-}
-
-impl Walked {
-    /// Gives every directory its attributes, the deepest first.
-    pub(super) async fn seal(self, shared: &Shared) {
-        let endpoint = &shared.destination.endpoint;
-        let kept = endpoint.capabilities().directory_attributes;
-        for directory in self.directories.iter().rev() {
-            let has_marker = directory.empty && !directory.to.is_empty();
-            if directory.made.is_none() || directory.existed || !(kept || has_marker) {
-                continue;
-            }
-            let mut entry = directory.entry.clone();
-            if entry.mtime.is_none()
-                && let Ok(Some(asked)) = directory
-                    .source
-                    .place
-                    .endpoint
-                    .stat(&directory.from, true)
-                    .await
-            {
-                entry = asked;
-            }
-            if let Err(error) = endpoint
-                .seal_directory(&directory.to, &entry, directory.empty)
-                .await
-            {
-                shared.failed(error.at(Locus::Destination));
-            }
+            let _ = self.queue.send(works).await;
         }
     }
 }

@@ -3,12 +3,18 @@
 use std::collections::HashSet;
 
 use posthaste_endpoint::{Error, ErrorKind, Result};
-use posthaste_types::{Bytes, ChunkIndex, Code, Digest, FragmentIndex, Record};
+use posthaste_types::{Bytes, ChunkIndex, Code, Digest, FragmentIndex, Record, TAG_BYTES};
 
 use super::{DatasetId, FileEntry, FileKind, FileList};
+use crate::{
+    envelope::{self, Cipher, age::Identity},
+    stripe::digest_of,
+};
 
 /// First bytes of every manifest; the number is that of the format.
 const MAGIC: &[u8] = b"posthaste-manifest-1\n";
+/// First bytes of the manifest of an encrypted dataset, once its envelope is open.
+const MAGIC_ENCRYPTED: &[u8] = b"posthaste-manifest-2\n";
 /// Longest path and link target, as Linux's `PATH_MAX`.
 const PATH_BYTES_MAX: usize = 4096;
 /// Longest component of a path, as Linux's `NAME_MAX`.
@@ -19,10 +25,12 @@ const CHUNKS_MAX: u64 = 1 << 24;
 /// Digests of one chunk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChunkDigests {
-    /// Of the chunk itself.
+    /// Of the chunk itself, as depots store it.
     pub chunk: Digest,
     /// Of each of its k + m fragments, in order.
     pub fragments: Vec<Digest>,
+    /// Of what it holds, keyed: in encrypted datasets, and in no others.
+    pub content: Option<Digest>,
 }
 
 /// A sealed dataset: its files, and the digests of all chunks and fragments.
@@ -38,21 +46,28 @@ pub struct Manifest {
     pub list: FileList,
     /// Digests of its chunks, in order.
     pub chunks: Vec<ChunkDigests>,
+    /// What decrypts its chunks, where they are encrypted.
+    pub cipher: Option<Cipher>,
 }
 
 impl Manifest {
-    /// The manifest's one byte form.
+    /// The manifest's one byte form, without the key of an encrypted dataset: that belongs into an
+    /// [`envelope`], with these bytes encrypted.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut out = MAGIC.to_vec();
+        let magic = match self.cipher {
+            None => MAGIC,
+            Some(_) => MAGIC_ENCRYPTED,
+        };
+        let mut out = magic.to_vec();
         out.extend_from_slice(self.dataset.as_bytes());
         out.extend_from_slice(&[self.code.data(), self.code.parity()]);
         self.chunk_size.get().write(&mut out);
         self.list.write(&mut out);
         (self.chunks.len() as u64).write(&mut out);
         for chunk in &self.chunks {
-            out.extend_from_slice(chunk.chunk.as_bytes());
-            for digest in &chunk.fragments {
+            let digests = chunk.content.iter().chain([&chunk.chunk]);
+            for digest in digests.chain(&chunk.fragments) {
                 out.extend_from_slice(digest.as_bytes());
             }
         }
@@ -72,7 +87,23 @@ impl Manifest {
     /// # Errors
     /// [`ErrorKind::Invalid`] for anything else.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        read(bytes).map_err(|why| {
+        Self::read(bytes, None)
+    }
+
+    /// Reads a manifest, or opens the envelope it is in with the first identity that fits.
+    ///
+    /// # Errors
+    /// As [`Self::from_bytes`] and [`envelope::open`].
+    pub fn open(bytes: &[u8], identities: &[Identity]) -> Result<Self> {
+        if !envelope::is_envelope(bytes) {
+            return Self::from_bytes(bytes);
+        }
+        let (cipher, text) = envelope::open(bytes, identities)?;
+        Self::read(&text, Some(cipher))
+    }
+
+    fn read(bytes: &[u8], cipher: Option<Cipher>) -> Result<Self> {
+        read(bytes, cipher).map_err(|why| {
             Error::new(ErrorKind::Invalid, "read", "the manifest")
                 .cause(why)
                 .hint("it is damaged, or of another release")
@@ -93,6 +124,29 @@ impl Manifest {
     #[must_use]
     pub fn chunk_bytes(&self, chunk: u32) -> usize {
         self.list.chunk_bytes(chunk, self.chunk_size)
+    }
+
+    /// Bytes of chunk `chunk` as depots store it: with its tag, where it is encrypted.
+    #[must_use]
+    pub fn stored_bytes(&self, chunk: u32) -> Bytes {
+        let bytes = Bytes::new(self.chunk_bytes(chunk) as u64);
+        match self.cipher {
+            Some(_) if bytes > Bytes::ZERO => bytes + TAG_BYTES,
+            Some(_) | None => bytes,
+        }
+    }
+
+    /// Whether `bytes` are what chunk `chunk` holds.
+    #[must_use]
+    pub fn is_content(&self, chunk: u32, bytes: &[u8]) -> bool {
+        let at = usize::try_from(chunk).unwrap_or(usize::MAX);
+        let Some(digests) = self.chunks.get(at) else {
+            return false;
+        };
+        match &self.cipher {
+            None => digests.chunk == digest_of(bytes),
+            Some(cipher) => digests.content == Some(cipher.digest(bytes)),
+        }
     }
 }
 
@@ -155,9 +209,13 @@ fn write_text(text: &[u8], out: &mut Vec<u8>) {
 
 type Why = &'static str;
 
-fn read(bytes: &[u8]) -> Result<Manifest, Why> {
+fn read(bytes: &[u8], cipher: Option<Cipher>) -> Result<Manifest, Why> {
+    let magic = match cipher {
+        None => MAGIC,
+        Some(_) => MAGIC_ENCRYPTED,
+    };
     let mut input = bytes
-        .strip_prefix(MAGIC)
+        .strip_prefix(magic)
         .ok_or("it does not start as a manifest")?;
     let dataset = DatasetId::new(take(&mut input)?);
     let [data, parity] = take(&mut input)?;
@@ -172,20 +230,21 @@ fn read(bytes: &[u8]) -> Result<Manifest, Why> {
     if count > CHUNKS_MAX || count != Bytes::new(list.bytes).pieces(chunk_size) {
         return Err("its chunks do not make up its files");
     }
-    let digests = usize::try_from(count).map_err(|_| CUT)? * (1 + usize::from(code.total()));
-    if input.len() != digests * 32 {
+    let per_chunk = (usize::from(cipher.is_some()) + 1 + usize::from(code.total())) * 32;
+    if input.len() != usize::try_from(count).map_err(|_| CUT)? * per_chunk {
         return Err("it is cut off or has something after its end");
     }
-    let per_chunk = (1 + usize::from(code.total())) * 32;
     let chunks = input
         .chunks_exact(per_chunk)
         .map(|mut digests| {
+            let content = cipher.as_ref().map(|_| take(&mut digests)).transpose()?;
             let chunk = Digest::new(take(&mut digests)?);
             let rest = digests.chunks_exact(32);
             let fragments = rest.map(|mut digest| take(&mut digest).map(Digest::new));
             Ok(ChunkDigests {
                 chunk,
                 fragments: fragments.collect::<Result<_, Why>>()?,
+                content: content.map(Digest::new),
             })
         })
         .collect::<Result<_, Why>>()?;
@@ -195,6 +254,7 @@ fn read(bytes: &[u8]) -> Result<Manifest, Why> {
         chunk_size,
         list,
         chunks,
+        cipher,
     })
 }
 
@@ -309,6 +369,7 @@ fn check_parents(list: &FileList) -> Result<(), Why> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::envelope::DatasetKey;
     use proptest::prelude::*;
 
     fn file(path: &str, kind: FileKind, size: u64) -> FileEntry {
@@ -338,6 +399,7 @@ mod tests {
         let digests = |n: u64| ChunkDigests {
             chunk: Digest::new([u8::try_from(n).unwrap(); 32]),
             fragments: vec![Digest::new([0xff; 32]); 3],
+            content: None,
         };
         Manifest {
             dataset: DatasetId::new([3; 16]),
@@ -349,7 +411,23 @@ mod tests {
                 skipped: Vec::new(),
             },
             chunks: (0..count).map(digests).collect(),
+            cipher: None,
         }
+    }
+
+    /// The example as the manifest of an encrypted dataset, in an envelope for `identity`.
+    fn encrypted(identity: &Identity) -> (Manifest, Vec<u8>) {
+        let key = DatasetKey::random().unwrap();
+        let mut manifest = example();
+        let cipher = Cipher::new(&key);
+        for digests in &mut manifest.chunks {
+            digests.content = Some(cipher.digest(digests.chunk.as_bytes()));
+        }
+        manifest.cipher = Some(cipher.clone());
+        let secret = key.to_secret_text();
+        let wrapped = envelope::age::wrap(&[identity.recipient()], secret.as_bytes()).unwrap();
+        let bytes = envelope::close(&wrapped, &cipher, manifest.to_bytes());
+        (manifest, bytes)
     }
 
     fn example() -> Manifest {
@@ -377,6 +455,43 @@ mod tests {
         );
         let empty = sealed(Vec::new());
         assert_eq!(Manifest::from_bytes(&empty.to_bytes()).unwrap(), empty);
+    }
+
+    #[test]
+    fn an_encrypted_manifest_opens_for_its_recipient_alone_and_names_nothing() {
+        let alice = Identity::random().unwrap();
+        let (manifest, bytes) = encrypted(&alice);
+        let shown = |name: &[u8]| bytes.windows(name.len()).any(|bytes| bytes == name);
+        assert!(!shown(b"passwd") && !shown(&[0xff; 32]) && !shown(&[3; 16]));
+        assert_eq!(
+            Manifest::open(&bytes, std::slice::from_ref(&alice)).unwrap(),
+            manifest
+        );
+        let others = [Identity::random().unwrap()];
+        let refused = Manifest::open(&bytes, &others).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::PermissionDenied);
+        assert!(Manifest::from_bytes(&bytes).is_err());
+        assert!(
+            Manifest::from_bytes(&manifest.to_bytes()).is_err(),
+            "without its key"
+        );
+        let plain = example();
+        assert_eq!(Manifest::open(&plain.to_bytes(), &[]).unwrap(), plain);
+    }
+
+    #[test]
+    fn encrypted_chunks_are_stored_with_a_tag_and_known_by_what_they_hold() {
+        let (mut manifest, _) = encrypted(&Identity::random().unwrap());
+        assert_eq!(manifest.chunk_bytes(0), 1 << 20);
+        assert_eq!(manifest.stored_bytes(0), Bytes::new((1 << 20) + 16));
+        assert_eq!(manifest.stored_bytes(5), Bytes::new(1 + 16));
+        assert_eq!(manifest.stored_bytes(6), Bytes::ZERO);
+        let held = manifest.chunks[0].chunk.as_bytes().to_vec();
+        assert!(manifest.is_content(0, &held) && !manifest.is_content(1, &held));
+        manifest.cipher = None;
+        assert_eq!(manifest.stored_bytes(0), Bytes::mebi(1));
+        manifest.chunks[0].chunk = digest_of(b"plain");
+        assert!(manifest.is_content(0, b"plain") && !manifest.is_content(9, b"plain"));
     }
 
     #[test]
@@ -450,6 +565,8 @@ mod tests {
         fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             let _ = Manifest::from_bytes(&bytes);
             let _ = Manifest::from_bytes(&[MAGIC, &bytes].concat());
+            let cipher = Cipher::new(&DatasetKey::random().unwrap());
+            let _ = Manifest::read(&[MAGIC_ENCRYPTED, &bytes].concat(), Some(cipher));
         }
 
         #[test]

@@ -12,11 +12,15 @@ use std::{
 use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
-use posthaste_types::{Bytes as Amount, ChunkIndex, FragmentIndex};
+use posthaste_types::{ChunkIndex, Digest, FragmentIndex};
 use tokio::time::sleep;
 
 use super::{Holder, holder::Source};
-use crate::{code::Codec, dataset::Manifest, stripe::digest_of};
+use crate::{
+    code::Codec,
+    dataset::Manifest,
+    envelope::{TextName, Unopened},
+};
 
 /// Times all depots are asked again for a chunk when too few fragments could be had.
 const ROUNDS_MAX: u32 = 6;
@@ -82,7 +86,7 @@ impl Fetcher {
     /// Fetches k fragments of the chunk, or the chunk itself where it is held whole and fragments
     /// do not suffice.
     pub(super) async fn fetch(&self, chunk: u32) -> Result<Fetched> {
-        let size = Amount::new(self.manifest.chunk_bytes(chunk) as u64);
+        let size = self.manifest.stored_bytes(chunk);
         let mut search = Search {
             chunk: ChunkIndex::new(chunk),
             fragment_bytes: self.manifest.code.fragment_size(size).get(),
@@ -240,7 +244,7 @@ impl Fetcher {
         let expected = self
             .manifest
             .fragment_digest(search.chunk, FragmentIndex::WHOLE)?;
-        let bytes = self.manifest.chunk_bytes(search.chunk.get()) as u64;
+        let bytes = self.manifest.stored_bytes(search.chunk.get()).get();
         for source in &self.holders {
             if source
                 .fragments(search.chunk)
@@ -296,18 +300,41 @@ impl Fetcher {
         }
     }
 
-    /// The k data fragments of a chunk, rebuilt where they were not fetched, and whether that was
-    /// because they could not be had. Blocking: computes.
+    /// What a chunk holds, in consecutive pieces, rebuilt and decrypted where it must be, and whether
+    /// it was rebuilt because data fragments could not be had. Blocking: computes.
     pub(super) fn assemble(&self, chunk: u32, fetched: Fetched) -> Result<(Vec<Bytes>, bool)> {
-        let size = self.manifest.chunk_bytes(chunk);
-        let defect = |cause: String| {
-            Error::new(ErrorKind::Corrupt, "put together", format!("chunk {chunk}"))
-                .at(Locus::Source)
-                .cause(cause)
+        let (pieces, rebuilt) = match fetched.whole {
+            Some(whole) => (vec![whole], false),
+            None => self.rebuild(chunk, fetched)?,
         };
-        if let Some(whole) = fetched.whole {
-            return Ok((vec![whole], false));
+        let size = usize::try_from(self.manifest.stored_bytes(chunk).get()).unwrap_or(usize::MAX);
+        let place = usize::try_from(chunk).unwrap_or(usize::MAX);
+        let digests = self.manifest.chunks.get(place);
+        let digests = digests.ok_or_else(|| defect(chunk, "the manifest does not know it"))?;
+        match (&self.manifest.cipher, digests.content) {
+            (Some(cipher), Some(content)) => {
+                let mut bytes = joined(&pieces, size);
+                drop(pieces);
+                cipher
+                    .decrypt(TextName::Chunk(chunk), &content, &mut bytes)
+                    .map_err(|Unopened| {
+                        defect(
+                            chunk,
+                            "its fragments are right and it does not open: the manifest is wrong",
+                        )
+                    })?;
+                Ok((vec![Bytes::from(bytes)], rebuilt))
+            }
+            _ if digest_of_start(&pieces, size) == Some(digests.chunk) => Ok((pieces, rebuilt)),
+            _ => Err(defect(
+                chunk,
+                "its fragments are right and it is not: the manifest is wrong",
+            )),
         }
+    }
+
+    /// The k data fragments of a chunk, rebuilt where they were not fetched.
+    fn rebuild(&self, chunk: u32, fetched: Fetched) -> Result<(Vec<Bytes>, bool)> {
         let data = self.manifest.code.data();
         let mut fragments = fetched.fragments;
         let missing: Vec<u8> = (0..data)
@@ -323,46 +350,43 @@ impl Fetcher {
             let mut out: Vec<&mut [u8]> = rebuilt.iter_mut().map(Vec::as_mut_slice).collect();
             self.codec
                 .reconstruct(&present, &missing, &mut out)
-                .map_err(|cause| defect(cause.to_string()))?;
-            fragments.extend(
-                missing
-                    .iter()
-                    .copied()
-                    .zip(rebuilt.into_iter().map(Bytes::from)),
-            );
+                .map_err(|cause| defect(chunk, cause))?;
+            let rebuilt = rebuilt.into_iter().map(Bytes::from);
+            fragments.extend(missing.iter().copied().zip(rebuilt));
         }
-        let pieces: Vec<Bytes> = fragments
+        let pieces = fragments
             .into_iter()
             .filter(|&(index, _)| index < data)
-            .map(|(_, b)| b)
-            .collect();
-        let mut hasher = blake3::Hasher::new();
-        let mut left = size;
-        for piece in &pieces {
-            let used = left.min(piece.len());
-            hasher.update(&piece[..used]);
-            left -= used;
-        }
-        let expected = self
-            .manifest
-            .chunks
-            .get(usize::try_from(chunk).unwrap_or(usize::MAX));
-        let is_right = expected
-            .is_some_and(|expected| expected.chunk.as_bytes() == hasher.finalize().as_bytes());
-        if left > 0 || !is_right {
-            return Err(defect(
-                "its fragments are right and it is not: the manifest is wrong".into(),
-            ));
-        }
-        Ok((pieces, !missing.is_empty() && fetched.is_short_of_data))
+            .map(|(_, bytes)| bytes);
+        let is_rebuilt = !missing.is_empty() && fetched.is_short_of_data;
+        Ok((pieces.collect(), is_rebuilt))
     }
 }
 
-/// Whether `chunk` has the digest the manifest tells.
-pub(super) fn is_chunk(manifest: &Manifest, chunk: u32, bytes: &[u8]) -> bool {
-    let index = usize::try_from(chunk).unwrap_or(usize::MAX);
-    manifest
-        .chunks
-        .get(index)
-        .is_some_and(|expected| expected.chunk == digest_of(bytes))
+fn defect(chunk: u32, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+    Error::new(ErrorKind::Corrupt, "put together", format!("chunk {chunk}"))
+        .at(Locus::Source)
+        .cause(cause)
+}
+
+/// The first `size` bytes of consecutive pieces, as one.
+fn joined(pieces: &[Bytes], size: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(size);
+    for piece in pieces {
+        let used = piece.len().min(size - bytes.len());
+        bytes.extend_from_slice(&piece[..used]);
+    }
+    bytes
+}
+
+/// BLAKE3 of the first `size` bytes of consecutive pieces; nothing when there are fewer.
+fn digest_of_start(pieces: &[Bytes], size: usize) -> Option<Digest> {
+    let mut hasher = blake3::Hasher::new();
+    let mut left = size;
+    for piece in pieces {
+        let used = left.min(piece.len());
+        hasher.update(&piece[..used]);
+        left -= used;
+    }
+    (left == 0).then(|| Digest::new(*hasher.finalize().as_bytes()))
 }

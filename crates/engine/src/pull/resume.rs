@@ -5,7 +5,7 @@ use std::{fs::File, os::unix::fs::FileExt};
 use posthaste_endpoint::Result;
 use rustix::fs::FileType;
 
-use super::{fetch::is_chunk, place::Destination};
+use super::place::Destination;
 use crate::dataset::FileKind;
 
 /// Bytes copied at once from a file that is replaced.
@@ -102,7 +102,7 @@ fn verify(destination: &Destination, places: &[Place]) -> Result<ChunkSet> {
                 open(destination, extent.file, place)
                     .is_some_and(|file| read_at(&file, bytes, extent.file_offset))
             });
-        if read && is_chunk(manifest, chunk, &buffer) {
+        if read && manifest.is_content(chunk, &buffer) {
             there.insert(chunk);
         }
     }

@@ -118,6 +118,28 @@ fn scan_objects(
     Ok(())
 }
 
+/// Bytes of all files below a directory; 0 when there is none. Links are not followed.
+pub(super) fn bytes_below(directory: &Path) -> io::Result<u64> {
+    let mut open = vec![directory.to_owned()];
+    let mut bytes = 0;
+    while let Some(directory) = open.pop() {
+        let items = match fs::read_dir(&directory) {
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => continue,
+            items => items?,
+        };
+        for item in items {
+            let item = item?;
+            let metadata = item.metadata()?;
+            if metadata.is_dir() {
+                open.push(item.path());
+            } else if metadata.is_file() {
+                bytes += metadata.len();
+            }
+        }
+    }
+    Ok(bytes)
+}
+
 pub(super) fn flush_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }

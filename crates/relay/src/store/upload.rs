@@ -14,7 +14,7 @@ use posthaste_endpoint::{
 };
 use posthaste_types::Digest;
 
-use super::{OBJECTS_MAX, Refusal, Store, Stored, layout};
+use super::{OBJECTS_MAX, Refusal, Store, Stored, layout, no_room};
 
 /// An object being received: bytes in `incoming/` and space set aside for them. Dropped before it
 /// is sealed, it leaves nothing behind.
@@ -151,18 +151,9 @@ impl Drop for Upload {
 impl Store {
     fn reserve(&self, size: u64) -> Result<(), Refusal> {
         let mut index = self.index();
-        let taken = index
-            .used
-            .saturating_add(index.reserved)
-            .saturating_add(size);
-        if taken > self.capacity {
-            let free = self.capacity.saturating_sub(index.used + index.reserved);
-            let message = format!(
-                "{free} of {} bytes are free, {size} are needed",
-                self.capacity
-            );
-            return Err(Refusal::new(ErrorKind::Full, message)
-                .hint("delete datasets, wait for some to expire, or lend more with --capacity"));
+        if index.taken().saturating_add(size) > self.capacity {
+            let free = self.capacity.saturating_sub(index.taken());
+            return Err(no_room(free, self.capacity, size));
         }
         if index.objects >= OBJECTS_MAX {
             return Err(

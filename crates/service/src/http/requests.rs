@@ -223,7 +223,8 @@ pub(crate) async fn explain(
     Ok(Json(shown.collect()))
 }
 
-/// Gives out the manifest: the list of files and every digest.
+/// Gives out the manifest: the list of files and every digest. Of an encrypted dataset, the
+/// envelope that its recipients can open.
 #[utoipa::path(get, path = "/v1/requests/{id}/manifest", tag = "requests",
     params(("id" = String, Path, description = "The request's id, like r7")),
     responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>),
@@ -234,10 +235,10 @@ pub(crate) async fn manifest(
     Path(id): Path<String>,
 ) -> Answer<impl IntoResponse> {
     let record = find(&desk, &id)?;
-    let manifest = tokio::task::block_in_place(|| desk.centre.store.manifest(record.id))?;
+    let manifest = tokio::task::block_in_place(|| desk.centre.store.manifest_bytes(record.id))?;
     Ok((
         [(header::CONTENT_TYPE, "application/octet-stream")],
-        manifest.to_bytes(),
+        manifest,
     ))
 }
 

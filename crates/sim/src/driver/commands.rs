@@ -198,6 +198,7 @@ fn answered(input: &Input) -> Option<(Send, bool)> {
         | Input::DepotDown { .. }
         | Input::DepotInventory { .. }
         | Input::RequestSubmitted { .. }
+        | Input::RequestSubmittedWith { .. }
         | Input::RequestCancelled { .. }
         | Input::Throughput { .. }
         | Input::SourceReleased { .. }

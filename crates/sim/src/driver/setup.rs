@@ -1,7 +1,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use posthaste_core::contract::{Input, ReleasePolicy, RequestSpec};
-use posthaste_types::{ByteRate, Bytes, Code, DepotId, RequestId};
+use posthaste_types::{ByteRate, Bytes, Code, DepotId, RequestId, encrypted_sizes};
 
 use super::{Pending, Run, START};
 use crate::{
@@ -217,10 +217,18 @@ fn spec(
             .collect()
     };
     let deadline = Duration::from_millis(plan.deadline_s.draw_milli(dice));
+    let bytes = Bytes::new(from_milli_mebi(plan.size_mib.draw_milli(dice)));
+    let chunk_size = Bytes::new(mebi(plan.chunk_mib));
+    // Of encryption the mind sees nothing but sizes.
+    let (bytes, chunk_size) = if plan.encrypted {
+        encrypted_sizes(bytes, chunk_size)
+    } else {
+        (bytes, chunk_size)
+    };
     RequestSpec {
-        bytes: Bytes::new(from_milli_mebi(plan.size_mib.draw_milli(dice))),
+        bytes,
         files: 1,
-        chunk_size: Bytes::new(mebi(plan.chunk_mib)),
+        chunk_size,
         deadline: START + at + deadline,
         code: plan.code.parse().unwrap_or(Code::NONE),
         via,

@@ -1,0 +1,169 @@
+//! The ends of a copy: opened, and replaced by what their profiles name when they fail for good.
+
+use std::{ffi::OsString, os::unix::ffi::OsStrExt};
+
+use posthaste_endpoint::{
+    Access, Error, ErrorKind, Location, Locus, Result,
+    posix::{DraftRules, Posix},
+};
+use posthaste_engine::copy::{Ending, Place, Source};
+
+/// One address of the command line.
+struct End {
+    written: OsString,
+    location: Location,
+    /// What stands in for it, once it has failed.
+    fallback: Option<Location>,
+    place: Option<Place>,
+}
+
+/// Sources and destination.
+pub(super) struct Ends {
+    sources: Vec<End>,
+    destination: End,
+    access: Access,
+    rules: DraftRules,
+}
+
+impl End {
+    fn new(written: &OsString, access: &Access) -> Result<Self> {
+        let location = Location::parse(written)?;
+        Ok(Self {
+            written: written.clone(),
+            fallback: access.fallback(&location)?,
+            location,
+            place: None,
+        })
+    }
+
+    /// Opens it, or what stands in for it.
+    async fn open(
+        &mut self,
+        access: &Access,
+        rules: DraftRules,
+        tell: &impl Fn(&str),
+    ) -> Result<()> {
+        while self.place.is_none() {
+            match open(self.location.clone(), access, rules).await {
+                Ok(place) => self.place = Some(place),
+                Err(error) if ends_protocol(&error) && self.fall_back() => {
+                    tell(&self.told(&error.to_string()));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what stands in for it; says whether there is something.
+    fn fall_back(&mut self) -> bool {
+        self.place = None;
+        match self.fallback.take() {
+            Some(location) => {
+                self.location = location;
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn told(&self, why: &str) -> String {
+        format!(
+            "posthaste: {why}; going on with the fallback of {}",
+            self.written.to_string_lossy()
+        )
+    }
+}
+
+/// Whether another protocol may do better: not when a file, a name or a full disk is the matter.
+fn ends_protocol(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::Unreachable
+            | ErrorKind::TimedOut
+            | ErrorKind::Busy
+            | ErrorKind::Unauthenticated
+            | ErrorKind::Unsupported
+    )
+}
+
+async fn open(location: Location, access: &Access, rules: DraftRules) -> Result<Place> {
+    if let Location::Local(path) = location {
+        return Ok(Place::local(Posix::new(path, rules)));
+    }
+    // What went over a network was protected on its way; reading it back is `--verify`.
+    let rules = DraftRules {
+        verify: false,
+        ..rules
+    };
+    Ok(Place::remote(access.open(location, rules).await?))
+}
+
+impl Ends {
+    /// Understands the addresses.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`].
+    pub(super) fn new(
+        sources: &[OsString],
+        destination: &OsString,
+        access: Access,
+        rules: DraftRules,
+    ) -> Result<Self> {
+        let sources = sources.iter().map(|source| End::new(source, &access));
+        Ok(Self {
+            sources: sources.collect::<Result<_>>()?,
+            destination: End::new(destination, &access)?,
+            access,
+            rules,
+        })
+    }
+
+    /// Opens all that are not open yet.
+    ///
+    /// # Errors
+    /// Those of the end that can't be opened.
+    pub(super) async fn open(
+        &mut self,
+        tell: &impl Fn(&str),
+    ) -> Result<(Vec<Source>, Option<Place>)> {
+        let mut sources = Vec::with_capacity(self.sources.len());
+        for end in &mut self.sources {
+            end.open(&self.access, self.rules, tell).await?;
+            let name = end.location.name();
+            sources.extend(end.place.clone().map(|place| Source {
+                content: end.written.as_bytes().ends_with(b"/") || name.is_none(),
+                name: name.unwrap_or_default(),
+                place,
+            }));
+        }
+        let destination = &mut self.destination;
+        destination.open(&self.access, self.rules, tell).await?;
+        Ok((sources, destination.place.clone()))
+    }
+
+    /// Replaces what made a copy end early; says whether the rest should be tried with that.
+    pub(super) fn fall_back(&mut self, ending: &Ending, tell: &impl Fn(&str)) -> bool {
+        let fatal = ending.fatal.as_ref();
+        if !fatal.map_or(ending.temporary > 0, ends_protocol) {
+            return false;
+        }
+        let why = ending.last_error.as_deref().unwrap_or("it failed");
+        // Where nobody says which end it was, the first that has a fallback takes it.
+        let locus = fatal.map(Error::locus);
+        let mut ends: Vec<&mut End> = Vec::new();
+        if locus != Some(Locus::Destination) {
+            ends.extend(self.sources.iter_mut());
+        }
+        if locus != Some(Locus::Source) {
+            ends.push(&mut self.destination);
+        }
+        let fallen = ends
+            .into_iter()
+            .find_map(|end| end.fall_back().then_some(end));
+        if let Some(end) = &fallen {
+            tell(&end.told(why));
+        }
+        fallen.is_some()
+    }
+}

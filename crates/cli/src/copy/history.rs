@@ -1,0 +1,124 @@
+//! What copies learned: where tuning ended on each path, and why the last copy did what it did.
+//!
+//! Nothing depends on it: a file that is missing, damaged or can't be written costs a copy its
+//! head start, nothing else.
+
+use std::{collections::BTreeMap, fs, path::PathBuf};
+
+use posthaste_engine::copy::Tuned;
+use posthaste_plan::tuner::Setting;
+use serde::{Deserialize, Serialize};
+
+use crate::config;
+
+/// Paths remembered; the ones used longest ago are forgotten first.
+const PATHS_MAX: usize = 1000;
+
+#[derive(Serialize, Deserialize)]
+struct Path {
+    concurrency: u16,
+    parallelism: u16,
+    pipelining: u16,
+    used_at: jiff::Timestamp,
+}
+
+/// One choice, as `posthaste explain last` shows it.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Step {
+    /// Seconds since the copy began.
+    pub(crate) at_s: f64,
+    /// What the period before carried, in bytes a second.
+    pub(crate) rate_bytes_per_s: Option<u64>,
+    /// What was used from then on: files at once, streams a file, small files ahead.
+    pub(crate) setting: String,
+    /// Why.
+    pub(crate) reason: String,
+}
+
+/// The last copy with a remote end.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Last {
+    /// From where to where.
+    pub(crate) path: String,
+    /// When it ended.
+    pub(crate) ended_at: jiff::Timestamp,
+    /// What was chosen, in order.
+    pub(crate) steps: Vec<Step>,
+}
+
+fn file(name: &str) -> PathBuf {
+    config::state_directory().join(name)
+}
+
+fn paths() -> BTreeMap<String, Path> {
+    let text = fs::read(file("paths.json")).unwrap_or_default();
+    serde_json::from_slice(&text).unwrap_or_default()
+}
+
+/// Where copies ended, by path.
+pub(super) fn load() -> BTreeMap<String, Setting> {
+    let known = paths().into_iter();
+    known
+        .map(|(name, path)| {
+            let setting = Setting::new(path.concurrency, path.parallelism, path.pipelining);
+            (name, setting)
+        })
+        .collect()
+}
+
+/// Remembers what a copy found.
+pub(super) fn keep(tuned: &Tuned) {
+    if tuned.path.is_empty() {
+        return;
+    }
+    let now = jiff::Timestamp::now();
+    if let Some(best) = tuned.best {
+        let mut known = paths();
+        let path = Path {
+            concurrency: best.concurrency,
+            parallelism: best.parallelism,
+            pipelining: best.pipelining,
+            used_at: now,
+        };
+        known.insert(tuned.path.clone(), path);
+        while known.len() > PATHS_MAX {
+            let oldest = known.iter().min_by_key(|(_, path)| path.used_at);
+            let Some(oldest) = oldest.map(|(name, _)| name.clone()) else {
+                break;
+            };
+            known.remove(&oldest);
+        }
+        write("paths.json", &known);
+    }
+    let steps = tuned.decisions.iter().map(|decision| Step {
+        at_s: decision.at.as_secs_f64(),
+        rate_bytes_per_s: decision.rate.map(posthaste_types::ByteRate::get),
+        setting: decision.setting.to_string(),
+        reason: decision.reason.clone(),
+    });
+    let last = Last {
+        path: tuned.path.clone(),
+        ended_at: now,
+        steps: steps.collect(),
+    };
+    write("last-copy.json", &last);
+}
+
+/// The last copy with a remote end, if one is remembered.
+pub(crate) fn last() -> Option<Last> {
+    serde_json::from_slice(&fs::read(file("last-copy.json")).ok()?).ok()
+}
+
+/// Replaces the file as a whole, so that copies that end together leave one or the other.
+fn write(name: &str, value: &impl Serialize) {
+    let replace = || -> std::io::Result<()> {
+        let folder = config::state_directory();
+        fs::create_dir_all(&folder)?;
+        let mut new = tempfile::NamedTempFile::new_in(&folder)?;
+        serde_json::to_writer(&mut new, value)?;
+        new.persist(file(name))?;
+        Ok(())
+    };
+    // What can't be remembered is found out again.
+    let _ = replace();
+}

@@ -1,0 +1,139 @@
+//! Who we are to web and FTP servers: a profile, the address's user, `~/.netrc`.
+
+use std::{os::unix::fs::PermissionsExt, path::PathBuf};
+
+use super::{home, no_profile, profiles::Secret, read_small_file, variable};
+use crate::{Error, ErrorKind, Result, access::Chosen};
+
+/// Credentials for a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Login {
+    /// A user with a password.
+    Password {
+        /// The user.
+        user: String,
+        /// The password.
+        password: Secret,
+    },
+    /// A bearer token.
+    Token(Secret),
+}
+
+/// The credentials for `host`: the profile's, else those `~/.netrc` has for it.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] for a profile nobody knows or half a pair;
+/// [`ErrorKind::PermissionDenied`] when others may read `~/.netrc`.
+pub(crate) fn login_for(
+    host: &str,
+    user: Option<&str>,
+    chosen: Option<&Chosen>,
+) -> Result<Option<Login>> {
+    if let Some(chosen) = chosen {
+        let profile = chosen
+            .ours
+            .as_ref()
+            .ok_or_else(|| no_profile(&chosen.name))?;
+        if let Some(token) = &profile.token {
+            return Ok(Some(Login::Token(token.clone())));
+        }
+        match (user.or(profile.user.as_deref()), &profile.password) {
+            (Some(user), Some(password)) => {
+                return Ok(Some(Login::Password {
+                    user: user.to_owned(),
+                    password: password.clone(),
+                }));
+            }
+            (None, Some(_)) => {
+                return Err(Error::new(ErrorKind::Invalid, "use profile", &*chosen.name)
+                    .cause("it has a password but no user"));
+            }
+            (_, None) => {}
+        }
+    }
+    netrc(host, user)
+}
+
+fn netrc(host: &str, user: Option<&str>) -> Result<Option<Login>> {
+    let path = variable("NETRC")
+        .map(PathBuf::from)
+        .or_else(|| Some(home()?.join(".netrc")));
+    let Some(path) = path.filter(|path| path.is_file()) else {
+        return Ok(None);
+    };
+    let shown = path.to_string_lossy().into_owned();
+    let fail = |cause| Error::io("read passwords from", &*shown, cause);
+    let text = read_small_file(&path).map_err(fail)?;
+    let Some((user, password)) = find(&String::from_utf8_lossy(&text), host, user) else {
+        return Ok(None);
+    };
+    let mode = std::fs::metadata(&path).map_err(fail)?.permissions().mode();
+    if mode & 0o077 != 0 {
+        return Err(
+            Error::new(ErrorKind::PermissionDenied, "use passwords from", shown)
+                .cause("others may read it")
+                .hint("run chmod 600 on it"),
+        );
+    }
+    Ok(Some(Login::Password {
+        user,
+        password: Secret::new(password),
+    }))
+}
+
+/// The entry for `host` in the text of a `.netrc` (the form is that of ftp(1)): words, `macdef` up
+/// to an empty line left out.
+fn find(text: &str, host: &str, wanted: Option<&str>) -> Option<(String, String)> {
+    let mut kept = String::new();
+    let mut in_macro = false;
+    for line in text.lines() {
+        in_macro = (in_macro && !line.trim().is_empty()) || line.trim_start().starts_with("macdef");
+        if !in_macro && !line.trim_start().starts_with('#') {
+            kept.push_str(line);
+            kept.push('\n');
+        }
+    }
+    let mut words = kept.split_whitespace();
+    let mut is_ours = false;
+    let (mut user, mut password) = (None, None);
+    let complete = |is_ours: bool, user: &Option<&str>, password: &Option<&str>| {
+        let user = user.or(wanted)?;
+        let fits = is_ours && wanted.is_none_or(|wanted| wanted == user);
+        fits.then(|| Some((user.to_owned(), (*password)?.to_owned())))?
+    };
+    while let Some(word) = words.next() {
+        match word {
+            "machine" | "default" => {
+                if let Some(found) = complete(is_ours, &user, &password) {
+                    return Some(found);
+                }
+                (user, password) = (None, None);
+                is_ours = word == "default" || words.next() == Some(host);
+            }
+            "login" => user = words.next(),
+            "password" => password = words.next(),
+            "account" => _ = words.next(),
+            _ => {}
+        }
+    }
+    complete(is_ours, &user, &password)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn netrc_is_read_as_ftp_reads_it() {
+        let text = "# mine\nmachine a login me password p1\nmachine b\n\tlogin you\n\tpassword p2\n\
+            macdef init\ncd machine c password no\n\ndefault login anonymous password me@\n";
+        let pair = |user: &str, password: &str| Some((user.to_owned(), password.to_owned()));
+        assert_eq!(find(text, "a", None), pair("me", "p1"));
+        assert_eq!(find(text, "b", Some("you")), pair("you", "p2"));
+        assert_eq!(find(text, "c", None), pair("anonymous", "me@"));
+        assert_eq!(find(text, "a", Some("other")), None);
+        assert_eq!(find("machine a password p", "a", Some("x")), pair("x", "p"));
+        assert_eq!(find("machine a login me", "a", None), None);
+        assert_eq!(find("", "a", None), None);
+    }
+}

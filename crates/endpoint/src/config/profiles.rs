@@ -1,0 +1,322 @@
+//! Named places and credentials: `~/.config/posthaste/profiles.toml`.
+
+use std::{
+    collections::BTreeMap, ffi::OsStr, fmt, fs, io::Read, num::NonZeroU32,
+    os::unix::fs::PermissionsExt, path::Path, path::PathBuf,
+};
+
+use posthaste_types::ByteRate;
+use serde::{Deserialize, Deserializer, de};
+
+use super::{FILE_BYTES_MAX, folder};
+use crate::{Error, ErrorKind, Location, Locus, Result};
+
+/// A password, key or token: shown to nobody.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Secret(String);
+
+impl Secret {
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The secret itself, for who is to be convinced by it.
+    pub(crate) fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("…")
+    }
+}
+
+/// A named place with credentials and caps. Which keys matter depends on the protocol; the list
+/// with examples is `docs/reference/profiles.md`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Profile {
+    /// What `NAME:path` stands for.
+    #[serde(deserialize_with = "address")]
+    pub(crate) url: Option<String>,
+    /// What stands in for `url` when that fails for good.
+    #[serde(deserialize_with = "address")]
+    pub(crate) fallback: Option<String>,
+    /// Where standard input is parked when `url` can't take it.
+    #[serde(deserialize_with = "address")]
+    pub(crate) park: Option<String>,
+    /// Most requests or connections under way at once.
+    pub(crate) connections_max: Option<NonZeroU32>,
+    /// Most bytes a second, in both directions together.
+    #[serde(deserialize_with = "rate")]
+    pub(crate) rate_max: Option<ByteRate>,
+    /// Most requests begun in a second.
+    pub(crate) requests_per_s_max: Option<NonZeroU32>,
+    /// Certificates to trust beside the system's, in PEM.
+    pub(crate) ca_file: Option<PathBuf>,
+
+    /// Where the store listens; its owner's own address when absent. S3, Azure Blob, GCS.
+    pub(crate) endpoint: Option<String>,
+    pub(crate) region: Option<String>,
+    pub(crate) access_key_id: Option<String>,
+    pub(crate) secret_access_key: Option<Secret>,
+    pub(crate) session_token: Option<Secret>,
+
+    /// Azure Blob's storage account.
+    pub(crate) account: Option<String>,
+    pub(crate) account_key: Option<Secret>,
+    pub(crate) sas_token: Option<Secret>,
+
+    /// A service account's key, as Google hands it out.
+    pub(crate) service_account_file: Option<PathBuf>,
+    /// Reads what is public without credentials.
+    pub(crate) anonymous: bool,
+
+    /// The key a relay must have, as it prints it.
+    pub(crate) fingerprint: Option<String>,
+    /// Where a copy of the relay's secret lies.
+    pub(crate) secret_file: Option<PathBuf>,
+
+    /// HTTP, WebDAV, FTP, SFTP.
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<Secret>,
+    /// A bearer token: HTTP, WebDAV, Azure Blob, GCS.
+    pub(crate) token: Option<Secret>,
+
+    /// What only a plug-in knows the meaning of.
+    pub(crate) plugin: BTreeMap<String, Secret>,
+}
+
+impl Profile {
+    /// What a plug-in is told: every credential with its key, and its own keys.
+    pub(crate) fn for_plugin(&self) -> BTreeMap<String, String> {
+        let plain = [
+            ("endpoint", &self.endpoint),
+            ("region", &self.region),
+            ("access_key_id", &self.access_key_id),
+            ("account", &self.account),
+            ("user", &self.user),
+        ];
+        let secret = [
+            ("secret_access_key", &self.secret_access_key),
+            ("session_token", &self.session_token),
+            ("account_key", &self.account_key),
+            ("sas_token", &self.sas_token),
+            ("password", &self.password),
+            ("token", &self.token),
+        ];
+        let files = [
+            ("ca_file", &self.ca_file),
+            ("service_account_file", &self.service_account_file),
+        ];
+        let mut told: BTreeMap<String, String> = BTreeMap::new();
+        for (key, text) in plain {
+            told.extend(text.clone().map(|text| (key.to_owned(), text)));
+        }
+        for (key, path) in files {
+            let text = path.as_ref().map(|path| path.to_string_lossy());
+            told.extend(text.map(|text| (key.to_owned(), text.into_owned())));
+        }
+        for (key, text) in secret {
+            let text = text.as_ref().map(|text| text.reveal().to_owned());
+            told.extend(text.map(|text| (key.to_owned(), text)));
+        }
+        let own = self.plugin.iter();
+        told.extend(own.map(|(key, text)| (key.clone(), text.reveal().to_owned())));
+        told
+    }
+}
+
+fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    match Location::parse(OsStr::new(&text)) {
+        Ok(_) => Ok(Some(text)),
+        Err(_) => Err(de::Error::custom("not an address")),
+    }
+}
+
+fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ByteRate>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    match text.parse() {
+        Ok(rate) if rate > ByteRate::new(0) => Ok(Some(rate)),
+        Ok(_) | Err(_) => Err(de::Error::custom("not a rate like 200M")),
+    }
+}
+
+/// The profiles of one file.
+#[derive(Debug, Clone, Default)]
+pub struct Profiles {
+    by_name: BTreeMap<String, Profile>,
+}
+
+impl Profiles {
+    /// The names, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.by_name.keys().map(String::as_str)
+    }
+}
+
+/// Reads the text of a `profiles.toml`.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] with the line that is not understood, never with what it says: it may
+/// hold a secret.
+pub fn parse_profiles(text: &str) -> Result<Profiles> {
+    let by_name: BTreeMap<String, Profile> = toml::from_str(text).map_err(|cause| {
+        let line = cause.span().map_or(1, |span| {
+            let before = text.as_bytes().get(..span.start).unwrap_or_default();
+            before.iter().filter(|&&byte| byte == b'\n').count() + 1
+        });
+        // The parser's message quotes values; these tell no more than what was expected.
+        let safe = ["unknown field", "not an address", "not a rate"];
+        let message = cause.message();
+        let detail = if safe.iter().any(|start| message.starts_with(start)) {
+            let short = message.split(", expected").next().unwrap_or_default();
+            format!(": {}", short.replace("unknown field", "unknown key"))
+        } else {
+            String::new()
+        };
+        invalid(format!("line {line} is not understood{detail}"))
+    })?;
+    for name in by_name.keys() {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if name.is_empty() || name.starts_with('-') || !name.chars().all(plain) {
+            return Err(invalid(
+                "a profile's name is not made of letters, digits and -_.".to_owned(),
+            )
+            .hint("NAME:path must be an address"));
+        }
+    }
+    Ok(Profiles { by_name })
+}
+
+fn invalid(cause: String) -> Error {
+    Error::new(ErrorKind::Invalid, "read", "profiles")
+        .cause(cause)
+        .hint("see docs/reference/profiles.md")
+}
+
+/// The profile `name` of `file`, or of `~/.config/posthaste/profiles.toml`; `None` when it isn't
+/// there.
+///
+/// # Errors
+/// [`ErrorKind::PermissionDenied`] when others may read the file; [`ErrorKind::Invalid`].
+pub(crate) fn profile(file: Option<&Path>, name: &str) -> Result<Option<Profile>> {
+    let usual = || Some(folder("XDG_CONFIG_HOME", ".config")?.join("posthaste/profiles.toml"));
+    let mut profiles = match file.map(Path::to_owned).or_else(usual) {
+        Some(path) => load_from(&path)?,
+        None => Profiles::default(),
+    };
+    Ok(profiles.by_name.remove(name))
+}
+
+fn load_from(path: &Path) -> Result<Profiles> {
+    let shown = path.to_string_lossy().into_owned();
+    let mut file = match fs::File::open(path) {
+        Ok(file) => file,
+        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => {
+            return Ok(Profiles::default());
+        }
+        Err(cause) => return Err(Error::io("read profiles from", shown, cause)),
+    };
+    let fail = |cause| Error::io("read profiles from", &*shown, cause);
+    let mode = file.metadata().map_err(fail)?.permissions().mode();
+    if mode & 0o077 != 0 {
+        return Err(
+            Error::new(ErrorKind::PermissionDenied, "use profiles from", &*shown)
+                .cause("others may read it")
+                .hint("run chmod 600 on it"),
+        );
+    }
+    let mut text = String::new();
+    file.by_ref()
+        .take(FILE_BYTES_MAX)
+        .read_to_string(&mut text)
+        .map_err(fail)?;
+    parse_profiles(&text).map_err(|error| error.with("file", &shown))
+}
+
+/// An error about a profile nobody knows.
+pub(crate) fn no_profile(name: &str) -> Error {
+    Error::new(ErrorKind::Invalid, "use profile", name)
+        .cause("no such profile")
+        .hint("name one of ~/.config/posthaste/profiles.toml or ~/.aws/config")
+        .at(Locus::Client)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn profiles_others_can_read_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("profiles.toml");
+        assert_eq!(load_from(&path).unwrap().names().count(), 0);
+        fs::write(&path, "[site]\nsecret_access_key = \"hush\"\n").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        let error = load_from(&path).unwrap_err();
+        assert!(error.to_string().contains("chmod 600"), "{error}");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        let profiles = load_from(&path).unwrap();
+        let secret = profiles
+            .by_name
+            .get("site")
+            .unwrap()
+            .secret_access_key
+            .as_ref();
+        assert_eq!(secret.unwrap().reveal(), "hush");
+        assert!(!profiles.by_name.contains_key("other"));
+    }
+
+    #[test]
+    fn caps_and_addresses_are_read() {
+        let text = "[a]\nurl = \"gs://b/c\"\nfallback = \"s3://d\"\npark = \"dtn:parked\"\nrate_max = \"200M\"\nconnections_max = 4\nrequests_per_s_max = 10\n";
+        let profiles = parse_profiles(text).unwrap();
+        let profile = profiles.by_name.get("a").unwrap();
+        assert_eq!(profile.url.as_deref(), Some("gs://b/c"));
+        assert_eq!(profile.fallback.as_deref(), Some("s3://d"));
+        assert_eq!(profile.park.as_deref(), Some("dtn:parked"));
+        assert_eq!(profile.rate_max, Some(ByteRate::new(200 << 20)));
+        assert_eq!(profile.connections_max, NonZeroU32::new(4));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_without_what_is_secret() {
+        for (text, wanted) in [
+            ("[s]\npassword = hush\n", "line 2"),
+            ("[s]\n\npassword = [\"hush\"]\n", "line 3"),
+            ("[s]\npasword = \"hush\"\n", "unknown key `pasword`"),
+            ("[s]\nurl = \"s3://u:hush@/\"\nuser = 3", "line 3"),
+            ("[s]\nurl = \"sftp://u:hush@h/\"\n", "not an address"),
+            ("[s]\nrate_max = \"hush\"\n", "not a rate"),
+            ("[s]\nrate_max = \"0\"\n", "not a rate"),
+            ("[s]\nconnections_max = 0\n", "line 2"),
+            ("password = \"hush\"\n", "line 1"),
+            ("[\"a b\"]\npassword = \"hush\"\n", "a profile's name"),
+        ] {
+            let error = parse_profiles(text).unwrap_err();
+            let shown = format!("{error} {error:?}");
+            assert!(shown.contains(wanted), "{text}: {shown}");
+            assert!(!shown.contains("hush"), "{shown}");
+        }
+    }
+
+    #[test]
+    fn plugins_are_told_all_credentials() {
+        let text = "[s]\nuser = \"me\"\npassword = \"hush\"\n[s.plugin]\nproxy = \"/tmp/x\"\n";
+        let profiles = parse_profiles(text).unwrap();
+        let told: Vec<(String, String)> = profiles.by_name["s"].for_plugin().into_iter().collect();
+        let wanted = [("password", "hush"), ("proxy", "/tmp/x"), ("user", "me")];
+        assert_eq!(told, wanted.map(|(key, text)| (key.into(), text.into())));
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let text = "[s]\npassword = \"hush\"\ntoken = \"hush\"\naccount_key = \"hush\"\nsas_token = \"hush\"\nsecret_access_key = \"hush\"\nsession_token = \"hush\"\nplugin = { key = \"hush\" }\n";
+        let shown = format!("{:?}", parse_profiles(text).unwrap());
+        assert!(!shown.contains("hush") && shown.contains('…'), "{shown}");
+    }
+}

@@ -1,0 +1,27 @@
+//! Ways into the parsers of what comes from outside, for the fuzz targets alone. Each takes any
+//! bytes, and panics when something does not hold that must.
+
+/// The output of a plug-in; the first byte says in which steps it comes.
+pub fn plugin_output(data: &[u8]) {
+    crate::plugin::try_output(data);
+}
+
+/// An entry as a plug-in describes it.
+pub fn plugin_entry(data: &[u8]) {
+    crate::plugin::try_entry(data);
+}
+
+/// A page of an S3 store's listing.
+pub fn s3_listing(data: &[u8]) {
+    crate::s3::try_listing(data);
+}
+
+/// A packet of an SFTP server.
+pub fn sftp_reply(data: &[u8]) {
+    crate::sftp::try_reply(data);
+}
+
+/// A WebDAV server's answer; the first byte says in which steps it comes.
+pub fn webdav_listing(data: &[u8]) {
+    crate::webdav::try_listing(data);
+}

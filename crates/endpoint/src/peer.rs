@@ -1,0 +1,427 @@
+//! Files at another posthaste: a relay that lends a folder, or one started over SSH.
+//!
+//! Requests are HTTP/1.1 over TLS 1.3 with the server's key pinned, as with depots. On a long path
+//! every question costs the way there and back, so as little as possible is asked: the greeting
+//! looks at the root, a listing tells what can be opened and started without a question, the
+//! receiver makes directories itself, and small files share a request. Connections are opened
+//! ahead, more of them the longer the path. `docs/reference/peer-protocol.md` has the protocol.
+
+mod body;
+mod bundle;
+mod connection;
+mod direct;
+mod directories;
+mod executor;
+mod file;
+pub mod frame;
+mod invitation;
+mod knowledge;
+mod listing;
+mod notices;
+mod pool;
+mod remote;
+pub mod socket;
+mod started;
+mod ways;
+pub mod wire;
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+
+use crate::{
+    Capabilities, Checksum, Error, ErrorKind, Locus, Result,
+    endpoint::{Boxed, Endpoint, Entry, FileSpec, Listing, Parcel, Reader, Whole, Writer},
+    posix::DraftRules,
+    relay::{Credential, Fingerprint},
+    sftp::Host,
+};
+pub use executor::Owned;
+pub use invitation::Invitation;
+pub use notices::{Note, Notices};
+pub use started::StartOptions;
+
+use connection::Target;
+use directories::Directories;
+use file::{PeerReader, PeerWriter};
+use listing::PeerListing;
+use pool::Pool;
+use remote::Remote;
+use started::{NotStarted, Started};
+use ways::Ways;
+use wire::{
+    DIRECTORIES_MAX, Done, MakeDirectories, MakeDirectory, MakeLink, Name, Named, Operation,
+    Outcomes, Stat,
+};
+
+/// Where a relay listens unless told otherwise.
+pub const PORT: u16 = 7421;
+
+/// Files up to this size travel whole, several in a request.
+const SMALL_BYTES_MAX: u64 = 8 << 20;
+
+/// Bytes of a segment of a large file, and so what a crash loses for each lane.
+const SEGMENT_BYTES: u64 = 16 << 20;
+
+/// Small files that a lane may have under way where the other end takes no bundles.
+const REQUESTS_AHEAD_MAX: u16 = 16;
+
+/// From this time there and back on, a bundle is spread over several connections.
+const FAR: Duration = Duration::from_millis(2);
+
+/// Bytes of each request a bundle is spread over: many beside what a request itself costs.
+const FAR_BUNDLE_BYTES: u64 = 1 << 20;
+
+/// Where a relay listens, and how to be let in.
+#[derive(Debug, Clone)]
+pub struct Address {
+    /// Host name or address, without brackets.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// The key it must have.
+    pub fingerprint: Fingerprint,
+    /// What it is shown.
+    pub credential: Credential,
+}
+
+/// Files below a root at a peer.
+pub struct Peer {
+    remote: Arc<Remote>,
+    directories: Arc<Directories>,
+}
+
+impl Peer {
+    /// Connects to a relay and names `root` in what it lends.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unreachable`] and [`ErrorKind::TimedOut`], which may pass;
+    /// [`ErrorKind::Unauthenticated`] when its key is not the pinned one or it doesn't take the
+    /// credential; [`ErrorKind::Unsupported`] when it is too old or too new.
+    pub async fn open(address: Address, root: &[u8], rules: DraftRules) -> Result<Self> {
+        let shown = if address.host.contains(':') {
+            format!("posthaste://[{}]:{}", address.host, address.port)
+        } else {
+            format!("posthaste://{}:{}", address.host, address.port)
+        };
+        let target = Target::new(&address.host, address.port, address.fingerprint, &shown)?;
+        let mut root = root;
+        while let Some(rest) = root.strip_prefix(b"/") {
+            root = rest;
+        }
+        let remote = Remote::new(
+            Ways::Direct(Pool::new(target), address.credential),
+            format!("{shown}/"),
+            root.to_vec(),
+            rules.fsync,
+        );
+        Self::greeted(Arc::new(remote)).await
+    }
+
+    /// Starts posthaste on `host` over SSH and names `root` there, absolute or relative to the login
+    /// directory. `Err` of a text says why the host has no posthaste that could be started.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unauthenticated`], [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`];
+    /// [`ErrorKind::Unsupported`] when it is too old or too new.
+    pub async fn start(
+        host: Host,
+        root: &[u8],
+        rules: DraftRules,
+        options: StartOptions,
+    ) -> Result<Result<Self, String>> {
+        let prefix = started::prefix(&host);
+        let started = Started::new(host, options);
+        match started.start_first().await {
+            Ok(()) => {}
+            Err(NotStarted::Missing(why)) => return Ok(Err(why)),
+            Err(NotStarted::Failed(error)) => return Err(error),
+        }
+        let ways = Ways::Started(started);
+        let remote = Remote::new(ways, prefix, root.to_vec(), rules.fsync);
+        Self::greeted(Arc::new(remote)).await.map(Ok)
+    }
+
+    async fn greeted(remote: Arc<Remote>) -> Result<Self> {
+        let asked = tokio::time::Instant::now();
+        let welcome = remote.greet().await?;
+        if let Ways::Started(started) = &remote.ways {
+            started.answered_after(asked.elapsed());
+        }
+        remote.learn_root(welcome.followed, welcome.root);
+        Ok(Self {
+            directories: Directories::new(Arc::clone(&remote)),
+            remote,
+        })
+    }
+
+    /// Opens up to `streams` connections in the background.
+    pub fn warm_up(&self, streams: usize) {
+        if let Some(pool) = self.remote.ways.pool() {
+            pool.warm_up(streams);
+        }
+    }
+
+    /// Time there and back, as the first connection took it.
+    #[must_use]
+    pub fn rtt(&self) -> Duration {
+        self.remote.ways.rtt()
+    }
+
+    /// Whether the kernel gave the connections BBR.
+    #[must_use]
+    pub fn uses_bbr(&self) -> bool {
+        self.remote.ways.pool().is_some_and(|pool| pool.uses_bbr())
+    }
+
+    /// Bytes of one request of a bundle.
+    fn share(&self) -> u64 {
+        if self.rtt() < FAR {
+            wire::BUNDLE_BYTES_MAX
+        } else {
+            FAR_BUNDLE_BYTES
+        }
+    }
+
+    async fn make_directory_now(&self, path: &[u8]) -> Result<bool> {
+        let message = MakeDirectories {
+            directories: vec![self.directory(path)],
+        };
+        let operation = Operation::MakeDirectories;
+        let outcomes: Outcomes<bool> = self.remote.ask(operation, path, &message).await?;
+        let outcome = outcomes.0.into_iter().next();
+        let outcome =
+            outcome.ok_or_else(|| self.remote.nonsense(operation, "the answer says nothing"))?;
+        outcome.map_err(|refusal| self.remote.refused(operation, path, refusal))
+    }
+
+    fn directory(&self, path: &[u8]) -> MakeDirectory {
+        MakeDirectory {
+            path: self.remote.name(path),
+            follow: path.is_empty(),
+        }
+    }
+}
+
+impl Endpoint for Peer {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            byte_names: true,
+            lists: true,
+            ranges: true,
+            writes: true,
+            removes: true,
+            segments_in_any_order: true,
+            resumes: true,
+            mtime_step_ns: Some(1),
+            mtimes_listed: true,
+            modes: true,
+            links: true,
+            directory_attributes: true,
+            segment_size_min: SMALL_BYTES_MAX,
+            bundle_bytes_max: wire::BUNDLE_BYTES_MAX,
+            requests_ahead_max: REQUESTS_AHEAD_MAX,
+            segments_held: false,
+            ..Capabilities::least("posthaste")
+        }
+    }
+
+    fn show(&self, path: &[u8]) -> String {
+        self.remote.show(path)
+    }
+
+    fn round_trip(&self) -> Option<Duration> {
+        Some(self.rtt())
+    }
+
+    fn stat<'a>(&'a self, path: &'a [u8], follow: bool) -> Boxed<'a, Result<Option<Entry>>> {
+        Box::pin(async move {
+            self.directories.settle().await?;
+            if path.is_empty()
+                && let Some(looked) = self.remote.knowledge.take_root(follow)
+            {
+                return Ok(looked.entry);
+            }
+            let message = Stat {
+                path: self.remote.name(path),
+                follow,
+            };
+            let looked = self.remote.ask(Operation::Stat, path, &message);
+            let looked: wire::Looked = looked.await?;
+            Ok(looked.entry)
+        })
+    }
+
+    fn list<'a>(&'a self, path: &'a [u8], follow: bool) -> Boxed<'a, Result<Box<dyn Listing>>> {
+        Box::pin(async move {
+            self.directories.settle().await?;
+            let remote = Arc::clone(&self.remote);
+            let listing = PeerListing::start(remote, path, follow, false, SMALL_BYTES_MAX);
+            let listing: Box<dyn Listing> = Box::new(listing.await?);
+            Ok(listing)
+        })
+    }
+
+    fn list_tree<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Option<Box<dyn Listing>>>> {
+        Box::pin(async move {
+            self.directories.settle().await?;
+            let remote = Arc::clone(&self.remote);
+            let listing = PeerListing::start(remote, path, false, true, SMALL_BYTES_MAX);
+            let listing: Box<dyn Listing> = Box::new(listing.await?);
+            Ok(Some(listing))
+        })
+    }
+
+    fn get<'a>(&'a self, path: &'a [u8], entry: &'a Entry) -> Boxed<'a, Result<Whole>> {
+        Box::pin(async move {
+            let wanted = [(path.to_vec(), entry.clone())];
+            let found = bundle::get_all(&self.remote, &wanted, self.share()).await;
+            only(found, || self.show(path))
+        })
+    }
+
+    fn get_all<'a>(&'a self, wanted: &'a [(Vec<u8>, Entry)]) -> Boxed<'a, Vec<Result<Whole>>> {
+        Box::pin(bundle::get_all(&self.remote, wanted, self.share()))
+    }
+
+    fn open<'a>(&'a self, path: &'a [u8], entry: &'a Entry) -> Boxed<'a, Result<Arc<dyn Reader>>> {
+        Box::pin(async move {
+            let remote = Arc::clone(&self.remote);
+            let reader = PeerReader::open(remote, path.to_vec(), entry).await?;
+            let reader: Arc<dyn Reader> = Arc::new(reader);
+            Ok(reader)
+        })
+    }
+
+    fn read_link<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Vec<u8>>> {
+        Box::pin(async move {
+            let message = Named {
+                path: self.remote.name(path),
+            };
+            let target = self.remote.ask(Operation::ReadLink, path, &message);
+            target.await.map(|Name(target)| target)
+        })
+    }
+
+    fn put<'a>(
+        &'a self,
+        path: &'a [u8],
+        spec: &'a FileSpec,
+        data: Vec<Bytes>,
+        sum: Checksum,
+    ) -> Boxed<'a, Result<()>> {
+        Box::pin(async move {
+            let parcel = Parcel {
+                path: path.to_vec(),
+                spec: spec.clone(),
+                data,
+                sum,
+            };
+            only(self.put_all(vec![parcel]).await, || self.show(path))
+        })
+    }
+
+    fn put_all(&self, parcels: Vec<Parcel>) -> Boxed<'_, Vec<Result<()>>> {
+        self.remote.knowledge.forget_root();
+        Box::pin(bundle::put_all(&self.remote, parcels, self.share()))
+    }
+
+    fn create<'a>(
+        &'a self,
+        path: &'a [u8],
+        spec: &'a FileSpec,
+    ) -> Boxed<'a, Result<Arc<dyn Writer>>> {
+        self.remote.knowledge.forget_root();
+        Box::pin(async move {
+            let remote = Arc::clone(&self.remote);
+            let writer = PeerWriter::start(remote, path.to_vec(), spec, SEGMENT_BYTES).await?;
+            let writer: Arc<dyn Writer> = Arc::new(writer);
+            Ok(writer)
+        })
+    }
+
+    fn make_link<'a>(
+        &'a self,
+        path: &'a [u8],
+        target: &'a [u8],
+        spec: &'a FileSpec,
+    ) -> Boxed<'a, Result<()>> {
+        self.remote.knowledge.forget_root();
+        Box::pin(async move {
+            let message = MakeLink {
+                path: self.remote.name(path),
+                target: Name(target.to_vec()),
+                spec: spec.clone(),
+            };
+            let made = self.remote.ask(Operation::MakeLink, path, &message);
+            made.await.map(|Done| ())
+        })
+    }
+
+    /// The receiver makes whatever is missing above what it stores.
+    fn make_parents(&self) -> Boxed<'_, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn make_directory<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<bool>> {
+        self.remote.knowledge.forget_root();
+        Box::pin(async move {
+            if self.remote.knowledge.is_made(path) {
+                return Ok(false);
+            }
+            if self.remote.knowledge.is_surely_new(path) {
+                self.directories.make(self.directory(path));
+                return Ok(true);
+            }
+            let is_new = self.make_directory_now(path).await?;
+            if is_new {
+                self.remote.knowledge.made(path);
+            }
+            Ok(is_new)
+        })
+    }
+
+    fn seal_directory<'a>(
+        &'a self,
+        path: &'a [u8],
+        entry: &'a Entry,
+        empty: bool,
+    ) -> Boxed<'a, Result<()>> {
+        Box::pin(async move {
+            let wanted = [(path.to_vec(), entry.clone(), empty)];
+            only(self.seal_directories(&wanted).await, || self.show(path))
+        })
+    }
+
+    fn seal_directories<'a>(
+        &'a self,
+        wanted: &'a [(Vec<u8>, Entry, bool)],
+    ) -> Boxed<'a, Vec<Result<()>>> {
+        Box::pin(async move {
+            let mut sealed = Vec::with_capacity(wanted.len());
+            for wanted in wanted.chunks(DIRECTORIES_MAX) {
+                sealed.extend(self.directories.seal(wanted).await);
+            }
+            sealed
+        })
+    }
+
+    fn remove<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<()>> {
+        self.remote.knowledge.forget_root();
+        Box::pin(async move {
+            let message = Named {
+                path: self.remote.name(path),
+            };
+            let removed = self.remote.ask(Operation::Remove, path, &message);
+            removed.await.map(|Done| ())
+        })
+    }
+}
+
+/// The one result of a bundle of one.
+fn only<T>(results: Vec<Result<T>>, shown: impl FnOnce() -> String) -> Result<T> {
+    results
+        .into_iter()
+        .next()
+        .unwrap_or_else(|| Err(Error::new(ErrorKind::Other, "copy", shown()).at(Locus::Network)))
+}

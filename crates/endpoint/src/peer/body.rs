@@ -1,0 +1,164 @@
+//! Bodies of requests: a message, and bytes that are summed and digested as they pass.
+
+use std::{
+    collections::VecDeque,
+    io,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    task::{Context, Poll},
+};
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+
+use super::frame::DIGEST_BYTES;
+use crate::{Checksum, Error, ErrorKind, checksum::Summer, endpoint::ByteStream};
+
+/// A message as a request carries it: its length in four bytes, little-endian, and itself.
+pub(super) fn message(record: &[u8]) -> Bytes {
+    let mut out = BytesMut::with_capacity(4 + record.len());
+    out.put_u32_le(u32::try_from(record.len()).unwrap_or(u32::MAX));
+    out.extend_from_slice(record);
+    out.freeze()
+}
+
+/// What one may know of a streamed body while it is sent and after.
+#[derive(Debug, Default)]
+pub(super) struct Sending {
+    /// Nothing can be sent now because the source gives nothing: no fault of the network.
+    pub(super) is_starved: AtomicBool,
+    outcome: Mutex<Option<Result<Checksum, Error>>>,
+}
+
+impl Sending {
+    /// The checksum of all that was sent, or why the source failed; `None` while it is under way.
+    pub(super) fn take(&self) -> Option<Result<Checksum, Error>> {
+        let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        outcome.take()
+    }
+
+    fn end(&self, outcome: Result<Checksum, Error>) {
+        *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+    }
+}
+
+/// The body of a request. Its length is known from the start.
+pub(super) enum Body {
+    /// In memory: can be sent twice.
+    Whole { pieces: VecDeque<Bytes>, left: u64 },
+    /// Comes from a source as it is sent.
+    Streamed(Box<Streamed>),
+}
+
+impl Body {
+    /// These bytes.
+    pub(super) fn whole(pieces: VecDeque<Bytes>) -> Self {
+        let left = pieces.iter().map(|piece| piece.len() as u64).sum();
+        Self::Whole { pieces, left }
+    }
+
+    /// `head`, then `len` bytes of `stream` and their digest.
+    pub(super) fn streamed(head: Bytes, stream: ByteStream, len: u64) -> (Self, Arc<Sending>) {
+        let sending = Arc::new(Sending::default());
+        let body = Self::Streamed(Box::new(Streamed {
+            head: Some(head),
+            stream,
+            left: len,
+            hasher: blake3::Hasher::new(),
+            summer: Summer::default(),
+            is_ended: false,
+            sending: Arc::clone(&sending),
+        }));
+        (body, sending)
+    }
+}
+
+/// A body that comes from a source.
+pub(super) struct Streamed {
+    head: Option<Bytes>,
+    stream: ByteStream,
+    left: u64,
+    hasher: blake3::Hasher,
+    summer: Summer,
+    is_ended: bool,
+    sending: Arc<Sending>,
+}
+
+impl Streamed {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, io::Error>>> {
+        if let Some(head) = self.head.take() {
+            return Poll::Ready(Some(Ok(head)));
+        }
+        if self.is_ended {
+            return Poll::Ready(None);
+        }
+        if self.left == 0 {
+            self.is_ended = true;
+            self.sending.end(Ok(self.summer.sum()));
+            let digest = Bytes::copy_from_slice(self.hasher.finalize().as_bytes());
+            return Poll::Ready(Some(Ok(digest)));
+        }
+        let polled = self.stream.as_mut().poll_next(context);
+        self.sending.is_starved.store(polled.is_pending(), Relaxed);
+        let failed = match polled {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Some(Ok(bytes))) if bytes.len() as u64 <= self.left => {
+                self.left -= bytes.len() as u64;
+                self.hasher.update(&bytes);
+                self.summer.add(&bytes);
+                return Poll::Ready(Some(Ok(bytes)));
+            }
+            Poll::Ready(Some(Ok(_))) => Error::new(ErrorKind::Changed, "read", "the source")
+                .cause("it gave more than was asked for"),
+            Poll::Ready(Some(Err(error))) => error,
+            Poll::Ready(None) => {
+                Error::new(ErrorKind::Unreachable, "read", "the source").cause("it ended early")
+            }
+        };
+        self.is_ended = true;
+        self.sending.end(Err(failed));
+        Poll::Ready(Some(Err(io::Error::other("the source failed"))))
+    }
+}
+
+impl HttpBody for Body {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        match &mut *self {
+            Self::Whole { pieces, left } => {
+                let piece = pieces.pop_front();
+                *left -= piece.as_ref().map_or(0, |piece| piece.remaining() as u64);
+                Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
+            }
+            Self::Streamed(streamed) => streamed
+                .poll(context)
+                .map(|polled| polled.map(|bytes| bytes.map(Frame::data))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Whole { pieces, .. } => pieces.is_empty(),
+            Self::Streamed(streamed) => streamed.is_ended,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(match self {
+            Self::Whole { left, .. } => *left,
+            Self::Streamed(streamed) if streamed.is_ended => 0,
+            Self::Streamed(streamed) => {
+                let head = streamed.head.as_ref().map_or(0, |head| head.len() as u64);
+                head + streamed.left + DIGEST_BYTES as u64
+            }
+        })
+    }
+}

@@ -1,0 +1,228 @@
+//! One connection to a peer: opened with the pinned key, watched for progress.
+
+use std::{
+    future::Future,
+    io,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use http::{Request, Response};
+use hyper::{
+    body::Incoming,
+    client::conn::{http1, http2},
+};
+use hyper_util::rt::TokioIo;
+use rustls_pki_types::ServerName;
+use tokio::{
+    net::TcpStream,
+    task::JoinSet,
+    time::{Instant, sleep, timeout},
+};
+use tokio_rustls::TlsConnector;
+
+use super::{
+    body::{Body, Sending},
+    socket::{self, Socket},
+};
+use crate::{Error, ErrorKind, Locus, Result, relay::Fingerprint, relay::pin};
+
+/// A SYN lost twice is sent a third time after 3 s.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
+
+/// TLS takes a round trip and some arithmetic of a machine that may be busy.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A request on which no byte moved either way for this long is given up.
+const STALL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How often progress is looked at.
+const STALL_CHECK: Duration = Duration::from_secs(1);
+
+/// Connections idle for longer are not used again: peers close them after 60 s.
+const IDLE_MAX: Duration = Duration::from_secs(45);
+
+/// Where a peer listens, and the key it must have.
+pub(super) struct Target {
+    /// Host name or address.
+    pub(super) host: String,
+    pub(super) port: u16,
+    /// For people.
+    pub(super) shown: Arc<str>,
+    pub(super) server_name: ServerName<'static>,
+    pub(super) tls: TlsConnector,
+}
+
+impl Target {
+    /// A target whose key has this fingerprint.
+    pub(super) fn new(
+        host: &str,
+        port: u16,
+        fingerprint: Fingerprint,
+        shown: &str,
+    ) -> Result<Self> {
+        let invalid = || Error::new(ErrorKind::Invalid, "connect to", shown);
+        let server_name =
+            ServerName::try_from(host.to_owned()).map_err(|cause| invalid().cause(cause))?;
+        let config = pin::client_config(fingerprint).map_err(|cause| invalid().cause(cause))?;
+        Ok(Self {
+            host: host.to_owned(),
+            port,
+            server_name,
+            tls: TlsConnector::from(Arc::new(config)),
+            shown: shown.into(),
+        })
+    }
+}
+
+/// What sends requests.
+enum Sender {
+    /// One request at a time.
+    Http1(http1::SendRequest<Body>),
+    /// Many on one channel.
+    Http2(http2::SendRequest<Body>),
+}
+
+/// An open connection. Dropping it closes it.
+pub(super) struct Connection {
+    sender: Sender,
+    pub(super) activity: Arc<AtomicU64>,
+    /// Owns the future that drives the connection.
+    _driver: JoinSet<()>,
+    pub(super) idle_since: Instant,
+    /// Whether a request was made on it.
+    pub(super) used: bool,
+}
+
+impl Connection {
+    /// A share in a channel that somebody else drives.
+    pub(super) fn shared(sender: http2::SendRequest<Body>, activity: Arc<AtomicU64>) -> Self {
+        Self {
+            sender: Sender::Http2(sender),
+            activity,
+            _driver: JoinSet::new(),
+            idle_since: Instant::now(),
+            used: true,
+        }
+    }
+
+    /// Whether a request may be made on it.
+    pub(super) fn is_usable(&self) -> bool {
+        let is_closed = match &self.sender {
+            Sender::Http1(sender) => sender.is_closed(),
+            Sender::Http2(sender) => sender.is_closed(),
+        };
+        !is_closed && self.idle_since.elapsed() < IDLE_MAX
+    }
+
+    /// Makes a request.
+    pub(super) async fn send(
+        &mut self,
+        request: Request<Body>,
+    ) -> hyper::Result<Response<Incoming>> {
+        match &mut self.sender {
+            Sender::Http1(sender) => {
+                sender.ready().await?;
+                sender.send_request(request).await
+            }
+            Sender::Http2(sender) => {
+                sender.ready().await?;
+                sender.send_request(request).await
+            }
+        }
+    }
+}
+
+/// Runs a step of a request for as long as bytes move, or could if the source gave any.
+pub(super) async fn watch<T>(
+    activity: &AtomicU64,
+    shown: &str,
+    sending: Option<&Sending>,
+    operation: &'static str,
+    step: impl Future<Output = T>,
+) -> Result<T> {
+    let mut step = pin!(step);
+    let mut seen = activity.load(Relaxed);
+    let mut since = Instant::now();
+    loop {
+        tokio::select! {
+            output = &mut step => return Ok(output),
+            () = sleep(STALL_CHECK) => {}
+        }
+        let now = activity.load(Relaxed);
+        let is_starved = sending.is_some_and(|sending| sending.is_starved.load(Relaxed));
+        if now != seen || is_starved {
+            (seen, since) = (now, Instant::now());
+        } else if since.elapsed() >= STALL_TIMEOUT {
+            return Err(Error::new(ErrorKind::TimedOut, operation, shown)
+                .at(Locus::Network)
+                .cause(format!("nothing moved for {} s", STALL_TIMEOUT.as_secs())));
+        }
+    }
+}
+
+/// A connection that was opened just now.
+pub(super) struct Opened {
+    pub(super) connection: Connection,
+    /// Whether the kernel gave it BBR.
+    pub(super) uses_bbr: bool,
+}
+
+/// Opens a connection; `on_rtt` is told how long it took there and back.
+pub(super) async fn open(target: &Target, on_rtt: impl FnOnce(Duration)) -> Result<Opened> {
+    let hint = "is it running, and does a firewall let its port through?";
+    let failed = |cause| {
+        Error::io("connect to", &*target.shown, cause)
+            .at(Locus::Network)
+            .hint(hint)
+    };
+    let late = || {
+        Error::new(ErrorKind::TimedOut, "connect to", &*target.shown)
+            .at(Locus::Network)
+            .cause("no answer")
+            .hint(hint)
+    };
+    let started = Instant::now();
+    let connect = TcpStream::connect((target.host.as_str(), target.port));
+    let stream = timeout(CONNECT_TIMEOUT, connect)
+        .await
+        .map_err(|_| late())?
+        .map_err(failed)?;
+    on_rtt(started.elapsed());
+    let uses_bbr = socket::tune(&stream);
+    let activity = Arc::new(AtomicU64::new(0));
+    let counted = Socket::new(stream, Arc::clone(&activity));
+    let shake = target.tls.connect(target.server_name.clone(), counted);
+    let stream = timeout(HANDSHAKE_TIMEOUT, shake)
+        .await
+        .map_err(|_| late())?
+        .map_err(|cause| pin::handshake_error(&target.shown, cause))?;
+    let (sender, driver) = http1::Builder::new()
+        .writev(true)
+        .handshake(TokioIo::new(stream))
+        .await
+        .map_err(|cause| failed(io::Error::other(cause)))?;
+    Ok(Opened {
+        connection: Connection {
+            sender: Sender::Http1(sender),
+            activity,
+            _driver: drive(async {
+                let _ = driver.await;
+            }),
+            idle_since: Instant::now(),
+            used: false,
+        },
+        uses_bbr,
+    })
+}
+
+/// Drives a connection. Its errors reach the requests on it; there is nobody else to tell.
+fn drive(driver: impl Future<Output = ()> + Send + 'static) -> JoinSet<()> {
+    let mut drivers = JoinSet::new();
+    drivers.spawn(driver);
+    drivers
+}

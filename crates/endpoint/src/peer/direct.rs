@@ -1,0 +1,111 @@
+//! Whether a peer that was started over SSH can be reached directly.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    sync::watch,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+
+use super::{Notices, connection::Target, pool::Pool};
+use crate::Error;
+
+/// After this time without a connection, ports count as closed.
+const CONNECTED_WITHIN: Duration = Duration::from_secs(2);
+
+/// The address SSH came in on gets this head start before the host's name.
+const HEAD_START: Duration = Duration::from_millis(300);
+
+/// Where data goes.
+#[derive(Clone)]
+pub(super) enum Direct {
+    /// A connection is being tried.
+    Trying,
+    /// Over its own connections.
+    Open(Arc<Pool>),
+    /// Through the channel.
+    Closed,
+}
+
+/// Whom to tell how data goes.
+pub(super) struct Telling {
+    pub(super) notices: Notices,
+    /// For people.
+    pub(super) host: String,
+    /// Whether it was said that ports are closed.
+    pub(super) told_closed: Arc<AtomicBool>,
+}
+
+impl Telling {
+    fn closed(&self) {
+        if !self.told_closed.swap(true, Relaxed) {
+            self.notices.warn(&format!(
+                "ports to {} are closed: going through ssh, which is slower",
+                self.host
+            ));
+        }
+    }
+
+    fn open(&self, pool: &Pool) {
+        self.notices.detail(&format!(
+            "up to {} connections to {}, {:.1} ms there and back, {}",
+            pool.connections(),
+            self.host,
+            pool.rtt().as_secs_f64() * 1e3,
+            if pool.uses_bbr() {
+                "with BBR"
+            } else {
+                "without BBR, which this kernel does not offer"
+            }
+        ));
+    }
+}
+
+/// Tries the targets, each with a head start before the next, and says what came of it.
+pub(super) async fn choose(targets: Vec<Target>, decide: watch::Sender<Direct>, telling: Telling) {
+    let mut trying = JoinSet::new();
+    for (place, target) in (0..).zip(targets) {
+        trying.spawn(async move {
+            sleep(HEAD_START * place).await;
+            let pool = Pool::new(target);
+            pool.lease(true).await?.give_back();
+            Ok::<_, Error>(pool)
+        });
+    }
+    let first = async {
+        while let Some(tried) = trying.join_next().await {
+            if let Ok(Ok(pool)) = tried {
+                return Some(pool);
+            }
+        }
+        None
+    };
+    tokio::pin!(first);
+    let in_time = timeout(CONNECTED_WITHIN, &mut first).await;
+    let opened = match in_time {
+        Ok(opened) => opened,
+        Err(_) => {
+            telling.closed();
+            decide.send_replace(Direct::Closed);
+            // Late is better than never.
+            first.await
+        }
+    };
+    match opened {
+        Some(pool) => {
+            telling.open(&pool);
+            decide.send_replace(Direct::Open(pool));
+        }
+        None => {
+            telling.closed();
+            decide.send_replace(Direct::Closed);
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Directories that are made while the copy goes on, many in one request.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::{sync::Notify, task::JoinSet};
+
+use super::{
+    remote::Remote,
+    wire::{
+        DIRECTORIES_MAX, Done, MakeDirectories, MakeDirectory, Operation, Outcomes,
+        SealDirectories, SealDirectory,
+    },
+};
+use crate::{Error, Result, endpoint::Entry};
+
+#[derive(Default)]
+struct Queue {
+    wanted: Vec<MakeDirectory>,
+    /// Somebody sends them.
+    is_running: bool,
+    /// The first that could not be made.
+    failed: Option<Error>,
+    running: JoinSet<()>,
+}
+
+/// Directories whose making nobody waits for, because what is stored in them makes them too.
+pub(super) struct Directories {
+    remote: Arc<Remote>,
+    queue: Mutex<Queue>,
+    settled: Notify,
+}
+
+impl Directories {
+    pub(super) fn new(remote: Arc<Remote>) -> Arc<Self> {
+        Arc::new(Self {
+            remote,
+            queue: Mutex::default(),
+            settled: Notify::new(),
+        })
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has a directory made soon.
+    pub(super) fn make(self: &Arc<Self>, directory: MakeDirectory) {
+        let mut queue = self.queue();
+        queue.wanted.push(directory);
+        if queue.is_running {
+            return;
+        }
+        queue.is_running = true;
+        let this = Arc::downgrade(self);
+        queue.running.spawn(async move {
+            while let Some(this) = this.upgrade() {
+                let Some(batch) = this.next_batch() else {
+                    return;
+                };
+                if let Err(error) = this.send(batch).await {
+                    this.queue().failed.get_or_insert(error);
+                }
+            }
+        });
+    }
+
+    fn next_batch(&self) -> Option<Vec<MakeDirectory>> {
+        let mut queue = self.queue();
+        if queue.wanted.is_empty() {
+            queue.is_running = false;
+            self.settled.notify_waiters();
+            return None;
+        }
+        let count = queue.wanted.len().min(DIRECTORIES_MAX);
+        Some(queue.wanted.drain(..count).collect())
+    }
+
+    async fn send(&self, directories: Vec<MakeDirectory>) -> Result<()> {
+        let names: Vec<Vec<u8>> = directories
+            .iter()
+            .map(|directory| directory.path.0.clone())
+            .collect();
+        let message = MakeDirectories { directories };
+        let operation = Operation::MakeDirectories;
+        let outcomes: Outcomes<bool> = self.remote.ask(operation, b"", &message).await?;
+        for (outcome, name) in outcomes.0.into_iter().zip(names) {
+            outcome.map_err(|refusal| self.remote.refused_full(operation, &name, refusal))?;
+        }
+        Ok(())
+    }
+
+    /// Gives several directories their attributes in one request; one result each, in their order.
+    pub(super) async fn seal(&self, wanted: &[(Vec<u8>, Entry, bool)]) -> Vec<Result<()>> {
+        match self.try_seal(wanted).await {
+            Ok(outcomes) => outcomes,
+            // The request failed, and so all of them: the first is told why.
+            Err(error) => {
+                let others = wanted.iter().skip(1).map(|(path, ..)| {
+                    let shown = self.remote.show(path);
+                    Err(Error::new(error.kind(), "set the attributes of", shown)
+                        .cause("the request that had it failed")
+                        .at(error.locus()))
+                });
+                let others: Vec<Result<()>> = others.collect();
+                std::iter::once(Err(error)).chain(others).collect()
+            }
+        }
+    }
+
+    async fn try_seal(&self, wanted: &[(Vec<u8>, Entry, bool)]) -> Result<Vec<Result<()>>> {
+        self.settle().await?;
+        let directories = wanted.iter().map(|(path, entry, _)| SealDirectory {
+            path: self.remote.name(path),
+            mode: entry.mode,
+            mtime: entry.mtime,
+        });
+        let message = SealDirectories {
+            directories: directories.collect(),
+        };
+        let operation = Operation::SealDirectories;
+        let shown = wanted.first().map_or(&b""[..], |(path, ..)| path);
+        let outcomes: Outcomes<Done> = self.remote.ask(operation, shown, &message).await?;
+        if outcomes.0.len() != wanted.len() {
+            let error = self
+                .remote
+                .nonsense(operation, "the answer has other results");
+            return Err(error);
+        }
+        let outcomes = outcomes.0.into_iter().zip(wanted);
+        let outcomes = outcomes.map(|(outcome, (path, ..))| match outcome {
+            Ok(Done) => Ok(()),
+            Err(refusal) => Err(self.remote.refused(operation, path, refusal)),
+        });
+        Ok(outcomes.collect())
+    }
+
+    /// Waits until all are made.
+    ///
+    /// # Errors
+    /// The first failure since the last time.
+    pub(super) async fn settle(&self) -> Result<()> {
+        loop {
+            let settled = self.settled.notified();
+            {
+                let mut queue = self.queue();
+                if !queue.is_running {
+                    return queue.failed.take().map_or(Ok(()), Err);
+                }
+            }
+            settled.await;
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Large files: read by ranges, written in segments.
+
+use std::{ops::Range, sync::Arc};
+
+use bytes::Bytes;
+use futures_util::stream;
+use posthaste_types::Record;
+
+use super::{
+    body::{self, Body},
+    frame::Piece,
+    remote::{Answer, Remote},
+    wire::{self, Create, Done, Finish, Operation, Read, Seen},
+};
+use crate::{
+    Checksum, Error, Result,
+    endpoint::{Boxed, ByteStream, Entry, FileSpec, Reader, Writer},
+    posix::segment_range,
+};
+
+/// A file at a peer, open for reading.
+pub(super) struct PeerReader {
+    remote: Arc<Remote>,
+    path: Vec<u8>,
+    entry: Entry,
+}
+
+impl PeerReader {
+    /// Opens `path`. Asks only if no listing has told exactly what `entry` says.
+    pub(super) async fn open(remote: Arc<Remote>, path: Vec<u8>, entry: &Entry) -> Result<Self> {
+        if remote.knowledge.takes_for(&path, entry) {
+            let entry = entry.clone();
+            return Ok(Self {
+                remote,
+                path,
+                entry,
+            });
+        }
+        let message = Read {
+            path: remote.name(&path),
+            seen: None,
+            start: 0,
+            end: 0,
+        };
+        let mut answer = remote.begin(Operation::Read, &path, &message).await?;
+        let entry: Entry = answer.message().await?;
+        end_of_data(answer, &blake3::Hasher::new()).await?;
+        Ok(Self {
+            remote,
+            path,
+            entry,
+        })
+    }
+
+    async fn start(&self, range: Range<u64>) -> Result<Incoming> {
+        let message = Read {
+            path: self.remote.name(&self.path),
+            seen: Some(Seen {
+                size: self.entry.size,
+                mtime: self.entry.mtime,
+            }),
+            start: range.start,
+            end: range.end,
+        };
+        let begun = self.remote.begin(Operation::Read, &self.path, &message);
+        let mut answer = begun.await?;
+        answer.message::<Entry>().await?;
+        Ok(Incoming {
+            answer: Some(answer),
+            hasher: blake3::Hasher::new(),
+            left: range.end - range.start,
+            held: None,
+        })
+    }
+}
+
+/// A range on its way here.
+struct Incoming {
+    /// `None` once it was read to its end.
+    answer: Option<Answer>,
+    hasher: blake3::Hasher,
+    left: u64,
+    /// The bytes that arrived last. Whoever counts bytes takes the last ones for the end, so these
+    /// wait until the digest is found right.
+    held: Option<Bytes>,
+}
+
+impl Incoming {
+    async fn next(&mut self) -> Result<Option<Bytes>> {
+        while self.left > 0 {
+            let Some(answer) = &mut self.answer else {
+                break;
+            };
+            match answer.next().await? {
+                Some(Piece::Data(bytes)) if bytes.len() as u64 <= self.left => {
+                    self.left -= bytes.len() as u64;
+                    self.hasher.update(&bytes);
+                    if let Some(before) = self.held.replace(bytes) {
+                        return Ok(Some(before));
+                    }
+                }
+                Some(Piece::Message(bytes)) => {
+                    answer.read::<Done>(&bytes)?;
+                    return Err(answer.nonsense("the answer ends before the data"));
+                }
+                Some(Piece::Data(_) | Piece::Digest(_)) | None => {
+                    return Err(answer.nonsense("the answer has other data than asked for"));
+                }
+            }
+        }
+        if let Some(answer) = self.answer.take() {
+            end_of_data(answer, &self.hasher).await?;
+        }
+        Ok(self.held.take())
+    }
+}
+
+/// Compares the digest and hears whether the file still is what it was.
+pub(super) async fn end_of_data(mut answer: Answer, hasher: &blake3::Hasher) -> Result<()> {
+    match answer.next().await? {
+        Some(Piece::Digest(digest)) if digest == *hasher.finalize().as_bytes() => {}
+        Some(Piece::Digest(_)) => return Err(answer.corrupt()),
+        Some(Piece::Message(bytes)) => {
+            answer.read::<Done>(&bytes)?;
+            return Err(answer.nonsense("the answer has no digest"));
+        }
+        Some(Piece::Data(_)) | None => return Err(answer.nonsense("the answer has no digest")),
+    }
+    answer.message::<Done>().await?;
+    answer.end().await
+}
+
+impl Reader for PeerReader {
+    fn entry(&self) -> &Entry {
+        &self.entry
+    }
+
+    fn checksum(&self) -> Option<Checksum> {
+        None
+    }
+
+    fn read(&self, range: Range<u64>) -> Boxed<'_, Result<ByteStream>> {
+        Box::pin(async {
+            let incoming = self.start(range).await?;
+            let bytes = stream::try_unfold(incoming, |mut incoming| async move {
+                Ok(incoming.next().await?.map(|bytes| (bytes, incoming)))
+            });
+            let bytes: ByteStream = Box::pin(bytes);
+            Ok(bytes)
+        })
+    }
+
+    /// Every range was compared with what the file was when opened, before it was read and after.
+    fn confirm(&self) -> Boxed<'_, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// A large file on its way to a peer.
+pub(super) struct PeerWriter {
+    remote: Arc<Remote>,
+    path: Vec<u8>,
+    file: Create,
+    kept: Vec<(u64, Checksum)>,
+}
+
+impl PeerWriter {
+    /// Starts a file or continues it. Asks only where something unfinished may be.
+    pub(super) async fn start(
+        remote: Arc<Remote>,
+        path: Vec<u8>,
+        spec: &FileSpec,
+        segment_size: u64,
+    ) -> Result<Self> {
+        let file = Create {
+            path: remote.name(&path),
+            spec: spec.clone(),
+            segment_size,
+        };
+        let kept = if remote.knowledge.starts_from_nothing(&path) {
+            Vec::new()
+        } else {
+            remote.ask(Operation::Create, &path, &file).await?
+        };
+        remote.knowledge.started(&path);
+        Ok(Self {
+            remote,
+            path,
+            file,
+            kept,
+        })
+    }
+}
+
+impl Writer for PeerWriter {
+    fn segment_size(&self) -> u64 {
+        self.file.segment_size
+    }
+
+    fn kept(&self) -> Vec<(u64, Checksum)> {
+        self.kept.clone()
+    }
+
+    fn write(
+        &self,
+        index: u64,
+        range: Range<u64>,
+        body: ByteStream,
+    ) -> Boxed<'_, Result<Checksum>> {
+        Box::pin(async move {
+            debug_assert_eq!(
+                range,
+                segment_range(index, self.file.segment_size, self.file.spec.size),
+                "a segment has its place"
+            );
+            let message = wire::Write {
+                file: self.file.clone(),
+                index,
+            };
+            let head = body::message(&message.to_bytes());
+            let (body, sending) = Body::streamed(head, body, range.end - range.start);
+            let operation = Operation::Write;
+            let begun = self
+                .remote
+                .begin_streamed(operation, &self.path, body, &sending);
+            let answered = async {
+                let mut answer = begun.await?;
+                answer.message::<Done>().await?;
+                answer.end().await
+            };
+            let answered = answered.await;
+            // What the source says is the cause, where it says something.
+            match (sending.take(), answered) {
+                (Some(Err(error)), _) | (_, Err(error)) => Err(error),
+                (Some(Ok(sum)), Ok(())) => Ok(sum),
+                (None, Ok(())) => Err(self
+                    .remote
+                    .nonsense(operation, "it took less than was sent")),
+            }
+        })
+    }
+
+    fn finish(&self, whole: Checksum) -> Boxed<'_, Result<()>> {
+        Box::pin(async move {
+            let message = Finish {
+                file: self.file.clone(),
+                whole,
+                flush: self.remote.flush,
+            };
+            let finished = self.remote.ask(Operation::Finish, &self.path, &message);
+            finished.await.map(|Done| {
+                self.remote.knowledge.ended(&self.path);
+            })
+        })
+    }
+
+    fn discard(&self) -> Boxed<'_, ()> {
+        Box::pin(async {
+            let discarded = self.remote.ask(Operation::Discard, &self.path, &self.file);
+            let discarded: Result<Done, Error> = discarded.await;
+            if discarded.is_ok() {
+                self.remote.knowledge.ended(&self.path);
+            }
+        })
+    }
+}

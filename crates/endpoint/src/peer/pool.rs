@@ -1,0 +1,298 @@
+//! Connections to one peer: opened ahead and side by side, watched for progress, kept for reuse.
+
+use std::{
+    collections::VecDeque,
+    future::Future,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use tokio::{runtime::Handle, sync::oneshot, task::JoinSet, time::Instant};
+
+use super::{
+    body::{Body, Sending},
+    connection::{Connection, Opened, Target, open, watch},
+};
+use crate::{Error, ErrorKind, Result};
+
+/// Fewest connections kept ready: two for data in each direction, and as many for questions.
+const CONNECTIONS_MIN: usize = 4;
+
+/// Most connections to one peer, also where the other end is on the far side of the world.
+pub(super) const CONNECTIONS_MAX: usize = 64;
+
+/// One connection for each of so much time there and back: 64 at 60 ms. A new TCP connection
+/// starts with some 14 KiB in flight and doubles once in each such time, so many fill a long path
+/// sooner than few.
+const RTT_PER_CONNECTION: Duration = Duration::from_micros(940);
+
+#[derive(Default)]
+struct State {
+    idle: Vec<Connection>,
+    /// Being opened.
+    opening: usize,
+    /// Open: idle or in use.
+    open: usize,
+    /// Who waits for one, first come first served.
+    waiting: VecDeque<oneshot::Sender<Result<Connection>>>,
+}
+
+/// All connections to one peer.
+pub(super) struct Pool {
+    target: Arc<Target>,
+    state: Mutex<State>,
+    connections_max: AtomicUsize,
+    /// Time there and back in microseconds, as the first connection took it; 0 before.
+    rtt_us: AtomicU64,
+    uses_bbr: AtomicBool,
+    openers: Mutex<JoinSet<()>>,
+    runtime: Handle,
+    this: Weak<Pool>,
+}
+
+/// The right to use one connection.
+pub(super) struct Lease {
+    connection: Option<Connection>,
+    /// Whether an earlier request used it: then the peer may have closed it meanwhile.
+    pub(super) reused: bool,
+    /// Where it goes back to; a share in a channel goes nowhere.
+    pool: Option<Arc<Pool>>,
+    shown: Arc<str>,
+}
+
+impl Pool {
+    /// Connections to `target`; none is open yet.
+    pub(super) fn new(target: Target) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            target: Arc::new(target),
+            state: Mutex::default(),
+            connections_max: AtomicUsize::new(CONNECTIONS_MIN),
+            rtt_us: AtomicU64::new(0),
+            uses_bbr: AtomicBool::new(false),
+            openers: Mutex::default(),
+            runtime: Handle::current(),
+            this: this.clone(),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where it leads, for people.
+    pub(super) fn shown(&self) -> &str {
+        &self.target.shown
+    }
+
+    /// Time there and back; zero before the first connection.
+    pub(super) fn rtt(&self) -> Duration {
+        Duration::from_micros(self.rtt_us.load(Relaxed))
+    }
+
+    /// Whether the kernel gave its connections BBR.
+    pub(super) fn uses_bbr(&self) -> bool {
+        self.uses_bbr.load(Relaxed)
+    }
+
+    /// How many connections the path is worth.
+    pub(super) fn connections(&self) -> usize {
+        self.connections_max.load(Relaxed)
+    }
+
+    /// Opens connections in the background until `wanted` are there, as many as are allowed.
+    pub(super) fn warm_up(&self, wanted: usize) {
+        let mut state = self.state();
+        let wanted = wanted.min(self.connections());
+        while state.open + state.opening < wanted {
+            self.start_opening(&mut state);
+        }
+    }
+
+    /// Takes an idle connection if `reuse`, opens one if more are allowed, or waits.
+    pub(super) async fn lease(self: &Arc<Self>, reuse: bool) -> Result<Lease> {
+        let waiting = {
+            let mut state = self.state();
+            while let Some(connection) = state.idle.pop() {
+                if (reuse || !connection.used) && connection.is_usable() {
+                    return Ok(self.lent(connection));
+                }
+                state.open -= 1;
+            }
+            let (sender, waiting) = oneshot::channel();
+            state.waiting.push_back(sender);
+            self.serve_waiting(&mut state);
+            waiting
+        };
+        let connection = waiting.await.unwrap_or_else(|_| {
+            Err(Error::new(ErrorKind::Cancelled, "connect to", self.shown()))
+        })?;
+        Ok(self.lent(connection))
+    }
+
+    fn lent(self: &Arc<Self>, connection: Connection) -> Lease {
+        Lease {
+            reused: connection.used,
+            connection: Some(connection),
+            pool: Some(Arc::clone(self)),
+            shown: Arc::clone(&self.target.shown),
+        }
+    }
+
+    /// Opens as many as are waited for and allowed.
+    fn serve_waiting(&self, state: &mut State) {
+        state.waiting.retain(|sender| !sender.is_closed());
+        while state.opening < state.waiting.len() && state.open + state.opening < self.connections()
+        {
+            self.start_opening(state);
+        }
+    }
+
+    fn start_opening(&self, state: &mut State) {
+        state.opening += 1;
+        let (target, pool) = (Arc::clone(&self.target), self.this.clone());
+        let mut openers = self.openers.lock().unwrap_or_else(PoisonError::into_inner);
+        while openers.try_join_next().is_some() {}
+        openers.spawn_on(
+            async move {
+                let opened = open(&target, |rtt| {
+                    if let Some(pool) = pool.upgrade() {
+                        pool.learn(rtt);
+                    }
+                })
+                .await;
+                if let Some(pool) = pool.upgrade() {
+                    pool.on_opened(opened);
+                }
+            },
+            &self.runtime,
+        );
+    }
+
+    fn on_opened(&self, opened: Result<Opened>) {
+        let mut state = self.state();
+        state.opening -= 1;
+        match opened {
+            Ok(opened) => {
+                state.open += 1;
+                self.uses_bbr.store(opened.uses_bbr, Relaxed);
+                self.hand_on(&mut state, opened.connection);
+            }
+            // Others that are open or come will do; else whoever waits first is told.
+            Err(error) => {
+                if state.open == 0
+                    && state.opening < state.waiting.len()
+                    && let Some(sender) = state.waiting.pop_front()
+                {
+                    let _ = sender.send(Err(error));
+                }
+            }
+        }
+    }
+
+    /// Sets the number of connections by the first time there and back, and opens them.
+    fn learn(&self, rtt: Duration) {
+        let rtt_us = u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX).max(1);
+        if self
+            .rtt_us
+            .compare_exchange(0, rtt_us, Relaxed, Relaxed)
+            .is_ok()
+        {
+            let worth = rtt.as_micros() / RTT_PER_CONNECTION.as_micros();
+            let worth = usize::try_from(worth).unwrap_or(CONNECTIONS_MAX);
+            self.connections_max
+                .store(worth.clamp(CONNECTIONS_MIN, CONNECTIONS_MAX), Relaxed);
+            self.warm_up(self.connections());
+        }
+    }
+
+    /// Gives a connection to whoever waits, or keeps it.
+    fn hand_on(&self, state: &mut State, connection: Connection) {
+        let mut connection = connection;
+        while let Some(sender) = state.waiting.pop_front() {
+            match sender.send(Ok(connection)) {
+                Ok(()) => return,
+                Err(Ok(back)) => connection = back,
+                Err(Err(_)) => return,
+            }
+        }
+        state.idle.push(connection);
+    }
+}
+
+impl Lease {
+    /// A share in a channel.
+    pub(super) fn of_channel(connection: Connection, shown: Arc<str>) -> Self {
+        Self {
+            connection: Some(connection),
+            reused: true,
+            pool: None,
+            shown,
+        }
+    }
+
+    /// Sends a request and waits for the head of its answer.
+    pub(super) async fn send(
+        &mut self,
+        request: Request<Body>,
+        sending: Option<&Sending>,
+        operation: &'static str,
+    ) -> Result<Result<Response<Incoming>, Option<hyper::Error>>> {
+        let Some(connection) = &mut self.connection else {
+            return Ok(Err(None));
+        };
+        let activity = Arc::clone(&connection.activity);
+        let exchange = connection.send(request);
+        let answered = watch(&activity, &self.shown, sending, operation, exchange);
+        Ok(answered.await?.map_err(Some))
+    }
+
+    /// Runs a later step of the same request for as long as bytes move.
+    pub(super) async fn watch<T>(
+        &self,
+        operation: &'static str,
+        step: impl Future<Output = T>,
+    ) -> Result<T> {
+        match &self.connection {
+            Some(connection) => {
+                watch(&connection.activity, &self.shown, None, operation, step).await
+            }
+            None => Ok(step.await),
+        }
+    }
+
+    /// Keeps the connection for the next request: this one's answer was read to its end.
+    pub(super) fn give_back(mut self) {
+        if let Some(mut connection) = self.connection.take() {
+            connection.idle_since = Instant::now();
+            connection.used = true;
+            let Some(pool) = self.pool.take() else {
+                return;
+            };
+            let mut state = pool.state();
+            if connection.is_usable() {
+                pool.hand_on(&mut state, connection);
+            } else {
+                state.open -= 1;
+                pool.serve_waiting(&mut state);
+            }
+        }
+    }
+}
+
+impl Drop for Lease {
+    /// A connection in the middle of an answer is of no further use.
+    fn drop(&mut self) {
+        if self.connection.take().is_some()
+            && let Some(pool) = &self.pool
+        {
+            let mut state = pool.state();
+            state.open -= 1;
+            pool.serve_waiting(&mut state);
+        }
+    }
+}

@@ -1,0 +1,442 @@
+//! A peer that is started over SSH: found, connected to by the best way there is, started again
+//! when it was lost.
+//!
+//! The channel through `ssh` is there at once and takes the first questions, while connections to
+//! the port that the peer listens on are tried. Where none comes about, everything goes through
+//! the channel.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader},
+    process::{Child, ChildStdin, ChildStdout},
+    sync::watch,
+    task::JoinSet,
+    time::{Instant, sleep, timeout},
+};
+
+use super::{
+    Notices,
+    body::Body,
+    connection::{Connection, Target},
+    direct::{Direct, Telling, choose},
+    executor::Owned,
+    invitation::Invitation,
+    pool::{Lease, Pool},
+    socket::Socket,
+    wire::{Operation, agree},
+};
+use crate::{
+    Error, ErrorKind, Locus, Result,
+    relay::Credential,
+    sftp::Host,
+    ssh::{self, Complaints},
+};
+
+/// Longest to wait for the peer's line: a slow handshake through a jump host.
+const INVITED_WITHIN: Duration = Duration::from_secs(45);
+
+/// What a login shell may say before the peer's line, in bytes.
+const PREAMBLE_BYTES_MAX: u64 = 256 << 10;
+
+/// How often the peer gets a sign of life; it waits for one for 90 s.
+const PING_EVERY: Duration = Duration::from_secs(15);
+
+/// A sign of life that is not answered within this means that the channel is dead.
+const PONG_WITHIN: Duration = Duration::from_secs(30);
+
+/// After a start that failed, the next waits so long: many requests want one at the same time.
+const START_PAUSE: Duration = Duration::from_secs(1);
+
+/// Bytes of one request or answer that may be under way through the channel.
+const STREAM_WINDOW_BYTES: u32 = 4 << 20;
+
+/// Bytes of all of them together.
+const CHANNEL_WINDOW_BYTES: u32 = 16 << 20;
+
+/// Bytes of one frame of the channel.
+const FRAME_BYTES_MAX: u32 = 256 << 10;
+
+/// What HTTP/2 begins with (RFC 9113, section 3.4). It is sent before anybody knows who listens: a
+/// server of SFTP that was put in the peer's place hangs up at once instead of waiting for more.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// How a peer is started.
+#[derive(Debug, Clone, Default)]
+pub struct StartOptions {
+    /// The program at the other end, as its shell takes it; `posthaste` when `None`.
+    pub program: Option<String>,
+    /// Ports it may listen on, as `LOW-HIGH`; any free one when `None`.
+    pub ports: Option<String>,
+    /// Whom to tell what people should know.
+    pub notices: Notices,
+}
+
+/// One life of the process at the other end.
+struct Session {
+    channel: http2::SendRequest<Body>,
+    activity: Arc<AtomicU64>,
+    credential: Credential,
+    direct: watch::Receiver<Direct>,
+    /// The channel, and who tries for connections.
+    _running: JoinSet<()>,
+    /// Ends with the session.
+    _child: Child,
+}
+
+#[derive(Default)]
+struct Slot {
+    session: Option<Arc<Session>>,
+    failed_at: Option<Instant>,
+}
+
+/// A peer that is started over SSH.
+pub(super) struct Started {
+    host: Host,
+    command: String,
+    shown: Arc<str>,
+    notices: Notices,
+    slot: tokio::sync::Mutex<Slot>,
+    /// What `slot` holds, for who can't wait.
+    current: Mutex<Option<Arc<Session>>>,
+    /// The first answer's time, until a connection knows better.
+    rtt_us: AtomicU64,
+    told_closed: Arc<AtomicBool>,
+}
+
+/// Why there is no peer.
+pub(super) enum NotStarted {
+    /// The host has no posthaste, or none that knows of this.
+    Missing(String),
+    /// Anything else.
+    Failed(Error),
+}
+
+impl From<Error> for NotStarted {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl Started {
+    pub(super) fn new(host: Host, options: StartOptions) -> Self {
+        let program = options.program.as_deref().unwrap_or("posthaste");
+        let ports = options
+            .ports
+            .map_or_else(String::new, |ports| format!(" --ports {ports}"));
+        Self {
+            command: format!("{program} peer{ports}"),
+            shown: show(&host).into(),
+            host,
+            notices: options.notices,
+            slot: tokio::sync::Mutex::default(),
+            current: Mutex::default(),
+            rtt_us: AtomicU64::new(0),
+            told_closed: Arc::default(),
+        }
+    }
+
+    /// Starts it for the first time.
+    pub(super) async fn start_first(&self) -> Result<(), NotStarted> {
+        let session = Arc::new(self.start().await?);
+        self.keep(&mut *self.slot.lock().await, session);
+        Ok(())
+    }
+
+    fn keep(&self, slot: &mut Slot, session: Arc<Session>) {
+        slot.failed_at = None;
+        slot.session = Some(Arc::clone(&session));
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(session);
+    }
+
+    /// The session, started again if it was lost.
+    async fn session(&self) -> Result<Arc<Session>> {
+        let mut slot = self.slot.lock().await;
+        if let Some(session) = &slot.session
+            && !session.channel.is_closed()
+        {
+            return Ok(Arc::clone(session));
+        }
+        slot.session = None;
+        if let Some(failed_at) = slot.failed_at {
+            sleep(START_PAUSE.saturating_sub(failed_at.elapsed())).await;
+        }
+        match self.start().await {
+            Ok(session) => {
+                let session = Arc::new(session);
+                self.keep(&mut slot, Arc::clone(&session));
+                Ok(session)
+            }
+            Err(not_started) => {
+                slot.failed_at = Some(Instant::now());
+                Err(match not_started {
+                    NotStarted::Failed(error) => error,
+                    NotStarted::Missing(cause) => {
+                        failed(&self.shown, ErrorKind::Unreachable).cause(cause)
+                    }
+                })
+            }
+        }
+    }
+
+    /// The right to make one request. Bulk data waits until it is known how it goes.
+    pub(super) async fn lease(
+        &self,
+        operation: Operation,
+        reuse: bool,
+    ) -> Result<(Lease, Credential)> {
+        let session = self.session().await?;
+        let mut direct = session.direct.clone();
+        let way = if is_bulk(operation) {
+            let decided = direct.wait_for(|way| !matches!(way, Direct::Trying)).await;
+            decided.map_or(Direct::Closed, |way| way.clone())
+        } else {
+            direct.borrow().clone()
+        };
+        let lease = match way {
+            Direct::Open(pool) => pool.lease(reuse).await?,
+            Direct::Trying | Direct::Closed => {
+                let (sender, activity) = (session.channel.clone(), Arc::clone(&session.activity));
+                let connection = Connection::shared(sender, activity);
+                Lease::of_channel(connection, Arc::clone(&self.shown))
+            }
+        };
+        Ok((lease, session.credential.clone()))
+    }
+
+    /// Its connections, once there are any.
+    pub(super) fn pool(&self) -> Option<Arc<Pool>> {
+        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let way = current.as_ref()?.direct.borrow().clone();
+        match way {
+            Direct::Open(pool) => Some(pool),
+            Direct::Trying | Direct::Closed => None,
+        }
+    }
+
+    /// Time there and back.
+    pub(super) fn rtt(&self) -> Duration {
+        match self.pool() {
+            Some(pool) => pool.rtt(),
+            None => Duration::from_micros(self.rtt_us.load(Relaxed)),
+        }
+    }
+
+    /// Takes the time of a short answer for that of the way there and back.
+    pub(super) fn answered_after(&self, elapsed: Duration) {
+        let elapsed_us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
+        self.rtt_us.store(elapsed_us, Relaxed);
+    }
+
+    async fn start(&self) -> Result<Session, NotStarted> {
+        let mut command = ssh::command(&self.host);
+        command.args(["--", &self.host.host, &self.command]);
+        let mut child = command.spawn().map_err(|cause| {
+            Error::io("run", "ssh", cause).hint("install the package openssh-client")
+        })?;
+        let (Some(mut input), Some(output), Some(complaints)) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            let error = failed(&self.shown, ErrorKind::Other).cause("ssh has no pipes");
+            return Err(error.into());
+        };
+        let mut running = JoinSet::new();
+        let complaints = Complaints::collect(complaints, &mut running);
+        // Whoever has hung up says so at the other end.
+        let _ = input.write_all(PREFACE).await;
+        let mut output = BufReader::new(output);
+        let invitation = match timeout(INVITED_WITHIN, invited(&mut output)).await {
+            Ok(Some(invitation)) => invitation,
+            Ok(None) => return Err(self.not_invited(child, &complaints).await),
+            Err(_) => {
+                let error = failed(&self.shown, ErrorKind::TimedOut).cause("no answer");
+                return Err(error.into());
+            }
+        };
+        self.open_channel(child, input, output, running, &invitation)
+            .await
+            .map_err(NotStarted::from)
+    }
+
+    /// Why the output ended without an invitation.
+    async fn not_invited(&self, mut child: Child, complaints: &Complaints) -> NotStarted {
+        let complaint = complaints.all().await;
+        let status = timeout(PONG_WITHIN, child.wait()).await;
+        let code = status
+            .ok()
+            .and_then(|status| status.ok())
+            .and_then(|status| status.code());
+        if code == Some(SSH_FAILED) || code.is_none() {
+            return ssh::refused(&|kind| failed(&self.shown, kind), &complaint).into();
+        }
+        let mut lines = complaint.lines().map(str::trim).rev();
+        let last = lines.find(|line| !line.is_empty()).unwrap_or("no answer");
+        NotStarted::Missing(last.to_owned())
+    }
+
+    async fn open_channel(
+        &self,
+        child: Child,
+        input: ChildStdin,
+        output: BufReader<ChildStdout>,
+        mut running: JoinSet<()>,
+        invitation: &Invitation,
+    ) -> Result<Session> {
+        let fail = |kind| failed(&self.shown, kind);
+        agree(invitation.oldest, invitation.newest, &invitation.release).map_err(|line| {
+            fail(ErrorKind::Unsupported)
+                .cause(line)
+                .hint("install the same release at both ends")
+        })?;
+        let (Some(fingerprint), Some(secret)) = (invitation.fingerprint(), invitation.secret())
+        else {
+            return Err(fail(ErrorKind::Unsupported).cause("its line is not understood"));
+        };
+        let activity = Arc::new(AtomicU64::new(0));
+        let input = AfterPreface {
+            input,
+            left: PREFACE.len(),
+        };
+        let joined = Socket::new(tokio::io::join(output, input), Arc::clone(&activity));
+        let (channel, driver) = http2::Builder::new(Owned::default())
+            .timer(TokioTimer::new())
+            .keep_alive_interval(PING_EVERY)
+            .keep_alive_timeout(PONG_WITHIN)
+            .keep_alive_while_idle(true)
+            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CHANNEL_WINDOW_BYTES)
+            .max_frame_size(FRAME_BYTES_MAX)
+            .handshake(TokioIo::new(joined))
+            .await
+            .map_err(|cause| fail(ErrorKind::Unreachable).cause(cause))?;
+        running.spawn(async move {
+            let _ = driver.await;
+        });
+        let (decide, direct) = watch::channel(Direct::Trying);
+        let mut hosts: Vec<String> = invitation.address.iter().map(ToString::to_string).collect();
+        if invitation.address.is_some() && !hosts.contains(&self.host.host) {
+            hosts.push(self.host.host.clone());
+        }
+        let targets = hosts
+            .iter()
+            .filter_map(|host| Target::new(host, invitation.port, fingerprint, &self.shown).ok());
+        running.spawn(choose(
+            targets.collect(),
+            decide,
+            Telling {
+                notices: self.notices.clone(),
+                host: self.host.host.clone(),
+                told_closed: Arc::clone(&self.told_closed),
+            },
+        ));
+        Ok(Session {
+            channel,
+            activity,
+            credential: Credential::Secret(secret),
+            direct,
+            _running: running,
+            _child: child,
+        })
+    }
+}
+
+/// What `ssh` ends with when the fault is its own, or the network's.
+const SSH_FAILED: i32 = 255;
+
+fn failed(shown: &str, kind: ErrorKind) -> Error {
+    Error::new(kind, "connect to", shown).at(Locus::Network)
+}
+
+/// `user@host`.
+fn show(host: &Host) -> String {
+    match &host.user {
+        Some(user) => format!("{user}@{}", host.host),
+        None => host.host.clone(),
+    }
+}
+
+/// `user@host:`, which a path follows.
+pub(super) fn prefix(host: &Host) -> String {
+    format!("{}:", show(host))
+}
+
+const fn is_bulk(operation: Operation) -> bool {
+    match operation {
+        Operation::Read | Operation::Fetch | Operation::Store | Operation::Write => true,
+        Operation::Hello
+        | Operation::Stat
+        | Operation::List
+        | Operation::Create
+        | Operation::Finish
+        | Operation::Discard
+        | Operation::MakeLink
+        | Operation::ReadLink
+        | Operation::MakeDirectories
+        | Operation::SealDirectories
+        | Operation::Remove => false,
+    }
+}
+
+/// The invitation, after whatever a login shell says; `None` when there is none.
+async fn invited(output: &mut BufReader<ChildStdout>) -> Option<Invitation> {
+    let mut left = PREAMBLE_BYTES_MAX;
+    let mut line = Vec::new();
+    while left > 0 {
+        line.clear();
+        let count = output.take(left).read_until(b'\n', &mut line).await.ok()?;
+        if count == 0 {
+            return None;
+        }
+        left -= count as u64;
+        if let Some(invitation) = Invitation::parse(&line) {
+            return Some(invitation);
+        }
+    }
+    None
+}
+
+/// Standard input of a peer that has the preface already.
+struct AfterPreface {
+    input: ChildStdin,
+    left: usize,
+}
+
+impl AsyncWrite for AfterPreface {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if self.left == 0 {
+            return Pin::new(&mut self.input).poll_write(context, bytes);
+        }
+        let skipped = self.left.min(bytes.len());
+        if skipped < bytes.len() {
+            let rest = &bytes[skipped..];
+            let written = ready!(Pin::new(&mut self.input).poll_write(context, rest))?;
+            self.left = 0;
+            return Poll::Ready(Ok(skipped + written));
+        }
+        self.left -= skipped;
+        Poll::Ready(Ok(skipped))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.input).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.input).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,273 @@
+//! What both sides of the peer protocol must agree on: operations, messages and limits.
+//!
+//! A request is `POST /v1/files/OPERATION` whose body starts with one message; where bytes follow
+//! it, their BLAKE3 digest follows them. An answer is a row of frames ([`super::frame`]).
+//! `docs/reference/peer-protocol.md` is the protocol in prose.
+
+mod messages;
+mod refusal;
+
+use posthaste_types::{Malformed, Record};
+
+pub use messages::{
+    Create, Fetch, Fetched, Finish, Hello, List, Looked, MakeDirectories, MakeDirectory, MakeLink,
+    Name, Named, Page, Read, SealDirectories, SealDirectory, Seen, Stat, Store, Stored, Welcome,
+    Write,
+};
+pub use refusal::{Refusal, kind_number, number_kind};
+
+/// The oldest version of the protocol spoken here.
+pub const VERSION_OLDEST: u32 = 1;
+/// The newest version of the protocol spoken here.
+pub const VERSION_NEWEST: u32 = 1;
+
+/// Where the operations are found.
+pub const PREFIX: &str = "/v1/files/";
+
+/// Longest message, in bytes: the names of a bundle of the smallest files.
+pub const MESSAGE_BYTES_MAX: usize = 4 << 20;
+
+/// Bytes of small files that travel in one request: what either side holds of it in memory.
+pub const BUNDLE_BYTES_MAX: u64 = 8 << 20;
+
+/// Small files of one bundle, however small: bounds the messages about them.
+pub const BUNDLE_FILES_MAX: usize = 4096;
+
+/// Bytes of what a bundle says about its files, beside their content.
+pub const BUNDLE_NAMES_BYTES_MAX: u64 = 2 << 20;
+
+/// Largest segment, in bytes: more would make a crash cost more than it saves.
+pub const SEGMENT_BYTES_MAX: u64 = 256 << 20;
+
+/// Entries on one page of a listing.
+pub const PAGE_ENTRIES_MAX: usize = 1024;
+
+/// Directories made or sealed in one request: with the longest paths there are (`PATH_MAX`), they
+/// still fit in a message.
+pub const DIRECTORIES_MAX: usize = 1000;
+
+/// Bytes of one frame of data that a server sends: a disk's worth, and a small share of memory.
+pub const DATA_BYTES: usize = 1 << 20;
+
+/// How often a server that still works on an answer says so.
+pub const WAIT_EVERY: std::time::Duration = std::time::Duration::from_secs(2);
+
+/// What can be asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// Agree on a version; look at the root. [`Hello`], [`Welcome`].
+    Hello,
+    /// Look at a path. [`Stat`], [`Looked`].
+    Stat,
+    /// List a directory, or all below it. [`List`], rows of [`Page`].
+    List,
+    /// Read a range. [`Read`], the file's entry and data.
+    Read,
+    /// Read small files. [`Fetch`], data made of [`Fetched`].
+    Fetch,
+    /// Store small files. [`Store`] and data made of [`Stored`]; a list of outcomes.
+    Store,
+    /// Start or continue a large file. [`Create`], the segments kept.
+    Create,
+    /// Store a segment. [`Write`] and data.
+    Write,
+    /// Give a large file its name. [`Finish`].
+    Finish,
+    /// Forget an unfinished file. [`Create`].
+    Discard,
+    /// Make a symbolic link. [`MakeLink`].
+    MakeLink,
+    /// Read a symbolic link. [`Named`], a [`Name`].
+    ReadLink,
+    /// Make directories. [`MakeDirectories`]; a list of outcomes, `true` where one is new.
+    MakeDirectories,
+    /// Give directories their attributes. [`SealDirectories`]; a list of outcomes.
+    SealDirectories,
+    /// Remove a file or link. [`Named`].
+    Remove,
+}
+
+impl Operation {
+    /// All of them.
+    pub const ALL: [Self; 15] = [
+        Self::Hello,
+        Self::Stat,
+        Self::List,
+        Self::Read,
+        Self::Fetch,
+        Self::Store,
+        Self::Create,
+        Self::Write,
+        Self::Finish,
+        Self::Discard,
+        Self::MakeLink,
+        Self::ReadLink,
+        Self::MakeDirectories,
+        Self::SealDirectories,
+        Self::Remove,
+    ];
+
+    /// Its name in the path of a request.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hello => "hello",
+            Self::Stat => "stat",
+            Self::List => "list",
+            Self::Read => "read",
+            Self::Fetch => "fetch",
+            Self::Store => "store",
+            Self::Create => "create",
+            Self::Write => "write",
+            Self::Finish => "finish",
+            Self::Discard => "discard",
+            Self::MakeLink => "make-link",
+            Self::ReadLink => "read-link",
+            Self::MakeDirectories => "make-directories",
+            Self::SealDirectories => "seal-directories",
+            Self::Remove => "remove",
+        }
+    }
+
+    /// The operation a request's path names.
+    #[must_use]
+    pub fn parse(path: &str) -> Option<Self> {
+        let name = path.strip_prefix(PREFIX)?;
+        Self::ALL
+            .into_iter()
+            .find(|operation| operation.name() == name)
+    }
+
+    /// The path that names it.
+    #[must_use]
+    pub fn path(self) -> String {
+        format!("{PREFIX}{}", self.name())
+    }
+
+    /// Whether it changes anything.
+    #[must_use]
+    pub const fn writes(self) -> bool {
+        match self {
+            Self::Hello | Self::Stat | Self::List | Self::Read | Self::Fetch | Self::ReadLink => {
+                false
+            }
+            Self::Store
+            | Self::Create
+            | Self::Write
+            | Self::Finish
+            | Self::Discard
+            | Self::MakeLink
+            | Self::MakeDirectories
+            | Self::SealDirectories
+            | Self::Remove => true,
+        }
+    }
+
+    /// What it does, for people: a verb before a path.
+    #[must_use]
+    pub const fn verb(self) -> &'static str {
+        match self {
+            Self::Hello => "connect to",
+            Self::Stat => "look at",
+            Self::List => "list",
+            Self::Read | Self::Fetch => "read",
+            Self::Store | Self::Create | Self::Write | Self::Finish | Self::Discard => "write",
+            Self::MakeLink => "make link",
+            Self::ReadLink => "read link",
+            Self::MakeDirectories => "make directory",
+            Self::SealDirectories => "set the attributes of",
+            Self::Remove => "remove",
+        }
+    }
+}
+
+/// An answer as bytes: 0 and the value, or 1 and the refusal.
+#[must_use]
+pub fn write_answer<T: Record>(answer: &Result<T, Refusal>) -> Vec<u8> {
+    let mut out = Vec::new();
+    write_outcome(answer, &mut out);
+    out
+}
+
+/// Appends one outcome of a list.
+pub fn write_outcome<T: Record>(answer: &Result<T, Refusal>, out: &mut Vec<u8>) {
+    match answer {
+        Ok(value) => {
+            out.push(0);
+            value.write(out);
+        }
+        Err(refusal) => {
+            out.push(1);
+            refusal.write(out);
+        }
+    }
+}
+
+/// Reads what [`write_outcome`] wrote.
+///
+/// # Errors
+/// [`Malformed`] when the bytes are no such answer.
+pub fn read_outcome<T: Record>(input: &mut &[u8]) -> Result<Result<T, Refusal>, Malformed> {
+    match u8::read(input)? {
+        0 => T::read(input).map(Ok),
+        1 => Refusal::read(input).map(Err),
+        _ => Err(Malformed { expected: "answer" }),
+    }
+}
+
+/// Nothing: an answer that only says yes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Done;
+
+impl Record for Done {
+    fn write(&self, _out: &mut Vec<u8>) {}
+
+    fn read(_input: &mut &[u8]) -> Result<Self, Malformed> {
+        Ok(Self)
+    }
+}
+
+/// A list of outcomes, one for each thing asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcomes<T>(pub Vec<Result<T, Refusal>>);
+
+impl<T: Record> Record for Outcomes<T> {
+    fn write(&self, out: &mut Vec<u8>) {
+        (self.0.len() as u64).write(out);
+        self.0
+            .iter()
+            .for_each(|outcome| write_outcome(outcome, out));
+    }
+
+    fn read(input: &mut &[u8]) -> Result<Self, Malformed> {
+        let count = u64::read(input)?;
+        if count > BUNDLE_FILES_MAX.max(DIRECTORIES_MAX) as u64 {
+            return Err(Malformed {
+                expected: "outcomes",
+            });
+        }
+        (0..count)
+            .map(|_| read_outcome(input))
+            .collect::<Result<_, _>>()
+            .map(Self)
+    }
+}
+
+/// The version two sides speak, or the line that says why there is none.
+///
+/// # Errors
+/// The line.
+pub fn agree(oldest: u32, newest: u32, release: &str) -> Result<u32, String> {
+    let version = newest.min(VERSION_NEWEST);
+    if version >= oldest.max(VERSION_OLDEST) {
+        return Ok(version);
+    }
+    let behind = if newest < VERSION_OLDEST {
+        "the other end is too old"
+    } else {
+        "this end is too old"
+    };
+    Err(format!(
+        "it speaks protocol {oldest} to {newest} (release {release}), we {VERSION_OLDEST} to {VERSION_NEWEST}: {behind}"
+    ))
+}

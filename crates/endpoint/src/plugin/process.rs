@@ -1,0 +1,177 @@
+//! A plug-in's process: started in a process group of its own, ended with everything it started.
+
+use std::{
+    collections::VecDeque,
+    io,
+    os::unix::process::CommandExt,
+    process::{Child, Command, Stdio},
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt},
+    process::{ChildStderr, ChildStdin, ChildStdout},
+};
+
+use super::Launch;
+
+/// How much of its last complaints is kept, in bytes.
+const COMPLAINT_BYTES_MAX: usize = 4 << 10;
+
+/// How long a plug-in may take to end by itself once its input has ended.
+const ENDED_WITHIN: Duration = Duration::from_secs(2);
+
+/// Between two looks whether it has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// Its input and outputs.
+pub(super) struct Pipes {
+    pub input: ChildStdin,
+    pub output: ChildStdout,
+    pub complaints: ChildStderr,
+}
+
+/// A running plug-in. Dropping it gives it a moment to end by itself, which it does because its
+/// input has ended too, and then kills its whole group.
+pub(super) struct Process {
+    child: Mutex<Option<Child>>,
+}
+
+impl Process {
+    /// Starts it. Must be called within the runtime.
+    pub(super) fn start(launch: &Launch) -> io::Result<(Self, Pipes)> {
+        let (program, arguments) = launch
+            .command
+            .split_first()
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "an empty command"))?;
+        // A group of its own: what it starts can be ended with it, and Ctrl-C is ours to answer.
+        let mut child = Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn()?;
+        let (input, output, complaints) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let process = Self {
+            child: Mutex::new(Some(child)),
+        };
+        let missing = || io::Error::other("it has no pipes");
+        let pipes = Pipes {
+            input: ChildStdin::from_std(input.ok_or_else(missing)?)?,
+            output: ChildStdout::from_std(output.ok_or_else(missing)?)?,
+            complaints: ChildStderr::from_std(complaints.ok_or_else(missing)?)?,
+        };
+        Ok((process, pipes))
+    }
+
+    /// Kills it and all it started.
+    pub(super) fn kill(&self) {
+        let child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(child) = child.as_ref() {
+            kill_group(child);
+        }
+    }
+
+    /// How it ended, if it has.
+    pub(super) fn ending(&self) -> Option<String> {
+        let child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        ending_of(child.as_ref()?)
+    }
+}
+
+/// How a process ended. It keeps its number until somebody waits for it, so that its group can
+/// still be killed and nobody else's is.
+fn ending_of(child: &Child) -> Option<String> {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let status = waitid(WaitId::Pid(Pid::from_child(child)), options).ok()??;
+    Some(match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(signal)) => format!("signal {signal}"),
+        (None, None) => "no exit code".to_owned(),
+    })
+}
+
+fn kill_group(child: &Child) {
+    // All of the group may be gone already.
+    let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let child = self.child.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let Some(child) = child.take() else {
+            return;
+        };
+        // Nobody can wait in a drop; the thread's life is bounded by `ENDED_WITHIN`.
+        let reaping = thread::Builder::new()
+            .name("plug-in end".to_owned())
+            .spawn(move || reap(child));
+        debug_assert!(reaping.is_ok(), "no thread can be started");
+    }
+}
+
+fn reap(mut child: Child) {
+    let looks = ENDED_WITHIN.as_millis() / LOOK_EVERY.as_millis();
+    for _ in 0..looks {
+        if ending_of(&child).is_some() {
+            break;
+        }
+        thread::sleep(LOOK_EVERY);
+    }
+    kill_group(&child);
+    // It was killed: nothing can keep it.
+    let _ = child.wait();
+}
+
+/// The last of what a plug-in wrote to its standard error.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Complaints(Arc<Mutex<VecDeque<u8>>>);
+
+impl Complaints {
+    /// Reads to the end, however much comes.
+    pub(super) async fn collect(self, mut output: impl AsyncRead + Unpin) {
+        let mut block = vec![0; COMPLAINT_BYTES_MAX];
+        while let Ok(len) = output.read(&mut block).await {
+            if len == 0 {
+                return;
+            }
+            let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.extend(&block[..len]);
+            let surplus = kept.len().saturating_sub(COMPLAINT_BYTES_MAX);
+            kept.drain(..surplus);
+        }
+    }
+
+    /// The last line that says anything.
+    pub(super) fn last_line(&self) -> Option<String> {
+        let kept: Vec<u8> = {
+            let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.iter().copied().collect()
+        };
+        String::from_utf8_lossy(&kept)
+            .lines()
+            .map(str::trim)
+            .rfind(|line| !line.is_empty())
+            .map(str::to_owned)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn of_a_flood_of_complaints_the_last_is_kept() {
+        let complaints = Complaints::default();
+        let flood = [vec![b'x'; 1 << 20], b"\nfirst\nlast words\n\n".to_vec()].concat();
+        complaints.clone().collect(&flood[..]).await;
+        assert_eq!(complaints.last_line().as_deref(), Some("last words"));
+        let kept = complaints.0.lock().unwrap().len();
+        assert!(kept <= COMPLAINT_BYTES_MAX, "{kept} bytes are kept");
+    }
+}

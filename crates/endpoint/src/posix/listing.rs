@@ -1,0 +1,98 @@
+//! Directories, listed page by page.
+
+use std::{
+    fs, io,
+    os::unix::ffi::OsStringExt,
+    path::{Path, PathBuf},
+};
+
+use super::{blocking, entry_of, show};
+use crate::{
+    Error, ErrorKind, Locus, Result,
+    endpoint::{Boxed, Entry, Listing},
+};
+
+/// Entries of one listing page: a directory of any size costs this much memory.
+const PAGE_ENTRIES: usize = 512;
+
+/// Lists a directory page by page.
+pub struct PosixListing {
+    /// Nothing once it failed: the rest would seem to be the whole.
+    pages: Option<fs::ReadDir>,
+    /// Read when it was opened: most directories are small, and this saves a change of threads.
+    first: Option<Vec<Entry>>,
+    /// That was all.
+    ended: bool,
+    path: PathBuf,
+    follow: bool,
+}
+
+impl PosixListing {
+    /// Opens the directory and reads its first page. Blocks.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn open(path: PathBuf, follow: bool) -> Result<Self> {
+        let mut pages = fs::read_dir(&path)
+            .map_err(|cause| Error::io("list", show(&path), cause).at(Locus::Source))?;
+        let first = Self::read_page(&path, follow, &mut pages)?;
+        Ok(Self {
+            pages: Some(pages),
+            ended: first.len() < PAGE_ENTRIES,
+            first: Some(first),
+            path,
+            follow,
+        })
+    }
+
+    fn read_page(path: &Path, follow: bool, pages: &mut fs::ReadDir) -> Result<Vec<Entry>> {
+        let mut page = Vec::new();
+        for found in pages.by_ref() {
+            let found =
+                found.map_err(|cause| Error::io("list", show(path), cause).at(Locus::Source))?;
+            let name = found.file_name().into_vec();
+            let metadata = match found.metadata() {
+                Ok(metadata) if follow && metadata.is_symlink() => {
+                    fs::metadata(found.path()).unwrap_or(metadata)
+                }
+                Ok(metadata) => metadata,
+                Err(cause) if cause.kind() == io::ErrorKind::NotFound => continue,
+                Err(cause) => {
+                    return Err(Error::io("look at", show(&found.path()), cause).at(Locus::Source));
+                }
+            };
+            page.push(entry_of(name, &metadata));
+            if page.len() == PAGE_ENTRIES {
+                break;
+            }
+        }
+        Ok(page)
+    }
+}
+
+impl Listing for PosixListing {
+    fn next_page(&mut self) -> Boxed<'_, Result<Vec<Entry>>> {
+        Box::pin(async {
+            if let Some(first) = self.first.take() {
+                return Ok(first);
+            }
+            if self.ended {
+                return Ok(Vec::new());
+            }
+            let Some(mut pages) = self.pages.take() else {
+                return Err(Error::new(ErrorKind::Other, "list", show(&self.path))
+                    .cause("it failed before")
+                    .at(Locus::Source));
+            };
+            let (path, follow) = (self.path.clone(), self.follow);
+            let (pages, page) = blocking(move || {
+                let page = Self::read_page(&path, follow, &mut pages)?;
+                Ok((pages, page))
+            })
+            .await?;
+            self.pages = Some(pages);
+            self.ended = page.len() < PAGE_ENTRIES;
+            Ok(page)
+        })
+    }
+}

@@ -1,0 +1,82 @@
+//! What a store says of an object beside its bytes, and what it is told to keep.
+
+use bytes::Bytes;
+use http::HeaderMap;
+use md5::{Digest as _, Md5};
+
+use super::wire::{CHECKSUM, CHECKSUM_TYPE, MODE, MTIME, parse_mode};
+use crate::{
+    Checksum, dates,
+    endpoint::{Entry, FileSpec, Kind},
+};
+
+/// Whether the store's checksum, or else its MD5 in a plain ETag, is that of `data`. A store that
+/// says neither has nothing to compare.
+pub(super) fn matches_store(headers: &HeaderMap, sum: Checksum, data: &[Bytes]) -> bool {
+    if let Some(wanted) = checksum_in(headers) {
+        return wanted == sum;
+    }
+    let encrypted = headers.contains_key("x-amz-server-side-encryption");
+    let etag = text_of(headers, "etag").map(|etag| etag.trim_matches('"'));
+    match etag.filter(|etag| etag.len() == 32 && !encrypted) {
+        Some(etag) => {
+            let mut md5 = Md5::new();
+            data.iter().for_each(|bytes| md5.update(bytes));
+            let digest = md5.finalize();
+            let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+            hex.eq_ignore_ascii_case(etag)
+        }
+        None => true,
+    }
+}
+
+pub(super) fn text_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+/// The whole object's checksum, where the store keeps one.
+pub(super) fn checksum_in(headers: &HeaderMap) -> Option<Checksum> {
+    let composite = text_of(headers, CHECKSUM_TYPE).is_some_and(|kind| kind != "FULL_OBJECT");
+    if composite {
+        return None;
+    }
+    Checksum::from_base64(text_of(headers, CHECKSUM)?)
+}
+
+pub(super) fn entry_of(headers: &HeaderMap, kind: Kind) -> Entry {
+    let mtime = text_of(headers, MTIME)
+        .and_then(|text| text.parse().ok())
+        .or_else(|| dates::parse_http(text_of(headers, "last-modified")?));
+    Entry {
+        name: Vec::new(),
+        kind,
+        size: text_of(headers, "content-length")
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(0),
+        mtime,
+        stored: None,
+        mode: text_of(headers, MODE).and_then(parse_mode),
+        version: text_of(headers, "etag").map(Into::into),
+    }
+}
+
+/// What an object keeps beside its bytes, as rclone writes it.
+pub(super) fn metadata_of(spec: &FileSpec, kind: Kind) -> Vec<(&'static str, String)> {
+    let file_type = match kind {
+        Kind::File | Kind::Special => 0o100_000,
+        Kind::Directory => 0o040_000,
+        Kind::Link => 0o120_000,
+    };
+    let content_type = match kind {
+        Kind::Directory => "application/x-directory",
+        Kind::File | Kind::Link | Kind::Special => "application/octet-stream",
+    };
+    let mut headers = vec![("content-type", content_type.to_owned())];
+    if let Some(mtime) = spec.mtime {
+        headers.push((MTIME, mtime.to_string()));
+    }
+    if let Some(mode) = spec.mode {
+        headers.push((MODE, format!("{:o}", file_type | mode)));
+    }
+    headers
+}

@@ -1,0 +1,256 @@
+//! Listings of directories and trees: many pages at once.
+
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+
+use super::{
+    client::S3Client,
+    directory_entry,
+    page::{Object, Page},
+    ranges::{Ask, Keyed, Ranges, Span, Start},
+    wire::LINK_SUFFIX,
+};
+use crate::{
+    Error, ErrorKind, Locus, Result,
+    endpoint::{Boxed, Entry, Kind, Listing},
+};
+
+/// Pages on their way at once: hides the store's latency, and at a few hundred kilobytes a page
+/// costs little memory.
+const PAGES_MAX: usize = 16;
+
+/// What a mark is written as: the form, whether the listing is that of one directory, and what is
+/// left.
+const MARK_FORM: u8 = 1;
+
+/// A key or, in a directory, a prefix.
+enum Found {
+    Object(Object),
+    Below(String),
+}
+
+/// A key and where the part behind the listed prefix starts.
+struct FoundKey {
+    found: Found,
+    cut: usize,
+}
+
+impl Keyed for FoundKey {
+    fn key(&self) -> &str {
+        let key = match &self.found {
+            Found::Object(object) => &object.key,
+            Found::Below(prefix) => prefix,
+        };
+        &key[self.cut..]
+    }
+}
+
+pub(super) struct S3Listing {
+    client: Arc<S3Client>,
+    prefix: Arc<str>,
+    flat: bool,
+    ranges: Ranges,
+    flying: JoinSet<(Ask, Result<Page>)>,
+}
+
+impl S3Listing {
+    /// Lists what is directly below a prefix (`flat`), or all of it.
+    pub(super) fn new(client: Arc<S3Client>, prefix: String, flat: bool) -> Self {
+        Self {
+            client,
+            prefix: prefix.into(),
+            flat,
+            ranges: Ranges::new(flat),
+            flying: JoinSet::new(),
+        }
+    }
+
+    /// Goes on where a mark was left.
+    pub(super) fn resumed(client: Arc<S3Client>, prefix: String, mark: &[u8]) -> Result<Self> {
+        let read: Result<(u8, bool, Vec<Span>), _> = serde_json::from_slice(mark);
+        match read {
+            Ok((MARK_FORM, flat, spans)) => Ok(Self {
+                client,
+                prefix: prefix.into(),
+                flat,
+                ranges: Ranges::resumed(flat, spans),
+                flying: JoinSet::new(),
+            }),
+            Ok(_) | Err(_) => {
+                Err(
+                    Error::new(ErrorKind::Invalid, "go on listing", client.show(&prefix))
+                        .cause("the mark of where it was can't be read")
+                        .hint("start the listing anew"),
+                )
+            }
+        }
+    }
+
+    async fn read_page(&mut self) -> Result<Option<Vec<Entry>>> {
+        while let Some(ask) = self.ranges.next(PAGES_MAX) {
+            let (client, prefix) = (Arc::clone(&self.client), Arc::clone(&self.prefix));
+            let flat = self.flat;
+            self.flying.spawn(async move {
+                let page = fetch(&client, &prefix, flat, &ask.from).await;
+                (ask, page)
+            });
+        }
+        let Some(arrived) = self.flying.join_next().await else {
+            return Ok(None);
+        };
+        let (ask, page) = arrived.map_err(|cause| self.failed("fetch a page").cause(cause))?;
+        let page = match page {
+            Ok(page) => page,
+            Err(error) => {
+                let is_refused = !error.is_temporary() && matches!(ask.from, Start::After(_));
+                return match self.ranges.failed(ask.range, is_refused) {
+                    true => Ok(Some(Vec::new())),
+                    false => Err(error),
+                };
+            }
+        };
+        let next = page.next.clone();
+        let mut found = self.in_order(page)?;
+        let above = self.ranges.arrived(ask.range, &mut found, next);
+        let above = above.map_err(|_| {
+            self.failed("list")
+                .cause("the store lists its keys in no order")
+        })?;
+        Ok(Some(entries(found, above)))
+    }
+
+    fn failed(&self, operation: &'static str) -> Error {
+        let shown = self.client.show(&self.prefix);
+        Error::new(ErrorKind::Other, operation, shown).at(Locus::Source)
+    }
+
+    /// Objects and prefixes in one order, if each have theirs.
+    fn in_order(&self, page: Page) -> Result<Vec<FoundKey>> {
+        let cut = self.prefix.len();
+        let ordered = page.objects.is_sorted_by(|a, b| a.key < b.key) && page.prefixes.is_sorted();
+        let has_both = !page.objects.is_empty() && !page.prefixes.is_empty();
+        let objects = page.objects.into_iter().map(Found::Object);
+        let all = objects.chain(page.prefixes.into_iter().map(Found::Below));
+        let mut found: Vec<FoundKey> = Vec::with_capacity(1_000);
+        for found_one in all {
+            let key = match &found_one {
+                Found::Object(object) => &object.key,
+                Found::Below(prefix) => prefix,
+            };
+            if !key.starts_with(&*self.prefix) {
+                return Err(self.failed("list").cause("the store lists other keys too"));
+            }
+            found.push(FoundKey {
+                found: found_one,
+                cut,
+            });
+        }
+        if ordered && has_both {
+            found.sort_unstable_by(|a, b| a.key().cmp(b.key()));
+        }
+        Ok(found)
+    }
+}
+
+async fn fetch(client: &S3Client, prefix: &str, flat: bool, from: &Start) -> Result<Page> {
+    let mut query = vec![
+        ("encoding-type", "url"),
+        ("list-type", "2"),
+        ("prefix", prefix),
+    ];
+    if flat {
+        query.push(("delimiter", "/"));
+    }
+    let after;
+    match from {
+        Start::First => {}
+        Start::After(key) => {
+            after = format!("{prefix}{key}");
+            query.push(("start-after", &after));
+        }
+        Start::Token(token) => query.push(("continuation-token", token)),
+    }
+    query.sort_unstable();
+    client.ask_page(&query).await
+}
+
+/// What a page tells: each directory before the place in the page it comes before.
+fn entries(found: Vec<FoundKey>, above: Vec<(usize, String)>) -> Vec<Entry> {
+    let mut entries = Vec::with_capacity(found.len() + above.len());
+    let mut above = above.into_iter().peekable();
+    for (place, FoundKey { found, cut }) in found.into_iter().enumerate() {
+        while let Some((_, directory)) = above.next_if(|(before, _)| *before == place) {
+            entries.push(Entry {
+                name: directory.into_bytes(),
+                ..directory_entry()
+            });
+        }
+        match found {
+            Found::Below(prefix) => {
+                let name = prefix[cut..].trim_end_matches('/').as_bytes().to_vec();
+                entries.push(Entry {
+                    name,
+                    ..directory_entry()
+                });
+            }
+            Found::Object(object) => match object.key[cut..].strip_suffix('/') {
+                // A directory's own object: it was told just now, unless that was long ago.
+                Some(name) => {
+                    if let Some(told) = entries.last_mut()
+                        && told.name == name.as_bytes()
+                        && told.kind == Kind::Directory
+                    {
+                        told.version = object.etag;
+                        told.stored = object.stored;
+                    }
+                }
+                None if object.key.len() == cut => {}
+                None => {
+                    let name = object.key.as_bytes()[cut..].to_vec();
+                    entries.push(listed(name, object));
+                }
+            },
+        }
+    }
+    entries
+}
+
+fn listed(mut name: Vec<u8>, object: Object) -> Entry {
+    let mut kind = Kind::File;
+    if let Some(stem) = name.strip_suffix(LINK_SUFFIX.as_bytes())
+        && !stem.is_empty()
+        && !stem.ends_with(b"/")
+    {
+        kind = Kind::Link;
+        name.truncate(stem.len());
+    }
+    Entry {
+        name,
+        kind,
+        size: object.size,
+        mtime: None,
+        stored: object.stored,
+        mode: None,
+        version: object.etag,
+    }
+}
+
+impl Listing for S3Listing {
+    fn next_page(&mut self) -> Boxed<'_, Result<Vec<Entry>>> {
+        Box::pin(async {
+            // A page may hold nothing but what others bring.
+            while let Some(page) = self.read_page().await? {
+                if !page.is_empty() {
+                    return Ok(page);
+                }
+            }
+            Ok(Vec::new())
+        })
+    }
+
+    fn mark(&self) -> Option<Vec<u8>> {
+        let spans = self.ranges.spans()?;
+        serde_json::to_vec(&(MARK_FORM, self.flat, spans)).ok()
+    }
+}

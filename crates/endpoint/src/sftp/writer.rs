@@ -1,0 +1,199 @@
+//! Large files written to a server: segments at any offset, noted here, renamed when all are there.
+
+use std::{
+    ops::Range,
+    path::PathBuf,
+    sync::{Arc, Mutex as BlockingMutex, PoisonError},
+};
+
+use super::{
+    attributes_of,
+    file::OpenFile,
+    remote::Remote,
+    wire::{Attributes, OPEN_CREATE, OPEN_READ, OPEN_WRITE, REMOVE, Request},
+};
+use crate::{
+    Checksum, Error, ErrorKind, Locus, Result,
+    config::state_folder,
+    endpoint::{Boxed, ByteStream, FileSpec, Writer},
+    ledger::{Head, Kept, Ledger},
+};
+
+/// Bytes of a segment, and so what a crash loses for each lane.
+const SEGMENT_BYTES: u64 = 16 << 20;
+
+/// A large file being written to a server.
+pub(super) struct SftpWriter {
+    file: OpenFile,
+    full: Vec<u8>,
+    spec: FileSpec,
+    kept: Vec<(u64, Checksum)>,
+    ledger: BlockingMutex<Option<Ledger>>,
+}
+
+fn ledger_path(remote: &Remote, full: &[u8], spec: &FileSpec) -> PathBuf {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(remote.host.show().as_bytes());
+    hasher.update(b"\n");
+    hasher.update(full);
+    hasher.update(b"\n");
+    hasher.update(spec.origin.as_bytes());
+    state_folder().join(format!("sftp-{}", &hasher.finalize().to_hex()[..32]))
+}
+
+/// Takes over what another machine noted.
+pub(super) fn adopt(remote: &Remote, full: &[u8], spec: &FileSpec, note: &str) -> Result<()> {
+    let path = ledger_path(remote, full, spec);
+    Ledger::adopt(&path, &spec.identity(), note)
+        .map_err(|cause| Error::io("note an unfinished copy in", path.to_string_lossy(), cause))
+}
+
+impl SftpWriter {
+    /// Continues the unfinished copy of the same source, or starts one.
+    pub(super) async fn start(
+        remote: Arc<Remote>,
+        full: Vec<u8>,
+        spec: &FileSpec,
+        size: Option<u64>,
+    ) -> Result<Self> {
+        let path = ledger_path(&remote, &full, spec);
+        let partial = remote.partial(&full, spec);
+        let flags = OPEN_READ | OPEN_WRITE | OPEN_CREATE;
+        let file = OpenFile::open(remote, partial, flags).await?;
+        let head = Head {
+            identity: spec.identity(),
+            segment_size: SEGMENT_BYTES,
+            token: "-".to_owned(),
+        };
+        let kept = match Ledger::load(&path) {
+            Some((found, kept)) if found == head => still_held(&file, size, kept).await?,
+            Some(_) | None => {
+                file.set(&Attributes {
+                    size: Some(0),
+                    ..Attributes::default()
+                })
+                .await?;
+                Vec::new()
+            }
+        };
+        let ledger = Ledger::start(path.clone(), &head, &kept).map_err(|cause| {
+            Error::io("note an unfinished copy in", path.to_string_lossy(), cause)
+        })?;
+        Ok(Self {
+            file,
+            full,
+            spec: spec.clone(),
+            kept: kept
+                .iter()
+                .map(|kept| (kept.index, kept.checksum))
+                .collect(),
+            ledger: BlockingMutex::new(Some(ledger)),
+        })
+    }
+
+    fn forget(&self) {
+        if let Some(ledger) = self
+            .ledger
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+        {
+            ledger.remove();
+        }
+    }
+
+    async fn publish(&self, size: u64) -> Result<()> {
+        let remote = &self.file.remote;
+        let found = self.file.stat().await?.size;
+        if found != size {
+            return Err(
+                Error::new(ErrorKind::Corrupt, "write", remote.show(&self.full))
+                    .cause(format!("the server holds {found} bytes of {size}"))
+                    .at(Locus::Destination),
+            );
+        }
+        self.file
+            .set(&attributes_of(self.spec.mode, self.spec.mtime))
+            .await?;
+        self.file.close().await;
+        remote.rename(&self.file.full, &self.full).await?;
+        self.forget();
+        Ok(())
+    }
+}
+
+/// The noted segments that the server's file holds, read back: the note alone may be of a file that
+/// was lost.
+async fn still_held(file: &OpenFile, size: Option<u64>, noted: Vec<Kept>) -> Result<Vec<Kept>> {
+    let there = file.stat().await?.size;
+    let size = size.unwrap_or(there);
+    let mut kept: Vec<Kept> = Vec::new();
+    for noted in noted {
+        let start = noted.index.saturating_mul(SEGMENT_BYTES);
+        let end = start.saturating_add(SEGMENT_BYTES).min(size);
+        let is_new = kept.iter().all(|kept| kept.index != noted.index);
+        if start < end && end <= there && is_new && file.sum_of(start..end).await? == noted.checksum
+        {
+            kept.push(noted);
+        }
+    }
+    Ok(kept)
+}
+
+impl Writer for SftpWriter {
+    fn segment_size(&self) -> u64 {
+        SEGMENT_BYTES
+    }
+
+    fn kept(&self) -> Vec<(u64, Checksum)> {
+        self.kept.clone()
+    }
+
+    fn write(
+        &self,
+        index: u64,
+        range: Range<u64>,
+        body: ByteStream,
+    ) -> Boxed<'_, Result<Checksum>> {
+        Box::pin(async move {
+            let (sum, end) = self.file.write(range.start, body).await?;
+            if end != range.end {
+                return Err(
+                    Error::new(ErrorKind::Unreachable, "read", &*self.spec.origin)
+                        .cause("the source ended early")
+                        .at(Locus::Source),
+                );
+            }
+            self.file.verify(range, sum).await?;
+            let ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(ledger) = ledger.as_ref() {
+                ledger.add(index, sum, "-").map_err(|cause| {
+                    Error::io("note an unfinished copy of", &*self.spec.origin, cause)
+                })?;
+            }
+            Ok(sum)
+        })
+    }
+
+    fn finish(&self, _whole: Checksum) -> Boxed<'_, Result<()>> {
+        Box::pin(self.publish(self.spec.size))
+    }
+
+    fn finish_at(&self, size: u64, _whole: Checksum) -> Boxed<'_, Result<()>> {
+        Box::pin(self.publish(size))
+    }
+
+    fn note(&self) -> Option<String> {
+        let ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        ledger.as_ref().and_then(Ledger::note)
+    }
+
+    fn discard(&self) -> Boxed<'_, ()> {
+        Box::pin(async {
+            self.file.close().await;
+            let request = Request::new(REMOVE).string(&self.file.full);
+            let _ = self.file.remote.ask(request).await;
+            self.forget();
+        })
+    }
+}

@@ -1,0 +1,136 @@
+//! Web servers, to read from: `http://` and `https://`.
+//!
+//! Directories are what the server lists: nginx's index as JSON, or the links of a page. Every
+//! range is asked for with the condition that the file still is what it was, and what comes back is
+//! compared with it again, because not every server heeds conditions.
+
+mod index;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::{
+    Capabilities, Checksum, Error, ErrorKind, Locus, Result, Server,
+    access::Chosen,
+    endpoint::{Boxed, Endpoint, Entry, FileSpec, Listing, Reader, Whole, Writer, unsupported},
+    web::{Pages, Place, WHOLE_BYTES_MAX},
+};
+use index::SiteListing;
+
+/// A path on a web server, to read from.
+pub struct Site {
+    pages: Arc<Pages>,
+}
+
+impl Site {
+    /// Opens the place `server` names, with the credentials of the profile chosen or of `~/.netrc`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for unusable credentials or certificates.
+    pub(crate) fn open_chosen(server: &Server, chosen: Option<&Chosen>) -> Result<Self> {
+        Ok(Self {
+            pages: Arc::new(Pages::new(Place::open(server, chosen)?)),
+        })
+    }
+}
+
+impl Endpoint for Site {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            lists: true,
+            ranges: self.pages.has_ranges(),
+            mtime_step_ns: Some(1_000_000_000),
+            mtimes_listed: true,
+            segment_size_min: WHOLE_BYTES_MAX,
+            requests_ahead_max: 8,
+            ..Capabilities::least("http")
+        }
+    }
+
+    fn show(&self, path: &[u8]) -> String {
+        self.pages.place.show(path)
+    }
+
+    fn stat<'a>(&'a self, path: &'a [u8], _follow: bool) -> Boxed<'a, Result<Option<Entry>>> {
+        Box::pin(self.pages.look_at(path))
+    }
+
+    fn list<'a>(&'a self, path: &'a [u8], _follow: bool) -> Boxed<'a, Result<Box<dyn Listing>>> {
+        Box::pin(async {
+            let listing = SiteListing::open(Arc::clone(&self.pages), path.to_vec()).await?;
+            let listing: Box<dyn Listing> = Box::new(listing);
+            Ok(listing)
+        })
+    }
+
+    fn get<'a>(&'a self, path: &'a [u8], entry: &'a Entry) -> Boxed<'a, Result<Whole>> {
+        Box::pin(self.pages.get(path, entry))
+    }
+
+    fn open<'a>(&'a self, path: &'a [u8], _entry: &'a Entry) -> Boxed<'a, Result<Arc<dyn Reader>>> {
+        Box::pin(async {
+            let about = self.pages.about("read", path);
+            let missing = || about.fail(ErrorKind::NotFound).at(Locus::Source);
+            let entry = self.pages.look_at(path).await?.ok_or_else(missing)?;
+            Ok(self.pages.reader(path, entry))
+        })
+    }
+
+    fn read_link<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Vec<u8>>> {
+        Box::pin(async move { Err(unsupported("read link", self.show(path))) })
+    }
+
+    fn put<'a>(
+        &'a self,
+        path: &'a [u8],
+        _spec: &'a FileSpec,
+        _data: Vec<Bytes>,
+        _sum: Checksum,
+    ) -> Boxed<'a, Result<()>> {
+        Box::pin(async move { Err(self.read_only(path)) })
+    }
+
+    fn create<'a>(
+        &'a self,
+        path: &'a [u8],
+        _spec: &'a FileSpec,
+    ) -> Boxed<'a, Result<Arc<dyn Writer>>> {
+        Box::pin(async move { Err(self.read_only(path)) })
+    }
+
+    fn make_link<'a>(
+        &'a self,
+        path: &'a [u8],
+        _target: &'a [u8],
+        _spec: &'a FileSpec,
+    ) -> Boxed<'a, Result<()>> {
+        Box::pin(async move { Err(self.read_only(path)) })
+    }
+
+    fn make_parents(&self) -> Boxed<'_, Result<()>> {
+        Box::pin(async move { Err(self.read_only(b"")) })
+    }
+
+    fn make_directory<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<bool>> {
+        Box::pin(async move { Err(self.read_only(path)) })
+    }
+
+    fn seal_directory<'a>(
+        &'a self,
+        path: &'a [u8],
+        _entry: &'a Entry,
+        _empty: bool,
+    ) -> Boxed<'a, Result<()>> {
+        Box::pin(async move { Err(self.read_only(path)) })
+    }
+}
+
+impl Site {
+    fn read_only(&self, path: &[u8]) -> Error {
+        Error::new(ErrorKind::Unsupported, "write", self.show(path))
+            .cause("web servers are only read from")
+            .hint("write webdav:// or webdavs:// where the server speaks WebDAV")
+            .at(Locus::Destination)
+    }
+}

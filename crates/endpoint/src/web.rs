@@ -1,0 +1,290 @@
+//! HTTP as the stores that speak it need it: kept connections, bodies that stream either way,
+//! errors by what they mean.
+
+mod body;
+mod pages;
+mod place;
+mod status;
+mod text;
+pub(crate) mod tls;
+
+use std::{error::Error as StdError, sync::atomic::Ordering::Relaxed, time::Duration};
+
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt;
+use http::{HeaderValue, Method, Request, Response, header};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use hyper_rustls::HttpsConnector;
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::{TokioExecutor, TokioTimer},
+};
+use tokio::time::timeout;
+
+pub(crate) use body::Sent;
+pub(crate) use pages::{Pages, WHOLE_BYTES_MAX};
+pub(crate) use place::{Call, Place};
+pub(crate) use status::{kind_of_status, refused};
+pub(crate) use text::{decode, encode, text_of};
+
+use crate::{Error, ErrorKind, Locus, Result, endpoint::ByteStream};
+
+/// Nothing moved for this long: the connection counts as dead.
+const STALLED_AFTER: Duration = Duration::from_secs(60);
+
+/// Longest to wait for a connection.
+const CONNECTED_WITHIN: Duration = Duration::from_secs(15);
+
+/// Idle connections are kept this long; servers close them after some minutes.
+const IDLE_FOR: Duration = Duration::from_secs(30);
+
+/// Longest answer that is read whole, in bytes: a page of 5,000 names of 1 KiB each with what is
+/// said about them, and room.
+const ANSWER_BYTES_MAX: usize = 32 << 20;
+
+/// Longest refusal read, in bytes: the start of an error page says enough.
+const REFUSAL_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes read from a connection at once: few wake-ups, and still in the cache when summed.
+const READ_BYTES: usize = 128 << 10;
+
+/// What a request is about, for errors.
+#[derive(Debug, Clone)]
+pub(crate) struct About {
+    /// A verb.
+    pub operation: &'static str,
+    /// An address without secrets.
+    pub subject: String,
+    /// Where a fault would be.
+    pub locus: Locus,
+}
+
+impl About {
+    pub(crate) fn reading(operation: &'static str, subject: String) -> Self {
+        Self {
+            operation,
+            subject,
+            locus: Locus::Source,
+        }
+    }
+
+    pub(crate) fn writing(operation: &'static str, subject: String) -> Self {
+        Self {
+            operation,
+            subject,
+            locus: Locus::Destination,
+        }
+    }
+
+    pub(crate) fn fail(&self, kind: ErrorKind) -> Error {
+        Error::new(kind, self.operation, &*self.subject).at(self.locus)
+    }
+}
+
+/// The HTTP client of one endpoint.
+#[derive(Debug, Clone)]
+pub(crate) struct Web {
+    client: Client<HttpsConnector<HttpConnector>, Sent>,
+}
+
+impl Web {
+    /// A client that trusts the system's certificates and those of `ca_file`.
+    ///
+    /// # Errors
+    /// When no certificates can be had.
+    pub(crate) fn new(ca_file: Option<&std::path::Path>) -> Result<Self> {
+        let mut connector = HttpConnector::new();
+        connector.set_nodelay(true);
+        connector.enforce_http(false);
+        connector.set_connect_timeout(Some(CONNECTED_WITHIN));
+        let tls = hyper_rustls::HttpsConnectorBuilder::new()
+            .with_tls_config(tls::client_config(ca_file)?)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(connector);
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE_FOR)
+            .http1_read_buf_exact_size(READ_BYTES)
+            .build(tls);
+        Ok(Self { client })
+    }
+
+    /// Makes the request and returns the answer, whatever it says. The server may work for
+    /// `patience` before it answers.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`]; the source's own where the body is
+    /// a stream that breaks.
+    pub(crate) async fn send(
+        &self,
+        mut request: Request<Sent>,
+        about: &About,
+        patience: Duration,
+    ) -> Result<Response<Incoming>> {
+        if matches!(*request.method(), Method::PUT | Method::POST) {
+            // Hyper says nothing of a body that is empty, and servers refuse what has no length.
+            let len = HeaderValue::from(request.body().len());
+            request.headers_mut().insert(header::CONTENT_LENGTH, len);
+        }
+        let host = request.uri().authority().map(ToString::to_string);
+        let host = host.unwrap_or_default();
+        // A server may close a kept connection just when it is used again: what changes nothing is
+        // asked once more (RFC 9110, section 9.2.2).
+        let again = repeated(&request);
+        let mut asked = self.try_to_send(request, about, patience).await?;
+        if let (Err(cause), Some(request)) = (&asked, again)
+            && !cause.is_connect()
+        {
+            asked = self.try_to_send(request, about, patience).await?;
+        }
+        asked.map_err(|cause| {
+            let reason = deepest(&cause);
+            if reason.contains("certificate") {
+                return about
+                    .fail(ErrorKind::Unauthenticated)
+                    .cause(format!("{host} can't be trusted: {reason}"))
+                    .hint("name its authority's certificate as ca_file in a profile")
+                    .at(Locus::Network);
+            }
+            about
+                .fail(ErrorKind::Unreachable)
+                .cause(format!("no connection to {host}: {reason}"))
+                .hint("check the address and the network")
+                .at(Locus::Network)
+        })
+    }
+
+    /// The inner error is the connection's, the outer one the source's or that of time.
+    async fn try_to_send(
+        &self,
+        request: Request<Sent>,
+        about: &About,
+        patience: Duration,
+    ) -> Result<Result<Response<Incoming>, hyper_util::client::legacy::Error>> {
+        let watch = request.body().watch();
+        let mut asking = std::pin::pin!(self.client.request(request));
+        let mut seen = watch.sent.load(Relaxed);
+        loop {
+            match timeout(patience, &mut asking).await {
+                Ok(Err(cause)) => return watch.take_broken().map_or(Ok(Err(cause)), Err),
+                Ok(Ok(answer)) => return Ok(Ok(answer)),
+                Err(_) => {
+                    let now = watch.sent.load(Relaxed);
+                    if now == seen {
+                        let error = about.fail(ErrorKind::TimedOut).cause("no answer");
+                        return Err(error.at(Locus::Network));
+                    }
+                    seen = now;
+                }
+            }
+        }
+    }
+}
+
+/// The same request again, where it is one that changes nothing.
+fn repeated(request: &Request<Sent>) -> Option<Request<Sent>> {
+    let is_safe = matches!(request.method().as_str(), "GET" | "HEAD" | "PROPFIND");
+    let body = request.body().again().filter(|_| is_safe)?;
+    let mut again = Request::new(body);
+    *again.method_mut() = request.method().clone();
+    *again.uri_mut() = request.uri().clone();
+    *again.headers_mut() = request.headers().clone();
+    Some(again)
+}
+
+/// A response body as a stream; it ends with an error when nothing comes for too long.
+pub(crate) fn stream(body: Incoming, subject: String) -> ByteStream {
+    let frames = futures_util::stream::try_unfold(body, move |mut body| {
+        let subject = subject.clone();
+        async move {
+            let fail = |kind| Error::new(kind, "read", subject).at(Locus::Source);
+            match timeout(STALLED_AFTER, body.frame()).await {
+                Err(_) => Err(fail(ErrorKind::TimedOut).cause("nothing came for a minute")),
+                Ok(None) => Ok(None),
+                Ok(Some(Err(cause))) => Err(fail(ErrorKind::Unreachable).cause(deepest(&cause))),
+                Ok(Some(Ok(frame))) => Ok(Some((frame.into_data().unwrap_or_default(), body))),
+            }
+        }
+    });
+    Box::pin(frames.filter(|frame| {
+        let keep = !matches!(frame, Ok(bytes) if bytes.is_empty());
+        async move { keep }
+    }))
+}
+
+/// `len` bytes of `body` behind the first `skipped`: more are left unread, fewer are an error.
+pub(crate) fn exactly(body: ByteStream, skipped: u64, len: u64, about: About) -> ByteStream {
+    let cut = futures_util::stream::try_unfold(
+        (body, skipped, len),
+        move |(mut body, mut skipped, left)| {
+            let about = about.clone();
+            async move {
+                if left == 0 {
+                    return Ok(None);
+                }
+                loop {
+                    let Some(bytes) = body.next().await else {
+                        let error = about.fail(ErrorKind::Unreachable);
+                        return Err(error.cause("it ended early"));
+                    };
+                    let mut bytes = bytes?;
+                    let passed = skipped.min(bytes.len() as u64);
+                    skipped -= passed;
+                    let _ = bytes.split_to(usize::try_from(passed).unwrap_or(bytes.len()));
+                    bytes.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+                    if !bytes.is_empty() {
+                        let left = left - bytes.len() as u64;
+                        return Ok(Some((bytes, (body, skipped, left))));
+                    }
+                }
+            }
+        },
+    );
+    Box::pin(cut)
+}
+
+/// Reads an answer whole.
+///
+/// # Errors
+/// [`ErrorKind::Unreachable`], also for an answer that is longer than any should be.
+pub(crate) async fn read_whole(body: Incoming, about: &About) -> Result<Bytes> {
+    let read = read_up_to(body, ANSWER_BYTES_MAX).await;
+    read.map_err(|cause| about.fail(ErrorKind::Unreachable).cause(cause))
+}
+
+/// Reads what a refusal says; nothing where even that fails.
+pub(crate) async fn read_refusal(body: Incoming) -> Bytes {
+    read_up_to(body, REFUSAL_BYTES_MAX)
+        .await
+        .unwrap_or_default()
+}
+
+/// Reads the rest of an answer nobody wants, so that its connection can be used again.
+pub(crate) async fn drain(body: Incoming) {
+    let _ = read_up_to(body, REFUSAL_BYTES_MAX).await;
+}
+
+async fn read_up_to(
+    body: Incoming,
+    bytes_max: usize,
+) -> Result<Bytes, Box<dyn StdError + Send + Sync>> {
+    let mut body = Limited::new(body, bytes_max);
+    let mut whole = BytesMut::new();
+    while let Some(frame) = timeout(STALLED_AFTER, body.frame()).await? {
+        if let Ok(data) = frame?.into_data() {
+            whole.extend_from_slice(&data);
+        }
+    }
+    Ok(whole.freeze())
+}
+
+/// The last cause, which is the one people understand.
+pub(crate) fn deepest(error: &dyn StdError) -> String {
+    let mut last = error;
+    while let Some(next) = last.source() {
+        last = next;
+    }
+    last.to_string()
+}

@@ -1,0 +1,155 @@
+//! Bodies of requests: pieces that are there, or a stream that is still coming.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
+
+use crate::{Error, ErrorKind, Locus, Result, endpoint::ByteStream};
+
+/// How a body fares while it is sent.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Watch {
+    /// Bytes handed to the connection.
+    pub sent: Arc<AtomicU64>,
+    broken: Arc<Mutex<Option<Error>>>,
+}
+
+impl Watch {
+    /// Why the stream broke, where it did.
+    pub(crate) fn take_broken(&self) -> Option<Error> {
+        let mut broken = self.broken.lock().unwrap_or_else(PoisonError::into_inner);
+        broken.take()
+    }
+}
+
+/// What is sent with a request, of a known length.
+pub(crate) struct Sent {
+    from: Origin,
+    left: u64,
+    watch: Watch,
+}
+
+enum Origin {
+    Pieces(VecDeque<Bytes>),
+    Stream(ByteStream),
+}
+
+impl Sent {
+    pub(crate) fn nothing() -> Self {
+        Self::pieces(Vec::new())
+    }
+
+    /// Pieces that are sent as they are.
+    pub(crate) fn pieces(pieces: Vec<Bytes>) -> Self {
+        Self {
+            left: pieces.iter().map(|piece| piece.len() as u64).sum(),
+            from: Origin::Pieces(pieces.into()),
+            watch: Watch::default(),
+        }
+    }
+
+    /// `len` bytes of a stream; it breaks the request when it has fewer or more.
+    pub(crate) fn stream(stream: ByteStream, len: u64) -> Self {
+        Self {
+            left: len,
+            from: Origin::Stream(stream),
+            watch: Watch::default(),
+        }
+    }
+
+    /// The same body again; a stream can't be had twice.
+    pub(crate) fn again(&self) -> Option<Self> {
+        match &self.from {
+            Origin::Pieces(pieces) => Some(Self::pieces(pieces.iter().cloned().collect())),
+            Origin::Stream(_) => None,
+        }
+    }
+
+    /// Bytes that are still to be sent.
+    pub(crate) fn len(&self) -> u64 {
+        self.left
+    }
+
+    pub(crate) fn watch(&self) -> Watch {
+        self.watch.clone()
+    }
+
+    fn break_off(&self, error: Error) -> Poll<Option<Result<Frame<Bytes>, BrokenSource>>> {
+        let mut broken = self
+            .watch
+            .broken
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *broken = Some(error);
+        Poll::Ready(Some(Err(BrokenSource)))
+    }
+}
+
+impl fmt::Debug for Sent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.left)
+    }
+}
+
+/// The source of a body broke; why is in its [`Watch`].
+#[derive(Debug)]
+pub(crate) struct BrokenSource;
+
+impl fmt::Display for BrokenSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the source broke")
+    }
+}
+
+impl std::error::Error for BrokenSource {}
+
+impl Body for Sent {
+    type Data = Bytes;
+    type Error = BrokenSource;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BrokenSource>>> {
+        let left = self.left;
+        let piece = match &mut self.from {
+            Origin::Pieces(pieces) => pieces.pop_front(),
+            Origin::Stream(_) if left == 0 => None,
+            Origin::Stream(stream) => match ready!(stream.as_mut().poll_next(context)) {
+                Some(Ok(piece)) if piece.len() as u64 <= left => Some(piece),
+                Some(Ok(_)) => return self.break_off(ended("has more bytes than it said")),
+                Some(Err(error)) => return self.break_off(error),
+                None => return self.break_off(ended("ended early")),
+            },
+        };
+        if let Some(piece) = &piece {
+            self.left -= piece.len() as u64;
+            self.watch.sent.fetch_add(piece.len() as u64, Relaxed);
+        }
+        Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
+    }
+}
+
+fn ended(how: &str) -> Error {
+    Error::new(ErrorKind::Unreachable, "read", "the source")
+        .cause(format!("the source {how}"))
+        .at(Locus::Source)
+}

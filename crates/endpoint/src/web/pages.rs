@@ -1,0 +1,300 @@
+//! Reading from a web server: every range is asked for with the condition that the file still is
+//! what it was, and what comes back is compared with it again, because not every server heeds
+//! conditions.
+
+use std::{
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering::Relaxed},
+    },
+};
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use http::{HeaderMap, StatusCode};
+use md5::{Digest as _, Md5};
+
+use super::{About, Call, Place, drain, exactly, stream, text_of};
+use crate::{
+    Checksum, Error, ErrorKind, Result, Status, Summer, dates,
+    endpoint::{Boxed, ByteStream, Entry, Kind, Reader, Whole},
+};
+
+/// Files up to this size are read in one request.
+pub(crate) const WHOLE_BYTES_MAX: u64 = 8 << 20;
+
+/// What is known of ranges: nothing, that there are, that there are none.
+const UNKNOWN: u8 = 0;
+const RANGES: u8 = 1;
+const NO_RANGES: u8 = 2;
+
+/// The files of a web server, to read from.
+pub(crate) struct Pages {
+    pub place: Place,
+    ranges: AtomicU8,
+}
+
+impl Pages {
+    pub(crate) fn new(place: Place) -> Self {
+        Self {
+            place,
+            ranges: AtomicU8::new(UNKNOWN),
+        }
+    }
+
+    /// Whether reading can start in the middle of a file, as far as is known.
+    pub(crate) fn has_ranges(&self) -> bool {
+        self.ranges.load(Relaxed) != NO_RANGES
+    }
+
+    /// Opens a file that `entry` describes.
+    pub(crate) fn reader(self: &Arc<Self>, path: &[u8], entry: Entry) -> Arc<dyn Reader> {
+        Arc::new(PageReader {
+            pages: Arc::clone(self),
+            path: path.to_vec(),
+            entry,
+        })
+    }
+
+    pub(crate) fn about(&self, operation: &'static str, path: &[u8]) -> About {
+        About::reading(operation, self.place.show(path))
+    }
+
+    pub(crate) async fn look_at(&self, path: &[u8]) -> Result<Option<Entry>> {
+        let about = self.about("look at", path);
+        let call = Call::new("HEAD", self.place.target(path), about.clone());
+        let answer = self
+            .place
+            .send(call.header("accept-encoding", "identity"))
+            .await?;
+        let is_root = self.place.full(path).is_empty();
+        let (head, body) = answer.response.into_parts();
+        drain(body).await;
+        match head.status.as_u16() {
+            404 | 410 => Ok(None),
+            _ if answer.is_directory => Ok(Some(Entry::bare(Vec::new(), Kind::Directory))),
+            200..300 if is_root => Ok(Some(Entry::bare(Vec::new(), Kind::Directory))),
+            200..300 => {
+                let entry = entry_of(&head.headers, length_of(&head.headers), &about)?;
+                self.learn_ranges(path, &head.headers, &entry).await?;
+                Ok(Some(entry))
+            }
+            // Signed addresses are signed for GET alone, and some servers know no HEAD.
+            _ => self.look_by_reading(path, &about).await,
+        }
+    }
+
+    /// Asks for the first byte.
+    async fn look_by_reading(&self, path: &[u8], about: &About) -> Result<Option<Entry>> {
+        let call = Call::new("GET", self.place.target(path), about.clone());
+        let call = call
+            .header("accept-encoding", "identity")
+            .header("range", "bytes=0-0");
+        let answer = self.place.send(call).await?;
+        if answer.is_directory {
+            return Ok(Some(Entry::bare(Vec::new(), Kind::Directory)));
+        }
+        let response = answer.response;
+        let headers = response.headers();
+        match response.status().as_u16() {
+            404 | 410 => Ok(None),
+            206 => {
+                self.ranges.store(RANGES, Relaxed);
+                let size = range_of(headers).map(|(_, size)| size);
+                entry_of(headers, size, about).map(Some)
+            }
+            200 => {
+                self.ranges.store(NO_RANGES, Relaxed);
+                entry_of(headers, length_of(headers), about).map(Some)
+            }
+            // Of an empty file no byte can be asked for; the answer tells its size.
+            416 if text_of(headers, "content-range") == Some("bytes */0") => {
+                entry_of(headers, Some(0), about).map(Some)
+            }
+            _ => Err(self.place.refusal(response, about).await),
+        }
+    }
+
+    /// Finds out once whether the server reads from the middle of files.
+    async fn learn_ranges(&self, path: &[u8], headers: &HeaderMap, entry: &Entry) -> Result<()> {
+        if self.ranges.load(Relaxed) != UNKNOWN || entry.size <= WHOLE_BYTES_MAX {
+            return Ok(());
+        }
+        match text_of(headers, "accept-ranges") {
+            Some("bytes") => self.ranges.store(RANGES, Relaxed),
+            Some("none") => self.ranges.store(NO_RANGES, Relaxed),
+            Some(_) | None => {
+                let about = self.about("look at", path);
+                self.look_by_reading(path, &about).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks for `range` of what `entry` describes.
+    pub(crate) async fn read(
+        &self,
+        path: &[u8],
+        entry: &Entry,
+        range: Range<u64>,
+    ) -> Result<ByteStream> {
+        let about = self.about("read", path);
+        let len = range.end - range.start;
+        if len == 0 {
+            return Ok(Box::pin(futures_util::stream::empty()));
+        }
+        let mut call = conditional(
+            Call::new("GET", self.place.target(path), about.clone()),
+            entry,
+        );
+        if range != (0..entry.size) {
+            call = call.header("range", format!("bytes={}-{}", range.start, range.end - 1));
+        }
+        let response = self.place.ask(call).await?;
+        let headers = response.headers();
+        let (start, size) = match response.status() {
+            StatusCode::PARTIAL_CONTENT => range_of(headers).ok_or_else(|| {
+                let error = about.fail(ErrorKind::Other);
+                error.cause("the server doesn't say which bytes it sends")
+            })?,
+            // It sends the whole: what is not wanted is passed by.
+            _ => (0, length_of(headers).unwrap_or(entry.size)),
+        };
+        if !is_same(headers, entry) || size != entry.size {
+            return Err(changed(&about));
+        }
+        let skipped = range.start.saturating_sub(start);
+        let body = stream(response.into_body(), about.subject.clone());
+        Ok(exactly(body, skipped, len, about))
+    }
+
+    pub(crate) async fn get(&self, path: &[u8], wanted: &Entry) -> Result<Whole> {
+        let about = self.about("read", path);
+        let call = conditional(
+            Call::new("GET", self.place.target(path), about.clone()),
+            wanted,
+        );
+        let response = self.place.ask(call).await?;
+        let (head, body) = response.into_parts();
+        let entry = entry_of(
+            &head.headers,
+            length_of(&head.headers).or(Some(wanted.size)),
+            &about,
+        )?;
+        if !is_same(&head.headers, wanted) || entry.size > wanted.size.max(WHOLE_BYTES_MAX) {
+            return Err(changed(&about));
+        }
+        let body = stream(body, about.subject.clone());
+        let mut body = exactly(body, 0, entry.size, about.clone());
+        let (mut data, mut summer) = (Vec::new(), Summer::default());
+        while let Some(bytes) = body.next().await {
+            let bytes = bytes?;
+            summer.add(&bytes);
+            data.push(bytes);
+        }
+        if !has_md5(&head.headers, &data) {
+            return Err(about
+                .fail(ErrorKind::Corrupt)
+                .cause("what was read has not the MD5 the server tells")
+                .status_is(Status::Temporary));
+        }
+        Ok(Whole {
+            entry,
+            data,
+            checksum: summer.sum(),
+        })
+    }
+}
+
+/// Makes a request fail when the file is no longer what `entry` describes.
+fn conditional(call: Call, entry: &Entry) -> Call {
+    let call = call.header("accept-encoding", "identity");
+    match (&entry.version, entry.mtime) {
+        (Some(version), _) if version.starts_with('"') => call.header("if-match", &**version),
+        // A weak version can't be a condition (RFC 9110, section 13.1.1).
+        (_, Some(mtime)) => call.header("if-unmodified-since", dates::show_http(mtime)),
+        (_, None) => call,
+    }
+}
+
+/// Whether an answer is about what `entry` describes, as far as both tell.
+fn is_same(headers: &HeaderMap, entry: &Entry) -> bool {
+    let version = text_of(headers, "etag");
+    let mtime = text_of(headers, "last-modified").and_then(dates::parse_http);
+    match (&entry.version, version) {
+        (Some(wanted), Some(found)) => **wanted == *found,
+        (None, _) | (_, None) => match (entry.mtime, mtime) {
+            (Some(wanted), Some(found)) => wanted.secs == found.secs,
+            (None, _) | (_, None) => true,
+        },
+    }
+}
+
+fn changed(about: &About) -> Error {
+    about
+        .fail(ErrorKind::Changed)
+        .cause("it changed while it was read")
+        .hint("copy it again when nothing writes to it")
+}
+
+fn length_of(headers: &HeaderMap) -> Option<u64> {
+    text_of(headers, "content-length")?.parse().ok()
+}
+
+/// The first byte of an answer and the size of the file: `bytes 0-0/1234`.
+fn range_of(headers: &HeaderMap) -> Option<(u64, u64)> {
+    let text = text_of(headers, "content-range")?.strip_prefix("bytes ")?;
+    let (span, size) = text.split_once('/')?;
+    let (start, _) = span.split_once('-')?;
+    Some((start.parse().ok()?, size.parse().ok()?))
+}
+
+fn entry_of(headers: &HeaderMap, size: Option<u64>, about: &About) -> Result<Entry> {
+    let size = size.ok_or_else(|| {
+        let error = about.fail(ErrorKind::Unsupported);
+        error.cause("the server doesn't say how long it is")
+    })?;
+    Ok(Entry {
+        size,
+        mtime: text_of(headers, "last-modified").and_then(dates::parse_http),
+        version: text_of(headers, "etag").map(Into::into),
+        ..Entry::bare(Vec::new(), Kind::File)
+    })
+}
+
+/// Whether the bytes have the MD5 the server tells; a server that tells none can't be wrong.
+fn has_md5(headers: &HeaderMap, data: &[Bytes]) -> bool {
+    let Some(wanted) = text_of(headers, "content-md5") else {
+        return true;
+    };
+    let mut md5 = Md5::new();
+    data.iter().for_each(|bytes| md5.update(bytes));
+    reqsign_core::hash::base64_encode(&md5.finalize()) == wanted.trim()
+}
+
+/// A file of a web server, read by ranges.
+struct PageReader {
+    pages: Arc<Pages>,
+    path: Vec<u8>,
+    entry: Entry,
+}
+
+impl Reader for PageReader {
+    fn entry(&self) -> &Entry {
+        &self.entry
+    }
+
+    fn checksum(&self) -> Option<Checksum> {
+        None
+    }
+
+    fn read(&self, range: Range<u64>) -> Boxed<'_, Result<ByteStream>> {
+        Box::pin(self.pages.read(&self.path, &self.entry, range))
+    }
+
+    /// Every answer was compared with what was opened, so nothing is left to confirm.
+    fn confirm(&self) -> Boxed<'_, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+}

@@ -1,0 +1,47 @@
+//! Whom to trust: the system's certificates and those a profile adds.
+
+use std::{path::Path, sync::Arc};
+
+use rustls::{ClientConfig, RootCertStore, crypto::ring};
+use rustls_pki_types::{CertificateDer, pem::PemObject};
+
+use crate::{Error, ErrorKind, Result, config::read_small_file};
+
+/// TLS with the system's certificates (`SSL_CERT_FILE` and `SSL_CERT_DIR` as OpenSSL has them) and
+/// those of `ca_file`.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] for a file without certificates; the system's.
+pub(crate) fn client_config(ca_file: Option<&Path>) -> Result<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    let system = rustls_native_certs::load_native_certs();
+    roots.add_parsable_certificates(system.certs);
+    if let Some(path) = ca_file {
+        let shown = path.to_string_lossy();
+        let pem = read_small_file(path)
+            .map_err(|cause| Error::io("read certificates from", &*shown, cause))?;
+        let invalid = |cause| {
+            Error::new(ErrorKind::Invalid, "read certificates from", &*shown)
+                .cause(cause)
+                .hint("ca_file holds certificates in PEM")
+        };
+        let certificates: Vec<_> = CertificateDer::pem_slice_iter(&pem)
+            .collect::<Result<_, _>>()
+            .map_err(|cause| invalid(cause.to_string()))?;
+        let (added, _) = roots.add_parsable_certificates(certificates);
+        if added == 0 {
+            return Err(invalid("it holds no certificate".to_owned()));
+        }
+    }
+    if roots.is_empty() {
+        return Err(
+            Error::new(ErrorKind::Invalid, "read", "the system's certificates")
+                .cause("there are none")
+                .hint("install the package ca-certificates"),
+        );
+    }
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|cause| Error::new(ErrorKind::Other, "set up", "TLS").cause(cause))?;
+    Ok(config.with_root_certificates(roots).with_no_client_auth())
+}

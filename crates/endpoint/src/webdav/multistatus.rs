@@ -1,0 +1,240 @@
+//! What PROPFIND answers (RFC 4918, section 14), read while it comes: a folder of any size costs
+//! no more memory than one page of it.
+
+use serde::Deserialize;
+
+use crate::{Kind, dates, endpoint::Entry, web::decode};
+
+/// What is asked for.
+pub(super) const QUESTION: &str = "<?xml version=\"1.0\" encoding=\"utf-8\"?>\
+    <propfind xmlns=\"DAV:\"><prop><resourcetype/><getcontentlength/><getlastmodified/><getetag/>\
+    </prop></propfind>";
+
+/// Longest description of one file believed, in bytes: a name of 4 KiB, escaped, and room.
+const RESPONSE_BYTES_MAX: usize = 64 << 10;
+
+#[derive(Debug, Deserialize)]
+struct Response {
+    href: String,
+    #[serde(default, rename = "propstat")]
+    propstats: Vec<PropStat>,
+}
+
+#[derive(Debug, Deserialize)]
+struct PropStat {
+    prop: Properties,
+    status: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Properties {
+    resourcetype: Option<ResourceType>,
+    getcontentlength: Option<String>,
+    getlastmodified: Option<String>,
+    getetag: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ResourceType {
+    collection: Option<serde::de::IgnoredAny>,
+}
+
+/// Cuts a stream of XML into its `response` elements.
+#[derive(Debug, Default)]
+pub(super) struct Cutter {
+    buffer: Vec<u8>,
+    /// Before this nothing ends.
+    searched: usize,
+}
+
+impl Cutter {
+    pub(super) fn add(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The next whole element: what lies at which path.
+    ///
+    /// # Errors
+    /// What about it makes no sense.
+    pub(super) fn next(&mut self) -> Option<Result<(Vec<u8>, Entry), String>> {
+        let Some((start, end)) = self.find() else {
+            if self.buffer.len() > RESPONSE_BYTES_MAX {
+                return Some(Err("the description of a file has no end".to_owned()));
+            }
+            return None;
+        };
+        let read = read_response(&self.buffer[start..end]);
+        self.buffer.drain(..end);
+        self.searched = 0;
+        Some(read)
+    }
+
+    /// Where the first whole element is.
+    fn find(&mut self) -> Option<(usize, usize)> {
+        const NAME: &[u8] = b"response>";
+        let mut from = self.searched;
+        while let Some(found) = find(&self.buffer[from..], NAME) {
+            let place = from + found;
+            let end = place + NAME.len();
+            let head = &self.buffer[..place];
+            let prefix = head.len() - tag_prefix(head);
+            if head[..prefix].ends_with(b"</") {
+                return Some((self.start_of(&head[..prefix - 2]), end));
+            }
+            from = end;
+        }
+        // The name may be torn by the end of the buffer.
+        self.searched = self.buffer.len().saturating_sub(NAME.len());
+        None
+    }
+
+    /// Where the element's own tag begins; before it may be the head of the document.
+    fn start_of(&self, head: &[u8]) -> usize {
+        let mut from = 0;
+        while let Some(found) = find(&head[from..], b"response") {
+            let place = from + found;
+            let prefix = place - tag_prefix(&head[..place]);
+            let ends = head
+                .get(place + 8)
+                .is_none_or(|byte| b"> \t\r\n/".contains(byte));
+            if head[..prefix].ends_with(b"<") && ends {
+                return prefix - 1;
+            }
+            from = place + 8;
+        }
+        0
+    }
+}
+
+/// How long the namespace's prefix at the end of `head` is, with its colon.
+fn tag_prefix(head: &[u8]) -> usize {
+    let is_name = |byte: &&u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(byte);
+    head.iter().rev().take_while(is_name).count()
+}
+
+fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
+    text.windows(wanted.len())
+        .position(|window| window == wanted)
+}
+
+fn read_response(xml: &[u8]) -> Result<(Vec<u8>, Entry), String> {
+    let text = std::str::from_utf8(xml).map_err(|_| "its answer is not UTF-8".to_owned())?;
+    let response: Response = quick_xml::de::from_str(text).map_err(|cause| cause.to_string())?;
+    let mut entry = Entry::bare(Vec::new(), Kind::File);
+    for propstat in response.propstats {
+        if propstat
+            .status
+            .is_some_and(|status| !status.contains(" 200"))
+        {
+            continue;
+        }
+        let told = propstat.prop;
+        if told
+            .resourcetype
+            .is_some_and(|kind| kind.collection.is_some())
+        {
+            entry.kind = Kind::Directory;
+        }
+        if let Some(size) = told
+            .getcontentlength
+            .and_then(|text| text.trim().parse().ok())
+        {
+            entry.size = size;
+        }
+        if let Some(text) = told.getlastmodified {
+            entry.mtime = dates::parse_http(text.trim());
+        }
+        if let Some(text) = told.getetag {
+            entry.version = Some(text.trim().into());
+        }
+    }
+    if entry.kind == Kind::Directory {
+        entry = Entry::bare(Vec::new(), Kind::Directory);
+    }
+    let path = path_of(response.href.trim()).ok_or("a path can't be read")?;
+    Ok((path, entry))
+}
+
+/// The path an `href` names, without a slash at its end.
+fn path_of(href: &str) -> Option<Vec<u8>> {
+    let path = match href.split_once("://") {
+        Some((_, rest)) => &rest[rest.find('/').unwrap_or(rest.len())..],
+        None => href,
+    };
+    let mut path = decode(path)?;
+    while path.last() == Some(&b'/') {
+        path.pop();
+    }
+    Some(path)
+}
+
+/// Reads an answer in steps, for [`crate::fuzzing`].
+pub(crate) fn try_listing(data: &[u8]) {
+    let Some((&step, body)) = data.split_first() else {
+        return;
+    };
+    let mut cutter = Cutter::default();
+    let mut found = 0;
+    for piece in body.chunks(usize::from(step).max(1)) {
+        cutter.add(piece);
+        while let Some(next) = cutter.next() {
+            if next.is_err() {
+                return;
+            }
+            found += 1;
+            assert!(found <= body.len(), "more was read than was there");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ANSWER: &str = "<?xml version=\"1.0\"?>\n<D:multistatus xmlns:D=\"DAV:\">\n\
+        <D:response><D:href>/a/response%3E/</D:href><D:propstat><D:prop><D:resourcetype>\
+        <D:collection/></D:resourcetype><D:getlastmodified>Thu, 29 Feb 2024 00:00:00 GMT\
+        </D:getlastmodified></D:prop><D:status>HTTP/1.1 200 OK</D:status></D:propstat>\
+        <D:propstat><D:prop><D:getcontentlength/></D:prop><D:status>HTTP/1.1 404 Not Found\
+        </D:status></D:propstat></D:response>\
+        <response xmlns=\"DAV:\"><href>http://h:1/a/b&amp;c%20d</href><propstat><prop>\
+        <resourcetype/><getcontentlength>12</getcontentlength><getetag>\"e\"</getetag></prop>\
+        <status>HTTP/1.1 200 OK</status></propstat></response></D:multistatus>";
+
+    fn read(pieces: &[&[u8]]) -> Vec<(Vec<u8>, Entry)> {
+        let mut cutter = Cutter::default();
+        let mut found = Vec::new();
+        for piece in pieces {
+            cutter.add(piece);
+            while let Some(next) = cutter.next() {
+                found.push(next.unwrap());
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn answers_are_read_wherever_they_are_torn() {
+        let whole = read(&[ANSWER.as_bytes()]);
+        assert_eq!(whole.len(), 2);
+        assert_eq!(whole[0].0, b"/a/response>");
+        assert_eq!(whole[0].1.kind, Kind::Directory);
+        assert_eq!(whole[1].0, b"/a/b&c d");
+        assert_eq!((whole[1].1.kind, whole[1].1.size), (Kind::File, 12));
+        assert_eq!(whole[1].1.version.as_deref(), Some("\"e\""));
+        for cut in 0..ANSWER.len() {
+            let (head, tail) = ANSWER.as_bytes().split_at(cut);
+            assert_eq!(read(&[head, tail]), whole, "torn at {cut}");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_an_error_and_not_a_loop() {
+        let mut cutter = Cutter::default();
+        cutter.add(b"<response><href></response>");
+        assert!(cutter.next().unwrap().is_err());
+        assert!(cutter.next().is_none());
+        cutter.add(&vec![b'x'; RESPONSE_BYTES_MAX + 1]);
+        assert!(cutter.next().unwrap().is_err());
+    }
+}

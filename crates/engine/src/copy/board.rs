@@ -1,0 +1,269 @@
+//! Files waiting for a lane, by class, and which lane takes which.
+
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, PoisonError},
+};
+
+use posthaste_endpoint::Kind;
+use posthaste_plan::tuner::{Choice, Class, ClassSet, PathFacts, Share, Stocks};
+use posthaste_types::Bytes;
+use tokio::sync::Notify;
+
+use super::walk::Work;
+
+/// Files waiting at once: enough to know what lies ahead and to part it into classes, few enough
+/// that a tree of any size costs little memory (about 300 bytes each).
+const WAITING_MAX: u64 = 20_000;
+
+/// Files of one hand: what is sent in one request where files travel together.
+const HAND_FILES_MAX: usize = 512;
+
+/// Files waiting for lanes.
+#[derive(Debug)]
+pub(super) struct Board {
+    state: Mutex<State>,
+    /// Something is waiting, or shares have changed, or nothing more comes.
+    filled: Notify,
+    /// There is room again.
+    emptied: Notify,
+    /// Nothing is waiting or in a hand, and nothing more comes.
+    finished: Notify,
+    facts: PathFacts,
+    /// Bytes of files that travel in one request; 0 where each takes its own.
+    bundle_bytes: u64,
+}
+
+#[derive(Debug)]
+struct State {
+    waiting: [VecDeque<Work>; 4],
+    stocks: Stocks,
+    /// Waiting or in a lane's hand.
+    open: Stocks,
+    shares: Vec<Share>,
+    ended: bool,
+}
+
+/// What a lane gives back when it is done with a hand.
+#[derive(Debug)]
+pub(super) struct Receipt {
+    sizes: Vec<(Class, Bytes)>,
+}
+
+/// What a lane does next.
+#[derive(Debug)]
+pub(super) struct Hand {
+    class: Class,
+    pub works: Vec<Work>,
+    /// How many of them at once, where they don't travel together.
+    pub at_once: usize,
+    /// They travel together.
+    pub bundled: bool,
+}
+
+impl Hand {
+    /// What to give back when it is done.
+    pub(super) fn receipt(&self) -> Receipt {
+        let sizes = self
+            .works
+            .iter()
+            .map(|work| (self.class, Bytes::new(work.entry.size)));
+        Receipt {
+            sizes: sizes.collect(),
+        }
+    }
+}
+
+impl Board {
+    pub(super) fn new(facts: PathFacts, bundle_bytes: u64) -> Self {
+        Self {
+            state: Mutex::new(State {
+                waiting: Default::default(),
+                stocks: Stocks::default(),
+                open: Stocks::default(),
+                shares: Vec::new(),
+                ended: false,
+            }),
+            filled: Notify::new(),
+            emptied: Notify::new(),
+            finished: Notify::new(),
+            facts,
+            bundle_bytes,
+        }
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn class_of(&self, work: &Work) -> Class {
+        match work.entry.kind {
+            Kind::File => self.facts.class(Bytes::new(work.entry.size)),
+            Kind::Link | Kind::Directory | Kind::Special => Class::Small,
+        }
+    }
+
+    /// Adds a file; waits while too many are waiting.
+    pub(super) async fn put(&self, work: Work) {
+        loop {
+            // Registered before the look, so that no room made in between is missed.
+            let emptied = self.emptied.notified();
+            if self.state().stocks.total().files < WAITING_MAX {
+                break;
+            }
+            emptied.await;
+        }
+        let class = self.class_of(&work);
+        let mut state = self.state();
+        state.stocks.add(class, Bytes::new(work.entry.size));
+        state.open.add(class, Bytes::new(work.entry.size));
+        state.waiting[class.index()].push_back(work);
+        drop(state);
+        self.filled.notify_one();
+    }
+
+    /// Nothing more will be added.
+    pub(super) fn end(&self) {
+        self.state().ended = true;
+        self.filled.notify_waiters();
+        self.filled.notify_one();
+        if self.is_finished() {
+            self.finished.notify_one();
+        }
+    }
+
+    /// What is left to move, as far as it was found.
+    pub(super) fn open(&self) -> Stocks {
+        self.state().open
+    }
+
+    /// Whether `files` were found, or there are no more.
+    pub(super) fn is_known(&self, files: u64) -> bool {
+        let state = self.state();
+        state.ended || state.open.total().files >= files
+    }
+
+    /// Whether nothing is left to move.
+    pub(super) fn is_finished(&self) -> bool {
+        let state = self.state();
+        state.ended && state.open.total().files == 0
+    }
+
+    /// Wakes when [`Board::is_finished`] may have become true.
+    pub(super) async fn finished(&self) {
+        self.finished.notified().await;
+    }
+
+    /// Takes a hand back from a lane that is done with it.
+    pub(super) fn done(&self, receipt: &Receipt) {
+        let mut state = self.state();
+        for &(class, bytes) in &receipt.sizes {
+            state.open.remove(class, bytes);
+        }
+        drop(state);
+        if self.is_finished() {
+            self.finished.notify_one();
+        }
+    }
+
+    /// From now on lanes share the classes like this.
+    pub(super) fn set_shares(&self, choice: &Choice) {
+        self.state().shares.clone_from(&choice.shares);
+        self.filled.notify_waiters();
+        self.filled.notify_one();
+    }
+
+    /// Whether files wait that no share wants, while some share has nothing left to do.
+    pub(super) fn is_share_done(&self) -> bool {
+        let state = self.state();
+        let present = state.stocks.present();
+        let wanted = state
+            .shares
+            .iter()
+            .fold(ClassSet::NONE, |all, share| all.union(share.classes));
+        let waits = present.iter().any(|class| !wanted.contains(class));
+        waits && !present.iter().any(|class| wanted.contains(class))
+    }
+
+    /// The next files for lane `lane`; `None` when nothing more will come.
+    pub(super) async fn take(&self, lane: usize) -> Option<Hand> {
+        loop {
+            let filled = self.filled.notified();
+            tokio::pin!(filled);
+            // Waiting starts here, not at the first poll: what comes in between is heard.
+            filled.as_mut().enable();
+            {
+                let mut state = self.state();
+                if let Some(hand) = self.deal(&mut state, lane) {
+                    let more = state.stocks.total().files > 0;
+                    drop(state);
+                    self.emptied.notify_one();
+                    if more {
+                        self.filled.notify_one();
+                    }
+                    return Some(hand);
+                }
+                if state.ended && state.stocks.total().files == 0 {
+                    drop(state);
+                    self.filled.notify_one();
+                    return None;
+                }
+            }
+            filled.await;
+        }
+    }
+
+    fn deal(&self, state: &mut State, lane: usize) -> Option<Hand> {
+        let mut first = 0;
+        let own = state.shares.iter().position(|share| {
+            first += usize::from(share.channels);
+            lane < first
+        })?;
+        let order = std::iter::once(own).chain((0..state.shares.len()).filter(|at| *at != own));
+        // Whose own classes are empty helps the others.
+        let present = state.stocks.present();
+        let (share, class) = order
+            .filter_map(|at| {
+                let share = &state.shares[at];
+                let class = share
+                    .classes
+                    .iter()
+                    .find(|class| present.contains(*class))?;
+                Some((share.clone(), class))
+            })
+            .next()?;
+        let channels = u64::from(share.channels.max(1));
+        let ahead = usize::from(share.setting.pipelining.max(1));
+        let stock = state.stocks.get(class);
+        let fair_files = usize::try_from(stock.files.div_ceil(channels)).unwrap_or(usize::MAX);
+        let bytes_max = self.bundle_bytes.min(stock.bytes.get().div_ceil(channels));
+        let queue = &mut state.waiting[class.index()];
+        let mut works = vec![queue.pop_front()?];
+        let is_small =
+            |work: &Work| work.entry.kind == Kind::File && work.entry.size <= self.bundle_bytes;
+        let bundled = self.bundle_bytes > 0 && is_small(&works[0]);
+        let files_max = if bundled {
+            HAND_FILES_MAX
+        } else {
+            ahead.min(fair_files)
+        };
+        let mut bytes = works[0].entry.size;
+        while works.len() < files_max
+            && let Some(next) = queue.front()
+            && (!bundled || (bytes + next.entry.size <= bytes_max && is_small(next)))
+            && let Some(next) = queue.pop_front()
+        {
+            bytes += next.entry.size;
+            works.push(next);
+        }
+        for work in &works {
+            state.stocks.remove(class, Bytes::new(work.entry.size));
+        }
+        Some(Hand {
+            class,
+            works,
+            at_once: ahead,
+            bundled,
+        })
+    }
+}

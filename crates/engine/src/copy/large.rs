@@ -1,0 +1,316 @@
+//! Large files: segments, several at once where both ends can, each tried again by itself.
+
+use std::{
+    collections::BTreeMap,
+    ops::Range,
+    sync::{
+        Arc, PoisonError,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+};
+
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use posthaste_endpoint::{
+    ByteStream, Checksum, Entry, Error, ErrorKind, FileSpec, Locus, Reader, Result, Summer, Writer,
+};
+use tokio::{
+    sync::{Mutex, OwnedSemaphorePermit},
+    task::JoinSet,
+};
+
+use super::{
+    gate::Pass,
+    lane::{Shared, spec_of},
+    progress::Moving,
+    remote::borrow_memory,
+    retry::retried,
+    walk::Work,
+    watch::watched,
+};
+
+/// Attempts that are given up for being slow; afterwards slow is what it is.
+const HURRIED_ATTEMPTS: u32 = 2;
+
+/// Copies one large file and returns its checksum.
+pub(super) async fn copy(
+    shared: &Arc<Shared>,
+    work: &Work,
+    entry: &Entry,
+    moving: &Arc<Moving>,
+) -> Result<Checksum> {
+    let source = &work.source.place.endpoint;
+    let destination = &shared.destination.endpoint;
+    let reader = retried(shared, || source.open(&work.from, entry)).await?;
+    let spec = spec_of(work, reader.entry());
+    let writer = retried(shared, || destination.create(&work.to, &spec))
+        .await
+        .map_err(|error| error.at(Locus::Destination))?;
+    let copying = Copying {
+        shared: Arc::clone(shared),
+        spec,
+        reader,
+        writer,
+        moving: Arc::clone(moving),
+        in_order: !destination.capabilities().segments_in_any_order,
+        holds: destination.capabilities().segments_held,
+    };
+    let copied = if source.capabilities().ranges {
+        copying.copy_segments().await
+    } else {
+        copying.copy_stream().await
+    };
+    let whole = match copied {
+        Ok(whole) => copying.confirm(whole).await.map(|()| whole),
+        Err(error) => Err(error),
+    };
+    match whole {
+        Ok(whole) => {
+            retried(shared, || copying.writer.finish(whole)).await?;
+            Ok(whole)
+        }
+        Err(error) => {
+            if matches!(error.kind(), ErrorKind::Changed | ErrorKind::Corrupt) {
+                copying.writer.discard().await;
+            }
+            Err(error)
+        }
+    }
+}
+
+/// One large file on its way.
+struct Copying {
+    shared: Arc<Shared>,
+    spec: FileSpec,
+    reader: Arc<dyn Reader>,
+    writer: Arc<dyn Writer>,
+    moving: Arc<Moving>,
+    /// The destination wants one segment after the other.
+    in_order: bool,
+    /// The destination keeps a segment in memory while it is sent.
+    holds: bool,
+}
+
+impl Copying {
+    /// Compares what arrived with what the source still is and says it is.
+    async fn confirm(&self, whole: Checksum) -> Result<()> {
+        self.reader.confirm().await?;
+        match self.reader.checksum() {
+            Some(wanted) if wanted != whole => {
+                Err(Error::new(ErrorKind::Corrupt, "copy", &*self.spec.origin)
+                    .cause("what was read has not the checksum the store keeps for it")
+                    .hint("copy it again; if it stays, the stored object is damaged")
+                    .with("wanted", wanted)
+                    .with("found", whole)
+                    .at(Locus::Source))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn range(&self, index: u64) -> Range<u64> {
+        let start = index * self.writer.segment_size();
+        start..(start + self.writer.segment_size()).min(self.spec.size)
+    }
+
+    fn count(&self) -> u64 {
+        self.spec.size.div_ceil(self.writer.segment_size())
+    }
+
+    /// Segments an earlier run sent.
+    fn kept(&self) -> BTreeMap<u64, Checksum> {
+        let sums: BTreeMap<u64, Checksum> = self.writer.kept().into_iter().collect();
+        for &index in sums.keys() {
+            let range = self.range(index);
+            self.moving.resumed(range.end - range.start);
+        }
+        sums
+    }
+
+    fn whole(&self, sums: &BTreeMap<u64, Checksum>) -> Checksum {
+        sums.iter().fold(Checksum::EMPTY, |whole, (&index, &sum)| {
+            let range = self.range(index);
+            whole.then(sum, range.end - range.start)
+        })
+    }
+
+    fn check_stop(&self) -> Result<()> {
+        if self.shared.is_stopped() {
+            return Err(Error::new(ErrorKind::Cancelled, "copy", &*self.spec.origin));
+        }
+        Ok(())
+    }
+
+    /// What a segment needs before it may fly: memory if it is held, and a stream.
+    async fn admit(&self, bytes: u64) -> (Option<OwnedSemaphorePermit>, Pass) {
+        let memory = if self.holds {
+            borrow_memory(&self.shared, bytes).await
+        } else {
+            None
+        };
+        (memory, self.shared.streams.pass().await)
+    }
+
+    async fn copy_segments(&self) -> Result<Checksum> {
+        let mut sums = self.kept();
+        let missing: Vec<u64> = (0..self.count())
+            .filter(|index| !sums.contains_key(index))
+            .collect();
+        let mut flying = JoinSet::new();
+        for index in missing {
+            // Whoever ends early shows its error before the next segment starts.
+            while let Some(ended) = flying.try_join_next() {
+                note(&mut sums, ended)?;
+            }
+            let range = self.range(index);
+            let admitted = self.admit(range.end - range.start).await;
+            self.check_stop()?;
+            let flight = Flight {
+                shared: Arc::clone(&self.shared),
+                reader: Arc::clone(&self.reader),
+                writer: Arc::clone(&self.writer),
+                moving: Arc::clone(&self.moving),
+                attempts: AtomicU32::new(0),
+                _admitted: admitted,
+            };
+            flying.spawn(async move { flight.fly(index, range).await });
+            if self.in_order
+                && let Some(ended) = flying.join_next().await
+            {
+                note(&mut sums, ended)?;
+            }
+        }
+        while let Some(ended) = flying.join_next().await {
+            note(&mut sums, ended)?;
+        }
+        Ok(self.whole(&sums))
+    }
+
+    /// From a source that can only be read from its start: one stream, cut into segments. After a
+    /// failure it starts over, passing by what was stored.
+    async fn copy_stream(&self) -> Result<Checksum> {
+        let sums = std::sync::Mutex::new(self.kept());
+        retried(&self.shared, || self.stream_once(&sums)).await?;
+        let sums = sums.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok(self.whole(&sums))
+    }
+
+    async fn stream_once(&self, sums: &std::sync::Mutex<BTreeMap<u64, Checksum>>) -> Result<()> {
+        let known = |index: u64| {
+            let sums = sums.lock().unwrap_or_else(PoisonError::into_inner);
+            sums.get(&index).copied()
+        };
+        let body = self.reader.read(0..self.spec.size).await?;
+        let cutter = Arc::new(Cutter::new(body));
+        for index in 0..self.count() {
+            self.check_stop()?;
+            let range = self.range(index);
+            let piece = cutter.piece(range.end - range.start);
+            if let Some(sum) = known(index) {
+                if sum_of(piece).await? != sum {
+                    return Err(
+                        Error::new(ErrorKind::Changed, "continue", &*self.spec.origin)
+                            .cause("its beginning is no longer what was copied")
+                            .at(Locus::Source),
+                    );
+                }
+                continue;
+            }
+            let _admitted = self.admit(range.end - range.start).await;
+            let sum = watched(&self.shared, &self.moving, false, |tap| {
+                self.writer.write(index, range, tap.meter(piece))
+            })
+            .await?;
+            let mut sums = sums.lock().unwrap_or_else(PoisonError::into_inner);
+            sums.insert(index, sum);
+        }
+        Ok(())
+    }
+}
+
+async fn sum_of(mut body: ByteStream) -> Result<Checksum> {
+    let mut summer = Summer::default();
+    while let Some(bytes) = body.next().await {
+        summer.add(&bytes?);
+    }
+    Ok(summer.sum())
+}
+
+fn note(
+    sums: &mut BTreeMap<u64, Checksum>,
+    ended: Result<Result<(u64, Checksum)>, tokio::task::JoinError>,
+) -> Result<()> {
+    let (index, sum) = ended.unwrap_or_else(|cause| {
+        Err(Error::new(ErrorKind::Other, "run", "a segment's lane").cause(cause))
+    })?;
+    sums.insert(index, sum);
+    Ok(())
+}
+
+/// One segment on its way.
+struct Flight {
+    shared: Arc<Shared>,
+    reader: Arc<dyn Reader>,
+    writer: Arc<dyn Writer>,
+    moving: Arc<Moving>,
+    attempts: AtomicU32,
+    _admitted: (Option<OwnedSemaphorePermit>, Pass),
+}
+
+impl Flight {
+    async fn fly(&self, index: u64, range: Range<u64>) -> Result<(u64, Checksum)> {
+        let sum = retried(&self.shared, || self.attempt(index, range.clone())).await?;
+        Ok((index, sum))
+    }
+
+    async fn attempt(&self, index: u64, range: Range<u64>) -> Result<Checksum> {
+        let hurries = self.attempts.fetch_add(1, Relaxed) < HURRIED_ATTEMPTS;
+        watched(&self.shared, &self.moving, hurries, async |tap| {
+            let body = self.reader.read(range.clone()).await?;
+            self.writer.write(index, range, tap.meter(body)).await
+        })
+        .await
+    }
+}
+
+/// Cuts one stream into pieces that are read one after the other.
+struct Cutter {
+    rest: Mutex<(ByteStream, Bytes)>,
+}
+
+impl Cutter {
+    fn new(body: ByteStream) -> Self {
+        Self {
+            rest: Mutex::new((body, Bytes::new())),
+        }
+    }
+
+    /// The next `bytes` of the stream.
+    fn piece(self: &Arc<Self>, bytes: u64) -> ByteStream {
+        let cutter = Arc::clone(self);
+        Box::pin(stream::unfold(
+            (cutter, bytes),
+            |(cutter, left)| async move {
+                if left == 0 {
+                    return None;
+                }
+                let next = cutter.next(left).await?;
+                let taken = next.as_ref().map_or(left, |bytes| bytes.len() as u64);
+                Some((next, (cutter, left - taken)))
+            },
+        ))
+    }
+
+    async fn next(&self, most: u64) -> Option<Result<Bytes>> {
+        let mut rest = self.rest.lock().await;
+        let (body, ready) = &mut *rest;
+        while ready.is_empty() {
+            match body.next().await? {
+                Ok(bytes) => *ready = bytes,
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        let most = usize::try_from(most).unwrap_or(usize::MAX).min(ready.len());
+        Some(Ok(ready.split_to(most)))
+    }
+}

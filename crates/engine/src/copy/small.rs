@@ -1,0 +1,187 @@
+//! Small files: whole in memory, several in one request where an end can take or give bundles.
+
+use std::sync::Arc;
+
+use futures_util::{StreamExt, stream};
+use posthaste_endpoint::{Checksum, Entry, Error, Locus, Parcel, Result, Whole};
+
+use super::{
+    Notice,
+    lane::{Shared, spec_of},
+    progress::Moving,
+    remote::{borrow_memory, check_copy, needs_copy},
+    retry::retried,
+    walk::Work,
+};
+
+/// Small files read at once for one bundle from an end that gives one at a time.
+const READS_AT_ONCE: usize = 16;
+
+/// Copies one small file and returns its checksum.
+pub(super) async fn copy(
+    shared: &Arc<Shared>,
+    work: &Work,
+    entry: &Entry,
+    moving: &Moving,
+) -> Result<Checksum> {
+    let _memory = borrow_memory(shared, entry.size).await;
+    retried(shared, || copy_once(shared, work, entry, moving)).await
+}
+
+async fn copy_once(
+    shared: &Arc<Shared>,
+    work: &Work,
+    entry: &Entry,
+    moving: &Moving,
+) -> Result<Checksum> {
+    let whole = work.source.place.endpoint.get(&work.from, entry).await?;
+    shared.options.throttle.pass(whole.entry.size).await;
+    let (size, sum) = (whole.entry.size, whole.checksum);
+    let Parcel {
+        path,
+        spec,
+        data,
+        sum: _,
+    } = parcel(work, whole);
+    shared
+        .destination
+        .endpoint
+        .put(&path, &spec, data, sum)
+        .await
+        .map_err(|error| error.at(Locus::Destination))?;
+    moving.sent(size);
+    Ok(sum)
+}
+
+fn parcel(work: &Work, whole: Whole) -> Parcel {
+    Parcel {
+        path: work.to.clone(),
+        spec: spec_of(work, &whole.entry),
+        data: whole.data,
+        sum: whole.checksum,
+    }
+}
+
+/// A file of a bundle.
+struct Item {
+    work: Work,
+    entry: Entry,
+    moving: Arc<Moving>,
+}
+
+/// Copies many small files together. What fails is tried again alone, then reported.
+pub(super) async fn copy_bundle(shared: &Arc<Shared>, works: Vec<Work>) {
+    let mut items = Vec::with_capacity(works.len());
+    for work in works {
+        let shown = shared.destination.endpoint.show(&work.to);
+        match needs_copy(shared, &work, &shown).await {
+            Ok(Some(_)) if shared.options.dry_run => {
+                (shared.options.on_notice)(&Notice::WouldCopy(&shown));
+            }
+            Ok(Some(entry)) => {
+                let moving = Arc::new(shared.progress.start(shown, entry.size));
+                items.push(Item {
+                    work,
+                    entry,
+                    moving,
+                });
+            }
+            Ok(None) => {}
+            Err(error) => shared.failed(error),
+        }
+    }
+    if items.is_empty() {
+        return;
+    }
+    let bytes = items.iter().map(|item| item.entry.size).sum();
+    let memory = borrow_memory(shared, bytes).await;
+    let sent = send_bundle(shared, &items).await;
+    drop(memory);
+    for (item, outcome) in items.into_iter().zip(sent) {
+        if let Err(error) = settle(shared, &item, outcome).await {
+            shared.failed(error);
+        }
+    }
+}
+
+/// One outcome for each item.
+async fn send_bundle(shared: &Arc<Shared>, items: &[Item]) -> Vec<Result<Checksum>> {
+    let wholes = read_bundle(items).await;
+    let mut parcels = Vec::with_capacity(items.len());
+    let mut outcomes = Vec::with_capacity(items.len());
+    for (item, whole) in items.iter().zip(wholes) {
+        outcomes.push(match whole {
+            Ok(whole) => {
+                let sum = whole.checksum;
+                parcels.push(parcel(&item.work, whole));
+                Ok(sum)
+            }
+            Err(error) => Err(error),
+        });
+    }
+    let bytes = parcels.iter().map(|parcel| parcel.spec.size).sum();
+    shared.options.throttle.pass(bytes).await;
+    let mut stored = shared
+        .destination
+        .endpoint
+        .put_all(parcels)
+        .await
+        .into_iter();
+    for outcome in outcomes.iter_mut().filter(|outcome| outcome.is_ok()) {
+        if let Some(Err(error)) = stored.next() {
+            *outcome = Err(error.at(Locus::Destination));
+        }
+    }
+    outcomes
+}
+
+/// Bundles never mix sources: a bundle of several is read one file at a time.
+async fn read_bundle(items: &[Item]) -> Vec<Result<Whole>> {
+    let Some(first) = items.first() else {
+        return Vec::new();
+    };
+    let source = &first.work.source;
+    let is_one = items
+        .iter()
+        .all(|item| Arc::ptr_eq(&item.work.source, source));
+    if is_one && source.place.endpoint.capabilities().bundle_bytes_max > 0 {
+        let wanted: Vec<(Vec<u8>, Entry)> = items
+            .iter()
+            .map(|item| (item.work.from.clone(), item.entry.clone()))
+            .collect();
+        return source.place.endpoint.get_all(&wanted).await;
+    }
+    let mut reads = Vec::with_capacity(items.len());
+    for item in items {
+        let endpoint = &item.work.source.place.endpoint;
+        reads.push(endpoint.get(&item.work.from, &item.entry));
+    }
+    stream::iter(reads).buffered(READS_AT_ONCE).collect().await
+}
+
+async fn settle(shared: &Arc<Shared>, item: &Item, outcome: Result<Checksum>) -> Result<()> {
+    let sum = match outcome {
+        Ok(sum) => {
+            item.moving.sent(item.entry.size);
+            sum
+        }
+        Err(error) if error.is_temporary() && !shared.is_stopped() => {
+            copy(shared, &item.work, &item.entry, &item.moving).await?
+        }
+        Err(error) => return Err(error),
+    };
+    check_copy(shared, &item.work, &item.entry, sum).await?;
+    item.moving.arrived();
+    (shared.options.on_notice)(&Notice::Copied(item.moving.name()));
+    Ok(())
+}
+
+/// An error for a copy that is not what it should be.
+pub(super) fn differs(shown: String, wanted: Checksum, found: Checksum) -> Error {
+    Error::new(posthaste_endpoint::ErrorKind::Corrupt, "verify", shown)
+        .cause("what was read back is not what was written")
+        .hint("copy it again with --ignore-times; if it stays, distrust that storage")
+        .with("wanted", wanted)
+        .with("found", found)
+        .at(Locus::Destination)
+}

@@ -1,0 +1,259 @@
+//! Runs a copy as its optimizer says, and tells the optimizer what that gave.
+//!
+//! What the three numbers mean here (`docs/algorithms/tuner.md`): concurrency is lanes, each with a
+//! file or a bundle of small files; parallelism is further streams for the segments of large files,
+//! which any file may use; pipelining is small files a lane has under way at once.
+
+use std::{
+    fs,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use posthaste_plan::tuner::{
+    Bounds, Choice, Optimizer, PathFacts, Probe, Setting, Tuner, Urgency, optimizer,
+};
+use posthaste_types::{ByteRate, Bytes};
+use tokio::time::timeout;
+
+use super::{Notice, Place, Placed, board::Board, clock, lane::Shared};
+
+/// Most files at once to a remote end: more are taken for an attack.
+const CONCURRENCY_MAX: u16 = 64;
+/// Most streams of one file.
+const PARALLELISM_MAX: u16 = 64;
+/// Files of which the first choice should know, where they are found quickly.
+const KNOWN_FILES: u64 = 64;
+/// How long the first choice waits for them: less than it takes to connect.
+const KNOWN_WITHIN: Duration = Duration::from_millis(10);
+/// Choices remembered for whoever asks why.
+const DECISIONS_MAX: usize = 500;
+/// How often a period is looked at, whether a class of files has run out.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// What one stream can have in flight when the system does not tell: Linux's usual maximum.
+const BUFFER_USUAL: Bytes = Bytes::mebi(4);
+/// The way to an end that nobody measured: a machine in the same hall.
+const RTT_USUAL: Duration = Duration::from_micros(500);
+
+/// One choice of the optimizer.
+#[derive(Debug, Clone)]
+pub struct Decision {
+    /// When, since the copy began.
+    pub at: Duration,
+    /// What the period before gave; `None` for the first.
+    pub rate: Option<ByteRate>,
+    /// What is done from then on.
+    pub setting: Setting,
+    /// Why, for people.
+    pub reason: String,
+}
+
+/// What became of the path's tuning.
+#[derive(Debug, Clone, Default)]
+pub struct Tuned {
+    /// The path, as histories know it; empty between local paths.
+    pub path: String,
+    /// Where the next copy on this path should begin.
+    pub best: Option<Setting>,
+    /// What was chosen, in order.
+    pub decisions: Vec<Decision>,
+}
+
+/// An optimizer at work.
+pub(super) struct Tuning {
+    tuner: Tuner,
+    bounds: Bounds,
+    tuned: Tuned,
+}
+
+/// How a period ended.
+enum Period {
+    Over,
+    Finished,
+}
+
+/// Chooses the optimizer and lays out the board.
+pub(super) fn begin(shared: &Shared, placed: &[Placed]) -> (Tuning, Arc<Board>) {
+    let sources = || placed.iter().map(|placed| &placed.source.place);
+    let ends: Vec<&Place> = sources().chain([&shared.destination]).collect();
+    let facts = PathFacts {
+        rtt: round_trip(&ends),
+        bandwidth: None,
+        buffer: stream_buffer().unwrap_or(BUFFER_USUAL),
+        cores: std::thread::available_parallelism()
+            .map_or(2, |cores| u16::try_from(cores.get()).unwrap_or(u16::MAX)),
+    };
+    let bounds = bounds(shared, &ends);
+    let path = path_name(&ends);
+    let history = shared.options.history.get(&path).copied();
+    let tuner = optimizer(
+        shared.options.method,
+        facts,
+        bounds,
+        history,
+        Urgency::Normal,
+    );
+    let bundle_bytes = ends
+        .iter()
+        .map(|end| end.endpoint.capabilities().bundle_bytes_max)
+        .max();
+    let tuned = Tuned {
+        path,
+        ..Tuned::default()
+    };
+    let tuning = Tuning {
+        tuner,
+        bounds,
+        tuned,
+    };
+    let board = Arc::new(Board::new(facts, bundle_bytes.unwrap_or(0)));
+    (tuning, board)
+}
+
+fn round_trip(ends: &[&Place]) -> Duration {
+    let measured = ends.iter().filter_map(|end| end.endpoint.round_trip());
+    measured.max().unwrap_or(RTT_USUAL)
+}
+
+fn bounds(shared: &Shared, ends: &[&Place]) -> Bounds {
+    let can = shared.destination.endpoint.capabilities();
+    let splits = can.segments_in_any_order
+        && ends
+            .iter()
+            .all(|end| end.endpoint.capabilities().ranges || !end.endpoint.capabilities().lists);
+    let pipelining = ends
+        .iter()
+        .filter(|end| end.local.is_none())
+        .map(|end| end.endpoint.capabilities().requests_ahead_max)
+        .min();
+    Bounds {
+        concurrency_max: CONCURRENCY_MAX,
+        parallelism_max: if splits { PARALLELISM_MAX } else { 1 },
+        pipelining_max: pipelining.unwrap_or(1).max(1),
+    }
+}
+
+/// The largest send buffer that the kernel gives a TCP stream by itself.
+fn stream_buffer() -> Option<Bytes> {
+    let text = fs::read_to_string("/proc/sys/net/ipv4/tcp_wmem").ok()?;
+    let most = text.split_whitespace().nth(2)?.parse().ok()?;
+    Some(Bytes::new(most))
+}
+
+/// `scheme://host` of both ends: what paths have in common whatever is copied on them.
+fn path_name(ends: &[&Place]) -> String {
+    let name = |place: &Place| {
+        if place.local.is_some() {
+            return "here".to_owned();
+        }
+        let shown = place.endpoint.show(b"");
+        let host_ends = shown
+            .match_indices('/')
+            .nth(2)
+            .map_or(shown.len(), |(at, _)| at);
+        shown[..host_ends].to_owned()
+    };
+    let first = ends.first().map(|place| name(place)).unwrap_or_default();
+    let last = ends.last().map(|place| name(place)).unwrap_or_default();
+    format!("{first} to {last}")
+}
+
+impl Tuning {
+    /// The most lanes there will ever be.
+    pub(super) fn lanes(&self) -> u16 {
+        self.bounds.concurrency_max
+    }
+
+    /// Runs until nothing is left to move.
+    pub(super) async fn run(mut self, shared: &Shared, board: &Board) {
+        let began = clock::now();
+        while !board.is_known(KNOWN_FILES)
+            && clock::now().saturating_duration_since(began) < KNOWN_WITHIN
+        {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let mut choice = self.tuner.first(&board.open());
+        let mut rate = None;
+        loop {
+            self.apply(shared, board, began, &choice, rate);
+            match self.period(shared, board, &choice).await {
+                (Period::Finished, probe) => {
+                    // A copy that was over early still tells where the next should begin.
+                    let open = board.open();
+                    let _ = probe.map(|probe| self.tuner.on_probe(&probe, &open));
+                    break;
+                }
+                (Period::Over, None) => {}
+                (Period::Over, Some(probe)) => {
+                    rate = Some(probe.rate());
+                    choice = self.tuner.on_probe(&probe, &board.open());
+                }
+            }
+        }
+        self.tuned.best = self.tuner.best();
+        shared.tuned(self.tuned);
+    }
+
+    fn apply(
+        &mut self,
+        shared: &Shared,
+        board: &Board,
+        began: Instant,
+        choice: &Choice,
+        rate: Option<ByteRate>,
+    ) {
+        let streams = choice
+            .shares
+            .iter()
+            .map(|share| usize::from(share.channels) * usize::from(share.setting.parallelism));
+        shared.streams.set(streams.sum::<usize>().max(1));
+        board.set_shares(choice);
+        let decision = Decision {
+            at: clock::now().saturating_duration_since(began),
+            rate,
+            setting: choice.setting(),
+            reason: choice.reason.to_string(),
+        };
+        (shared.options.on_notice)(&Notice::Tuned(&decision));
+        if self.tuned.decisions.len() < DECISIONS_MAX {
+            self.tuned.decisions.push(decision);
+        }
+    }
+
+    /// One period: a part that is not measured, then one that is.
+    async fn period(
+        &self,
+        shared: &Shared,
+        board: &Board,
+        choice: &Choice,
+    ) -> (Period, Option<Probe>) {
+        if let Period::Finished = Self::wait(board, choice.skip).await {
+            return (Period::Finished, None);
+        }
+        let (started, before) = (clock::now(), shared.progress.figures().bytes);
+        let ended = Self::wait(board, choice.probe).await;
+        let after = shared.progress.figures().bytes;
+        let probe = Probe {
+            setting: choice.setting(),
+            elapsed: clock::now().saturating_duration_since(started),
+            bytes: Bytes::new(after.saturating_sub(before)),
+            lost_permille: None,
+        };
+        (ended, Some(probe))
+    }
+
+    /// Waits for `span`, or until a class has run out while others wait, or everything is done.
+    async fn wait(board: &Board, span: Duration) -> Period {
+        let until = clock::now() + span;
+        loop {
+            if board.is_finished() {
+                return Period::Finished;
+            }
+            let left = until.saturating_duration_since(clock::now());
+            if left.is_zero() || board.is_share_done() {
+                return Period::Over;
+            }
+            let _ = timeout(left.min(LOOK_EVERY), board.finished()).await;
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! A directory being copied: made before anything is put into it, and given its attributes once
+//! everything in it has arrived.
+//!
+//! Whoever still has something to put into a directory holds it: the visit that lists it, the
+//! directories below it, each file on its way. When the last of them lets go, it is time to seal,
+//! and nothing of it has to be remembered to the end.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
+
+use posthaste_endpoint::{Entry, Locus, Result};
+use tokio::sync::OnceCell;
+
+use super::{
+    super::{Source, lane::Shared, retry::retried},
+    seals::{Seal, Seals},
+};
+
+/// Whether a directory was made by this copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Made {
+    pub new: bool,
+}
+
+/// A directory at the source and where it goes.
+#[derive(Debug)]
+pub(in crate::copy) struct Directory {
+    pub(super) source: Arc<Source>,
+    pub(super) from: Vec<u8>,
+    pub(super) to: Vec<u8>,
+    pub(super) depth: usize,
+    /// As the source tells it; `None` where nobody asked.
+    entry: Option<Entry>,
+    /// A listing of the whole tree told of it.
+    by_keys: bool,
+    parent: Option<Arc<Self>>,
+    made: OnceCell<Made>,
+    empty: AtomicBool,
+    /// It could not be made, and that was told.
+    refused: AtomicBool,
+    /// It was the user's before: its own attributes stay.
+    existed: bool,
+    seals: Arc<Seals>,
+}
+
+impl Directory {
+    /// The directory a source is.
+    pub(super) fn root(
+        source: Arc<Source>,
+        to: Vec<u8>,
+        entry: Entry,
+        existed: bool,
+        seals: &Arc<Seals>,
+    ) -> Arc<Self> {
+        seals.begin();
+        Arc::new(Self {
+            source,
+            from: Vec::new(),
+            to,
+            depth: 0,
+            entry: Some(entry),
+            by_keys: false,
+            parent: None,
+            made: OnceCell::new(),
+            empty: AtomicBool::new(true),
+            refused: AtomicBool::new(false),
+            existed,
+            seals: Arc::clone(seals),
+        })
+    }
+
+    /// A directory in this one.
+    pub(super) fn below(
+        self: &Arc<Self>,
+        from: Vec<u8>,
+        to: Vec<u8>,
+        entry: Option<Entry>,
+        by_keys: bool,
+    ) -> Arc<Self> {
+        self.seals.begin();
+        Arc::new(Self {
+            source: Arc::clone(&self.source),
+            from,
+            to,
+            depth: self.depth + 1,
+            entry,
+            by_keys,
+            parent: Some(Arc::clone(self)),
+            made: OnceCell::new(),
+            empty: AtomicBool::new(true),
+            refused: AtomicBool::new(false),
+            existed: false,
+            seals: Arc::clone(&self.seals),
+        })
+    }
+
+    /// Something goes into it.
+    pub(super) fn is_used(&self) {
+        self.empty.store(false, Relaxed);
+    }
+
+    /// It can't be made: nothing goes into it or what is below it.
+    pub(super) fn refuse(&self) {
+        self.refused.store(true, Relaxed);
+    }
+
+    pub(super) fn is_refused(&self) -> bool {
+        let mut directory = Some(self);
+        while let Some(this) = directory {
+            if this.refused.load(Relaxed) {
+                return true;
+            }
+            directory = this.parent.as_deref();
+        }
+        false
+    }
+
+    /// Makes it at the destination, those above it first.
+    pub(super) fn make<'a>(
+        &'a self,
+        shared: &'a Shared,
+    ) -> Pin<Box<dyn Future<Output = Result<Made>> + Send + 'a>> {
+        Box::pin(async move {
+            if let Some(made) = self.made.get() {
+                return Ok(*made);
+            }
+            let above = match &self.parent {
+                Some(parent) => parent.make(shared).await?,
+                None => Made { new: false },
+            };
+            let made = self.made.get_or_try_init(|| self.make_one(shared, above));
+            made.await.copied()
+        })
+    }
+
+    async fn make_one(&self, shared: &Shared, above: Made) -> Result<Made> {
+        let endpoint = &shared.destination.endpoint;
+        if shared.options.dry_run {
+            if above.new {
+                return Ok(Made { new: true });
+            }
+            let there = retried(shared, || endpoint.stat(&self.to, true)).await?;
+            return Ok(Made {
+                new: there.is_none(),
+            });
+        }
+        if above.new && !endpoint.capabilities().directory_attributes {
+            return Ok(Made { new: true });
+        }
+        let new = retried(shared, || endpoint.make_directory(&self.to))
+            .await
+            .map_err(|error| error.at(Locus::Destination))?;
+        if new {
+            shared.progress.made_directory();
+        }
+        Ok(Made { new })
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let seal = Seal {
+            source: Arc::clone(&self.source),
+            from: std::mem::take(&mut self.from),
+            to: std::mem::take(&mut self.to),
+            entry: self.entry.take(),
+            by_keys: self.by_keys,
+            empty: *self.empty.get_mut(),
+            _parent: self.parent.take(),
+        };
+        let is_ours = self.made.get().is_some() && !self.existed;
+        self.seals.add(is_ours.then_some(seal));
+    }
+}

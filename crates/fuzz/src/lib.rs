@@ -1,0 +1,75 @@
+//! What is fuzzed: everything that reads what others wrote.
+//!
+//! A target is a function that takes any bytes and panics when something does not hold that must.
+//! The fuzzers (`fuzz/`, libFuzzer on the nightly toolchain) search for such bytes; what they found
+//! lies under `fuzz/corpus` and is replayed by this crate's tests, on every toolchain, together with
+//! seeded mutations of it.
+
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+
+use posthaste_endpoint::{Location, fuzzing, parse_profiles};
+use posthaste_plan::Timetable;
+
+/// A function that must take any bytes.
+pub type Target = fn(&[u8]);
+
+/// Every target, by the name of its corpus and of its fuzzer.
+pub const TARGETS: [(&str, Target); 8] = [
+    ("location", location),
+    ("plugin_entry", fuzzing::plugin_entry),
+    ("plugin_output", fuzzing::plugin_output),
+    ("profiles", profiles),
+    ("s3_listing", fuzzing::s3_listing),
+    ("sftp_reply", fuzzing::sftp_reply),
+    ("timetable", timetable),
+    ("webdav_listing", fuzzing::webdav_listing),
+];
+
+/// Reads an address. Its name inside a directory never leads out of it.
+pub fn location(data: &[u8]) {
+    match Location::parse(OsStr::from_bytes(data)) {
+        Ok(location) => {
+            if let Some(name) = location.name() {
+                assert!(!name.contains(&b'/') && !matches!(&*name, b"" | b"." | b".."));
+            }
+        }
+        Err(error) => {
+            let shown = error.to_string();
+            assert!(!shown.contains(char::is_control), "it is more than a line");
+        }
+    }
+}
+
+/// Reads a `profiles.toml`. Its names can stand in addresses; what is wrong is said in one line.
+pub fn profiles(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    match parse_profiles(text) {
+        Ok(profiles) => {
+            for name in profiles.names() {
+                assert!(!name.is_empty() && !name.starts_with('-') && !name.contains(['/', ':']));
+            }
+        }
+        Err(error) => {
+            let shown = error.to_string();
+            assert!(!shown.contains(char::is_control), "it is more than a line");
+        }
+    }
+}
+
+/// Reads a timetable of rates. It has a limit, or none, at every minute of the week.
+pub fn timetable(data: &[u8]) {
+    const WEEK_MIN: u16 = 7 * 24 * 60;
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    if let Ok(timetable) = text.parse::<Timetable>() {
+        let first = timetable.limit_at(0);
+        let same = (0..WEEK_MIN).all(|minute| timetable.limit_at(minute) == first);
+        assert!(
+            same || timetable.changes(),
+            "it changes and says it does not"
+        );
+    }
+}

@@ -1,0 +1,207 @@
+//! The default: a good start, a short search, then a steady state that feels for change.
+
+mod opening;
+mod search;
+mod steady;
+
+use posthaste_types::record;
+use search::{Search, Step};
+use steady::{Steady, Turn};
+
+use super::{
+    Bounds, Choice, Knob, Optimizer, Outcome, PathFacts, Probe, Reason, Setting, Stocks, Urgency,
+    utility::Cost,
+};
+
+/// A rest that takes no longer than this many periods is not worth a search.
+const PERIODS_LEFT_MIN: u32 = 4;
+/// This share of a known bandwidth, in percent, is all of it: headers take the rest.
+const FULL_PERCENT: u64 = 95;
+
+record! {
+    /// What it is doing.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub enum Phase {
+        /// Trying settings.
+        0 = Searching {
+            /// Which, and how they did.
+            search: Search,
+        },
+        /// Keeping to one.
+        1 = Steady {
+            /// What it carries.
+            steady: Steady,
+        },
+    }
+}
+
+record! {
+    /// The default optimizer.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Auto {
+        facts: PathFacts,
+        bounds: Bounds,
+        history: Option<Setting>,
+        urgency: Urgency,
+        /// The best so far, once something was measured.
+        best: Option<Setting>,
+        /// What is in force.
+        setting: Setting,
+        phase: Phase,
+    }
+}
+
+impl Auto {
+    /// Starts at `history`, or where the opening rule says.
+    pub(super) fn new(
+        facts: PathFacts,
+        bounds: Bounds,
+        history: Option<Setting>,
+        urgency: Urgency,
+    ) -> Self {
+        Self {
+            facts,
+            bounds,
+            history,
+            urgency,
+            best: None,
+            setting: Setting::ONE,
+            phase: Phase::Searching {
+                search: Search::new(Setting::ONE),
+            },
+        }
+    }
+
+    /// The bounds, with no more files at once than there are.
+    fn bounds_for(&self, stocks: &Stocks) -> Bounds {
+        let files = u16::try_from(stocks.total().files.max(1)).unwrap_or(u16::MAX);
+        Bounds {
+            concurrency_max: self.bounds.concurrency_max.min(files),
+            ..self.bounds
+        }
+    }
+
+    fn go(&mut self, setting: Setting, bounds: &Bounds, reason: Reason) -> Choice {
+        self.setting = bounds.clamp(setting);
+        Choice::of_all(self.setting, &self.facts, reason)
+    }
+
+    /// Why the search should not go on though it could.
+    fn rest(&self, probe: &Probe, stocks: &Stocks) -> Option<Reason> {
+        let rate = probe.rate();
+        let enough =
+            |bandwidth: posthaste_types::ByteRate| rate >= bandwidth.scaled(FULL_PERCENT, 100);
+        if self.facts.bandwidth.is_some_and(enough) {
+            return Some(Reason::Full { rate });
+        }
+        let left = rate.time_for(stocks.total().bytes);
+        let period = Choice::period(&self.facts);
+        (left <= period * PERIODS_LEFT_MIN).then_some(Reason::NearlyDone { left })
+    }
+
+    fn on_search(
+        &mut self,
+        mut search: Search,
+        last: Option<Outcome>,
+        probe: &Probe,
+        stocks: &Stocks,
+    ) -> Choice {
+        let bounds = self.bounds_for(stocks);
+        let base = search.base();
+        self.best = Some(base);
+        if let Some(reason) = self.rest(probe, stocks) {
+            // The search waits: should more turn up to move, it goes on.
+            self.phase = Phase::Searching { search };
+            return self.go(base, &bounds, reason);
+        }
+        match search.next(&bounds) {
+            Step::Try { setting, knob } => {
+                let to = knob.of(setting);
+                self.phase = Phase::Searching { search };
+                self.go(setting, &bounds, Reason::Trying { last, knob, to })
+            }
+            Step::Done => {
+                self.phase = Phase::Steady {
+                    steady: Steady::new(base.concurrency, search.rate()),
+                };
+                let settled = Reason::Settled {
+                    last,
+                    setting: base,
+                };
+                self.go(base, &bounds, settled)
+            }
+        }
+    }
+
+    fn on_steady(&mut self, mut steady: Steady, probe: &Probe, stocks: &Stocks) -> Choice {
+        let bounds = self.bounds_for(stocks);
+        let worth = self.worth(probe);
+        let rate = probe.rate();
+        let crowd = search::STREAMS_MAX / u32::from(self.setting.parallelism);
+        let most = u32::from(bounds.concurrency_max).min(crowd);
+        match steady.on_probe(probe, worth, u16::try_from(most).unwrap_or(u16::MAX)) {
+            Turn::Moved { from } => {
+                // Somebody else may have come, who opened with more: begin at eye level.
+                let (opening, _) = opening::open(&self.facts, &bounds, stocks);
+                let start = core::cmp::max_by_key(self.setting, opening, |side| side.streams());
+                let choice = self.go(start, &bounds, Reason::Moved { from, to: rate });
+                let search = Search::new(self.setting);
+                self.phase = Phase::Searching { search };
+                choice
+            }
+            turn @ (Turn::Hold | Turn::Step { .. }) => {
+                self.best = Some(Knob::Concurrency.with(self.setting, steady.post()));
+                self.phase = Phase::Steady { steady };
+                let Turn::Step { to, last } = turn else {
+                    return self.go(self.setting, &bounds, Reason::Holding { rate });
+                };
+                let setting = Knob::Concurrency.with(self.setting, to);
+                self.go(setting, &bounds, Reason::Stepping { last, to })
+            }
+        }
+    }
+
+    fn worth(&self, probe: &Probe) -> u64 {
+        Cost::of_stream(self.urgency).worth(probe, probe.setting.streams())
+    }
+}
+
+impl Optimizer for Auto {
+    fn first(&mut self, stocks: &Stocks) -> Choice {
+        let bounds = self.bounds_for(stocks);
+        let (setting, reason) = match self.history {
+            Some(history) => {
+                let setting = opening::resume(history, &bounds, stocks);
+                (setting, Reason::History { setting })
+            }
+            None => opening::open(&self.facts, &bounds, stocks),
+        };
+        let choice = self.go(setting, &bounds, reason);
+        self.phase = Phase::Searching {
+            search: Search::new(self.setting),
+        };
+        choice
+    }
+
+    fn on_probe(&mut self, probe: &Probe, stocks: &Stocks) -> Choice {
+        if probe.is_too_short() {
+            let bounds = self.bounds_for(stocks);
+            return self.go(self.setting, &bounds, Reason::TooShort);
+        }
+        match self.phase.clone() {
+            Phase::Searching { mut search } => {
+                let last = search.judge(probe, self.worth(probe));
+                self.on_search(search, last, probe, stocks)
+            }
+            Phase::Steady { steady } => self.on_steady(steady, probe, stocks),
+        }
+    }
+
+    fn set_urgency(&mut self, urgency: Urgency) {
+        self.urgency = urgency;
+    }
+
+    fn best(&self) -> Option<Setting> {
+        self.best
+    }
+}

@@ -1,0 +1,190 @@
+//! Where to begin on a path that has no history.
+//!
+//! A stream begins with ten segments and doubles each round trip (RFC 6928, RFC 5681), so `n` streams
+//! carry `n x 14,600 x 2^r` bytes in round trip `r`. For the path to be full after three round trips
+//! it takes `n = BDP / 116,800`: 11 streams at 10 ms and 1 Gbit/s, which is what a path of unknown
+//! bandwidth counts as, and 64 at 60 ms. One stream would take ten round trips there, most of a
+//! transfer of seconds, which is over before any search ends. So: as many streams, but
+//!
+//! - 16 at least, as 8 files of 2 streams, because that is the best modest start on measured paths;
+//! - 64 at most, because more look like an attack;
+//! - no more than have 256 KiB each to carry.
+//!
+//! They are 2 to a file as long as there are files enough, then more; 1 to a file when files are too
+//! small to be split.
+//!
+//! Near paths (under 2 ms) are different: slow start is over before it matters, and every stream costs
+//! a processor. One file for each of them, and two streams for each in all, 4 at least, where files
+//! are large: what serves a single stream at the far end is a single thread as a rule.
+
+use core::time::Duration;
+use posthaste_types::Bytes;
+
+use super::super::{Bounds, PathFacts, Reason, Setting, Stocks};
+
+/// Under this slow start does not matter.
+const NEAR: Duration = Duration::from_millis(2);
+/// The fewest streams for large files on a near path.
+const NEAR_STREAMS_MIN: u64 = 4;
+/// What a stream sends in its fourth round trip: 10 segments of 1,460 bytes, doubled 3 times.
+const STREAM_IN_FOURTH: u64 = 10 * 1460 * 8;
+/// The fewest streams to begin with where the path is not near.
+const STREAMS_MIN: u64 = 16;
+/// The most: servers and firewalls take more for an attack.
+const STREAMS_MAX: u64 = 64;
+/// A stream with less than this is over before it is fast.
+const STREAM_BYTES_MIN: Bytes = Bytes::new(256 << 10);
+/// Streams a file where there are files enough.
+const STREAMS_A_FILE: u64 = 2;
+/// Files asked for ahead on a channel.
+const AHEAD: u16 = 8;
+
+/// The opening and why.
+pub(super) fn open(facts: &PathFacts, bounds: &Bounds, stocks: &Stocks) -> (Setting, Reason) {
+    let total = stocks.total();
+    let files = total.files.max(1);
+    if facts.rtt < NEAR {
+        let cores = u64::from(facts.cores.max(1));
+        let concurrency = files
+            .min(cores)
+            .min(u64::from(bounds.concurrency_max.max(1)));
+        let streams = (2 * cores).max(NEAR_STREAMS_MIN);
+        let pieces_a_file = total.mean().get() / STREAM_BYTES_MIN.get();
+        let each = streams.div_ceil(concurrency).min(pieces_a_file.max(1));
+        let setting = bounds.clamp(Setting::new(narrow(concurrency), narrow(each), AHEAD));
+        let rtt = facts.rtt;
+        return (setting, Reason::OpeningNear { rtt, setting });
+    }
+    let filling = facts.bdp().get().div_ceil(STREAM_IN_FOURTH);
+    let carried = total.bytes.pieces(STREAM_BYTES_MIN).max(1);
+    let streams = filling.clamp(STREAMS_MIN, STREAMS_MAX).min(carried);
+    let setting = lay_out(streams, AHEAD, bounds, stocks);
+    let reason = if filling > STREAMS_MIN {
+        let rtt = facts.rtt;
+        Reason::OpeningFar { rtt, setting }
+    } else {
+        Reason::OpeningUsual { setting }
+    };
+    (setting, reason)
+}
+
+/// Begins where the last transfer on the path ended, as far as these files allow: what one large
+/// file had in streams, many small ones have in files at once.
+pub(super) fn resume(history: Setting, bounds: &Bounds, stocks: &Stocks) -> Setting {
+    let total = stocks.total();
+    let is_split = total.mean() >= STREAM_BYTES_MIN.times(history.parallelism.into());
+    let is_many = total.files >= u64::from(history.concurrency);
+    if is_many && (is_split || history.parallelism == 1) {
+        bounds.clamp(history)
+    } else {
+        lay_out(history.streams().into(), history.pipelining, bounds, stocks)
+    }
+}
+
+/// So many streams over these files: some to a file, more where there are few files.
+fn lay_out(streams: u64, ahead: u16, bounds: &Bounds, stocks: &Stocks) -> Setting {
+    let total = stocks.total();
+    let pieces_a_file = (total.mean().get() / STREAM_BYTES_MIN.get()).max(1);
+    let files = total.files.min(u64::from(bounds.concurrency_max)).max(1);
+    let concurrency = streams
+        .div_ceil(pieces_a_file.min(STREAMS_A_FILE))
+        .min(files);
+    let each = streams.div_ceil(concurrency.max(1)).min(pieces_a_file);
+    bounds.clamp(Setting::new(narrow(concurrency), narrow(each), ahead))
+}
+
+fn narrow(count: u64) -> u16 {
+    u16::try_from(count).unwrap_or(u16::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tuner::Class;
+    use posthaste_types::ByteRate;
+
+    const BOUNDS: Bounds = Bounds {
+        concurrency_max: 64,
+        parallelism_max: 64,
+        pipelining_max: 64,
+    };
+
+    fn opening(rtt_ms: u64, gbit: Option<u64>, files: u64, mean: Bytes) -> Setting {
+        let facts = PathFacts {
+            rtt: Duration::from_millis(rtt_ms),
+            bandwidth: gbit.map(|gbit| ByteRate::new(gbit * 125_000_000)),
+            buffer: Bytes::mebi(4),
+            cores: 4,
+        };
+        let mut stocks = Stocks::default();
+        (0..files).for_each(|_| stocks.add(Class::Large, mean));
+        open(&facts, &BOUNDS, &stocks).0
+    }
+
+    #[test]
+    fn a_far_path_begins_with_many_streams() {
+        let large = Bytes::mebi(1024);
+        assert_eq!(opening(60, None, 100, large), Setting::new(32, 2, 8));
+        assert_eq!(opening(60, None, 1, large), Setting::new(1, 64, 8));
+        assert_eq!(opening(60, None, 10, large), Setting::new(10, 7, 8));
+        assert_eq!(opening(30, None, 100, large), Setting::new(17, 2, 8));
+        assert_eq!(opening(200, Some(100), 100, large), Setting::new(32, 2, 8));
+    }
+
+    #[test]
+    fn small_files_are_not_split() {
+        assert_eq!(
+            opening(60, None, 2000, Bytes::new(100 << 10)),
+            Setting::new(64, 1, 8)
+        );
+    }
+
+    #[test]
+    fn streams_have_something_to_carry() {
+        assert_eq!(opening(60, None, 1, Bytes::mebi(2)), Setting::new(1, 8, 8));
+        assert_eq!(opening(60, None, 1, Bytes::new(10)), Setting::new(1, 1, 8));
+        assert_eq!(opening(60, None, 0, Bytes::ZERO), Setting::new(1, 1, 8));
+    }
+
+    #[test]
+    fn a_middling_path_begins_where_most_do_well() {
+        assert_eq!(
+            opening(5, None, 100, Bytes::mebi(64)),
+            Setting::new(8, 2, 8)
+        );
+        assert_eq!(opening(5, None, 4, Bytes::mebi(64)), Setting::new(4, 4, 8));
+    }
+
+    #[test]
+    fn what_was_learnt_on_other_files_is_laid_out_anew() {
+        let resumed = |history, files: u64, mean: Bytes| {
+            let mut stocks = Stocks::default();
+            (0..files).for_each(|_| stocks.add(Class::Large, mean));
+            resume(history, &BOUNDS, &stocks)
+        };
+        let (one_file, small_files) = (Setting::new(1, 32, 8), Setting::new(32, 1, 16));
+        let small = Bytes::new(100 << 10);
+        assert_eq!(resumed(one_file, 1, Bytes::mebi(1024)), one_file);
+        assert_eq!(resumed(small_files, 2000, small), small_files);
+        assert_eq!(resumed(one_file, 2000, small), Setting::new(32, 1, 8));
+        let split = Setting::new(1, 32, 16);
+        assert_eq!(resumed(small_files, 1, Bytes::mebi(1024)), split);
+        assert_eq!(resumed(small_files, 0, Bytes::ZERO), Setting::new(1, 1, 16));
+    }
+
+    #[test]
+    fn a_near_path_begins_with_a_file_a_processor() {
+        assert_eq!(
+            opening(1, None, 100, Bytes::mebi(64)),
+            Setting::new(4, 2, 8)
+        );
+        assert_eq!(
+            opening(0, Some(100), 2, Bytes::mebi(64)),
+            Setting::new(2, 4, 8)
+        );
+        assert_eq!(
+            opening(0, None, 100, Bytes::new(10 << 10)),
+            Setting::new(4, 1, 8)
+        );
+    }
+}

@@ -1,0 +1,236 @@
+//! Large files on their way in.
+//!
+//! A client that goes away leaves its file where it is: hidden, with a record of the segments that
+//! are there. Files stay open between segments, as many as are named here.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use posthaste_endpoint::{
+    Checksum, Error, ErrorKind, Locus, Result,
+    peer::wire::{Create, Finish, SEGMENT_BYTES_MAX},
+    posix::{Draft, DraftRules, segment_range},
+};
+
+use super::{
+    ground::{Ground, Place},
+    space::{Space, size_at},
+};
+
+/// Files open at once; each costs three descriptors.
+const OPEN_MAX: usize = 128;
+
+/// Segments of one file: what a ledger of the longest believed length holds.
+const SEGMENTS_MAX: u64 = 1_000_000;
+
+/// Segments from here on cost too much to keep a record of.
+const SEGMENT_BYTES_MIN: u64 = 64 << 10;
+
+/// An unfinished file.
+pub(super) struct OpenDraft {
+    file: Create,
+    pub(super) draft: Draft,
+    kept: Mutex<BTreeMap<u64, Checksum>>,
+    place: Place,
+}
+
+/// A file's place in the table: locked while it is opened, which may take long.
+#[derive(Default)]
+struct Slot {
+    draft: Mutex<Option<Arc<OpenDraft>>>,
+}
+
+#[derive(Default)]
+struct Table {
+    slots: HashMap<Vec<u8>, (Arc<Slot>, u64)>,
+    /// Counts uses, to know who was used last.
+    clock: u64,
+}
+
+/// All unfinished files that are open.
+pub(super) struct Drafts {
+    ground: Arc<Ground>,
+    space: Space,
+    table: Mutex<Table>,
+}
+
+impl Drafts {
+    pub(super) fn new(ground: Arc<Ground>, space: Space) -> Self {
+        Self {
+            ground,
+            space,
+            table: Mutex::default(),
+        }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn slot(&self, path: &[u8]) -> Arc<Slot> {
+        let mut table = self.table();
+        table.clock += 1;
+        let now = table.clock;
+        if table.slots.len() >= OPEN_MAX && !table.slots.contains_key(path) {
+            close_oldest(&mut table);
+        }
+        let (slot, used) = table
+            .slots
+            .entry(path.to_vec())
+            .or_insert_with(|| (Arc::default(), now));
+        *used = now;
+        Arc::clone(slot)
+    }
+
+    /// The unfinished file `file` names: the one that is open, or opened and its kept segments
+    /// read back. Blocking.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for impossible sizes, [`ErrorKind::Full`], [`ErrorKind::Busy`] when
+    /// another version of the same is being written; the system's.
+    pub(super) fn open(&self, file: &Create) -> Result<Arc<OpenDraft>> {
+        check(file)?;
+        let slot = self.slot(&file.path.0);
+        let mut open = slot.draft.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(draft) = &*open {
+            if draft.file == *file {
+                return Ok(Arc::clone(draft));
+            }
+            if Arc::strong_count(draft) > 1 {
+                return Err(Error::new(ErrorKind::Busy, "write", "")
+                    .cause("another version of it is being written")
+                    .at(Locus::Destination));
+            }
+        }
+        // The one that is open holds the lock on the file.
+        *open = None;
+        let draft = match self.start(file, false) {
+            Err(error) if error.kind() == ErrorKind::NotFound => self.start(file, true),
+            started => started,
+        };
+        let draft = Arc::new(draft?);
+        *open = Some(Arc::clone(&draft));
+        Ok(draft)
+    }
+
+    fn start(&self, file: &Create, make: bool) -> Result<OpenDraft> {
+        let place = self.ground.place(&file.path.0, make)?;
+        let rules = DraftRules {
+            verify: false,
+            fsync: false,
+        };
+        let had = size_at(&Draft::partial_path(&place.path, &file.spec.origin));
+        self.space.change(had, file.spec.size)?;
+        let started = Draft::resumable(&place.path, &file.spec, file.segment_size, rules);
+        let (draft, kept) = started.inspect_err(|_| {
+            // What was taken a moment ago can be given back.
+            let _ = self.space.change(file.spec.size, had);
+        })?;
+        Ok(OpenDraft {
+            file: file.clone(),
+            draft,
+            kept: Mutex::new(kept.into_iter().collect()),
+            place,
+        })
+    }
+
+    /// Gives the file its name once all segments are there. Blocking.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`] when they don't have the checksum they should have together; the
+    /// system's.
+    pub(super) fn finish(&self, finish: &Finish, flush: bool) -> Result<()> {
+        let draft = self.open(&finish.file)?;
+        let found = draft.whole();
+        if found != Some(finish.whole) {
+            let what = if found.is_some() {
+                "the segments have another checksum than the file"
+            } else {
+                "segments are missing"
+            };
+            return Err(Error::new(ErrorKind::Corrupt, "write", "")
+                .cause(what)
+                .hint("run the same command again")
+                .at(Locus::Destination));
+        }
+        let replaced = size_at(&draft.place.path);
+        draft.draft.publish_with(&draft.file.spec, flush)?;
+        let _ = self.space.change(replaced, 0);
+        self.close(&finish.file.path.0);
+        Ok(())
+    }
+
+    /// Removes the unfinished file. Blocking.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn discard(&self, file: &Create) -> Result<()> {
+        let draft = self.open(file)?;
+        draft.draft.discard();
+        let _ = self.space.change(file.spec.size, 0);
+        self.close(&file.path.0);
+        Ok(())
+    }
+
+    fn close(&self, path: &[u8]) {
+        self.table().slots.remove(path);
+    }
+}
+
+fn close_oldest(table: &mut Table) {
+    let unused = table.slots.iter().filter(|(_, (slot, _))| {
+        let is_idle = slot.draft.try_lock().is_ok_and(|draft| {
+            draft
+                .as_ref()
+                .is_none_or(|draft| Arc::strong_count(draft) == 1)
+        });
+        is_idle && Arc::strong_count(slot) == 1
+    });
+    let oldest = unused.min_by_key(|(_, (_, used))| *used);
+    if let Some(path) = oldest.map(|(path, _)| path.clone()) {
+        table.slots.remove(&path);
+    }
+}
+
+fn check(file: &Create) -> Result<()> {
+    let is_sound = (SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&file.segment_size)
+        && file.spec.size.div_ceil(file.segment_size) <= SEGMENTS_MAX;
+    if is_sound {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Invalid, "write", "").cause("segments of an impossible size"))
+}
+
+impl OpenDraft {
+    fn kept_now(&self) -> MutexGuard<'_, BTreeMap<u64, Checksum>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The segments that are there.
+    pub(super) fn kept(&self) -> Vec<(u64, Checksum)> {
+        let kept = self.kept_now();
+        kept.iter().map(|(&index, &sum)| (index, sum)).collect()
+    }
+
+    /// Notes that a segment is there. Blocking.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn record(&self, index: u64, sum: Checksum) -> Result<()> {
+        self.draft.record(index, sum)?;
+        self.kept_now().insert(index, sum);
+        Ok(())
+    }
+
+    /// The checksum of all segments; `None` unless all are there.
+    fn whole(&self) -> Option<Checksum> {
+        let (size, step) = (self.file.spec.size, self.file.segment_size);
+        let kept = self.kept_now();
+        (0..size.div_ceil(step)).try_fold(Checksum::EMPTY, |whole, index| {
+            let range = segment_range(index, step, size);
+            Some(whole.then(*kept.get(&index)?, range.end - range.start))
+        })
+    }
+}

@@ -1,0 +1,154 @@
+//! The body of a request: a message, then bytes and their digest.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::{Buf, Bytes, BytesMut};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use posthaste_endpoint::{
+    ErrorKind,
+    peer::{
+        frame::DIGEST_BYTES,
+        wire::{MESSAGE_BYTES_MAX, Refusal},
+    },
+};
+use posthaste_types::Record;
+use tokio::time::timeout;
+
+use crate::rate::RateLimit;
+
+/// A body of which nothing arrives for this long is given up. Clients that read slowly elsewhere,
+/// or are told to, send nothing for minutes; those that died are found by the kernel.
+const BODY_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// Body read from somebody who is refused, only to have the refusal arrive.
+const REFUSED_BYTES_MAX: u64 = 32 << 20;
+
+/// A body that is being read.
+pub(super) struct Inflow {
+    body: Incoming,
+    pending: Bytes,
+    rate: Option<Arc<RateLimit>>,
+}
+
+impl Inflow {
+    pub(super) fn new(body: Incoming, rate: Option<Arc<RateLimit>>) -> Self {
+        Self {
+            body,
+            pending: Bytes::new(),
+            rate,
+        }
+    }
+
+    /// Waits until there is something; `false` at the end.
+    async fn fill(&mut self) -> Result<bool, Refusal> {
+        while self.pending.is_empty() {
+            let frame = timeout(BODY_TIMEOUT, self.body.frame())
+                .await
+                .map_err(|_| Refusal::new(ErrorKind::TimedOut, "nothing arrived for 5 minutes"))?;
+            let Some(frame) = frame else {
+                return Ok(false);
+            };
+            let frame = frame.map_err(|cause| {
+                Refusal::new(ErrorKind::Unreachable, format!("the body: {cause}"))
+            })?;
+            if let Ok(data) = frame.into_data() {
+                if let Some(rate) = &self.rate {
+                    rate.take(data.len()).await;
+                }
+                self.pending = data;
+            }
+        }
+        Ok(true)
+    }
+
+    /// The next `len` bytes in one piece.
+    async fn exact(&mut self, len: usize) -> Result<Bytes, Refusal> {
+        if self.pending.len() >= len {
+            return Ok(self.pending.split_to(len));
+        }
+        let mut gathered = BytesMut::with_capacity(len);
+        while gathered.len() < len {
+            if !self.fill().await? {
+                return Err(cut_off());
+            }
+            let count = (len - gathered.len()).min(self.pending.len());
+            gathered.extend_from_slice(&self.pending[..count]);
+            self.pending.advance(count);
+        }
+        Ok(gathered.freeze())
+    }
+
+    /// The message it starts with, as bytes.
+    pub(super) async fn message_bytes(&mut self) -> Result<Bytes, Refusal> {
+        let head = self.exact(4).await?;
+        let head: [u8; 4] = head[..].try_into().map_err(|_| cut_off())?;
+        let len = usize::try_from(u32::from_le_bytes(head)).unwrap_or(usize::MAX);
+        if len > MESSAGE_BYTES_MAX {
+            return Err(Refusal::new(
+                ErrorKind::Invalid,
+                format!("a message of {len} bytes is longer than any"),
+            ));
+        }
+        self.exact(len).await
+    }
+
+    /// The message it starts with.
+    pub(super) async fn message<T: Record>(&mut self) -> Result<T, Refusal> {
+        let bytes = self.message_bytes().await?;
+        T::from_bytes(&bytes)
+            .map_err(|cause| Refusal::new(ErrorKind::Invalid, format!("the message: {cause}")))
+    }
+
+    /// At most the next `len` bytes, as they arrive; `len` is not 0, and neither is what is given.
+    pub(super) async fn some(&mut self, len: u64) -> Result<Bytes, Refusal> {
+        if !self.fill().await? {
+            return Err(cut_off());
+        }
+        let count = usize::try_from(len).unwrap_or(usize::MAX);
+        Ok(self.pending.split_to(count.min(self.pending.len())))
+    }
+
+    /// The digest of the bytes before it, which must be `found`.
+    pub(super) async fn digest(&mut self, found: &blake3::Hasher) -> Result<(), Refusal> {
+        let told = self.exact(DIGEST_BYTES).await?;
+        if told[..] == found.finalize().as_bytes()[..] {
+            return Ok(());
+        }
+        let mut refusal = Refusal::new(
+            ErrorKind::Corrupt,
+            "what arrived has another digest than what was sent",
+        );
+        refusal.temporary = true;
+        Err(refusal)
+    }
+
+    /// Checks that nothing follows.
+    pub(super) async fn end(&mut self) -> Result<(), Refusal> {
+        if self.fill().await? {
+            return Err(Refusal::new(
+                ErrorKind::Invalid,
+                "the body is longer than it said",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Reads and forgets what follows, so that a refusal reaches a client that is still sending.
+    /// Whether the body ended.
+    pub(super) async fn discard(&mut self) -> bool {
+        let mut left = REFUSED_BYTES_MAX;
+        while let Ok(true) = self.fill().await {
+            match left.checked_sub(self.pending.len() as u64) {
+                Some(rest) => left = rest,
+                None => return false,
+            }
+            self.pending.clear();
+        }
+        true
+    }
+}
+
+fn cut_off() -> Refusal {
+    Refusal::new(ErrorKind::Invalid, "the body is cut off")
+}

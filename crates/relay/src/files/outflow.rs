@@ -1,0 +1,112 @@
+//! Answers: short ones at once, slow ones with a sign of life, long ones as they are made.
+
+use std::{convert::Infallible, future::Future, pin::Pin, time::Duration};
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::{Response, StatusCode};
+use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
+use hyper::body::Frame;
+use posthaste_endpoint::peer::{
+    frame::{FrameKind, frame},
+    wire::{self, Refusal, WAIT_EVERY},
+};
+use posthaste_types::Record;
+use tokio::{
+    sync::mpsc,
+    task::spawn_blocking,
+    time::{sleep, timeout},
+};
+
+/// The body of an answer.
+pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+/// Frames made ahead of the network: one waits while one is sent, so that disk and wire overlap.
+const FRAMES_AHEAD: usize = 2;
+
+/// How long work may take before its answer is begun with a sign of life.
+const AT_ONCE: Duration = WAIT_EVERY;
+
+type Work = Pin<Box<dyn Future<Output = Bytes> + Send>>;
+
+/// An answer that is ready.
+fn at_once(bytes: Bytes) -> Response<Body> {
+    Response::new(Full::new(bytes).boxed_unsync())
+}
+
+/// A refusal of what was understood.
+pub(super) fn refused(refusal: Refusal) -> Response<Body> {
+    at_once(message(&Err::<wire::Done, _>(refusal)))
+}
+
+/// A refusal with its status, before anything was understood.
+pub(super) fn refuse(status: StatusCode, refusal: Refusal) -> Response<Body> {
+    let mut response = refused(refusal);
+    *response.status_mut() = status;
+    response
+}
+
+fn message<T: Record>(answer: &Result<T, Refusal>) -> Bytes {
+    frame(FrameKind::Message, &wire::write_answer(answer))
+}
+
+/// The answer to work that may take long: while it does, frames say that it goes on.
+pub(super) async fn when_done<T: Record>(
+    work: impl Future<Output = Result<T, Refusal>> + Send + 'static,
+) -> Response<Body> {
+    let mut work: Work = Box::pin(async move { message(&work.await) });
+    match timeout(AT_ONCE, &mut work).await {
+        Ok(bytes) => at_once(bytes),
+        Err(_) => {
+            let frames = stream::unfold(Some(work), |work| async move {
+                let mut work = work?;
+                tokio::select! {
+                    bytes = &mut work => Some((Ok(Frame::data(bytes)), None)),
+                    () = sleep(WAIT_EVERY) => {
+                        Some((Ok(Frame::data(frame(FrameKind::Wait, b""))), Some(work)))
+                    }
+                }
+            });
+            Response::new(StreamBody::new(frames).boxed_unsync())
+        }
+    }
+}
+
+/// Where the frames of a long answer go. Its methods block until the network wants more.
+pub(super) struct Outlet {
+    frames: mpsc::Sender<Bytes>,
+}
+
+/// Nobody reads the answer any more.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Gone;
+
+impl Outlet {
+    pub(super) fn send(&self, bytes: Bytes) -> Result<(), Gone> {
+        self.frames.blocking_send(bytes).map_err(|_| Gone)
+    }
+
+    pub(super) fn message<T: Record>(&self, answer: &Result<T, Refusal>) -> Result<(), Gone> {
+        self.send(message(answer))
+    }
+
+    pub(super) fn digest(&self, hasher: &blake3::Hasher) -> Result<(), Gone> {
+        self.send(frame(FrameKind::Digest, hasher.finalize().as_bytes()))
+    }
+}
+
+/// An answer that is made, on a thread that may block, while it is sent.
+pub(super) fn made(
+    make: impl FnOnce(&Outlet) -> Result<(), Gone> + Send + 'static,
+) -> Response<Body> {
+    let (frames, made) = mpsc::channel(FRAMES_AHEAD);
+    // It ends at the latest when the body, and with it the receiver, is dropped.
+    let making = spawn_blocking(move || {
+        let _ = make(&Outlet { frames });
+    });
+    let frames = stream::unfold((made, making), |(mut made, making)| async move {
+        let bytes: Bytes = made.recv().await?;
+        Some((Ok(Frame::data(bytes)), (made, making)))
+    });
+    Response::new(StreamBody::new(frames).boxed_unsync())
+}

@@ -1,0 +1,207 @@
+//! The other end of a copy: serves what its user may reach, for as long as its one client lives.
+//!
+//! `posthaste cp` starts it over SSH. It makes a key and a secret that nobody else ever sees,
+//! listens on a free port, and says all that in one line on standard output. The client comes to
+//! that port, or, where a firewall forbids it, speaks HTTP/2 through standard input and output.
+//! When standard input ends, whatever ended it, so does this.
+
+mod channel;
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    ops::RangeInclusive,
+    os::fd::OwnedFd,
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
+
+use hyper::{server::conn::http2, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use posthaste_endpoint::{
+    Error, ErrorKind, Result,
+    peer::{Invitation, Owned},
+};
+use rcgen::KeyPair;
+use tokio::{
+    net::{TcpListener, TcpSocket},
+    sync::{OwnedSemaphorePermit, Semaphore},
+    task::JoinSet,
+    time::sleep,
+};
+use tokio_rustls::TlsAcceptor;
+
+use crate::{
+    files::{Files, Ground, Space},
+    identity::tls_config,
+    server,
+};
+use channel::Channel;
+
+/// Connections served at once: those of one client, and some that come in vain.
+const CONNECTIONS_MAX: usize = 128;
+
+/// Connections the kernel keeps waiting for us: a client opens all of its at once.
+const BACKLOG: u32 = 256;
+
+/// Ports tried of a range.
+const PORTS_MAX: usize = 4096;
+
+/// A client shows a sign of life every 15 s. One that shows none for this long is gone, and the
+/// network has not told.
+const SILENCE_MAX: Duration = Duration::from_secs(90);
+
+/// Bytes of one request or answer that may be under way through the channel.
+pub(crate) const STREAM_WINDOW_BYTES: u32 = 4 << 20;
+
+/// Bytes of all of them together.
+pub(crate) const CHANNEL_WINDOW_BYTES: u32 = 16 << 20;
+
+/// Requests under way through the channel at once.
+const STREAMS_MAX: u32 = 256;
+
+/// Bytes of one frame of the channel.
+const FRAME_BYTES_MAX: u32 = 256 << 10;
+
+/// How a peer is set up.
+#[derive(Debug, Clone, Default)]
+pub struct PeerOptions {
+    /// Where to listen; nowhere when `None`.
+    pub listen: Option<IpAddr>,
+    /// Ports to choose from; any free one when `None`.
+    pub ports: Option<RangeInclusive<u16>>,
+}
+
+/// A peer that has its port and is ready to run.
+pub struct Peer {
+    listener: Option<TcpListener>,
+    invitation: Invitation,
+    files: Arc<Files>,
+    tls: TlsAcceptor,
+}
+
+impl Peer {
+    /// Makes the key and the secret and takes a port. Where no port can be had, everything goes
+    /// through the channel.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Other`] when there is no randomness.
+    pub fn open(options: &PeerOptions) -> Result<Self> {
+        let failed = |cause: Box<dyn std::error::Error + Send + Sync>| {
+            Error::new(ErrorKind::Other, "start", "a peer").cause(cause)
+        };
+        let key = KeyPair::generate().map_err(|cause| failed(cause.into()))?;
+        let (fingerprint, tls) = tls_config(&key).map_err(failed)?;
+        let mut secret = [0; 32];
+        getrandom::fill(&mut secret).map_err(|cause| failed(cause.to_string().into()))?;
+        let listener = options
+            .listen
+            .and_then(|address| listen(address, options.ports.as_ref()).ok());
+        let local = listener
+            .as_ref()
+            .and_then(|listener| listener.local_addr().ok());
+        let listens = local.map(|local| (local.ip(), local.port()));
+        Ok(Self {
+            listener,
+            invitation: Invitation::new(listens, fingerprint, &secret),
+            files: Files::new(Ground::of_user(), Space::Disk, secret, None, false),
+            tls: TlsAcceptor::from(tls),
+        })
+    }
+
+    /// What the client must be told, and nobody else.
+    #[must_use]
+    pub fn invitation(&self) -> &Invitation {
+        &self.invitation
+    }
+
+    /// Serves until `input` ends, or nothing came from it for 90 s.
+    ///
+    /// # Errors
+    /// When `input` and `output` are no pipes or sockets.
+    pub async fn run(self, input: OwnedFd, output: OwnedFd) -> Result<()> {
+        let failed = |cause| {
+            Error::io("use", "standard input and output", cause)
+                .hint("posthaste cp starts this by itself")
+        };
+        let channel = Channel::new(input, output).map_err(failed)?;
+        let activity = channel.activity();
+        let files = Arc::clone(&self.files);
+        let answer = service_fn(move |request| {
+            let files = Arc::clone(&files);
+            async move { Ok::<_, std::convert::Infallible>(files.answer(request).await) }
+        });
+        let mut channel = pin!(
+            http2::Builder::new(Owned::default())
+                .timer(TokioTimer::new())
+                .initial_stream_window_size(STREAM_WINDOW_BYTES)
+                .initial_connection_window_size(CHANNEL_WINDOW_BYTES)
+                .max_frame_size(FRAME_BYTES_MAX)
+                .max_concurrent_streams(STREAMS_MAX)
+                .serve_connection(TokioIo::new(channel), answer)
+        );
+        let mut connections = JoinSet::new();
+        let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let mut silent = pin!(silence(&activity));
+        loop {
+            tokio::select! {
+                // However it ended, the client is gone.
+                _ = &mut channel => break,
+                () = &mut silent => break,
+                Some(_) = connections.join_next() => {}
+                (stream, permit) = self.accept(&permits) => {
+                    let (tls, files) = (self.tls.clone(), Arc::clone(&self.files));
+                    connections.spawn(server::serve_files(stream, permit, tls, files));
+                }
+            }
+        }
+        connections.shutdown().await;
+        Ok(())
+    }
+
+    async fn accept(
+        &self,
+        permits: &Arc<Semaphore>,
+    ) -> (tokio::net::TcpStream, OwnedSemaphorePermit) {
+        match &self.listener {
+            Some(listener) => server::accept(listener, permits).await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// Returns when the counter has not moved for too long.
+async fn silence(activity: &std::sync::atomic::AtomicU64) {
+    use std::sync::atomic::Ordering::Relaxed;
+    loop {
+        let before = activity.load(Relaxed);
+        sleep(SILENCE_MAX).await;
+        if activity.load(Relaxed) == before {
+            return;
+        }
+    }
+}
+
+/// A listener on a free port of the range.
+fn listen(address: IpAddr, ports: Option<&RangeInclusive<u16>>) -> io::Result<TcpListener> {
+    let bind = |port| {
+        let socket = match address {
+            IpAddr::V4(_) => TcpSocket::new_v4()?,
+            IpAddr::V6(_) => TcpSocket::new_v6()?,
+        };
+        socket.bind(SocketAddr::new(address, port))?;
+        socket.listen(BACKLOG)
+    };
+    let Some(ports) = ports else {
+        return bind(0);
+    };
+    let mut failed = io::Error::from(io::ErrorKind::AddrInUse);
+    for port in ports.clone().take(PORTS_MAX) {
+        match bind(port) {
+            Ok(listener) => return Ok(listener),
+            Err(cause) => failed = cause,
+        }
+    }
+    Err(failed)
+}

@@ -1,0 +1,197 @@
+//! Keys and envelopes of encrypted datasets.
+//!
+//! The service needs a dataset's key as long as chunks may have to be encrypted: the first time, and
+//! again after a crash or for a repair. So it is kept in a file of its own, beside the journal and
+//! never in it, and removed when the request has ended. By then the envelope was made, which is all
+//! that whoever pulls needs, and which only the recipients can open.
+
+use std::{fs, io, path::PathBuf, sync::PoisonError};
+
+use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
+use posthaste_engine::envelope::{
+    self, Cipher, DatasetKey,
+    age::{self, Recipient},
+};
+use posthaste_journal::{RequestRecord, Scan};
+use posthaste_types::RequestId;
+
+use super::{Store, keep, sync_parent};
+use crate::{sealed::Encryption, secrets};
+
+/// The directory of keys in the state directory.
+pub(super) const KEYS: &str = "keys";
+
+/// What remains of an encrypted dataset when its request has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Remains {
+    /// It can be pulled: its envelope stays.
+    Envelope,
+    /// Nothing.
+    Nothing,
+}
+
+impl Store {
+    fn key_path(&self, dataset: &str) -> PathBuf {
+        self.directory.join(KEYS).join(dataset)
+    }
+
+    fn wrapped_path(&self, dataset: &str) -> PathBuf {
+        let name = format!("{dataset}.age");
+        self.directory.join("datasets").join(name)
+    }
+
+    fn envelope_path(&self, dataset: &str) -> PathBuf {
+        let name = format!("{dataset}.envelope");
+        self.directory.join("datasets").join(name)
+    }
+
+    /// Makes the key of a dataset that is to be encrypted, and wraps it for its recipients. Both are
+    /// durable when this returns, so that whatever is encrypted can be opened.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for recipients nothing can be wrapped for; the operating system's.
+    pub(crate) fn make_key(&self, record: &RequestRecord) -> Result<()> {
+        if record.recipients.is_empty() {
+            return Ok(());
+        }
+        let key = DatasetKey::random()?;
+        let recipients = record.recipients.iter().map(|text| text.parse());
+        let recipients: Result<Vec<Recipient>, _> = recipients.collect();
+        let wrapped = recipients
+            .and_then(|recipients| age::wrap(&recipients, key.to_secret_text().as_bytes()));
+        let wrapped = wrapped.map_err(|cause| {
+            Error::new(ErrorKind::Invalid, "encrypt for", "these recipients").cause(cause)
+        })?;
+        keep(&self.wrapped_path(&record.dataset), &wrapped)?;
+        let path = self.key_path(&record.dataset);
+        secrets::write_private(&path, &key.to_secret_text())?;
+        sync_parent(&path)
+    }
+
+    /// How the chunks of a request's dataset are encrypted.
+    ///
+    /// # Errors
+    /// At [`Locus::Source`]: [`ErrorKind::PermissionDenied`] when others can read the key,
+    /// [`ErrorKind::Corrupt`] when it is none.
+    pub(super) fn encryption(&self, record: &RequestRecord) -> Result<Encryption> {
+        if record.recipients.is_empty() {
+            return Ok(Encryption::None);
+        }
+        Ok(self
+            .cipher(record)?
+            .map_or(Encryption::Over, Encryption::With))
+    }
+
+    /// The cipher of an encrypted dataset, unless its key was removed.
+    fn cipher(&self, record: &RequestRecord) -> Result<Option<Cipher>> {
+        let path = self.key_path(&record.dataset);
+        if !path.exists() {
+            return Ok(None);
+        }
+        let text = secrets::read_private(&path).map_err(|error| error.at(Locus::Source))?;
+        let key = DatasetKey::from_secret_text(&text).ok_or_else(|| {
+            Error::new(ErrorKind::Corrupt, "use", path.display().to_string())
+                .at(Locus::Source)
+                .cause("it holds no key")
+        })?;
+        Ok(Some(Cipher::new(&key)))
+    }
+
+    /// The manifest as depots store it and as whoever pulls gets it: of an encrypted dataset, its
+    /// envelope.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] while some chunk has not been read yet; [`ErrorKind::NotFound`] when the
+    /// request ended without an envelope.
+    pub(crate) fn manifest_bytes(&self, request: RequestId) -> Result<Vec<u8>> {
+        let record = self.request(request)?;
+        if record.recipients.is_empty() {
+            return Ok(self.manifest(&record, None)?.to_bytes());
+        }
+        let _one_at_a_time = self
+            .envelopes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let path = self.envelope_path(&record.dataset);
+        match fs::read(&path) {
+            Ok(bytes) => return Ok(bytes),
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => {}
+            Err(cause) => return Err(Error::io("read", path.display().to_string(), cause)),
+        }
+        let cipher = self.cipher(&record)?.ok_or_else(|| {
+            let subject = format!("the manifest of {request}");
+            Error::new(ErrorKind::NotFound, "make", subject).cause("the key of its dataset is gone")
+        })?;
+        let manifest = self.manifest(&record, Some(cipher.clone()))?;
+        let wrapped = self.wrapped_path(&record.dataset);
+        let wrapped = fs::read(&wrapped)
+            .map_err(|cause| Error::io("read", wrapped.display().to_string(), cause))?;
+        let bytes = envelope::close(&wrapped, &cipher, manifest.to_bytes());
+        keep(&path, &bytes)?;
+        Ok(bytes)
+    }
+
+    /// Removes the key of a request that has ended; before, makes the envelope if that remains.
+    ///
+    /// # Errors
+    /// As [`Self::manifest_bytes`], and then the key stays.
+    pub(crate) fn retire_key(&self, request: RequestId, remains: Remains) -> Result<()> {
+        let record = self.request(request)?;
+        if record.recipients.is_empty() {
+            return Ok(());
+        }
+        match remains {
+            Remains::Envelope if self.key_path(&record.dataset).exists() => {
+                self.manifest_bytes(request)?;
+            }
+            Remains::Envelope => {}
+            Remains::Nothing => remove(self.wrapped_path(&record.dataset))?,
+        }
+        remove(self.key_path(&record.dataset))
+    }
+
+    /// Removes the keys a crash left of requests that have ended or never came to be.
+    ///
+    /// # Errors
+    /// The journal's and the operating system's.
+    pub(crate) fn retire_keys(&self) -> Result<()> {
+        let directory = self.directory.join(KEYS);
+        let failed = |cause| Error::io("list", directory.display().to_string(), cause);
+        let records = self.journal(|journal| journal.requests())?;
+        for entry in fs::read_dir(&directory).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name();
+            let name = name.to_string_lossy();
+            let Some(record) = records.iter().find(|record| record.dataset == name) else {
+                remove(self.wrapped_path(&name))?;
+                remove(self.key_path(&name))?;
+                continue;
+            };
+            let Some(remains) = remains_of(record) else {
+                continue;
+            };
+            if let Err(error) = self.retire_key(record.id, remains) {
+                eprintln!("posthaste: {}: {error}", record.id);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What remains of a request that has ended.
+fn remains_of(record: &RequestRecord) -> Option<Remains> {
+    if matches!(record.scan, Some(Scan::Failed { .. })) {
+        return Some(Remains::Nothing);
+    }
+    match record.ended.as_deref()? {
+        "released" | "delivered" => Some(Remains::Envelope),
+        _ => Some(Remains::Nothing),
+    }
+}
+
+fn remove(path: PathBuf) -> Result<()> {
+    match fs::remove_file(&path) {
+        Ok(()) => sync_parent(&path),
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(cause) => Err(Error::io("remove", path.display().to_string(), cause)),
+    }
+}

@@ -1,0 +1,119 @@
+//! Topologies in short, and what ping and iperf3 say.
+
+use std::{
+    process::{Child, Command, Stdio},
+    sync::{Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use posthaste_lab::{Lab, Topology};
+use posthaste_testbed::install::{self, IPERF3, PING};
+use serde_json::Value;
+
+/// The executable under test.
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_posthaste-lab");
+
+/// Between two looks whether a server listens, and how many at most: 5 s.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+const LOOKS_MAX: u32 = 250;
+
+/// The port iperf3 listens on: each host has its own ports.
+const PORT: u16 = 5201;
+
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Waits until no other test measures: rates and times mean little on a machine at its limit.
+pub fn alone() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Two hosts, `a` and `b`, joined by `ab`, with these lines about it.
+pub fn pair(link: &str) -> Lab {
+    let sysctl = "{ \"net.ipv4.tcp_congestion_control\" = \"cubic\" }";
+    build(&format!(
+        "name = \"test\"\n\
+         host = [{{ name = \"a\", sysctl = {sysctl} }}, {{ name = \"b\", sysctl = {sysctl} }}]\n\
+         [[link]]\nname = \"ab\"\nends = [\"a\", \"b\"]\n{link}"
+    ))
+}
+
+pub fn build(topology: &str) -> Lab {
+    Lab::up(&Topology::parse(topology).unwrap()).unwrap()
+}
+
+/// Round trips in milliseconds, sorted.
+pub fn ping(lab: &Lab, from: &str, to: &str, count: usize) -> Vec<f64> {
+    let program = install::find_debian_program(PING).unwrap();
+    let output = lab
+        .command(from, program)
+        .args(["-n", "-i", "0.1", "-W", "2", "-c", &count.to_string(), to])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let times = text
+        .lines()
+        .filter_map(|line| line.split_once("time=")?.1.strip_suffix(" ms"));
+    let mut times: Vec<f64> = times.map(|time| time.parse().unwrap()).collect();
+    times.sort_by(f64::total_cmp);
+    times
+}
+
+/// An iperf3 server that ends with its owner.
+pub struct Server(Child);
+
+impl Server {
+    pub fn start(lab: &Lab, host: &str) -> Self {
+        let child = lab
+            .command(host, install::find_debian_program(IPERF3).unwrap())
+            .args(["--server", "--port", &PORT.to_string()])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let server = Self(child);
+        let listens = || {
+            let address = (lab.address(host), PORT);
+            lab.within(host, || Ok(std::net::TcpStream::connect(address).is_ok()))
+                .unwrap()
+        };
+        for _ in 0..LOOKS_MAX {
+            if listens() {
+                return server;
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+        panic!("iperf3 does not listen on {host}");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The command for a client, to which more can be said.
+pub fn iperf3(lab: &Lab, from: &str, to: &str) -> Command {
+    let mut command = lab.command(from, install::find_debian_program(IPERF3).unwrap());
+    command.args(["--json", "--port", &PORT.to_string(), "--client", to]);
+    command.stdout(Stdio::piped());
+    command
+}
+
+/// What a client reported.
+pub fn report(client: Child) -> Value {
+    let output = client.wait_with_output().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(report.get("error").is_none(), "{report}");
+    report
+}
+
+/// What arrived, in Mbit/s of payload.
+pub fn received_mbit_per_s(report: &Value) -> f64 {
+    report["end"]["sum_received"]["bits_per_second"]
+        .as_f64()
+        .unwrap()
+        / 1e6
+}

@@ -1,0 +1,107 @@
+//! What is copied.
+
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use super::super::stage::Noise;
+
+/// Bytes made at a time.
+const BLOCK_BYTES: usize = 1 << 20;
+
+/// What is copied in one measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Load {
+    /// One file of 1 GiB.
+    Large,
+    /// 10,000 files of 100 KiB.
+    Small,
+    /// 2,000 of them, for servers that take seconds for hundreds.
+    Few,
+    /// storkcloud-2013's mix (section 3.1: 10,000 x 1 MB, 100 x 100 MB, 10 x 10 GB), scaled to this
+    /// machine.
+    Mixed,
+}
+
+/// Files of one size.
+struct Batch {
+    files: usize,
+    bytes: usize,
+}
+
+impl Load {
+    pub const ALL: [Self; 4] = [Self::Large, Self::Small, Self::Few, Self::Mixed];
+
+    /// Its name below the benchmark's folder, and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Large => "large",
+            Self::Small => "small",
+            Self::Few => "few",
+            Self::Mixed => "mixed",
+        }
+    }
+
+    /// Its name for people.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Large => "one file of 1 GiB",
+            Self::Small => "10,000 files of 100 KiB",
+            Self::Few => "2,000 files of 100 KiB",
+            Self::Mixed => "1,000 x 100 KiB, 20 x 10 MiB, 2 x 200 MiB",
+        }
+    }
+
+    fn batches(self) -> Vec<Batch> {
+        let batch = |files, bytes| Batch { files, bytes };
+        match self {
+            Self::Large => vec![batch(1, 1 << 30)],
+            Self::Small => vec![batch(10_000, 100 << 10)],
+            Self::Few => vec![batch(2_000, 100 << 10)],
+            Self::Mixed => vec![
+                batch(1_000, 100 << 10),
+                batch(20, 10 << 20),
+                batch(2, 200 << 20),
+            ],
+        }
+    }
+
+    /// All its bytes.
+    pub fn bytes(self) -> u64 {
+        let bytes = |batch: &Batch| (batch.files * batch.bytes) as u64;
+        self.batches().iter().map(bytes).sum()
+    }
+
+    /// Where its files lie.
+    pub fn folder(self, benchmark: &Path) -> PathBuf {
+        benchmark.join("source").join(self.name())
+    }
+
+    /// Makes the files, in folders of a hundred; bytes that no file system compresses or shares.
+    ///
+    /// # Errors
+    /// When they can't be written.
+    pub fn prepare(self, benchmark: &Path) -> anyhow::Result<()> {
+        let mut noise = Noise::new();
+        let mut block = vec![0; BLOCK_BYTES];
+        let mut number = 0;
+        for batch in self.batches() {
+            for _ in 0..batch.files {
+                let folder = self.folder(benchmark).join(format!("{:03}", number / 100));
+                fs::create_dir_all(&folder)?;
+                let mut file = fs::File::create(folder.join(format!("{number:05}")))?;
+                let mut left = batch.bytes;
+                while left > 0 {
+                    let len = left.min(BLOCK_BYTES);
+                    noise.fill(&mut block[..len]);
+                    file.write_all(&block[..len])?;
+                    left -= len;
+                }
+                number += 1;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,105 @@
+//! `cargo xtask bench tuner [FOLDER]`: every optimizer over paths that were measured at many settings, and
+//! over made-up ones. Nothing is sent: what a setting carries is looked up.
+
+mod replay;
+mod report;
+mod sweeps;
+mod synthetic;
+
+use std::path::Path;
+
+use anyhow::bail;
+use posthaste_plan::tuner::{Method, Setting};
+
+use super::{publish, say};
+use replay::{Outcome, Rival};
+
+/// A path that tells what each setting carries.
+pub struct Course {
+    /// Whose measurements, or how it was made up: what results are grouped by.
+    pub origin: String,
+    /// What an optimizer is told.
+    pub facts: posthaste_plan::tuner::PathFacts,
+    /// What it may choose.
+    pub bounds: posthaste_plan::tuner::Bounds,
+    /// Files there are, and their size.
+    pub files: (u64, posthaste_types::Bytes),
+    /// What the best setting of the grid carries on average, in bytes a second.
+    pub best: f64,
+    /// What a setting carries.
+    pub road: Box<dyn Road>,
+}
+
+/// What settings carry, in bytes a second.
+pub trait Road {
+    /// In one measurement, the `turn`th in a row.
+    fn measure(&self, setting: Setting, turn: usize) -> f64;
+
+    /// On average.
+    fn mean(&self, setting: Setting) -> f64;
+}
+
+/// Replays everything and writes the report.
+///
+/// # Errors
+/// When the folder can't be read or has no sweeps, or the report can't be written.
+pub fn run(options: &[String]) -> anyhow::Result<()> {
+    let folder = match options {
+        [] => None,
+        [folder] => Some(Path::new(folder)),
+        [..] => bail!("write `cargo xtask bench tuner [FOLDER]`"),
+    };
+    let made_up = synthetic::courses();
+    let measured = folder.map(sweeps::read).transpose()?;
+    if measured.as_ref().is_some_and(Vec::is_empty) {
+        bail!(
+            "no file of the folder has a sweep of {} settings",
+            sweeps::SETTINGS_MIN
+        );
+    }
+    let sets: Vec<(&str, Vec<Course>)> = measured
+        .map(|courses| ("Measured paths", courses))
+        .into_iter()
+        .chain([("Made-up paths", made_up)])
+        .collect();
+    let mut text = report::head();
+    for (title, courses) in &sets {
+        say(&format!("{title}: {} sweeps", courses.len()));
+        let results: Vec<(Rival, Vec<Outcome>)> = rivals()
+            .into_iter()
+            .map(|rival| {
+                let play = |course| replay::play(&rival, course);
+                let outcomes = courses.iter().map(play).collect();
+                (rival, outcomes)
+            })
+            .collect();
+        text.push_str(&report::section(title, courses, &results));
+    }
+    publish("tuner", &text)
+}
+
+/// Everything that is compared: fixed settings people use, rules, models, searches.
+fn rivals() -> Vec<Rival> {
+    let fixed = |concurrency, parallelism, pipelining| {
+        let setting = Setting::new(concurrency, parallelism, pipelining);
+        Rival::of(Method::Fixed { setting })
+    };
+    let named = Method::NAMES
+        .iter()
+        .filter(|(_, method)| *method != Method::Auto);
+    [
+        fixed(1, 1, 1),
+        fixed(8, 2, 8),
+        fixed(8, 4, 8),
+        fixed(16, 2, 8),
+        fixed(32, 1, 8),
+    ]
+    .into_iter()
+    .chain(named.map(|(_, method)| Rival::of(*method)))
+    .chain([
+        Rival::of(Method::Auto),
+        Rival::of(Method::Auto).blind(),
+        Rival::of(Method::Auto).again(),
+    ])
+    .collect()
+}

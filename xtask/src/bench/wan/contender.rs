@@ -1,0 +1,387 @@
+//! Who takes part, and what they are told: their defaults, and where to go.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use posthaste_testbed::{
+    S3Server,
+    install::{self, DebianProgram, GoProgram},
+};
+
+use super::{
+    super::site::Site,
+    load::Load,
+    servers::{NEAR, Servers},
+};
+
+/// What a contender speaks, which tells whom posthaste is compared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// What only posthaste speaks.
+    Own,
+    /// SFTP, and what else runs through SSH.
+    Ssh,
+    /// S3.
+    S3,
+    /// Protocols nobody else here speaks.
+    Other,
+}
+
+/// How a command line is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Dialect {
+    Posthaste,
+    Scp,
+    Rsync,
+    Lftp,
+    Rclone,
+    S5cmd,
+    GlobusUrlCopy,
+}
+
+/// One who takes part.
+#[derive(Debug)]
+pub struct Contender {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What people type.
+    pub title: &'static str,
+    /// What it speaks.
+    pub family: Family,
+    /// Its executable, or why there is none.
+    pub program: Result<PathBuf, String>,
+    dialect: Dialect,
+    /// The far end, for those who speak to several.
+    end: End,
+}
+
+/// What stands at the far end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Host,
+    Relay,
+    S3,
+    Sftp,
+    Other,
+}
+
+/// Everybody, posthaste first.
+pub fn all(posthaste: &Path, servers: &Servers) -> Vec<Contender> {
+    let ours = [
+        (
+            "posthaste-host",
+            "posthaste cp user@host:",
+            Family::Own,
+            End::Host,
+        ),
+        (
+            "posthaste-relay",
+            "posthaste cp posthaste://",
+            Family::Own,
+            End::Relay,
+        ),
+        ("posthaste-s3", "posthaste cp s3://", Family::S3, End::S3),
+        (
+            "posthaste-sftp",
+            "posthaste cp sftp://",
+            Family::Ssh,
+            End::Sftp,
+        ),
+    ];
+    let ours = ours.map(|(name, title, family, end)| {
+        Contender::new(
+            name,
+            title,
+            family,
+            Dialect::Posthaste,
+            end,
+            Ok(posthaste.to_owned()),
+        )
+    });
+    ours.into_iter().chain(rivals(servers)).collect()
+}
+
+fn rivals(servers: &Servers) -> Vec<Contender> {
+    use Family::{Other, S3, Ssh};
+    let served =
+        |port: &Result<u16, String>, program: Result<PathBuf, String>| port.clone().and(program);
+    let scp = debian("scp", "openssh-client");
+    let rsync = debian("rsync", "rsync");
+    let rclone = || go(install::RCLONE);
+    let lftp = served(&servers.web, debian("lftp", "lftp"));
+    let gridftp = debian("globus-url-copy", "globus-gass-copy-progs");
+    let gridftp = served(&servers.gridftp, gridftp);
+    vec![
+        Contender::new("scp", "scp -r", Ssh, Dialect::Scp, End::Other, scp),
+        Contender::new(
+            "rsync",
+            "rsync -a -e ssh",
+            Ssh,
+            Dialect::Rsync,
+            End::Other,
+            rsync,
+        ),
+        Contender::new(
+            "rclone-sftp",
+            "rclone copy, SFTP",
+            Ssh,
+            Dialect::Rclone,
+            End::Sftp,
+            rclone(),
+        ),
+        Contender::new(
+            "rclone-s3",
+            "rclone copy, S3",
+            S3,
+            Dialect::Rclone,
+            End::S3,
+            rclone(),
+        ),
+        Contender::new(
+            "s5cmd",
+            "s5cmd cp",
+            S3,
+            Dialect::S5cmd,
+            End::S3,
+            go(install::S5CMD),
+        ),
+        Contender::new(
+            "lftp",
+            "lftp pget -n 8, HTTP",
+            Other,
+            Dialect::Lftp,
+            End::Other,
+            lftp,
+        ),
+        Contender::new(
+            "gridftp",
+            "globus-url-copy -p 4 -fast",
+            Other,
+            Dialect::GlobusUrlCopy,
+            End::Other,
+            gridftp,
+        ),
+    ]
+}
+
+fn debian(name: &'static str, package: &'static str) -> Result<PathBuf, String> {
+    install::ensure_debian_program(DebianProgram { name, package })
+        .map_err(|error| format!("{error:#}"))
+}
+
+fn go(program: GoProgram) -> Result<PathBuf, String> {
+    match install::find_go_program(program) {
+        Some(path) => Ok(path),
+        None => install::ensure_go_program(program).map_err(|error| format!("{error:#}")),
+    }
+}
+
+/// One measurement to make.
+#[derive(Debug, Clone, Copy)]
+pub struct Run<'a> {
+    pub site: &'a Site,
+    pub servers: &'a Servers,
+    pub folder: &'a Path,
+    pub load: Load,
+}
+
+impl Run<'_> {
+    /// Where what is copied lies.
+    pub fn source(&self) -> PathBuf {
+        self.folder.join("source").join(self.load.name())
+    }
+}
+
+impl Contender {
+    fn new(
+        name: &'static str,
+        title: &'static str,
+        family: Family,
+        dialect: Dialect,
+        end: End,
+        program: Result<PathBuf, String>,
+    ) -> Self {
+        Self {
+            name,
+            title,
+            family,
+            program,
+            dialect,
+            end,
+        }
+    }
+
+    /// Whether it is ours.
+    pub fn is_ours(&self) -> bool {
+        self.dialect == Dialect::Posthaste
+    }
+
+    /// Whether it copies this: `pget` fetches one file.
+    pub fn takes(&self, load: Load) -> bool {
+        self.dialect != Dialect::Lftp || load == Load::Large
+    }
+
+    /// The first line it says about its version.
+    pub fn version(&self) -> Option<String> {
+        let asked = match self.dialect {
+            Dialect::Scp => return None,
+            Dialect::Posthaste | Dialect::Rsync | Dialect::Lftp => "--version",
+            Dialect::Rclone | Dialect::S5cmd => "version",
+            Dialect::GlobusUrlCopy => "-version",
+        };
+        let output = Command::new(self.program.as_ref().ok()?)
+            .arg(asked)
+            .output()
+            .ok()?;
+        let said = if output.stdout.is_empty() {
+            output.stderr
+        } else {
+            output.stdout
+        };
+        let text = String::from_utf8_lossy(&said).into_owned();
+        text.lines().next().map(|line| line.trim().to_owned())
+    }
+
+    /// Where what it copies arrives.
+    pub fn arrival(&self, run: &Run<'_>) -> PathBuf {
+        match self.end {
+            End::S3 => run.servers.s3.bucket_folder().join("put"),
+            End::Relay => run.servers.relay_folder.join("put"),
+            End::Host | End::Sftp | End::Other => run.folder.join("there"),
+        }
+    }
+
+    /// Makes what it does not make itself.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn prepare(&self, run: &Run<'_>) -> std::io::Result<()> {
+        match (self.dialect, self.arrival(run).join(LARGE_FILE).parent()) {
+            (Dialect::Lftp, Some(folder)) => std::fs::create_dir_all(folder),
+            (_, _) => Ok(()),
+        }
+    }
+
+    /// Its command for one measurement, on the near host.
+    pub fn command(&self, program: &Path, run: &Run<'_>) -> Command {
+        let mut command = run.site.command(NEAR, program);
+        command.stdout(Stdio::null()).envs(environment(run));
+        let source = run.source().display().to_string();
+        let there = run.folder.join("there").display().to_string();
+        let login = run.servers.login();
+        match self.dialect {
+            Dialect::Posthaste => self.posthaste(&mut command, program, run),
+            Dialect::Scp => {
+                let to = format!("{login}:{there}");
+                command
+                    .args(run.servers.ssh_words())
+                    .args(["-q", "-r", &source, &to]);
+            }
+            Dialect::Rsync => {
+                let ssh = format!("ssh {}", run.servers.ssh_words().join(" "));
+                let (from, to) = (format!("{source}/"), format!("{login}:{there}"));
+                command.args(["-a", "-e", &ssh, &from, &to]);
+            }
+            Dialect::Rclone if self.end == End::S3 => {
+                let to = format!("stores3:{}/put", S3Server::BUCKET);
+                command.args(["copy", &source, &to]);
+            }
+            Dialect::Rclone => {
+                command.args(["copy", &source, &format!("storesftp:{there}")]);
+            }
+            Dialect::S5cmd => {
+                let endpoint = run.servers.s3.endpoint();
+                let to = format!("s3://{}/put/", S3Server::BUCKET);
+                command.args(["--log", "error", "--endpoint-url", &endpoint, "cp"]);
+                command.args([format!("{source}/"), to]);
+            }
+            Dialect::Lftp => lftp(&mut command, run, &there),
+            Dialect::GlobusUrlCopy => {
+                let port = run.servers.gridftp.as_ref().copied().unwrap_or(0);
+                // What is quickest for many files, and does nothing for one.
+                command.args(["-p", "4", "-fast", "-pp", "-cc", "8", "-r", "-cd"]);
+                command.arg(format!("file://{source}/"));
+                command.arg(format!("ftp://{}:{port}{there}/", run.servers.address));
+            }
+        }
+        command
+    }
+
+    fn posthaste(&self, command: &mut Command, program: &Path, run: &Run<'_>) {
+        let there = run.folder.join("there").display().to_string();
+        let to = match self.end {
+            End::S3 => format!("s3://{}/put", S3Server::BUCKET),
+            End::Sftp => run.servers.ssh.address(&there),
+            End::Relay => "far:put".to_owned(),
+            End::Host | End::Other => format!("{}:{there}", run.servers.login()),
+        };
+        command.args(["cp", "-q"]).arg(run.source()).arg(to);
+        for option in run.servers.ssh_options() {
+            command.args(["--ssh-option", &option]);
+        }
+        if self.end == End::Host {
+            command.arg("--posthaste-path").arg(program);
+        }
+    }
+}
+
+/// The one file of the large load, below its folder.
+const LARGE_FILE: &str = "000/00000";
+
+/// Fetches the file of the large load; the web server shows the benchmark's folder.
+fn lftp(command: &mut Command, run: &Run<'_>, there: &str) {
+    let port = run.servers.web.as_ref().copied().unwrap_or(0);
+    let from = format!(
+        "http://{}:{port}/source/{}/{LARGE_FILE}",
+        run.servers.address,
+        run.load.name()
+    );
+    let script = format!("pget -n 8 {from} -o {there}/{LARGE_FILE}; bye");
+    command.args(["--norc", "-e", &script]);
+}
+
+/// What every tool gets to know: nobody else's configuration, and where the stores are.
+fn environment(run: &Run<'_>) -> Vec<(String, String)> {
+    let home = &run.servers.home;
+    let servers = run.servers;
+    let mut all: Vec<(String, String)> = servers
+        .s3
+        .environment()
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect();
+    let rclone = |place: &str, name: &str| format!("RCLONE_CONFIG_{place}_{name}");
+    let mut add = |name: String, value: String| all.push((name, value));
+    add("HOME".to_owned(), home.display().to_string());
+    add(
+        "XDG_STATE_HOME".to_owned(),
+        home.join("state").display().to_string(),
+    );
+    add(
+        "RCLONE_CONFIG".to_owned(),
+        home.join("rclone.conf").display().to_string(),
+    );
+    add("RCLONE_S3_NO_CHECK_BUCKET".to_owned(), "true".to_owned());
+    for (name, value) in [
+        ("TYPE", "s3".to_owned()),
+        ("PROVIDER", "Other".to_owned()),
+        ("ENV_AUTH", "true".to_owned()),
+        ("REGION", "us-east-1".to_owned()),
+        ("ENDPOINT", servers.s3.endpoint()),
+    ] {
+        add(rclone("STORES3", name), value);
+    }
+    for (name, value) in [
+        ("TYPE", "sftp".to_owned()),
+        ("HOST", servers.address.to_string()),
+        ("USER", servers.ssh.user().to_owned()),
+        ("PORT", servers.ssh.port().to_string()),
+        ("KEY_FILE", servers.ssh_key()),
+        ("SHELL_TYPE", "unix".to_owned()),
+    ] {
+        add(rclone("STORESFTP", name), value);
+    }
+    all
+}
