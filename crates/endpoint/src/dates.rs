@@ -30,6 +30,48 @@ pub(crate) fn show_http(time: FileTime) -> String {
     format!("{weekday}, {day:02} {name} {year} {hour:02}:{minute:02}:{second:02} GMT")
 }
 
+/// Reads a moment of RFC 3339: `2009-10-12T17:50:30.25Z`, `2009-10-12T19:50:30+02:00`.
+pub(crate) fn parse_rfc3339(text: &str) -> Option<FileTime> {
+    let (day, rest) = text.split_once('T')?;
+    let cut = rest.find(['Z', '+', '-'])?;
+    let (clock, zone) = rest.split_at(cut);
+    let (clock, fraction) = clock.split_once('.').unwrap_or((clock, ""));
+    let mut nanos = 0;
+    for place in 0..9 {
+        let digit = fraction
+            .as_bytes()
+            .get(place)
+            .map_or(Some(0), |byte| char::from(*byte).to_digit(10))?;
+        nanos = nanos * 10 + digit;
+    }
+    let local = moment(numbers(day, '-')?, numbers(clock, ':')?, nanos)?;
+    Some(FileTime {
+        secs: local.secs - offset_secs(zone)?,
+        ..local
+    })
+}
+
+/// How far a time zone is east of UTC: `Z`, `+02:00`.
+fn offset_secs(zone: &str) -> Option<i64> {
+    if zone == "Z" {
+        return Some(0);
+    }
+    let sign = if zone.starts_with('-') { -1 } else { 1 };
+    let [hours, minutes] = numbers(zone.get(1..)?, ':')?;
+    let in_range = (0..24).contains(&hours) && (0..60).contains(&minutes);
+    in_range.then_some(sign * (hours * 3600 + minutes * 60))
+}
+
+/// As many numbers as there are between `mark`s.
+fn numbers<const COUNT: usize>(text: &str, mark: char) -> Option<[i64; COUNT]> {
+    let mut words = text.split(mark);
+    let mut numbers = [0; COUNT];
+    for number in &mut numbers {
+        *number = words.next()?.parse().ok()?;
+    }
+    words.next().is_none().then_some(numbers)
+}
+
 /// The month an English abbreviation names, from 1.
 pub(crate) fn month_of(name: &str) -> Option<i64> {
     let place = MONTHS.find(name).filter(|_| name.len() == 3)?;
@@ -103,5 +145,30 @@ mod tests {
         // Years that overflow what they are counted in.
         assert_eq!(parse_http("Sun, 06 Nov 9999999999999 08:49:37 GMT"), None);
         assert_eq!(parse_http("Sun, 06 Nov -1 08:49:37 GMT"), None);
+    }
+
+    #[test]
+    fn moments_of_rfc_3339_are_read() {
+        for (text, secs, nanos) in [
+            ("2009-10-12T17:50:30.000Z", 1_255_369_830, 0),
+            ("2009-10-12T19:50:30+02:00", 1_255_369_830, 0),
+            ("2009-10-12T12:20:30.5-05:30", 1_255_369_830, 500_000_000),
+            ("2024-02-29T00:00:00Z", 1_709_164_800, 0),
+            ("1969-12-31T23:59:59.5Z", -1, 500_000_000),
+        ] {
+            assert_eq!(parse_rfc3339(text), time(secs, nanos), "{text}");
+        }
+        let endless = "9999999999999-02-29T00:00:00Z";
+        for text in [
+            endless,
+            "2024-02-29",
+            "2024-02T00:00:00Z",
+            "2024-02-29T00:00:00",
+            "2024-02-29T00:00:00.xZ",
+            "2024-02-29T00:00:00+25:00",
+            "2024-02-29T00:00:00+2",
+        ] {
+            assert_eq!(parse_rfc3339(text), None, "{text}");
+        }
     }
 }

@@ -11,7 +11,6 @@
 
 mod client;
 mod credentials;
-mod cut;
 mod headers;
 mod listing;
 mod object;
@@ -29,17 +28,16 @@ use http::{HeaderMap, Method};
 use crate::{
     Capabilities, Checksum, Error, ErrorKind, Locus, Result, Summer,
     access::Chosen,
+    cut::SEGMENT_BYTES_MIN,
     endpoint::{Boxed, Endpoint, Entry, FileSpec, Kind, Listing, Reader, Whole, Writer, join},
+    objects::{LINK_SUFFIX, prefix_of},
 };
 use client::{Call, S3Client, stream};
 use credentials::Signing;
 use headers::{checksum_in, entry_of, matches_store, metadata_of};
 use listing::S3Listing;
 use object::S3Reader;
-use wire::{CHECKSUM, LINK_SUFFIX};
-
-/// Objects up to this size travel in one request; larger ones as a multipart upload.
-const SEGMENT_BYTES_MIN: u64 = 8 << 20;
+use wire::CHECKSUM;
 
 /// The largest object: 5 TiB ("Amazon S3 multipart upload limits").
 const OBJECT_BYTES_MAX: u64 = 5 << 40;
@@ -234,24 +232,8 @@ impl S3 {
     }
 }
 
-fn prefix_of(key: &str) -> String {
-    if key.is_empty() {
-        String::new()
-    } else {
-        format!("{key}/")
-    }
-}
-
 fn directory_entry() -> Entry {
-    Entry {
-        name: Vec::new(),
-        kind: Kind::Directory,
-        size: 0,
-        mtime: None,
-        stored: None,
-        mode: None,
-        version: None,
-    }
+    Entry::bare(Vec::new(), Kind::Directory)
 }
 
 impl Endpoint for S3 {

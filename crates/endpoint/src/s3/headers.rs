@@ -4,10 +4,11 @@ use bytes::Bytes;
 use http::HeaderMap;
 use md5::{Digest as _, Md5};
 
-use super::wire::{CHECKSUM, CHECKSUM_TYPE, MODE, MTIME, parse_mode};
+use super::wire::{CHECKSUM, CHECKSUM_TYPE, MODE, MTIME};
 use crate::{
     Checksum, dates,
     endpoint::{Entry, FileSpec, Kind},
+    objects::{content_type, parse_mode, show_mode},
 };
 
 /// Whether the store's checksum, or else its MD5 in a plain ETag, is that of `data`. A store that
@@ -62,21 +63,12 @@ pub(super) fn entry_of(headers: &HeaderMap, kind: Kind) -> Entry {
 
 /// What an object keeps beside its bytes, as rclone writes it.
 pub(super) fn metadata_of(spec: &FileSpec, kind: Kind) -> Vec<(&'static str, String)> {
-    let file_type = match kind {
-        Kind::File | Kind::Special => 0o100_000,
-        Kind::Directory => 0o040_000,
-        Kind::Link => 0o120_000,
-    };
-    let content_type = match kind {
-        Kind::Directory => "application/x-directory",
-        Kind::File | Kind::Link | Kind::Special => "application/octet-stream",
-    };
-    let mut headers = vec![("content-type", content_type.to_owned())];
+    let mut headers = vec![("content-type", content_type(kind).to_owned())];
     if let Some(mtime) = spec.mtime {
         headers.push((MTIME, mtime.to_string()));
     }
     if let Some(mode) = spec.mode {
-        headers.push((MODE, format!("{:o}", file_type | mode)));
+        headers.push((MODE, show_mode(kind, mode)));
     }
     headers
 }

@@ -9,11 +9,11 @@ use super::{
     directory_entry,
     page::{Object, Page},
     ranges::{Ask, Keyed, Ranges, Span, Start},
-    wire::LINK_SUFFIX,
 };
 use crate::{
     Error, ErrorKind, Locus, Result,
     endpoint::{Boxed, Entry, Kind, Listing},
+    objects::take_link,
 };
 
 /// Pages on their way at once: hides the store's latency, and at a few hundred kilobytes a page
@@ -217,14 +217,10 @@ fn entries(found: Vec<FoundKey>, above: Vec<(usize, String)>) -> Vec<Entry> {
 }
 
 fn listed(mut name: Vec<u8>, object: Object) -> Entry {
-    let mut kind = Kind::File;
-    if let Some(stem) = name.strip_suffix(LINK_SUFFIX.as_bytes())
-        && !stem.is_empty()
-        && !stem.ends_with(b"/")
-    {
-        kind = Kind::Link;
-        name.truncate(stem.len());
-    }
+    let kind = match take_link(&mut name) {
+        true => Kind::Link,
+        false => Kind::File,
+    };
     Entry {
         name,
         kind,

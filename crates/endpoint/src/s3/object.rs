@@ -4,13 +4,11 @@ use std::{ops::Range, sync::Arc};
 
 use http::Method;
 
-use super::{
-    client::{Call, S3Client, stream},
-    wire::LINK_SUFFIX,
-};
+use super::client::{Call, S3Client, stream};
 use crate::{
     Checksum, ErrorKind, Locus, Result,
     endpoint::{Boxed, ByteStream, Entry, Reader},
+    objects::LINK_SUFFIX,
 };
 
 pub(super) struct S3Reader {

@@ -1,9 +1,7 @@
 //! A page of a listing: read in one pass, since parsing is most of what listing costs here.
 
-use quick_xml::{Reader, escape::resolve_predefined_entity, events::Event};
-
-use super::wire::{decode_key, parse_iso_date};
-use crate::FileTime;
+use super::wire::decode_key;
+use crate::{FileTime, dates, xml::walk};
 
 /// What one request for keys brought, in the store's order.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -24,103 +22,36 @@ pub(super) struct Object {
     pub stored: Option<FileTime>,
 }
 
-/// Where in the document a text stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    Key,
-    Size,
-    Etag,
-    Stored,
-    Prefix,
-    Next,
-    Encoding,
-    /// What nobody here reads.
-    Elsewhere,
-}
-
-impl Place {
-    /// The place inside `element`, itself inside `above`.
-    fn of(above: &str, element: &str) -> Self {
-        match (above, element) {
-            ("Contents", "Key") => Self::Key,
-            ("Contents", "Size") => Self::Size,
-            ("Contents", "ETag") => Self::Etag,
-            ("Contents", "LastModified") => Self::Stored,
-            ("CommonPrefixes", "Prefix") => Self::Prefix,
-            ("ListBucketResult", "NextContinuationToken") => Self::Next,
-            ("ListBucketResult", "EncodingType") => Self::Encoding,
-            _ => Self::Elsewhere,
-        }
-    }
-}
-
 impl Page {
     /// Reads a store's answer.
     ///
     /// # Errors
     /// What is wrong with it.
     pub(super) fn parse(body: &[u8]) -> Result<Self, String> {
-        let text = std::str::from_utf8(body).map_err(|cause| cause.to_string())?;
-        let mut reader = Reader::from_str(text);
-        reader.config_mut().check_end_names = false;
         let mut page = Self::default();
         let mut object = Object::default();
-        let mut open: Vec<&str> = Vec::with_capacity(8);
-        let mut place = Place::Elsewhere;
-        let mut value = String::new();
         let (mut encoded, mut whole) = (false, false);
-        loop {
-            match reader.read_event().map_err(|cause| cause.to_string())? {
-                Event::Start(tag) => {
-                    let name = known_name(tag.local_name().as_ref());
-                    place = Place::of(open.last().copied().unwrap_or_default(), name);
-                    open.push(name);
-                    value.clear();
+        walk(body, known_name, |ended| {
+            let text = ended.text;
+            match (ended.above, ended.name) {
+                ("Contents", "Key") => object.key = std::mem::take(text),
+                ("Contents", "Size") => {
+                    object.size = text.parse().map_err(|_| format!("size {text}"))?;
                 }
-                Event::Text(text) if place != Place::Elsewhere => value.push_str(&text),
-                Event::CData(text) if place != Place::Elsewhere => value.push_str(&text),
-                Event::GeneralRef(entity) if place != Place::Elsewhere => {
-                    let letter = entity.resolve_char_ref();
-                    match letter.map_err(|cause| cause.to_string())? {
-                        Some(letter) => value.push(letter),
-                        None => value.push_str(
-                            resolve_predefined_entity(&entity)
-                                .ok_or_else(|| format!("unknown entity {}", &*entity))?,
-                        ),
-                    }
+                ("Contents", "ETag") => object.etag = Some(text.as_str().into()),
+                ("Contents", "LastModified") => object.stored = dates::parse_rfc3339(text),
+                ("CommonPrefixes", "Prefix") => page.prefixes.push(std::mem::take(text)),
+                ("ListBucketResult", "NextContinuationToken") => {
+                    page.next = Some(std::mem::take(text));
                 }
-                Event::End(_) => {
-                    match place {
-                        Place::Key => object.key = std::mem::take(&mut value),
-                        Place::Size => {
-                            object.size = value.parse().map_err(|_| format!("size {value}"))?;
-                        }
-                        Place::Etag => object.etag = Some(value.as_str().into()),
-                        Place::Stored => object.stored = parse_iso_date(&value),
-                        Place::Prefix => page.prefixes.push(std::mem::take(&mut value)),
-                        Place::Next => page.next = Some(std::mem::take(&mut value)),
-                        Place::Encoding => encoded = value == "url",
-                        Place::Elsewhere => {}
-                    }
-                    place = Place::Elsewhere;
-                    match open.pop() {
-                        Some("Contents") => page.objects.push(std::mem::take(&mut object)),
-                        Some("ListBucketResult") => whole = true,
-                        Some(_) | None => {}
-                    }
-                }
-                Event::Eof => break,
-                Event::Text(_)
-                | Event::CData(_)
-                | Event::GeneralRef(_)
-                | Event::Empty(_)
-                | Event::Comment(_)
-                | Event::Decl(_)
-                | Event::PI(_)
-                | Event::DocType(_) => {}
+                ("ListBucketResult", "EncodingType") => encoded = text == "url",
+                (_, "Contents") => page.objects.push(std::mem::take(&mut object)),
+                (_, "ListBucketResult") => whole = true,
+                _ => {}
             }
-        }
-        if !whole || !open.is_empty() {
+            Ok(())
+        })?;
+        if !whole {
             return Err("no whole listing".to_owned());
         }
         if encoded {

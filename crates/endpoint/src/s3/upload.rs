@@ -18,7 +18,6 @@ use http::Method;
 
 use super::{
     client::{Call, S3Client},
-    cut::{Cut, SEGMENTS_MAX, segment_size_for},
     headers::{checksum_in, metadata_of, text_of},
     wire::{
         CHECKSUM, CHECKSUM_TYPE, CompleteMultipartUploadResult, InitiateMultipartUploadResult,
@@ -28,11 +27,18 @@ use super::{
 use crate::{
     Checksum, Error, ErrorKind, Kind, Locus, Result, Summer,
     config::state_folder,
+    cut::{Cut, Limits},
     endpoint::{Boxed, ByteStream, FileSpec, Writer},
     ledger::{Head, Kept, Ledger},
 };
 
-/// Pages of a listing of segments: `SEGMENTS_MAX` by the smallest page stores use, and room.
+/// Segments S3 takes for one object; those of unknown length reach 406 GiB.
+static LIMITS: Limits = Limits {
+    segments_max: 10_000,
+    growth: &[(1_000, 16), (2_000, 32), (7_000, 48)],
+};
+
+/// Pages of a listing of segments: `segments_max` by the smallest page stores use, and room.
 const PAGES_MAX: usize = 200;
 
 #[derive(Debug, Clone)]
@@ -72,10 +78,7 @@ fn ledger_path(client: &S3Client, key: &str, spec: &FileSpec) -> PathBuf {
 impl Upload {
     /// Continues the unfinished upload of the same source, or starts one.
     pub(super) async fn start(client: Arc<S3Client>, key: String, spec: &FileSpec) -> Result<Self> {
-        let cut = Cut::Even {
-            size: spec.size,
-            segment: segment_size_for(spec.size),
-        };
+        let cut = Cut::even(spec.size, &LIMITS);
         Self::start_cut(client, key, spec, cut).await
     }
 
@@ -85,7 +88,7 @@ impl Upload {
         key: String,
         spec: &FileSpec,
     ) -> Result<Self> {
-        Self::start_cut(client, key, &spec.open_ended(), Cut::Growing).await
+        Self::start_cut(client, key, &spec.open_ended(), Cut::Growing(&LIMITS)).await
     }
 
     async fn start_cut(
@@ -326,13 +329,16 @@ impl Writer for Upload {
         mut body: ByteStream,
     ) -> Boxed<'_, Result<Checksum>> {
         Box::pin(async move {
-            if index >= SEGMENTS_MAX {
+            if index >= LIMITS.segments_max {
                 return Err(Error::new(
                     ErrorKind::Unsupported,
                     "write",
                     self.client.show(&self.key),
                 )
-                .cause(format!("S3 takes no more than {SEGMENTS_MAX} segments"))
+                .cause(format!(
+                    "S3 takes no more than {} segments",
+                    LIMITS.segments_max
+                ))
                 .hint("say how long it is with --size")
                 .at(Locus::Destination));
             }
@@ -363,7 +369,7 @@ impl Writer for Upload {
     fn finish(&self, whole: Checksum) -> Boxed<'_, Result<()>> {
         match self.cut {
             Cut::Even { size, .. } => self.finish_at(size, whole),
-            Cut::Growing => Box::pin(async {
+            Cut::Growing(_) => Box::pin(async {
                 Err(
                     Error::new(ErrorKind::Invalid, "finish", self.client.show(&self.key))
                         .cause("nobody said where it ends"),

@@ -4,15 +4,10 @@ use std::{borrow::Cow, fmt::Write};
 
 use serde::Deserialize;
 
-use crate::{FileTime, dates};
-
 pub(super) const CHECKSUM: &str = "x-amz-checksum-crc64nvme";
 pub(super) const CHECKSUM_TYPE: &str = "x-amz-checksum-type";
 pub(super) const MTIME: &str = "x-amz-meta-mtime";
 pub(super) const MODE: &str = "x-amz-meta-mode";
-
-/// How rclone names the object that holds a symbolic link's target.
-pub(super) const LINK_SUFFIX: &str = ".rclonelink";
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
@@ -94,35 +89,6 @@ pub(super) fn escape(text: &str) -> Cow<'_, str> {
     quick_xml::escape::escape(text)
 }
 
-/// Reads the permission bits rclone keeps: octal, with the file type above them.
-pub(super) fn parse_mode(text: &str) -> Option<u32> {
-    u32::from_str_radix(text, 8).ok().map(|mode| mode & 0o7777)
-}
-
-/// Reads the date of a listing (RFC 3339 in UTC): `2009-10-12T17:50:30.000Z`.
-pub(super) fn parse_iso_date(text: &str) -> Option<FileTime> {
-    let (day, clock) = text.strip_suffix('Z')?.split_once('T')?;
-    let (clock, fraction) = clock.split_once('.').unwrap_or((clock, ""));
-    let three = |text: &str, mark| -> Option<[i64; 3]> {
-        let mut numbers = text.split(mark).map(str::parse);
-        let three = [
-            numbers.next()?.ok()?,
-            numbers.next()?.ok()?,
-            numbers.next()?.ok()?,
-        ];
-        numbers.next().is_none().then_some(three)
-    };
-    let mut nanos = 0;
-    for place in 0..9 {
-        let digit = fraction
-            .as_bytes()
-            .get(place)
-            .map_or(Some(0), |byte| char::from(*byte).to_digit(10))?;
-        nanos = nanos * 10 + digit;
-    }
-    dates::moment(three(day, '-')?, three(clock, ':')?, nanos)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,25 +100,5 @@ mod tests {
         assert_eq!(decode_key("a+b").as_deref(), Some("a b"));
         assert_eq!(decode_key("%zz"), None);
         assert_eq!(decode_key("%f"), None);
-    }
-
-    #[test]
-    fn dates_of_listings_are_read() {
-        for (text, secs, nanos) in [
-            ("2009-10-12T17:50:30.000Z", 1_255_369_830, 0),
-            ("2024-02-29T00:00:00Z", 1_709_164_800, 0),
-            ("1969-12-31T23:59:59.5Z", -1, 500_000_000),
-        ] {
-            assert_eq!(parse_iso_date(text), Some(FileTime { secs, nanos }));
-        }
-        let endless = "9999999999999-02-29T00:00:00Z";
-        for text in [
-            endless,
-            "2024-02-29",
-            "2024-02T00:00:00Z",
-            "2024-02-29T00:00:00.xZ",
-        ] {
-            assert_eq!(parse_iso_date(text), None, "{text}");
-        }
     }
 }

@@ -1,0 +1,77 @@
+//! What all object stores have in common here: how they keep what a bucket has no place for.
+//!
+//! A symbolic link is an object `NAME.rclonelink` that holds its target, an empty directory an
+//! object `NAME/`. Modes are octal, with the file type above them. rclone writes all three so.
+
+use crate::Kind;
+
+/// How rclone names the object that holds a symbolic link's target.
+pub(crate) const LINK_SUFFIX: &str = ".rclonelink";
+
+/// What keys below the directory `key` begin with.
+pub(crate) fn prefix_of(key: &str) -> String {
+    if key.is_empty() {
+        String::new()
+    } else {
+        format!("{key}/")
+    }
+}
+
+/// Reads permission bits: octal, with the file type above them.
+pub(crate) fn parse_mode(text: &str) -> Option<u32> {
+    u32::from_str_radix(text, 8).ok().map(|mode| mode & 0o7777)
+}
+
+/// Writes what [`parse_mode`] reads.
+pub(crate) fn show_mode(kind: Kind, mode: u32) -> String {
+    let file_type = match kind {
+        Kind::File | Kind::Special => 0o100_000,
+        Kind::Directory => 0o040_000,
+        Kind::Link => 0o120_000,
+    };
+    format!("{:o}", file_type | mode)
+}
+
+/// The media type of what stands for a `kind`.
+pub(crate) fn content_type(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Directory => "application/x-directory",
+        Kind::File | Kind::Link | Kind::Special => "application/octet-stream",
+    }
+}
+
+/// Turns the name of a listed object into that of the link it stands for, where it is one.
+pub(crate) fn take_link(name: &mut Vec<u8>) -> bool {
+    match name.strip_suffix(LINK_SUFFIX.as_bytes()) {
+        Some(stem) if !stem.is_empty() && !stem.ends_with(b"/") => {
+            name.truncate(stem.len());
+            true
+        }
+        Some(_) | None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_come_back_without_the_file_type() {
+        for kind in [Kind::File, Kind::Directory, Kind::Link] {
+            assert_eq!(parse_mode(&show_mode(kind, 0o4751)), Some(0o4751));
+        }
+        assert_eq!(parse_mode("8"), None);
+    }
+
+    #[test]
+    fn links_are_told_by_their_names() {
+        for (name, stem) in [("a.rclonelink", "a"), ("d/a.rclonelink", "d/a")] {
+            let mut name = name.as_bytes().to_vec();
+            assert!(take_link(&mut name), "it is a link");
+            assert_eq!(name, stem.as_bytes());
+        }
+        for name in ["a", ".rclonelink", "d/.rclonelink", "a.rclonelink/b"] {
+            assert!(!take_link(&mut name.as_bytes().to_vec()), "{name}");
+        }
+    }
+}
