@@ -87,6 +87,12 @@ pub struct NewRequest {
     pub keep_s: Option<u64>,
     /// An id of the submitter's own: submitting it twice is submitting it once.
     pub submission_id: Option<String>,
+    /// What chooses how many fragments go to a depot at once: `auto`, `falcon`, `scc`, `mcc`,
+    /// `promc`, `partial-second-order`, `full-second-order`, `c-order`, or `fixed:N,1,1` for N at
+    /// once. `auto` when left out.
+    #[schema(example = "auto")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub optimizer: Option<String>,
 }
 
 /// When the source may be removed from scratch.
@@ -125,6 +131,8 @@ pub struct Request {
     pub code: String,
     /// Whether the source is removed once safe.
     pub release: Release,
+    /// What chooses how many fragments go to a depot at once.
+    pub optimizer: String,
     /// When it was submitted, RFC 3339.
     pub submitted: String,
     /// When it must be safe, RFC 3339.

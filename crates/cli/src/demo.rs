@@ -162,6 +162,7 @@ async fn offload(
         best_effort: false,
         keep_s: Some(86400),
         submission_id: None,
+        optimizer: None,
     };
     let submitted: api::Request = stage.service().post("/v1/requests", &new).await?;
     let mut follower = Follower::new(stage.service(), &submitted.id).await?;

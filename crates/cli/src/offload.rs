@@ -4,6 +4,7 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Args, ValueEnum};
 use posthaste_api as api;
+use posthaste_core::contract::Method;
 use posthaste_types::{Bytes, Code};
 
 use crate::{
@@ -54,6 +55,10 @@ pub struct OffloadArguments {
     /// An id of your own: submitting it twice is submitting it once
     #[arg(long, value_name = "ID")]
     submission_id: Option<String>,
+    /// Who decides how many fragments go to a depot at once: auto, falcon, scc, mcc, promc,
+    /// partial-second-order, full-second-order, c-order, or fixed:FRAGMENTS,1,1
+    #[arg(long, value_name = "NAME", default_value_t)]
+    optimizer: Method,
     /// Say what would be decided, and change nothing
     #[arg(short = 'n', long)]
     dry_run: bool,
@@ -159,6 +164,7 @@ fn new_request(arguments: &OffloadArguments) -> Result<api::NewRequest, Failure>
         best_effort: arguments.best_effort,
         keep_s: Some(arguments.keep),
         submission_id: arguments.submission_id.clone(),
+        optimizer: Some(arguments.optimizer.to_string()),
     })
 }
 

@@ -336,6 +336,7 @@ mod tests {
             encrypt_for: Vec::new(),
             code: "2+1".into(),
             release: api::Release::WhenSafe,
+            optimizer: "auto".into(),
             submitted: "2026-11-20T18:00:00Z".into(),
             deadline: "2026-11-20T18:01:00Z".into(),
             slack_s: Some(12.5),

@@ -445,6 +445,42 @@ fn the_destination_takes_chunks_itself_when_that_is_fast_enough() {
 }
 
 #[test]
+fn an_optimizer_by_name_governs_the_request_and_is_explained() {
+    let centre = Centre::with(&[("ash", "60M"), ("birch", "60M"), ("cedar", "60M")], 8, 12);
+    let fixed = ["--code", "2+1", "--optimizer", "fixed:2,1,1", "--wait"];
+    let request = centre.offload(&fixed);
+    assert_eq!(state(&request), "safe");
+    let shown = centre.service.json(&["status", "r1", "--json"]);
+    assert_eq!(shown["optimizer"], "fixed:2,1,1");
+    let explained = text(&centre.service.run(&["explain", "r1"]).stdout);
+    for said in [
+        "optimizer fixed:2,1,1: the user asked for it",
+        "ash: 2 fragments at once: asked for",
+    ] {
+        assert!(explained.contains(said), "{explained}");
+    }
+    centre.pull_and_compare("r1");
+    assert_eq!(centre.offload(&["--code", "2+1"])["optimizer"], "auto");
+    let scratch = centre.scratch();
+    let wrong = [
+        "offload",
+        scratch.to_str().unwrap(),
+        "--to",
+        "home",
+        "--deadline",
+        "10m",
+    ];
+    let wrong = [&wrong[..], &["--via", "ash", "--optimizer", "best"]].concat();
+    let output = centre.service.run(&wrong);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("`best` is no optimizer: there are auto, scc"),
+        "{said}"
+    );
+}
+
+#[test]
 fn submitting_twice_with_one_id_is_submitting_once() {
     let centre = Centre::with(&[("ash", "60M"), ("birch", "60M")], 2, 11);
     let more = ["--code", "1+1", "--submission-id", "run-7"];

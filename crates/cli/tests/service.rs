@@ -80,6 +80,9 @@ fn nothing_but_health_is_told_without_the_token() {
     }
 }
 
+const UNKNOWN_OPTIMIZER: &str = r#"{"source": "/", "to": "home", "via": [], "code": "1+0",
+    "deadline": "2100-01-01T00:00:00Z", "optimizer": "best"}"#;
+
 #[test]
 fn nonsense_is_answered_in_our_words_and_the_service_lives_on() {
     let folder = tempfile::tempdir().unwrap();
@@ -90,6 +93,7 @@ fn nonsense_is_answered_in_our_words_and_the_service_lives_on() {
         ("POST", "/v1/requests", "{", "400"),
         ("POST", "/v1/requests", "{}", "422"),
         ("POST", "/v1/requests", "{\"sauce\": 1}", "422"),
+        ("POST", "/v1/requests", UNKNOWN_OPTIMIZER, "422"),
         ("POST", "/v1/depots", "[1,2", "422"),
         ("PUT", "/v1/depots", "", "405"),
         ("GET", "/v1/requests/r99", "", "404"),
@@ -108,6 +112,8 @@ fn nonsense_is_answered_in_our_words_and_the_service_lives_on() {
             "{method} {path}: {answer}"
         );
     }
+    let answer = ask(&service, "POST", "/v1/requests", token, UNKNOWN_OPTIMIZER);
+    assert!(answer.contains("`best` is no optimizer"), "{answer}");
     for garbage in [
         &b"\x16\x03\x01\x00\xff nonsense"[..],
         b"GET",

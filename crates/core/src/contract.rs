@@ -14,6 +14,7 @@ mod view;
 pub use command::Command;
 pub use event::{Event, Happening};
 pub use input::{Fault, Input};
+pub use posthaste_plan::tuner::{Method, MethodError};
 pub use reason::{Decision, Reason, WouldBuy};
 pub use request::{ReleasePolicy, RequestSpec};
 pub use view::{DepotState, DepotView, Forecast, RequestState, RequestView, ShareView};

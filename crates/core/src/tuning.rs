@@ -165,6 +165,14 @@ impl Mind {
         }
     }
 
+    /// Remembers which optimizer was asked for by name, for whoever asks why.
+    pub(crate) fn remember_optimizer(&mut self, id: RequestId) {
+        let method = self.requests.get(&id).map(|request| request.method);
+        if let Some(method) = method.filter(|method| *method != Method::Auto) {
+            self.remember(id, format!("optimizer {method}"), Reason::Asked);
+        }
+    }
+
     /// Remembers a choice, for whoever asks why.
     fn remember_tuned(&mut self, id: RequestId, depot: DepotId, choice: &Choice) {
         let why = choice.reason;

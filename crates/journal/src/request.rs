@@ -1,5 +1,6 @@
 //! What people asked for, with what the mind doesn't need to know: where it lies, where it goes.
 
+use posthaste_core::contract::Method;
 use posthaste_types::{Bytes, Code, RequestId, Timestamp};
 use rusqlite::{OptionalExtension, Row, params};
 
@@ -28,6 +29,8 @@ pub struct RequestRecord {
     pub release: bool,
     /// Whether it runs even if the deadline can't be met.
     pub best_effort: bool,
+    /// What chooses how many fragments go to a depot at once.
+    pub optimizer: Method,
     /// When it was submitted.
     pub created: Timestamp,
     /// When it must be safe.
@@ -63,7 +66,7 @@ pub enum Scan {
 
 const COLUMNS: &str = "id, submission, dataset, source, destination, code, via, release, \
      best_effort, created_micros, deadline_micros, expires_micros, bytes, files, chunk_size, \
-     scan_error, submitted, ended, recipients";
+     scan_error, submitted, ended, recipients, optimizer";
 
 fn from_row(row: &Row<'_>) -> rusqlite::Result<RequestRecord> {
     let moment = |column| -> rusqlite::Result<Timestamp> {
@@ -72,6 +75,7 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<RequestRecord> {
     let code: String = row.get("code")?;
     let bytes: Option<i64> = row.get("bytes")?;
     let error: Option<String> = row.get("scan_error")?;
+    let optimizer: String = row.get("optimizer")?;
     let scan = match (bytes, error) {
         (_, Some(error)) => Some(Scan::Failed { error }),
         (Some(bytes), None) => Some(Scan::Sealed {
@@ -92,6 +96,7 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<RequestRecord> {
         recipients: names(&row.get::<_, String>("recipients")?),
         release: row.get("release")?,
         best_effort: row.get("best_effort")?,
+        optimizer: optimizer.parse().unwrap_or_default(),
         created: moment("created_micros")?,
         deadline: moment("deadline_micros")?,
         expires: moment("expires_micros")?,
@@ -115,8 +120,8 @@ impl Journal {
         self.connection
             .execute(
                 "INSERT INTO request (submission, dataset, source, destination, code, via, release,
-                 best_effort, created_micros, deadline_micros, expires_micros, recipients)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+                 best_effort, created_micros, deadline_micros, expires_micros, recipients, optimizer)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
                 params![
                     request.submission,
                     request.dataset,
@@ -130,6 +135,7 @@ impl Journal {
                     to_sql(request.deadline.as_micros()),
                     to_sql(request.expires.as_micros()),
                     request.recipients.join(","),
+                    request.optimizer.to_string(),
                 ],
             )
             .map_err(self.failed("append to"))?;

@@ -5,7 +5,7 @@ use rusqlite::OptionalExtension;
 use crate::{Journal, JournalError};
 
 /// Each entry brings the schema from its index to the next; entries are never changed.
-const MIGRATIONS: [&str; 2] = [
+const MIGRATIONS: [&str; 3] = [
     "
     CREATE TABLE input (
         seq INTEGER PRIMARY KEY,
@@ -65,6 +65,7 @@ const MIGRATIONS: [&str; 2] = [
     );
 ",
     "ALTER TABLE request ADD COLUMN recipients TEXT NOT NULL DEFAULT '';",
+    "ALTER TABLE request ADD COLUMN optimizer TEXT NOT NULL DEFAULT 'auto';",
 ];
 
 /// Opens for one process, durable at each commit, and brings the schema up to date.

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use posthaste_core::contract::{
-    Event, Fault, Happening, Input, Reason, ReleasePolicy, RequestSpec,
+    Event, Fault, Happening, Input, Method, Reason, ReleasePolicy, RequestSpec,
 };
 use posthaste_journal::{
     ChunkRecord, DepotRecord, Journal, JournalError, RequestRecord, Scan, Step,
@@ -138,6 +138,7 @@ fn request() -> RequestRecord {
         recipients: vec!["age1x".into(), "age1y".into()],
         release: true,
         best_effort: false,
+        optimizer: Method::Promc,
         created: Timestamp::from_secs(1),
         deadline: Timestamp::from_secs(2),
         expires: Timestamp::from_secs(3),
@@ -262,11 +263,53 @@ fn a_journal_from_before_encryption_is_taken_over() {
     older
         .execute_batch(
             "ALTER TABLE request DROP COLUMN recipients;
+             ALTER TABLE request DROP COLUMN optimizer;
              UPDATE meta SET value = 1 WHERE key = 'schema';",
         )
         .unwrap();
     drop(older);
     before.recipients.clear();
+    before.optimizer = Method::Auto;
+    let journal = Journal::open(&path).unwrap();
+    assert_eq!(journal.request(before.id).unwrap(), Some(before));
+}
+
+#[test]
+fn every_optimizer_is_read_back() {
+    let (_directory, path) = file();
+    let mut journal = Journal::open(&path).unwrap();
+    let fixed = "fixed:8,1,1".parse().unwrap();
+    let named = Method::NAMES.map(|(_, method)| method);
+    for optimizer in named.into_iter().chain([fixed]) {
+        let name = optimizer.to_string();
+        let id = journal.insert_request(&RequestRecord {
+            submission: None,
+            dataset: name.clone(),
+            optimizer,
+            ..request()
+        });
+        let found = journal.request(id.unwrap()).unwrap().unwrap();
+        assert_eq!(found.optimizer, optimizer, "{name}");
+    }
+}
+
+#[test]
+fn a_journal_from_before_optimizers_is_taken_over() {
+    let (_directory, path) = file();
+    let mut before = request();
+    before.id = Journal::open(&path)
+        .unwrap()
+        .insert_request(&before)
+        .unwrap();
+    let older = rusqlite::Connection::open(&path).unwrap();
+    older
+        .execute_batch(
+            "ALTER TABLE request DROP COLUMN optimizer;
+             UPDATE meta SET value = 2 WHERE key = 'schema';",
+        )
+        .unwrap();
+    drop(older);
+    before.optimizer = Method::Auto;
     let journal = Journal::open(&path).unwrap();
     assert_eq!(journal.request(before.id).unwrap(), Some(before));
 }

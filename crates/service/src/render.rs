@@ -133,6 +133,7 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
         } else {
             api::Release::Never
         },
+        optimizer: record.optimizer.to_string(),
         submitted: moment(record.created),
         deadline: moment(deadline),
         slack_s: view.and_then(|view| slack(view, deadline)),

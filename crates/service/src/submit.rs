@@ -10,7 +10,7 @@ use std::{
 use posthaste_api as api;
 use posthaste_core::{
     Mind,
-    contract::{Input, Outbox, ReleasePolicy, RequestSpec},
+    contract::{Input, Method, Outbox, ReleasePolicy, RequestSpec},
 };
 use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
 use posthaste_engine::{
@@ -76,9 +76,10 @@ pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewRequest) -> Res
     let mut mind = Mind::restore(&copy)
         .map_err(|cause| Error::new(ErrorKind::Other, "copy", "the mind").cause(cause))?;
     if let Some(spec) = specification(centre, &record)? {
-        let input = Input::RequestSubmitted {
+        let input = Input::RequestSubmittedWith {
             request: record.id,
             spec,
+            optimizer: record.optimizer,
         };
         mind.step(centre.clock.now(), vec![input], &mut Outbox::default());
     }
@@ -103,6 +104,14 @@ fn recipients(texts: &[String]) -> Result<Vec<String>> {
         return Err(invalid(many).cause(format!("{RECIPIENTS_MAX} at most")));
     }
     Ok(recipients)
+}
+
+/// The optimizer of that name; the default one without a name.
+fn optimizer(name: Option<&str>) -> Result<Method> {
+    let named = name.map(str::parse::<Method>).transpose();
+    let named = named
+        .map_err(|cause| Error::new(ErrorKind::Invalid, "submit", "the request").cause(cause))?;
+    Ok(named.unwrap_or_default())
 }
 
 fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
@@ -166,6 +175,7 @@ fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
         recipients: recipients(&new.encrypt_for)?,
         release: new.release == api::Release::WhenSafe,
         best_effort: new.best_effort,
+        optimizer: optimizer(new.optimizer.as_deref())?,
         created: now,
         deadline,
         expires: deadline + keep,
@@ -249,7 +259,15 @@ fn sealed(record: &RequestRecord, list: &FileList) -> Scan {
 pub(crate) async fn submit(centre: &Centre, request: RequestId) -> Result<()> {
     let record = centre.store.request(request)?;
     match specification(centre, &record)? {
-        Some(spec) => centre.tell(Input::RequestSubmitted { request, spec }).await,
+        Some(spec) => {
+            let optimizer = record.optimizer;
+            let input = Input::RequestSubmittedWith {
+                request,
+                spec,
+                optimizer,
+            };
+            centre.tell(input).await
+        }
         None => Ok(()),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, fmt, path::Path};
 
+use posthaste_core::contract::Method;
 use serde::Deserialize;
 
 use crate::{random::Dice, report::Fate};
@@ -122,6 +123,8 @@ pub(crate) struct RequestPlan {
     pub(crate) release: bool,
     #[serde(default)]
     pub(crate) best_effort: bool,
+    /// What chooses how many fragments go to a depot at once, by name.
+    pub(crate) optimizer: Option<String>,
     pub(crate) cancel_after_s: Option<Amount>,
     pub(crate) delivered_after_s: Option<Amount>,
     /// What must become of it with every seed.
@@ -242,6 +245,9 @@ impl Scenario {
                     request.code
                 ));
             }
+            if let Some(name) = &request.optimizer {
+                name.parse::<Method>().map_err(|error| error.to_string())?;
+            }
             if !(request.chunk_mib > 0.0 && request.chunk_mib <= 1024.0) {
                 return Err("chunk_mib must be above 0 and at most 1024".into());
             }
@@ -309,6 +315,11 @@ mod tests {
             ("code = \"1+0\"", "code = \"x\"", "`x` is no code"),
             ("[1, 2]", "[2, 1]", "amounts are"),
             ("deadline_s", "deadlin_s", "deadlin_s"),
+            (
+                "code =",
+                "optimizer = \"best\"\ncode =",
+                "`best` is no optimizer",
+            ),
             (
                 "code = \"1+0\"",
                 "code = \"1+0\"\nvia = [\"beta\"]",

@@ -84,6 +84,30 @@ fn a_driver_killed_at_any_moment_goes_on() {
 }
 
 #[test]
+fn whichever_optimizer_is_asked_for_promises_are_kept() {
+    for report in play("optimizers", 0..20) {
+        assert_eq!(report.count(Fate::Met), 9, "{}", report.to_text());
+    }
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/optimizers.toml");
+    let text = std::fs::read_to_string(path).unwrap();
+    let one = |name: &str| {
+        let same = text
+            .lines()
+            .map(|line| match line.starts_with("optimizer") {
+                true => format!("optimizer = \"{name}\"\n"),
+                false => format!("{line}\n"),
+            });
+        let scenario = Scenario::parse(&same.collect::<String>()).unwrap();
+        simulate(&scenario, 1).fingerprint
+    };
+    assert_ne!(
+        one("fixed:1,1,1"),
+        one("fixed:6,1,1"),
+        "the name changes nothing"
+    );
+}
+
+#[test]
 fn a_driver_killed_with_no_depot_to_spare_places_every_fragment() {
     play("crashes-without-spare", 0..60);
 }

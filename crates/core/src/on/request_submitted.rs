@@ -52,6 +52,7 @@ impl Mind {
 
     fn admit(&mut self, id: RequestId, reason: Reason, is_leftover: bool, out: &mut Outbox) {
         self.tell(out, Some(id), None, Happening::Admitted, reason);
+        self.remember_optimizer(id);
         self.remember_spares(id);
         self.settle(id, out);
         self.arrange();

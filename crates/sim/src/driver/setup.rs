@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, time::Duration};
 
-use posthaste_core::contract::{Input, ReleasePolicy, RequestSpec};
+use posthaste_core::contract::{Input, Method, ReleasePolicy, RequestSpec};
 use posthaste_types::{ByteRate, Bytes, Code, DepotId, RequestId, encrypted_sizes};
 
 use super::{Pending, Run, START};
@@ -86,6 +86,7 @@ impl Run<'_> {
             // Nobody submits before the depots answered first.
             let at = Duration::from_millis(plan.at_s.draw_milli(&mut dice) + 200);
             let spec = spec(plan, at, &ids, &mut dice);
+            let optimizer = plan.optimizer.as_deref().and_then(|name| name.parse().ok());
             if spec.release == ReleasePolicy::WhenSafe {
                 self.checkers.releases.on_asked(request);
             }
@@ -93,7 +94,7 @@ impl Run<'_> {
             self.after(
                 at,
                 Pending::Ask {
-                    input: Input::RequestSubmitted { request, spec },
+                    input: submitted(request, spec, optimizer),
                 },
             );
             if let Some(after) = plan.cancel_after_s {
@@ -162,6 +163,17 @@ impl Run<'_> {
                 },
             );
         }
+    }
+}
+
+fn submitted(request: RequestId, spec: RequestSpec, optimizer: Option<Method>) -> Input {
+    match optimizer {
+        None => Input::RequestSubmitted { request, spec },
+        Some(optimizer) => Input::RequestSubmittedWith {
+            request,
+            spec,
+            optimizer,
+        },
     }
 }
 
