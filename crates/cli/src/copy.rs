@@ -3,6 +3,7 @@
 mod ends;
 pub(crate) mod history;
 mod limit;
+mod pipe;
 mod screen;
 mod summary;
 
@@ -20,7 +21,7 @@ use posthaste_endpoint::{
     peer::{Notices, StartOptions},
     posix::DraftRules,
 };
-use posthaste_engine::copy::{self, Ending, Filter, Limit, Links, Options, Progress};
+use posthaste_engine::copy::{self, Ending, Filter, Limit, Links, Options, Progress, Throttle};
 use posthaste_plan::tuner::{Method, Setting};
 use posthaste_types::Bytes;
 
@@ -44,7 +45,7 @@ use screen::{CurrentScreen, Screen};
 /// continues in the middle of large files.
 #[derive(Args, Debug)]
 pub struct CopyArguments {
-    /// What to copy: paths, s3://bucket/prefix or sftp://user@host/path
+    /// What to copy: paths, s3://bucket/prefix or sftp://user@host/path; - is standard input
     #[arg(required = true, value_name = "SRC")]
     sources: Vec<OsString>,
     /// Where to
@@ -100,6 +101,10 @@ pub struct CopyArguments {
     /// Exit with code 9 when nothing had to be copied
     #[arg(long)]
     error_on_no_transfer: bool,
+    /// Where a stream (standard input, a named pipe) goes when DST fails: an address that can be
+    /// written and listed [default: `park` of DST's profile]
+    #[arg(long, value_name = "URL")]
+    park: Option<OsString>,
     /// Profile of ~/.config/posthaste/profiles.toml, or of ~/.aws when not found there
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
@@ -147,6 +152,14 @@ pub fn run(arguments: CopyArguments) -> Outcome {
 }
 
 async fn run_async(arguments: CopyArguments) -> Outcome {
+    if let Some(input) = pipe::input(&arguments.sources)? {
+        return pipe::run(&arguments, input).await;
+    }
+    if arguments.park.is_some() {
+        return Err(Failure::usage(
+            "can't park files: --park is for streams, which can't be read twice",
+        ));
+    }
     let slot = Arc::new(CurrentScreen::default());
     let access = access(&arguments, Arc::clone(&slot));
     let rules = DraftRules {
@@ -164,21 +177,8 @@ async fn run_async(arguments: CopyArguments) -> Outcome {
         let destination = destination.ok_or_else(|| Failure::usage("no destination"))?;
         let options = options(&arguments, rules, &screen)?;
         let throttle = options.throttle.clone();
-        let ending = {
-            let drawing = screen.draw();
-            let limiting = async {
-                match &arguments.bwlimit {
-                    Some(limit) => limit.keep(&throttle, tell).await,
-                    None => std::future::pending().await,
-                }
-            };
-            let copying = copy::copy(sources, destination, into, options, progress);
-            tokio::select! {
-                ending = copying => ending,
-                () = drawing => return Err(Failure::usage("the screen ended before the copy")),
-                () = limiting => return Err(Failure::usage("the rate limit ended before the copy")),
-            }
-        };
+        let copying = copy::copy(sources, destination, into, options, progress);
+        let ending = while_shown(&arguments, &screen, &throttle, copying).await?;
         screen.close();
         // Files that have arrived are found there and left alone.
         if !ends.fall_back(&ending, &tell) {
@@ -187,8 +187,28 @@ async fn run_async(arguments: CopyArguments) -> Outcome {
     };
     history::keep(&ending.tuned);
     let code = exit_code(&ending, arguments.error_on_no_transfer);
-    summary::print(&arguments, &ending, code);
+    summary::print(&arguments, &ending, None, code);
     Ok(ExitCode::from(code))
+}
+
+/// Copies while the screen is drawn and the rate limit kept.
+async fn while_shown<T>(
+    arguments: &CopyArguments,
+    screen: &Screen,
+    throttle: &Throttle,
+    copying: impl Future<Output = T>,
+) -> Result<T, Failure> {
+    let limiting = async {
+        match &arguments.bwlimit {
+            Some(limit) => limit.keep(throttle, |text: &str| screen.line(text)).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        ended = copying => Ok(ended),
+        () = screen.draw() => Err(Failure::usage("the screen ended before the copy")),
+        () = limiting => Err(Failure::usage("the rate limit ended before the copy")),
+    }
 }
 
 /// How addresses are opened; what people should know of it goes to the screen there is.

@@ -28,6 +28,8 @@ pub enum Exit {
     TimeLimit = 10,
     /// The service refused the request: infeasible deadline, too few depots, no space.
     Refused = 11,
+    /// A stream could not reach its destination; all of it is kept, part of it elsewhere.
+    Parked = 12,
 }
 
 /// A command's end, when it is not a good one.

@@ -17,6 +17,7 @@ mod ls;
 mod moment;
 mod offload;
 mod output;
+mod parked;
 mod peer;
 mod ports;
 mod pull;
@@ -61,6 +62,7 @@ enum Command {
     Explain(request::ExplainArguments),
     Cancel(request::CancelArguments),
     Pull(pull::PullArguments),
+    Parked(parked::ParkedArguments),
     Keygen(keygen::KeygenArguments),
     Simulate(simulate::SimulateArguments),
     Generate(generate::GenerateArguments),
@@ -81,6 +83,7 @@ fn main() -> ExitCode {
         Command::Watch(arguments) => wait_for(watch::run(arguments)),
         Command::Explain(arguments) => wait_for(request::explain(arguments)),
         Command::Cancel(arguments) => wait_for(request::cancel(arguments)),
+        Command::Parked(arguments) => wait_for(parked::run(arguments)),
         Command::Pull(arguments) => wait_for(pull::run(arguments)),
         Command::Keygen(arguments) => keygen::run(&arguments),
         Command::Simulate(arguments) => simulate::run(&arguments),

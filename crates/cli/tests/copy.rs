@@ -9,10 +9,14 @@ mod directions;
 mod host;
 #[path = "copy/killed.rs"]
 mod killed;
+#[path = "copy/parking.rs"]
+mod parking;
 #[path = "copy/plugin.rs"]
 mod plugin;
 #[path = "copy/relay.rs"]
 mod relay;
+#[path = "copy/stream.rs"]
+mod stream;
 #[path = "copy/trouble.rs"]
 mod trouble;
 #[path = "copy/world.rs"]

@@ -241,7 +241,7 @@ pub trait Writer: Send + Sync {
     }
 
     /// Finishes a file that [`Endpoint::create_open_ended`] began: it turned out to be `size` bytes
-    /// long. Every segment below that must be there, and nothing beyond.
+    /// long. Every segment below that must be there; what lies beyond is cut off.
     fn finish_at(&self, _size: u64, _whole: Checksum) -> Boxed<'_, Result<()>> {
         Box::pin(async {
             Err(
@@ -249,6 +249,12 @@ pub trait Writer: Send + Sync {
                     .cause("its length was known when it was begun"),
             )
         })
+    }
+
+    /// Makes the segments written so far survive a crash of the machine that holds them, and says
+    /// whether they do now. A store that only answers for what it keeps has nothing to do.
+    fn settle(&self) -> Boxed<'_, Result<bool>> {
+        Box::pin(async { Ok(false) })
     }
 
     /// What another machine must know to go on with the unfinished file, for [`Endpoint::adopt`].

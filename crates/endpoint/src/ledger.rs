@@ -105,6 +105,12 @@ impl Ledger {
         file.write_all(line.as_bytes())
     }
 
+    /// Flushes it to the disk.
+    pub(crate) fn flush(&self) -> io::Result<()> {
+        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.sync_data()
+    }
+
     /// Removes the ledger: its copy is whole or given up.
     pub(crate) fn remove(&self) {
         let _ = fs::remove_file(&self.path);

@@ -213,6 +213,7 @@ impl Endpoint for Peer {
             removes: true,
             segments_in_any_order: true,
             resumes: true,
+            open_ended: true,
             mtime_step_ns: Some(1),
             mtimes_listed: true,
             modes: true,
@@ -335,6 +336,21 @@ impl Endpoint for Peer {
         Box::pin(async move {
             let remote = Arc::clone(&self.remote);
             let writer = PeerWriter::start(remote, path.to_vec(), spec, SEGMENT_BYTES).await?;
+            let writer: Arc<dyn Writer> = Arc::new(writer);
+            Ok(writer)
+        })
+    }
+
+    fn create_open_ended<'a>(
+        &'a self,
+        path: &'a [u8],
+        spec: &'a FileSpec,
+    ) -> Boxed<'a, Result<Arc<dyn Writer>>> {
+        self.remote.knowledge.forget_root();
+        Box::pin(async move {
+            let remote = Arc::clone(&self.remote);
+            let path = path.to_vec();
+            let writer = PeerWriter::start_open_ended(remote, path, spec, SEGMENT_BYTES).await?;
             let writer: Arc<dyn Writer> = Arc::new(writer);
             Ok(writer)
         })

@@ -20,6 +20,7 @@ mod progress;
 mod remote;
 mod retry;
 mod small;
+mod stream;
 mod throttle;
 mod tuning;
 mod walk;
@@ -36,7 +37,8 @@ use posthaste_types::Bytes;
 
 pub use filter::Filter;
 pub use progress::{Current, Figures, Progress};
-pub(crate) use retry::trouble_of;
+pub(crate) use retry::{persisted, trouble_of};
+pub use stream::{Parking, Poured, Spout, pour};
 pub use throttle::Throttle;
 pub use tuning::{Decision, Tuned};
 
@@ -140,6 +142,8 @@ pub enum Notice<'a> {
     WouldCopy(&'a str),
     /// Something that can't be copied, a socket or device, or a link not asked for.
     LeftOut(&'a str),
+    /// A stream's destination failed: the rest goes to the parking place of this name.
+    Parking(&'a Error, &'a str),
     /// The optimizer chose.
     Tuned(&'a Decision),
 }

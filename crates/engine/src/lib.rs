@@ -7,6 +7,7 @@ pub mod code;
 pub mod copy;
 pub mod dataset;
 pub mod envelope;
+pub mod parked;
 pub mod pull;
 pub mod scan;
 pub mod stripe;

@@ -20,8 +20,9 @@ use hyper::body::Incoming;
 use posthaste_endpoint::{
     ErrorKind, Result, is_unfinished,
     peer::wire::{
-        self, Create, DIRECTORIES_MAX, Done, Fetch, Finish, Hello, Looked, MakeDirectories,
-        MakeLink, Name, Named, Operation, Outcomes, Refusal, SealDirectories, Stat, Welcome,
+        self, Create, DIRECTORIES_MAX, Done, Fetch, Finish, FinishOpen, Hello, Looked,
+        MakeDirectories, MakeLink, Name, Named, Operation, Outcomes, Refusal, SealDirectories,
+        Stat, Welcome,
     },
     posix,
     relay::{Scope, wire::status_of},
@@ -135,6 +136,7 @@ impl Files {
             }
             Operation::Store => self.taking(inflow, Self::store).await,
             Operation::Write => self.taking(inflow, Self::write).await,
+            Operation::WriteOpen => self.taking(inflow, Self::write_open).await,
             Operation::Create => {
                 self.short(inflow, |files, file: &Create| {
                     Ok(files.drafts.open(file)?.kept())
@@ -145,6 +147,13 @@ impl Files {
                 self.short(inflow, |files, message: &Finish| {
                     let flush = message.flush || files.flush;
                     files.drafts.finish(message, flush).map(|()| Done)
+                })
+                .await
+            }
+            Operation::FinishOpen => {
+                self.short(inflow, |files, message: &FinishOpen| {
+                    let flush = message.flush || files.flush;
+                    files.drafts.finish_open(message, flush).map(|()| Done)
                 })
                 .await
             }

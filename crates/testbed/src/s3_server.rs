@@ -13,9 +13,10 @@ use crate::{Place, Running, free_port, install};
 /// A versitygw over a temporary folder, with one empty bucket.
 #[derive(Debug)]
 pub struct S3Server {
-    _running: Running,
+    running: Running,
     folder: TempDir,
     address: SocketAddr,
+    place: Place,
 }
 
 impl S3Server {
@@ -47,7 +48,6 @@ impl S3Server {
     /// # Errors
     /// As [`S3Server::start`].
     pub fn start_at(place: &Place, parent: &Path) -> Result<Self> {
-        let program = install::find_s3_server()?;
         let folder = tempfile::Builder::new()
             .prefix("posthaste-s3-")
             .tempdir_in(parent)
@@ -55,26 +55,30 @@ impl S3Server {
         let objects = folder.path().join("objects");
         fs::create_dir_all(objects.join(Self::BUCKET))?;
         let address = SocketAddr::new(place.address(), free_port()?);
-        let log = fs::File::create(folder.path().join("log"))?;
-        let child = place
-            .command(&program)
-            .args(["--port", &address.to_string()])
-            .args(["--quiet", "--keep-alive", "posix"])
-            .arg(&objects)
-            .env("ROOT_ACCESS_KEY", Self::ACCESS_KEY)
-            .env("ROOT_SECRET_KEY", Self::SECRET_KEY)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log)
-            .spawn()
-            .with_context(|| format!("start {}", program.display()))?;
-        let mut running = Running(child);
-        place.wait_until_listening(&mut running, address.port(), "the S3 server")?;
+        let running = run(place, folder.path(), address)?;
         Ok(Self {
-            _running: running,
+            running,
             folder,
             address,
+            place: place.clone(),
         })
+    }
+
+    /// Kills it, as a crash would. What it had stays.
+    pub fn kill(&mut self) {
+        // An ended process can't be killed again.
+        let _ = self.running.0.kill();
+        let _ = self.running.0.wait();
+    }
+
+    /// Starts it again at the same address, with what it had.
+    ///
+    /// # Errors
+    /// As [`S3Server::start`].
+    pub fn restart(&mut self) -> Result<()> {
+        self.kill();
+        self.running = run(&self.place, self.folder.path(), self.address)?;
+        Ok(())
     }
 
     /// `http://ADDRESS:PORT`.
@@ -86,7 +90,7 @@ impl S3Server {
     /// The process, to measure it.
     #[must_use]
     pub fn process_id(&self) -> u32 {
-        self._running.0.id()
+        self.running.0.id()
     }
 
     /// The environment with which `posthaste`, `rclone` and `s5cmd` reach it.
@@ -105,4 +109,24 @@ impl S3Server {
     pub fn bucket_folder(&self) -> PathBuf {
         self.folder.path().join("objects").join(Self::BUCKET)
     }
+}
+
+fn run(place: &Place, folder: &Path, address: SocketAddr) -> Result<Running> {
+    let program = install::find_s3_server()?;
+    let log = fs::File::create(folder.join("log"))?;
+    let child = place
+        .command(&program)
+        .args(["--port", &address.to_string()])
+        .args(["--quiet", "--keep-alive", "posix"])
+        .arg(folder.join("objects"))
+        .env("ROOT_ACCESS_KEY", S3Server::ACCESS_KEY)
+        .env("ROOT_SECRET_KEY", S3Server::SECRET_KEY)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .spawn()
+        .with_context(|| format!("start {}", program.display()))?;
+    let mut running = Running(child);
+    place.wait_until_listening(&mut running, address.port(), "the S3 server")?;
+    Ok(running)
 }

@@ -87,7 +87,7 @@ fn ends_protocol(error: &Error) -> bool {
     )
 }
 
-async fn open(location: Location, access: &Access, rules: DraftRules) -> Result<Place> {
+pub(super) async fn open(location: Location, access: &Access, rules: DraftRules) -> Result<Place> {
     if let Location::Local(path) = location {
         return Ok(Place::local(Posix::new(path, rules)));
     }

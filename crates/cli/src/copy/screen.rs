@@ -156,6 +156,16 @@ impl Screen {
             Notice::LeftOut(path) if self.verbose => {
                 self.line(&format!("left out {}", safe(path)));
             }
+            Notice::Parking(error, place) if self.style == Style::Json => {
+                let parking = serde_json::json!({"error": error.to_string(), "parkingAt": place});
+                self.line(&parking.to_string());
+            }
+            Notice::Parking(error, place) => {
+                self.line(&format!(
+                    "posthaste: {error}; parking the rest at {}",
+                    safe(place)
+                ));
+            }
             Notice::Tuned(decision) if self.verbose => {
                 self.line(&format!("using {}: {}", decision.setting, decision.reason));
             }

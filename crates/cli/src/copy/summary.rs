@@ -2,7 +2,10 @@
 
 use std::io::{self, Write};
 
-use posthaste_engine::copy::{Ending, Figures};
+use posthaste_engine::{
+    copy::{Ending, Figures},
+    parked::Record,
+};
 use posthaste_types::{ByteRate, Bytes};
 use serde_json::{Value, json};
 
@@ -33,33 +36,36 @@ pub(super) fn stats(figures: &Figures) -> Value {
     })
 }
 
+/// Bytes that only the parking place has.
+fn parked_bytes(record: &Record) -> u64 {
+    let size = record.whole.map_or(0, |(size, _)| size);
+    size.saturating_sub(record.confirmed.bytes())
+}
+
 /// Prints how it ended, when anybody wants to know.
-pub(super) fn print(arguments: &CopyArguments, ending: &Ending, code: u8) {
+pub(super) fn print(
+    arguments: &CopyArguments,
+    ending: &Ending,
+    parked: Option<&(Record, String)>,
+    code: u8,
+) {
     let figures = &ending.figures;
     if arguments.json {
-        let mut stats = stats(figures);
-        stats["fatalError"] = json!(ending.fatal.is_some());
-        stats["lastError"] = json!(ending.last_error);
-        stats["dryRun"] = json!(arguments.dry_run);
-        stats["exitCode"] = json!(code);
-        stats["tuning"] = ending
-            .tuned
-            .decisions
-            .iter()
-            .map(|decision| {
-                json!({
-                    "at_s": decision.at.as_secs_f64(),
-                    "rate_bytes_per_s": decision.rate.map(ByteRate::get),
-                    "setting": decision.setting.to_string(),
-                    "reason": decision.reason,
-                })
-            })
-            .collect();
-        // Nobody can be told that standard output is gone.
-        let _ = writeln!(io::stdout(), "{stats}");
+        print_json(arguments, ending, parked, code);
         return;
     }
     if arguments.quiet || ending.fatal.is_some() {
+        return;
+    }
+    if let Some((record, place)) = parked {
+        let _ = writeln!(
+            io::stderr(),
+            "parked at {place}: {} of the stream, {} are at the destination \
+             (`posthaste parked resume {}` completes it)",
+            Bytes::new(parked_bytes(record)),
+            Bytes::new(record.confirmed.bytes()),
+            record.id,
+        );
         return;
     }
     let failed = if figures.errors == 0 {
@@ -97,4 +103,40 @@ pub(super) fn print(arguments: &CopyArguments, ending: &Ending, code: u8) {
         figures.elapsed.as_secs_f64(),
         figures.unchanged,
     );
+}
+
+fn print_json(
+    arguments: &CopyArguments,
+    ending: &Ending,
+    parked: Option<&(Record, String)>,
+    code: u8,
+) {
+    let mut stats = stats(&ending.figures);
+    stats["fatalError"] = json!(ending.fatal.is_some());
+    stats["lastError"] = json!(ending.last_error);
+    stats["dryRun"] = json!(arguments.dry_run);
+    stats["exitCode"] = json!(code);
+    stats["tuning"] = ending
+        .tuned
+        .decisions
+        .iter()
+        .map(|decision| {
+            json!({
+                "at_s": decision.at.as_secs_f64(),
+                "rate_bytes_per_s": decision.rate.map(ByteRate::get),
+                "setting": decision.setting.to_string(),
+                "reason": decision.reason,
+            })
+        })
+        .collect();
+    stats["parked"] = parked.map_or(Value::Null, |(record, place)| {
+        json!({
+            "id": record.id.to_string(),
+            "place": place,
+            "reason": record.why,
+            "confirmed_bytes": record.confirmed.bytes(),
+        })
+    });
+    // Nobody can be told that standard output is gone.
+    let _ = writeln!(io::stdout(), "{stats}");
 }

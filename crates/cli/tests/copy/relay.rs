@@ -15,13 +15,13 @@ use crate::{
 };
 
 /// A running `posthaste relay`; ends with its test.
-struct Relay {
+pub struct Relay {
     child: Child,
     ready: Value,
 }
 
 impl Relay {
-    fn start(world: &World, capacity: &str) -> Self {
+    pub fn start(world: &World, capacity: &str) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_posthaste"))
             .args(["relay", "--json", "--no-flush", "--until-stdin-closes"])
             .args(["--listen", "127.0.0.1:0", "--capacity", capacity, "--dir"])
@@ -37,7 +37,7 @@ impl Relay {
         Self { child, ready }
     }
 
-    fn address(&self, path: &str) -> String {
+    pub fn address(&self, path: &str) -> String {
         let url = self.ready["url"].as_str().unwrap();
         format!("{}/{path}", url.replace("https", "posthaste"))
     }
@@ -56,7 +56,7 @@ impl Relay {
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
     }
 
-    fn introduce(&self, world: &World, name: &str) {
+    pub fn introduce(&self, world: &World, name: &str) {
         self.write_profile(world, name, self.ready["fingerprint"].as_str().unwrap());
     }
 }

@@ -80,17 +80,23 @@ impl World {
 
     /// `posthaste cp` with nothing of this machine's own configuration.
     pub fn cp<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
+        let mut command = self.posthaste(["cp"]);
+        for option in &self.ssh_options {
+            command.args(["--ssh-option", option]);
+        }
+        command.args(&self.arguments).args(arguments);
+        command
+    }
+
+    /// `posthaste` with nothing of this machine's own configuration.
+    pub fn posthaste<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_posthaste"));
         command
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
             .env("HOME", self.path("home"));
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
-        command.current_dir(self.folder.path()).arg("cp");
-        for option in &self.ssh_options {
-            command.args(["--ssh-option", option]);
-        }
-        command.args(&self.arguments).args(arguments);
+        command.current_dir(self.folder.path()).args(arguments);
         command
     }
 

@@ -10,10 +10,10 @@ use super::{
     body::{self, Body},
     frame::Piece,
     remote::{Answer, Remote},
-    wire::{self, Create, Done, Finish, Operation, Read, Seen},
+    wire::{self, Create, Done, Finish, FinishOpen, Operation, Read, Seen, WriteOpen},
 };
 use crate::{
-    Checksum, Error, Result,
+    Checksum, Error, ErrorKind, Locus, Result,
     endpoint::{Boxed, ByteStream, Entry, FileSpec, Reader, Writer},
     posix::segment_range,
 };
@@ -162,6 +162,7 @@ pub(super) struct PeerWriter {
     path: Vec<u8>,
     file: Create,
     kept: Vec<(u64, Checksum)>,
+    is_open_ended: bool,
 }
 
 impl PeerWriter {
@@ -188,8 +189,72 @@ impl PeerWriter {
             path,
             file,
             kept,
+            is_open_ended: false,
         })
     }
+
+    /// Starts or continues a file of unknown length.
+    pub(super) async fn start_open_ended(
+        remote: Arc<Remote>,
+        path: Vec<u8>,
+        spec: &FileSpec,
+        segment_size: u64,
+    ) -> Result<Self> {
+        let file = Create {
+            path: remote.name(&path),
+            spec: spec.open_ended(),
+            segment_size,
+        };
+        let kept = remote.ask(Operation::Create, &path, &file).await?;
+        remote.knowledge.started(&path);
+        Ok(Self {
+            remote,
+            path,
+            file,
+            kept,
+            is_open_ended: true,
+        })
+    }
+
+    /// Sends a message and the segment that follows it.
+    async fn send(
+        &self,
+        operation: Operation,
+        message: &[u8],
+        range: Range<u64>,
+        body: ByteStream,
+    ) -> Result<Checksum> {
+        let head = body::message(message);
+        let (body, sending) = Body::streamed(head, body, range.end - range.start);
+        let begun = self
+            .remote
+            .begin_streamed(operation, &self.path, body, &sending);
+        let answered = async {
+            let mut answer = begun.await?;
+            answer.message::<Done>().await?;
+            answer.end().await
+        };
+        let answered = answered.await;
+        // What the source says is the cause, where it says something.
+        match (sending.take(), answered) {
+            (Some(Err(error)), _) | (_, Err(error)) => Err(error),
+            (Some(Ok(sum)), Ok(())) => Ok(sum),
+            (None, Ok(())) => Err(self
+                .remote
+                .nonsense(operation, "it took less than was sent")),
+        }
+    }
+}
+
+/// A release from before files of unknown length has no path for them.
+fn is_too_old(error: Error) -> Error {
+    if error.kind() != ErrorKind::NotFound {
+        return error;
+    }
+    Error::new(ErrorKind::Unsupported, "write", "a file of unknown length")
+        .cause("the posthaste at the other end is too old for it")
+        .hint("bring it up to date")
+        .at(Locus::Destination)
 }
 
 impl Writer for PeerWriter {
@@ -208,6 +273,17 @@ impl Writer for PeerWriter {
         body: ByteStream,
     ) -> Boxed<'_, Result<Checksum>> {
         Box::pin(async move {
+            if self.is_open_ended {
+                let message = WriteOpen {
+                    file: self.file.clone(),
+                    index,
+                    bytes: range.end - range.start,
+                    flush: true,
+                };
+                let message = message.to_bytes();
+                let sent = self.send(Operation::WriteOpen, &message, range, body);
+                return sent.await.map_err(is_too_old);
+            }
             debug_assert_eq!(
                 range,
                 segment_range(index, self.file.segment_size, self.file.spec.size),
@@ -217,26 +293,8 @@ impl Writer for PeerWriter {
                 file: self.file.clone(),
                 index,
             };
-            let head = body::message(&message.to_bytes());
-            let (body, sending) = Body::streamed(head, body, range.end - range.start);
-            let operation = Operation::Write;
-            let begun = self
-                .remote
-                .begin_streamed(operation, &self.path, body, &sending);
-            let answered = async {
-                let mut answer = begun.await?;
-                answer.message::<Done>().await?;
-                answer.end().await
-            };
-            let answered = answered.await;
-            // What the source says is the cause, where it says something.
-            match (sending.take(), answered) {
-                (Some(Err(error)), _) | (_, Err(error)) => Err(error),
-                (Some(Ok(sum)), Ok(())) => Ok(sum),
-                (None, Ok(())) => Err(self
-                    .remote
-                    .nonsense(operation, "it took less than was sent")),
-            }
+            self.send(Operation::Write, &message.to_bytes(), range, body)
+                .await
         })
     }
 
@@ -252,6 +310,27 @@ impl Writer for PeerWriter {
                 self.remote.knowledge.ended(&self.path);
             })
         })
+    }
+
+    fn finish_at(&self, size: u64, whole: Checksum) -> Boxed<'_, Result<()>> {
+        Box::pin(async move {
+            let message = FinishOpen {
+                file: self.file.clone(),
+                size,
+                whole,
+                flush: self.remote.flush,
+            };
+            let finished = self.remote.ask(Operation::FinishOpen, &self.path, &message);
+            let finished: Result<Done> = finished.await;
+            finished.map_err(is_too_old).map(|Done| {
+                self.remote.knowledge.ended(&self.path);
+            })
+        })
+    }
+
+    /// Each segment of a file of unknown length was flushed before it counted.
+    fn settle(&self) -> Boxed<'_, Result<bool>> {
+        Box::pin(async { Ok(self.is_open_ended) })
     }
 
     fn discard(&self) -> Boxed<'_, ()> {

@@ -373,12 +373,17 @@ pub(super) fn prefix(host: &Host) -> String {
 
 const fn is_bulk(operation: Operation) -> bool {
     match operation {
-        Operation::Read | Operation::Fetch | Operation::Store | Operation::Write => true,
+        Operation::Read
+        | Operation::Fetch
+        | Operation::Store
+        | Operation::Write
+        | Operation::WriteOpen => true,
         Operation::Hello
         | Operation::Stat
         | Operation::List
         | Operation::Create
         | Operation::Finish
+        | Operation::FinishOpen
         | Operation::Discard
         | Operation::MakeLink
         | Operation::ReadLink

@@ -10,9 +10,9 @@ mod refusal;
 use posthaste_types::{Malformed, Record};
 
 pub use messages::{
-    Create, Fetch, Fetched, Finish, Hello, List, Looked, MakeDirectories, MakeDirectory, MakeLink,
-    Name, Named, Page, Read, SealDirectories, SealDirectory, Seen, Stat, Store, Stored, Welcome,
-    Write,
+    Create, Fetch, Fetched, Finish, FinishOpen, Hello, List, Looked, MakeDirectories,
+    MakeDirectory, MakeLink, Name, Named, Page, Read, SealDirectories, SealDirectory, Seen, Stat,
+    Store, Stored, Welcome, Write, WriteOpen,
 };
 pub use refusal::{Refusal, kind_number, number_kind};
 
@@ -73,6 +73,10 @@ pub enum Operation {
     Write,
     /// Give a large file its name. [`Finish`].
     Finish,
+    /// Store a segment of a file of unknown length. [`WriteOpen`] and data.
+    WriteOpen,
+    /// Give a file of unknown length its name. [`FinishOpen`].
+    FinishOpen,
     /// Forget an unfinished file. [`Create`].
     Discard,
     /// Make a symbolic link. [`MakeLink`].
@@ -89,7 +93,7 @@ pub enum Operation {
 
 impl Operation {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::Hello,
         Self::Stat,
         Self::List,
@@ -99,6 +103,8 @@ impl Operation {
         Self::Create,
         Self::Write,
         Self::Finish,
+        Self::WriteOpen,
+        Self::FinishOpen,
         Self::Discard,
         Self::MakeLink,
         Self::ReadLink,
@@ -120,6 +126,8 @@ impl Operation {
             Self::Create => "create",
             Self::Write => "write",
             Self::Finish => "finish",
+            Self::WriteOpen => "write-open",
+            Self::FinishOpen => "finish-open",
             Self::Discard => "discard",
             Self::MakeLink => "make-link",
             Self::ReadLink => "read-link",
@@ -155,6 +163,8 @@ impl Operation {
             | Self::Create
             | Self::Write
             | Self::Finish
+            | Self::WriteOpen
+            | Self::FinishOpen
             | Self::Discard
             | Self::MakeLink
             | Self::MakeDirectories
@@ -171,7 +181,13 @@ impl Operation {
             Self::Stat => "look at",
             Self::List => "list",
             Self::Read | Self::Fetch => "read",
-            Self::Store | Self::Create | Self::Write | Self::Finish | Self::Discard => "write",
+            Self::Store
+            | Self::Create
+            | Self::Write
+            | Self::Finish
+            | Self::WriteOpen
+            | Self::FinishOpen
+            | Self::Discard => "write",
             Self::MakeLink => "make link",
             Self::ReadLink => "read link",
             Self::MakeDirectories => "make directory",

@@ -128,7 +128,7 @@ impl Draft {
     ///
     /// # Errors
     /// As [`Draft::resumable`].
-    pub(super) fn open_ended(
+    pub fn open_ended(
         path: &Path,
         spec: &FileSpec,
         segment_size: u64,
@@ -303,6 +303,19 @@ impl Draft {
             Some(ledger) => ledger
                 .add(index, sum, "-")
                 .map_err(|cause| failed("write", &self.path, cause)),
+            None => Ok(()),
+        }
+    }
+
+    /// Flushes what was written, and the record of it, to the disk. Blocks.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn settle(&self) -> Result<()> {
+        let fail = |cause| failed("write", &self.path, cause);
+        self.file.sync_data().map_err(fail)?;
+        match &self.ledger {
+            Some(ledger) => ledger.flush().map_err(fail),
             None => Ok(()),
         }
     }

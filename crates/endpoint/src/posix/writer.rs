@@ -111,15 +111,23 @@ impl Writer for PosixWriter {
         Box::pin(async move {
             let found = self.draft.file().metadata();
             let found = found.map_err(|cause| failed("finish", self.draft.path(), cause))?;
-            if found.len() != size {
+            if found.len() < size {
                 return Err(
                     Error::new(ErrorKind::Corrupt, "finish", show(self.draft.path()))
                         .cause(format!("{} bytes are there of {size}", found.len()))
                         .at(Locus::Destination),
                 );
             }
+            if found.len() > size {
+                self.draft.set_size(size)?;
+            }
             self.finish(whole).await
         })
+    }
+
+    fn settle(&self) -> Boxed<'_, Result<bool>> {
+        let draft = Arc::clone(&self.draft);
+        Box::pin(blocking(move || draft.settle().map(|()| true)))
     }
 
     fn discard(&self) -> Boxed<'_, ()> {

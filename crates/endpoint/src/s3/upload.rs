@@ -196,7 +196,7 @@ impl Upload {
             .header(CHECKSUM, whole.to_base64())
             .header(CHECKSUM_TYPE, "FULL_OBJECT")
             .header("content-type", "application/xml")
-            .body(vec![self.order().into()])
+            .body(vec![self.order(size).into()])
             .at(Locus::Destination);
         let completed: Result<CompleteMultipartUploadResult> = self.client.ask_xml(call).await;
         let found = match completed {
@@ -222,11 +222,13 @@ impl Upload {
         Ok(())
     }
 
-    /// The list of segments the object is made of.
-    fn order(&self) -> String {
+    /// The list of segments the object of `size` bytes is made of.
+    fn order(&self, size: u64) -> String {
         let stored = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::from("<CompleteMultipartUpload>");
-        for (index, stored) in stored.iter() {
+        let within = stored.iter();
+        let within = within.filter(|&(&index, _)| self.cut.start(index) < size);
+        for (index, stored) in within {
             let _ = write!(
                 text,
                 "<Part><ETag>{}</ETag><ChecksumCRC64NVME>{}</ChecksumCRC64NVME>\
@@ -380,6 +382,11 @@ impl Writer for Upload {
 
     fn finish_at(&self, size: u64, whole: Checksum) -> Boxed<'_, Result<()>> {
         Box::pin(self.complete(size, whole))
+    }
+
+    /// The store only answers for what it keeps.
+    fn settle(&self) -> Boxed<'_, Result<bool>> {
+        Box::pin(async { Ok(true) })
     }
 
     fn note(&self) -> Option<String> {

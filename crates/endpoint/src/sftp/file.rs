@@ -18,7 +18,7 @@ use super::{
     remote::Remote,
     session::Session,
     wire::{
-        Attributes, CLOSE, FSETSTAT, FSTAT, OPEN, OPEN_CREATE, OPEN_READ, OPEN_TRUNCATE,
+        Attributes, CLOSE, EXTENDED, FSETSTAT, FSTAT, OPEN, OPEN_CREATE, OPEN_READ, OPEN_TRUNCATE,
         OPEN_WRITE, READ, Reply, Request, WRITE,
     },
 };
@@ -168,6 +168,23 @@ impl OpenFile {
                     .refusal(&reply, "set the attributes of", &self.full);
                 Err(error.at(Locus::Destination))
             }
+        }
+    }
+
+    /// Flushes what was written to the server's disk; says whether the server can.
+    pub(super) async fn sync(&self) -> Result<bool> {
+        let opened = self.handle().await?;
+        if !opened.session.fsync {
+            return Ok(false);
+        }
+        let request = Request::new(EXTENDED)
+            .string(b"fsync@openssh.com")
+            .string(&opened.handle);
+        match opened.session.ask(request).await? {
+            Reply::Status {
+                code: super::OK, ..
+            } => Ok(true),
+            reply => Err(self.remote.write_refusal(&reply, &self.full).await),
         }
     }
 

@@ -58,6 +58,8 @@ pub(super) struct Session {
     pub write_bytes_max: u32,
     pub posix_rename: bool,
     pub statvfs: bool,
+    /// The server flushes a file to its disk when asked.
+    pub fsync: bool,
     /// How long the answer to a small request took.
     pub round_trip: Option<Duration>,
     /// Reader, writer and the process; all end when the session is dropped.
@@ -107,6 +109,7 @@ impl Session {
             write_bytes_max: PAYLOAD_BYTES_DEFAULT,
             posix_rename: has("posix-rename@openssh.com"),
             statvfs: has("statvfs@openssh.com"),
+            fsync: has("fsync@openssh.com"),
             round_trip: None,
             _running: running,
             _child: child,

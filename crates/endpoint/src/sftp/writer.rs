@@ -105,12 +105,20 @@ impl SftpWriter {
     async fn publish(&self, size: u64) -> Result<()> {
         let remote = &self.file.remote;
         let found = self.file.stat().await?.size;
-        if found != size {
+        let is_open_ended = self.spec.size == 0;
+        if found < size || found > size && !is_open_ended {
             return Err(
                 Error::new(ErrorKind::Corrupt, "write", remote.show(&self.full))
                     .cause(format!("the server holds {found} bytes of {size}"))
                     .at(Locus::Destination),
             );
+        }
+        if found > size {
+            let cut = Attributes {
+                size: Some(size),
+                ..Attributes::default()
+            };
+            self.file.set(&cut).await?;
         }
         self.file
             .set(&attributes_of(self.spec.mode, self.spec.mtime))
@@ -181,6 +189,10 @@ impl Writer for SftpWriter {
 
     fn finish_at(&self, size: u64, _whole: Checksum) -> Boxed<'_, Result<()>> {
         Box::pin(self.publish(size))
+    }
+
+    fn settle(&self) -> Boxed<'_, Result<bool>> {
+        Box::pin(self.file.sync())
     }
 
     fn note(&self) -> Option<String> {

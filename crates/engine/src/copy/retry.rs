@@ -28,6 +28,26 @@ pub(crate) fn trouble_of(error: &Error) -> Trouble {
     }
 }
 
+/// Makes a request again while trying again can help, where no copy counts the tries. The last error
+/// is the one told.
+pub(crate) async fn persisted<T, F: Future<Output = Result<T>>>(
+    mut request: impl FnMut() -> F,
+) -> Result<T> {
+    let mut failures = 0;
+    loop {
+        let error = match request().await {
+            Ok(done) => return Ok(done),
+            Err(error) => error,
+        };
+        failures += 1;
+        let lot = RandomState::new().hash_one(failures);
+        match next_try(trouble_of(&error), failures, error.pause(), lot) {
+            Some(pause) => sleep(pause).await,
+            None => return Err(error.with("tries", failures)),
+        }
+    }
+}
+
 /// Makes a request again while trying again can help. The last error is the one told.
 pub(super) async fn retried<T, F: Future<Output = Result<T>>>(
     shared: &Shared,

@@ -5,12 +5,13 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    ops::Range,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use posthaste_endpoint::{
     Checksum, Error, ErrorKind, Locus, Result,
-    peer::wire::{Create, Finish, SEGMENT_BYTES_MAX},
+    peer::wire::{Create, Finish, FinishOpen, SEGMENT_BYTES_MAX},
     posix::{Draft, DraftRules, segment_range},
 };
 
@@ -34,6 +35,8 @@ pub(super) struct OpenDraft {
     pub(super) draft: Draft,
     kept: Mutex<BTreeMap<u64, Checksum>>,
     place: Place,
+    /// Bytes of the space lent that it takes.
+    taken: Mutex<u64>,
 }
 
 /// A file's place in the table: locked while it is opened, which may take long.
@@ -122,6 +125,9 @@ impl Drafts {
             fsync: false,
         };
         let had = size_at(&Draft::partial_path(&place.path, &file.spec.origin));
+        if is_open_ended(file) {
+            return self.start_open_ended(file, place, rules, had);
+        }
         self.space.change(had, file.spec.size)?;
         let started = Draft::resumable(&place.path, &file.spec, file.segment_size, rules);
         let (draft, kept) = started.inspect_err(|_| {
@@ -133,7 +139,43 @@ impl Drafts {
             draft,
             kept: Mutex::new(kept.into_iter().collect()),
             place,
+            taken: Mutex::new(file.spec.size),
         })
+    }
+
+    fn start_open_ended(
+        &self,
+        file: &Create,
+        place: Place,
+        rules: DraftRules,
+        had: u64,
+    ) -> Result<OpenDraft> {
+        let (draft, kept) = Draft::open_ended(&place.path, &file.spec, file.segment_size, rules)?;
+        let found = draft.file().metadata();
+        let found = found
+            .map_err(|cause| Error::io("look at", "", cause))?
+            .len();
+        self.space.change(had, found)?;
+        Ok(OpenDraft {
+            file: file.clone(),
+            draft,
+            kept: Mutex::new(kept.into_iter().collect()),
+            place,
+            taken: Mutex::new(found),
+        })
+    }
+
+    /// Takes space for a file of unknown length that is to reach `end`. Blocking.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Full`].
+    pub(super) fn reach(&self, draft: &OpenDraft, end: u64) -> Result<()> {
+        let mut taken = draft.taken_now();
+        if end > *taken {
+            self.space.change(*taken, end)?;
+            *taken = end;
+        }
+        Ok(())
     }
 
     /// Gives the file its name once all segments are there. Blocking.
@@ -142,9 +184,24 @@ impl Drafts {
     /// [`ErrorKind::Corrupt`] when they don't have the checksum they should have together; the
     /// system's.
     pub(super) fn finish(&self, finish: &Finish, flush: bool) -> Result<()> {
-        let draft = self.open(&finish.file)?;
-        let found = draft.whole();
-        if found != Some(finish.whole) {
+        self.publish(&finish.file, finish.file.spec.size, finish.whole, flush)
+    }
+
+    /// The same for a file of unknown length, which turned out to be so long. Blocking.
+    ///
+    /// # Errors
+    /// As [`Drafts::finish`]; [`ErrorKind::Invalid`] for a file of known length.
+    pub(super) fn finish_open(&self, finish: &FinishOpen, flush: bool) -> Result<()> {
+        if !is_open_ended(&finish.file) {
+            return Err(known_length());
+        }
+        self.publish(&finish.file, finish.size, finish.whole, flush)
+    }
+
+    fn publish(&self, file: &Create, size: u64, whole: Checksum, flush: bool) -> Result<()> {
+        let draft = self.open(file)?;
+        let found = draft.whole(size);
+        if found != Some(whole) {
             let what = if found.is_some() {
                 "the segments have another checksum than the file"
             } else {
@@ -156,9 +213,13 @@ impl Drafts {
                 .at(Locus::Destination));
         }
         let replaced = size_at(&draft.place.path);
+        if is_open_ended(file) {
+            draft.draft.set_size(size)?;
+            let _ = self.space.change(draft.take_back(size), size);
+        }
         draft.draft.publish_with(&draft.file.spec, flush)?;
         let _ = self.space.change(replaced, 0);
-        self.close(&finish.file.path.0);
+        self.close(&file.path.0);
         Ok(())
     }
 
@@ -169,7 +230,7 @@ impl Drafts {
     pub(super) fn discard(&self, file: &Create) -> Result<()> {
         let draft = self.open(file)?;
         draft.draft.discard();
-        let _ = self.space.change(file.spec.size, 0);
+        let _ = self.space.change(draft.take_back(0), 0);
         self.close(&file.path.0);
         Ok(())
     }
@@ -192,6 +253,23 @@ fn close_oldest(table: &mut Table) {
     if let Some(path) = oldest.map(|(path, _)| path.clone()) {
         table.slots.remove(&path);
     }
+}
+
+/// Whether nobody knew the file's length when it was begun: a file of no bytes is a small one.
+pub(super) fn is_open_ended(file: &Create) -> bool {
+    file.spec.size == 0
+}
+
+/// What is said of a request for files of unknown length that names another.
+pub(super) fn known_length() -> Error {
+    Error::new(ErrorKind::Invalid, "write", "").cause("its length was known when it was begun")
+}
+
+/// The bytes of a segment of a file of unknown length, if there can be such a one.
+pub(super) fn open_range(file: &Create, index: u64, bytes: u64) -> Option<Range<u64>> {
+    let is_sound = index < SEGMENTS_MAX && (1..=file.segment_size).contains(&bytes);
+    let start = index.checked_mul(file.segment_size).filter(|_| is_sound)?;
+    Some(start..start.checked_add(bytes)?)
 }
 
 fn check(file: &Create) -> Result<()> {
@@ -224,9 +302,18 @@ impl OpenDraft {
         Ok(())
     }
 
-    /// The checksum of all segments; `None` unless all are there.
-    fn whole(&self) -> Option<Checksum> {
-        let (size, step) = (self.file.spec.size, self.file.segment_size);
+    fn taken_now(&self) -> MutexGuard<'_, u64> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The space it takes, which is `left` from now on.
+    fn take_back(&self, left: u64) -> u64 {
+        std::mem::replace(&mut *self.taken_now(), left)
+    }
+
+    /// The checksum of all segments of a file of `size` bytes; `None` unless all are there.
+    fn whole(&self, size: u64) -> Option<Checksum> {
+        let step = self.file.segment_size;
         let kept = self.kept_now();
         (0..size.div_ceil(step)).try_fold(Checksum::EMPTY, |whole, index| {
             let range = segment_range(index, step, size);

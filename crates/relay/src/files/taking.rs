@@ -1,19 +1,27 @@
 //! Requests that bring data: bundles of small files, and segments of large ones.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use bytes::Bytes;
 use posthaste_endpoint::{
     ErrorKind, Summer,
     peer::{
         frame::Pieces,
-        wire::{BUNDLE_BYTES_MAX, BUNDLE_NAMES_BYTES_MAX, Done, Outcomes, Refusal, Store, Write},
+        wire::{
+            BUNDLE_BYTES_MAX, BUNDLE_NAMES_BYTES_MAX, Done, Outcomes, Refusal, Store, Write,
+            WriteOpen,
+        },
     },
     posix::{Block, DraftRules, segment_range},
 };
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use super::{Files, blocking, bundle, drafts::OpenDraft, ended, inflow::Inflow};
+use super::{
+    Files, blocking, bundle,
+    drafts::{OpenDraft, is_open_ended, known_length, open_range},
+    ended,
+    inflow::Inflow,
+};
 
 /// Bytes of a segment gathered before they go to the disk. A segment holds twice as many in
 /// memory, as one batch is written while the next arrives.
@@ -72,7 +80,7 @@ impl Files {
         let (file, index) = (message.file, message.index);
         let range = segment_range(index, file.segment_size, file.spec.size);
         if range.is_empty() {
-            return Err(Refusal::new(ErrorKind::Invalid, "there is no such segment"));
+            return Err(no_such_segment());
         }
         let files = Arc::clone(&self);
         let draft = blocking(move || {
@@ -80,33 +88,77 @@ impl Files {
             draft.map_err(|error| Refusal::of(&error))
         })
         .await?;
-        let mut writing = Writing::Idle(Box::new(Batches {
-            draft,
-            offset: range.start,
-            hasher: blake3::Hasher::new(),
-            summer: Summer::default(),
-        }));
-        let (mut batch, mut bytes) = (Vec::new(), 0);
-        let mut left = range.end - range.start;
-        while left > 0 {
-            let data = inflow.some(left).await?;
-            left -= data.len() as u64;
-            bytes += data.len();
-            batch.push(data);
-            if bytes >= BATCH_BYTES || batch.len() >= BATCH_PIECES || left == 0 {
-                writing = writing.write(std::mem::take(&mut batch)).await?;
-                bytes = 0;
-            }
-        }
-        let batches = writing.finish().await?;
-        inflow.digest(&batches.hasher).await?;
-        inflow.end().await?;
-        blocking(move || {
-            let recorded = batches.draft.record(index, batches.summer.sum());
-            recorded.map(|()| Done).map_err(|error| Refusal::of(&error))
-        })
-        .await
+        take(inflow, draft, index, range, false).await
     }
+
+    /// Takes a segment of a file of unknown length.
+    pub(super) async fn write_open(
+        self: Arc<Self>,
+        mut inflow: Inflow,
+    ) -> (Result<Done, Refusal>, Inflow) {
+        let written = self.write_open_from(&mut inflow).await;
+        (written, inflow)
+    }
+
+    async fn write_open_from(self: Arc<Self>, inflow: &mut Inflow) -> Result<Done, Refusal> {
+        let message: WriteOpen = inflow.message().await?;
+        let flush = message.flush || self.flush;
+        let (file, index) = (message.file, message.index);
+        if !is_open_ended(&file) {
+            return Err(Refusal::of(&known_length()));
+        }
+        let range = open_range(&file, index, message.bytes).ok_or_else(no_such_segment)?;
+        let (files, end) = (Arc::clone(&self), range.end);
+        let draft = blocking(move || {
+            let draft = files.drafts.open(&file);
+            let draft = draft.and_then(|draft| files.drafts.reach(&draft, end).map(|()| draft));
+            draft.map_err(|error| Refusal::of(&error))
+        })
+        .await?;
+        take(inflow, draft, index, range, flush).await
+    }
+}
+
+fn no_such_segment() -> Refusal {
+    Refusal::new(ErrorKind::Invalid, "there is no such segment")
+}
+
+/// Takes the bytes of a segment.
+async fn take(
+    inflow: &mut Inflow,
+    draft: Arc<OpenDraft>,
+    index: u64,
+    range: Range<u64>,
+    flush: bool,
+) -> Result<Done, Refusal> {
+    let mut writing = Writing::Idle(Box::new(Batches {
+        draft,
+        offset: range.start,
+        hasher: blake3::Hasher::new(),
+        summer: Summer::default(),
+    }));
+    let (mut batch, mut bytes) = (Vec::new(), 0);
+    let mut left = range.end - range.start;
+    while left > 0 {
+        let data = inflow.some(left).await?;
+        left -= data.len() as u64;
+        bytes += data.len();
+        batch.push(data);
+        if bytes >= BATCH_BYTES || batch.len() >= BATCH_PIECES || left == 0 {
+            writing = writing.write(std::mem::take(&mut batch)).await?;
+            bytes = 0;
+        }
+    }
+    let batches = writing.finish().await?;
+    inflow.digest(&batches.hasher).await?;
+    inflow.end().await?;
+    blocking(move || {
+        let draft = &batches.draft;
+        let recorded = draft.record(index, batches.summer.sum());
+        let recorded = recorded.and_then(|()| if flush { draft.draft.settle() } else { Ok(()) });
+        recorded.map(|()| Done).map_err(|error| Refusal::of(&error))
+    })
+    .await
 }
 
 /// A segment on its way to the disk.

@@ -157,6 +157,32 @@ pub(super) async fn of_unknown_length_is_continued(stage: &Stage) {
     let read = collect(reader.read(0..size).await.unwrap()).await;
     assert!(read.unwrap() == cut.bytes, "it differs");
     endpoint.remove(path).await.unwrap();
+    ends_early(stage, &cut.bytes).await;
+}
+
+/// What was written beyond the end of a file of unknown length is no part of it.
+async fn ends_early(stage: &Stage, bytes: &[u8]) {
+    let (endpoint, path) = (&stage.endpoint, b"large/ends-early");
+    let spec = spec(0, "test:ends-early");
+    let writer = endpoint.create_open_ended(path, &spec).await.unwrap();
+    let cut = Cut {
+        bytes: bytes.to_vec(),
+        step: step_of(&writer),
+    };
+    for index in 0..cut.count() {
+        cut.write(&writer, index).await;
+    }
+    // Whether it can promise that or not, asking does no harm.
+    writer.settle().await.unwrap();
+    let size = cut.range(1).start;
+    let wanted = &cut.bytes[..usize::try_from(size).unwrap()];
+    writer.finish_at(size, Checksum::of(wanted)).await.unwrap();
+    let found = stage.entry(path).await;
+    assert_eq!(found.size, size, "more or less than was said");
+    let reader = endpoint.open(path, &found).await.unwrap();
+    let read = collect(reader.read(0..size).await.unwrap()).await;
+    assert!(read.unwrap() == wanted, "it differs");
+    endpoint.remove(path).await.unwrap();
 }
 
 pub(super) async fn is_read_in_ranges(stage: &Stage) {

@@ -300,7 +300,8 @@ record! {
     pub struct Create {
         /// Where it goes. Missing directories above it are made.
         pub path: Name,
-        /// What is kept of it.
+        /// What is kept of it. A size of 0 is one nobody knows yet: such a file is written by
+        /// [`WriteOpen`] and ends with [`FinishOpen`].
         pub spec: FileSpec,
         /// Bytes of each segment but the last.
         pub segment_size: u64,
@@ -324,6 +325,36 @@ record! {
     pub struct Finish {
         /// The file.
         pub file: Create,
+        /// The checksum it must have.
+        pub whole: Checksum,
+        /// Whether it is flushed to the disk before it counts.
+        pub flush: bool,
+    }
+}
+
+record! {
+    /// A segment of a file of unknown length follows.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct WriteOpen {
+        /// The file it belongs to.
+        pub file: Create,
+        /// Which segment.
+        pub index: u64,
+        /// Its bytes: less than a segment's only in the last one.
+        pub bytes: u64,
+        /// Whether it is flushed to the disk before it counts.
+        pub flush: bool,
+    }
+}
+
+record! {
+    /// All segments of a file of unknown length are there.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct FinishOpen {
+        /// The file.
+        pub file: Create,
+        /// Its length. What was written beyond is cut off.
+        pub size: u64,
         /// The checksum it must have.
         pub whole: Checksum,
         /// Whether it is flushed to the disk before it counts.

@@ -1,0 +1,158 @@
+//! `posthaste cp - DST`: standard input or a named pipe as the source.
+
+use std::{
+    ffi::OsString,
+    fs::File,
+    os::{fd::AsFd, unix::fs::FileTypeExt},
+    path::PathBuf,
+    process::ExitCode,
+    sync::Arc,
+};
+
+use posthaste_endpoint::{Access, ErrorKind, Location, posix::DraftRules};
+use posthaste_engine::copy::{self, Parking, Progress, Spout};
+
+use super::{
+    CopyArguments, CurrentScreen, access, ends, ends_with_slash, exit_code, options,
+    screen::Screen, summary, while_shown,
+};
+use crate::{
+    failure::{Exit, Failure, Outcome},
+    parked::places,
+};
+
+/// What can be read once.
+pub(super) enum Input {
+    Standard,
+    Pipe(PathBuf),
+}
+
+/// The stream that the sources name, if they name one.
+///
+/// # Errors
+/// [`Failure`] when a stream is one of several sources.
+pub(super) fn input(sources: &[OsString]) -> Result<Option<Input>, Failure> {
+    match sources {
+        [source] if source == "-" => Ok(Some(Input::Standard)),
+        [source] => {
+            let location = Location::parse(source)?;
+            Ok(match location {
+                Location::Local(path) => is_pipe(&path).then_some(Input::Pipe(path)),
+                Location::S3 { .. }
+                | Location::Sftp { .. }
+                | Location::Bucket { .. }
+                | Location::Server(_)
+                | Location::Host { .. }
+                | Location::Plugin { .. } => None,
+            })
+        }
+        sources if sources.iter().any(|source| source == "-") => Err(Failure::usage(
+            "can't copy standard input beside other sources (write ./- for a file of that name)",
+        )),
+        _ => Ok(None),
+    }
+}
+
+fn is_pipe(path: &std::path::Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo())
+}
+
+/// Copies the stream.
+///
+/// # Errors
+/// [`Failure`] for arguments that make no sense, and for what fails before the stream is read.
+pub(super) async fn run(arguments: &CopyArguments, input: Input) -> Outcome {
+    if arguments.dry_run {
+        return Err(Failure::usage(
+            "can't say what a stream holds without reading it (leave out -n)",
+        ));
+    }
+    if ends_with_slash(&arguments.destination) {
+        return Err(Failure::usage(format!(
+            "can't copy a stream into {}: it has no name (write the name of the file)",
+            arguments.destination.to_string_lossy()
+        )));
+    }
+    let slot = Arc::new(CurrentScreen::default());
+    let access = access(arguments, Arc::clone(&slot));
+    let rules = DraftRules {
+        verify: !arguments.ignore_checksum,
+        fsync: arguments.fsync,
+    };
+    let location = Location::parse(&arguments.destination)?;
+    let parking = parking(arguments, &access, &location).await?;
+    let destination = ends::open(location, &access, rules).await;
+    let destination = destination.map_err(|error| error.at(posthaste_endpoint::Locus::Destination));
+    if let Err(error) = &destination
+        && error.kind() == ErrorKind::Invalid
+    {
+        return destination
+            .map(|_| ExitCode::SUCCESS)
+            .map_err(Failure::from);
+    }
+    let spout = open(input).await?;
+    let progress = Arc::new(Progress::default());
+    let screen = Screen::new(arguments, Arc::clone(&progress));
+    slot.set(&screen);
+    let options = options(arguments, rules, &screen)?;
+    let throttle = options.throttle.clone();
+    let pouring = copy::pour(spout, destination, parking, options, progress);
+    let poured = while_shown(arguments, &screen, &throttle, pouring).await??;
+    screen.close();
+    let code = match poured.parked {
+        Some(_) => Exit::Parked as u8,
+        None => exit_code(&poured.ending, arguments.error_on_no_transfer),
+    };
+    summary::print(arguments, &poured.ending, poured.parked.as_ref(), code);
+    Ok(ExitCode::from(code))
+}
+
+async fn open(input: Input) -> Result<Spout, Failure> {
+    let (opened, name) = match input {
+        Input::Standard => {
+            let opened = std::io::stdin().as_fd().try_clone_to_owned();
+            (opened.map(File::from), "standard input".to_owned())
+        }
+        Input::Pipe(path) => {
+            let name = path.display().to_string();
+            // Waits until somebody writes to it.
+            let opened = tokio::task::spawn_blocking(move || File::open(path)).await;
+            (opened.map_err(anyhow::Error::from)?, name)
+        }
+    };
+    let file = opened.map_err(|cause| posthaste_endpoint::Error::io("read", &*name, cause))?;
+    Ok(Spout::start(file, name)?)
+}
+
+/// Where the stream is parked if need be: what was asked for, or what the destination's profile says.
+async fn parking(
+    arguments: &CopyArguments,
+    access: &Access,
+    destination: &Location,
+) -> Result<Option<Parking>, Failure> {
+    let address = match &arguments.park {
+        Some(address) => Some(address.clone()),
+        None => access.parking(destination)?.map(OsString::from),
+    };
+    let Some(address) = address else {
+        return Ok(None);
+    };
+    let rules = DraftRules {
+        verify: false,
+        fsync: true,
+    };
+    let (address, profile) = (places::absolute(&address)?, arguments.profile.clone());
+    let place = access
+        .open(Location::parse(address.as_ref())?, rules)
+        .await?;
+    let parking = Parking {
+        place,
+        destination: places::absolute(&arguments.destination)?,
+        profile: profile.clone(),
+        began: jiff::Timestamp::now()
+            .strftime("%Y-%m-%dT%H:%M:%SZ")
+            .to_string(),
+    };
+    places::remember(&address, profile);
+    Ok(Some(parking))
+}

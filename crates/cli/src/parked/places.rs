@@ -1,0 +1,78 @@
+//! The parking places this user has parked at: what `posthaste parked` looks into.
+//!
+//! Nothing depends on it: whoever knows the address can name it.
+
+use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt, path::PathBuf};
+
+use posthaste_endpoint::Location;
+use serde::{Deserialize, Serialize};
+
+use crate::{config, failure::Failure};
+
+/// Places remembered; the ones used longest ago are forgotten first.
+const PLACES_MAX: usize = 100;
+
+/// A parking place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Place {
+    /// Its address, absolute.
+    pub(crate) url: String,
+    /// The profile it was opened with.
+    pub(crate) profile: Option<String>,
+}
+
+fn file() -> PathBuf {
+    config::state_directory().join("parking-places.json")
+}
+
+/// The places that are remembered, those used last first.
+pub(crate) fn known() -> Vec<Place> {
+    let text = fs::read(file()).unwrap_or_default();
+    serde_json::from_slice(&text).unwrap_or_default()
+}
+
+/// Remembers a place.
+pub(crate) fn remember(url: &str, profile: Option<String>) {
+    let place = Place {
+        url: url.to_owned(),
+        profile,
+    };
+    let mut places = known();
+    places.retain(|known| *known != place);
+    places.insert(0, place);
+    places.truncate(PLACES_MAX);
+    let replace = || -> std::io::Result<()> {
+        let folder = config::state_directory();
+        fs::create_dir_all(&folder)?;
+        let mut new = tempfile::NamedTempFile::new_in(&folder)?;
+        serde_json::to_writer(&mut new, &places)?;
+        new.persist(file())?;
+        Ok(())
+    };
+    // What can't be remembered has to be named with --at.
+    let _ = replace();
+}
+
+/// The address as it is understood from anywhere.
+///
+/// # Errors
+/// [`Failure`] for an address that is none, or no text.
+pub(crate) fn absolute(written: &OsStr) -> Result<String, Failure> {
+    let address = match Location::parse(written)? {
+        Location::Local(path) => std::path::absolute(path)
+            .map_err(anyhow::Error::from)?
+            .into_os_string(),
+        Location::S3 { .. }
+        | Location::Sftp { .. }
+        | Location::Bucket { .. }
+        | Location::Server(_)
+        | Location::Host { .. }
+        | Location::Plugin { .. } => written.to_owned(),
+    };
+    String::from_utf8(address.as_bytes().to_vec()).map_err(|_| {
+        Failure::usage(format!(
+            "can't park with {}: its name is not UTF-8",
+            written.to_string_lossy().escape_debug()
+        ))
+    })
+}

@@ -1,0 +1,58 @@
+//! Streams that could not reach their destination and can't be read twice: parked elsewhere, and
+//! completed from there without their source.
+//!
+//! A parking place is a folder of any endpoint that can write, list and remove. Of each stream it has
+//! a record, what the destination's writer noted, and the pieces the destination had not taken
+//! (`lot`). What is sent where when it is completed is decided in `plan`, which touches nothing.
+//! `docs/reference/parking.md` has the rules.
+
+mod lot;
+mod plan;
+mod record;
+mod resume;
+mod runs;
+
+use std::sync::Arc;
+
+use posthaste_endpoint::{Endpoint, Result};
+
+pub(crate) use lot::Lot;
+pub use plan::{Known, Plan, plan};
+pub use record::{ParkId, Piece, Record};
+pub use resume::{Dropped, Resumed, drop_stream, resume};
+pub use runs::Runs;
+
+/// A parked stream, as a listing shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parked {
+    /// What its record says.
+    pub record: Record,
+    /// Bytes that lie at the parking place.
+    pub bytes: u64,
+}
+
+/// The streams at a parking place, in the order of their ids.
+///
+/// # Errors
+/// The place's; [`posthaste_endpoint::ErrorKind::Corrupt`] for a record that can't be read.
+pub async fn list(place: &Arc<dyn Endpoint>) -> Result<Vec<Parked>> {
+    let mut found = Vec::new();
+    for id in lot::ids(&**place).await? {
+        found.push(find(place, &id).await?);
+    }
+    Ok(found)
+}
+
+/// One stream at a parking place.
+///
+/// # Errors
+/// As [`list`]; [`posthaste_endpoint::ErrorKind::NotFound`].
+pub async fn find(place: &Arc<dyn Endpoint>, id: &ParkId) -> Result<Parked> {
+    let lot = Lot::new(Arc::clone(place), id.clone());
+    let record = lot.record().await?;
+    let content = lot.content().await?;
+    Ok(Parked {
+        record,
+        bytes: content.pieces.iter().map(|piece| piece.len).sum(),
+    })
+}
