@@ -45,6 +45,10 @@ fn install_servers() -> anyhow::Result<()> {
             install::ensure_s3_server().context("can't have the S3 server"),
         ),
         (
+            "azurite",
+            install::ensure_azure_server().context("can't have the Azure server"),
+        ),
+        (
             "age",
             install::ensure_debian_program(install::AGE).context("can't have age"),
         ),

@@ -1,6 +1,8 @@
 //! `posthaste cp` as people run it: the real executable, real servers, real signals.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "copy/azure.rs"]
+mod azure;
 #[path = "copy/bad_input.rs"]
 mod bad_input;
 #[path = "copy/directions.rs"]

@@ -8,7 +8,8 @@ use std::{
 };
 
 use crate::{
-    Endpoint, Error, ErrorKind, Location, Protocol, Result,
+    Endpoint, Error, ErrorKind, Location, Protocol, Result, Store,
+    azure::{self, Azure},
     config::{self, Profile},
     location::Server,
     peer::{self, Peer, StartOptions},
@@ -161,8 +162,19 @@ impl Access {
                 };
                 Ok(Arc::new(Sftp::open(host, path, rules).await?))
             }
+            Location::Bucket {
+                store: Store::Azblob,
+                bucket,
+                key,
+            } => {
+                let chosen = chosen.as_ref();
+                Ok(Arc::new(Azure::open_chosen(&bucket, &key, chosen)?))
+            }
             Location::Bucket { bucket, .. } => Err(no_such_protocol(&bucket)),
             Location::Server(server) => match server.protocol {
+                Protocol::Https if azure::is_address(&server) => {
+                    Ok(Arc::new(Azure::open_address(&server, chosen.as_ref())?))
+                }
                 Protocol::Http | Protocol::Https => {
                     Ok(Arc::new(Site::open_chosen(&server, chosen.as_ref())?))
                 }

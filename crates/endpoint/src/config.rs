@@ -1,6 +1,7 @@
 //! The one place of this room that reads the environment and configuration files.
 
 mod aws;
+mod azure;
 mod login;
 mod profiles;
 
@@ -11,9 +12,10 @@ use std::{
 };
 
 pub(crate) use aws::{aws_address, aws_knows};
+pub(crate) use azure::AzureSettings;
 pub(crate) use login::{Login, login_for};
 pub use profiles::{Profile, Profiles, parse_profiles};
-pub(crate) use profiles::{no_profile, profile};
+pub(crate) use profiles::{Secret, no_profile, profile};
 
 /// Longest configuration file read, in bytes: people write them by hand.
 const FILE_BYTES_MAX: u64 = 1 << 20;

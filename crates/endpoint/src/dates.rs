@@ -72,6 +72,15 @@ fn numbers<const COUNT: usize>(text: &str, mark: char) -> Option<[i64; COUNT]> {
     words.next().is_none().then_some(numbers)
 }
 
+/// Writes what [`parse_rfc3339`] reads, with nanoseconds; years have four digits.
+pub(crate) fn show_rfc3339(time: FileTime) -> String {
+    let (days, second) = (time.secs.div_euclid(86_400), time.secs.rem_euclid(86_400));
+    let [year, month, day] = civil_from_days(days);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    let nanos = time.nanos;
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{nanos:09}Z")
+}
+
 /// The month an English abbreviation names, from 1.
 pub(crate) fn month_of(name: &str) -> Option<i64> {
     let place = MONTHS.find(name).filter(|_| name.len() == 3)?;
@@ -148,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_of_rfc_3339_are_read() {
+    fn moments_of_rfc_3339_are_read_and_written() {
         for (text, secs, nanos) in [
             ("2009-10-12T17:50:30.000Z", 1_255_369_830, 0),
             ("2009-10-12T19:50:30+02:00", 1_255_369_830, 0),
@@ -157,7 +166,14 @@ mod tests {
             ("1969-12-31T23:59:59.5Z", -1, 500_000_000),
         ] {
             assert_eq!(parse_rfc3339(text), time(secs, nanos), "{text}");
+            let shown = show_rfc3339(FileTime { secs, nanos });
+            assert_eq!(parse_rfc3339(&shown), time(secs, nanos), "{shown}");
         }
+        let (secs, nanos) = (1_600_000_000, 123_456_789);
+        assert_eq!(
+            show_rfc3339(FileTime { secs, nanos }),
+            "2020-09-13T12:26:40.123456789Z"
+        );
         let endless = "9999999999999-02-29T00:00:00Z";
         for text in [
             endless,

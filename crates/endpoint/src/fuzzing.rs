@@ -1,6 +1,11 @@
 //! Ways into the parsers of what comes from outside, for the fuzz targets alone. Each takes any
 //! bytes, and panics when something does not hold that must.
 
+/// A page of an Azure container's listing.
+pub fn azure_listing(data: &[u8]) {
+    crate::azure::try_listing(data);
+}
+
 /// The output of a plug-in; the first byte says in which steps it comes.
 pub fn plugin_output(data: &[u8]) {
     crate::plugin::try_output(data);

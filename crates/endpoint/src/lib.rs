@@ -3,6 +3,7 @@
 extern crate alloc;
 
 mod access;
+pub mod azure;
 mod capabilities;
 mod checksum;
 mod clock;

@@ -64,7 +64,7 @@ pub enum Location {
 /// Object stores that are neither S3 nor like it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Store {
-    /// Azure Blob Storage, `azblob://container/path`.
+    /// Azure Blob Storage, `azblob://container/path` or `az://…`.
     Azblob,
     /// Google Cloud Storage, `gs://bucket/path`.
     Gcs,
@@ -141,7 +141,7 @@ impl Location {
             b"file" => Ok(local(rest)),
             b"s3" => Self::parse_s3(rest, &shown),
             b"sftp" => Self::parse_sftp(rest, &shown),
-            b"azblob" => Self::parse_bucket(Store::Azblob, rest, &shown),
+            b"azblob" | b"az" => Self::parse_bucket(Store::Azblob, rest, &shown),
             b"gs" | b"gcs" => Self::parse_bucket(Store::Gcs, rest, &shown),
             b"http" => server(Protocol::Http),
             b"https" => server(Protocol::Https),
@@ -438,6 +438,7 @@ mod tests {
             panic!("it is a server");
         };
         assert_eq!(server.path, "/a b/é".as_bytes());
+        assert_eq!(parse("az://c/k").unwrap(), parse("azblob://c/k/").unwrap());
         assert_eq!(
             parse("s3://b/k/l/").unwrap(),
             Location::S3 {

@@ -31,7 +31,7 @@ pub(crate) use text::{decode, encode, text_of};
 use crate::{Error, ErrorKind, Locus, Result, endpoint::ByteStream};
 
 /// Nothing moved for this long: the connection counts as dead.
-const STALLED_AFTER: Duration = Duration::from_secs(60);
+pub(crate) const STALLED_AFTER: Duration = Duration::from_secs(60);
 
 /// Longest to wait for a connection.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(15);

@@ -10,6 +10,8 @@ pub(crate) struct Ended<'a> {
     pub name: &'static str,
     /// The text in it.
     pub text: &'a mut String,
+    /// It has the attribute `Encoded="true"`.
+    pub encoded: bool,
 }
 
 /// Hands each element to `visit` when it ends. `known` gives the names that matter, free of the
@@ -23,14 +25,17 @@ pub(crate) fn walk(
     mut visit: impl FnMut(Ended<'_>) -> Result<(), String>,
 ) -> Result<(), String> {
     let text = std::str::from_utf8(body).map_err(|cause| cause.to_string())?;
+    let text = text.trim_start_matches('\u{feff}');
     let mut reader = Reader::from_str(text);
     reader.config_mut().check_end_names = false;
     let mut open: Vec<&'static str> = Vec::with_capacity(8);
     let mut value = String::new();
+    let mut encoded = false;
     loop {
         match reader.read_event().map_err(|cause| cause.to_string())? {
             Event::Start(tag) => {
                 open.push(known(tag.local_name().as_ref()));
+                encoded = tag.attributes_raw().contains("Encoded=\"true\"");
                 value.clear();
             }
             Event::Text(text) => value.push_str(&text),
@@ -51,8 +56,10 @@ pub(crate) fn walk(
                     above: open.last().copied().unwrap_or_default(),
                     name,
                     text: &mut value,
+                    encoded,
                 })?;
                 value.clear();
+                encoded = false;
             }
             Event::Eof => break,
             Event::Empty(_)

@@ -10,7 +10,7 @@ use posthaste_endpoint::{
     sftp::{Host, Sftp},
 };
 use posthaste_testbed::{
-    S3Server, SshServer, WebFace, WebServer,
+    AzureServer, S3Server, SshServer, WebFace, WebServer,
     conformance::{open, passes_as_one_file, passes_seeded, passes_the_suite},
 };
 
@@ -139,4 +139,16 @@ async fn webdav_passes_the_suite() {
         let dav = open(&server.address(face, &single), &profile).await;
         passes_as_one_file(dav.unwrap()).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn azure_passes_the_suite() {
+    let server = AzureServer::start().unwrap();
+    let azure = async |below: &str| {
+        let address = format!("azblob://{}/{below}", AzureServer::CONTAINER);
+        open(&address, &server.profile()).await.unwrap()
+    };
+    passes_the_suite(azure("below/root").await).await;
+    passes_as_one_file(azure("single/file").await).await;
+    an_empty_directory_keeps_its_attributes(&*azure("marked").await).await;
 }

@@ -14,7 +14,8 @@ use posthaste_plan::Timetable;
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its corpus and of its fuzzer.
-pub const TARGETS: [(&str, Target); 8] = [
+pub const TARGETS: [(&str, Target); 9] = [
+    ("azure_listing", fuzzing::azure_listing),
     ("location", location),
     ("plugin_entry", fuzzing::plugin_entry),
     ("plugin_output", fuzzing::plugin_output),

@@ -2,8 +2,10 @@
 //!
 //! `find_…` only look, and say what to run when nothing is there. `ensure_…` install: packages
 //! through apt when root, otherwise they say which line to run; Go programs through `go install`
-//! from the Go module proxy, into `target/tools/`. Debian 12's Go is older than these programs
+//! from the Go module proxy, and packages through `npm`, into `target/tools/`. Debian 12's Go is older than these programs
 //! want: then a newer toolchain is fetched, itself a module of the same proxy.
+
+mod npm;
 
 use std::{
     env, fs,
@@ -16,6 +18,8 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::is_root;
+pub use npm::{AZURITE, NodeProgram, ensure_azure_server};
+pub(crate) use npm::{find_node, find_node_program};
 
 /// A Go program at the version the tests and benchmarks were made with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,6 +7,7 @@
 //! the Go module proxy, plain files below, and it checks and keeps CRC-64/NVME checksums of whole
 //! objects as Amazon's S3 does.
 
+mod azure_server;
 mod certificates;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -26,6 +27,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
+pub use azure_server::AzureServer;
 pub use grid_ftp_server::GridFtpServer;
 pub use place::Place;
 pub use s3_server::S3Server;

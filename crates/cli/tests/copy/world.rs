@@ -13,7 +13,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use posthaste_testbed::{S3Server, SshServer, install};
+use posthaste_testbed::{AzureServer, S3Server, SshServer, install};
 use serde_json::Value;
 
 /// A temporary folder with a home of its own.
@@ -39,6 +39,11 @@ impl World {
 
     pub fn with_s3(mut self, server: &S3Server) -> Self {
         self.environment = server.environment();
+        self
+    }
+
+    pub fn with_azure(mut self, server: &AzureServer) -> Self {
+        self.environment.extend(server.environment());
         self
     }
 

@@ -1,0 +1,278 @@
+//! One request at a time to the blobs of one container, signed without reading the body.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, Response, Uri, header};
+use hyper::body::Incoming;
+
+use super::{
+    account::{Account, Credential},
+    page::Page,
+    refusal::refusal,
+    sign::{self, Signed},
+};
+use crate::{
+    ErrorKind, FileTime, Result, clock, dates,
+    web::{About, STALLED_AFTER, Sent, Web, encode, read_refusal, read_whole},
+};
+
+/// The version of the service whose answers are understood here: blocks of 4000 MiB, checksums of
+/// blocks, names that XML can't hold.
+const VERSION: &str = "2021-12-02";
+
+/// How long the service may work at one request before it answers.
+const PATIENCE: Duration = STALLED_AFTER;
+
+/// What to ask of the service.
+pub(super) struct Call<'a> {
+    method: &'static str,
+    /// A blob; `None` for the container.
+    key: Option<&'a str>,
+    /// Where another container is meant.
+    container: Option<&'a str>,
+    query: Vec<(&'a str, &'a str)>,
+    headers: Vec<(&'static str, String)>,
+    body: Sent,
+    about: About,
+}
+
+impl<'a> Call<'a> {
+    /// A request about the blob `key`.
+    pub(super) fn new(method: &'static str, key: &'a str, about: About) -> Self {
+        Self {
+            method,
+            key: Some(key),
+            container: None,
+            query: Vec::new(),
+            headers: Vec::new(),
+            body: Sent::nothing(),
+            about,
+        }
+    }
+
+    /// A request about the container.
+    pub(super) fn container(method: &'static str, about: About) -> Self {
+        Self {
+            key: None,
+            ..Self::new(method, "", about)
+        }
+    }
+
+    /// The same of another container.
+    pub(super) fn in_container(mut self, container: &'a str) -> Self {
+        self.container = Some(container);
+        self
+    }
+
+    pub(super) fn query(mut self, query: &[(&'a str, &'a str)]) -> Self {
+        self.query.extend_from_slice(query);
+        self
+    }
+
+    pub(super) fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.headers.push((name, value.into()));
+        self
+    }
+
+    pub(super) fn headers(mut self, headers: Vec<(&'static str, String)>) -> Self {
+        self.headers.extend(headers);
+        self
+    }
+
+    pub(super) fn body(mut self, body: Sent) -> Self {
+        self.body = body;
+        self
+    }
+}
+
+/// How to reach one container.
+pub(super) struct AzureClient {
+    web: Web,
+    account: Account,
+    container: String,
+    /// It checks the CRC-64/NVME of what it is sent, as far as is known.
+    knows_sums: AtomicBool,
+}
+
+impl AzureClient {
+    /// # Errors
+    /// When no certificates can be had.
+    pub(super) fn new(account: Account, container: &str) -> Result<Self> {
+        Ok(Self {
+            web: Web::new(account.ca_file.as_deref())?,
+            account,
+            container: container.to_owned(),
+            knows_sums: AtomicBool::new(true),
+        })
+    }
+
+    pub(super) fn knows_sums(&self) -> bool {
+        self.knows_sums.load(Relaxed)
+    }
+
+    /// It refused a checksum it does not know.
+    pub(super) fn learn_no_sums(&self) {
+        self.knows_sums.store(false, Relaxed);
+    }
+
+    /// The way to the service and back, once something connected.
+    pub(super) fn round_trip(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Names the account and what we may do there.
+    pub(super) fn realm(&self) -> String {
+        let Account {
+            base, credential, ..
+        } = &self.account;
+        format!("azblob {base} {}", credential.fingerprint())
+    }
+
+    /// Names the container, for records of unfinished uploads.
+    pub(super) fn place(&self) -> String {
+        format!("{}/{}", self.account.base, self.container)
+    }
+
+    pub(super) fn container(&self) -> &str {
+        &self.container
+    }
+
+    /// The address of `key` for people.
+    pub(super) fn show(&self, key: &str) -> String {
+        if key.is_empty() {
+            return format!("azblob://{}", self.container);
+        }
+        format!("azblob://{}/{key}", self.container)
+    }
+
+    pub(super) fn reading(&self, operation: &'static str, key: &str) -> About {
+        About::reading(operation, self.show(key))
+    }
+
+    pub(super) fn writing(&self, operation: &'static str, key: &str) -> About {
+        About::writing(operation, self.show(key))
+    }
+
+    /// The address of what lies at `container/key`, for the service itself to read from: with the
+    /// signature, which makes it a secret.
+    pub(super) fn source(&self, place: &str) -> String {
+        let address = format!("{}/{}", self.account.base, encode(place.as_bytes(), true));
+        match &self.account.credential {
+            Credential::Sas(sas) => format!("{address}?{}", sas.reveal()),
+            Credential::Key { .. } | Credential::Token(_) | Credential::Nobody => address,
+        }
+    }
+
+    fn uri(&self, call: &Call<'_>) -> Result<Uri> {
+        let container = call.container.unwrap_or(&self.container);
+        let mut text = format!("{}/{container}", self.account.base);
+        if let Some(key) = call.key {
+            text.push('/');
+            text.push_str(&encode(key.as_bytes(), true));
+        }
+        let mut mark = '?';
+        for (name, value) in &call.query {
+            text.push(mark);
+            text.push_str(name);
+            text.push('=');
+            text.push_str(&encode(value.as_bytes(), false));
+            mark = '&';
+        }
+        if let Credential::Sas(sas) = &self.account.credential {
+            text.push(mark);
+            text.push_str(sas.reveal());
+        }
+        Uri::try_from(text).map_err(|cause| call.about.fail(ErrorKind::Invalid).cause(cause))
+    }
+
+    /// What shows who we are.
+    fn authorization(&self, call: &Call<'_>, uri: &Uri) -> Result<Option<HeaderValue>> {
+        let text = match &self.account.credential {
+            Credential::Sas(_) | Credential::Nobody => return Ok(None),
+            Credential::Token(token) => return Ok(Some(token.clone())),
+            Credential::Key { account, key } => {
+                let signed = Signed {
+                    method: call.method,
+                    path: uri.path(),
+                    query: &call.query,
+                    headers: &call.headers,
+                    body_len: call.body.len(),
+                };
+                sign::authorization(account, key, &signed)
+            }
+        };
+        let value = HeaderValue::try_from(text);
+        let mut value = value.map_err(|_| {
+            let error = call.about.fail(ErrorKind::Invalid);
+            error.cause("the account's name has characters no header can carry")
+        })?;
+        value.set_sensitive(true);
+        Ok(Some(value))
+    }
+
+    /// Makes the request and returns the answer.
+    ///
+    /// # Errors
+    /// What the service refuses, by its code; as [`Web::send`].
+    pub(super) async fn send(&self, mut call: Call<'_>) -> Result<Response<Incoming>> {
+        let secs = i64::try_from(clock::unix_secs()).unwrap_or(i64::MAX);
+        let date = dates::show_http(FileTime { secs, nanos: 0 });
+        call.headers.push(("x-ms-date", date));
+        call.headers.push(("x-ms-version", VERSION.to_owned()));
+        let uri = self.uri(&call)?;
+        let authorization = self.authorization(&call, &uri)?;
+        let mut request = Request::builder().method(call.method).uri(uri);
+        for (name, value) in &call.headers {
+            request = request.header(*name, value);
+        }
+        if let Some(authorization) = authorization {
+            request = request.header(header::AUTHORIZATION, authorization);
+        }
+        let about = call.about;
+        let request = request
+            .header(
+                header::USER_AGENT,
+                concat!("posthaste/", env!("CARGO_PKG_VERSION")),
+            )
+            .body(call.body)
+            .map_err(|cause| about.fail(ErrorKind::Invalid).cause(cause))?;
+        let response = self.web.send(request, &about, PATIENCE).await?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let (head, body) = response.into_parts();
+        let body = read_refusal(body).await;
+        Err(refusal(&about, head.status, &head.headers, &body))
+    }
+
+    /// Makes the request and reads the answer whole.
+    ///
+    /// # Errors
+    /// As [`AzureClient::send`].
+    pub(super) async fn ask(&self, call: Call<'_>) -> Result<(HeaderMap, Bytes)> {
+        let about = call.about.clone();
+        let (head, body) = self.send(call).await?.into_parts();
+        Ok((head.headers, read_whole(body, &about).await?))
+    }
+
+    /// Asks for a page of names.
+    ///
+    /// # Errors
+    /// As [`AzureClient::send`]; [`ErrorKind::Other`] for an answer that makes no sense.
+    pub(super) async fn ask_page(&self, prefix: &str, query: &[(&str, &str)]) -> Result<Page> {
+        let about = self.reading("list", prefix.trim_end_matches('/'));
+        let call = Call::container("GET", about.clone())
+            .query(&[("restype", "container"), ("comp", "list")])
+            .query(&[("prefix", prefix), ("include", "metadata")])
+            .query(query);
+        let (_, body) = self.ask(call).await?;
+        Page::parse(&body).map_err(|cause| {
+            let error = about.fail(ErrorKind::Other);
+            error.cause(format!("unreadable answer: {cause}"))
+        })
+    }
+}

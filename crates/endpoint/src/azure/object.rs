@@ -1,0 +1,262 @@
+//! What the service says of a blob beside its bytes, what it is told to keep, and ranged reads.
+
+use std::{ops::Range, sync::Arc};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use md5::{Digest as _, Md5};
+use reqsign_core::hash::{base64_decode, base64_encode};
+
+use super::client::{AzureClient, Call};
+use crate::{
+    Checksum, ErrorKind, FileTime, Result, Summer, dates,
+    endpoint::{Boxed, ByteStream, Entry, FileSpec, Kind, Reader},
+    objects::{LINK_SUFFIX, content_type, parse_mode, show_mode},
+    web::{exactly, stream, text_of},
+};
+
+const MTIME: &str = "x-ms-meta-mtime";
+const MODE: &str = "x-ms-meta-mode";
+const WHOLE_SUM: &str = "x-ms-meta-crc64nvme";
+const FOLDER: &str = "x-ms-meta-hdi_isfolder";
+/// The CRC-64/NVME of a request's body.
+pub(super) const BODY_SUM: &str = "x-ms-content-crc64";
+
+/// What a blob keeps beside its bytes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Metadata {
+    pub mtime: Option<FileTime>,
+    pub mode: Option<u32>,
+    /// Of the whole blob, as who wrote it found it.
+    pub checksum: Option<Checksum>,
+    /// It stands for a directory, as Azure's own tools mark them.
+    pub is_folder: bool,
+}
+
+impl Metadata {
+    /// The names that matter, whatever their case; nothing for others.
+    pub(super) fn known_name(name: &str) -> &'static str {
+        let known = ["mtime", "mode", "crc64nvme", "hdi_isfolder"];
+        let found = known.iter().find(|known| known.eq_ignore_ascii_case(name));
+        found.copied().unwrap_or_default()
+    }
+
+    /// Takes a value. One that makes no sense is not ours, and counts as none.
+    pub(super) fn add(&mut self, name: &str, text: &str) {
+        match name {
+            // rclone writes the first, other tools of its kind the second.
+            "mtime" => {
+                self.mtime = dates::parse_rfc3339(text).or_else(|| text.parse().ok());
+            }
+            "mode" => self.mode = parse_mode(text),
+            "crc64nvme" => self.checksum = Checksum::from_base64(text),
+            "hdi_isfolder" => self.is_folder = text.eq_ignore_ascii_case("true"),
+            _ => {}
+        }
+    }
+
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        let mut metadata = Self::default();
+        for header in [MTIME, MODE, WHOLE_SUM, FOLDER] {
+            if let Some(text) = text_of(headers, header) {
+                metadata.add(header.trim_start_matches("x-ms-meta-"), text);
+            }
+        }
+        metadata
+    }
+}
+
+/// A version as requests name it: listings leave the quotes out.
+pub(super) fn quoted(etag: &str) -> String {
+    match etag.starts_with('"') {
+        true => etag.to_owned(),
+        false => format!("\"{etag}\""),
+    }
+}
+
+/// What a blob is told to keep; `whole` is the checksum of its bytes.
+pub(super) fn metadata_of(
+    spec: &FileSpec,
+    kind: Kind,
+    whole: Option<Checksum>,
+) -> Vec<(&'static str, String)> {
+    let mut headers = Vec::new();
+    if let Some(mtime) = spec.mtime {
+        headers.push((MTIME, dates::show_rfc3339(mtime)));
+    }
+    if let Some(mode) = spec.mode {
+        headers.push((MODE, show_mode(kind, mode)));
+    }
+    if let Some(whole) = whole {
+        headers.push((WHOLE_SUM, whole.to_base64()));
+    }
+    if kind == Kind::Directory {
+        headers.push((FOLDER, "true".to_owned()));
+    }
+    headers
+}
+
+/// The same with the media type of what stands for a `kind`.
+pub(super) fn dressed(
+    spec: &FileSpec,
+    kind: Kind,
+    whole: Option<Checksum>,
+) -> Vec<(&'static str, String)> {
+    let mut headers = metadata_of(spec, kind, whole);
+    headers.push(("x-ms-blob-content-type", content_type(kind).to_owned()));
+    headers
+}
+
+/// What the headers of an answer say of a blob.
+pub(super) fn entry_of(headers: &HeaderMap, kind: Kind) -> Entry {
+    let metadata = Metadata::of(headers);
+    let stored = text_of(headers, "last-modified").and_then(dates::parse_http);
+    let size = size_of(headers).unwrap_or(0);
+    let kind = match metadata.is_folder && size == 0 {
+        true => Kind::Directory,
+        false => kind,
+    };
+    Entry {
+        name: Vec::new(),
+        kind,
+        size,
+        mtime: metadata.mtime.or(stored),
+        stored: None,
+        mode: metadata.mode,
+        version: text_of(headers, "etag").map(|etag| quoted(etag).into()),
+    }
+}
+
+pub(super) fn size_of(headers: &HeaderMap) -> Option<u64> {
+    text_of(headers, "content-length")?.parse().ok()
+}
+
+/// A checksum as the service writes it: base64 of the little-endian bytes.
+pub(super) fn show_sum(sum: Checksum) -> String {
+    let mut bytes = sum.to_be_bytes();
+    bytes.reverse();
+    base64_encode(&bytes)
+}
+
+/// What the service computed over the body it got, where it says so.
+pub(super) fn sum_in(headers: &HeaderMap) -> Option<Checksum> {
+    let bytes = base64_decode(text_of(headers, BODY_SUM)?).ok()?;
+    let mut bytes: [u8; 8] = bytes.try_into().ok()?;
+    bytes.reverse();
+    Some(Checksum::from_be_bytes(bytes))
+}
+
+/// The MD5 of the bytes, as headers have it.
+pub(super) fn md5_of(data: &[Bytes]) -> String {
+    let mut md5 = Md5::new();
+    data.iter().for_each(|bytes| md5.update(bytes));
+    base64_encode(&md5.finalize())
+}
+
+pub(super) fn sum_of(data: &[Bytes]) -> Checksum {
+    let mut summer = Summer::default();
+    data.iter().for_each(|bytes| summer.add(bytes));
+    summer.sum()
+}
+
+pub(super) struct ObjectReader {
+    pub(super) client: Arc<AzureClient>,
+    pub(super) key: String,
+    pub(super) entry: Entry,
+    pub(super) checksum: Option<Checksum>,
+}
+
+impl Reader for ObjectReader {
+    fn entry(&self) -> &Entry {
+        &self.entry
+    }
+
+    fn checksum(&self) -> Option<Checksum> {
+        self.checksum
+    }
+
+    fn read(&self, range: Range<u64>) -> Boxed<'_, Result<ByteStream>> {
+        Box::pin(async move {
+            if range.is_empty() {
+                let nothing: ByteStream = Box::pin(futures_util::stream::empty());
+                return Ok(nothing);
+            }
+            let about = self.client.reading("read", &self.key);
+            let span = format!("bytes={}-{}", range.start, range.end - 1);
+            let mut call = Call::new("GET", &self.key, about.clone()).header("x-ms-range", span);
+            if let Some(version) = &self.entry.version {
+                call = call.header("if-match", &**version);
+            }
+            let answer = self.client.send(call).await?;
+            let body = stream(answer.into_body(), about.subject.clone());
+            Ok(exactly(body, 0, range.end - range.start, about))
+        })
+    }
+
+    /// Every range was asked for with `If-Match`, so nothing is left to confirm.
+    fn confirm(&self) -> Boxed<'_, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// Removes a blob, or the link of that name.
+pub(super) async fn remove(client: &AzureClient, key: &str) -> Result<()> {
+    for key in [key, &*format!("{key}{LINK_SUFFIX}")] {
+        let call = Call::new("DELETE", key, client.writing("remove", key));
+        match client.ask(call).await {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checksums_are_written_as_the_service_does() {
+        // Little-endian: the documentation's polynomial over "123456789" is ae8b14860a799888.
+        let sum = Checksum::of(b"123456789");
+        assert_eq!(
+            show_sum(sum),
+            base64_encode(&0xae8b_1486_0a79_9888_u64.to_le_bytes())
+        );
+        let mut headers = HeaderMap::new();
+        headers.insert(BODY_SUM, show_sum(sum).parse().unwrap());
+        assert_eq!(sum_in(&headers), Some(sum));
+    }
+
+    #[test]
+    fn what_an_object_keeps_comes_back() {
+        let spec = FileSpec {
+            size: 3,
+            mtime: Some(FileTime {
+                secs: 1_600_000_000,
+                nanos: 123_456_789,
+            }),
+            mode: Some(0o640),
+            origin: "".into(),
+            version: None,
+        };
+        let sum = Checksum::of(b"abc");
+        let mut headers = HeaderMap::new();
+        for (name, value) in metadata_of(&spec, Kind::File, Some(sum)) {
+            headers.insert(name, value.parse().unwrap());
+        }
+        let found = Metadata::of(&headers);
+        let wanted = Metadata {
+            mtime: spec.mtime,
+            mode: spec.mode,
+            checksum: Some(sum),
+            is_folder: false,
+        };
+        assert_eq!(found, wanted);
+        let mut other = Metadata::default();
+        other.add("mtime", "1600000000.123456789");
+        assert_eq!(other.mtime, spec.mtime);
+        other.add("mtime", "yesterday");
+        assert_eq!(other.mtime, None);
+    }
+}
