@@ -89,7 +89,7 @@ fn wrong_azure_credentials_end_a_copy_with_one_line() {
     assert!(with(&[account], 7).contains("AZURE_STORAGE_KEY"));
     let endpoint = server.endpoint();
     let endpoint = ("AZURE_STORAGE_SERVICE_ENDPOINT", &*endpoint);
-    let wrong = [account, endpoint, ("AZURE_STORAGE_KEY", "d3JvbmctA==")];
+    let wrong = [account, endpoint, ("AZURE_STORAGE_KEY", "d3Jvbmctc2VjcmV0")];
     let lines = with(&wrong, 7);
     assert!(lines.contains("check the account"), "{lines}");
     let right = world
