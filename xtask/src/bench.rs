@@ -4,6 +4,7 @@ mod code;
 mod copy;
 mod figures;
 mod lab;
+mod list;
 mod measure;
 mod site;
 mod stage;
@@ -33,12 +34,18 @@ const ALL: &[Benchmark] = &[
     (
         "copy",
         copy::run,
-        "[--dir DIR] [--runs N]: posthaste cp beside cp, rclone and s5cmd",
+        "[--dir DIR] [--runs N] [--place NAME] [--load NAME]: posthaste cp beside its rivals",
     ),
     (
         "lab",
         lab::run,
         "[--runs N] [--seconds N]: what the laboratory itself carries",
+    ),
+    (
+        "list",
+        list::run,
+        "[--dir DIR] [--runs N] [--objects N] [--entries N]: posthaste ls beside rclone, s5cmd, aws and \
+         find",
     ),
     (
         "tuner",

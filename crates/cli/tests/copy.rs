@@ -21,5 +21,7 @@ mod relay;
 mod stream;
 #[path = "copy/trouble.rs"]
 mod trouble;
+#[path = "copy/web.rs"]
+mod web;
 #[path = "copy/world.rs"]
 mod world;

@@ -35,6 +35,9 @@ pub struct Capabilities {
     pub modes: bool,
     /// Symbolic links are kept.
     pub links: bool,
+    /// Directories are there by themselves and have to be made before what lies in them; otherwise
+    /// they are what keys begin with.
+    pub directories: bool,
     /// Directories have modes and mtimes that can be set.
     pub directory_attributes: bool,
     /// The server can copy among its own files.
@@ -77,6 +80,7 @@ impl Capabilities {
             mtimes_listed: false,
             modes: false,
             links: false,
+            directories: true,
             directory_attributes: false,
             server_copy: false,
             conditional_writes: false,

@@ -60,8 +60,15 @@ pub const PORT: u16 = 7421;
 /// Files up to this size travel whole, several in a request.
 const SMALL_BYTES_MAX: u64 = 8 << 20;
 
-/// Bytes of a segment of a large file, and so what a crash loses for each lane.
-const SEGMENT_BYTES: u64 = 16 << 20;
+/// Most bytes of a segment of a large file, and so what a crash loses for each lane.
+const SEGMENT_BYTES_MAX: u64 = 16 << 20;
+
+/// Fewest: enough that the answer's way back is short beside it.
+const SEGMENT_BYTES_MIN: u64 = 2 << 20;
+
+/// Segments of a file between those sizes: when the last ones are under way, connections become
+/// idle one by one, which takes the longer the larger they are.
+const SEGMENTS: u64 = 512;
 
 /// Small files that a lane may have under way where the other end takes no bundles.
 const REQUESTS_AHEAD_MAX: u16 = 16;
@@ -203,6 +210,13 @@ impl Peer {
     }
 }
 
+/// Bytes of a segment of a file of `size` bytes: the same in every run.
+fn segment_bytes(size: u64) -> u64 {
+    (size / SEGMENTS)
+        .clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)
+        .next_power_of_two()
+}
+
 impl Endpoint for Peer {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
@@ -335,7 +349,8 @@ impl Endpoint for Peer {
         self.remote.knowledge.forget_root();
         Box::pin(async move {
             let remote = Arc::clone(&self.remote);
-            let writer = PeerWriter::start(remote, path.to_vec(), spec, SEGMENT_BYTES).await?;
+            let writer =
+                PeerWriter::start(remote, path.to_vec(), spec, segment_bytes(spec.size)).await?;
             let writer: Arc<dyn Writer> = Arc::new(writer);
             Ok(writer)
         })

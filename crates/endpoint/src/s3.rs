@@ -248,6 +248,7 @@ impl Endpoint for S3 {
             resumes: true,
             open_ended: true,
             mtime_step_ns: Some(1),
+            directories: false,
             modes: true,
             links: true,
             checksums: &["crc64nvme", "md5"],

@@ -115,10 +115,7 @@ fn copy(mut options: Options) -> anyhow::Result<()> {
     for &place in &options.places {
         let site = Site::start(place, folder.path(), &posthaste)?;
         for &load in options.loads.iter().filter(|load| place.takes(**load)) {
-            for way in Way::ALL {
-                if way == Way::From && place == Place::Local {
-                    continue;
-                }
+            for &way in place.ways() {
                 let run = Run {
                     benchmark: folder.path(),
                     site: &site,

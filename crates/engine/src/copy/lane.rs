@@ -161,8 +161,9 @@ impl Shared {
                 (Some(mine), Some(theirs), Some(kept_ns)) => {
                     mine.agrees(theirs, kept_ns.max(told_ns.unwrap_or(kept_ns)))
                 }
-                // Such a store only tells when it was given the file: after its last change.
-                (Some(mine), Some(theirs), None) => mine <= theirs,
+                // Such a store only tells when it was given the file, often in whole seconds: after
+                // its last change.
+                (Some(mine), Some(theirs), None) => mine.secs <= theirs.secs,
                 (_, None, _) | (None, _, _) => false,
             }
     }

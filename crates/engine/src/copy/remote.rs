@@ -97,7 +97,7 @@ pub(super) async fn needs_copy(
     let Some(mut there) = there else {
         return Ok(Some(work.entry.clone()));
     };
-    if there.kind == Kind::Directory && destination.capabilities().directory_attributes {
+    if there.kind == Kind::Directory && destination.capabilities().directories {
         return Err(Error::new(ErrorKind::Conflict, "write", shown)
             .cause("a directory has that name")
             .at(Locus::Destination));

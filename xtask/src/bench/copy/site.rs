@@ -9,9 +9,9 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use posthaste_testbed::{S3Server, SshServer};
+use posthaste_testbed::{GridFtpServer, S3Server, SshServer, WebFace, WebServer};
 
-use super::{load::Load, sink::Sink};
+use super::{load::Load, sink::Sink, tool::Way};
 
 /// What posthaste is at the far end, where it is there at all.
 const RELAY_CAPACITY: &str = "64G";
@@ -29,10 +29,25 @@ pub enum Place {
     Host,
     /// A posthaste relay that runs already.
     Relay,
+    /// A web server, which only gives.
+    Http,
+    /// A WebDAV server.
+    WebDav,
+    /// A GridFTP server, which posthaste reaches through its plug-in.
+    GridFtp,
 }
 
 impl Place {
-    pub const ALL: [Self; 5] = [Self::Local, Self::S3, Self::Sftp, Self::Host, Self::Relay];
+    pub const ALL: [Self; 8] = [
+        Self::Local,
+        Self::S3,
+        Self::Sftp,
+        Self::Host,
+        Self::Relay,
+        Self::Http,
+        Self::WebDav,
+        Self::GridFtp,
+    ];
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
@@ -42,15 +57,30 @@ impl Place {
             Self::Sftp => "sftp",
             Self::Host => "host",
             Self::Relay => "relay",
+            Self::Http => "http",
+            Self::WebDav => "webdav",
+            Self::GridFtp => "gridftp",
         }
     }
 
-    /// Whether this is measured there.
+    /// Whether this is measured there: servers that take seconds for hundreds of files get few.
     pub fn takes(self, load: Load) -> bool {
+        let is_quick = matches!(self, Self::Local | Self::S3 | Self::Host | Self::Relay);
         match load {
             Load::Large | Load::Mixed => true,
-            Load::Small => self != Self::Sftp,
-            Load::Few => self == Self::Sftp,
+            Load::Small => is_quick,
+            Load::Few => !is_quick,
+        }
+    }
+
+    /// Which ways bytes go there.
+    pub fn ways(self) -> &'static [Way] {
+        match self {
+            Self::Local => &[Way::To],
+            Self::Http => &[Way::From],
+            Self::S3 | Self::Sftp | Self::Host | Self::Relay | Self::WebDav | Self::GridFtp => {
+                &[Way::To, Way::From]
+            }
         }
     }
 
@@ -62,6 +92,9 @@ impl Place {
             Self::Sftp => "SFTP (OpenSSH)",
             Self::Host => "another host, over SSH",
             Self::Relay => "a posthaste relay",
+            Self::Http => "HTTP (nginx)",
+            Self::WebDav => "WebDAV (nginx)",
+            Self::GridFtp => "GridFTP (globus-gridftp-server)",
         }
     }
 }
@@ -77,6 +110,8 @@ enum Server {
         _running: RunningRelay,
         ssh: SshServer,
     },
+    Web(WebServer),
+    Grid(GridFtpServer),
 }
 
 /// A relay that ends with its owner.
@@ -133,6 +168,23 @@ impl Site {
                     folder.join("files"),
                 )
             }
+            Place::Http => {
+                let server = WebServer::start_in(benchmark)?;
+                let ground = server.files();
+                (Server::Web(server), ground)
+            }
+            Place::WebDav => {
+                let server = WebServer::start_in(benchmark)?;
+                let ground = server.dav_files();
+                (Server::Web(server), ground)
+            }
+            Place::GridFtp => {
+                know_plugin(&home)?;
+                let server =
+                    GridFtpServer::start_at(&posthaste_testbed::Place::default(), benchmark)?;
+                let ground = server.files();
+                (Server::Grid(server), ground)
+            }
         };
         Ok(Self {
             place,
@@ -178,6 +230,17 @@ impl Site {
                 far("RCLONE_CONFIG_FAR_KEY_FILE", self.ssh_key());
                 far("RCLONE_CONFIG_FAR_SHELL_TYPE", "unix".to_owned());
             }
+            Server::Web(server) if self.place == Place::Http => {
+                far("RCLONE_CONFIG_FAR_TYPE", "http".to_owned());
+                far("RCLONE_CONFIG_FAR_URL", server.address(WebFace::Pages, ""));
+            }
+            Server::Web(server) => {
+                let port = server.port(WebFace::Dav);
+                far("RCLONE_CONFIG_FAR_TYPE", "webdav".to_owned());
+                far("RCLONE_CONFIG_FAR_VENDOR", "other".to_owned());
+                far("RCLONE_CONFIG_FAR_URL", format!("http://127.0.0.1:{port}"));
+            }
+            Server::Grid(_) => {}
         }
         all
     }
@@ -198,7 +261,7 @@ impl Site {
                 options.push(format!("Port={}", server.port()));
                 options
             }
-            Server::None | Server::S3(_) => Vec::new(),
+            Server::None | Server::S3(_) | Server::Web(_) | Server::Grid(_) => Vec::new(),
         }
     }
 
@@ -216,7 +279,7 @@ impl Site {
             Server::Ssh(server) | Server::Relay { ssh: server, .. } => {
                 format!("{}@127.0.0.1", server.user())
             }
-            Server::None | Server::S3(_) => String::new(),
+            Server::None | Server::S3(_) | Server::Web(_) | Server::Grid(_) => String::new(),
         }
     }
 
@@ -228,7 +291,22 @@ impl Site {
             (Server::Ssh(server), Place::Sftp) => server.address(&path.display().to_string()),
             (Server::Ssh(_), _) => format!("{}:{}", self.login(), path.display()),
             (Server::Relay { .. }, _) => format!("far:{name}"),
+            (Server::Web(server), Place::Http) => server.address(WebFace::Json, name),
+            (Server::Web(server), _) => server.address(WebFace::Dav, name),
+            (Server::Grid(server), _) => format!("gsiftp://{}", server.address(name)),
             (Server::None, _) => path.display().to_string(),
+        }
+    }
+
+    /// What `globus-url-copy` calls it.
+    pub fn grid_address(&self, name: &str) -> String {
+        match &self.server {
+            Server::Grid(server) => format!("{}/", server.url(name)),
+            Server::None
+            | Server::S3(_)
+            | Server::Ssh(_)
+            | Server::Relay { .. }
+            | Server::Web(_) => String::new(),
         }
     }
 
@@ -236,8 +314,9 @@ impl Site {
     pub fn rclone_address(&self, name: &str) -> String {
         let path = self.ground.join(name);
         match &self.server {
-            Server::None => path.display().to_string(),
+            Server::None | Server::Grid(_) => path.display().to_string(),
             Server::S3(_) => format!("far:{}/{name}", S3Server::BUCKET),
+            Server::Web(_) => format!("far:{name}"),
             Server::Ssh(_) | Server::Relay { .. } => format!("far:{}", path.display()),
         }
     }
@@ -246,9 +325,28 @@ impl Site {
     pub fn s3_endpoint(&self) -> Option<String> {
         match &self.server {
             Server::S3(server) => Some(server.endpoint()),
-            Server::None | Server::Ssh(_) | Server::Relay { .. } => None,
+            Server::None
+            | Server::Ssh(_)
+            | Server::Relay { .. }
+            | Server::Web(_)
+            | Server::Grid(_) => None,
         }
     }
+}
+
+/// Makes the plug-in for GridFTP known.
+fn know_plugin(home: &Path) -> anyhow::Result<()> {
+    let program = crate::root().join("plugins/gridftp/posthaste-plugin-gsiftp");
+    let text = format!("[gsiftp]\ncommand = [\"{}\"]\n", program.display());
+    write_private(&home.join(".config/posthaste/plugins.toml"), &text)
+}
+
+/// Writes a file that only its owner may read.
+fn write_private(file: &Path, text: &str) -> anyhow::Result<()> {
+    fs::create_dir_all(file.parent().context("the file has a folder")?)?;
+    fs::write(file, text)?;
+    fs::set_permissions(file, fs::Permissions::from_mode(0o600))?;
+    Ok(())
 }
 
 /// Starts a relay and makes it known under the name `far`.
@@ -279,9 +377,6 @@ fn start_relay(folder: &Path, home: &Path, posthaste: &Path) -> anyhow::Result<R
         "[far]\nurl = \"{}/\"\nfingerprint = \"{fingerprint}\"\nsecret_file = \"{secret}\"\n",
         url.replace("https://", "posthaste://")
     );
-    let file = home.join(".config/posthaste/profiles.toml");
-    fs::create_dir_all(file.parent().context("the profiles have a folder")?)?;
-    fs::write(&file, text)?;
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o600))?;
+    write_private(&home.join(".config/posthaste/profiles.toml"), &text)?;
     Ok(relay)
 }

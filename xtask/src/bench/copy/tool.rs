@@ -46,6 +46,7 @@ enum Dialect {
     S3transfer,
     Scp,
     Rsync,
+    GlobusUrlCopy,
     Curl,
 }
 
@@ -118,6 +119,12 @@ pub fn all(posthaste: &Path) -> Vec<Tool> {
             Dialect::Rsync,
         ),
         tool(
+            "globus-url-copy",
+            here("globus-url-copy", install::GLOBUS_URL_COPY.package),
+            &["-version"],
+            Dialect::GlobusUrlCopy,
+        ),
+        tool(
             "bare limit: curl",
             here("curl", "curl"),
             &["--version"],
@@ -170,7 +177,8 @@ impl Tool {
         match self.dialect {
             Dialect::Posthaste => true,
             Dialect::Cp => place == Place::Local,
-            Dialect::Rclone => true,
+            Dialect::Rclone => place != Place::GridFtp,
+            Dialect::GlobusUrlCopy => place == Place::GridFtp,
             Dialect::S5cmd | Dialect::S3transfer => place == Place::S3,
             Dialect::Scp | Dialect::Rsync => {
                 matches!(place, Place::Sftp | Place::Host | Place::Relay)
@@ -268,6 +276,15 @@ impl Tool {
                 let (from, to) = ends(far("put"), far("held"));
                 let ssh = format!("ssh {}", run.site.ssh_words().join(" "));
                 command.args(["-a", "-e", &ssh, &format!("{from}/"), &to]);
+            }
+            Dialect::GlobusUrlCopy => {
+                let grid = |name: &str| run.site.grid_address(name);
+                let (from, to) = match run.way {
+                    Way::To => (format!("file://{source}/"), grid("put")),
+                    Way::From => (grid("held"), format!("file://{there}/")),
+                };
+                command.args(["-p", "4", "-cc", "8", "-pp", "-fast", "-r", "-cd"]);
+                command.args([from, to]);
             }
             Dialect::Curl => {
                 let orders = curl_orders(run).context("write what curl is to do")?;

@@ -150,7 +150,7 @@ impl Directory {
                 new: there.is_none(),
             });
         }
-        if above.new && !endpoint.capabilities().directory_attributes {
+        if above.new && !endpoint.capabilities().directories {
             return Ok(Made { new: true });
         }
         let new = retried(shared, || endpoint.make_directory(&self.to))
