@@ -259,6 +259,7 @@ impl Endpoint for Azure {
             mtimes_listed: true,
             modes: true,
             links: true,
+            directories: false,
             server_copy: true,
             conditional_writes: true,
             // Of blobs that travel in one request. It checks CRC-64/NVME on the way, but keeps none.
