@@ -365,7 +365,8 @@ impl Endpoint for Peer {
         Box::pin(async move {
             let remote = Arc::clone(&self.remote);
             let path = path.to_vec();
-            let writer = PeerWriter::start_open_ended(remote, path, spec, SEGMENT_BYTES).await?;
+            let writer =
+                PeerWriter::start_open_ended(remote, path, spec, SEGMENT_BYTES_MAX).await?;
             let writer: Arc<dyn Writer> = Arc::new(writer);
             Ok(writer)
         })
