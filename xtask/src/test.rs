@@ -49,6 +49,11 @@ fn install_servers() -> anyhow::Result<()> {
             install::ensure_azure_server().context("can't have the Azure server"),
         ),
         (
+            "fake-gcs-server",
+            install::ensure_go_program(install::FAKE_GCS_SERVER)
+                .context("can't have the Google Cloud Storage server"),
+        ),
+        (
             "age",
             install::ensure_debian_program(install::AGE).context("can't have age"),
         ),

@@ -7,6 +7,8 @@ mod azure;
 mod bad_input;
 #[path = "copy/directions.rs"]
 mod directions;
+#[path = "copy/gcs.rs"]
+mod gcs;
 #[path = "copy/host.rs"]
 mod host;
 #[path = "copy/killed.rs"]

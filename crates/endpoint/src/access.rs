@@ -11,6 +11,7 @@ use crate::{
     Endpoint, Error, ErrorKind, Location, Protocol, Result, Store,
     azure::{self, Azure},
     config::{self, Profile},
+    gcs::Gcs,
     location::Server,
     peer::{self, Peer, StartOptions},
     plugin::{Launch, Plugin},
@@ -170,7 +171,11 @@ impl Access {
                 let chosen = chosen.as_ref();
                 Ok(Arc::new(Azure::open_chosen(&bucket, &key, chosen)?))
             }
-            Location::Bucket { bucket, .. } => Err(no_such_protocol(&bucket)),
+            Location::Bucket {
+                store: Store::Gcs,
+                bucket,
+                key,
+            } => Ok(Arc::new(Gcs::open_chosen(&bucket, &key, chosen.as_ref())?)),
             Location::Server(server) => match server.protocol {
                 Protocol::Https if azure::is_address(&server) => {
                     Ok(Arc::new(Azure::open_address(&server, chosen.as_ref())?))

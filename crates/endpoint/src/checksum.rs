@@ -1,9 +1,12 @@
 //! The checksum of copies: CRC-64/NVME, which S3 stores for whole objects and which composes, so
 //! that segments copied in any order, by any lane and in several runs add up to the file's.
 
+mod crc32c;
+
 use std::fmt;
 
 use crc_fast::{CrcAlgorithm, Digest};
+pub(crate) use crc32c::{Crc32c, Crc32cSummer};
 
 /// The CRC-64/NVME of some bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

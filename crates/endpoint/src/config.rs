@@ -2,6 +2,7 @@
 
 mod aws;
 mod azure;
+mod google;
 mod login;
 mod profiles;
 
@@ -13,6 +14,7 @@ use std::{
 
 pub(crate) use aws::{aws_address, aws_knows};
 pub(crate) use azure::AzureSettings;
+pub(crate) use google::{google_emulator, google_key_file};
 pub(crate) use login::{Login, login_for};
 pub use profiles::{Profile, Profiles, parse_profiles};
 pub(crate) use profiles::{Secret, no_profile, profile};

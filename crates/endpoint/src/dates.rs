@@ -51,6 +51,18 @@ pub(crate) fn parse_rfc3339(text: &str) -> Option<FileTime> {
     })
 }
 
+/// Writes what [`parse_rfc3339`] reads, with nanoseconds; `None` outside the years that have four
+/// digits.
+pub(crate) fn show_rfc3339(time: FileTime) -> Option<String> {
+    let (days, second) = (time.secs.div_euclid(86_400), time.secs.rem_euclid(86_400));
+    let [year, month, day] = civil_from_days(days);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    let nanos = time.nanos;
+    (0..=9999).contains(&year).then(|| {
+        format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{nanos:09}Z")
+    })
+}
+
 /// How far a time zone is east of UTC: `Z`, `+02:00`.
 fn offset_secs(zone: &str) -> Option<i64> {
     if zone == "Z" {
@@ -70,15 +82,6 @@ fn numbers<const COUNT: usize>(text: &str, mark: char) -> Option<[i64; COUNT]> {
         *number = words.next()?.parse().ok()?;
     }
     words.next().is_none().then_some(numbers)
-}
-
-/// Writes what [`parse_rfc3339`] reads, with nanoseconds; years have four digits.
-pub(crate) fn show_rfc3339(time: FileTime) -> String {
-    let (days, second) = (time.secs.div_euclid(86_400), time.secs.rem_euclid(86_400));
-    let [year, month, day] = civil_from_days(days);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    let nanos = time.nanos;
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{nanos:09}Z")
 }
 
 /// The month an English abbreviation names, from 1.
@@ -166,13 +169,13 @@ mod tests {
             ("1969-12-31T23:59:59.5Z", -1, 500_000_000),
         ] {
             assert_eq!(parse_rfc3339(text), time(secs, nanos), "{text}");
-            let shown = show_rfc3339(FileTime { secs, nanos });
+            let shown = show_rfc3339(FileTime { secs, nanos }).unwrap();
             assert_eq!(parse_rfc3339(&shown), time(secs, nanos), "{shown}");
         }
         let (secs, nanos) = (1_600_000_000, 123_456_789);
         assert_eq!(
-            show_rfc3339(FileTime { secs, nanos }),
-            "2020-09-13T12:26:40.123456789Z"
+            show_rfc3339(FileTime { secs, nanos }).as_deref(),
+            Some("2020-09-13T12:26:40.123456789Z")
         );
         let endless = "9999999999999-02-29T00:00:00Z";
         for text in [
@@ -185,6 +188,9 @@ mod tests {
             "2024-02-29T00:00:00+2",
         ] {
             assert_eq!(parse_rfc3339(text), None, "{text}");
+        }
+        for secs in [i64::MIN, i64::MAX, -100_000_000_000] {
+            assert_eq!(show_rfc3339(FileTime { secs, nanos: 0 }), None, "{secs}");
         }
     }
 }

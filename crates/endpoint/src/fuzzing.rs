@@ -6,6 +6,11 @@ pub fn azure_listing(data: &[u8]) {
     crate::azure::try_listing(data);
 }
 
+/// A page of Google Cloud Storage's listing.
+pub fn gcs_listing(data: &[u8]) {
+    crate::gcs::try_listing(data);
+}
+
 /// The output of a plug-in; the first byte says in which steps it comes.
 pub fn plugin_output(data: &[u8]) {
     crate::plugin::try_output(data);

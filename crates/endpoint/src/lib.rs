@@ -15,6 +15,7 @@ mod endpoint;
 mod error;
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod gcs;
 mod ledger;
 mod location;
 mod objects;

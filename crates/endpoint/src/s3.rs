@@ -12,7 +12,7 @@
 mod client;
 mod credentials;
 mod headers;
-mod listing;
+pub(crate) mod listing;
 mod object;
 mod page;
 mod ranges;
@@ -35,7 +35,7 @@ use crate::{
 use client::{Call, S3Client, stream};
 use credentials::Signing;
 use headers::{checksum_in, entry_of, matches_store, metadata_of};
-use listing::S3Listing;
+use listing::KeyListing;
 use object::S3Reader;
 use wire::CHECKSUM;
 
@@ -275,7 +275,8 @@ impl Endpoint for S3 {
     fn list<'a>(&'a self, path: &'a [u8], _follow: bool) -> Boxed<'a, Result<Box<dyn Listing>>> {
         Box::pin(async {
             let (client, key) = (Arc::clone(&self.client), self.key(path)?);
-            let listing: Box<dyn Listing> = Box::new(S3Listing::new(client, prefix_of(&key), true));
+            let listing: Box<dyn Listing> =
+                Box::new(KeyListing::new(client, prefix_of(&key), true));
             Ok(listing)
         })
     }
@@ -284,7 +285,7 @@ impl Endpoint for S3 {
         Box::pin(async {
             let (client, key) = (Arc::clone(&self.client), self.key(path)?);
             let listing: Box<dyn Listing> =
-                Box::new(S3Listing::new(client, prefix_of(&key), false));
+                Box::new(KeyListing::new(client, prefix_of(&key), false));
             Ok(Some(listing))
         })
     }
@@ -296,7 +297,7 @@ impl Endpoint for S3 {
     ) -> Boxed<'a, Result<Box<dyn Listing>>> {
         Box::pin(async move {
             let (client, key) = (Arc::clone(&self.client), self.key(path)?);
-            let listing = S3Listing::resumed(client, prefix_of(&key), mark)?;
+            let listing = KeyListing::resumed(client, prefix_of(&key), mark)?;
             let listing: Box<dyn Listing> = Box::new(listing);
             Ok(listing)
         })

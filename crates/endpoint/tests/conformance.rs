@@ -10,7 +10,7 @@ use posthaste_endpoint::{
     sftp::{Host, Sftp},
 };
 use posthaste_testbed::{
-    AzureServer, S3Server, SshServer, WebFace, WebServer,
+    AzureServer, GcsServer, S3Server, SshServer, WebFace, WebServer,
     conformance::{open, passes_as_one_file, passes_seeded, passes_the_suite},
 };
 
@@ -76,6 +76,19 @@ async fn s3_refusals_say_what_to_do() {
     let error = Endpoint::stat(&s3, b"", false).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
     assert!(error.to_string().contains("create the bucket"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gcs_passes_the_suite() {
+    let server = GcsServer::start().unwrap();
+    let profile = server.profile();
+    let gcs = async |key: &str| {
+        let address = format!("gs://{}/{key}", GcsServer::BUCKET);
+        open(&address, &profile).await.unwrap()
+    };
+    passes_the_suite(gcs("below/root").await).await;
+    passes_as_one_file(gcs("single/file").await).await;
+    an_empty_directory_keeps_its_attributes(&*gcs("marked").await).await;
 }
 
 fn host(server: &SshServer) -> Host {

@@ -14,8 +14,9 @@ use posthaste_plan::Timetable;
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its corpus and of its fuzzer.
-pub const TARGETS: [(&str, Target); 9] = [
+pub const TARGETS: [(&str, Target); 10] = [
     ("azure_listing", fuzzing::azure_listing),
+    ("gcs_listing", fuzzing::gcs_listing),
     ("location", location),
     ("plugin_entry", fuzzing::plugin_entry),
     ("plugin_output", fuzzing::plugin_output),

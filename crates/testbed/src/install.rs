@@ -39,6 +39,13 @@ pub const VERSITYGW: GoProgram = GoProgram {
     version: "v1.8.0",
 };
 
+/// The Google Cloud Storage server of the tests.
+pub const FAKE_GCS_SERVER: GoProgram = GoProgram {
+    name: "fake-gcs-server",
+    package: "github.com/fsouza/fake-gcs-server",
+    version: "v1.56.1",
+};
+
 /// A rival in the benchmarks.
 pub const RCLONE: GoProgram = GoProgram {
     name: "rclone",
@@ -151,6 +158,16 @@ fn go_program_path(program: GoProgram) -> PathBuf {
 pub fn find_s3_server() -> Result<PathBuf> {
     find_go_program(VERSITYGW)
         .context("the tests need an S3 server: run `cargo xtask test`, which installs it")
+}
+
+/// The Google Cloud Storage server.
+///
+/// # Errors
+/// When it is not installed.
+pub fn find_gcs_server() -> Result<PathBuf> {
+    find_go_program(FAKE_GCS_SERVER).context(
+        "the tests need a Google Cloud Storage server: run `cargo xtask test`, which installs it",
+    )
 }
 
 /// OpenSSH's server.

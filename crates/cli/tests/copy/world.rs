@@ -13,7 +13,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use posthaste_testbed::{AzureServer, S3Server, SshServer, install};
+use posthaste_testbed::{AzureServer, GcsServer, S3Server, SshServer, install};
 use serde_json::Value;
 
 /// A temporary folder with a home of its own.
@@ -43,6 +43,11 @@ impl World {
     }
 
     pub fn with_azure(mut self, server: &AzureServer) -> Self {
+        self.environment.extend(server.environment());
+        self
+    }
+
+    pub fn with_gcs(mut self, server: &GcsServer) -> Self {
         self.environment.extend(server.environment());
         self
     }

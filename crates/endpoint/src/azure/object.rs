@@ -81,8 +81,8 @@ pub(super) fn metadata_of(
     whole: Option<Checksum>,
 ) -> Vec<(&'static str, String)> {
     let mut headers = Vec::new();
-    if let Some(mtime) = spec.mtime {
-        headers.push((MTIME, dates::show_rfc3339(mtime)));
+    if let Some(mtime) = spec.mtime.and_then(dates::show_rfc3339) {
+        headers.push((MTIME, mtime));
     }
     if let Some(mode) = spec.mode {
         headers.push((MODE, show_mode(kind, mode)));

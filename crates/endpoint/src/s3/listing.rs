@@ -1,4 +1,5 @@
-//! Listings of directories and trees: many pages at once.
+//! Listings of directories and trees of keys: many pages at once. The store behind is a [`Bucket`]:
+//! S3's own or another that hands out keys in order.
 
 use std::sync::Arc;
 
@@ -8,7 +9,11 @@ use super::{
     client::S3Client,
     directory_entry,
     page::{Object, Page},
-    ranges::{Ask, Keyed, Ranges, Span, Start},
+    ranges::{Ask, Keyed, Ranges, Span},
+};
+pub(crate) use super::{
+    page::{Object as ListedObject, Page as ListedPage},
+    ranges::Start,
 };
 use crate::{
     Error, ErrorKind, Locus, Result,
@@ -46,19 +51,38 @@ impl Keyed for FoundKey {
     }
 }
 
-pub(super) struct S3Listing {
-    client: Arc<S3Client>,
+/// What can be asked for pages of keys.
+pub(crate) trait Bucket: Send + Sync + 'static {
+    /// The page of keys below `prefix` that starts there: all of them, or with `flat` those of one
+    /// directory and the prefixes of others. No key of [`Start::After`] itself.
+    fn page<'a>(&'a self, prefix: &'a str, flat: bool, from: &'a Start) -> Boxed<'a, Result<Page>>;
+    /// The address of `key` for people.
+    fn show(&self, key: &str) -> String;
+}
+
+impl Bucket for S3Client {
+    fn page<'a>(&'a self, prefix: &'a str, flat: bool, from: &'a Start) -> Boxed<'a, Result<Page>> {
+        Box::pin(fetch(self, prefix, flat, from))
+    }
+
+    fn show(&self, key: &str) -> String {
+        Self::show(self, key)
+    }
+}
+
+pub(crate) struct KeyListing<B> {
+    bucket: Arc<B>,
     prefix: Arc<str>,
     flat: bool,
     ranges: Ranges,
     flying: JoinSet<(Ask, Result<Page>)>,
 }
 
-impl S3Listing {
+impl<B: Bucket> KeyListing<B> {
     /// Lists what is directly below a prefix (`flat`), or all of it.
-    pub(super) fn new(client: Arc<S3Client>, prefix: String, flat: bool) -> Self {
+    pub(crate) fn new(bucket: Arc<B>, prefix: String, flat: bool) -> Self {
         Self {
-            client,
+            bucket,
             prefix: prefix.into(),
             flat,
             ranges: Ranges::new(flat),
@@ -67,11 +91,11 @@ impl S3Listing {
     }
 
     /// Goes on where a mark was left.
-    pub(super) fn resumed(client: Arc<S3Client>, prefix: String, mark: &[u8]) -> Result<Self> {
+    pub(crate) fn resumed(bucket: Arc<B>, prefix: String, mark: &[u8]) -> Result<Self> {
         let read: Result<(u8, bool, Vec<Span>), _> = serde_json::from_slice(mark);
         match read {
             Ok((MARK_FORM, flat, spans)) => Ok(Self {
-                client,
+                bucket,
                 prefix: prefix.into(),
                 flat,
                 ranges: Ranges::resumed(flat, spans),
@@ -79,7 +103,7 @@ impl S3Listing {
             }),
             Ok(_) | Err(_) => {
                 Err(
-                    Error::new(ErrorKind::Invalid, "go on listing", client.show(&prefix))
+                    Error::new(ErrorKind::Invalid, "go on listing", bucket.show(&prefix))
                         .cause("the mark of where it was can't be read")
                         .hint("start the listing anew"),
                 )
@@ -89,10 +113,10 @@ impl S3Listing {
 
     async fn read_page(&mut self) -> Result<Option<Vec<Entry>>> {
         while let Some(ask) = self.ranges.next(PAGES_MAX) {
-            let (client, prefix) = (Arc::clone(&self.client), Arc::clone(&self.prefix));
+            let (bucket, prefix) = (Arc::clone(&self.bucket), Arc::clone(&self.prefix));
             let flat = self.flat;
             self.flying.spawn(async move {
-                let page = fetch(&client, &prefix, flat, &ask.from).await;
+                let page = bucket.page(&prefix, flat, &ask.from).await;
                 (ask, page)
             });
         }
@@ -121,7 +145,7 @@ impl S3Listing {
     }
 
     fn failed(&self, operation: &'static str) -> Error {
-        let shown = self.client.show(&self.prefix);
+        let shown = self.bucket.show(&self.prefix);
         Error::new(ErrorKind::Other, operation, shown).at(Locus::Source)
     }
 
@@ -225,14 +249,14 @@ fn listed(mut name: Vec<u8>, object: Object) -> Entry {
         name,
         kind,
         size: object.size,
-        mtime: None,
+        mtime: object.mtime,
         stored: object.stored,
-        mode: None,
+        mode: object.mode,
         version: object.etag,
     }
 }
 
-impl Listing for S3Listing {
+impl<B: Bucket> Listing for KeyListing<B> {
     fn next_page(&mut self) -> Boxed<'_, Result<Vec<Entry>>> {
         Box::pin(async {
             // A page may hold nothing but what others bring.

@@ -5,7 +5,7 @@ use crate::{FileTime, dates, xml::walk};
 
 /// What one request for keys brought, in the store's order.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Page {
+pub(crate) struct Page {
     pub objects: Vec<Object>,
     /// Prefixes that keys were rolled up to, with their slash.
     pub prefixes: Vec<String>,
@@ -15,11 +15,14 @@ pub(super) struct Page {
 
 /// An object as a listing tells of it.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Object {
+pub(crate) struct Object {
     pub key: String,
     pub size: u64,
     pub etag: Option<Box<str>>,
     pub stored: Option<FileTime>,
+    /// The file's own, where listings tell it.
+    pub mtime: Option<FileTime>,
+    pub mode: Option<u32>,
 }
 
 impl Page {
@@ -112,6 +115,8 @@ mod tests {
             size: 3,
             etag: Some("\"e\"".into()),
             stored: Some(stored),
+            mtime: None,
+            mode: None,
         };
         assert_eq!(page.objects[0], first);
         assert_eq!(page.objects[1].key, "b+c%20d");

@@ -49,7 +49,7 @@ pub(super) struct Ask {
 
 /// Where a page starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Start {
+pub(crate) enum Start {
     /// At the first key.
     First,
     /// Behind this key, which need not exist.

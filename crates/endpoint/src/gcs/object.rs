@@ -1,0 +1,343 @@
+//! Reading objects, storing them in one piece, and removing them.
+
+use std::{
+    collections::BTreeMap,
+    ops::Range,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use http::Method;
+use serde_json::{Value, json};
+
+use super::{
+    client::{Call, GcsClient},
+    resource::{FIELDS, Resource, kept_of},
+};
+use crate::{
+    Checksum, Condition, Error, ErrorKind, Result, Status, Summer,
+    checksum::{Crc32c, Crc32cSummer},
+    endpoint::{Boxed, ByteStream, Entry, FileSpec, Kind, Reader, Whole},
+    web::{About, exactly, stream, text_of},
+};
+
+/// Ranges of which a reader remembers the checksums: more than a large file has segments.
+const RANGES_MAX: usize = 20_000;
+
+/// Asks for what the store says of an object; `None` when there is no such object.
+pub(super) async fn find(
+    client: &GcsClient,
+    key: &str,
+    operation: &'static str,
+) -> Result<Option<Resource>> {
+    let about = About::reading(operation, client.show(key));
+    let call = Call::new(Method::GET, client.object(key), about).query("fields", FIELDS);
+    match client.ask(call).await {
+        Ok(resource) => Ok(Some(resource)),
+        // A bucket that is missing says so.
+        Err(error) if error.kind() == ErrorKind::NotFound && error.advice().is_none() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Asks for bytes of an object that must still be what `entry` describes. Returns them with the
+/// whole object's checksum, where the store tells it.
+async fn fetch(
+    client: &GcsClient,
+    key: &str,
+    entry: &Entry,
+    range: Range<u64>,
+) -> Result<(ByteStream, Option<Crc32c>)> {
+    let about = About::reading("read", client.show(key));
+    let mut call = Call::new(Method::GET, client.object(key), about.clone())
+        .query("alt", "media")
+        // What is stored compressed comes as it is stored.
+        .header("accept-encoding", "gzip");
+    if range != (0..entry.size) {
+        let span = format!("bytes={}-{}", range.start, range.end - 1);
+        call = call.header("range", span);
+    }
+    if let Some(generation) = &entry.version {
+        call = call.query("ifGenerationMatch", &**generation);
+    }
+    let (head, body) = client.send(call).await?.into_parts();
+    let found = text_of(&head.headers, "x-goog-generation");
+    let is_other = |wanted: &str| found.is_some_and(|found| found != wanted);
+    if entry.version.as_deref().is_some_and(is_other) {
+        return Err(about
+            .fail(ErrorKind::Changed)
+            .cause("it changed while it was read")
+            .hint("copy it again when nothing writes to it"));
+    }
+    let is_whole = head.status != http::StatusCode::PARTIAL_CONTENT;
+    let skipped = if is_whole { range.start } else { 0 };
+    let hashes = head.headers.get_all("x-goog-hash").iter();
+    let checksum = hashes
+        .filter_map(|hash| hash.to_str().ok())
+        .flat_map(|hashes| hashes.split(','))
+        .find_map(|hash| Crc32c::from_base64(hash.trim().strip_prefix("crc32c=")?));
+    let body = stream(body, about.subject.clone());
+    let body = exactly(body, skipped, range.end - range.start, about);
+    Ok((body, checksum))
+}
+
+/// Reads a small object whole.
+pub(super) async fn get(client: &GcsClient, key: &str, entry: &Entry) -> Result<Whole> {
+    let mut entry = entry.clone();
+    let mut wanted = None;
+    if entry.version.is_none() {
+        let found = find(client, key, "read").await?;
+        let found = found.ok_or_else(|| missing(client, key))?;
+        wanted = found.crc32c;
+        entry = found.entry(Kind::File);
+    }
+    let (mut body, told) = fetch(client, key, &entry, 0..entry.size).await?;
+    let mut content = Content::default();
+    while let Some(bytes) = body.next().await {
+        content.add(bytes?);
+    }
+    let is_wrong = |wanted| wanted != content.own_sum();
+    if told.or(wanted).is_some_and(is_wrong) {
+        return Err(damaged(client, key));
+    }
+    Ok(Whole {
+        entry: Entry {
+            name: Vec::new(),
+            ..entry
+        },
+        checksum: content.sum(),
+        data: content.data,
+    })
+}
+
+pub(super) fn missing(client: &GcsClient, key: &str) -> Error {
+    About::reading("read", client.show(key)).fail(ErrorKind::NotFound)
+}
+
+fn damaged(client: &GcsClient, key: &str) -> Error {
+    About::reading("read", client.show(key))
+        .fail(ErrorKind::Corrupt)
+        .cause("what was read has not the checksum the store keeps for it")
+        .hint("copy it again; if it stays, the stored object is damaged")
+        .status_is(Status::Temporary)
+}
+
+/// An object open for ranged reads.
+pub(super) struct GcsReader {
+    client: Arc<GcsClient>,
+    key: String,
+    entry: Entry,
+    checksum: Option<Crc32c>,
+    /// Of the ranges read to their end: where each starts, its length and its checksum.
+    read: Arc<Mutex<BTreeMap<u64, (u64, Crc32c)>>>,
+}
+
+impl GcsReader {
+    pub(super) fn new(client: Arc<GcsClient>, key: String, resource: &Resource) -> Self {
+        Self {
+            client,
+            key,
+            entry: resource.entry(Kind::File),
+            checksum: resource.crc32c,
+            read: Arc::default(),
+        }
+    }
+
+    /// The checksum of the whole file, where every byte was read in ranges that meet.
+    fn sum(&self) -> Option<Crc32c> {
+        let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut end, mut sum) = (0, Crc32c::EMPTY);
+        for (&start, &(len, next)) in read.iter() {
+            if start != end {
+                return None;
+            }
+            sum = sum.then(next, len);
+            end += len;
+        }
+        (end == self.entry.size).then_some(sum)
+    }
+}
+
+impl Reader for GcsReader {
+    fn entry(&self) -> &Entry {
+        &self.entry
+    }
+
+    /// The store keeps another checksum, which [`Reader::confirm`] compares.
+    fn checksum(&self) -> Option<Checksum> {
+        None
+    }
+
+    fn read(&self, range: Range<u64>) -> Boxed<'_, Result<ByteStream>> {
+        Box::pin(async move {
+            if range.is_empty() {
+                let nothing: ByteStream = Box::pin(futures_util::stream::empty());
+                return Ok(nothing);
+            }
+            let (start, len) = (range.start, range.end - range.start);
+            let (body, _) = fetch(&self.client, &self.key, &self.entry, range).await?;
+            let read = Arc::clone(&self.read);
+            let note = move |sum| {
+                let mut read = read.lock().unwrap_or_else(PoisonError::into_inner);
+                if read.len() < RANGES_MAX {
+                    read.insert(start, (len, sum));
+                }
+            };
+            Ok(summed(body, len, note))
+        })
+    }
+
+    /// Every range was asked for on the condition that the object is what it was; what is left is
+    /// whether the bytes are.
+    fn confirm(&self) -> Boxed<'_, Result<()>> {
+        Box::pin(async {
+            let is_wrong = |(found, wanted)| found != wanted;
+            if self.sum().zip(self.checksum).is_some_and(is_wrong) {
+                return Err(damaged(&self.client, &self.key));
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Passes on `len` bytes, and tells their checksum when the last of them has come.
+fn summed(body: ByteStream, len: u64, note: impl FnOnce(Crc32c) + Send + 'static) -> ByteStream {
+    let mut summer = Crc32cSummer::default();
+    let (mut left, mut note) = (len, Some(note));
+    Box::pin(body.inspect(move |bytes| {
+        if let Ok(bytes) = bytes {
+            summer.add(bytes);
+            left = left.saturating_sub(bytes.len() as u64);
+            if left == 0
+                && let Some(note) = note.take()
+            {
+                note(summer.sum());
+            }
+        }
+    }))
+}
+
+/// Bytes on their way into an object, summed as they come.
+#[derive(Default)]
+pub(super) struct Content {
+    data: Vec<Bytes>,
+    pub len: u64,
+    summer: Summer,
+    own: Crc32cSummer,
+}
+
+impl Content {
+    pub(super) fn add(&mut self, bytes: Bytes) {
+        self.summer.add(&bytes);
+        self.own.add(&bytes);
+        self.len += bytes.len() as u64;
+        self.data.push(bytes);
+    }
+
+    pub(super) fn sum(&self) -> Checksum {
+        self.summer.sum()
+    }
+
+    pub(super) fn own_sum(&self) -> Crc32c {
+        self.own.sum()
+    }
+}
+
+/// Stores an object in one request; the store refuses it unless the checksum is right.
+pub(super) async fn store(
+    client: &GcsClient,
+    key: &str,
+    mut kept: Value,
+    content: Content,
+    condition: Option<&Condition>,
+) -> Result<Resource> {
+    let about = About::writing("write", client.show(key));
+    kept["name"] = json!(key);
+    let sum = content.own_sum();
+    kept["crc32c"] = json!(sum.to_base64());
+    let mut call = Call::new(
+        Method::POST,
+        format!("/upload{}", client.objects()),
+        about.clone(),
+    )
+    .query("uploadType", "multipart")
+    .query("fields", FIELDS);
+    match condition {
+        None => {}
+        Some(Condition::Absent) => call = call.query("ifGenerationMatch", "0"),
+        Some(Condition::Version(version)) => {
+            call = call.query("ifGenerationMatch", &**version);
+        }
+    }
+    let content_type = format!("multipart/related; boundary={}", client.boundary());
+    let len = content.len;
+    let pieces = related(client.boundary(), &kept, content.data);
+    let stored: Result<Resource> = client.ask(call.pieces(content_type, pieces)).await;
+    let stored = match stored {
+        Err(error) if error.kind() == ErrorKind::Changed && condition.is_some() => {
+            return Err(about
+                .fail(ErrorKind::Conflict)
+                .cause("something else was written there"));
+        }
+        // The store knows its objects by their bucket: only that can be missing.
+        Err(error) if error.kind() == ErrorKind::NotFound && error.advice().is_none() => {
+            return Err(error.hint("create the bucket first"));
+        }
+        stored => stored?,
+    };
+    let is_wrong = |found| found != sum;
+    if stored.size != len || stored.crc32c.is_some_and(is_wrong) {
+        return Err(about
+            .fail(ErrorKind::Corrupt)
+            .cause("the store holds other bytes than were sent")
+            .status_is(Status::Temporary));
+    }
+    Ok(stored)
+}
+
+/// What an object keeps and its bytes, in one body (RFC 2387).
+fn related(boundary: &str, kept: &Value, data: Vec<Bytes>) -> Vec<Bytes> {
+    let content_type = kept["contentType"].as_str();
+    let content_type = content_type.unwrap_or("application/octet-stream");
+    let head = format!(
+        "--{boundary}\r\ncontent-type: application/json; charset=utf-8\r\n\r\n{kept}\r\n\
+         --{boundary}\r\ncontent-type: {content_type}\r\n\r\n"
+    );
+    let mut pieces = Vec::with_capacity(data.len() + 2);
+    pieces.push(head.into());
+    pieces.extend(data);
+    pieces.push(format!("\r\n--{boundary}--\r\n").into());
+    pieces
+}
+
+/// Stores a small file that must have the checksum `sum`.
+pub(super) async fn put(
+    client: &GcsClient,
+    key: &str,
+    (spec, kind): (&FileSpec, Kind),
+    data: Vec<Bytes>,
+    sum: Checksum,
+    condition: Option<&Condition>,
+) -> Result<()> {
+    let mut content = Content::default();
+    data.into_iter().for_each(|bytes| content.add(bytes));
+    if content.sum() != sum {
+        return Err(About::writing("write", client.show(key))
+            .fail(ErrorKind::Corrupt)
+            .cause("the bytes have not the checksum they came with")
+            .status_is(Status::Temporary));
+    }
+    let stored = store(client, key, kept_of(spec, kind), content, condition).await;
+    stored.map(|_| ())
+}
+
+/// Removes an object; one that is not there is no error.
+pub(super) async fn remove(client: &GcsClient, key: &str) -> Result<()> {
+    let about = About::writing("remove", client.show(key));
+    let call = Call::new(Method::DELETE, client.object(key), about);
+    match client.command(call).await {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
