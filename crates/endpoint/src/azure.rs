@@ -21,28 +21,26 @@ mod page;
 mod refusal;
 mod sign;
 mod upload;
+mod whole;
 
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures_util::StreamExt;
 use http::HeaderMap;
 
 use crate::{
-    Capabilities, Checksum, Condition, Error, ErrorKind, Result, Server, Status, Summer,
+    Capabilities, Checksum, Condition, Error, ErrorKind, Result, Server,
     access::Chosen,
     cut::SEGMENT_BYTES_MIN,
     endpoint::{Boxed, Endpoint, Entry, FileSpec, Kind, Listing, Reader, Whole, Writer, join},
     objects::{LINK_SUFFIX, prefix_of},
-    web::{Sent, stream, text_of},
 };
 use account::Account;
 pub(crate) use account::is_address;
 use client::{AzureClient, Call};
 use listing::AzureListing;
-use object::{BODY_SUM, Metadata, ObjectReader, dressed, entry_of, md5_of, show_sum, sum_of};
+use object::{Metadata, ObjectReader, entry_of};
 use page::Page;
-use refusal::{UNKNOWN_FEATURE, has_code};
 use upload::{OBJECT_BYTES_MAX, Upload};
 
 /// A container and a name or prefix in it.
@@ -151,88 +149,6 @@ impl Azure {
         }
         let is_directory = !path.is_empty() && self.has_below(&prefix_of(&key)).await?;
         Ok(is_directory.then(|| Entry::bare(Vec::new(), Kind::Directory)))
-    }
-
-    async fn fetch(
-        &self,
-        key: &str,
-        version: Option<&str>,
-        operation: &'static str,
-    ) -> Result<Whole> {
-        let about = self.client.reading(operation, key);
-        let mut call = Call::new("GET", key, about.clone());
-        if let Some(version) = version {
-            call = call.header("if-match", version);
-        }
-        let (head, body) = self.client.send(call).await?.into_parts();
-        let entry = entry_of(&head.headers, Kind::File);
-        let mut body = stream(body, about.subject.clone());
-        let (mut data, mut summer) = (Vec::new(), Summer::default());
-        while let Some(bytes) = body.next().await {
-            let bytes = bytes?;
-            summer.add(&bytes);
-            data.push(bytes);
-        }
-        let checksum = summer.sum();
-        let md5 = text_of(&head.headers, "content-md5");
-        let is_right = match (Metadata::of(&head.headers).checksum, md5) {
-            (Some(wanted), _) => wanted == checksum,
-            (None, Some(wanted)) => wanted.trim() == md5_of(&data),
-            (None, None) => true,
-        };
-        if !is_right {
-            return Err(about
-                .fail(ErrorKind::Corrupt)
-                .cause("what was read has not the checksum that is kept with it")
-                .hint("copy it again; if it stays, the stored blob is damaged")
-                .status_is(Status::Temporary));
-        }
-        Ok(Whole {
-            entry,
-            data,
-            checksum,
-        })
-    }
-
-    /// Stores one blob; the service refuses it unless the checksum is right.
-    async fn store(
-        &self,
-        key: &str,
-        spec: &FileSpec,
-        (data, sum): (Vec<Bytes>, Checksum),
-        kind: Kind,
-        condition: Option<&Condition>,
-    ) -> Result<()> {
-        let mut headers = dressed(spec, kind, Some(sum));
-        match condition {
-            Some(Condition::Absent) => headers.push(("if-none-match", "*".to_owned())),
-            Some(Condition::Version(version)) => headers.push(("if-match", version.to_string())),
-            None => {}
-        }
-        let call = || {
-            Call::new("PUT", key, self.client.writing("write", key))
-                .headers(headers.clone())
-                .header("x-ms-blob-type", "BlockBlob")
-                .body(Sent::pieces(data.clone()))
-        };
-        if self.client.knows_sums() {
-            let summed = call().header(BODY_SUM, show_sum(sum));
-            match self.client.ask(summed).await {
-                Err(error) if has_code(&error, UNKNOWN_FEATURE) => self.client.learn_no_sums(),
-                stored => return stored.map(|_| ()),
-            }
-        }
-        // Emulators know MD5 alone; then the bytes are compared with their checksum here.
-        if sum_of(&data) != sum {
-            return Err(self
-                .client
-                .writing("write", key)
-                .fail(ErrorKind::Corrupt)
-                .cause("it has not the checksum it should have")
-                .status_is(Status::Temporary));
-        }
-        let summed = call().header("content-md5", md5_of(&data));
-        self.client.ask(summed).await.map(|_| ())
     }
 }
 

@@ -156,7 +156,12 @@ async fn webdav_passes_the_suite() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn azure_passes_the_suite() {
-    let server = AzureServer::start().unwrap();
+    for server in [AzureServer::start(), AzureServer::start_loose()] {
+        on_azure(&server.unwrap()).await;
+    }
+}
+
+async fn on_azure(server: &AzureServer) {
     let azure = async |below: &str| {
         let address = format!("azblob://{}/{below}", AzureServer::CONTAINER);
         open(&address, &server.profile()).await.unwrap()

@@ -43,7 +43,7 @@ impl AzureServer {
     /// # Errors
     /// As [`AzureServer::start`].
     pub fn start_at(place: &Place, parent: &Path) -> Result<Self> {
-        Self::start_as(place, parent, false)
+        Self::start_as(place, parent, &["--skipApiVersionCheck"])
     }
 
     /// Starts it with TLS, which it wants of who comes with a bearer token.
@@ -51,10 +51,21 @@ impl AzureServer {
     /// # Errors
     /// As [`AzureServer::start`].
     pub fn start_with_tls() -> Result<Self> {
-        Self::start_as(&Place::default(), &std::env::temp_dir(), true)
+        let parent = std::env::temp_dir();
+        Self::start_as(&Place::default(), &parent, &["--oauth", "basic"])
     }
 
-    fn start_as(place: &Place, parent: &Path, has_tls: bool) -> Result<Self> {
+    /// Starts it such that it passes over what it does not know, CRC-64/NVME above all, instead of
+    /// refusing it.
+    ///
+    /// # Errors
+    /// As [`AzureServer::start`].
+    pub fn start_loose() -> Result<Self> {
+        Self::start_as(&Place::default(), &std::env::temp_dir(), &["--loose"])
+    }
+
+    fn start_as(place: &Place, parent: &Path, options: &[&str]) -> Result<Self> {
+        let has_tls = options.contains(&"--oauth");
         let script = install::find_node_program(install::AZURITE)?;
         let folder = tempfile::Builder::new()
             .prefix("posthaste-azure-")
@@ -69,15 +80,15 @@ impl AzureServer {
             .args(["--blobPort", &address.port().to_string()])
             .arg("--location")
             .arg(folder.path().join("blobs"))
-            .args(["--silent", "--disableTelemetry", "--skipApiVersionCheck"]);
+            .args(["--silent", "--disableTelemetry"])
+            .args(options);
         if has_tls {
             certificates::write(folder.path())?;
             command
                 .arg("--cert")
                 .arg(folder.path().join(certificates::CERTIFICATE))
                 .arg("--key")
-                .arg(folder.path().join(certificates::KEY))
-                .args(["--oauth", "basic"]);
+                .arg(folder.path().join(certificates::KEY));
         }
         let accounts = format!("{}:{}", Self::ACCOUNT, Self::ACCOUNT_KEY);
         let child = command

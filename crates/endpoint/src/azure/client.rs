@@ -265,10 +265,13 @@ impl AzureClient {
     /// As [`AzureClient::send`]; [`ErrorKind::Other`] for an answer that makes no sense.
     pub(super) async fn ask_page(&self, prefix: &str, query: &[(&str, &str)]) -> Result<Page> {
         let about = self.reading("list", prefix.trim_end_matches('/'));
-        let call = Call::container("GET", about.clone())
+        let mut call = Call::container("GET", about.clone())
             .query(&[("restype", "container"), ("comp", "list")])
-            .query(&[("prefix", prefix), ("include", "metadata")])
+            .query(&[("include", "metadata")])
             .query(query);
+        if !prefix.is_empty() {
+            call = call.query(&[("prefix", prefix)]);
+        }
         let (_, body) = self.ask(call).await?;
         Page::parse(&body).map_err(|cause| {
             let error = about.fail(ErrorKind::Other);
