@@ -180,7 +180,7 @@ impl Upload {
             .query(&[("comp", "blocklist")])
             .headers(dressed(&self.spec, Kind::File, Some(whole)))
             .header("content-type", "application/xml")
-            .body(Sent::pieces(vec![self.order().into()]));
+            .body(Sent::pieces(vec![self.order(size).into()]));
         match self.client.ask(call).await {
             Ok(_) => {}
             Err(error) if has_code(&error, BLOCKS_GONE) => {
@@ -196,12 +196,13 @@ impl Upload {
         Ok(())
     }
 
-    /// The list of blocks the blob is made of.
-    fn order(&self) -> String {
+    /// The list of blocks the blob of `size` bytes is made of.
+    fn order(&self, size: u64) -> String {
         let identity = self.spec.identity();
         let stored = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::from("<?xml version=\"1.0\" encoding=\"utf-8\"?><BlockList>");
-        for index in stored.keys() {
+        let within = stored.keys().filter(|&&index| self.cut.start(index) < size);
+        for index in within {
             let id = block_id(&identity, *index);
             let _ = write!(text, "<Uncommitted>{id}</Uncommitted>");
         }
@@ -327,6 +328,11 @@ impl Writer for Upload {
 
     fn finish_at(&self, size: u64, whole: Checksum) -> Boxed<'_, Result<()>> {
         Box::pin(self.commit(size, whole))
+    }
+
+    /// The service only answers for what it keeps.
+    fn settle(&self) -> Boxed<'_, Result<bool>> {
+        Box::pin(async { Ok(true) })
     }
 
     fn note(&self) -> Option<String> {
