@@ -2,10 +2,13 @@
 
 #![allow(dead_code, reason = "each test file uses what it needs")]
 
-use std::{net::SocketAddr, path::Path};
+use std::{net::SocketAddr, path::Path, time::Duration};
 
 use bytes::Bytes;
-use posthaste_endpoint::relay::{Credential, RelayAddress, RelayClient, read_secret_file};
+use posthaste_endpoint::{
+    ErrorKind,
+    relay::{Credential, RelayAddress, RelayClient, read_secret_file},
+};
 use posthaste_relay::{Relay, RelayOptions};
 use posthaste_types::{Bytes as Amount, Digest, Timestamp};
 use tokio::task::JoinSet;
@@ -30,7 +33,7 @@ impl Running {
             flush: false,
         };
         change(&mut options);
-        let relay = Relay::open(options).await.unwrap();
+        let relay = open(&options).await;
         let address = relay.address();
         let (secret, local) = (
             read_secret_file(relay.secret_file()).unwrap(),
@@ -69,6 +72,19 @@ impl Running {
             ended.unwrap();
         }
     }
+}
+
+/// Opens it, waiting for what a killed one still had under way to end.
+async fn open(options: &RelayOptions) -> Relay {
+    for _ in 0..200 {
+        match Relay::open(options.clone()).await {
+            Err(error) if error.kind() == ErrorKind::Conflict => {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            opened => return opened.unwrap(),
+        }
+    }
+    panic!("another relay still runs in {}", options.dir.display())
 }
 
 pub fn digest(bytes: &[u8]) -> Digest {
