@@ -24,6 +24,13 @@ use super::world::{World, lines_of, noise};
 enum Mischief {
     /// The connection of this number goes silent after so many bytes of its answers.
     Silence { connection: usize, after: usize },
+    /// Every connection carries so many bytes a second, but the one of this number, which carries
+    /// `slow` after the first block.
+    Crawl {
+        connection: usize,
+        rate: usize,
+        slow: usize,
+    },
     /// The first requests of so many connections are answered with "503, come back in a second".
     Busy { connections: usize },
 }
@@ -86,6 +93,19 @@ fn pass(
     while let Ok(len) = server.read(&mut block)
         && len > 0
     {
+        if let Mischief::Crawl {
+            connection,
+            rate,
+            slow,
+        } = mischief
+        {
+            let is_slow = connection == number && passed > 0;
+            if is_slow {
+                struck.store(1, SeqCst);
+            }
+            let rate = if is_slow { slow } else { rate };
+            thread::sleep(Duration::from_micros((len * 1_000_000 / rate) as u64));
+        }
         if client.write_all(&block[..len]).is_err() {
             return;
         }
@@ -133,6 +153,34 @@ fn a_stream_that_goes_silent_is_given_up_for_another() {
     assert_eq!(middleman.struck.load(SeqCst), 1, "nothing was disturbed");
     let took = started.elapsed();
     assert!(took < Duration::from_secs(40), "{took:?}");
+    let figures: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(figures["retries"].as_u64().unwrap() >= 1, "{figures}");
+    assert!(fs::read(world.path("file")).unwrap() == fs::read(world.path("back")).unwrap());
+}
+
+#[test]
+fn a_stream_far_slower_than_its_like_is_given_up_for_another() {
+    let server = S3Server::start().unwrap();
+    let world = World::new().with_s3(&server);
+    fs::write(world.path("file"), noise(5, 120_000_000)).unwrap();
+    world.copy(["file", "s3://testbed/file"]);
+    // At this rate a segment of 8 MiB would take almost three minutes.
+    let crawl = Mischief::Crawl {
+        connection: 2,
+        rate: 2_000_000,
+        slow: 50_000,
+    };
+    let middleman = Middleman::start(port_of(&server), crawl);
+    let started = now();
+    let output = world
+        .cp(["s3://testbed/file", "back", "--json", "--transfers", "4"])
+        .env("AWS_ENDPOINT_URL", middleman.endpoint())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", lines_of(&output));
+    assert_eq!(middleman.struck.load(SeqCst), 1, "nothing was slow");
+    let took = started.elapsed();
+    assert!(took < Duration::from_secs(70), "{took:?}");
     let figures: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(figures["retries"].as_u64().unwrap() >= 1, "{figures}");
     assert!(fs::read(world.path("file")).unwrap() == fs::read(world.path("back")).unwrap());
