@@ -35,6 +35,15 @@ impl SshServer {
     /// # Errors
     /// As [`SshServer::start`].
     pub fn start_at(place: &Place) -> Result<Self> {
+        Self::start_refusing(place, "")
+    }
+
+    /// As [`SshServer::start_at`], without these requests of SFTP, as servers have that are older or
+    /// no OpenSSH: `fsync` and so on.
+    ///
+    /// # Errors
+    /// As [`SshServer::start`].
+    pub fn start_refusing(place: &Place, requests: &str) -> Result<Self> {
         let program = install::find_ssh_server()?;
         let folder = tempfile::Builder::new()
             .prefix("posthaste-ssh-")
@@ -59,7 +68,10 @@ impl SshServer {
             file("known_hosts"),
             format!("[{address}]:{port} {host_key}"),
         )?;
-        fs::write(file("sshd_config"), config(folder.path(), address, port))?;
+        fs::write(
+            file("sshd_config"),
+            config(folder.path(), address, port, requests),
+        )?;
         let log = fs::File::create(file("log"))?;
         let child = place
             .command(&program)
@@ -116,7 +128,12 @@ impl SshServer {
     }
 }
 
-fn config(folder: &Path, address: IpAddr, port: u16) -> String {
+fn config(folder: &Path, address: IpAddr, port: u16, refused: &str) -> String {
+    let refused = if refused.is_empty() {
+        String::new()
+    } else {
+        format!(" -P {refused}")
+    };
     let folder = folder.display();
     format!(
         "Port {port}\n\
@@ -131,7 +148,7 @@ fn config(folder: &Path, address: IpAddr, port: u16) -> String {
          PermitRootLogin prohibit-password\n\
          MaxStartups 100\n\
          LogLevel ERROR\n\
-         Subsystem sftp internal-sftp\n"
+         Subsystem sftp internal-sftp{refused}\n"
     )
 }
 

@@ -9,13 +9,13 @@ use std::{
     time::Duration,
 };
 
-use posthaste_testbed::S3Server;
+use posthaste_testbed::{Place, S3Server, SshServer};
 use serde_json::Value;
 
 use crate::{
     relay::Relay,
     stream::feed,
-    world::{World, lines_of, noise},
+    world::{World, leftovers, lines_of, noise},
 };
 
 const MEBI: usize = 1 << 20;
@@ -285,6 +285,46 @@ fn a_destination_that_was_down_from_the_start_gets_all_of_it_later() {
     server.restart().unwrap();
     parked_json(&world, &["resume", &id]);
     assert!(fs::read(server.bucket_folder().join("small")).unwrap() == small);
+}
+
+#[test]
+fn what_a_server_can_not_promise_to_keep_is_parked_as_well() {
+    let server = SshServer::start_refusing(&Place::default(), "fsync").unwrap();
+    let world = World::new().with_ssh(&server);
+    let bytes = noise(27, STREAM_BYTES);
+    let there = server.address(&world.path("far/out").display().to_string());
+    let mut pouring = world.cp(["-", &there, "--park", "place"]);
+    let mut pouring = pouring.stdin(Stdio::piped()).spawn().unwrap();
+    let mut input = pouring.stdin.take().unwrap();
+    input.write_all(&bytes[..BEFORE_BYTES]).unwrap();
+    let place = world.path("place");
+    let held = |name: &String| fs::metadata(place.join(name)).map_or(0, |found| found.len());
+    let is_piece = |name: &&String| name.starts_with("parked-") && !name.ends_with(".json");
+    let parked_bytes = || -> u64 { names(&place).iter().filter(is_piece).map(held).sum() };
+    wait_until("three segments at both places", || {
+        parked_bytes() >= 48 << 20
+    });
+    // The server's machine goes down and comes back without them; so does this one.
+    pouring.kill().unwrap();
+    pouring.wait().unwrap();
+    drop(input);
+    let lost = leftovers(&world.path("far"));
+    assert_eq!(lost.len(), 1, "{lost:?}");
+    fs::remove_file(&lost[0]).unwrap();
+    let (id, _) = only(&world, "open");
+    let mut resuming = vec!["resume".to_owned(), id, "--cut-short".to_owned()];
+    for option in server.options() {
+        resuming.extend(["--ssh-option".to_owned(), option]);
+    }
+    let resuming: Vec<&str> = resuming.iter().map(String::as_str).collect();
+    let resumed = parked_json(&world, &resuming);
+    assert_eq!(resumed["kept_bytes"], 0, "{resumed}");
+    let size = usize::try_from(resumed["size_bytes"].as_u64().unwrap()).unwrap();
+    assert!((48 * MEBI..=BEFORE_BYTES).contains(&size), "{resumed}");
+    assert!(fs::read(world.path("far/out")).unwrap() == bytes[..size]);
+    assert_eq!(names(&place), Vec::<String>::new());
+    let unfinished = leftovers(&world.path("far"));
+    assert!(unfinished.is_empty(), "{unfinished:?}");
 }
 
 #[test]

@@ -139,6 +139,11 @@ impl Progress {
         self.total_bytes.fetch_add(size, Relaxed);
     }
 
+    /// A stream found before turns out to be longer.
+    pub(super) fn grew(&self, bytes: u64) {
+        self.total_bytes.fetch_add(bytes, Relaxed);
+    }
+
     pub(super) fn walk_ended(&self) {
         self.walked.store(true, Relaxed);
     }

@@ -269,6 +269,7 @@ impl Pouring {
     async fn put(&mut self, destination: &dyn Endpoint, data: Vec<Bytes>) -> Result<()> {
         let (size, sum) = (self.spout.read_so_far(), self.spout.sum());
         let spec = self.spec(size);
+        self.shared.progress.grew(size);
         let stored = retried(&self.shared, || {
             destination.put(b"", &spec, data.clone(), sum)
         });
@@ -310,6 +311,7 @@ impl Pouring {
         }
         self.next_index += 1;
         self.next_start = segment.range().end;
+        self.shared.progress.grew(self.next_start - segment.start);
         self.launch(segment);
     }
 

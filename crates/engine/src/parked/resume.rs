@@ -12,6 +12,9 @@ use posthaste_types::Bytes as Size;
 use super::{Known, Lot, ParkId, Piece, Plan, Record, lot::Content, plan};
 use crate::copy::persisted;
 
+/// Segments in memory and on their way: 96 MiB of the largest.
+const SEGMENTS_AT_ONCE: usize = 2;
+
 /// Ranges named in an error.
 const RANGES_SHOWN_MAX: usize = 4;
 
@@ -214,14 +217,19 @@ impl Completing<'_> {
         }
         let mut sums = keep;
         let mut sent = 0;
-        for index in send {
+        let at_once = if self.destination.capabilities().segments_in_any_order {
+            SEGMENTS_AT_ONCE
+        } else {
+            1
+        };
+        let sending = send.into_iter().map(|index| {
             let range = range_of(index);
-            let data = self.gather(range.clone()).await?;
-            let stored = persisted(|| {
-                let body: ByteStream = Box::pin(stream::iter(data.clone().into_iter().map(Ok)));
-                writer.write(index, range.clone(), body)
-            });
-            sums.insert(index, stored.await?);
+            async move { (index, self.send(writer, index, range).await) }
+        });
+        let mut sending = stream::iter(sending).buffer_unordered(at_once);
+        while let Some((index, sum)) = sending.next().await {
+            let range = range_of(index);
+            sums.insert(index, sum?);
             sent += range.end - range.start;
         }
         let whole = sums.iter().fold(Checksum::EMPTY, |whole, (&index, &sum)| {
@@ -235,6 +243,15 @@ impl Completing<'_> {
             kept: size - sent,
             sent,
         })
+    }
+
+    async fn send(&self, writer: &dyn Writer, index: u64, range: Range<u64>) -> Result<Checksum> {
+        let data = self.gather(range.clone()).await?;
+        let stored = persisted(|| {
+            let body: ByteStream = Box::pin(stream::iter(data.clone().into_iter().map(Ok)));
+            writer.write(index, range.clone(), body)
+        });
+        stored.await
     }
 
     /// A short stream of which the destination has nothing goes there in one piece.
