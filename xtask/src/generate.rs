@@ -4,8 +4,8 @@ use std::path::Path;
 
 use crate::{cargo, root, succeed};
 
-/// Writes the OpenAPI document, which is committed, and man pages and shell completions, which
-/// are not: packagers take them from `target/generated`.
+/// Writes the OpenAPI document and pages of the reference, which are committed, and man pages and
+/// shell completions, which are not: packagers take them from `target/generated`.
 ///
 /// # Errors
 /// When the program can't be built or a folder can't be written.
@@ -13,6 +13,7 @@ pub fn run() -> anyhow::Result<()> {
     let root = root();
     let generated = root.join("target").join("generated");
     write("openapi", &root.join("openapi"))?;
+    write("reference", &root.join("docs/reference"))?;
     write("man", &generated.join("man"))?;
     write("completions", &generated.join("completions"))
 }

@@ -105,9 +105,13 @@ pub struct CopyArguments {
     /// written and listed [default: `park` of DST's profile]
     #[arg(long, value_name = "URL")]
     park: Option<OsString>,
-    /// Profile of ~/.config/posthaste/profiles.toml, or of ~/.aws when not found there
+    /// Profile of ~/.config/posthaste/profiles.toml, or of ~/.aws when not found there, for
+    /// addresses that name none themselves
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
+    /// Another profile for the sources: --source-profile home --profile archive s3://a/x s3://b/
+    #[arg(long, value_name = "NAME")]
+    source_profile: Option<String>,
     /// Option for ssh as in ssh_config, like Port=2222; may be repeated
     #[arg(long, value_name = "OPTION")]
     ssh_option: Vec<String>,
@@ -166,7 +170,15 @@ async fn run_async(arguments: CopyArguments) -> Outcome {
         verify: !arguments.ignore_checksum,
         fsync: arguments.fsync,
     };
-    let mut ends = Ends::new(&arguments.sources, &arguments.destination, access, rules)?;
+    let source_access = match &arguments.source_profile {
+        Some(profile) => access.with_profile(profile.clone()),
+        None => access.clone(),
+    };
+    let mut ends = Ends::new(
+        (&arguments.sources, source_access),
+        (&arguments.destination, access.clone()),
+        rules,
+    )?;
     let into = ends_with_slash(&arguments.destination);
     let ending = loop {
         let progress = Arc::new(Progress::default());
@@ -178,7 +190,7 @@ async fn run_async(arguments: CopyArguments) -> Outcome {
         let options = options(&arguments, rules, &screen)?;
         let throttle = options.throttle.clone();
         let copying = copy::copy(sources, destination, into, options, progress);
-        let ending = while_shown(&arguments, &screen, &throttle, copying).await?;
+        let ending = while_shown(&arguments, &screen, &access, &throttle, copying).await?;
         screen.close();
         // Files that have arrived are found there and left alone.
         if !ends.fall_back(&ending, &tell) {
@@ -195,6 +207,7 @@ async fn run_async(arguments: CopyArguments) -> Outcome {
 async fn while_shown<T>(
     arguments: &CopyArguments,
     screen: &Screen,
+    access: &Access,
     throttle: &Throttle,
     copying: impl Future<Output = T>,
 ) -> Result<T, Failure> {
@@ -204,8 +217,10 @@ async fn while_shown<T>(
             None => std::future::pending().await,
         }
     };
+    let capping = limit::keep_caps(access, |text: &str| screen.line(text));
     tokio::select! {
         ended = copying => Ok(ended),
+        () = capping => Err(Failure::usage("the caps ended before the copy")),
         () = screen.draw() => Err(Failure::usage("the screen ended before the copy")),
         () = limiting => Err(Failure::usage("the rate limit ended before the copy")),
     }

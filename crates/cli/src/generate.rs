@@ -9,9 +9,12 @@ use std::{
 use clap::{Args, Command, ValueEnum};
 use clap_complete::Shell;
 
-use crate::failure::{Exit, Failure, Outcome};
+use crate::{
+    endpoints,
+    failure::{Exit, Failure, Outcome},
+};
 
-/// Writes shell completions, man pages or the OpenAPI document to a directory
+/// Writes shell completions, man pages, the OpenAPI document or the reference to a directory
 ///
 /// Example:
 ///   posthaste generate completions ~/.local/share/posthaste
@@ -33,6 +36,8 @@ enum What {
     Man,
     /// The REST API's OpenAPI 3.1 document
     Openapi,
+    /// Pages of the reference in Markdown: what each endpoint can do
+    Reference,
 }
 
 /// Runs the command.
@@ -57,6 +62,9 @@ pub fn run(arguments: &GenerateArguments, command: Command) -> Outcome {
                 posthaste_service::openapi(),
             )
             .map_err(failed)?;
+        }
+        What::Reference => {
+            fs::write(directory.join("endpoints.md"), endpoints::page()).map_err(failed)?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -9,6 +9,7 @@ mod config;
 mod copy;
 mod demo;
 mod depot;
+mod endpoints;
 mod failure;
 mod generate;
 mod keygen;
@@ -49,6 +50,7 @@ enum Command {
     Copy(copy::CopyArguments),
     #[command(name = "ls")]
     Show(ls::ShowArguments),
+    Endpoints(endpoints::EndpointsArguments),
     Demo(demo::DemoArguments),
     Serve(serve::ServeArguments),
     Relay(relay::RelayArguments),
@@ -72,6 +74,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Copy(arguments) => copy::run(arguments),
         Command::Show(arguments) => ls::run(arguments),
+        Command::Endpoints(arguments) => wait_for(endpoints::run(arguments)),
         Command::Demo(arguments) => wait_for(demo::run(arguments)),
         Command::Serve(arguments) => wait_for(serve::run(arguments)),
         Command::Relay(arguments) => wait_for(relay::run(arguments)),

@@ -5,6 +5,8 @@
 mod azure;
 #[path = "copy/bad_input.rs"]
 mod bad_input;
+#[path = "copy/caps.rs"]
+mod caps;
 #[path = "copy/directions.rs"]
 mod directions;
 #[path = "copy/gcs.rs"]

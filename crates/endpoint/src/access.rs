@@ -3,7 +3,7 @@
 use std::{
     ffi::{OsStr, OsString},
     os::unix::ffi::OsStringExt,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::Arc,
 };
 
@@ -12,6 +12,7 @@ use crate::{
     azure::{self, Azure},
     config::{self, Profile},
     gcs::Gcs,
+    limits::{Limited, Limits, Registry},
     location::Server,
     peer::{self, Peer, StartOptions},
     plugin::{Launch, Plugin},
@@ -30,6 +31,7 @@ pub struct Access {
     ssh_options: Vec<String>,
     profiles_file: Option<PathBuf>,
     start: StartOptions,
+    limits: Registry,
 }
 
 /// A profile somebody asked for.
@@ -49,6 +51,17 @@ impl Access {
             ssh_options,
             profiles_file: None,
             start: StartOptions::default(),
+            limits: Registry::default(),
+        }
+    }
+
+    /// The same with the credentials of another profile. What both open with one profile keeps to
+    /// its caps together.
+    #[must_use]
+    pub fn with_profile(&self, profile: String) -> Self {
+        Self {
+            profile: Some(profile),
+            ..self.clone()
         }
     }
 
@@ -136,18 +149,65 @@ impl Access {
         Ok((location, chosen))
     }
 
-    /// Opens `location`. Files are written by `rules`.
+    /// Whether anything was opened with a profile that has caps: then
+    /// [`Access::renew_caps`] is worth calling every second or so.
+    #[must_use]
+    pub fn has_caps(&self) -> bool {
+        !self.limits.is_empty()
+    }
+
+    /// Looks the profiles up again and gives what is open the caps they have now. A profile that
+    /// had no cap when it was opened gets none.
+    ///
+    /// # Errors
+    /// As [`Access::resolve`]; the caps then stay as they are.
+    pub fn renew_caps(&self) -> Result<()> {
+        self.limits.renew(|name| self.profile(name))
+    }
+
+    /// Opens `location`. Files are written by `rules`. Requests and bytes keep to the caps of the
+    /// profile, together with all that was opened with it before.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Invalid`] for an unknown profile;
     /// [`crate::ErrorKind::Unauthenticated`] and [`crate::ErrorKind::Unreachable`] where opening
     /// connects.
     pub async fn open(&self, location: Location, rules: DraftRules) -> Result<Arc<dyn Endpoint>> {
-        let (location, chosen) = self.place(location)?;
+        let was_local = matches!(location, Location::Local(_));
+        let (location, mut chosen) = self.place(location)?;
+        if let (Location::Server(server), None) = (&location, &chosen)
+            && server.protocol == Protocol::Posthaste
+        {
+            chosen = Some(Chosen {
+                ours: self.profile(&server.host)?,
+                name: server.host.clone(),
+            });
+        }
+        let profile = chosen.as_ref().filter(|_| !was_local);
+        let limits = profile.and_then(|chosen| {
+            let profile = chosen.ours.as_ref()?;
+            self.limits.limits(&chosen.name, profile)
+        });
+        let opening = self.open_place(location, chosen, rules, limits.clone());
+        let endpoint = opening.await?;
+        Ok(match limits {
+            Some(limits) => Arc::new(Limited::new(endpoint, limits)),
+            None => endpoint,
+        })
+    }
+
+    async fn open_place(
+        &self,
+        location: Location,
+        chosen: Option<Chosen>,
+        rules: DraftRules,
+        limits: Option<Limits>,
+    ) -> Result<Arc<dyn Endpoint>> {
         match location {
             Location::Local(path) => Ok(Arc::new(Posix::new(path, rules))),
             Location::S3 { bucket, key } => {
-                Ok(Arc::new(S3::open_chosen(&bucket, &key, chosen.as_ref())?))
+                let s3 = S3::open_chosen(&bucket, &key, chosen.as_ref())?;
+                Ok(Arc::new(s3.held_to(limits)))
             }
             Location::Sftp {
                 user,
@@ -175,7 +235,10 @@ impl Access {
                 store: Store::Gcs,
                 bucket,
                 key,
-            } => Ok(Arc::new(Gcs::open_chosen(&bucket, &key, chosen.as_ref())?)),
+            } => {
+                let gcs = Gcs::open_chosen(&bucket, &key, chosen.as_ref())?;
+                Ok(Arc::new(gcs.held_to(limits)))
+            }
             Location::Server(server) => match server.protocol {
                 Protocol::Https if azure::is_address(&server) => {
                     Ok(Arc::new(Azure::open_address(&server, chosen.as_ref())?))
@@ -188,7 +251,7 @@ impl Access {
                     Ok(Arc::new(WebDav::open_chosen(&server, rules, chosen)?))
                 }
                 Protocol::Posthaste => {
-                    let address = relay_address(&server, chosen, self.profiles_file.as_deref())?;
+                    let address = relay_address(&server, chosen)?;
                     Ok(Arc::new(Peer::open(address, &server.path, rules).await?))
                 }
                 Protocol::Ftp | Protocol::Ftps => Err(no_such_protocol(&server.host)),
@@ -235,26 +298,15 @@ impl Access {
 
 /// Where a relay is, with the key it must have and the secret it knows us by: from the profile that
 /// was asked for, or else the one that is called as the host.
-fn relay_address(
-    server: &Server,
-    chosen: Option<Chosen>,
-    profiles: Option<&Path>,
-) -> Result<peer::Address> {
+fn relay_address(server: &Server, chosen: Option<Chosen>) -> Result<peer::Address> {
     let Server { host, port, .. } = server;
-    let chosen = match chosen {
-        Some(chosen) => Chosen {
-            ours: Some(
-                chosen
-                    .ours
-                    .ok_or_else(|| config::no_profile(&chosen.name))?,
-            ),
-            ..chosen
-        },
-        None => Chosen {
-            name: host.clone(),
-            ours: config::profile(profiles, host)?,
-        },
-    };
+    let chosen = chosen.unwrap_or_else(|| Chosen {
+        name: host.clone(),
+        ours: None,
+    });
+    if chosen.ours.is_none() && chosen.name != *host {
+        return Err(config::no_profile(&chosen.name));
+    }
     let missing = |what: &str| {
         Error::new(
             ErrorKind::Invalid,

@@ -160,32 +160,35 @@ fn is_about_listing(error: &Error) -> bool {
     )
 }
 
+/// What it can do.
+pub(crate) const CAPABILITIES: Capabilities = Capabilities {
+    lists: true,
+    listing_marks: true,
+    ranges: true,
+    writes: true,
+    removes: true,
+    segments_in_any_order: true,
+    resumes: true,
+    open_ended: true,
+    mtime_step_ns: Some(1),
+    mtimes_listed: true,
+    modes: true,
+    links: true,
+    directories: false,
+    server_copy: true,
+    conditional_writes: true,
+    // Of blobs that travel in one request. It checks CRC-64/NVME on the way, but keeps none.
+    checksums: &["md5"],
+    segment_size_min: SEGMENT_BYTES_MIN,
+    file_bytes_max: Some(OBJECT_BYTES_MAX),
+    requests_ahead_max: 8,
+    segments_held: false,
+    ..Capabilities::least("azblob")
+};
+
 impl Endpoint for Azure {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            lists: true,
-            listing_marks: true,
-            ranges: true,
-            writes: true,
-            removes: true,
-            segments_in_any_order: true,
-            resumes: true,
-            open_ended: true,
-            mtime_step_ns: Some(1),
-            mtimes_listed: true,
-            modes: true,
-            links: true,
-            directories: false,
-            server_copy: true,
-            conditional_writes: true,
-            // Of blobs that travel in one request. It checks CRC-64/NVME on the way, but keeps none.
-            checksums: &["md5"],
-            segment_size_min: SEGMENT_BYTES_MIN,
-            file_bytes_max: Some(OBJECT_BYTES_MAX),
-            requests_ahead_max: 8,
-            segments_held: false,
-            ..Capabilities::least("azblob")
-        }
+        CAPABILITIES
     }
 
     fn round_trip(&self) -> Option<Duration> {

@@ -118,7 +118,7 @@ fn days_from_civil([year, month, day]: [i64; 3]) -> i64 {
 }
 
 /// The date of a day since 1970, by the same source.
-fn civil_from_days(days: i64) -> [i64; 3] {
+pub(crate) fn civil_from_days(days: i64) -> [i64; 3] {
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
     let year_of_era =

@@ -9,7 +9,8 @@ use std::{cmp::Ordering, fmt, future::Future, ops::Range, pin::Pin, sync::Arc, t
 use bytes::Bytes;
 use futures_util::Stream;
 
-use crate::{Capabilities, Checksum, Error, ErrorKind, Result};
+pub(crate) use crate::unfinished::{LEDGER_SUFFIX, PARTIAL_SUFFIX, partial_name};
+use crate::{Capabilities, Checksum, Error, ErrorKind, Result, limits::Limits};
 
 /// A future that a lane can own.
 pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -205,6 +206,12 @@ pub trait Listing: Send {
     /// listing can only be started anew.
     fn mark(&self) -> Option<Vec<u8>> {
         None
+    }
+
+    /// Whether its requests are held to the profile's caps where they are made, because one page
+    /// takes several of them or none.
+    fn counts_itself(&self) -> bool {
+        false
     }
 }
 
@@ -423,6 +430,11 @@ pub trait Endpoint: Send + Sync {
         None
     }
 
+    /// The caps its requests and bytes are held to, where its profile has some.
+    fn limits(&self) -> Option<&Limits> {
+        None
+    }
+
     /// Names the server where it copies among its own files: an endpoint can
     /// [`Endpoint::copy_within`] what another with the same realm has [`Endpoint::locate`]d.
     fn realm(&self) -> Option<String> {
@@ -469,32 +481,6 @@ pub fn base_name(path: &[u8]) -> &[u8] {
     path.rsplit(|&byte| byte == b'/').next().unwrap_or_default()
 }
 
-/// The hidden suffixes of unfinished copies; a tree copy leaves such names out.
-pub(crate) const PARTIAL_SUFFIX: &str = ".posthaste-partial";
-pub(crate) const LEDGER_SUFFIX: &str = ".posthaste-progress";
-
-/// Whether a name is that of an unfinished copy of ours.
-#[must_use]
-pub fn is_unfinished(name: &[u8]) -> bool {
-    name.starts_with(b".")
-        && (name.ends_with(PARTIAL_SUFFIX.as_bytes()) || name.ends_with(LEDGER_SUFFIX.as_bytes()))
-}
-
-/// The name of the unfinished copy of `name`: hidden, beside it, the same in every run, different
-/// for every origin.
-#[must_use]
-pub(crate) fn partial_name(name: &[u8], origin: &str) -> Vec<u8> {
-    /// Longest piece of the final name kept, so that the whole stays under the 255 bytes of
-    /// `NAME_MAX`.
-    const KEPT_BYTES_MAX: usize = 200;
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(name);
-    hasher.update(origin.as_bytes());
-    let hash = &hasher.finalize().to_hex()[..12];
-    let kept = &name[..name.len().min(KEPT_BYTES_MAX)];
-    [b".", kept, b".", hash.as_bytes(), PARTIAL_SUFFIX.as_bytes()].concat()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -530,14 +516,5 @@ mod tests {
         assert!(coarse.agrees(fine, 1_000_000_000));
         assert!(!fine.agrees(coarse, 1_000_000));
         assert!(!fine.agrees(FileTime { secs: 9, nanos: 0 }, 1_000_000_000));
-    }
-
-    #[test]
-    fn unfinished_names_fit_and_are_told_apart() {
-        let long = vec![b'x'; 255];
-        let name = partial_name(&long, "file:/a");
-        assert!(name.len() <= 255 && is_unfinished(&name));
-        assert_ne!(name, partial_name(&long, "file:/b"));
-        assert!(!is_unfinished(b"results.posthaste-partial"));
     }
 }

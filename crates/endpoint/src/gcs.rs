@@ -25,6 +25,7 @@ use crate::{
     cut::SEGMENT_BYTES_MIN,
     dates::{parse_rfc3339, show_rfc3339},
     endpoint::{Boxed, Endpoint, Entry, FileSpec, Kind, Listing, Reader, Whole, Writer, join},
+    limits::Limits,
     objects::{LINK_SUFFIX, prefix_of},
     s3::listing::{KeyListing, ListedPage},
     web::{About, Web},
@@ -47,6 +48,7 @@ const REWRITES_MAX: usize = 10_000;
 pub struct Gcs {
     client: Arc<GcsClient>,
     root: String,
+    limits: Option<Limits>,
 }
 
 impl Gcs {
@@ -62,7 +64,13 @@ impl Gcs {
         Ok(Self {
             client: Arc::new(client),
             root: key.to_owned(),
+            limits: None,
         })
+    }
+
+    /// Holds listings, which make several requests at once, to these caps.
+    pub(crate) fn held_to(self, limits: Option<Limits>) -> Self {
+        Self { limits, ..self }
     }
 
     fn key(&self, path: &[u8]) -> Result<String> {
@@ -178,29 +186,33 @@ fn directory_entry() -> Entry {
     Entry::bare(Vec::new(), Kind::Directory)
 }
 
+/// What it can do.
+pub(crate) const CAPABILITIES: Capabilities = Capabilities {
+    lists: true,
+    listing_marks: true,
+    ranges: true,
+    writes: true,
+    removes: true,
+    segments_in_any_order: true,
+    resumes: true,
+    open_ended: true,
+    mtime_step_ns: Some(1),
+    mtimes_listed: true,
+    modes: true,
+    links: true,
+    directories: false,
+    server_copy: true,
+    conditional_writes: true,
+    checksums: &["crc32c"],
+    segment_size_min: SEGMENT_BYTES_MIN,
+    file_bytes_max: Some(OBJECT_BYTES_MAX),
+    requests_ahead_max: 8,
+    ..Capabilities::least("gs")
+};
+
 impl Endpoint for Gcs {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            lists: true,
-            listing_marks: true,
-            ranges: true,
-            writes: true,
-            removes: true,
-            segments_in_any_order: true,
-            resumes: true,
-            open_ended: true,
-            mtime_step_ns: Some(1),
-            mtimes_listed: true,
-            modes: true,
-            links: true,
-            server_copy: true,
-            conditional_writes: true,
-            checksums: &["crc32c"],
-            segment_size_min: SEGMENT_BYTES_MIN,
-            file_bytes_max: Some(OBJECT_BYTES_MAX),
-            requests_ahead_max: 8,
-            ..Capabilities::least("gs")
-        }
+        CAPABILITIES
     }
 
     fn show(&self, path: &[u8]) -> String {
@@ -216,7 +228,7 @@ impl Endpoint for Gcs {
         Box::pin(async {
             let (client, key) = (Arc::clone(&self.client), self.key(path)?);
             let listing = KeyListing::new(client, prefix_of(&key), true);
-            let listing: Box<dyn Listing> = Box::new(listing);
+            let listing: Box<dyn Listing> = Box::new(listing.held_to(self.limits.clone()));
             Ok(listing)
         })
     }
@@ -225,7 +237,7 @@ impl Endpoint for Gcs {
         Box::pin(async {
             let (client, key) = (Arc::clone(&self.client), self.key(path)?);
             let listing = KeyListing::new(client, prefix_of(&key), false);
-            let listing: Box<dyn Listing> = Box::new(listing);
+            let listing: Box<dyn Listing> = Box::new(listing.held_to(self.limits.clone()));
             Ok(Some(listing))
         })
     }
@@ -238,7 +250,7 @@ impl Endpoint for Gcs {
         Box::pin(async move {
             let (client, key) = (Arc::clone(&self.client), self.key(path)?);
             let listing = KeyListing::resumed(client, prefix_of(&key), mark)?;
-            let listing: Box<dyn Listing> = Box::new(listing);
+            let listing: Box<dyn Listing> = Box::new(listing.held_to(self.limits.clone()));
             Ok(listing)
         })
     }

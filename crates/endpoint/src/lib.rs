@@ -4,6 +4,7 @@ extern crate alloc;
 
 mod access;
 pub mod azure;
+mod built_in;
 mod capabilities;
 mod checksum;
 mod clock;
@@ -17,6 +18,7 @@ mod error;
 pub mod fuzzing;
 pub mod gcs;
 mod ledger;
+pub mod limits;
 mod location;
 mod objects;
 pub mod peer;
@@ -27,17 +29,20 @@ pub mod s3;
 pub mod sftp;
 pub mod site;
 mod ssh;
+mod unfinished;
 mod web;
 pub mod webdav;
 mod xml;
 
 pub use access::Access;
+pub use built_in::{BUILT_IN, BuiltIn};
 pub use capabilities::Capabilities;
 pub use checksum::{Checksum, Summer};
 pub use config::{Profile, Profiles, parse_profiles};
 pub use endpoint::{
     Boxed, ByteStream, Condition, Endpoint, Entry, FileSpec, FileTime, Kind, Listing, Parcel,
-    Reader, Whole, Writer, base_name, is_unfinished, join,
+    Reader, Whole, Writer, base_name, join,
 };
 pub use error::{Error, ErrorKind, Locus, Result, Status};
 pub use location::{Location, Protocol, Server, Store};
+pub use unfinished::is_unfinished;

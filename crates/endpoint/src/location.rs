@@ -252,6 +252,29 @@ impl Location {
         })
     }
 
+    /// What [`crate::Capabilities::scheme`] says of the endpoint that opens this; `None` where a
+    /// plug-in does.
+    pub(crate) fn scheme(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Local(_) => "file",
+            Self::S3 { .. } => "s3",
+            Self::Sftp { .. } => "sftp",
+            Self::Bucket { store, .. } => match store {
+                Store::Azblob => "azblob",
+                Store::Gcs => "gs",
+            },
+            Self::Server(server) => match server.protocol {
+                Protocol::Https if crate::azure::is_address(server) => "azblob",
+                Protocol::Http | Protocol::Https => "http",
+                Protocol::WebDav | Protocol::WebDavs => "webdav",
+                Protocol::Ftp | Protocol::Ftps => "ftp",
+                Protocol::Posthaste => "posthaste",
+            },
+            Self::Host { .. } => "posthaste",
+            Self::Plugin { .. } => return None,
+        })
+    }
+
     /// The name a copy of this gets inside a directory; `None` when it has none of its own, as the
     /// root of a disk or bucket, `.` and `..`.
     #[must_use]

@@ -217,28 +217,31 @@ fn segment_bytes(size: u64) -> u64 {
         .next_power_of_two()
 }
 
+/// What it can do.
+pub(crate) const CAPABILITIES: Capabilities = Capabilities {
+    byte_names: true,
+    lists: true,
+    ranges: true,
+    writes: true,
+    removes: true,
+    segments_in_any_order: true,
+    resumes: true,
+    open_ended: true,
+    mtime_step_ns: Some(1),
+    mtimes_listed: true,
+    modes: true,
+    links: true,
+    directory_attributes: true,
+    segment_size_min: SMALL_BYTES_MAX,
+    bundle_bytes_max: wire::BUNDLE_BYTES_MAX,
+    requests_ahead_max: REQUESTS_AHEAD_MAX,
+    segments_held: false,
+    ..Capabilities::least("posthaste")
+};
+
 impl Endpoint for Peer {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            byte_names: true,
-            lists: true,
-            ranges: true,
-            writes: true,
-            removes: true,
-            segments_in_any_order: true,
-            resumes: true,
-            open_ended: true,
-            mtime_step_ns: Some(1),
-            mtimes_listed: true,
-            modes: true,
-            links: true,
-            directory_attributes: true,
-            segment_size_min: SMALL_BYTES_MAX,
-            bundle_bytes_max: wire::BUNDLE_BYTES_MAX,
-            requests_ahead_max: REQUESTS_AHEAD_MAX,
-            segments_held: false,
-            ..Capabilities::least("posthaste")
-        }
+        CAPABILITIES
     }
 
     fn show(&self, path: &[u8]) -> String {

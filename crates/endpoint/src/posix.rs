@@ -280,27 +280,30 @@ pub fn put(path: &Path, spec: &FileSpec, data: &[Bytes], rules: DraftRules) -> R
     draft.publish(spec)
 }
 
+/// What it can do.
+pub(crate) const CAPABILITIES: Capabilities = Capabilities {
+    byte_names: true,
+    lists: true,
+    ranges: true,
+    writes: true,
+    removes: true,
+    segments_in_any_order: true,
+    resumes: true,
+    open_ended: true,
+    mtime_step_ns: Some(1),
+    mtimes_listed: true,
+    modes: true,
+    links: true,
+    directory_attributes: true,
+    segment_size_min: SEGMENT_BYTES,
+    requests_ahead_max: 16,
+    segments_held: false,
+    ..Capabilities::least("file")
+};
+
 impl Endpoint for Posix {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            byte_names: true,
-            lists: true,
-            ranges: true,
-            writes: true,
-            removes: true,
-            segments_in_any_order: true,
-            resumes: true,
-            open_ended: true,
-            mtime_step_ns: Some(1),
-            mtimes_listed: true,
-            modes: true,
-            links: true,
-            directory_attributes: true,
-            segment_size_min: SEGMENT_BYTES,
-            requests_ahead_max: 16,
-            segments_held: false,
-            ..Capabilities::least("file")
-        }
+        CAPABILITIES
     }
 
     fn show(&self, path: &[u8]) -> String {

@@ -30,6 +30,7 @@ use crate::{
     access::Chosen,
     cut::SEGMENT_BYTES_MIN,
     endpoint::{Boxed, Endpoint, Entry, FileSpec, Kind, Listing, Reader, Whole, Writer, join},
+    limits::Limits,
     objects::{LINK_SUFFIX, prefix_of},
 };
 use client::{Call, S3Client, stream};
@@ -59,6 +60,7 @@ pub struct Store {
 pub struct S3 {
     client: Arc<S3Client>,
     root: String,
+    limits: Option<Limits>,
 }
 
 impl S3 {
@@ -107,7 +109,13 @@ impl S3 {
         Ok(Self {
             client: Arc::new(client),
             root: key.to_owned(),
+            limits: None,
         })
+    }
+
+    /// Holds listings, which make several requests at once, to these caps.
+    pub(crate) fn held_to(self, limits: Option<Limits>) -> Self {
+        Self { limits, ..self }
     }
 
     fn key(&self, path: &[u8]) -> Result<String> {
@@ -236,27 +244,30 @@ fn directory_entry() -> Entry {
     Entry::bare(Vec::new(), Kind::Directory)
 }
 
+/// What it can do.
+pub(crate) const CAPABILITIES: Capabilities = Capabilities {
+    lists: true,
+    listing_marks: true,
+    ranges: true,
+    writes: true,
+    removes: true,
+    segments_in_any_order: true,
+    resumes: true,
+    open_ended: true,
+    mtime_step_ns: Some(1),
+    modes: true,
+    links: true,
+    directories: false,
+    checksums: &["crc64nvme", "md5"],
+    segment_size_min: SEGMENT_BYTES_MIN,
+    file_bytes_max: Some(OBJECT_BYTES_MAX),
+    requests_ahead_max: 8,
+    ..Capabilities::least("s3")
+};
+
 impl Endpoint for S3 {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            lists: true,
-            listing_marks: true,
-            ranges: true,
-            writes: true,
-            removes: true,
-            segments_in_any_order: true,
-            resumes: true,
-            open_ended: true,
-            mtime_step_ns: Some(1),
-            directories: false,
-            modes: true,
-            links: true,
-            checksums: &["crc64nvme", "md5"],
-            segment_size_min: SEGMENT_BYTES_MIN,
-            file_bytes_max: Some(OBJECT_BYTES_MAX),
-            requests_ahead_max: 8,
-            ..Capabilities::least("s3")
-        }
+        CAPABILITIES
     }
 
     fn round_trip(&self) -> Option<Duration> {
@@ -275,8 +286,8 @@ impl Endpoint for S3 {
     fn list<'a>(&'a self, path: &'a [u8], _follow: bool) -> Boxed<'a, Result<Box<dyn Listing>>> {
         Box::pin(async {
             let (client, key) = (Arc::clone(&self.client), self.key(path)?);
-            let listing: Box<dyn Listing> =
-                Box::new(KeyListing::new(client, prefix_of(&key), true));
+            let listing = KeyListing::new(client, prefix_of(&key), true);
+            let listing: Box<dyn Listing> = Box::new(listing.held_to(self.limits.clone()));
             Ok(listing)
         })
     }
@@ -284,8 +295,8 @@ impl Endpoint for S3 {
     fn list_tree<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Option<Box<dyn Listing>>>> {
         Box::pin(async {
             let (client, key) = (Arc::clone(&self.client), self.key(path)?);
-            let listing: Box<dyn Listing> =
-                Box::new(KeyListing::new(client, prefix_of(&key), false));
+            let listing = KeyListing::new(client, prefix_of(&key), false);
+            let listing: Box<dyn Listing> = Box::new(listing.held_to(self.limits.clone()));
             Ok(Some(listing))
         })
     }
@@ -298,7 +309,7 @@ impl Endpoint for S3 {
         Box::pin(async move {
             let (client, key) = (Arc::clone(&self.client), self.key(path)?);
             let listing = KeyListing::resumed(client, prefix_of(&key), mark)?;
-            let listing: Box<dyn Listing> = Box::new(listing);
+            let listing: Box<dyn Listing> = Box::new(listing.held_to(self.limits.clone()));
             Ok(listing)
         })
     }

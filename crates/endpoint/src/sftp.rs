@@ -130,27 +130,30 @@ fn attributes_of(mode: Option<u32>, mtime: Option<crate::FileTime>) -> Attribute
     }
 }
 
+/// What it can do.
+pub(crate) const CAPABILITIES: Capabilities = Capabilities {
+    byte_names: true,
+    lists: true,
+    ranges: true,
+    writes: true,
+    removes: true,
+    segments_in_any_order: true,
+    resumes: true,
+    open_ended: true,
+    mtime_step_ns: Some(1_000_000_000),
+    mtimes_listed: true,
+    modes: true,
+    links: true,
+    directory_attributes: true,
+    segment_size_min: SMALL_BYTES_MAX,
+    requests_ahead_max: 8,
+    segments_held: false,
+    ..Capabilities::least("sftp")
+};
+
 impl Endpoint for Sftp {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            byte_names: true,
-            lists: true,
-            ranges: true,
-            writes: true,
-            removes: true,
-            segments_in_any_order: true,
-            resumes: true,
-            open_ended: true,
-            mtime_step_ns: Some(1_000_000_000),
-            mtimes_listed: true,
-            modes: true,
-            links: true,
-            directory_attributes: true,
-            segment_size_min: SMALL_BYTES_MAX,
-            requests_ahead_max: 8,
-            segments_held: false,
-            ..Capabilities::least("sftp")
-        }
+        CAPABILITIES
     }
 
     fn show(&self, path: &[u8]) -> String {

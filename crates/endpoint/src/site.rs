@@ -35,16 +35,22 @@ impl Site {
     }
 }
 
+/// What it can do, at servers that know ranges.
+pub(crate) const CAPABILITIES: Capabilities = Capabilities {
+    lists: true,
+    ranges: true,
+    mtime_step_ns: Some(1_000_000_000),
+    mtimes_listed: true,
+    segment_size_min: WHOLE_BYTES_MAX,
+    requests_ahead_max: 8,
+    ..Capabilities::least("http")
+};
+
 impl Endpoint for Site {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            lists: true,
             ranges: self.pages.has_ranges(),
-            mtime_step_ns: Some(1_000_000_000),
-            mtimes_listed: true,
-            segment_size_min: WHOLE_BYTES_MAX,
-            requests_ahead_max: 8,
-            ..Capabilities::least("http")
+            ..CAPABILITIES
         }
     }
 

@@ -5,6 +5,7 @@
 //! starts the file anew. Modification times are sent as nginx and ownCloud take them, but no server
 //! has to keep them.
 
+mod can;
 mod multistatus;
 mod upload;
 
@@ -27,8 +28,9 @@ use crate::{
         base_name, partial_name, unsupported,
     },
     posix::DraftRules,
-    web::{About, Call, Pages, Place, Sent, WHOLE_BYTES_MAX, drain, encode, stream, text_of},
+    web::{About, Call, Pages, Place, Sent, drain, encode, stream, text_of},
 };
+pub(crate) use can::CAPABILITIES;
 pub(crate) use multistatus::try_listing;
 use multistatus::{Cutter, QUESTION};
 
@@ -361,17 +363,8 @@ impl Listing for WebDavListing {
 impl Endpoint for WebDav {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            byte_names: true,
-            lists: true,
             ranges: self.shelf.pages.has_ranges(),
-            writes: true,
-            removes: true,
-            mtimes_listed: true,
-            server_copy: true,
-            segment_size_min: WHOLE_BYTES_MAX,
-            requests_ahead_max: 8,
-            segments_held: false,
-            ..Capabilities::least("webdav")
+            ..CAPABILITIES
         }
     }
 

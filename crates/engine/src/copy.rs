@@ -12,7 +12,6 @@
 mod board;
 mod clock;
 mod filter;
-mod gate;
 mod lane;
 mod large;
 mod local;
@@ -21,7 +20,6 @@ mod remote;
 mod retry;
 mod small;
 mod stream;
-mod throttle;
 mod tuning;
 mod walk;
 mod watch;
@@ -36,10 +34,10 @@ use posthaste_plan::tuner::{Method, Setting};
 use posthaste_types::Bytes;
 
 pub use filter::Filter;
+pub use posthaste_endpoint::limits::Throttle;
 pub use progress::{Current, Figures, Progress};
 pub(crate) use retry::{persisted, trouble_of};
 pub use stream::{Parking, Poured, Spout, pour};
-pub use throttle::Throttle;
 pub use tuning::{Decision, Tuned};
 
 use lane::Shared;

@@ -37,12 +37,15 @@ pub enum WebFace {
     Moved,
     /// `http`: WebDAV over a folder of its own.
     Dav,
+    /// `http`: WebDAV over the same folder, busy for who makes more than
+    /// [`WebServer::NARROW_REQUESTS`] requests at once, and slow enough for requests to meet.
+    DavNarrow,
     /// `https`: WebDAV over the same folder, for who knows [`WebServer::USER`] and its password.
     DavTls,
 }
 
 impl WebFace {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Pages,
         Self::Json,
         Self::Tls,
@@ -51,6 +54,7 @@ impl WebFace {
         Self::Busy,
         Self::Moved,
         Self::Dav,
+        Self::DavNarrow,
         Self::DavTls,
     ];
 
@@ -73,6 +77,10 @@ impl WebFace {
             Self::Busy => "add_header Retry-After 7 always; return 503;".to_owned(),
             Self::Moved => format!("return 302 http://127.0.0.1:{pages_port}$request_uri;"),
             Self::Dav => dav.to_owned(),
+            Self::DavNarrow => {
+                let most = WebServer::NARROW_REQUESTS;
+                format!("{dav} limit_conn at_once {most}; limit_conn_status 503; limit_rate 2m;")
+            }
             Self::DavTls => format!("{dav} {locked}"),
         }
     }
@@ -81,6 +89,8 @@ impl WebFace {
 impl WebServer {
     /// The user of the faces that want one.
     pub const USER: &'static str = "testbed";
+    /// Requests at once that [`WebFace::DavNarrow`] takes.
+    pub const NARROW_REQUESTS: u32 = 2;
     /// Its password, known to everybody who reads this.
     pub const PASSWORD: &'static str = "testbed-secret";
 
@@ -149,7 +159,7 @@ impl WebServer {
     #[must_use]
     pub fn address(&self, face: WebFace, path: &str) -> String {
         let scheme = match face {
-            WebFace::Dav => "webdav",
+            WebFace::Dav | WebFace::DavNarrow => "webdav",
             WebFace::DavTls => "webdavs",
             WebFace::Tls => "https",
             WebFace::Pages
@@ -220,7 +230,7 @@ fn settings(ports: &[(WebFace, u16)]) -> Result<String> {
          events {{ worker_connections 512; }}\n\
          http {{\n\
          access_log requests; sendfile on; tcp_nopush on; keepalive_timeout 65; keepalive_requests 100000;\n\
-         client_max_body_size 0; default_type application/octet-stream; charset utf-8;\n\
+         limit_conn_zone $server_port zone=at_once:64k; client_max_body_size 0; default_type application/octet-stream; charset utf-8;\n\
          client_body_temp_path passing/body; proxy_temp_path passing/proxy;\n\
          fastcgi_temp_path passing/fastcgi; uwsgi_temp_path passing/uwsgi;\n\
          scgi_temp_path passing/scgi;\n\

@@ -20,8 +20,9 @@ struct End {
 /// Sources and destination.
 pub(super) struct Ends {
     sources: Vec<End>,
+    source_access: Access,
     destination: End,
-    access: Access,
+    destination_access: Access,
     rules: DraftRules,
 }
 
@@ -100,21 +101,22 @@ pub(super) async fn open(location: Location, access: &Access, rules: DraftRules)
 }
 
 impl Ends {
-    /// Understands the addresses.
+    /// Understands the addresses, each end with its access.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`].
     pub(super) fn new(
-        sources: &[OsString],
-        destination: &OsString,
-        access: Access,
+        (sources, source_access): (&[OsString], Access),
+        (destination, destination_access): (&OsString, Access),
         rules: DraftRules,
     ) -> Result<Self> {
-        let sources = sources.iter().map(|source| End::new(source, &access));
+        let sources = sources.iter();
+        let sources = sources.map(|source| End::new(source, &source_access));
         Ok(Self {
             sources: sources.collect::<Result<_>>()?,
-            destination: End::new(destination, &access)?,
-            access,
+            source_access,
+            destination: End::new(destination, &destination_access)?,
+            destination_access,
             rules,
         })
     }
@@ -129,7 +131,7 @@ impl Ends {
     ) -> Result<(Vec<Source>, Option<Place>)> {
         let mut sources = Vec::with_capacity(self.sources.len());
         for end in &mut self.sources {
-            end.open(&self.access, self.rules, tell).await?;
+            end.open(&self.source_access, self.rules, tell).await?;
             let name = end.location.name();
             sources.extend(end.place.clone().map(|place| Source {
                 content: end.written.as_bytes().ends_with(b"/") || name.is_none(),
@@ -138,7 +140,8 @@ impl Ends {
             }));
         }
         let destination = &mut self.destination;
-        destination.open(&self.access, self.rules, tell).await?;
+        let access = &self.destination_access;
+        destination.open(access, self.rules, tell).await?;
         Ok((sources, destination.place.clone()))
     }
 

@@ -2,6 +2,7 @@
 
 use std::{fs, io::Read, path::PathBuf, time::Duration};
 
+use posthaste_endpoint::Access;
 use posthaste_engine::copy::Throttle;
 use posthaste_plan::Timetable;
 
@@ -78,6 +79,26 @@ impl Limit {
                 }
                 Err(_) => {}
             }
+        }
+    }
+}
+
+/// Keeps what is open at the caps its profiles have at the moment, until dropped. What can't be read
+/// is told once, and the last caps stay.
+pub(super) async fn keep_caps(access: &Access, tell: impl Fn(&str)) {
+    if !access.has_caps() {
+        return std::future::pending().await;
+    }
+    let mut told = false;
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        match access.renew_caps() {
+            Ok(()) => told = false,
+            Err(error) if !told => {
+                tell(&format!("posthaste: {error}; the last caps stay"));
+                told = true;
+            }
+            Err(_) => {}
         }
     }
 }

@@ -97,7 +97,7 @@ pub(super) async fn run(arguments: &CopyArguments, input: Input) -> Outcome {
     let options = options(arguments, rules, &screen)?;
     let throttle = options.throttle.clone();
     let pouring = copy::pour(spout, destination, parking, options, progress);
-    let poured = while_shown(arguments, &screen, &throttle, pouring).await??;
+    let poured = while_shown(arguments, &screen, &access, &throttle, pouring).await??;
     screen.close();
     let code = match poured.parked {
         Some(_) => Exit::Parked as u8,

@@ -77,6 +77,22 @@ impl World {
         self
     }
 
+    /// Writes `profiles.toml`.
+    pub fn with_profiles(self, text: &str) -> Self {
+        self.set_profiles(text);
+        self
+    }
+
+    /// Writes it anew, as an editor would, while a copy may read it.
+    pub fn set_profiles(&self, text: &str) {
+        let path = self.path("home/.config/posthaste/profiles.toml");
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let draft = path.with_extension("new");
+        fs::write(&draft, text).unwrap();
+        fs::set_permissions(&draft, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::rename(draft, path).unwrap();
+    }
+
     /// Adds arguments to every copy.
     pub fn with_arguments(mut self, arguments: &[&str]) -> Self {
         self.arguments

@@ -6,7 +6,10 @@ use std::{
 };
 
 use super::wire::Looked;
-use crate::endpoint::{Entry, Kind, is_unfinished, join};
+use crate::{
+    endpoint::{Entry, Kind, join},
+    unfinished::is_unfinished,
+};
 
 /// Directories and files remembered, each: a megabyte or two. What is forgotten is asked for.
 const REMEMBERED_MAX: usize = 16_384;

@@ -18,6 +18,7 @@ pub(crate) use super::{
 use crate::{
     Error, ErrorKind, Locus, Result,
     endpoint::{Boxed, Entry, Kind, Listing},
+    limits::Limits,
     objects::take_link,
 };
 
@@ -76,6 +77,7 @@ pub(crate) struct KeyListing<B> {
     flat: bool,
     ranges: Ranges,
     flying: JoinSet<(Ask, Result<Page>)>,
+    limits: Option<Limits>,
 }
 
 impl<B: Bucket> KeyListing<B> {
@@ -87,7 +89,13 @@ impl<B: Bucket> KeyListing<B> {
             flat,
             ranges: Ranges::new(flat),
             flying: JoinSet::new(),
+            limits: None,
         }
+    }
+
+    /// Holds each request to these caps.
+    pub(crate) fn held_to(self, limits: Option<Limits>) -> Self {
+        Self { limits, ..self }
     }
 
     /// Goes on where a mark was left.
@@ -100,6 +108,7 @@ impl<B: Bucket> KeyListing<B> {
                 flat,
                 ranges: Ranges::resumed(flat, spans),
                 flying: JoinSet::new(),
+                limits: None,
             }),
             Ok(_) | Err(_) => {
                 Err(
@@ -114,8 +123,12 @@ impl<B: Bucket> KeyListing<B> {
     async fn read_page(&mut self) -> Result<Option<Vec<Entry>>> {
         while let Some(ask) = self.ranges.next(PAGES_MAX) {
             let (bucket, prefix) = (Arc::clone(&self.bucket), Arc::clone(&self.prefix));
-            let flat = self.flat;
+            let (flat, limits) = (self.flat, self.limits.clone());
             self.flying.spawn(async move {
+                let _place = match &limits {
+                    Some(limits) => Some(limits.enter().await),
+                    None => None,
+                };
                 let page = bucket.page(&prefix, flat, &ask.from).await;
                 (ask, page)
             });
@@ -267,6 +280,10 @@ impl<B: Bucket> Listing for KeyListing<B> {
             }
             Ok(Vec::new())
         })
+    }
+
+    fn counts_itself(&self) -> bool {
+        self.limits.is_some()
     }
 
     fn mark(&self) -> Option<Vec<u8>> {

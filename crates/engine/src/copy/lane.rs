@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
 };
 
-use posthaste_endpoint::{Entry, Error, ErrorKind, FileSpec, Kind, Locus};
+use posthaste_endpoint::{Entry, Error, ErrorKind, FileSpec, Kind, Locus, limits::Gate};
 use posthaste_plan::tuner::Method;
 use posthaste_types::Bytes;
 use tokio::{
@@ -16,7 +16,6 @@ use tokio::{
 use super::{
     Ending, Limit, Notice, Options, Place, Placed, Progress, Tuned,
     board::Board,
-    gate::Gate,
     local, remote, tuning,
     walk::{Walker, Work},
     watch::Speeds,

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use posthaste_endpoint::{
     ByteStream, Checksum, Entry, Error, ErrorKind, FileSpec, Locus, Reader, Result, Summer, Writer,
+    limits::Pass,
 };
 use tokio::{
     sync::{Mutex, OwnedSemaphorePermit},
@@ -20,7 +21,6 @@ use tokio::{
 };
 
 use super::{
-    gate::Pass,
     lane::{Shared, spec_of},
     progress::Moving,
     remote::borrow_memory,

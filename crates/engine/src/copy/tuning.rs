@@ -126,11 +126,24 @@ fn bounds(shared: &Shared, ends: &[&Place]) -> Bounds {
         .filter(|end| end.local.is_none())
         .map(|end| end.endpoint.capabilities().requests_ahead_max)
         .min();
+    let allowed = streams_allowed(ends);
     Bounds {
-        concurrency_max: CONCURRENCY_MAX,
-        parallelism_max: if splits { PARALLELISM_MAX } else { 1 },
+        concurrency_max: CONCURRENCY_MAX.min(allowed),
+        parallelism_max: if splits {
+            PARALLELISM_MAX.min(allowed)
+        } else {
+            1
+        },
         pipelining_max: pipelining.unwrap_or(1).max(1),
     }
+}
+
+/// The most streams that the profiles of the ends allow: more would only wait for one another.
+fn streams_allowed(ends: &[&Place]) -> u16 {
+    let caps = ends.iter().filter_map(|end| end.endpoint.limits());
+    let allowed = caps.filter_map(|limits| limits.caps().connections_max);
+    let allowed = allowed.min().map_or(u32::MAX, std::num::NonZeroU32::get);
+    u16::try_from(allowed).unwrap_or(u16::MAX)
 }
 
 /// The largest send buffer that the kernel gives a TCP stream by itself.

@@ -12,7 +12,7 @@ use std::{
 };
 
 use futures_util::StreamExt;
-use posthaste_endpoint::{ByteStream, Error, ErrorKind, Locus, Result};
+use posthaste_endpoint::{ByteStream, Error, ErrorKind, Locus, Result, limits::Excuse};
 use posthaste_plan::patience::{Verdict, judge};
 use posthaste_types::{ByteRate, Bytes};
 use tokio::time::sleep;
@@ -34,6 +34,10 @@ pub(super) struct Meter {
     last_us: AtomicU64,
     /// Held back by our own rate, or with nothing left to send: silence means nothing.
     excused: AtomicBool,
+    /// Held back by the caps of a profile.
+    excuse: Excuse,
+    /// Microseconds it was held back by them, as often as it was looked at.
+    waited_us: AtomicU64,
 }
 
 impl Meter {
@@ -52,9 +56,21 @@ impl Meter {
         u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX)
     }
 
+    /// How long it could have moved bytes.
+    fn busy(&self) -> Duration {
+        let waited_us = self.waited_us.load(Relaxed);
+        Duration::from_micros(self.elapsed_us().saturating_sub(waited_us))
+    }
+
     fn rate(&self) -> ByteRate {
-        let busy = Duration::from_micros(self.elapsed_us());
-        ByteRate::over(Bytes::new(self.sent.load(Relaxed)), busy)
+        ByteRate::over(Bytes::new(self.sent.load(Relaxed)), self.busy())
+    }
+
+    /// Counts the time since the last look as a wait.
+    fn waited(&self) {
+        let look_us = u64::try_from(LOOK_EVERY.as_micros()).unwrap_or(0);
+        self.waited_us.fetch_add(look_us, Relaxed);
+        self.last_us.store(self.elapsed_us(), Relaxed);
     }
 }
 
@@ -113,6 +129,8 @@ where
         started: clock::now(),
         last_us: AtomicU64::new(0),
         excused: AtomicBool::new(false),
+        excuse: Excuse::default(),
+        waited_us: AtomicU64::new(0),
     });
     let number = shared.speeds.next.fetch_add(1, Relaxed);
     shared.speeds.meters().insert(number, Arc::clone(&meter));
@@ -124,7 +142,7 @@ where
         shared: Arc::clone(shared),
         meter: Arc::clone(&meter),
     };
-    let mut attempt = pin!(attempt(tap));
+    let mut attempt = pin!(meter.excuse.cover(async { attempt(tap).await }));
     let done = loop {
         tokio::select! {
             done = &mut attempt => break done,
@@ -144,11 +162,15 @@ fn give_up(shared: &Shared, meter: &Meter, hurries: bool) -> Option<Error> {
     if meter.excused.load(Relaxed) {
         return None;
     }
-    let busy = Duration::from_micros(meter.elapsed_us());
-    let silent = busy.saturating_sub(Duration::from_micros(meter.last_us.load(Relaxed)));
+    if meter.excuse.is_waiting() {
+        meter.waited();
+        return None;
+    }
+    let last = Duration::from_micros(meter.last_us.load(Relaxed));
+    let silent = Duration::from_micros(meter.elapsed_us()).saturating_sub(last);
     let expected = hurries.then(|| shared.speeds.expected()).flatten();
     let error = || Error::new(ErrorKind::TimedOut, "copy", meter.moving.name()).at(Locus::Network);
-    match judge(silent, busy, meter.rate(), expected) {
+    match judge(silent, meter.busy(), meter.rate(), expected) {
         Verdict::Moving => None,
         Verdict::Silent => Some(error().cause(format!("nothing moved for {} s", silent.as_secs()))),
         Verdict::Slow => Some(error().cause(format!(

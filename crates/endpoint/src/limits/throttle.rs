@@ -1,4 +1,4 @@
-//! One rate for all lanes of a copy, which may change while it runs.
+//! One rate for all who share it, which may change meanwhile.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -8,7 +8,7 @@ use std::{
 use posthaste_types::{ByteRate, Bytes};
 use tokio::{sync::watch, time::timeout};
 
-use super::clock;
+use crate::clock;
 
 /// Most time saved up while nothing was sent: a pause doesn't become a burst.
 const SAVED_UP_MAX: Duration = Duration::from_millis(100);
@@ -16,7 +16,7 @@ const SAVED_UP_MAX: Duration = Duration::from_millis(100);
 /// A thread that waits looks this often whether the rate has changed.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// The rate all lanes share. Clones share it too; without a rate it costs nothing.
+/// A rate. Clones share it; without one it costs nothing.
 #[derive(Debug, Clone)]
 pub struct Throttle {
     state: Arc<State>,
@@ -74,7 +74,7 @@ impl Throttle {
     }
 
     /// Waits until `bytes` may go.
-    pub(super) async fn pass(&self, bytes: u64) {
+    pub async fn pass(&self, bytes: u64) {
         let wait = self.wait_for(bytes);
         if wait.is_zero() {
             return;
@@ -84,7 +84,7 @@ impl Throttle {
     }
 
     /// The same on a thread of its own.
-    pub(super) fn pass_blocking(&self, bytes: u64) {
+    pub fn pass_blocking(&self, bytes: u64) {
         let wait = self.wait_for(bytes);
         if wait.is_zero() {
             return;

@@ -7,9 +7,9 @@ use std::sync::{
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Lends a changing number of permits.
+/// Lends a changing number of permits, first come, first served.
 #[derive(Debug)]
-pub(super) struct Gate {
+pub struct Gate {
     permits: Arc<Semaphore>,
     limit: Mutex<usize>,
     /// Permits lent out that are not to come back.
@@ -18,13 +18,15 @@ pub(super) struct Gate {
 
 /// The right to one stream.
 #[derive(Debug)]
-pub(super) struct Pass {
+pub struct Pass {
     gate: Arc<Gate>,
     permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Gate {
-    pub(super) fn new(limit: usize) -> Arc<Self> {
+    /// A gate that lets `limit` through at once.
+    #[must_use]
+    pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self {
             permits: Arc::new(Semaphore::new(limit)),
             limit: Mutex::new(limit),
@@ -33,7 +35,7 @@ impl Gate {
     }
 
     /// Changes how many may be out at once. Nobody who is out is called back.
-    pub(super) fn set(&self, wanted: usize) {
+    pub fn set(&self, wanted: usize) {
         let mut limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner);
         if wanted >= *limit {
             let more = wanted - *limit;
@@ -56,7 +58,7 @@ impl Gate {
     }
 
     /// Waits for a permit.
-    pub(super) async fn pass(self: &Arc<Self>) -> Pass {
+    pub async fn pass(self: &Arc<Self>) -> Pass {
         Pass {
             gate: Arc::clone(self),
             // The semaphore is never closed.

@@ -1,0 +1,188 @@
+//! The caps of a profile, enforced: requests at once, requests a second, bytes a second.
+//!
+//! [`Limits`] are shared by every endpoint that is opened with a profile, both ends of a copy
+//! included, and may change while requests are under way. [`Limited`] holds any endpoint to them:
+//! a request waits for its place, then for its moment; payload waits for the rate, in pieces, so
+//! that streams share it evenly. Nobody who has a place waits for another one, with one exception
+//! that [`Limited`] takes care of: what is written may be a stream that is being read.
+
+mod excuse;
+mod file;
+mod gate;
+mod limited;
+mod throttle;
+
+use std::{
+    collections::BTreeMap,
+    num::NonZeroU32,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use posthaste_types::ByteRate;
+
+pub use excuse::Excuse;
+pub use gate::{Gate, Pass};
+pub use limited::Limited;
+pub use throttle::Throttle;
+
+use crate::{Result, config::Profile};
+
+/// Requests at once where no cap is set: more than there ever are.
+const NO_CAP: usize = 1 << 24;
+
+/// Most bytes that wait for the rate together: streams take turns of this size.
+const TURN_BYTES: u64 = 128 << 10;
+
+/// What a profile allows; `None` is no cap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Caps {
+    /// Most requests under way at once.
+    pub connections_max: Option<NonZeroU32>,
+    /// Most bytes a second, in both directions together.
+    pub rate_max: Option<ByteRate>,
+    /// Most requests begun in a second.
+    pub requests_per_s_max: Option<NonZeroU32>,
+}
+
+impl Caps {
+    pub(crate) fn of(profile: &Profile) -> Self {
+        Self {
+            connections_max: profile.connections_max,
+            rate_max: profile.rate_max,
+            requests_per_s_max: profile.requests_per_s_max,
+        }
+    }
+}
+
+/// Caps at work. Clones are the same caps.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    state: Arc<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    caps: Mutex<Caps>,
+    places: Arc<Gate>,
+    /// In requests rather than bytes.
+    starts: Throttle,
+    rate: Throttle,
+    /// Endpoints that are held to these caps.
+    ends: AtomicUsize,
+}
+
+impl Limits {
+    /// Starts with these caps.
+    #[must_use]
+    pub fn new(caps: Caps) -> Self {
+        let limits = Self {
+            state: Arc::new(State {
+                caps: Mutex::default(),
+                places: Gate::new(NO_CAP),
+                starts: Throttle::default(),
+                rate: Throttle::default(),
+                ends: AtomicUsize::new(0),
+            }),
+        };
+        limits.set(caps);
+        limits
+    }
+
+    /// Changes the caps. Who waits follows at once; requests under way are not called back.
+    pub fn set(&self, caps: Caps) {
+        let state = &self.state;
+        let mut now = state.caps.lock().unwrap_or_else(PoisonError::into_inner);
+        if *now == caps {
+            return;
+        }
+        let places = caps
+            .connections_max
+            .map_or(NO_CAP, |max| (max.get() as usize).min(NO_CAP));
+        state.places.set(places);
+        let starts = caps.requests_per_s_max;
+        let starts = starts.map(|max| ByteRate::new(max.get().into()));
+        if caps.requests_per_s_max != now.requests_per_s_max {
+            state.starts.set(starts);
+        }
+        if caps.rate_max != now.rate_max {
+            state.rate.set(caps.rate_max);
+        }
+        *now = caps;
+    }
+
+    /// The caps as they are now.
+    #[must_use]
+    pub fn caps(&self) -> Caps {
+        let caps = self.state.caps.lock();
+        *caps.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until one more request may begin. It has ended when the pass is dropped.
+    pub(crate) async fn enter(&self) -> Pass {
+        let _waiting = Excuse::current().wait();
+        let pass = self.state.places.pass().await;
+        self.state.starts.pass(1).await;
+        pass
+    }
+
+    /// Waits until `bytes` of payload may go.
+    async fn pay(&self, bytes: u64, excuse: &Excuse) {
+        let _waiting = excuse.wait();
+        let mut left = bytes;
+        while left > 0 {
+            let turn = left.min(TURN_BYTES);
+            self.state.rate.pass(turn).await;
+            left -= turn;
+        }
+    }
+
+    /// Whether bodies must be taken in whole before a place is asked for: both what is read and
+    /// what is written may count here, and each place be taken by a stream that waits for a write.
+    fn takes_bodies_whole(&self) -> bool {
+        self.state.ends.load(Relaxed) > 1 && self.caps().connections_max.is_some()
+    }
+}
+
+/// The limits of profiles in use, by their names.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Registry {
+    by_profile: Arc<Mutex<BTreeMap<String, Limits>>>,
+}
+
+impl Registry {
+    /// The limits of a profile; `None` where it has no caps.
+    pub(crate) fn limits(&self, name: &str, profile: &Profile) -> Option<Limits> {
+        let caps = Caps::of(profile);
+        let known = self.by_profile.lock();
+        let mut known = known.unwrap_or_else(PoisonError::into_inner);
+        if let Some(limits) = known.get(name) {
+            limits.set(caps);
+            return Some(limits.clone());
+        }
+        if caps == Caps::default() {
+            return None;
+        }
+        let limits = Limits::new(caps);
+        known.insert(name.to_owned(), limits.clone());
+        Some(limits)
+    }
+
+    /// Gives all limits the caps that `look_up` finds for their profiles now. A profile that is
+    /// gone has none.
+    pub(crate) fn renew(&self, look_up: impl Fn(&str) -> Result<Option<Profile>>) -> Result<()> {
+        let known = self.by_profile.lock();
+        for (name, limits) in known.unwrap_or_else(PoisonError::into_inner).iter() {
+            let profile = look_up(name)?;
+            limits.set(profile.as_ref().map(Caps::of).unwrap_or_default());
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        let known = self.by_profile.lock();
+        known.unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+}

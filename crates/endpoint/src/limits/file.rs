@@ -1,0 +1,213 @@
+//! Files and listings of an endpoint that is held to caps.
+
+use std::{collections::VecDeque, ops::Range, sync::Arc};
+
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+
+use super::{Excuse, Limits, Pass, TURN_BYTES};
+use crate::{
+    Checksum, Error, ErrorKind, Result,
+    endpoint::{Boxed, ByteStream, Entry, Listing, Reader, Writer},
+};
+
+/// A stream that keeps to the rate, and its place until it has given its last byte.
+struct Paced {
+    body: ByteStream,
+    /// What came and waits for the rate.
+    ready: Bytes,
+    limits: Limits,
+    excuse: Excuse,
+    place: Option<Pass>,
+    /// Bytes to come.
+    left: u64,
+}
+
+impl Paced {
+    async fn next(&mut self) -> Option<Result<Bytes>> {
+        while self.ready.is_empty() {
+            match self.body.next().await {
+                Some(Ok(bytes)) => self.ready = bytes,
+                other => {
+                    self.place = None;
+                    return other;
+                }
+            }
+        }
+        let turn = usize::try_from(TURN_BYTES).unwrap_or(usize::MAX);
+        let piece = self.ready.split_to(turn.min(self.ready.len()));
+        self.limits.pay(piece.len() as u64, &self.excuse).await;
+        self.left = self.left.saturating_sub(piece.len() as u64);
+        if self.left == 0 {
+            self.place = None;
+        }
+        Some(Ok(piece))
+    }
+}
+
+/// The same bytes at the rate of `limits`; `place` is given back after `bytes` of them.
+fn paced(body: ByteStream, limits: Limits, place: Option<Pass>, bytes: u64) -> ByteStream {
+    let paced = Paced {
+        body,
+        ready: Bytes::new(),
+        limits,
+        excuse: Excuse::current(),
+        place,
+        left: bytes,
+    };
+    Box::pin(stream::unfold(paced, |mut paced| async move {
+        let next = paced.next().await?;
+        Some((next, paced))
+    }))
+}
+
+/// Longest body taken in, in bytes: what copies borrow memory for, but for the largest segments.
+const TAKEN_IN_MAX: u64 = 256 << 20;
+
+/// Takes a stream of `bytes` in until it ends, so that whoever gives it is done.
+async fn taken_in(mut body: ByteStream, bytes: u64) -> Result<ByteStream> {
+    if bytes > TAKEN_IN_MAX {
+        return Err(no_room("write"));
+    }
+    let mut pieces = VecDeque::new();
+    while let Some(piece) = body.next().await {
+        pieces.push_back(piece?);
+    }
+    Ok(Box::pin(stream::iter(pieces.into_iter().map(Ok))))
+}
+
+/// A stream would hold the place that who takes its bytes needs.
+fn no_room(operation: &'static str) -> Error {
+    let subject = "a file that goes in one stream";
+    Error::new(ErrorKind::Unsupported, operation, subject)
+        .cause("source and destination share the connections_max of one profile")
+        .hint("give each its own: --source-profile")
+}
+
+pub(super) struct LimitedReader {
+    pub(super) inner: Arc<dyn Reader>,
+    pub(super) limits: Limits,
+    /// Whether [`Reader::read`] can start anywhere.
+    pub(super) ranges: bool,
+}
+
+impl Reader for LimitedReader {
+    fn entry(&self) -> &Entry {
+        self.inner.entry()
+    }
+
+    fn checksum(&self) -> Option<Checksum> {
+        self.inner.checksum()
+    }
+
+    fn read(&self, range: Range<u64>) -> Boxed<'_, Result<ByteStream>> {
+        Box::pin(async move {
+            if !self.ranges && self.limits.takes_bodies_whole() {
+                return Err(no_room("read"));
+            }
+            let place = self.limits.enter().await;
+            let bytes = range.end.saturating_sub(range.start);
+            let body = self.inner.read(range).await?;
+            Ok(paced(body, self.limits.clone(), Some(place), bytes))
+        })
+    }
+
+    fn confirm(&self) -> Boxed<'_, Result<()>> {
+        Box::pin(async {
+            let _place = self.limits.enter().await;
+            self.inner.confirm().await
+        })
+    }
+}
+
+pub(super) struct LimitedWriter {
+    pub(super) inner: Arc<dyn Writer>,
+    pub(super) limits: Limits,
+}
+
+impl Writer for LimitedWriter {
+    fn segment_size(&self) -> u64 {
+        self.inner.segment_size()
+    }
+
+    fn kept(&self) -> Vec<(u64, Checksum)> {
+        self.inner.kept()
+    }
+
+    fn write(
+        &self,
+        index: u64,
+        range: Range<u64>,
+        body: ByteStream,
+    ) -> Boxed<'_, Result<Checksum>> {
+        Box::pin(async move {
+            let body = if self.limits.takes_bodies_whole() {
+                taken_in(body, range.end.saturating_sub(range.start)).await?
+            } else {
+                body
+            };
+            let _place = self.limits.enter().await;
+            let bytes = range.end.saturating_sub(range.start);
+            let body = paced(body, self.limits.clone(), None, bytes);
+            self.inner.write(index, range, body).await
+        })
+    }
+
+    fn finish(&self, whole: Checksum) -> Boxed<'_, Result<()>> {
+        Box::pin(async move {
+            let _place = self.limits.enter().await;
+            self.inner.finish(whole).await
+        })
+    }
+
+    fn discard(&self) -> Boxed<'_, ()> {
+        Box::pin(async {
+            let _place = self.limits.enter().await;
+            self.inner.discard().await;
+        })
+    }
+
+    fn segment_start(&self, index: u64) -> u64 {
+        self.inner.segment_start(index)
+    }
+
+    fn finish_at(&self, size: u64, whole: Checksum) -> Boxed<'_, Result<()>> {
+        Box::pin(async move {
+            let _place = self.limits.enter().await;
+            self.inner.finish_at(size, whole).await
+        })
+    }
+
+    fn settle(&self) -> Boxed<'_, Result<bool>> {
+        Box::pin(async {
+            let _place = self.limits.enter().await;
+            self.inner.settle().await
+        })
+    }
+
+    fn note(&self) -> Option<String> {
+        self.inner.note()
+    }
+}
+
+pub(super) struct LimitedListing {
+    pub(super) inner: Box<dyn Listing>,
+    pub(super) limits: Limits,
+}
+
+impl Listing for LimitedListing {
+    fn next_page(&mut self) -> Boxed<'_, Result<Vec<Entry>>> {
+        Box::pin(async {
+            let _place = if self.inner.counts_itself() {
+                None
+            } else {
+                Some(self.limits.enter().await)
+            };
+            self.inner.next_page().await
+        })
+    }
+
+    fn mark(&self) -> Option<Vec<u8>> {
+        self.inner.mark()
+    }
+}

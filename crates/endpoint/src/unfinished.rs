@@ -1,0 +1,41 @@
+//! Names of unfinished copies.
+
+/// The hidden suffixes of unfinished copies; a tree copy leaves such names out.
+pub(crate) const PARTIAL_SUFFIX: &str = ".posthaste-partial";
+pub(crate) const LEDGER_SUFFIX: &str = ".posthaste-progress";
+
+/// Whether a name is that of an unfinished copy of ours.
+#[must_use]
+pub fn is_unfinished(name: &[u8]) -> bool {
+    name.starts_with(b".")
+        && (name.ends_with(PARTIAL_SUFFIX.as_bytes()) || name.ends_with(LEDGER_SUFFIX.as_bytes()))
+}
+
+/// The name of the unfinished copy of `name`: hidden, beside it, the same in every run, different
+/// for every origin.
+#[must_use]
+pub(crate) fn partial_name(name: &[u8], origin: &str) -> Vec<u8> {
+    /// Longest piece of the final name kept, so that the whole stays under the 255 bytes of
+    /// `NAME_MAX`.
+    const KEPT_BYTES_MAX: usize = 200;
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(name);
+    hasher.update(origin.as_bytes());
+    let hash = &hasher.finalize().to_hex()[..12];
+    let kept = &name[..name.len().min(KEPT_BYTES_MAX)];
+    [b".", kept, b".", hash.as_bytes(), PARTIAL_SUFFIX.as_bytes()].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unfinished_names_fit_and_are_told_apart() {
+        let long = vec![b'x'; 255];
+        let name = partial_name(&long, "file:/a");
+        assert!(name.len() <= 255 && is_unfinished(&name));
+        assert_ne!(name, partial_name(&long, "file:/b"));
+        assert!(!is_unfinished(b"results.posthaste-partial"));
+    }
+}

@@ -1,0 +1,18 @@
+//! What WebDAV can.
+
+use crate::{Capabilities, web::WHOLE_BYTES_MAX};
+
+/// What it can do, at servers that know ranges.
+pub(crate) const CAPABILITIES: Capabilities = Capabilities {
+    byte_names: true,
+    lists: true,
+    ranges: true,
+    writes: true,
+    removes: true,
+    mtimes_listed: true,
+    server_copy: true,
+    segment_size_min: WHOLE_BYTES_MAX,
+    requests_ahead_max: 8,
+    segments_held: false,
+    ..Capabilities::least("webdav")
+};
