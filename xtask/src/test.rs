@@ -1,5 +1,7 @@
 //! `cargo xtask test`: all tests, on a machine that may have nothing but Rust yet.
 
+use std::path::PathBuf;
+
 use anyhow::{Context, bail};
 use posthaste_testbed::install;
 
@@ -21,7 +23,26 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
 fn install_servers() -> anyhow::Result<()> {
     eprintln!("xtask: the tests run against real servers");
     let mut missing = Vec::new();
-    for (what, found) in [
+    for (what, found) in programs().into_iter().chain(tools()) {
+        match found {
+            Ok(path) => eprintln!("xtask: {what} is {}", path.display()),
+            Err(error) => missing.push(format!("{error:#}")),
+        }
+    }
+    if !missing.is_empty() {
+        bail!(
+            "the tests need more than there is:\n  {}",
+            missing.join("\n  ")
+        );
+    }
+    Ok(())
+}
+
+type Found = (&'static str, anyhow::Result<PathBuf>);
+
+/// Servers and plug-ins.
+fn programs() -> Vec<Found> {
+    vec![
         (
             "python3",
             install::ensure_python().context("can't have Python for the plug-ins"),
@@ -54,6 +75,16 @@ fn install_servers() -> anyhow::Result<()> {
                 .context("can't have the Google Cloud Storage server"),
         ),
         (
+            "minio",
+            install::ensure_go_program(install::MINIO).context("can't have the second S3 server"),
+        ),
+    ]
+}
+
+/// What tests and the laboratory run beside them.
+fn tools() -> Vec<Found> {
+    vec![
+        (
             "age",
             install::ensure_debian_program(install::AGE).context("can't have age"),
         ),
@@ -73,17 +104,5 @@ fn install_servers() -> anyhow::Result<()> {
             "nginx",
             install::ensure_web_server().context("can't have the web server"),
         ),
-    ] {
-        match found {
-            Ok(path) => eprintln!("xtask: {what} is {}", path.display()),
-            Err(error) => missing.push(format!("{error:#}")),
-        }
-    }
-    if !missing.is_empty() {
-        bail!(
-            "the tests need more than there is:\n  {}",
-            missing.join("\n  ")
-        );
-    }
-    Ok(())
+    ]
 }

@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-pub(crate) use aws::{aws_address, aws_knows};
+pub(crate) use aws::{aws_address, aws_ca_bundle, aws_knows};
 pub(crate) use azure::AzureSettings;
 pub(crate) use google::{google_emulator, google_key_file};
 pub(crate) use login::{Login, login_for};

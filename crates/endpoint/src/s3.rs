@@ -1,7 +1,7 @@
 //! S3 and everything that speaks like it.
 //!
 //! Requests are signed with an unsigned payload: bodies are protected by TLS and by the CRC-64/NVME
-//! the store checks and keeps, so nobody computes SHA-256 over them. An own client rather than a
+//! (or the MD5) the store checks, so nobody computes SHA-256 over them. An own client rather than a
 //! general storage layer, because a multipart upload must be continued after a crash and the
 //! checksum of the whole object be composed from its segments'.
 //!
@@ -10,35 +10,39 @@
 //! that holds its target, an empty directory an object `NAME/`.
 
 mod client;
+mod copy;
 mod credentials;
+mod frames;
 mod headers;
 pub(crate) mod listing;
+mod multipart;
 mod object;
 mod page;
 mod ranges;
+mod sums;
 mod upload;
 mod wire;
 
-use std::{sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures_util::StreamExt;
-use http::{HeaderMap, Method};
+use http::HeaderMap;
 
 use crate::{
-    Capabilities, Checksum, Error, ErrorKind, Locus, Result, Summer,
+    Capabilities, Checksum, Condition, Error, ErrorKind, Locus, Result,
     access::Chosen,
     cut::SEGMENT_BYTES_MIN,
     endpoint::{Boxed, Endpoint, Entry, FileSpec, Kind, Listing, Reader, Whole, Writer, join},
     limits::Limits,
     objects::{LINK_SUFFIX, prefix_of},
+    web::Web,
 };
-use client::{Call, S3Client, stream};
+use client::{Address, S3Client};
 use credentials::Signing;
-use headers::{checksum_in, entry_of, matches_store, metadata_of};
+use headers::{checksum_in, entry_of, metadata_of};
 use listing::KeyListing;
 use object::S3Reader;
-use wire::CHECKSUM;
+use sums::Sum;
 
 /// The largest object: 5 TiB ("Amazon S3 multipart upload limits").
 const OBJECT_BYTES_MAX: u64 = 5 << 40;
@@ -54,6 +58,8 @@ pub struct Store {
     pub access_key_id: String,
     /// The access key's secret.
     pub secret_access_key: String,
+    /// Certificates to trust beside the system's, in PEM.
+    pub ca_file: Option<PathBuf>,
 }
 
 /// A bucket and a key or prefix in it.
@@ -61,6 +67,8 @@ pub struct S3 {
     client: Arc<S3Client>,
     root: String,
     limits: Option<Limits>,
+    /// The store and whose keys are used: among such objects the store copies by itself.
+    realm: String,
 }
 
 impl S3 {
@@ -86,30 +94,28 @@ impl S3 {
             signer,
             endpoint,
             region,
+            ca_file,
+            owner,
         } = signing;
-        let base = match &endpoint {
-            // Path-style: a store of one's own rarely has a wildcard certificate.
-            Some(endpoint) => {
-                let endpoint = endpoint.trim_end_matches('/');
-                if !endpoint.starts_with("http://") && !endpoint.starts_with("https://") {
-                    return Err(Error::new(ErrorKind::Invalid, "use the store", endpoint)
-                        .cause("the address has no scheme")
-                        .hint("write https://host or http://host:port"));
-                }
-                format!("{endpoint}/{bucket}")
-            }
-            // A dot in a bucket's name breaks the wildcard certificate.
-            None if bucket.contains('.') => {
-                format!("https://s3.{region}.amazonaws.com/{bucket}")
-            }
-            None => format!("https://{bucket}.s3.{region}.amazonaws.com"),
-        };
-        let path_style = endpoint.is_some() || bucket.contains('.');
-        let client = S3Client::new(signer, base, bucket.to_owned(), path_style)?;
+        if let Some(endpoint) = &endpoint
+            && !endpoint.starts_with("http://")
+            && !endpoint.starts_with("https://")
+        {
+            return Err(Error::new(ErrorKind::Invalid, "use the store", endpoint)
+                .cause("the address has no scheme")
+                .hint("write https://host or http://host:port"));
+        }
+        let endpoint = endpoint.map(|endpoint| endpoint.trim_end_matches('/').to_owned());
+        let store = endpoint.as_deref().unwrap_or("amazonaws.com");
+        let realm = format!("s3 {owner} {region} {store}");
+        let web = Web::new(ca_file.as_deref())?;
+        let address = Address { endpoint, region };
+        let client = S3Client::new(web, signer, address, bucket.to_owned());
         Ok(Self {
             client: Arc::new(client),
             root: key.to_owned(),
             limits: None,
+            realm,
         })
     }
 
@@ -130,22 +136,16 @@ impl S3 {
         })
     }
 
-    /// Asks for an object's head; `None` when there is no such object.
-    async fn head(&self, key: &str, operation: &'static str) -> Result<Option<HeaderMap>> {
-        let call = Call::new(Method::HEAD, key, operation).header("x-amz-checksum-mode", "ENABLED");
-        match self.client.ask(call).await {
-            Ok((headers, _)) => Ok(Some(headers)),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
     /// Whether any key begins with `prefix`. Unlike a head, a refusal says why.
     async fn has_below(&self, prefix: &str) -> Result<bool> {
         let query = [("list-type", "2"), ("max-keys", "1"), ("prefix", prefix)];
         let page = self.client.ask_page(&query).await;
         let page = page.map_err(|error| error.with("directory", true))?;
         Ok(!page.objects.is_empty() || !page.prefixes.is_empty())
+    }
+
+    async fn head(&self, key: &str) -> Result<Option<HeaderMap>> {
+        object::head(&self.client, key, "look at").await
     }
 
     async fn look_at(&self, path: &[u8]) -> Result<Option<Entry>> {
@@ -157,13 +157,13 @@ impl S3 {
                 return Ok(Some(directory_entry()));
             }
         }
-        if let Some(headers) = self.head(&key, "look at").await? {
+        if let Some(headers) = self.head(&key).await? {
             return Ok(Some(entry_of(&headers, Kind::File)));
         }
-        if let Some(headers) = self.head(&format!("{key}{LINK_SUFFIX}"), "look at").await? {
+        if let Some(headers) = self.head(&format!("{key}{LINK_SUFFIX}")).await? {
             return Ok(Some(entry_of(&headers, Kind::Link)));
         }
-        if let Some(headers) = self.head(&format!("{key}/"), "look at").await? {
+        if let Some(headers) = self.head(&format!("{key}/")).await? {
             let entry = entry_of(&headers, Kind::Directory);
             return Ok(Some(Entry {
                 size: 0,
@@ -173,70 +173,6 @@ impl S3 {
         }
         let is_directory = !path.is_empty() && self.has_below(&prefix_of(&key)).await?;
         Ok(is_directory.then(directory_entry))
-    }
-
-    async fn fetch(
-        &self,
-        key: &str,
-        version: Option<&str>,
-        operation: &'static str,
-    ) -> Result<Whole> {
-        let mut call =
-            Call::new(Method::GET, key, operation).header("x-amz-checksum-mode", "ENABLED");
-        if let Some(version) = version {
-            call = call.header("if-match", version);
-        }
-        let (head, body) = self.client.send(call).await?.into_parts();
-        let entry = entry_of(&head.headers, Kind::File);
-        let mut body = stream(body, self.client.show(key));
-        let mut data = Vec::new();
-        let mut summer = Summer::default();
-        while let Some(bytes) = body.next().await {
-            let bytes = bytes?;
-            summer.add(&bytes);
-            data.push(bytes);
-        }
-        let checksum = summer.sum();
-        if !matches_store(&head.headers, checksum, &data) {
-            return Err(
-                Error::new(ErrorKind::Corrupt, "read", self.client.show(key))
-                    .cause("what was read has not the checksum the store keeps for it")
-                    .hint("copy it again; if it stays, the stored object is damaged")
-                    .status_is(crate::Status::Temporary)
-                    .at(Locus::Source),
-            );
-        }
-        Ok(Whole {
-            entry,
-            data,
-            checksum,
-        })
-    }
-
-    /// Stores one object; the store refuses it unless the checksum is right.
-    async fn store(
-        &self,
-        key: &str,
-        spec: &FileSpec,
-        data: Vec<Bytes>,
-        sum: Checksum,
-        kind: Kind,
-    ) -> Result<()> {
-        let mut call = Call::new(Method::PUT, key, "write")
-            .header(CHECKSUM, sum.to_base64())
-            .body(data.clone())
-            .at(Locus::Destination);
-        call.headers.extend(metadata_of(spec, kind));
-        let (headers, _) = self.client.ask(call).await?;
-        if matches_store(&headers, sum, &data) {
-            return Ok(());
-        }
-        Err(
-            Error::new(ErrorKind::Corrupt, "write", self.client.show(key))
-                .cause("the store holds other bytes than were sent")
-                .status_is(crate::Status::Temporary)
-                .at(Locus::Destination),
-        )
     }
 }
 
@@ -258,6 +194,8 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     modes: true,
     links: true,
     directories: false,
+    server_copy: true,
+    conditional_writes: true,
     checksums: &["crc64nvme", "md5"],
     segment_size_min: SEGMENT_BYTES_MIN,
     file_bytes_max: Some(OBJECT_BYTES_MAX),
@@ -267,7 +205,15 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
 
 impl Endpoint for S3 {
     fn capabilities(&self) -> Capabilities {
-        CAPABILITIES
+        let client = &self.client;
+        Capabilities {
+            checksums: match client.sums.preferred() {
+                Sum::Crc64 => CAPABILITIES.checksums,
+                Sum::Md5 => &["md5"],
+            },
+            segments_held: client.takes_streams() != Some(true),
+            ..CAPABILITIES
+        }
     }
 
     fn round_trip(&self) -> Option<Duration> {
@@ -317,14 +263,15 @@ impl Endpoint for S3 {
     fn get<'a>(&'a self, path: &'a [u8], entry: &'a Entry) -> Boxed<'a, Result<Whole>> {
         Box::pin(async {
             let key = self.key(path)?;
-            self.fetch(&key, entry.version.as_deref(), "read").await
+            object::fetch(&self.client, &key, entry.version.as_deref(), "read").await
         })
     }
 
     fn open<'a>(&'a self, path: &'a [u8], _entry: &'a Entry) -> Boxed<'a, Result<Arc<dyn Reader>>> {
         Box::pin(async {
             let key = self.key(path)?;
-            let headers = self.head(&key, "read").await?.ok_or_else(|| {
+            let headers = object::head(&self.client, &key, "read").await?;
+            let headers = headers.ok_or_else(|| {
                 Error::new(ErrorKind::NotFound, "read", self.client.show(&key)).at(Locus::Source)
             })?;
             let reader: Arc<dyn Reader> = Arc::new(S3Reader {
@@ -340,7 +287,8 @@ impl Endpoint for S3 {
     fn read_link<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Vec<u8>>> {
         Box::pin(async {
             let key = format!("{}{LINK_SUFFIX}", self.key(path)?);
-            Ok(self.fetch(&key, None, "read link").await?.data.concat())
+            let whole = object::fetch(&self.client, &key, None, "read link").await?;
+            Ok(whole.data.concat())
         })
     }
 
@@ -353,8 +301,40 @@ impl Endpoint for S3 {
     ) -> Boxed<'a, Result<()>> {
         Box::pin(async move {
             let key = self.key(path)?;
-            self.store(&key, spec, data, sum, Kind::File).await
+            object::store(&self.client, &key, metadata_of(spec, Kind::File), data, sum).await
         })
+    }
+
+    fn put_if<'a>(
+        &'a self,
+        path: &'a [u8],
+        spec: &'a FileSpec,
+        data: Vec<Bytes>,
+        sum: Checksum,
+        condition: &'a Condition,
+    ) -> Boxed<'a, Result<()>> {
+        Box::pin(async move {
+            let key = self.key(path)?;
+            object::store_if(&self.client, &key, spec, data, sum, condition).await
+        })
+    }
+
+    fn realm(&self) -> Option<String> {
+        Some(self.realm.clone())
+    }
+
+    fn locate(&self, path: &[u8]) -> Vec<u8> {
+        let key = join(self.root.as_bytes(), path);
+        [self.client.bucket().as_bytes(), b"/", &key].concat()
+    }
+
+    fn copy_within<'a>(
+        &'a self,
+        from: &'a [u8],
+        path: &'a [u8],
+        spec: &'a FileSpec,
+    ) -> Boxed<'a, Result<()>> {
+        Box::pin(async move { copy::copy(&self.client, from, &self.key(path)?, spec).await })
     }
 
     fn create<'a>(
@@ -405,8 +385,8 @@ impl Endpoint for S3 {
         Box::pin(async move {
             let key = format!("{}{LINK_SUFFIX}", self.key(path)?);
             let data = vec![Bytes::copy_from_slice(target)];
-            self.store(&key, spec, data, Checksum::of(target), Kind::Link)
-                .await
+            let metadata = metadata_of(spec, Kind::Link);
+            object::store(&self.client, &key, metadata, data, Checksum::of(target)).await
         })
     }
 
@@ -440,8 +420,8 @@ impl Endpoint for S3 {
                 origin: "".into(),
                 version: None,
             };
-            self.store(&key, &spec, Vec::new(), Checksum::EMPTY, Kind::Directory)
-                .await
+            let metadata = metadata_of(&spec, Kind::Directory);
+            object::store(&self.client, &key, metadata, Vec::new(), Checksum::EMPTY).await
         })
     }
 }

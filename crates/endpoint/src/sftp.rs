@@ -87,7 +87,7 @@ impl Sftp {
     /// [`ErrorKind::Unauthenticated`], [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`].
     pub async fn open(host: Host, root: Vec<u8>, rules: DraftRules) -> Result<Self> {
         let session = Session::connect(&host).await?;
-        let round_trip = session.round_trip;
+        let (round_trip, copies) = (session.round_trip, session.copy_data);
         let pool = Pool::new(host.clone(), session);
         Ok(Self {
             remote: Arc::new(Remote {
@@ -96,6 +96,7 @@ impl Sftp {
                 rules,
                 pool,
                 round_trip,
+                copies,
             }),
         })
     }
@@ -145,6 +146,7 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     modes: true,
     links: true,
     directory_attributes: true,
+    server_copy: true,
     segment_size_min: SMALL_BYTES_MAX,
     requests_ahead_max: 8,
     segments_held: false,
@@ -153,7 +155,10 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
 
 impl Endpoint for Sftp {
     fn capabilities(&self) -> Capabilities {
-        CAPABILITIES
+        Capabilities {
+            server_copy: self.remote.copies,
+            ..CAPABILITIES
+        }
     }
 
     fn show(&self, path: &[u8]) -> String {
@@ -276,6 +281,24 @@ impl Endpoint for Sftp {
                 }
             }
         })
+    }
+
+    fn realm(&self) -> Option<String> {
+        let Remote { host, copies, .. } = &*self.remote;
+        copies.then(|| format!("{} {}", host.show(), host.options.join(" ")))
+    }
+
+    fn locate(&self, path: &[u8]) -> Vec<u8> {
+        self.remote.path(path)
+    }
+
+    fn copy_within<'a>(
+        &'a self,
+        from: &'a [u8],
+        path: &'a [u8],
+        spec: &'a FileSpec,
+    ) -> Boxed<'a, Result<()>> {
+        Box::pin(async move { self.remote.copy(from, &self.remote.path(path), spec).await })
     }
 
     fn make_link<'a>(

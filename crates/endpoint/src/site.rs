@@ -6,7 +6,7 @@
 
 mod index;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
@@ -56,6 +56,10 @@ impl Endpoint for Site {
 
     fn show(&self, path: &[u8]) -> String {
         self.pages.place.show(path)
+    }
+
+    fn round_trip(&self) -> Option<Duration> {
+        self.pages.place.round_trip()
     }
 
     fn stat<'a>(&'a self, path: &'a [u8], _follow: bool) -> Boxed<'a, Result<Option<Entry>>> {

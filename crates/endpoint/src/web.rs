@@ -8,16 +8,16 @@ mod status;
 mod text;
 pub(crate) mod tls;
 
-use std::{error::Error as StdError, sync::atomic::Ordering::Relaxed, time::Duration};
+use std::{error::Error as StdError, path::Path, sync::atomic::Ordering::Relaxed, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use http::{HeaderValue, Method, Request, Response, header};
 use http_body_util::{BodyExt, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper_rustls::HttpsConnector;
 use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
+    client::legacy::Client,
     rt::{TokioExecutor, TokioTimer},
 };
 use tokio::time::timeout;
@@ -28,13 +28,10 @@ pub(crate) use place::{Call, Place};
 pub(crate) use status::{kind_of_status, refused};
 pub(crate) use text::{decode, encode, text_of};
 
-use crate::{Error, ErrorKind, Locus, Result, endpoint::ByteStream};
+use crate::{Error, ErrorKind, Locus, Result, dial::Dialler, endpoint::ByteStream};
 
 /// Nothing moved for this long: the connection counts as dead.
 pub(crate) const STALLED_AFTER: Duration = Duration::from_secs(60);
-
-/// Longest to wait for a connection.
-const CONNECTED_WITHIN: Duration = Duration::from_secs(15);
 
 /// Idle connections are kept this long; servers close them after some minutes.
 const IDLE_FOR: Duration = Duration::from_secs(30);
@@ -85,7 +82,32 @@ impl About {
 /// The HTTP client of one endpoint.
 #[derive(Debug, Clone)]
 pub(crate) struct Web {
-    client: Client<HttpsConnector<HttpConnector>, Sent>,
+    client: Client<HttpsConnector<Dialler>, Sent>,
+    dialler: Dialler,
+}
+
+/// The HTTP client that trusts the system's certificates and those of `ca_file`.
+///
+/// # Errors
+/// When no certificates can be had.
+pub(crate) fn client<B>(
+    dialler: &Dialler,
+    ca_file: Option<&Path>,
+) -> Result<Client<HttpsConnector<Dialler>, B>>
+where
+    B: Body + Send,
+    B::Data: Send,
+{
+    let tls = hyper_rustls::HttpsConnectorBuilder::new()
+        .with_tls_config(tls::client_config(ca_file)?)
+        .https_or_http()
+        .enable_http1()
+        .wrap_connector(dialler.clone());
+    Ok(Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE_FOR)
+        .http1_read_buf_exact_size(READ_BYTES)
+        .build(tls))
 }
 
 impl Web {
@@ -93,22 +115,17 @@ impl Web {
     ///
     /// # Errors
     /// When no certificates can be had.
-    pub(crate) fn new(ca_file: Option<&std::path::Path>) -> Result<Self> {
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
-        connector.enforce_http(false);
-        connector.set_connect_timeout(Some(CONNECTED_WITHIN));
-        let tls = hyper_rustls::HttpsConnectorBuilder::new()
-            .with_tls_config(tls::client_config(ca_file)?)
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(connector);
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE_FOR)
-            .http1_read_buf_exact_size(READ_BYTES)
-            .build(tls);
-        Ok(Self { client })
+    pub(crate) fn new(ca_file: Option<&Path>) -> Result<Self> {
+        let dialler = Dialler::default();
+        Ok(Self {
+            client: client(&dialler, ca_file)?,
+            dialler,
+        })
+    }
+
+    /// The way to the server and back, once something connected.
+    pub(crate) fn round_trip(&self) -> Option<Duration> {
+        self.dialler.round_trip()
     }
 
     /// Makes the request and returns the answer, whatever it says. The server may work for

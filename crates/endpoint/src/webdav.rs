@@ -25,7 +25,7 @@ use crate::{
     access::Chosen,
     endpoint::{
         Boxed, ByteStream, Endpoint, Entry, FileSpec, Kind, Listing, Reader, Whole, Writer,
-        base_name, partial_name, unsupported,
+        unsupported,
     },
     posix::DraftRules,
     web::{About, Call, Pages, Place, Sent, drain, encode, stream, text_of},
@@ -33,6 +33,7 @@ use crate::{
 pub(crate) use can::CAPABILITIES;
 pub(crate) use multistatus::try_listing;
 use multistatus::{Cutter, QUESTION};
+use upload::partial_path;
 
 /// Directories made above a missing one: no path is deeper (`PATH_MAX` / 2).
 const PARENTS_MAX: usize = 2048;
@@ -285,12 +286,6 @@ fn parent_of(full: &[u8]) -> &[u8] {
     &full[..cut]
 }
 
-/// The hidden name beside `full` under which it is written.
-fn partial_path(full: &[u8], spec: &FileSpec) -> Vec<u8> {
-    let name = partial_name(base_name(full), &spec.origin);
-    [parent_of(full), b"/", &name].concat()
-}
-
 /// The answer to a question for properties, while it comes.
 struct Found {
     body: ByteStream,
@@ -370,6 +365,10 @@ impl Endpoint for WebDav {
 
     fn show(&self, path: &[u8]) -> String {
         self.shelf.place().show(path)
+    }
+
+    fn round_trip(&self) -> Option<Duration> {
+        self.shelf.place().round_trip()
     }
 
     fn stat<'a>(&'a self, path: &'a [u8], _follow: bool) -> Boxed<'a, Result<Option<Entry>>> {

@@ -3,14 +3,15 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use posthaste_endpoint::{
-    Endpoint, Entry, ErrorKind, FileTime, Kind,
+    Checksum, Endpoint, Entry, ErrorKind, FileSpec, FileTime, Kind,
     posix::{DraftRules, Posix},
     s3::{S3, Store},
     sftp::{Host, Sftp},
 };
 use posthaste_testbed::{
-    AzureServer, GcsServer, S3Server, SshServer, WebFace, WebServer,
+    AzureServer, GcsServer, S3Kind, S3Server, SshServer, StoreLooks, StoreMask, WebFace, WebServer,
     conformance::{open, passes_as_one_file, passes_seeded, passes_the_suite},
 };
 
@@ -28,16 +29,103 @@ fn store(server: &S3Server) -> Store {
         region: "us-east-1".to_owned(),
         access_key_id: S3Server::ACCESS_KEY.to_owned(),
         secret_access_key: S3Server::SECRET_KEY.to_owned(),
+        ca_file: None,
     }
+}
+
+async fn a_store_passes_the_suite(store: &Store) {
+    let s3 = |key| S3::open_store(S3Server::BUCKET, key, store).unwrap();
+    let whole = Arc::new(s3("below/root"));
+    passes_the_suite(Arc::<S3>::clone(&whole)).await;
+    assert!(whole.round_trip().is_some(), "nothing was measured");
+    passes_as_one_file(Arc::new(s3("single/file"))).await;
+    an_empty_directory_keeps_its_attributes(&s3("marked")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn s3_passes_the_suite() {
+    for kind in [S3Kind::Versity, S3Kind::Minio] {
+        let server = S3Server::start_as(kind).unwrap();
+        a_store_passes_the_suite(&store(&server)).await;
+    }
+}
+
+/// What a large file teaches about a store: the checksums it keeps, and whether segments are sent
+/// while they are read.
+async fn learned(s3: &S3) -> (&'static [&'static str], bool) {
+    let spec = FileSpec {
+        size: 9 << 20,
+        mtime: None,
+        mode: None,
+        origin: "test:learned".into(),
+        version: None,
+    };
+    let writer = s3.create(b"learned", &spec).await.unwrap();
+    let segment = Bytes::from(vec![7; 8 << 20]);
+    let body = Box::pin(futures_util::stream::iter([Ok(segment.clone())]));
+    let sum = writer.write(0, 0..8 << 20, body).await.unwrap();
+    assert_eq!(sum, Checksum::of(&segment));
+    writer.discard().await;
+    let can = s3.capabilities();
+    (can.checksums, !can.segments_held)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s3_learns_what_a_store_takes() {
+    let all: &[&str] = &["crc64nvme", "md5"];
+    for kind in [S3Kind::Versity, S3Kind::Minio] {
+        let server = S3Server::start_as(kind).unwrap();
+        let s3 = S3::open_store(S3Server::BUCKET, "", &store(&server)).unwrap();
+        assert_eq!(learned(&s3).await, (all, true), "{kind:?}");
+        for looks in [StoreLooks::Refusing, StoreLooks::Silent] {
+            let mask = StoreMask::start(server.address(), looks).unwrap();
+            let old = Store {
+                endpoint: mask.endpoint(),
+                ..store(&server)
+            };
+            let s3 = S3::open_store(S3Server::BUCKET, "", &old).unwrap();
+            let (checksums, streams) = learned(&s3).await;
+            assert_eq!(checksums, ["md5"], "{kind:?} {looks:?}");
+            assert_eq!(streams, looks == StoreLooks::Silent, "{kind:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s3_without_new_checksums_passes_the_suite() {
     let server = S3Server::start().unwrap();
-    let s3 = |key| S3::open_store(S3Server::BUCKET, key, &store(&server)).unwrap();
-    passes_the_suite(Arc::new(s3("below/root"))).await;
-    passes_as_one_file(Arc::new(s3("single/file"))).await;
-    an_empty_directory_keeps_its_attributes(&s3("marked")).await;
+    for looks in [StoreLooks::Refusing, StoreLooks::Silent] {
+        let mask = StoreMask::start(server.address(), looks).unwrap();
+        let old = Store {
+            endpoint: mask.endpoint(),
+            ..store(&server)
+        };
+        let below = format!("{looks:?}");
+        let s3 = S3::open_store(S3Server::BUCKET, &below, &old).unwrap();
+        // The first write tells; the suite's checks are those of what was found.
+        learned(&s3).await;
+        passes_the_suite(Arc::new(s3)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s3_over_tls_trusts_the_authority_of_its_profile() {
+    let server = S3Server::start_with_tls().unwrap();
+    let profile = |ca_file: &str| {
+        format!(
+            "[store]\nendpoint = \"{}\"\naccess_key_id = \"{}\"\nsecret_access_key = \"{}\"\n{ca_file}",
+            server.endpoint(),
+            S3Server::ACCESS_KEY,
+            S3Server::SECRET_KEY
+        )
+    };
+    let ca_file = format!("ca_file = \"{}\"\n", server.authority().display());
+    let trusted = open("s3://testbed/file", &profile(&ca_file)).await.unwrap();
+    passes_as_one_file(trusted).await;
+    let unknown = open("s3://testbed/file", &profile("")).await.unwrap();
+    let error = unknown.stat(b"", false).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unauthenticated, "{error}");
+    assert!(error.to_string().contains("ca_file"), "{error}");
 }
 
 /// Others have none in a store that only knows prefixes.

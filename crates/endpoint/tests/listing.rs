@@ -35,6 +35,7 @@ fn open_at(endpoint: String, key: &str) -> S3 {
         region: "us-east-1".to_owned(),
         access_key_id: S3Server::ACCESS_KEY.to_owned(),
         secret_access_key: S3Server::SECRET_KEY.to_owned(),
+        ca_file: None,
     };
     S3::open_store(S3Server::BUCKET, key, &store).unwrap()
 }

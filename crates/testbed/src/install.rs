@@ -5,6 +5,7 @@
 //! from the Go module proxy, and packages through `npm`, into `target/tools/`. Debian 12's Go is older than these programs
 //! want: then a newer toolchain is fetched, itself a module of the same proxy.
 
+mod isal;
 mod npm;
 
 use std::{
@@ -17,7 +18,8 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::is_root;
+use crate::{S3Kind, is_root};
+pub use isal::{ensure_isal, isal_version};
 pub use npm::{AZURITE, NodeProgram, ensure_azure_server};
 pub(crate) use npm::{find_node, find_node_program};
 
@@ -37,6 +39,14 @@ pub const VERSITYGW: GoProgram = GoProgram {
     name: "versitygw",
     package: "github.com/versity/versitygw/cmd/versitygw",
     version: "v1.8.0",
+};
+
+/// A second S3 server, of another code base. Its licence is the AGPL: the tests run it as a program,
+/// nothing is linked with it and nothing that ships contains it.
+pub const MINIO: GoProgram = GoProgram {
+    name: "minio",
+    package: "github.com/minio/minio",
+    version: "v0.0.0-20260212201848-7aac2a2c5b7c",
 };
 
 /// The Google Cloud Storage server of the tests.
@@ -151,13 +161,19 @@ fn go_program_path(program: GoProgram) -> PathBuf {
         .join(program.name)
 }
 
-/// The S3 server.
+/// An S3 server.
 ///
 /// # Errors
 /// When it is not installed.
-pub fn find_s3_server() -> Result<PathBuf> {
-    find_go_program(VERSITYGW)
-        .context("the tests need an S3 server: run `cargo xtask test`, which installs it")
+pub fn find_s3_server(kind: S3Kind) -> Result<PathBuf> {
+    let program = match kind {
+        S3Kind::Versity => VERSITYGW,
+        S3Kind::Minio => MINIO,
+    };
+    find_go_program(program).with_context(|| {
+        let name = program.name;
+        format!("the tests need the S3 server {name}: run `cargo xtask test`, which installs it")
+    })
 }
 
 /// The Google Cloud Storage server.
@@ -234,32 +250,6 @@ pub fn ensure_debian_program(program: DebianProgram) -> Result<PathBuf> {
     }
     apt_install(program.package)?;
     find_debian_program(program)
-}
-
-/// Installs what compiles programs that use ISA-L, a rival in the benchmarks, where it is missing.
-///
-/// # Errors
-/// When it can't be installed; the message has the line to run.
-pub fn ensure_isal() -> Result<()> {
-    let there = || Path::new("/usr/include/isa-l.h").is_file() && find_in_path("cc").is_some();
-    if !there() {
-        apt_install("libisal-dev")?;
-        ensure!(there(), "there is no C compiler: install the package gcc");
-    }
-    Ok(())
-}
-
-/// The version of ISA-L that is installed, as Debian numbers it.
-#[must_use]
-pub fn isal_version() -> String {
-    let asked = Command::new("dpkg-query")
-        .args(["--show", "--showformat=${Version}", "libisal-dev"])
-        .output();
-    let version = asked.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-    version
-        .ok()
-        .filter(|version| !version.is_empty())
-        .unwrap_or_else(|| "unknown".into())
 }
 
 /// nginx.

@@ -5,7 +5,7 @@
 //! A missing program is an error that says what to run; tests never skip. `cargo xtask test`
 //! installs them ([`install`]). The S3 server is versitygw: Apache-2.0, maintained, one binary from
 //! the Go module proxy, plain files below, and it checks and keeps CRC-64/NVME checksums of whole
-//! objects as Amazon's S3 does.
+//! objects as Amazon's S3 does. A second one, MinIO, keeps us from taking one server's ways for S3.
 
 mod azure_server;
 mod certificates;
@@ -17,6 +17,7 @@ pub mod install;
 mod place;
 mod s3_server;
 mod ssh_server;
+mod store_mask;
 mod web_server;
 
 use std::{
@@ -32,8 +33,9 @@ pub use azure_server::AzureServer;
 pub use gcs_server::GcsServer;
 pub use grid_ftp_server::GridFtpServer;
 pub use place::Place;
-pub use s3_server::S3Server;
+pub use s3_server::{S3Kind, S3Server};
 pub use ssh_server::SshServer;
+pub use store_mask::{StoreLooks, StoreMask};
 pub use web_server::{WebFace, WebServer};
 
 /// Between two looks whether a server listens.

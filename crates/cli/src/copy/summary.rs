@@ -31,6 +31,8 @@ pub(super) fn stats(figures: &Figures) -> Value {
         "totalTransfers": figures.total_files,
         "transfers": figures.files,
         "resumedBytes": figures.resumed_bytes,
+        "serverSideCopies": figures.server_copies,
+        "serverSideCopyBytes": figures.server_copy_bytes,
         "links": figures.links,
         "directories": figures.directories,
     })

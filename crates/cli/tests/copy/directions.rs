@@ -7,9 +7,9 @@ use std::{
     time::Duration,
 };
 
-use posthaste_testbed::{S3Server, SshServer};
+use posthaste_testbed::{S3Kind, S3Server, SshServer, StoreLooks, StoreMask};
 
-use crate::world::{EXACT, Exactness, World, assert_same, leftovers, lines_of, make_tree};
+use crate::world::{EXACT, Exactness, World, assert_same, leftovers, lines_of, make_tree, noise};
 
 const SECONDS: Exactness = Exactness {
     mtime_step: Duration::from_secs(1),
@@ -165,6 +165,63 @@ fn local_to_s3_and_back() {
         0,
         "records of finished uploads stay"
     );
+}
+
+#[test]
+fn a_second_s3_server_keeps_everything_too() {
+    let server = S3Server::start_as(S3Kind::Minio).unwrap();
+    let world = World::new().with_s3(&server);
+    make_tree(&world.path("source"), false);
+    copy_twice(&world, "source/", "s3://testbed/run");
+    copy_twice(&world, "s3://testbed/run/", "back");
+    assert_same(&world.path("source"), &world.path("back"), OBJECTS);
+}
+
+/// Large enough that a store copies it in several requests.
+const SEGMENTS_BYTES: usize = (64 << 20) + 12_345;
+
+#[test]
+fn a_store_copies_among_its_own_objects() {
+    for kind in [S3Kind::Versity, S3Kind::Minio] {
+        let server = S3Server::start_as(kind).unwrap();
+        let mask = StoreMask::start(server.address(), StoreLooks::Same).unwrap();
+        let world = World::new().with_s3(&server);
+        make_tree(&world.path("source"), false);
+        fs::write(world.path("source/larger"), noise(2, SEGMENTS_BYTES)).unwrap();
+        world.copy(["source/", "s3://testbed/run"]);
+        let copying = world
+            .cp(["s3://testbed/run/", "s3://testbed/copy", "--json"])
+            .env("AWS_ENDPOINT_URL", mask.endpoint())
+            .output()
+            .unwrap();
+        assert!(copying.status.success(), "{}", lines_of(&copying));
+        let figures: serde_json::Value = serde_json::from_slice(&copying.stdout).unwrap();
+        assert_eq!(figures["serverSideCopies"], figures["transfers"]);
+        assert_eq!(figures["serverSideCopyBytes"], figures["bytes"]);
+        let bytes = figures["bytes"].as_u64().unwrap();
+        assert!(bytes > 100_000_000, "{figures}");
+        assert!(mask.passed() < 1_000_000, "{} passed", mask.passed());
+        world.copy(["s3://testbed/copy/", "back"]);
+        assert_same(&world.path("source"), &world.path("back"), OBJECTS);
+        let again = world.copy(["s3://testbed/run/", "s3://testbed/copy"]);
+        assert_eq!(again["transfers"], 0, "{again}");
+    }
+}
+
+#[test]
+fn an_ssh_server_copies_among_its_own_files() {
+    let server = SshServer::start().unwrap();
+    let world = World::new().with_ssh(&server);
+    make_tree(&world.path("far"), true);
+    fs::write(world.path("far/larger"), noise(2, SEGMENTS_BYTES)).unwrap();
+    let far = |name: &str| server.address(&world.path(name).display().to_string());
+    let figures = world.copy([&far("far/"), &far("there")]);
+    assert_eq!(figures["serverSideCopies"], figures["transfers"]);
+    assert_same(&world.path("far"), &world.path("there"), SECONDS);
+    assert!(leftovers(&world.path("there")).is_empty());
+    let figures = world.copy([&far("far/"), &far("checked"), &"--verify".to_owned()]);
+    assert_eq!(figures["serverSideCopies"], 0, "nobody summed those");
+    assert_same(&world.path("far"), &world.path("checked"), SECONDS);
 }
 
 #[test]

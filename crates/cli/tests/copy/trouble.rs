@@ -202,7 +202,7 @@ fn a_store_that_asks_for_a_pause_gets_it() {
     assert!(output.status.success(), "{}", lines_of(&output));
     assert_eq!(middleman.struck.load(SeqCst), 2);
     let took = started.elapsed();
-    assert!(took >= Duration::from_millis(500), "{took:?}");
+    assert!(took >= Duration::from_secs(2), "{took:?}");
 }
 
 #[test]

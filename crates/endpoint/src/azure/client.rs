@@ -121,7 +121,7 @@ impl AzureClient {
 
     /// The way to the service and back, once something connected.
     pub(super) fn round_trip(&self) -> Option<Duration> {
-        None
+        self.web.round_trip()
     }
 
     /// Names the account and what we may do there.

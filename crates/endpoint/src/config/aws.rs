@@ -27,6 +27,14 @@ pub(crate) fn aws_address(chosen: Option<&str>) -> (Option<String>, String) {
     (endpoint, region)
 }
 
+/// Certificates that AWS's own tools trust beside the system's.
+pub(crate) fn aws_ca_bundle(chosen: Option<&str>) -> Option<PathBuf> {
+    let settings = || aws_settings(&aws_profile(chosen))?.remove("ca_bundle");
+    variable("AWS_CA_BUNDLE")
+        .or_else(settings)
+        .map(PathBuf::from)
+}
+
 /// Whether `~/.aws` knows the profile.
 pub(crate) fn aws_knows(name: &str) -> bool {
     aws_settings(name).is_some()

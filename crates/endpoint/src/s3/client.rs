@@ -1,86 +1,28 @@
 //! One S3 request at a time over kept connections, signed without reading the body.
 
 use std::{
-    collections::VecDeque,
-    convert::Infallible,
-    pin::Pin,
-    task::{Context, Poll},
+    sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed},
     time::Duration,
 };
 
-use bytes::{Bytes, BytesMut};
-use futures_util::StreamExt;
+use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
-use http_body_util::BodyExt;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
-use hyper_rustls::HttpsConnector;
-use hyper_util::{
-    client::legacy::Client,
-    rt::{TokioExecutor, TokioTimer},
-};
+use hyper::body::Incoming;
 use reqsign_aws_v4::Credential;
 use reqsign_core::Signer;
-use tokio::time::timeout;
 
 use super::{
     page::Page,
+    sums::Sums,
     wire::{Refusal, encode},
 };
-use crate::{Error, ErrorKind, Locus, Result, dial::Dialler, endpoint::ByteStream};
+use crate::{
+    Error, ErrorKind, Locus, Result, Status,
+    web::{self, About, STALLED_AFTER, Sent, Web, kind_of_status, read_refusal, read_whole},
+};
 
-/// Nothing moved for this long: the connection counts as dead.
-const STALLED_AFTER: Duration = Duration::from_secs(60);
-
-/// Idle connections are kept this long; stores close them after some minutes.
-const IDLE_FOR: Duration = Duration::from_secs(30);
-
-/// Longest answer that is read whole, in bytes: a listing page of 1,000 keys of 1 KiB each,
-/// percent-encoded, and room.
-const ANSWER_BYTES_MAX: usize = 16 << 20;
-
-/// Bytes read from a connection at once: few wake-ups, and still in the cache when summed.
-const READ_BYTES: usize = 128 << 10;
-
-/// A body whose pieces are sent as they are.
-#[derive(Debug, Default)]
-pub(super) struct Pieces {
-    pieces: VecDeque<Bytes>,
-    left: u64,
-}
-
-impl From<Vec<Bytes>> for Pieces {
-    fn from(pieces: Vec<Bytes>) -> Self {
-        let left = pieces.iter().map(|piece| piece.len() as u64).sum();
-        Self {
-            pieces: pieces.into(),
-            left,
-        }
-    }
-}
-
-impl Body for Pieces {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let piece = self.pieces.pop_front();
-        if let Some(piece) = &piece {
-            self.left -= piece.len() as u64;
-        }
-        Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.pieces.is_empty()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.left)
-    }
-}
+/// What a request says of its body where nobody has to sum it for the signature.
+const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
 
 /// What to ask of the store.
 pub(super) struct Call<'a> {
@@ -88,10 +30,14 @@ pub(super) struct Call<'a> {
     pub key: &'a str,
     pub query: &'a [(&'a str, &'a str)],
     pub headers: Vec<(&'static str, String)>,
-    pub body: Pieces,
+    pub body: Sent,
+    /// `x-amz-content-sha256`.
+    pub signed_as: &'static str,
     /// For errors: a verb and where the fault would be.
     pub operation: &'static str,
     pub locus: Locus,
+    /// How long the store may work before it answers.
+    pub patience: Duration,
 }
 
 impl<'a> Call<'a> {
@@ -101,9 +47,11 @@ impl<'a> Call<'a> {
             key,
             query: &[],
             headers: Vec::new(),
-            body: Pieces::default(),
+            body: Sent::nothing(),
+            signed_as: UNSIGNED,
             operation,
             locus: Locus::Source,
+            patience: STALLED_AFTER,
         }
     }
 
@@ -118,7 +66,7 @@ impl<'a> Call<'a> {
     }
 
     pub(super) fn body(mut self, pieces: Vec<Bytes>) -> Self {
-        self.body = pieces.into();
+        self.body = Sent::pieces(pieces);
         self
     }
 
@@ -126,68 +74,112 @@ impl<'a> Call<'a> {
         self.locus = locus;
         self
     }
+
+    pub(super) fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+}
+
+/// Where a store's buckets are.
+#[derive(Debug, Clone)]
+pub(super) struct Address {
+    /// `https://host` or `http://host:port`; `None` for Amazon's own.
+    pub endpoint: Option<String>,
+    pub region: String,
+}
+
+impl Address {
+    /// The address of a bucket, and whether the bucket is part of the path.
+    fn of(&self, bucket: &str) -> (String, bool) {
+        let region = &self.region;
+        match &self.endpoint {
+            // Path-style: a store of one's own rarely has a wildcard certificate.
+            Some(endpoint) => (format!("{endpoint}/{bucket}"), true),
+            // A dot in a bucket's name breaks the wildcard certificate.
+            None if bucket.contains('.') => {
+                let base = format!("https://s3.{region}.amazonaws.com/{bucket}");
+                (base, true)
+            }
+            None => (format!("https://{bucket}.s3.{region}.amazonaws.com"), false),
+        }
+    }
 }
 
 /// How to reach one bucket.
 pub(super) struct S3Client {
-    http: Client<HttpsConnector<Dialler>, Pieces>,
-    dialler: Dialler,
+    web: Web,
     signer: Signer<Credential>,
+    address: Address,
     /// `https://host` or `http://host:port/bucket`, without a slash at the end.
     base: String,
     bucket: String,
     /// The bucket is part of the path rather than of the host.
     path_style: bool,
+    /// The checksum the store takes.
+    pub(super) sums: Sums,
+    streams: AtomicU8,
+    /// The store tells wrong checksums of segments it copied.
+    pub(super) miscounts: AtomicBool,
 }
 
-/// The HTTP client all buckets share.
-pub(super) fn http_client<B>(dialler: &Dialler) -> Result<Client<HttpsConnector<Dialler>, B>>
-where
-    B: Body + Send,
-    B::Data: Send,
-{
-    let tls = hyper_rustls::HttpsConnectorBuilder::new()
-        .with_provider_and_native_roots(rustls::crypto::ring::default_provider())
-        .map_err(|cause| {
-            Error::io("read", "the system's certificates", cause)
-                .hint("install the package ca-certificates")
-        })?
-        .https_or_http()
-        .enable_http1()
-        .wrap_connector(dialler.clone());
-    Ok(Client::builder(TokioExecutor::new())
-        .pool_timer(TokioTimer::new())
-        .pool_idle_timeout(IDLE_FOR)
-        .http1_read_buf_exact_size(READ_BYTES)
-        .build(tls))
-}
+/// Whether the store takes segments while they are read.
+const STREAMS: u8 = 1;
+const STREAMS_NOT: u8 = 2;
 
 impl S3Client {
     pub(super) fn new(
+        web: Web,
         signer: Signer<Credential>,
-        base: String,
+        address: Address,
         bucket: String,
-        path_style: bool,
-    ) -> Result<Self> {
-        let dialler = Dialler::default();
-        Ok(Self {
-            http: http_client(&dialler)?,
-            dialler,
+    ) -> Self {
+        let (base, path_style) = address.of(&bucket);
+        Self {
+            web,
             signer,
+            address,
             base,
             bucket,
             path_style,
-        })
+            sums: Sums::default(),
+            streams: AtomicU8::new(0),
+            miscounts: AtomicBool::new(false),
+        }
+    }
+
+    /// How to reach another bucket of the same store.
+    pub(super) fn sibling(&self, bucket: &str) -> Self {
+        let (web, signer) = (self.web.clone(), self.signer.clone());
+        Self::new(web, signer, self.address.clone(), bucket.to_owned())
+    }
+
+    /// Whether the store takes segments while they are read; `None` before anybody asked it.
+    pub(super) fn takes_streams(&self) -> Option<bool> {
+        match self.streams.load(Relaxed) {
+            STREAMS => Some(true),
+            STREAMS_NOT => Some(false),
+            _ => None,
+        }
+    }
+
+    pub(super) fn found_streams(&self, takes: bool) {
+        let found = if takes { STREAMS } else { STREAMS_NOT };
+        self.streams.store(found, Relaxed);
     }
 
     /// The way to the store and back, once something connected.
     pub(super) fn round_trip(&self) -> Option<Duration> {
-        self.dialler.round_trip()
+        self.web.round_trip()
     }
 
     /// The address of the bucket.
     pub(super) fn base(&self) -> &str {
         &self.base
+    }
+
+    pub(super) fn bucket(&self) -> &str {
+        &self.bucket
     }
 
     /// The address of `key` for people.
@@ -198,7 +190,15 @@ impl S3Client {
         format!("s3://{}/{key}", self.bucket)
     }
 
-    fn uri(&self, call: &Call<'_>) -> Result<Uri> {
+    fn about(&self, call: &Call<'_>) -> About {
+        About {
+            operation: call.operation,
+            subject: self.show(call.key),
+            locus: call.locus,
+        }
+    }
+
+    fn uri(&self, call: &Call<'_>, about: &About) -> Result<Uri> {
         let mut text = format!("{}/{}", self.base, encode(call.key, true));
         if call.key.is_empty() && self.path_style {
             text.pop();
@@ -209,9 +209,7 @@ impl S3Client {
             text.push('=');
             text.push_str(&encode(value, false));
         }
-        Uri::try_from(text).map_err(|cause| {
-            Error::new(ErrorKind::Invalid, call.operation, self.show(call.key)).cause(cause)
-        })
+        Uri::try_from(text).map_err(|cause| about.fail(ErrorKind::Invalid).cause(cause))
     }
 
     /// Makes the request and returns the answer's head and body.
@@ -219,22 +217,21 @@ impl S3Client {
     /// # Errors
     /// What the store refuses, by its code; [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`].
     pub(super) async fn send(&self, call: Call<'_>) -> Result<Response<Incoming>> {
-        let shown = self.show(call.key);
-        let (operation, locus) = (call.operation, call.locus);
-        let fail = |kind| Error::new(kind, operation, &*shown).at(locus);
+        let about = self.about(&call);
         let mut request = Request::builder()
             .method(&call.method)
-            .uri(self.uri(&call)?);
+            .uri(self.uri(&call, &about)?);
         for (name, value) in &call.headers {
             request = request.header(*name, value);
         }
         let request = request
-            .header("x-amz-content-sha256", "UNSIGNED-PAYLOAD")
+            .header("x-amz-content-sha256", call.signed_as)
             .body(())
-            .map_err(|cause| fail(ErrorKind::Invalid).cause(cause))?;
+            .map_err(|cause| about.fail(ErrorKind::Invalid).cause(cause))?;
         let (mut head, ()) = request.into_parts();
         self.signer.sign(&mut head, None).await.map_err(|cause| {
-            fail(ErrorKind::Unauthenticated)
+            about
+                .fail(ErrorKind::Unauthenticated)
                 .cause(format!(
                     "no usable credentials: {}",
                     first_line(&cause.to_string())
@@ -242,28 +239,13 @@ impl S3Client {
                 .hint("set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE or --profile")
         })?;
         let request = Request::from_parts(head, call.body);
-        let answer = timeout(STALLED_AFTER, self.http.request(request))
-            .await
-            .map_err(|_| fail(ErrorKind::TimedOut).cause("no answer"))?
-            .map_err(|cause| {
-                fail(ErrorKind::Unreachable)
-                    .cause(format!(
-                        "no connection to {}: {}",
-                        self.base,
-                        deepest(&cause)
-                    ))
-                    .hint("check the address and the network")
-                    .at(Locus::Network)
-            })?;
+        let answer = self.web.send(request, &about, call.patience).await?;
         if answer.status().is_success() {
             return Ok(answer);
         }
-        let status = answer.status();
-        let refusal = match read_whole(answer.into_body()).await {
-            Ok(body) => parse_refusal(&body),
-            Err(_) => Refusal::default(),
-        };
-        Err(refused(fail, status, &refusal))
+        let (head, body) = answer.into_parts();
+        let refusal = parse_refusal(&read_refusal(body).await);
+        Err(refused(&about, head.status, &head.headers, &refusal))
     }
 
     /// Makes the request and reads the answer whole.
@@ -271,14 +253,9 @@ impl S3Client {
     /// # Errors
     /// As [`S3Client::send`].
     pub(super) async fn ask(&self, call: Call<'_>) -> Result<(HeaderMap, Bytes)> {
-        let (shown, operation, locus) = (self.show(call.key), call.operation, call.locus);
+        let about = self.about(&call);
         let (head, body) = self.send(call).await?.into_parts();
-        let body = read_whole(body).await.map_err(|cause| {
-            Error::new(ErrorKind::Unreachable, operation, shown)
-                .cause(cause)
-                .at(locus)
-        })?;
-        Ok((head.headers, body))
+        Ok((head.headers, read_whole(body, &about).await?))
     }
 
     /// Makes the request and reads the answer as XML.
@@ -309,50 +286,18 @@ impl S3Client {
         call: Call<'_>,
         read: impl FnOnce(&[u8]) -> Result<T, String>,
     ) -> Result<T> {
-        let (shown, operation, locus) = (self.show(call.key), call.operation, call.locus);
-        let (_, body) = self.ask(call).await?;
-        let fail = |kind| Error::new(kind, operation, &*shown).at(locus);
+        let about = self.about(&call);
+        let (headers, body) = self.ask(call).await?;
+        // A store that works for long says first that all is well, and then perhaps that it isn't.
         if body.windows(7).take(200).any(|window| window == b"<Error>") {
-            return Err(refused(
-                fail,
-                StatusCode::INTERNAL_SERVER_ERROR,
-                &parse_refusal(&body),
-            ));
+            let status = StatusCode::INTERNAL_SERVER_ERROR;
+            return Err(refused(&about, status, &headers, &parse_refusal(&body)));
         }
-        read(&body)
-            .map_err(|cause| fail(ErrorKind::Other).cause(format!("unreadable answer: {cause}")))
+        read(&body).map_err(|cause| {
+            let error = about.fail(ErrorKind::Other);
+            error.cause(format!("unreadable answer: {cause}"))
+        })
     }
-}
-
-/// A response body as a stream; it ends with an error when nothing comes for too long.
-pub(super) fn stream(body: Incoming, subject: String) -> ByteStream {
-    let frames = futures_util::stream::try_unfold(body, move |mut body| {
-        let subject = subject.clone();
-        async move {
-            let fail = |kind| Error::new(kind, "read", subject).at(Locus::Source);
-            match timeout(STALLED_AFTER, body.frame()).await {
-                Err(_) => Err(fail(ErrorKind::TimedOut).cause("nothing came for a minute")),
-                Ok(None) => Ok(None),
-                Ok(Some(Err(cause))) => Err(fail(ErrorKind::Unreachable).cause(cause)),
-                Ok(Some(Ok(frame))) => Ok(Some((frame.into_data().unwrap_or_default(), body))),
-            }
-        }
-    });
-    Box::pin(frames.filter(|frame| {
-        let keep = !matches!(frame, Ok(bytes) if bytes.is_empty());
-        async move { keep }
-    }))
-}
-
-async fn read_whole(body: Incoming) -> Result<Bytes, Box<dyn std::error::Error + Send + Sync>> {
-    let mut body = http_body_util::Limited::new(body, ANSWER_BYTES_MAX);
-    let mut whole = BytesMut::new();
-    while let Some(frame) = timeout(STALLED_AFTER, body.frame()).await? {
-        if let Ok(data) = frame?.into_data() {
-            whole.extend_from_slice(&data);
-        }
-    }
-    Ok(whole.freeze())
 }
 
 fn parse_refusal(body: &[u8]) -> Refusal {
@@ -360,23 +305,37 @@ fn parse_refusal(body: &[u8]) -> Refusal {
 }
 
 /// The error a refusal means.
-fn refused(fail: impl Fn(ErrorKind) -> Error, status: StatusCode, refusal: &Refusal) -> Error {
-    let (kind, hint) = kind_of(status, &refusal.code);
+fn refused(about: &About, status: StatusCode, headers: &HeaderMap, refusal: &Refusal) -> Error {
     let cause = match (&*refusal.code, &*refusal.message) {
         ("", _) => format!("the store answered {status}"),
         (code, "") => code.to_owned(),
         (code, message) => format!("{code}: {}", message.trim_end_matches('.')),
     };
-    let error = fail(kind).cause(cause).with("status", status.as_u16());
-    let error = if refusal.code == "BadDigest" {
-        error.status_is(crate::Status::Temporary)
-    } else {
-        error
-    };
-    match hint {
-        "" => error,
-        hint => error.hint(hint),
+    let (kind, hint) = kind_of(status, &refusal.code);
+    let mut error = web::refused(about, status, headers, (kind, hint), cause);
+    if !refusal.code.is_empty() {
+        error = error.with("code", &refusal.code);
     }
+    // What was sent was right: the way there was not.
+    if kind == ErrorKind::Corrupt {
+        return error.status_is(Status::Temporary);
+    }
+    error
+}
+
+/// Whether a refusal can mean that the store doesn't know what was asked of it.
+pub(super) fn is_not_understood(error: &Error) -> bool {
+    let told = |key| error.context().iter().find(|(name, _)| *name == key);
+    let is_general = told("code").is_none_or(|(_, code)| {
+        [
+            "InvalidArgument",
+            "InvalidRequest",
+            "NotImplemented",
+            "MalformedXML",
+        ]
+        .contains(&&**code)
+    });
+    is_general && told("status").is_some_and(|(_, status)| status == "400" || status == "501")
 }
 
 fn kind_of(status: StatusCode, code: &str) -> (ErrorKind, &'static str) {
@@ -406,8 +365,15 @@ fn kind_of(status: StatusCode, code: &str) -> (ErrorKind, &'static str) {
         "QuotaExceeded" | "XMinioStorageFull" | "InsufficientCapacity" => {
             return (ErrorKind::Full, "free space in the store");
         }
-        "BadDigest" => return (ErrorKind::Corrupt, ""),
+        "BadDigest" | "XAmzContentChecksumMismatch" => return (ErrorKind::Corrupt, ""),
         "KeyTooLongError" => return (ErrorKind::Unsupported, "shorten the path"),
+        "XMinioInvalidObjectName" => return (ErrorKind::Unsupported, "rename it"),
+        "XMinioParentIsObject" => {
+            return (
+                ErrorKind::Conflict,
+                "a file has the name of a directory above it",
+            );
+        }
         _ => {}
     }
     match status.as_u16() {
@@ -415,27 +381,10 @@ fn kind_of(status: StatusCode, code: &str) -> (ErrorKind, &'static str) {
             ErrorKind::Unauthenticated,
             "check the credentials and what they allow",
         ),
-        404 => (ErrorKind::NotFound, ""),
-        409 => (ErrorKind::Conflict, ""),
-        412 | 416 => (
-            ErrorKind::Changed,
-            "copy it again when nothing writes to it",
-        ),
-        408 | 429 | 500 | 502..=504 => (ErrorKind::Busy, ""),
-        507 => (ErrorKind::Full, "free space in the store"),
-        _ => (ErrorKind::Other, ""),
+        _ => kind_of_status(status),
     }
 }
 
 fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
-}
-
-/// The last cause, which is the one people understand.
-fn deepest(error: &dyn std::error::Error) -> String {
-    let mut last = error;
-    while let Some(next) = last.source() {
-        last = next;
-    }
-    last.to_string()
 }

@@ -1,6 +1,6 @@
 //! Where credentials come from: a profile of ours, or AWS's usual chain.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
@@ -13,12 +13,13 @@ use reqsign_core::{
     CommandExecute, CommandOutput, Context, FileRead, HttpSend, OsEnv, Result as SignResult, Signer,
 };
 
-use super::{Store, client::http_client};
+use super::Store;
 use crate::{
     Error, ErrorKind, Result,
     access::Chosen,
     config::{self, Profile},
     dial::Dialler,
+    web,
 };
 
 /// A metadata service that takes longer is not there.
@@ -95,6 +96,10 @@ pub(super) struct Signing {
     /// Where the store listens; `None` for Amazon's own.
     pub endpoint: Option<String>,
     pub region: String,
+    /// Certificates to trust beside the system's.
+    pub ca_file: Option<PathBuf>,
+    /// Whose credentials they are, as far as that is known without looking: never a secret.
+    pub owner: String,
 }
 
 impl Signing {
@@ -111,14 +116,18 @@ impl Signing {
             return Err(config::no_profile(wanted));
         }
         let (mut endpoint, mut region) = config::aws_address(theirs);
-        if let Some((_, profile)) = ours {
+        let mut ca_file = config::aws_ca_bundle(theirs);
+        let mut owner = format!("aws {}", theirs.unwrap_or_default());
+        if let Some((name, profile)) = ours {
             endpoint = profile.endpoint.clone();
             region = profile.region.clone().unwrap_or(region);
+            ca_file = profile.ca_file.clone();
+            owner = format!("profile {name}");
         }
         let context = Context::new()
             .with_env(OsEnv)
             .with_file_read(Files)
-            .with_http_send(Http(http_client(&Dialler::default())?))
+            .with_http_send(Http(web::client(&Dialler::default(), None)?))
             .with_command_execute(Commands);
         let request = RequestSigner::new("s3", &region);
         let signer = match ours {
@@ -136,6 +145,8 @@ impl Signing {
             signer,
             endpoint,
             region,
+            ca_file,
+            owner,
         })
     }
 }
@@ -149,6 +160,8 @@ impl Signing {
             signer: Signer::new(Context::new(), keys, request),
             endpoint: Some(store.endpoint.clone()),
             region: store.region.clone(),
+            ca_file: store.ca_file.clone(),
+            owner: format!("key {}", store.access_key_id),
         })
     }
 }

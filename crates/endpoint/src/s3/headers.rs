@@ -2,13 +2,16 @@
 
 use bytes::Bytes;
 use http::HeaderMap;
-use md5::{Digest as _, Md5};
 
-use super::wire::{CHECKSUM, CHECKSUM_TYPE, MODE, MTIME};
+use super::{
+    sums::md5_of,
+    wire::{CHECKSUM, CHECKSUM_TYPE, MODE, MTIME},
+};
 use crate::{
     Checksum, dates,
     endpoint::{Entry, FileSpec, Kind},
     objects::{content_type, parse_mode, show_mode},
+    web::text_of,
 };
 
 /// Whether the store's checksum, or else its MD5 in a plain ETag, is that of `data`. A store that
@@ -21,18 +24,12 @@ pub(super) fn matches_store(headers: &HeaderMap, sum: Checksum, data: &[Bytes]) 
     let etag = text_of(headers, "etag").map(|etag| etag.trim_matches('"'));
     match etag.filter(|etag| etag.len() == 32 && !encrypted) {
         Some(etag) => {
-            let mut md5 = Md5::new();
-            data.iter().for_each(|bytes| md5.update(bytes));
-            let digest = md5.finalize();
+            let digest = md5_of(data);
             let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
             hex.eq_ignore_ascii_case(etag)
         }
         None => true,
     }
-}
-
-pub(super) fn text_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    headers.get(name)?.to_str().ok()
 }
 
 /// The whole object's checksum, where the store keeps one.

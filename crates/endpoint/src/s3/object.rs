@@ -1,14 +1,21 @@
-//! Ranged reads of objects, and their removal.
+//! Objects that travel in one request, ranged reads, and removal.
 
 use std::{ops::Range, sync::Arc};
 
-use http::Method;
+use bytes::Bytes;
+use futures_util::StreamExt;
+use http::{HeaderMap, Method};
 
-use super::client::{Call, S3Client, stream};
+use super::{
+    client::{Call, S3Client},
+    headers::{entry_of, matches_store, metadata_of},
+    sums::Sum,
+};
 use crate::{
-    Checksum, ErrorKind, Locus, Result,
-    endpoint::{Boxed, ByteStream, Entry, Reader},
+    Checksum, Condition, Error, ErrorKind, Kind, Locus, Result, Status, Summer,
+    endpoint::{Boxed, ByteStream, Entry, FileSpec, Reader, Whole},
     objects::LINK_SUFFIX,
+    web::stream,
 };
 
 pub(super) struct S3Reader {
@@ -55,4 +62,127 @@ pub(super) async fn remove(client: &S3Client, key: &str) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Asks for an object's head; `None` when there is no such object.
+pub(super) async fn head(
+    client: &S3Client,
+    key: &str,
+    operation: &'static str,
+) -> Result<Option<HeaderMap>> {
+    let call = Call::new(Method::HEAD, key, operation).header("x-amz-checksum-mode", "ENABLED");
+    match client.ask(call).await {
+        Ok((headers, _)) => Ok(Some(headers)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads an object whole and compares it with what the store keeps of it.
+pub(super) async fn fetch(
+    client: &S3Client,
+    key: &str,
+    version: Option<&str>,
+    operation: &'static str,
+) -> Result<Whole> {
+    let mut call = Call::new(Method::GET, key, operation).header("x-amz-checksum-mode", "ENABLED");
+    if let Some(version) = version {
+        call = call.header("if-match", version);
+    }
+    let (head, body) = client.send(call).await?.into_parts();
+    let entry = entry_of(&head.headers, Kind::File);
+    let mut body = stream(body, client.show(key));
+    let mut data = Vec::new();
+    let mut summer = Summer::default();
+    while let Some(bytes) = body.next().await {
+        let bytes = bytes?;
+        summer.add(&bytes);
+        data.push(bytes);
+    }
+    let checksum = summer.sum();
+    if !matches_store(&head.headers, checksum, &data) {
+        return Err(Error::new(ErrorKind::Corrupt, "read", client.show(key))
+            .cause("what was read has not the checksum the store keeps for it")
+            .hint("copy it again; if it stays, the stored object is damaged")
+            .status_is(Status::Temporary)
+            .at(Locus::Source));
+    }
+    Ok(Whole {
+        entry,
+        data,
+        checksum,
+    })
+}
+
+/// Stores one object; the store refuses it unless the checksum is right.
+pub(super) async fn store(
+    client: &S3Client,
+    key: &str,
+    headers: Vec<(&'static str, String)>,
+    data: Vec<Bytes>,
+    checksum: Checksum,
+) -> Result<()> {
+    let sums = &client.sums;
+    let differs = |cause| {
+        Error::new(ErrorKind::Corrupt, "write", client.show(key))
+            .cause(cause)
+            .status_is(Status::Temporary)
+            .at(Locus::Destination)
+    };
+    let answer = sums.write(|sum| {
+        let (name, value) = sum.header(checksum, &data);
+        let mut call = Call::new(Method::PUT, key, "write")
+            .header(name, value)
+            .body(data.clone())
+            .at(Locus::Destination);
+        call.headers.extend_from_slice(&headers);
+        // MD5 is made of these bytes, whatever they were to be.
+        let is_right = sum == Sum::Crc64 || sum_of(&data) == checksum;
+        async move {
+            if !is_right {
+                return Err(differs("it has not the checksum it was sent with"));
+            }
+            let (headers, _) = client.ask(call).await?;
+            if sum == Sum::Crc64 {
+                sums.learn(&headers);
+            }
+            Ok(headers)
+        }
+    });
+    if matches_store(&answer.await?, checksum, &data) {
+        return Ok(());
+    }
+    Err(differs("the store holds other bytes than were sent"))
+}
+
+fn sum_of(data: &[Bytes]) -> Checksum {
+    let mut summer = Summer::default();
+    data.iter().for_each(|bytes| summer.add(bytes));
+    summer.sum()
+}
+
+/// As [`store`], while the condition holds.
+pub(super) async fn store_if(
+    client: &S3Client,
+    key: &str,
+    spec: &FileSpec,
+    data: Vec<Bytes>,
+    sum: Checksum,
+    condition: &Condition,
+) -> Result<()> {
+    let mut headers = metadata_of(spec, Kind::File);
+    headers.push(match condition {
+        Condition::Absent => ("if-none-match", "*".to_owned()),
+        Condition::Version(version) => ("if-match", version.to_string()),
+    });
+    let stored = store(client, key, headers, data, sum).await;
+    stored.map_err(|error| match (error.kind(), condition) {
+        (ErrorKind::Changed | ErrorKind::Conflict, _)
+        | (ErrorKind::NotFound, Condition::Version(_)) => {
+            Error::new(ErrorKind::Conflict, "write", client.show(key))
+                .cause("somebody else wrote it meanwhile")
+                .at(Locus::Destination)
+        }
+        _ => error,
+    })
 }

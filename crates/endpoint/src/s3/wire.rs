@@ -4,6 +4,8 @@ use std::{borrow::Cow, fmt::Write};
 
 use serde::Deserialize;
 
+use crate::Checksum;
+
 pub(super) const CHECKSUM: &str = "x-amz-checksum-crc64nvme";
 pub(super) const CHECKSUM_TYPE: &str = "x-amz-checksum-type";
 pub(super) const MTIME: &str = "x-amz-meta-mtime";
@@ -40,7 +42,30 @@ pub(super) struct ListedSegment {
 #[serde(rename_all = "PascalCase")]
 pub(super) struct CompleteMultipartUploadResult {
     #[serde(rename = "ChecksumCRC64NVME")]
-    pub checksum: Option<String>,
+    checksum: Option<String>,
+}
+
+impl CompleteMultipartUploadResult {
+    /// The whole object's, where the store tells it.
+    pub(super) fn checksum(&self) -> Option<Checksum> {
+        Checksum::from_base64(self.checksum.as_deref()?)
+    }
+}
+
+/// What a store says of an object or a segment it copied.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct CopyResult {
+    #[serde(rename = "ETag")]
+    pub etag: String,
+    #[serde(rename = "ChecksumCRC64NVME")]
+    checksum: Option<String>,
+}
+
+impl CopyResult {
+    pub(super) fn checksum(&self) -> Option<Checksum> {
+        Checksum::from_base64(self.checksum.as_deref()?)
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -30,6 +30,12 @@ use crate::{
 /// Requests of one range under way at once: 4 MiB at OpenSSH's limits, which fills a long path.
 const REQUESTS_MAX: usize = 16;
 
+/// Bytes a server copies in one request: nothing else is answered on its connection meanwhile.
+const COPY_BYTES: u64 = 64 << 20;
+
+/// The step of times in version 3.
+const SECOND_NS: u32 = 1_000_000_000;
+
 /// A file that is opened again when the connection was made anew.
 pub(super) struct OpenFile {
     pub(super) remote: Arc<Remote>,
@@ -145,12 +151,8 @@ impl OpenFile {
         if (now.size, now.mtime) == (entry.size, entry.mtime) {
             return Ok(());
         }
-        Err(
-            Error::new(ErrorKind::Changed, "copy", self.remote.show(&self.full))
-                .cause("it changed while it was read")
-                .hint("copy it again when nothing writes to it")
-                .at(Locus::Source),
-        )
+        let shown = self.remote.show(&self.full);
+        Err(changed(shown, "it changed while it was read"))
     }
 
     pub(super) async fn set(&self, attributes: &Attributes) -> Result<()> {
@@ -252,6 +254,52 @@ impl OpenFile {
         Ok((summer.sum(), offset))
     }
 
+    /// Lets the server copy this file, which must be what `spec` says, into another.
+    pub(super) async fn copy_to(&self, to: &Self, spec: &FileSpec) -> Result<()> {
+        let entry = self.stat().await?;
+        let same_time = match (entry.mtime, spec.mtime) {
+            (Some(found), Some(wanted)) => found.agrees(wanted, SECOND_NS),
+            (_, None) | (None, _) => true,
+        };
+        if entry.size != spec.size || !same_time {
+            return Err(changed(
+                self.remote.show(&self.full),
+                "it changed meanwhile",
+            ));
+        }
+        let (slot, _lease) = self.place();
+        let mut start = 0;
+        while start < entry.size {
+            let end = (start + COPY_BYTES).min(entry.size);
+            let (from, into) = (self.handle_on(slot).await?, to.handle_on(slot).await?);
+            if !Arc::ptr_eq(&from.session, &into.session) {
+                let shown = self.remote.show(&self.full);
+                return Err(Error::new(ErrorKind::Unreachable, "copy", shown)
+                    .cause("the connection broke")
+                    .at(Locus::Network));
+            }
+            // PROTOCOL, section 4.11.
+            let request = Request::new(EXTENDED)
+                .string(b"copy-data")
+                .string(&from.handle)
+                .u64(start)
+                .u64(end - start)
+                .string(&into.handle)
+                .u64(start);
+            to.written(from.session.ask(request).await).await?;
+            start = end;
+        }
+        self.confirm(&entry).await?;
+        let found = to.stat().await?.size;
+        if found != entry.size {
+            let shown = to.remote.show(&to.full);
+            return Err(Error::new(ErrorKind::Corrupt, "write", shown)
+                .cause(format!("the server copied {found} bytes of {}", entry.size))
+                .at(Locus::Destination));
+        }
+        to.set(&attributes_of(spec.mode, spec.mtime)).await
+    }
+
     async fn written(&self, answer: Result<Reply>) -> Result<()> {
         match answer? {
             Reply::Status {
@@ -297,6 +345,13 @@ impl OpenFile {
     }
 }
 
+fn changed(subject: String, how: &'static str) -> Error {
+    Error::new(ErrorKind::Changed, "copy", subject)
+        .cause(how)
+        .hint("copy it again when nothing writes to it")
+        .at(Locus::Source)
+}
+
 async fn read_piece(opened: &Opened, piece: Range<u64>, subject: String) -> Result<Bytes> {
     let mut got: Vec<Bytes> = Vec::new();
     let mut offset = piece.start;
@@ -315,10 +370,7 @@ async fn read_piece(opened: &Opened, piece: Range<u64>, subject: String) -> Resu
             | Reply::Status {
                 code: super::END, ..
             } => {
-                return Err(Error::new(ErrorKind::Changed, "copy", subject)
-                    .cause("it became shorter while it was read")
-                    .hint("copy it again when nothing writes to it")
-                    .at(Locus::Source));
+                return Err(changed(subject, "it became shorter while it was read"));
             }
             Reply::Status { message, .. } => {
                 return Err(Error::new(ErrorKind::Other, "read", subject)

@@ -18,7 +18,9 @@ use super::{
 };
 use crate::{
     Checksum, Error, ErrorKind, Locus, Result, Summer,
-    endpoint::{Boxed, Entry, FileSpec, Kind, Listing, Whole, base_name, join, partial_name},
+    endpoint::{
+        Boxed, Entry, FileSpec, Kind, Listing, Whole, base_name, join, partial_name, unsupported,
+    },
     posix::DraftRules,
 };
 
@@ -30,6 +32,8 @@ pub(super) struct Remote {
     pub(super) pool: Arc<Pool>,
     /// The way there and back, as the first answer told.
     pub(super) round_trip: Option<Duration>,
+    /// The server copies among its own files.
+    pub(super) copies: bool,
 }
 
 impl Remote {
@@ -257,6 +261,35 @@ impl Remote {
             let _ = self.ask(Request::new(REMOVE).string(&partial)).await;
         }
         published
+    }
+
+    /// Lets the server copy `from` to `full`.
+    pub(super) async fn copy(
+        self: &Arc<Self>,
+        from: &[u8],
+        full: &[u8],
+        spec: &FileSpec,
+    ) -> Result<()> {
+        if !self.copies {
+            return Err(unsupported("copy on the server to", self.show(full)));
+        }
+        let source = OpenFile::open(Arc::clone(self), from.to_vec(), OPEN_READ).await?;
+        let partial = self.partial(full, spec);
+        let flags = OPEN_READ | OPEN_WRITE | OPEN_CREATE | OPEN_TRUNCATE;
+        let copied = async {
+            let file = OpenFile::open(Arc::clone(self), partial.clone(), flags).await;
+            let file = file.map_err(|error| error.at(Locus::Destination))?;
+            let copied = source.copy_to(&file, spec).await;
+            file.close().await;
+            copied?;
+            self.rename(&partial, full).await
+        };
+        let copied = copied.await;
+        source.close().await;
+        if copied.is_err() {
+            let _ = self.ask(Request::new(REMOVE).string(&partial)).await;
+        }
+        copied
     }
 }
 

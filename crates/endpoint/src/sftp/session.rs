@@ -60,6 +60,7 @@ pub(super) struct Session {
     pub statvfs: bool,
     /// The server flushes a file to its disk when asked.
     pub fsync: bool,
+    pub copy_data: bool,
     /// How long the answer to a small request took.
     pub round_trip: Option<Duration>,
     /// Reader, writer and the process; all end when the session is dropped.
@@ -110,6 +111,7 @@ impl Session {
             posix_rename: has("posix-rename@openssh.com"),
             statvfs: has("statvfs@openssh.com"),
             fsync: has("fsync@openssh.com"),
+            copy_data: has("copy-data"),
             round_trip: None,
             _running: running,
             _child: child,

@@ -118,6 +118,11 @@ impl Place {
         })
     }
 
+    /// The way to the server and back, once something connected.
+    pub(crate) fn round_trip(&self) -> Option<Duration> {
+        self.web.round_trip()
+    }
+
     /// The address of `path` for people, without its query: that may be a signature.
     pub(crate) fn show(&self, path: &[u8]) -> String {
         self.show_full(&self.full(path))

@@ -7,10 +7,10 @@ use std::{
 
 use futures_util::StreamExt;
 
-use super::{Shelf, partial_path};
+use super::{Shelf, parent_of};
 use crate::{
     Checksum, ErrorKind, Result, Summer, dates,
-    endpoint::{Boxed, ByteStream, FileSpec, Writer},
+    endpoint::{Boxed, ByteStream, FileSpec, Writer, base_name, partial_name},
     web::{About, Sent, stream},
 };
 
@@ -73,6 +73,12 @@ impl Shelf {
         }
         Ok((summer.sum(), len))
     }
+}
+
+/// The hidden name beside `full` under which it is written.
+pub(super) fn partial_path(full: &[u8], spec: &FileSpec) -> Vec<u8> {
+    let name = partial_name(base_name(full), &spec.origin);
+    [parent_of(full), b"/", &name].concat()
 }
 
 /// A file on its way.

@@ -21,6 +21,8 @@ pub struct Progress {
     files: AtomicU64,
     total_files: AtomicU64,
     unchanged: AtomicU64,
+    server_copies: AtomicU64,
+    server_copy_bytes: AtomicU64,
     links: AtomicU64,
     directories: AtomicU64,
     listed: AtomicU64,
@@ -64,6 +66,10 @@ pub struct Figures {
     pub total_files: u64,
     /// Files that were there already.
     pub unchanged: u64,
+    /// Files that a server copied by itself.
+    pub server_copies: u64,
+    /// Their bytes, which are counted as sent too.
+    pub server_copy_bytes: u64,
     /// Symbolic links made.
     pub links: u64,
     /// Directories made.
@@ -90,6 +96,8 @@ impl Default for Progress {
             files: AtomicU64::new(0),
             total_files: AtomicU64::new(0),
             unchanged: AtomicU64::new(0),
+            server_copies: AtomicU64::new(0),
+            server_copy_bytes: AtomicU64::new(0),
             links: AtomicU64::new(0),
             directories: AtomicU64::new(0),
             listed: AtomicU64::new(0),
@@ -113,6 +121,8 @@ impl Progress {
             files: self.files.load(Relaxed),
             total_files: self.total_files.load(Relaxed),
             unchanged: self.unchanged.load(Relaxed),
+            server_copies: self.server_copies.load(Relaxed),
+            server_copy_bytes: self.server_copy_bytes.load(Relaxed),
             links: self.links.load(Relaxed),
             directories: self.directories.load(Relaxed),
             listed: self.listed.load(Relaxed),
@@ -153,6 +163,12 @@ impl Progress {
         self.total_files.fetch_sub(1, Relaxed);
         self.total_bytes.fetch_sub(size, Relaxed);
         self.unchanged.fetch_add(1, Relaxed);
+    }
+
+    /// A server copied a file of `size` bytes by itself.
+    pub(super) fn was_copied_there(&self, size: u64) {
+        self.server_copies.fetch_add(1, Relaxed);
+        self.server_copy_bytes.fetch_add(size, Relaxed);
     }
 
     pub(super) fn made_link(&self) {

@@ -66,6 +66,7 @@ async fn copy_one(shared: &Arc<Shared>, work: &Work) -> Result<()> {
     let moving = Arc::new(shared.progress.start(shown.clone(), entry.size));
     if copy_within(shared, work, &entry).await? {
         moving.sent(entry.size);
+        shared.progress.was_copied_there(entry.size);
     } else {
         let sum = if entry.size > can.segment_size_min {
             large::copy(shared, work, &entry, &moving).await?
@@ -173,7 +174,8 @@ async fn copy_within(shared: &Arc<Shared>, work: &Work, entry: &Entry) -> Result
     let source = &work.source.place.endpoint;
     let destination = &shared.destination.endpoint;
     let realm = source.realm();
-    if realm.is_none() || realm != destination.realm() {
+    // To read back what was copied is to move it through here, so it may as well be summed.
+    if realm.is_none() || realm != destination.realm() || shared.options.verify {
         return Ok(false);
     }
     let from = source.locate(&work.from);

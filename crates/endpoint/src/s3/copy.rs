@@ -1,0 +1,231 @@
+//! Copies that the store makes among its own objects.
+
+use std::{
+    ops::Range,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use http::Method;
+
+use super::{
+    client::{Call, S3Client, is_not_understood},
+    headers::{checksum_in, entry_of, metadata_of},
+    multipart::{Multipart, Stored},
+    object::head,
+    sums::Sum,
+    upload::LIMITS,
+    wire::{CopyResult, encode},
+};
+use crate::{
+    Checksum, Error, ErrorKind, Kind, Locus, Result,
+    endpoint::{FileSpec, unsupported},
+};
+
+/// Objects up to this size are copied in one request, larger ones in segments of it: no request
+/// takes long, several work at once, and Amazon's limit of 5 GiB a request is far away.
+const STEP_BYTES: u64 = 64 << 20;
+
+/// Segments under way at once. They cost nothing here, and a store has limits of its own.
+const SEGMENTS_AT_ONCE: usize = 8;
+
+/// Attempts at each segment, and the first pause between them; the next is twice as long.
+const TRIES: u32 = 5;
+const PAUSE_MIN: Duration = Duration::from_millis(500);
+
+/// How long a store may copy before it answers.
+const STORE_WORKS_FOR: Duration = Duration::from_secs(600);
+
+/// What is copied, as it is now.
+struct Source {
+    /// Bucket and key, percent-encoded.
+    name: String,
+    /// What the copy keeps of it, and which version it is.
+    spec: FileSpec,
+    checksum: Option<Checksum>,
+}
+
+/// Copies `from`, a bucket and a key, to `key`.
+pub(super) async fn copy(
+    client: &Arc<S3Client>,
+    from: &[u8],
+    key: &str,
+    spec: &FileSpec,
+) -> Result<()> {
+    let copied = async {
+        let source = look_at(client, from, key, spec).await?;
+        if spec.size <= STEP_BYTES {
+            whole(client, &source, key).await
+        } else {
+            in_segments(client, &source, key).await
+        }
+    };
+    copied.await.map_err(|error| {
+        // Who may read and write need not be allowed to copy: tags, say, are a right of their own.
+        if error.kind() == ErrorKind::PermissionDenied || is_not_understood(&error) {
+            let shown = client.show(key);
+            return Error::new(ErrorKind::Unsupported, "copy on the server to", shown)
+                .cause(error)
+                .at(Locus::Destination);
+        }
+        error
+    })
+}
+
+/// Asks for what a listing does not tell; whoever knows it already saves the request.
+async fn look_at(client: &S3Client, from: &[u8], key: &str, spec: &FileSpec) -> Result<Source> {
+    let unusable = || unsupported("copy on the server to", client.show(key));
+    let from = str::from_utf8(from).map_err(|_| unusable())?;
+    let mut source = Source {
+        name: encode(from, true),
+        spec: spec.clone(),
+        checksum: None,
+    };
+    if spec.mtime.is_some() && spec.size <= STEP_BYTES {
+        return Ok(source);
+    }
+    let (bucket, from) = from.split_once('/').ok_or_else(unusable)?;
+    let bucket = client.sibling(bucket);
+    let fail = |kind| Error::new(kind, "copy", bucket.show(from)).at(Locus::Source);
+    let headers = head(&bucket, from, "copy").await?;
+    let headers = headers.ok_or_else(|| fail(ErrorKind::NotFound))?;
+    let entry = entry_of(&headers, Kind::File);
+    let is_other = spec.version.is_some() && spec.version != entry.version;
+    if is_other || entry.size != spec.size {
+        return Err(fail(ErrorKind::Changed)
+            .cause("it changed since it was listed")
+            .hint("copy it again when nothing writes to it"));
+    }
+    source.checksum = checksum_in(&headers);
+    source.spec.mtime = spec.mtime.or(entry.mtime);
+    source.spec.mode = spec.mode.or(entry.mode);
+    source.spec.version = entry.version;
+    Ok(source)
+}
+
+async fn whole(client: &S3Client, source: &Source, key: &str) -> Result<()> {
+    let copied = client.sums.write(|sum| {
+        let mut call = Call::new(Method::PUT, key, "copy on the server to")
+            .header("x-amz-copy-source", &*source.name)
+            .header("x-amz-metadata-directive", "REPLACE")
+            .patience(STORE_WORKS_FOR)
+            .at(Locus::Destination);
+        if let Some(version) = &source.spec.version {
+            call = call.header("x-amz-copy-source-if-match", &**version);
+        }
+        if sum == Sum::Crc64 {
+            call = call.header("x-amz-checksum-algorithm", "CRC64NVME");
+        }
+        call.headers.extend(metadata_of(&source.spec, Kind::File));
+        client.ask_xml::<CopyResult>(call)
+    });
+    copied.await.map(|_| ())
+}
+
+async fn in_segments(client: &Arc<S3Client>, source: &Source, key: &str) -> Result<()> {
+    let summed = !client.miscounts.load(Relaxed);
+    if try_segments(client, source, key, summed).await? {
+        return Ok(());
+    }
+    client.miscounts.store(true, Relaxed);
+    try_segments(client, source, key, false).await.map(|_| ())
+}
+
+/// Copies in segments, of which the store keeps a checksum if they are `summed`. Says no when it
+/// can't be trusted with that.
+async fn try_segments(
+    client: &Arc<S3Client>,
+    source: &Source,
+    key: &str,
+    summed: bool,
+) -> Result<bool> {
+    let (client, key) = (Arc::clone(client), key.to_owned());
+    let upload = Multipart::initiate(client, key, &source.spec, summed).await?;
+    let copied = fill(&upload, source, summed).await;
+    if !matches!(copied, Ok(true)) {
+        upload.abort().await;
+    }
+    copied
+}
+
+async fn fill(upload: &Multipart, source: &Source, summed: bool) -> Result<bool> {
+    let Source { name, spec, .. } = source;
+    let copy = |(index, range): (u64, Range<u64>)| async move {
+        let version = spec.version.as_deref();
+        let copy = || upload.copy(index, name, version, range.clone());
+        let stored = patiently(copy).await?;
+        let checksum = stored.checksum.filter(|_| summed);
+        let stored = Stored { checksum, ..stored };
+        Ok::<_, Error>((index, range.clone(), stored))
+    };
+    let mut ranges = ranges(spec.size);
+    let mut segments = Vec::new();
+    for first in ranges.by_ref().take(1) {
+        let (index, range, stored) = match copy(first).await {
+            Ok(copied) => copied,
+            // MinIO takes no copied segments where every segment must come with a checksum.
+            Err(error) if summed && is_not_understood(&error) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        // versitygw 1.8 takes the whole object's checksum for that of each segment.
+        if stored.checksum.is_some() && stored.checksum == source.checksum {
+            return Ok(false);
+        }
+        segments.push((index, range, stored));
+    }
+    let rest = stream::iter(ranges).map(copy).buffered(SEGMENTS_AT_ONCE);
+    segments.extend(rest.try_collect::<Vec<_>>().await?);
+    let sums = segments.iter().try_fold(Checksum::EMPTY, |sum, segment| {
+        let (_, range, stored) = segment;
+        Some(sum.then(stored.checksum?, range.end - range.start))
+    });
+    let stored = segments.iter().map(|(index, _, stored)| (*index, stored));
+    // The store compares: what the source has kept all along rather than what was copied now.
+    let whole = source.checksum.or(sums).filter(|_| summed);
+    upload.complete(stored, whole).await?;
+    Ok(true)
+}
+
+/// Tries again what failed for now: one segment of thousands is not to cost the others.
+async fn patiently<T, F: Future<Output = Result<T>>>(request: impl Fn() -> F) -> Result<T> {
+    let mut pause = PAUSE_MIN;
+    for _ in 1..TRIES {
+        match request().await {
+            Err(error) if error.is_temporary() => {
+                tokio::time::sleep(error.pause().unwrap_or(pause)).await;
+                pause *= 2;
+            }
+            ended => return ended,
+        }
+    }
+    request().await
+}
+
+fn ranges(size: u64) -> impl Iterator<Item = (u64, Range<u64>)> {
+    let step = STEP_BYTES.max(size.div_ceil(LIMITS.segments_max));
+    (0..size.div_ceil(step)).map(move |index| {
+        let start = index * step;
+        (index, start..(start + step).min(size))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_of_any_size_are_covered_without_gaps() {
+        for size in [STEP_BYTES + 1, 5 << 30, 5 << 40] {
+            let ranges: Vec<_> = ranges(size).collect();
+            assert!(ranges.len() as u64 <= LIMITS.segments_max, "{size}");
+            let mut end = 0;
+            for (index, (number, range)) in ranges.into_iter().enumerate() {
+                assert_eq!((number, range.start), (index as u64, end));
+                assert!(range.end - range.start <= 5 << 30);
+                end = range.end;
+            }
+            assert_eq!(end, size);
+        }
+    }
+}

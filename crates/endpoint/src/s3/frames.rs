@@ -1,0 +1,184 @@
+//! The content coding `aws-chunked` with its checksum behind the last byte: what is sent need not be
+//! in memory to be summed first ("Transferring payload with trailing headers").
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+
+use super::wire::CHECKSUM;
+use crate::{Checksum, Error, ErrorKind, Locus, Result, Summer, endpoint::ByteStream};
+
+/// Bytes of each chunk but the last. Amazon wants no fewer than 8 KiB; some take no more than 16 MiB.
+const CHUNK_BYTES: u64 = 1 << 20;
+
+/// Base64 of eight bytes.
+const CHECKSUM_CHARS: u64 = 12;
+
+/// The sum of what has been framed so far.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Framed(Arc<Mutex<Summer>>);
+
+impl Framed {
+    fn add(&self, bytes: &[u8]) {
+        let mut summer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        summer.add(bytes);
+    }
+
+    pub(super) fn sum(&self) -> Checksum {
+        let summer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        summer.sum()
+    }
+}
+
+/// How long `len` bytes are when framed.
+pub(super) fn framed_len(len: u64) -> u64 {
+    let framed = |chunk: u64| format!("{chunk:x}\r\n\r\n").len() as u64 + chunk;
+    let rest = len % CHUNK_BYTES;
+    let rest = if rest == 0 { 0 } else { framed(rest) };
+    let trailer = "0\r\n:\r\n\r\n".len() as u64 + CHECKSUM.len() as u64 + CHECKSUM_CHARS;
+    len / CHUNK_BYTES * framed(CHUNK_BYTES) + rest + trailer
+}
+
+/// Frames `len` bytes. A body that has fewer or more ends in an error; `subject` is what it is about.
+pub(super) fn framed(body: ByteStream, len: u64, subject: &str) -> (ByteStream, Framed) {
+    let summer = Framed::default();
+    let frames = Frames {
+        body,
+        summer: summer.clone(),
+        left: len,
+        in_chunk: 0,
+        ready: VecDeque::new(),
+        has_ended: false,
+        subject: subject.to_owned(),
+    };
+    let stream = futures_util::stream::try_unfold(frames, |mut frames| async move {
+        Ok(frames.next().await?.map(|bytes| (bytes, frames)))
+    });
+    (Box::pin(stream), summer)
+}
+
+/// A body whose trailer tells a wrong checksum, and its length before it is framed.
+pub(super) fn wrong() -> (ByteStream, u64) {
+    let (told, sent) = ("posthaste", "postwaste");
+    let text = format!(
+        "{:x}\r\n{sent}\r\n0\r\n{CHECKSUM}:{}\r\n\r\n",
+        sent.len(),
+        Checksum::of(told.as_bytes()).to_base64()
+    );
+    let stream = futures_util::stream::iter([Ok(Bytes::from(text))]);
+    (Box::pin(stream), sent.len() as u64)
+}
+
+struct Frames {
+    body: ByteStream,
+    summer: Framed,
+    /// Bytes that are still to come.
+    left: u64,
+    /// Bytes that are still to come of this chunk.
+    in_chunk: u64,
+    /// What goes out before more is read.
+    ready: VecDeque<Bytes>,
+    has_ended: bool,
+    subject: String,
+}
+
+impl Frames {
+    async fn next(&mut self) -> Result<Option<Bytes>> {
+        loop {
+            if let Some(bytes) = self.ready.pop_front() {
+                return Ok(Some(bytes));
+            }
+            if self.has_ended {
+                return Ok(None);
+            }
+            match self.body.next().await.transpose()? {
+                Some(bytes) => self.add(bytes)?,
+                None => self.end()?,
+            }
+        }
+    }
+
+    fn add(&mut self, mut bytes: Bytes) -> Result<()> {
+        if bytes.len() as u64 > self.left {
+            return Err(self.fail("the source has more bytes than it said"));
+        }
+        self.summer.add(&bytes);
+        while !bytes.is_empty() {
+            if self.in_chunk == 0 {
+                self.in_chunk = self.left.min(CHUNK_BYTES);
+                self.ready
+                    .push_back(format!("{:x}\r\n", self.in_chunk).into());
+            }
+            let most = usize::try_from(self.in_chunk).unwrap_or(usize::MAX);
+            let piece = bytes.split_to(most.min(bytes.len()));
+            self.in_chunk -= piece.len() as u64;
+            self.left -= piece.len() as u64;
+            self.ready.push_back(piece);
+            if self.in_chunk == 0 {
+                self.ready.push_back(Bytes::from_static(b"\r\n"));
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<()> {
+        if self.left > 0 {
+            return Err(self.fail("the source ended early"));
+        }
+        let sum = self.summer.sum().to_base64();
+        self.ready
+            .push_back(format!("0\r\n{CHECKSUM}:{sum}\r\n\r\n").into());
+        self.has_ended = true;
+        Ok(())
+    }
+
+    fn fail(&self, cause: &'static str) -> Error {
+        Error::new(ErrorKind::Unreachable, "read", &*self.subject)
+            .cause(cause)
+            .at(Locus::Source)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn frame(bytes: &[u8], step: usize, len: u64) -> Result<Vec<u8>> {
+        let pieces: Vec<_> = bytes
+            .chunks(step)
+            .map(|piece| Ok(Bytes::copy_from_slice(piece)))
+            .collect();
+        let body: ByteStream = Box::pin(futures_util::stream::iter(pieces));
+        let (mut stream, summer) = framed(body, len, "x");
+        let mut whole = Vec::new();
+        while let Some(bytes) = stream.next().await {
+            whole.extend_from_slice(&bytes?);
+        }
+        assert_eq!(summer.sum(), Checksum::of(bytes));
+        Ok(whole)
+    }
+
+    #[tokio::test]
+    async fn a_body_is_cut_into_chunks_with_its_sum_at_the_end() {
+        let sum = Checksum::of(b"posthaste").to_base64();
+        let wanted = format!("9\r\nposthaste\r\n0\r\nx-amz-checksum-crc64nvme:{sum}\r\n\r\n");
+        assert_eq!(frame(b"posthaste", 4, 9).await.unwrap(), wanted.as_bytes());
+        let chunk = usize::try_from(CHUNK_BYTES).unwrap();
+        for len in [0, 1, chunk - 1, chunk, chunk + 1, 3 * chunk] {
+            let framed = frame(&vec![7; len], 700_001, len as u64).await.unwrap();
+            assert_eq!(framed.len() as u64, framed_len(len as u64), "{len}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_of_another_length_never_gets_its_sum() {
+        for (len, told) in [(8, 9), (10, 9), (0, 1)] {
+            let error = frame(&vec![7; len], 3, told).await.unwrap_err();
+            assert_eq!(error.locus(), Locus::Source, "{error}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+use std::{
+    io::{self, Read, Write},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    thread,
+};
+
+use anyhow::{Context, Result};
+
+/// Longest head of a request or an answer that is looked at, in bytes.
+const HEAD_BYTES_MAX: usize = 64 << 10;
+
+/// How a store behind a mask looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreLooks {
+    /// As it is.
+    Same,
+    /// As one that refuses what it has never heard of: CRC-64/NVME and checksums in trailers.
+    Refusing,
+    /// As one that heeds no checksum and tells none.
+    Silent,
+}
+
+/// Stands between an S3 server and its clients, counts what passes, and can make it look older than
+/// it is. Threads end with their connections.
+#[derive(Debug)]
+pub struct StoreMask {
+    address: SocketAddr,
+    passed: Arc<AtomicU64>,
+}
+
+impl StoreMask {
+    /// Listens before `server`.
+    ///
+    /// # Errors
+    /// When no port can be had.
+    pub fn start(server: SocketAddr, looks: StoreLooks) -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").context("listen before a store")?;
+        let address = listener.local_addr()?;
+        let passed = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&passed);
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let counter = Arc::clone(&counter);
+                thread::spawn(move || {
+                    // A connection that breaks is what its client has to live with.
+                    let _ = pass(client, server, looks, &counter);
+                });
+            }
+        });
+        Ok(Self { address, passed })
+    }
+
+    /// `http://ADDRESS:PORT`.
+    #[must_use]
+    pub fn endpoint(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Bytes that went through it so far, both ways together.
+    #[must_use]
+    pub fn passed(&self) -> u64 {
+        self.passed.load(Relaxed)
+    }
+}
+
+/// Passes on one request and its answer.
+fn pass(
+    mut client: TcpStream,
+    server: SocketAddr,
+    looks: StoreLooks,
+    passed: &Arc<AtomicU64>,
+) -> io::Result<()> {
+    let (head, rest) = read_head(&mut client)?;
+    let is_new = head.to_ascii_lowercase().contains("crc64nvme");
+    if looks == StoreLooks::Refusing && is_new {
+        return refuse(&mut client, &head, rest.len());
+    }
+    let mut server = TcpStream::connect(server)?;
+    // One request a connection, so that its end needs no looking for.
+    let head = head.replacen("\r\n", "\r\nconnection: close\r\n", 1);
+    server.write_all(head.as_bytes())?;
+    server.write_all(&rest)?;
+    passed.fetch_add((head.len() + rest.len()) as u64, Relaxed);
+    let (mut from_client, mut to_server) = (client.try_clone()?, server.try_clone()?);
+    let counter = Arc::clone(passed);
+    thread::spawn(move || count(&mut from_client, &mut to_server, &counter));
+    let (head, rest) = read_head(&mut server)?;
+    let tells = |line: &&str| !line.to_ascii_lowercase().starts_with("x-amz-checksum-");
+    let head: Vec<&str> = match looks {
+        StoreLooks::Same => head.split("\r\n").collect(),
+        StoreLooks::Refusing | StoreLooks::Silent => head.split("\r\n").filter(tells).collect(),
+    };
+    client.write_all(head.join("\r\n").as_bytes())?;
+    client.write_all(&rest)?;
+    passed.fetch_add(rest.len() as u64, Relaxed);
+    let ended = count(&mut server, &mut client, passed);
+    client.shutdown(Shutdown::Both)?;
+    ended
+}
+
+fn count(from: &mut TcpStream, to: &mut TcpStream, passed: &AtomicU64) -> io::Result<()> {
+    let mut block = vec![0; 64 << 10];
+    loop {
+        let len = from.read(&mut block)?;
+        if len == 0 {
+            return Ok(());
+        }
+        to.write_all(&block[..len])?;
+        passed.fetch_add(len as u64, Relaxed);
+    }
+}
+
+/// A head with the empty line behind it, and what came with it.
+fn read_head(stream: &mut TcpStream) -> io::Result<(String, Vec<u8>)> {
+    let mut bytes = Vec::new();
+    let mut block = [0; 4096];
+    loop {
+        let found = bytes.windows(4).position(|window| window == b"\r\n\r\n");
+        if let Some(end) = found {
+            let rest = bytes.split_off(end + 4);
+            let head = String::from_utf8(bytes).map_err(io::Error::other)?;
+            return Ok((head, rest));
+        }
+        let len = stream.read(&mut block)?;
+        if len == 0 || bytes.len() > HEAD_BYTES_MAX {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        bytes.extend_from_slice(&block[..len]);
+    }
+}
+
+fn refuse(client: &mut TcpStream, head: &str, read: usize) -> io::Result<()> {
+    let lines = head.lines().filter_map(|line| line.split_once(':'));
+    let len = lines
+        .filter(|(name, _)| name.eq_ignore_ascii_case("content-length"))
+        .find_map(|(_, value)| value.trim().parse::<u64>().ok())
+        .unwrap_or(0);
+    // A client that is still sending would not see the answer.
+    let left = len.saturating_sub(read as u64);
+    io::copy(&mut client.take(left), &mut io::sink())?;
+    let body = "<Error><Code>NotImplemented</Code><Message>A header you provided implies \
+                functionality that is not implemented</Message></Error>";
+    let answer = format!(
+        "HTTP/1.1 501 Not Implemented\r\ncontent-type: application/xml\r\ncontent-length: {}\r\n\
+         connection: close\r\n\r\n{body}",
+        body.len()
+    );
+    client.write_all(answer.as_bytes())?;
+    client.shutdown(Shutdown::Write)
+}
