@@ -14,7 +14,7 @@ mod refusal;
 mod resource;
 mod upload;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::Method;
@@ -213,6 +213,10 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
 impl Endpoint for Gcs {
     fn capabilities(&self) -> Capabilities {
         CAPABILITIES
+    }
+
+    fn round_trip(&self) -> Option<Duration> {
+        self.client.round_trip()
     }
 
     fn show(&self, path: &[u8]) -> String {

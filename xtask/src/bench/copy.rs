@@ -17,6 +17,7 @@ use std::{
 };
 
 use anyhow::{Context, bail, ensure};
+use posthaste_testbed::install;
 
 use super::{
     measure::{self, Sample},
@@ -104,7 +105,8 @@ fn copy(mut options: Options) -> anyhow::Result<()> {
         options.loads = Load::ALL.to_vec();
     }
     let posthaste = stage::build("posthaste-cli", "posthaste")?;
-    posthaste_testbed::install::ensure_s3_server()?;
+    install::ensure_s3_server()?;
+    install::ensure_go_program(install::FAKE_GCS_SERVER)?;
     let folder = Folder::new(&options.folder)?;
     say("preparing the files");
     for load in &options.loads {
@@ -216,7 +218,7 @@ fn put_source(run: &Run<'_>, posthaste: &Tool) -> anyhow::Result<()> {
         .args(["cp", "--quiet"])
         .arg(run.load.folder(run.benchmark))
         .envs(run.site.environment());
-    if run.site.place == Place::S3 {
+    if matches!(run.site.place, Place::S3 | Place::Gcs) {
         command.arg(run.site.address("held"));
     } else {
         command.arg(held);

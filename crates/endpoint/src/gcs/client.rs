@@ -103,6 +103,11 @@ impl GcsClient {
         })
     }
 
+    /// The way to the store and back, once something connected.
+    pub(super) fn round_trip(&self) -> Option<Duration> {
+        self.web.round_trip()
+    }
+
     pub(super) fn base(&self) -> &str {
         &self.base
     }

@@ -43,6 +43,12 @@ pub fn write(rows: &[Row], tools: &[Tool], folder: &Path, runs: usize) -> String
         "- S3 server: versitygw {}",
         install::VERSITYGW.version
     );
+    let _ = writeln!(
+        text,
+        "- Google Cloud Storage server: fake-gcs-server {}, a stand-in that keeps each object in \
+         memory before it writes it",
+        install::FAKE_GCS_SERVER.version
+    );
     for place in Place::ALL {
         let _ = writeln!(text, "\n## {}\n", capitalized(place.title()));
         text.push_str(

@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use posthaste_testbed::{GridFtpServer, S3Server, SshServer, WebFace, WebServer};
+use posthaste_testbed::{GcsServer, GridFtpServer, S3Server, SshServer, WebFace, WebServer};
 
 use super::{load::Load, sink::Sink, tool::Way};
 
@@ -23,6 +23,8 @@ pub enum Place {
     Local,
     /// An S3 server.
     S3,
+    /// A Google Cloud Storage server.
+    Gcs,
     /// An SFTP server.
     Sftp,
     /// A host reached over SSH, with its own tools at the other end.
@@ -38,9 +40,10 @@ pub enum Place {
 }
 
 impl Place {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Local,
         Self::S3,
+        Self::Gcs,
         Self::Sftp,
         Self::Host,
         Self::Relay,
@@ -54,6 +57,7 @@ impl Place {
         match self {
             Self::Local => "local",
             Self::S3 => "s3",
+            Self::Gcs => "gcs",
             Self::Sftp => "sftp",
             Self::Host => "host",
             Self::Relay => "relay",
@@ -78,9 +82,13 @@ impl Place {
         match self {
             Self::Local => &[Way::To],
             Self::Http => &[Way::From],
-            Self::S3 | Self::Sftp | Self::Host | Self::Relay | Self::WebDav | Self::GridFtp => {
-                &[Way::To, Way::From]
-            }
+            Self::S3
+            | Self::Gcs
+            | Self::Sftp
+            | Self::Host
+            | Self::Relay
+            | Self::WebDav
+            | Self::GridFtp => &[Way::To, Way::From],
         }
     }
 
@@ -89,6 +97,7 @@ impl Place {
         match self {
             Self::Local => "a local path",
             Self::S3 => "S3 (versitygw)",
+            Self::Gcs => "Google Cloud Storage (fake-gcs-server)",
             Self::Sftp => "SFTP (OpenSSH)",
             Self::Host => "another host, over SSH",
             Self::Relay => "a posthaste relay",
@@ -104,6 +113,7 @@ impl Place {
 enum Server {
     None,
     S3(S3Server),
+    Gcs(GcsServer),
     Ssh(SshServer),
     /// With an SSH server on the same files for those who don't speak to relays.
     Relay {
@@ -156,6 +166,11 @@ impl Site {
                 let server = S3Server::start_in(benchmark)?;
                 let ground = server.bucket_folder();
                 (Server::S3(server), ground)
+            }
+            Place::Gcs => {
+                let server = GcsServer::start_on_disk(benchmark)?;
+                let ground = server.bucket_folder();
+                (Server::Gcs(server), ground)
             }
             Place::Sftp | Place::Host => (Server::Ssh(SshServer::start()?), folder),
             Place::Relay => {
@@ -222,6 +237,16 @@ impl Site {
                 far("RCLONE_CONFIG_FAR_ENDPOINT", server.endpoint());
                 far("RCLONE_S3_NO_CHECK_BUCKET", "true".to_owned());
             }
+            Server::Gcs(server) => {
+                for (name, value) in server.environment() {
+                    far(name, value);
+                }
+                far("RCLONE_CONFIG_FAR_TYPE", "google cloud storage".to_owned());
+                far("RCLONE_CONFIG_FAR_ANONYMOUS", "true".to_owned());
+                let endpoint = format!("{}/storage/v1/", server.endpoint());
+                far("RCLONE_CONFIG_FAR_ENDPOINT", endpoint);
+                far("RCLONE_GCS_NO_CHECK_BUCKET", "true".to_owned());
+            }
             Server::Ssh(server) | Server::Relay { ssh: server, .. } => {
                 far("RCLONE_CONFIG_FAR_TYPE", "sftp".to_owned());
                 far("RCLONE_CONFIG_FAR_HOST", "127.0.0.1".to_owned());
@@ -261,7 +286,9 @@ impl Site {
                 options.push(format!("Port={}", server.port()));
                 options
             }
-            Server::None | Server::S3(_) | Server::Web(_) | Server::Grid(_) => Vec::new(),
+            Server::None | Server::S3(_) | Server::Gcs(_) | Server::Web(_) | Server::Grid(_) => {
+                Vec::new()
+            }
         }
     }
 
@@ -279,7 +306,9 @@ impl Site {
             Server::Ssh(server) | Server::Relay { ssh: server, .. } => {
                 format!("{}@127.0.0.1", server.user())
             }
-            Server::None | Server::S3(_) | Server::Web(_) | Server::Grid(_) => String::new(),
+            Server::None | Server::S3(_) | Server::Gcs(_) | Server::Web(_) | Server::Grid(_) => {
+                String::new()
+            }
         }
     }
 
@@ -288,6 +317,7 @@ impl Site {
         let path = self.ground.join(name);
         match (&self.server, self.place) {
             (Server::S3(_), _) => format!("s3://{}/{name}", S3Server::BUCKET),
+            (Server::Gcs(_), _) => format!("gs://{}/{name}", GcsServer::BUCKET),
             (Server::Ssh(server), Place::Sftp) => server.address(&path.display().to_string()),
             (Server::Ssh(_), _) => format!("{}:{}", self.login(), path.display()),
             (Server::Relay { .. }, _) => format!("far:{name}"),
@@ -304,6 +334,7 @@ impl Site {
             Server::Grid(server) => format!("{}/", server.url(name)),
             Server::None
             | Server::S3(_)
+            | Server::Gcs(_)
             | Server::Ssh(_)
             | Server::Relay { .. }
             | Server::Web(_) => String::new(),
@@ -316,6 +347,7 @@ impl Site {
         match &self.server {
             Server::None | Server::Grid(_) => path.display().to_string(),
             Server::S3(_) => format!("far:{}/{name}", S3Server::BUCKET),
+            Server::Gcs(_) => format!("far:{}/{name}", GcsServer::BUCKET),
             Server::Web(_) => format!("far:{name}"),
             Server::Ssh(_) | Server::Relay { .. } => format!("far:{}", path.display()),
         }
@@ -326,6 +358,7 @@ impl Site {
         match &self.server {
             Server::S3(server) => Some(server.endpoint()),
             Server::None
+            | Server::Gcs(_)
             | Server::Ssh(_)
             | Server::Relay { .. }
             | Server::Web(_)
