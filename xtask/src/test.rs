@@ -101,6 +101,10 @@ fn tools() -> Vec<Found> {
             install::ensure_debian_program(install::IPERF3).context("can't have iperf3"),
         ),
         (
+            "proftpd",
+            install::ensure_ftp_server().context("can't have the FTP server"),
+        ),
+        (
             "nginx",
             install::ensure_web_server().context("can't have the web server"),
         ),

@@ -9,6 +9,8 @@ mod bad_input;
 mod caps;
 #[path = "copy/directions.rs"]
 mod directions;
+#[path = "copy/ftp.rs"]
+mod ftp;
 #[path = "copy/gcs.rs"]
 mod gcs;
 #[path = "copy/host.rs"]

@@ -11,6 +11,7 @@ use crate::{
     Endpoint, Error, ErrorKind, Location, Protocol, Result, Store,
     azure::{self, Azure},
     config::{self, Profile},
+    ftp::Ftp,
     gcs::Gcs,
     limits::{Limited, Limits, Registry},
     location::Server,
@@ -254,7 +255,10 @@ impl Access {
                     let address = relay_address(&server, chosen)?;
                     Ok(Arc::new(Peer::open(address, &server.path, rules).await?))
                 }
-                Protocol::Ftp | Protocol::Ftps => Err(no_such_protocol(&server.host)),
+                Protocol::Ftp | Protocol::Ftps => {
+                    let chosen = chosen.as_ref();
+                    Ok(Arc::new(Ftp::open_chosen(&server, rules, chosen).await?))
+                }
             },
             Location::Host { user, host, path } => {
                 let host = crate::sftp::Host {
@@ -368,10 +372,6 @@ fn no_such_scheme(scheme: &str) -> Error {
             "use a local path, s3://bucket/prefix or sftp://user@host/path, or install \
              posthaste-plugin-{scheme}"
         ))
-}
-
-fn no_such_protocol(subject: &str) -> Error {
-    Error::new(ErrorKind::Unsupported, "open", subject).cause("this protocol is not spoken yet")
 }
 
 #[cfg(test)]

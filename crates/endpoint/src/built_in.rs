@@ -1,6 +1,6 @@
 //! The endpoints that are part of posthaste, and what each can do: known without connecting.
 
-use crate::{Capabilities, Location, azure, gcs, peer, posix, s3, sftp, site, webdav};
+use crate::{Capabilities, Location, azure, ftp, gcs, peer, posix, s3, sftp, site, webdav};
 
 /// An endpoint that is part of posthaste.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +23,7 @@ pub const BUILT_IN: &[BuiltIn] = &[
         "webdavs://HOST/PATH, webdav://HOST/PATH",
         webdav::CAPABILITIES,
     ),
+    built_in("ftps://HOST/PATH, ftp://HOST/PATH", ftp::CAPABILITIES),
     built_in("https://HOST/PATH, http://HOST/PATH", site::CAPABILITIES),
 ];
 

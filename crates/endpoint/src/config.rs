@@ -17,7 +17,7 @@ pub(crate) use azure::AzureSettings;
 pub(crate) use google::{google_emulator, google_key_file};
 pub(crate) use login::{Login, login_for};
 pub use profiles::{Profile, Profiles, parse_profiles};
-pub(crate) use profiles::{Secret, no_profile, profile};
+pub(crate) use profiles::{Secret, TlsChoice, no_profile, profile};
 
 /// Longest configuration file read, in bytes: people write them by hand.
 const FILE_BYTES_MAX: u64 = 1 << 20;

@@ -14,6 +14,7 @@ mod dates;
 mod dial;
 mod endpoint;
 mod error;
+mod ftp;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod gcs;

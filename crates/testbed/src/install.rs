@@ -270,6 +270,28 @@ pub(crate) fn find_web_dav_module() -> Result<PathBuf> {
     Ok(path.to_owned())
 }
 
+/// ProFTPD.
+///
+/// # Errors
+/// When it or its TLS is not installed.
+pub fn find_ftp_server() -> Result<PathBuf> {
+    const MISSING: &str = "the tests need ProFTPD with TLS: run `apt-get install proftpd-core proftpd-mod-crypto` or `cargo xtask test`";
+    ensure!(Path::new("/usr/lib/proftpd/mod_tls.so").is_file(), MISSING);
+    find_in_path("proftpd").context(MISSING)
+}
+
+/// Installs ProFTPD where it is missing.
+///
+/// # Errors
+/// When it can't be installed; the message has the line to run.
+pub fn ensure_ftp_server() -> Result<PathBuf> {
+    if let Ok(found) = find_ftp_server() {
+        return Ok(found);
+    }
+    apt_install("proftpd-core proftpd-mod-crypto")?;
+    find_ftp_server()
+}
+
 /// Installs nginx with WebDAV where it is missing.
 ///
 /// # Errors

@@ -11,6 +11,7 @@ mod azure_server;
 mod certificates;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod ftp_server;
 mod gcs_server;
 mod grid_ftp_server;
 pub mod install;
@@ -30,6 +31,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 pub use azure_server::AzureServer;
+pub use ftp_server::{FtpFace, FtpServer};
 pub use gcs_server::GcsServer;
 pub use grid_ftp_server::GridFtpServer;
 pub use place::Place;

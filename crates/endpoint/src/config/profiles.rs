@@ -33,6 +33,16 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// How an FTP connection is protected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum TlsChoice {
+    /// After `AUTH TLS` (RFC 4217).
+    Explicit,
+    /// From the first byte.
+    Implicit,
+}
+
 /// A named place with credentials and caps. Which keys matter depends on the protocol; the list
 /// with examples is `docs/reference/profiles.md`.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -82,6 +92,8 @@ pub struct Profile {
     /// HTTP, WebDAV, FTP, SFTP.
     pub(crate) user: Option<String>,
     pub(crate) password: Option<Secret>,
+    /// When FTP is protected, where the address doesn't say it.
+    pub(crate) tls: Option<TlsChoice>,
     /// A bearer token: HTTP, WebDAV, Azure Blob, GCS.
     pub(crate) token: Option<Secret>,
 

@@ -1,0 +1,306 @@
+//! A place on a server: names, questions and small commands.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use super::{
+    facts::{Features, entry_of, show_time},
+    pool::{Lease, Pool},
+    reply::Reply,
+    session::Host,
+};
+use crate::{
+    Error, ErrorKind, FileTime, Locus, Result,
+    endpoint::{Entry, FileSpec, Kind, base_name, partial_name},
+    posix::DraftRules,
+};
+
+/// Directories made above a missing one: no path is deeper (`PATH_MAX` / 2).
+const PARENTS_MAX: usize = 2048;
+
+/// A path on a server.
+pub(super) struct Remote {
+    pub(super) host: Arc<Host>,
+    /// Without a slash at the end: `/a/b`, empty for the server's root, `./a` or `.` below the login
+    /// directory.
+    pub(super) root: Vec<u8>,
+    pub(super) rules: DraftRules,
+    pub(super) pool: Arc<Pool>,
+    pub(super) features: Features,
+    pub(super) round_trip: Duration,
+    /// It reads ranges as it says it does.
+    pub(super) reads_ranges: AtomicBool,
+    /// It sets permission bits.
+    pub(super) sets_modes: AtomicBool,
+}
+
+/// The root of an address's path: `/~/x` is below the login directory, as with `sftp://`.
+pub(super) fn root_of(path: &[u8]) -> Vec<u8> {
+    match path.strip_prefix(b"/~") {
+        Some(b"") => b".".to_vec(),
+        Some(rest) if rest.starts_with(b"/") => [b".", rest].concat(),
+        Some(_) | None => path.to_vec(),
+    }
+}
+
+pub(super) fn parent_of(full: &[u8]) -> &[u8] {
+    match full.iter().rposition(|&byte| byte == b'/') {
+        Some(0) => b"/",
+        Some(cut) => &full[..cut],
+        None => b".",
+    }
+}
+
+impl Remote {
+    /// The path as the server is told it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] for names FTP has no way to say.
+    pub(super) fn full(&self, path: &[u8]) -> Result<Vec<u8>> {
+        let full = match (&*self.root, path) {
+            (b"", b"") => b"/".to_vec(),
+            (root, b"") => root.to_vec(),
+            (root, path) => [root, b"/", path].concat(),
+        };
+        let unsayable = |cause: &'static str| {
+            Error::new(ErrorKind::Unsupported, "name", self.show_full(&full))
+                .cause(cause)
+                .hint("rename it")
+        };
+        if full.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
+            return Err(unsayable("its name has a line break, which FTP can't say"));
+        }
+        if std::str::from_utf8(&full).is_err() {
+            return Err(unsayable("its name is not UTF-8, which FTP needs"));
+        }
+        Ok(full)
+    }
+
+    pub(super) fn show(&self, path: &[u8]) -> String {
+        let slash: &[u8] = if path.is_empty() { b"" } else { b"/" };
+        self.show_full(&[&self.root, slash, path].concat())
+    }
+
+    pub(super) fn show_full(&self, full: &[u8]) -> String {
+        let text = String::from_utf8_lossy(full);
+        let text = match text.strip_prefix('.') {
+            Some(below) => format!("/~{below}"),
+            None if text.is_empty() => "/".to_owned(),
+            None => text.into_owned(),
+        };
+        format!("{}{text}", self.host.show())
+    }
+
+    pub(super) fn partial(&self, full: &[u8], spec: &FileSpec) -> Vec<u8> {
+        let name = partial_name(base_name(full), &spec.origin);
+        match full.iter().rposition(|&byte| byte == b'/') {
+            Some(cut) => [&full[..=cut], &name].concat(),
+            None => name,
+        }
+    }
+
+    pub(super) async fn lease(&self) -> Result<Lease> {
+        self.pool.lease().await
+    }
+
+    /// An error for an answer that is a refusal.
+    pub(super) fn refused(
+        &self,
+        reply: &Reply,
+        operation: &'static str,
+        full: &[u8],
+        locus: Locus,
+    ) -> Error {
+        reply.refusal(operation, self.show_full(full), locus)
+    }
+
+    /// Asks a command about a path.
+    pub(super) async fn ask(&self, command: &str, full: &[u8]) -> Result<Reply> {
+        let mut lease = self.lease().await?;
+        lease.session()?.ask(&line(command, full)).await
+    }
+
+    /// A command at the destination that needs no more than to succeed.
+    pub(super) async fn command(
+        &self,
+        lease: &mut Lease,
+        command: &str,
+        operation: &'static str,
+        full: &[u8],
+    ) -> Result<()> {
+        let reply = lease.session()?.ask(&line(command, full)).await?;
+        if reply.is_done() {
+            return Ok(());
+        }
+        Err(self.refused(&reply, operation, full, Locus::Destination))
+    }
+
+    /// What lies at a path; links are followed, by the server.
+    pub(super) async fn stat(&self, full: &[u8]) -> Result<Option<Entry>> {
+        let mut lease = self.lease().await?;
+        self.stat_with(&mut lease, full).await
+    }
+
+    pub(super) async fn stat_with(&self, lease: &mut Lease, full: &[u8]) -> Result<Option<Entry>> {
+        let reply = lease.session()?.ask(&line("MLST", full)).await?;
+        if reply.is_missing() {
+            return Ok(None);
+        }
+        if !reply.is_done() {
+            return Err(self.refused(&reply, "look at", full, Locus::Source));
+        }
+        let facts = reply.lines.iter().find_map(|line| {
+            let line = line.strip_prefix(b" ").unwrap_or(line);
+            entry_of(line)
+        });
+        let entry = facts.ok_or_else(|| {
+            Error::new(ErrorKind::Other, "look at", self.show_full(full))
+                .cause("the server tells nothing of it that can be read")
+        })?;
+        Ok(Some(Entry {
+            name: Vec::new(),
+            ..entry
+        }))
+    }
+
+    /// Gives what is at a path its time and mode.
+    pub(super) async fn dress(
+        &self,
+        lease: &mut Lease,
+        full: &[u8],
+        mode: Option<u32>,
+        mtime: Option<FileTime>,
+    ) -> Result<()> {
+        const DOING: &str = "set the attributes of";
+        // The mode first: a server may count it as a change.
+        if let Some(mode) = mode.filter(|_| self.sets_modes.load(Relaxed)) {
+            let command = line(&format!("SITE CHMOD {:03o}", mode & 0o7777), full);
+            let reply = lease.session()?.ask(&command).await?;
+            if reply.is_unknown() {
+                self.sets_modes.store(false, Relaxed);
+            } else if !reply.is_done() {
+                return Err(self.refused(&reply, DOING, full, Locus::Destination));
+            }
+        }
+        if let Some(mtime) = mtime.filter(|_| self.features.set_time) {
+            let command = format!("MFMT {}", show_time(mtime));
+            self.command(lease, &command, DOING, full).await?;
+        }
+        Ok(())
+    }
+
+    /// Gives a file its name. A directory is never replaced.
+    pub(super) async fn rename(&self, lease: &mut Lease, from: &[u8], to: &[u8]) -> Result<()> {
+        let mut reply = self.try_rename(lease, from, to).await?;
+        if reply.is_done() {
+            return Ok(());
+        }
+        match self.stat_with(lease, to).await? {
+            Some(there) if there.kind == Kind::Directory => {
+                let error = Error::new(ErrorKind::Conflict, "write", self.show_full(to));
+                return Err(error
+                    .cause("a directory has that name")
+                    .at(Locus::Destination));
+            }
+            // Some servers never rename over what is there.
+            Some(_) => {
+                self.command(lease, "DELE", "replace", to).await?;
+                reply = self.try_rename(lease, from, to).await?;
+            }
+            None => {}
+        }
+        if reply.is_done() {
+            return Ok(());
+        }
+        Err(self.refused(&reply, "write", to, Locus::Destination))
+    }
+
+    async fn try_rename(&self, lease: &mut Lease, from: &[u8], to: &[u8]) -> Result<Reply> {
+        let reply = lease.session()?.ask(&line("RNFR", from)).await?;
+        if !reply.goes_on() {
+            return Err(self.refused(&reply, "write", from, Locus::Destination));
+        }
+        lease.session()?.ask(&line("RNTO", to)).await
+    }
+
+    /// Makes a directory and those above it; says whether it is new.
+    pub(super) async fn make_directory(&self, full: &[u8]) -> Result<bool> {
+        let mut lease = self.lease().await?;
+        let mut missing = vec![full.to_vec()];
+        let mut made = false;
+        while let Some(path) = missing.last().cloned() {
+            let reply = lease.session()?.ask(&line("MKD", &path)).await?;
+            made = reply.is_done();
+            if !made {
+                match self.stat_with(&mut lease, &path).await? {
+                    Some(there) if there.kind == Kind::Directory => {}
+                    Some(_) => {
+                        let error = Error::new(
+                            ErrorKind::Conflict,
+                            "make directory",
+                            self.show_full(&path),
+                        );
+                        return Err(error.cause("a file has that name").at(Locus::Destination));
+                    }
+                    None if reply.is_missing()
+                        && missing.len() < PARENTS_MAX
+                        && parent_of(&path) != &*path
+                        && self
+                            .stat_with(&mut lease, parent_of(&path))
+                            .await?
+                            .is_none() =>
+                    {
+                        missing.push(parent_of(&path).to_vec());
+                        continue;
+                    }
+                    None => {
+                        let doing = "make directory";
+                        return Err(self.refused(&reply, doing, &path, Locus::Destination));
+                    }
+                }
+            }
+            missing.pop();
+        }
+        Ok(made)
+    }
+
+    pub(super) async fn remove(&self, full: &[u8]) -> Result<()> {
+        let mut lease = self.lease().await?;
+        let reply = lease.session()?.ask(&line("DELE", full)).await?;
+        if reply.is_done() || self.stat_with(&mut lease, full).await?.is_none() {
+            return Ok(());
+        }
+        Err(self.refused(&reply, "remove", full, Locus::Destination))
+    }
+}
+
+/// `COMMAND path`.
+pub(super) fn line(command: &str, full: &[u8]) -> Vec<u8> {
+    [command.as_bytes(), b" ", full].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roots_are_absolute_or_below_the_login() {
+        for (path, root) in [
+            ("", ""),
+            ("/a/b", "/a/b"),
+            ("/~", "."),
+            ("/~/x", "./x"),
+            ("/~x", "/~x"),
+        ] {
+            assert_eq!(root_of(path.as_bytes()), root.as_bytes());
+        }
+        assert_eq!(parent_of(b"/a/b"), b"/a");
+        assert_eq!(parent_of(b"/a"), b"/");
+        assert_eq!(parent_of(b"./a"), b".");
+    }
+}

@@ -1,0 +1,455 @@
+//! One control connection, and the data connections it opens.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use rustls::{ClientConfig, client::Resumption};
+use rustls_pki_types::ServerName;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader},
+    net::{TcpStream, lookup_host},
+    time::timeout,
+};
+use tokio_rustls::TlsConnector;
+
+use super::{
+    facts::Features,
+    reply::{REPLY_BYTES_MAX, Reading, Reply},
+};
+use crate::{Error, ErrorKind, Locus, Result, clock, config::Secret};
+
+/// Longest to wait for a connection, over all addresses of a host.
+const CONNECTED_WITHIN: Duration = Duration::from_secs(15);
+
+/// Longest to wait for an answer.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
+
+/// Longest to wait until a server has put away what it got.
+const STORED_WITHIN: Duration = Duration::from_secs(600);
+
+/// When a connection is protected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Security {
+    /// Never.
+    Plain,
+    /// After `AUTH TLS` (RFC 4217).
+    Explicit,
+    /// From the first byte.
+    Implicit,
+}
+
+/// Where to log in, and as whom.
+#[derive(Debug)]
+pub(super) struct Host {
+    pub(super) scheme: &'static str,
+    pub(super) name: String,
+    pub(super) port: u16,
+    /// Whether people wrote the port.
+    pub(super) shows_port: bool,
+    pub(super) security: Security,
+    pub(super) tls: Option<Arc<ClientConfig>>,
+    pub(super) user: String,
+    pub(super) password: Secret,
+}
+
+impl Host {
+    /// `ftp://host:port`.
+    pub(super) fn show(&self) -> String {
+        let name = if self.name.contains(':') {
+            format!("[{}]", self.name)
+        } else {
+            self.name.clone()
+        };
+        match self.shows_port {
+            true => format!("{}://{name}:{}", self.scheme, self.port),
+            false => format!("{}://{name}", self.scheme),
+        }
+    }
+
+    fn fail(&self, kind: ErrorKind, operation: &'static str) -> Error {
+        Error::new(kind, operation, self.show()).at(Locus::Network)
+    }
+
+    fn broken(&self, operation: &'static str, cause: io::Error) -> Error {
+        let is_tls = cause
+            .get_ref()
+            .is_some_and(|inner| inner.is::<rustls::Error>());
+        let kind = if is_tls {
+            ErrorKind::Unauthenticated
+        } else if cause.kind() == io::ErrorKind::TimedOut {
+            ErrorKind::TimedOut
+        } else {
+            ErrorKind::Unreachable
+        };
+        let error = self.fail(kind, operation).cause(cause);
+        if is_tls {
+            return error
+                .hint("a certificate the system doesn't know goes into the profile's ca_file");
+        }
+        error
+    }
+
+    async fn connect(&self, addresses: Vec<SocketAddr>) -> Result<TcpStream> {
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+        let dialling = async {
+            for address in addresses {
+                match TcpStream::connect(address).await {
+                    Ok(stream) => return Ok(stream),
+                    Err(cause) => last = cause,
+                }
+            }
+            Err(last)
+        };
+        let late = || io::Error::new(io::ErrorKind::TimedOut, "no answer");
+        let connected = timeout(CONNECTED_WITHIN, dialling).await;
+        let stream = connected
+            .unwrap_or_else(|_| Err(late()))
+            .map_err(|cause| self.broken("connect to", cause))?;
+        // Commands are short and wait for one another.
+        let _ = stream.set_nodelay(true);
+        Ok(stream)
+    }
+
+    /// Protects a connection. A session's data connections resume the TLS session of its own control
+    /// connection, which servers insist on: `config` is the session's.
+    async fn protect(
+        &self,
+        stream: Box<dyn Wire>,
+        config: Option<&Arc<ClientConfig>>,
+    ) -> Result<Box<dyn Wire>> {
+        let Some(config) = config else {
+            return Ok(stream);
+        };
+        let name = ServerName::try_from(self.name.clone())
+            .map_err(|cause| self.fail(ErrorKind::Invalid, "connect to").cause(cause))?;
+        let connector = TlsConnector::from(Arc::clone(config));
+        let shaking = timeout(ANSWERED_WITHIN, connector.connect(name, stream));
+        let late = |_| Err(io::Error::new(io::ErrorKind::TimedOut, "no answer"));
+        let stream = shaking.await.unwrap_or_else(late);
+        let stream = stream.map_err(|cause| self.broken("connect to", cause))?;
+        Ok(Box::new(stream))
+    }
+}
+
+/// A connection, protected or not.
+pub(super) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
+
+/// TLS sessions remembered for one login: servers give two with each connection.
+const TLS_SESSIONS: usize = 16;
+
+/// A login.
+pub(super) struct Session {
+    host: Arc<Host>,
+    tls: Option<Arc<ClientConfig>>,
+    wire: BufReader<Box<dyn Wire>>,
+    peer: IpAddr,
+    pub(super) features: Features,
+    /// The way there and back, as connecting took it.
+    pub(super) round_trip: Duration,
+    /// Between two commands: nothing is to be read.
+    is_clean: bool,
+    /// When it was last used.
+    pub(super) used: Instant,
+    knows_epsv: bool,
+}
+
+impl Session {
+    /// Connects and logs in.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unreachable`], [`ErrorKind::Unauthenticated`], [`ErrorKind::Busy`] for one
+    /// session too many.
+    pub(super) async fn open(host: Arc<Host>) -> Result<Self> {
+        let found = lookup_host((host.name.as_str(), host.port)).await;
+        let found = found.map_err(|cause| host.broken("connect to", cause))?;
+        let asked = clock::now();
+        let stream = host.connect(found.collect()).await?;
+        let round_trip = clock::now().saturating_duration_since(asked);
+        let peer = stream.peer_addr();
+        let peer = peer.map_err(|cause| host.broken("connect to", cause))?.ip();
+        let tls = host.tls.as_ref().map(|config| {
+            let mut config = ClientConfig::clone(config);
+            config.resumption = Resumption::in_memory_sessions(TLS_SESSIONS);
+            Arc::new(config)
+        });
+        let mut wire: Box<dyn Wire> = Box::new(stream);
+        if host.security == Security::Implicit {
+            wire = host.protect(wire, tls.as_ref()).await?;
+        }
+        let mut session = Self {
+            host: Arc::clone(&host),
+            tls,
+            wire: BufReader::new(wire),
+            peer,
+            features: Features::default(),
+            round_trip,
+            is_clean: true,
+            used: clock::now(),
+            knows_epsv: true,
+        };
+        let greeting = session.answer(ANSWERED_WITHIN).await?;
+        session.expect(greeting, "connect to")?;
+        if host.security == Security::Explicit {
+            session = session.protected().await?;
+        }
+        session.log_in().await?;
+        Ok(session)
+    }
+
+    async fn protected(mut self) -> Result<Self> {
+        let reply = self.ask(b"AUTH TLS").await?;
+        if !reply.is_done() {
+            let error = self.host.fail(ErrorKind::Unsupported, "connect to");
+            return Err(error
+                .cause(format!("the server refuses TLS: \"{}\"", reply.text()))
+                .hint("without it, passwords and files go in the clear: ftp://"));
+        }
+        // What came before the handshake is not protected and must not be believed.
+        let wire = self
+            .host
+            .protect(self.wire.into_inner(), self.tls.as_ref())
+            .await?;
+        self.wire = BufReader::new(wire);
+        Ok(self)
+    }
+
+    async fn log_in(&mut self) -> Result<()> {
+        let host = Arc::clone(&self.host);
+        let mut reply = self.ask(format!("USER {}", host.user).as_bytes()).await?;
+        if reply.code == 331 {
+            let secret = format!("PASS {}", host.password.reveal());
+            reply = self.ask(secret.as_bytes()).await?;
+        }
+        if reply.code == 332 {
+            let error = host.fail(ErrorKind::Unsupported, "log in at");
+            return Err(error.cause("the server wants an account (ACCT)"));
+        }
+        self.expect(reply, "log in at")?;
+        if host.security != Security::Plain {
+            for command in ["PBSZ 0", "PROT P"] {
+                let reply = self.ask(command.as_bytes()).await?;
+                self.expect(reply, "protect the data of")?;
+            }
+        }
+        let reply = self.ask(b"FEAT").await?;
+        self.features = Features::read(&reply);
+        if self.features.utf8 {
+            // Most servers need no telling.
+            let _ = self.ask(b"OPTS UTF8 ON").await?;
+        }
+        let reply = self.ask(b"TYPE I").await?;
+        self.expect(reply, "set up")
+    }
+
+    fn expect(&self, reply: Reply, operation: &'static str) -> Result<()> {
+        if reply.is_done() {
+            return Ok(());
+        }
+        Err(reply.refusal(operation, self.host.show(), Locus::Network))
+    }
+
+    /// Whether another command may follow.
+    pub(super) fn is_clean(&self) -> bool {
+        self.is_clean
+    }
+
+    /// Sends a command and reads the answer. The caller made sure that it is one line.
+    pub(super) async fn ask(&mut self, command: &[u8]) -> Result<Reply> {
+        self.tell(command).await?;
+        self.answer(ANSWERED_WITHIN).await
+    }
+
+    async fn tell(&mut self, command: &[u8]) -> Result<()> {
+        if command.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
+            let error = self.host.fail(ErrorKind::Unsupported, "ask");
+            return Err(error.cause("a line break in a name, a user or a password"));
+        }
+        self.is_clean = false;
+        self.used = clock::now();
+        let line = [command, b"\r\n"].concat();
+        let writing = async {
+            self.wire.write_all(&line).await?;
+            self.wire.flush().await
+        };
+        let late = |_| Err(io::Error::new(io::ErrorKind::TimedOut, "no answer"));
+        let written = timeout(ANSWERED_WITHIN, writing).await;
+        written
+            .unwrap_or_else(late)
+            .map_err(|cause| self.host.broken("ask", cause))
+    }
+
+    /// The next answer.
+    async fn answer(&mut self, within: Duration) -> Result<Reply> {
+        self.is_clean = false;
+        let read = timeout(within, self.read_reply()).await;
+        let late = |_| Err(io::Error::new(io::ErrorKind::TimedOut, "no answer"));
+        let reply = read
+            .unwrap_or_else(late)
+            .map_err(|cause| self.host.broken("ask", cause))?;
+        // 421: the server hangs up. 1xx: more is to come.
+        self.is_clean = reply.code != 421 && reply.code / 100 != 1;
+        Ok(reply)
+    }
+
+    async fn read_reply(&mut self) -> io::Result<Reply> {
+        let mut reading = Reading::default();
+        let nonsense = || io::Error::new(io::ErrorKind::InvalidData, "this is no FTP server");
+        loop {
+            let mut line = Vec::new();
+            loop {
+                let ready = self.wire.fill_buf().await?;
+                if ready.is_empty() {
+                    return Err(io::Error::new(
+                        io::ErrorKind::ConnectionReset,
+                        "the server closed the connection",
+                    ));
+                }
+                let end = ready.iter().position(|&byte| byte == b'\n');
+                let taken = end.map_or(ready.len(), |end| end + 1);
+                line.extend_from_slice(&ready[..taken]);
+                self.wire.consume(taken);
+                if line.len() > REPLY_BYTES_MAX {
+                    return Err(nonsense());
+                }
+                if end.is_some() {
+                    break;
+                }
+            }
+            let text = line.strip_suffix(b"\n").unwrap_or(&line);
+            let text = text.strip_suffix(b"\r").unwrap_or(text);
+            if let Some(reply) = reading.line(text).map_err(|_| nonsense())? {
+                return Ok(reply);
+            }
+        }
+    }
+
+    /// Begins to move data: `before` is what must come right before `command` (REST, RANG).
+    /// `None` with the refusal where the server takes one of them not.
+    pub(super) async fn transfer(
+        &mut self,
+        before: Option<&[u8]>,
+        command: &[u8],
+    ) -> Result<Result<Box<dyn Wire>, Reply>> {
+        let port = match self.passive().await? {
+            Ok(port) => port,
+            Err(reply) => return Ok(Err(reply)),
+        };
+        let data = self
+            .host
+            .connect(vec![SocketAddr::new(self.peer, port)])
+            .await?;
+        if let Some(before) = before {
+            let reply = self.ask(before).await?;
+            if !reply.goes_on() {
+                return Ok(Err(reply));
+            }
+        }
+        let reply = self.ask(command).await?;
+        if reply.code / 100 != 1 {
+            return Ok(Err(reply));
+        }
+        let data: Box<dyn Wire> = Box::new(data);
+        if self.host.security == Security::Plain {
+            return Ok(Ok(data));
+        }
+        Ok(Ok(self.host.protect(data, self.tls.as_ref()).await?))
+    }
+
+    /// Has the server listen; its port. The address is the one we are connected to, whatever it
+    /// says: behind NAT it doesn't know better, and others' addresses are an attack.
+    async fn passive(&mut self) -> Result<Result<u16, Reply>> {
+        if self.knows_epsv {
+            let reply = self.ask(b"EPSV").await?;
+            if reply.code == 229 {
+                let port = extended_port(&reply.text());
+                return port.map(Ok).ok_or_else(|| self.no_port(&reply));
+            }
+            self.knows_epsv = false;
+        }
+        let reply = self.ask(b"PASV").await?;
+        if reply.code != 227 {
+            return Ok(Err(reply));
+        }
+        let port = passive_port(&reply.text());
+        port.map(Ok).ok_or_else(|| self.no_port(&reply))
+    }
+
+    fn no_port(&self, reply: &Reply) -> Error {
+        let error = self
+            .host
+            .fail(ErrorKind::Other, "open a data connection to");
+        error.cause(format!("the server names no port: \"{}\"", reply.text()))
+    }
+
+    /// The answer at the end of a transfer.
+    pub(super) async fn ended(&mut self) -> Result<Reply> {
+        self.answer(STORED_WITHIN).await
+    }
+
+    /// After a data connection was closed early: whatever the server says of it.
+    pub(super) async fn settle(&mut self, within: Duration) -> Option<Reply> {
+        self.answer(within).await.ok()
+    }
+}
+
+/// The port of `Entering Extended Passive Mode (|||6446|)` (RFC 2428).
+fn extended_port(text: &str) -> Option<u16> {
+    let (_, inner) = text.rsplit_once('(')?;
+    let inner = inner.split(')').next()?;
+    let mark = inner.chars().next()?;
+    let mut fields = inner.split(mark);
+    fields.nth(3)?.parse().ok().filter(|&port| port > 0)
+}
+
+/// The port of `Entering Passive Mode (h1,h2,h3,h4,p1,p2)`; some servers leave out the brackets.
+fn passive_port(text: &str) -> Option<u16> {
+    let start = text.find(|c: char| c.is_ascii_digit())?;
+    let numbers: Vec<u8> = text[start..]
+        .split(|c: char| !c.is_ascii_digit())
+        .take(6)
+        .map_while(|number| number.parse().ok())
+        .collect();
+    match numbers[..] {
+        [_, _, _, _, high, low] => Some(u16::from_be_bytes([high, low])).filter(|&port| port > 0),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_found_in_what_servers_say() {
+        assert_eq!(
+            extended_port("Entering Extended Passive Mode (|||6446|)"),
+            Some(6446)
+        );
+        assert_eq!(extended_port("ok (!!!80!)."), Some(80));
+        for text in [
+            "",
+            "(",
+            "()",
+            "(||||)",
+            "(|||99999|)",
+            "(|||0|)",
+            "|||6446|",
+        ] {
+            assert_eq!(extended_port(text), None, "{text}");
+        }
+        assert_eq!(
+            passive_port("Entering Passive Mode (10,0,0,1,25,46)."),
+            Some(6446)
+        );
+        assert_eq!(passive_port("=127,0,0,1,0,80"), Some(80));
+        for text in ["", "1,2,3", "(10,0,0,1,300,4)", "(10,0,0,1,0,0)", "(a)"] {
+            assert_eq!(passive_port(text), None, "{text}");
+        }
+    }
+}

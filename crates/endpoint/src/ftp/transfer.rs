@@ -1,0 +1,319 @@
+//! Bytes of files on data connections.
+
+use std::{
+    io,
+    ops::Range,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+
+use bytes::{Bytes, BytesMut};
+use futures_util::{StreamExt, stream};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    time::timeout,
+};
+
+use super::{
+    pool::Lease,
+    remote::{Remote, line},
+    session::Wire,
+};
+use crate::{
+    Checksum, Error, ErrorKind, Locus, Result, Summer,
+    endpoint::{Boxed, ByteStream, Entry, Reader},
+};
+
+/// Nothing moved for so long: the connection is dead.
+const STALLED_AFTER: Duration = Duration::from_secs(60);
+
+/// Longest to wait for what a server says of a transfer that was ended early.
+const SETTLED_WITHIN: Duration = Duration::from_secs(10);
+
+/// Bytes read at once.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// A file on its way here.
+struct Download {
+    remote: Arc<Remote>,
+    lease: Lease,
+    data: Option<Box<dyn Wire>>,
+    full: Vec<u8>,
+    left: u64,
+    /// The server sends no more than what was asked for.
+    is_exact: bool,
+    buffer: BytesMut,
+}
+
+impl Download {
+    async fn next(&mut self) -> Result<Option<Bytes>> {
+        let Some(data) = &mut self.data else {
+            return Ok(None);
+        };
+        self.buffer.reserve(PIECE_BYTES);
+        let read = timeout(STALLED_AFTER, data.read_buf(&mut self.buffer)).await;
+        match read {
+            Ok(Ok(0)) => Err(self.ended_early().await),
+            Ok(Ok(_)) => {
+                let left = usize::try_from(self.left).unwrap_or(usize::MAX);
+                let piece = self.buffer.split_to(self.buffer.len().min(left)).freeze();
+                self.buffer.clear();
+                self.left -= piece.len() as u64;
+                if self.left == 0 {
+                    self.finish().await?;
+                }
+                Ok(Some(piece))
+            }
+            Ok(Err(cause)) => Err(self.broken(cause).await),
+            Err(_) => {
+                let error = Error::new(ErrorKind::TimedOut, "read", self.shown());
+                Err(error.cause("nothing came for a minute").at(Locus::Network))
+            }
+        }
+    }
+
+    fn shown(&self) -> String {
+        self.remote.show_full(&self.full)
+    }
+
+    /// All is here: hears the server out, so that the session can be used again.
+    async fn finish(&mut self) -> Result<()> {
+        let Some(mut data) = self.data.take() else {
+            return Ok(());
+        };
+        if self.is_exact {
+            // A close that TLS doesn't announce is none of our business: the length was right.
+            let mut rest = [0; 16];
+            let _ = timeout(STALLED_AFTER, data.read(&mut rest)).await;
+            drop(data);
+            let reply = self.lease.session()?.ended().await?;
+            if !reply.is_done() {
+                return Err(self
+                    .remote
+                    .refused(&reply, "read", &self.full, Locus::Source));
+            }
+        } else {
+            drop(data);
+            self.lease.session()?.settle(SETTLED_WITHIN).await;
+        }
+        Ok(())
+    }
+
+    /// Why a transfer ended before its bytes were there.
+    async fn ended_early(&mut self) -> Error {
+        self.data = None;
+        let left = self.left;
+        let told = match self.lease.session() {
+            Ok(session) => session.settle(SETTLED_WITHIN).await,
+            Err(_) => None,
+        };
+        match told {
+            Some(reply) if !reply.is_done() => {
+                self.remote
+                    .refused(&reply, "read", &self.full, Locus::Source)
+            }
+            Some(_) => Error::new(ErrorKind::Changed, "read", self.shown())
+                .cause(format!("it ended {left} bytes early"))
+                .at(Locus::Source),
+            None => Error::new(ErrorKind::Unreachable, "read", self.shown())
+                .cause("the connection was lost")
+                .at(Locus::Network),
+        }
+    }
+
+    async fn broken(&mut self, cause: io::Error) -> Error {
+        let told = self.ended_early().await;
+        if told.is_temporary() {
+            return told;
+        }
+        Error::new(ErrorKind::Unreachable, "read", self.shown())
+            .cause(cause)
+            .at(Locus::Network)
+    }
+}
+
+impl Remote {
+    /// Streams a range of the file at `full`, of which `size` bytes are there.
+    pub(super) async fn read(
+        self: &Arc<Self>,
+        full: Vec<u8>,
+        range: Range<u64>,
+        size: u64,
+    ) -> Result<ByteStream> {
+        let left = range.end.saturating_sub(range.start);
+        if left == 0 {
+            return Ok(Box::pin(stream::empty()));
+        }
+        let mut lease = self.lease().await?;
+        let mut is_exact = range.end >= size;
+        let to_end = format!("REST {}", range.start);
+        let before = if is_exact || !self.reads_ranges.load(Relaxed) {
+            (range.start > 0).then_some(to_end.clone())
+        } else {
+            is_exact = true;
+            // Both ends belong to the range.
+            Some(format!("RANG {} {}", range.start, range.end - 1))
+        };
+        let command = line("RETR", &full);
+        let asked = before.as_deref().map(str::as_bytes);
+        let mut opened = lease.session()?.transfer(asked, &command).await?;
+        if let (Err(reply), Some(true)) = (&opened, before.map(|text| text.starts_with("RANG")))
+            && !reply.is_missing()
+        {
+            // It says that it can and doesn't: from there to wherever.
+            self.reads_ranges.store(false, Relaxed);
+            is_exact = false;
+            let asked = (range.start > 0).then_some(to_end.as_bytes());
+            opened = lease.session()?.transfer(asked, &command).await?;
+        }
+        let data = opened.map_err(|reply| self.refused(&reply, "read", &full, Locus::Source))?;
+        let download = Download {
+            remote: Arc::clone(self),
+            lease,
+            data: Some(data),
+            full,
+            left,
+            is_exact,
+            buffer: BytesMut::new(),
+        };
+        Ok(Box::pin(stream::unfold(Some(download), |download| async {
+            let mut download = download?;
+            match download.next().await {
+                Ok(Some(piece)) => Some((Ok(piece), Some(download))),
+                Ok(None) => None,
+                Err(error) => Some((Err(error), None)),
+            }
+        })))
+    }
+
+    pub(super) async fn sum_of(
+        self: &Arc<Self>,
+        full: &[u8],
+        range: Range<u64>,
+        size: u64,
+    ) -> Result<Checksum> {
+        let mut body = self.read(full.to_vec(), range, size).await?;
+        let mut summer = Summer::default();
+        while let Some(bytes) = body.next().await {
+            summer.add(&bytes?);
+        }
+        Ok(summer.sum())
+    }
+
+    /// Writes a body into the file at `full`, from `start` on: over what is there, or anew from 0.
+    /// Returns its checksum and how many bytes it had.
+    pub(super) async fn write(
+        &self,
+        full: &[u8],
+        start: u64,
+        mut body: ByteStream,
+    ) -> Result<(Checksum, u64)> {
+        let mut lease = self.lease().await?;
+        let before = (start > 0).then(|| format!("REST {start}"));
+        let before = before.as_deref().map(str::as_bytes);
+        let command = line("STOR", full);
+        let opened = lease.session()?.transfer(before, &command).await;
+        let opened = opened.map_err(|error| error.at(Locus::Destination))?;
+        let mut data =
+            opened.map_err(|reply| self.refused(&reply, "write", full, Locus::Destination))?;
+        let (mut summer, mut sent) = (Summer::default(), 0);
+        while let Some(bytes) = body.next().await {
+            let bytes = bytes?;
+            summer.add(&bytes);
+            let written = timeout(STALLED_AFTER, data.write_all(&bytes)).await;
+            if let Err(cause) = written.unwrap_or_else(|_| Err(stalled())) {
+                return Err(self.cut_off(lease, data, full, cause).await);
+            }
+            sent += bytes.len() as u64;
+        }
+        let ended = async {
+            data.flush().await?;
+            data.shutdown().await?;
+            // With TLS the server's end brings what the next data connection resumes.
+            let mut rest = [0; 16];
+            let _ = data.read(&mut rest).await;
+            Ok(())
+        };
+        let ended = timeout(STALLED_AFTER, ended).await;
+        if let Err(cause) = ended.unwrap_or_else(|_| Err(stalled())) {
+            return Err(self.cut_off(lease, data, full, cause).await);
+        }
+        drop(data);
+        let reply = lease.session()?.ended().await?;
+        if !reply.is_done() {
+            return Err(self.refused(&reply, "write", full, Locus::Destination));
+        }
+        Ok((summer.sum(), sent))
+    }
+
+    /// Why a server no longer takes what it is sent: it may have said so.
+    async fn cut_off(
+        &self,
+        mut lease: Lease,
+        data: Box<dyn Wire>,
+        full: &[u8],
+        cause: io::Error,
+    ) -> Error {
+        drop(data);
+        let told = match lease.session() {
+            Ok(session) => session.settle(SETTLED_WITHIN).await,
+            Err(_) => None,
+        };
+        match told {
+            Some(reply) if !reply.is_done() => {
+                self.refused(&reply, "write", full, Locus::Destination)
+            }
+            Some(_) | None => Error::new(ErrorKind::Unreachable, "write", self.show_full(full))
+                .cause(cause)
+                .at(Locus::Network),
+        }
+    }
+}
+
+fn stalled() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "nothing was taken for a minute")
+}
+
+/// A file open for ranged reads: each has a data connection of its own.
+pub(super) struct FtpReader {
+    pub(super) remote: Arc<Remote>,
+    pub(super) full: Vec<u8>,
+    pub(super) entry: Entry,
+}
+
+impl Reader for FtpReader {
+    fn entry(&self) -> &Entry {
+        &self.entry
+    }
+
+    fn checksum(&self) -> Option<Checksum> {
+        None
+    }
+
+    fn read(&self, range: Range<u64>) -> Boxed<'_, Result<ByteStream>> {
+        let remote = &self.remote;
+        Box::pin(remote.read(self.full.clone(), range, self.entry.size))
+    }
+
+    fn confirm(&self) -> Boxed<'_, Result<()>> {
+        Box::pin(async {
+            let now = self.remote.stat(&self.full).await?;
+            if now.is_some_and(|now| is_same(&now, &self.entry)) {
+                return Ok(());
+            }
+            let error = Error::new(
+                ErrorKind::Changed,
+                "read",
+                self.remote.show_full(&self.full),
+            );
+            Err(error
+                .cause("it changed while it was read")
+                .at(Locus::Source))
+        })
+    }
+}
+
+/// Whether nothing happened to a file, as far as a server tells.
+pub(super) fn is_same(now: &Entry, before: &Entry) -> bool {
+    (now.kind, now.size, now.mtime) == (before.kind, before.size, before.mtime)
+}

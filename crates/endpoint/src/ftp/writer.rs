@@ -1,0 +1,221 @@
+//! Large files written to a server: one segment after the other under a hidden name, noted here,
+//! renamed when all are there.
+
+use std::{
+    ops::Range,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use super::remote::Remote;
+use crate::{
+    Checksum, Error, ErrorKind, Locus, Result,
+    config::state_folder,
+    endpoint::{Boxed, ByteStream, FileSpec, Writer},
+    ledger::{Head, Kept, Ledger},
+};
+
+/// Bytes of a segment, and so what a crash loses.
+const SEGMENT_BYTES: u64 = 16 << 20;
+
+/// A large file being written to a server.
+pub(super) struct FtpWriter {
+    remote: Arc<Remote>,
+    full: Vec<u8>,
+    partial: Vec<u8>,
+    spec: FileSpec,
+    kept: Vec<(u64, Checksum)>,
+    segment_size: u64,
+    ledger: Mutex<Option<Ledger>>,
+}
+
+fn ledger_path(remote: &Remote, full: &[u8], spec: &FileSpec) -> PathBuf {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(remote.host.show().as_bytes());
+    hasher.update(b"\n");
+    hasher.update(remote.host.user.as_bytes());
+    hasher.update(b"\n");
+    hasher.update(full);
+    hasher.update(b"\n");
+    hasher.update(spec.origin.as_bytes());
+    state_folder().join(format!("ftp-{}", &hasher.finalize().to_hex()[..32]))
+}
+
+fn unnoted(path: &std::path::Path, cause: std::io::Error) -> Error {
+    Error::io("note an unfinished copy in", path.to_string_lossy(), cause)
+}
+
+/// Takes over what another machine noted.
+pub(super) fn adopt(remote: &Remote, full: &[u8], spec: &FileSpec, note: &str) -> Result<()> {
+    let path = ledger_path(remote, full, spec);
+    Ledger::adopt(&path, &spec.identity(), note).map_err(|cause| unnoted(&path, cause))
+}
+
+impl FtpWriter {
+    /// Continues the unfinished copy of the same source, or starts one.
+    pub(super) async fn start(remote: Arc<Remote>, full: Vec<u8>, spec: &FileSpec) -> Result<Self> {
+        let path = ledger_path(&remote, &full, spec);
+        let partial = remote.partial(&full, spec);
+        // Without REST a file is one stream.
+        let segment_size = match remote.features.restart {
+            true => SEGMENT_BYTES,
+            false => spec.size.max(1),
+        };
+        let head = Head {
+            identity: spec.identity(),
+            segment_size,
+            token: "-".to_owned(),
+        };
+        let kept = match Ledger::load(&path) {
+            Some((found, kept)) if found == head && remote.features.restart => {
+                still_held(&remote, &partial, spec.size, kept).await?
+            }
+            Some(_) | None => Vec::new(),
+        };
+        if kept.is_empty() {
+            // The first segment makes it anew; what is left of another copy must not count.
+            remote.remove(&partial).await?;
+        }
+        let ledger = Ledger::start(path.clone(), &head, &kept);
+        let ledger = ledger.map_err(|cause| unnoted(&path, cause))?;
+        Ok(Self {
+            remote,
+            full,
+            partial,
+            spec: spec.clone(),
+            kept: kept
+                .iter()
+                .map(|kept| (kept.index, kept.checksum))
+                .collect(),
+            segment_size,
+            ledger: Mutex::new(Some(ledger)),
+        })
+    }
+
+    fn ledger(&self) -> std::sync::MutexGuard<'_, Option<Ledger>> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn forget(&self) {
+        if let Some(ledger) = self.ledger().take() {
+            ledger.remove();
+        }
+    }
+
+    fn corrupt(&self, cause: String) -> Error {
+        Error::new(
+            ErrorKind::Corrupt,
+            "write",
+            self.remote.show_full(&self.full),
+        )
+        .cause(cause)
+        .at(Locus::Destination)
+    }
+
+    async fn publish(&self, size: u64) -> Result<()> {
+        let remote = &self.remote;
+        let mut lease = remote.lease().await?;
+        let found = remote.stat_with(&mut lease, &self.partial).await?;
+        let found = found.map_or(0, |found| found.size);
+        if found != size {
+            return Err(self.corrupt(format!("the server holds {found} bytes of {size}")));
+        }
+        let (mode, mtime) = (self.spec.mode, self.spec.mtime);
+        remote.dress(&mut lease, &self.partial, mode, mtime).await?;
+        remote.rename(&mut lease, &self.partial, &self.full).await?;
+        self.forget();
+        Ok(())
+    }
+
+    async fn write_segment(
+        &self,
+        index: u64,
+        range: Range<u64>,
+        body: ByteStream,
+    ) -> Result<Checksum> {
+        let remote = &self.remote;
+        let (sum, sent) = remote.write(&self.partial, range.start, body).await?;
+        if sent != range.end - range.start {
+            let error = Error::new(ErrorKind::Unreachable, "read", &*self.spec.origin);
+            return Err(error.cause("the source ended early").at(Locus::Source));
+        }
+        let found = remote
+            .stat(&self.partial)
+            .await?
+            .map_or(0, |found| found.size);
+        if found < range.end {
+            let end = range.end;
+            return Err(self.corrupt(format!("the server holds {found} bytes of {end}")));
+        }
+        if remote.rules.verify && remote.sum_of(&self.partial, range, found).await? != sum {
+            return Err(self
+                .corrupt("what was written reads back differently".to_owned())
+                .hint("check the server's disk"));
+        }
+        if let Some(ledger) = self.ledger().as_ref() {
+            let noted = ledger.add(index, sum, "-");
+            noted.map_err(|cause| {
+                Error::io("note an unfinished copy of", &*self.spec.origin, cause)
+            })?;
+        }
+        Ok(sum)
+    }
+}
+
+/// The noted segments from the first on that the server's file holds, read back: the note alone may
+/// be of a file that was lost.
+async fn still_held(
+    remote: &Arc<Remote>,
+    partial: &[u8],
+    size: u64,
+    mut noted: Vec<Kept>,
+) -> Result<Vec<Kept>> {
+    let there = remote.stat(partial).await?.map_or(0, |there| there.size);
+    noted.sort_by_key(|noted| noted.index);
+    noted.dedup_by_key(|noted| noted.index);
+    let mut kept: Vec<Kept> = Vec::new();
+    for noted in noted {
+        let start = noted.index.saturating_mul(SEGMENT_BYTES);
+        let end = start.saturating_add(SEGMENT_BYTES).min(size);
+        let is_next = noted.index == kept.len() as u64 && start < end && end <= there;
+        if !is_next || remote.sum_of(partial, start..end, there).await? != noted.checksum {
+            break;
+        }
+        kept.push(noted);
+    }
+    Ok(kept)
+}
+
+impl Writer for FtpWriter {
+    fn segment_size(&self) -> u64 {
+        self.segment_size
+    }
+
+    fn kept(&self) -> Vec<(u64, Checksum)> {
+        self.kept.clone()
+    }
+
+    fn write(
+        &self,
+        index: u64,
+        range: Range<u64>,
+        body: ByteStream,
+    ) -> Boxed<'_, Result<Checksum>> {
+        Box::pin(self.write_segment(index, range, body))
+    }
+
+    fn finish(&self, _whole: Checksum) -> Boxed<'_, Result<()>> {
+        Box::pin(self.publish(self.spec.size))
+    }
+
+    fn note(&self) -> Option<String> {
+        self.ledger().as_ref().and_then(Ledger::note)
+    }
+
+    fn discard(&self) -> Boxed<'_, ()> {
+        Box::pin(async {
+            let _ = self.remote.ask("DELE", &self.partial).await;
+            self.forget();
+        })
+    }
+}
