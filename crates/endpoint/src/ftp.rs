@@ -24,6 +24,7 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
+use rustls::version::TLS12;
 
 use crate::{
     Capabilities, Checksum, Error, ErrorKind, Locus, Protocol, Result, Server, Summer,
@@ -112,7 +113,7 @@ fn host_of(server: &Server, chosen: Option<&Chosen>) -> Result<Host> {
         Security::Plain => None,
         Security::Explicit | Security::Implicit => {
             let ca_file = profile.and_then(|profile| profile.ca_file.as_deref());
-            Some(Arc::new(tls::client_config(ca_file)?))
+            Some(Arc::new(tls::client_config_of(&[&TLS12], ca_file)?))
         }
     };
     let login = config::login_for(&server.host, server.user.as_deref(), chosen)?;

@@ -115,7 +115,8 @@ impl Host {
     }
 
     /// Protects a connection. A session's data connections resume the TLS session of its own control
-    /// connection, which servers insist on: `config` is the session's.
+    /// connection, which servers insist on: `config` is the session's. That takes TLS 1.2: tickets of
+    /// 1.3 serve once, and servers hand out fewer than there are files.
     async fn protect(
         &self,
         stream: Box<dyn Wire>,

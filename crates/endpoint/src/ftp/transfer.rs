@@ -81,11 +81,16 @@ impl Download {
         let Some(mut data) = self.data.take() else {
             return Ok(());
         };
+        let mut ends_here = self.is_exact;
         if self.is_exact {
-            // A close that TLS doesn't announce is none of our business: the length was right.
+            // A close that TLS doesn't announce is none of our business: the length was right. With
+            // TLS, ProFTPD fills its last block beyond the range that was asked for.
             let mut rest = [0; 16];
-            let _ = timeout(STALLED_AFTER, data.read(&mut rest)).await;
-            drop(data);
+            let read = timeout(STALLED_AFTER, data.read(&mut rest)).await;
+            ends_here = !matches!(read, Ok(Ok(beyond)) if beyond > 0);
+        }
+        drop(data);
+        if ends_here {
             let reply = self.lease.session()?.ended().await?;
             if !reply.is_done() {
                 return Err(self
@@ -93,7 +98,6 @@ impl Download {
                     .refused(&reply, "read", &self.full, Locus::Source));
             }
         } else {
-            drop(data);
             self.lease.session()?.settle(SETTLED_WITHIN).await;
         }
         Ok(())
@@ -228,11 +232,7 @@ impl Remote {
         }
         let ended = async {
             data.flush().await?;
-            data.shutdown().await?;
-            // With TLS the server's end brings what the next data connection resumes.
-            let mut rest = [0; 16];
-            let _ = data.read(&mut rest).await;
-            Ok(())
+            data.shutdown().await
         };
         let ended = timeout(STALLED_AFTER, ended).await;
         if let Err(cause) = ended.unwrap_or_else(|_| Err(stalled())) {

@@ -2,7 +2,9 @@
 
 use std::{path::Path, sync::Arc};
 
-use rustls::{ClientConfig, RootCertStore, crypto::ring};
+use rustls::{
+    ClientConfig, DEFAULT_VERSIONS, RootCertStore, SupportedProtocolVersion, crypto::ring,
+};
 use rustls_pki_types::{CertificateDer, pem::PemObject};
 
 use crate::{Error, ErrorKind, Result, config::read_small_file};
@@ -13,6 +15,17 @@ use crate::{Error, ErrorKind, Result, config::read_small_file};
 /// # Errors
 /// [`ErrorKind::Invalid`] for a file without certificates; the system's.
 pub(crate) fn client_config(ca_file: Option<&Path>) -> Result<ClientConfig> {
+    client_config_of(DEFAULT_VERSIONS, ca_file)
+}
+
+/// The same with certain versions of TLS alone.
+///
+/// # Errors
+/// As [`client_config`].
+pub(crate) fn client_config_of(
+    versions: &[&'static SupportedProtocolVersion],
+    ca_file: Option<&Path>,
+) -> Result<ClientConfig> {
     let mut roots = RootCertStore::empty();
     let system = rustls_native_certs::load_native_certs();
     roots.add_parsable_certificates(system.certs);
@@ -41,7 +54,7 @@ pub(crate) fn client_config(ca_file: Option<&Path>) -> Result<ClientConfig> {
         );
     }
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
+        .with_protocol_versions(versions)
         .map_err(|cause| Error::new(ErrorKind::Other, "set up", "TLS").cause(cause))?;
     Ok(config.with_root_certificates(roots).with_no_client_auth())
 }
