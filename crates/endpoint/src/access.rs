@@ -240,26 +240,7 @@ impl Access {
                 let gcs = Gcs::open_chosen(&bucket, &key, chosen.as_ref())?;
                 Ok(Arc::new(gcs.held_to(limits)))
             }
-            Location::Server(server) => match server.protocol {
-                Protocol::Https if azure::is_address(&server) => {
-                    Ok(Arc::new(Azure::open_address(&server, chosen.as_ref())?))
-                }
-                Protocol::Http | Protocol::Https => {
-                    Ok(Arc::new(Site::open_chosen(&server, chosen.as_ref())?))
-                }
-                Protocol::WebDav | Protocol::WebDavs => {
-                    let chosen = chosen.as_ref();
-                    Ok(Arc::new(WebDav::open_chosen(&server, rules, chosen)?))
-                }
-                Protocol::Posthaste => {
-                    let address = relay_address(&server, chosen)?;
-                    Ok(Arc::new(Peer::open(address, &server.path, rules).await?))
-                }
-                Protocol::Ftp | Protocol::Ftps => {
-                    let chosen = chosen.as_ref();
-                    Ok(Arc::new(Ftp::open_chosen(&server, rules, chosen).await?))
-                }
-            },
+            Location::Server(server) => open_server(&server, chosen, rules).await,
             Location::Host { user, host, path } => {
                 let host = crate::sftp::Host {
                     user,
@@ -276,6 +257,29 @@ impl Access {
             }
         }
     }
+}
+
+/// A place that is named by its host.
+async fn open_server(
+    server: &Server,
+    chosen: Option<Chosen>,
+    rules: DraftRules,
+) -> Result<Arc<dyn Endpoint>> {
+    let known = chosen.as_ref();
+    Ok(match server.protocol {
+        Protocol::Https if azure::is_address(server) => {
+            Arc::new(Azure::open_address(server, known)?)
+        }
+        Protocol::Http | Protocol::Https => Arc::new(Site::open_chosen(server, known)?),
+        Protocol::WebDav | Protocol::WebDavs => {
+            Arc::new(WebDav::open_chosen(server, rules, known)?)
+        }
+        Protocol::Ftp | Protocol::Ftps => Arc::new(Ftp::open_chosen(server, rules, known).await?),
+        Protocol::Posthaste => {
+            let address = relay_address(server, chosen)?;
+            Arc::new(Peer::open(address, &server.path, rules).await?)
+        }
+    })
 }
 
 impl Access {
