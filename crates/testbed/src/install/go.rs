@@ -1,0 +1,239 @@
+//! Go programs from the Go module proxy, in `target/tools/`. Debian 12's Go is older than they want:
+//! then a newer toolchain is fetched, itself a module of the same proxy.
+
+use std::{
+    env, fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::{apt_install, find_in_path, last_line, say, tools_folder};
+
+/// A Go program at the version the tests and benchmarks were made with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GoProgram {
+    /// Its name as a command.
+    pub name: &'static str,
+    /// What `go install` gets.
+    pub package: &'static str,
+    /// Its pinned version.
+    pub version: &'static str,
+}
+
+/// The S3 server of the tests.
+pub const VERSITYGW: GoProgram = GoProgram {
+    name: "versitygw",
+    package: "github.com/versity/versitygw/cmd/versitygw",
+    version: "v1.8.0",
+};
+
+/// A second S3 server, of another code base. Its licence is the AGPL: the tests run it as a program,
+/// nothing is linked with it and nothing that ships contains it.
+pub const MINIO: GoProgram = GoProgram {
+    name: "minio",
+    package: "github.com/minio/minio",
+    version: "v0.0.0-20260212201848-7aac2a2c5b7c",
+};
+
+/// The Google Cloud Storage server of the tests.
+pub const FAKE_GCS_SERVER: GoProgram = GoProgram {
+    name: "fake-gcs-server",
+    package: "github.com/fsouza/fake-gcs-server",
+    version: "v1.56.1",
+};
+
+/// A rival in the benchmarks.
+pub const RCLONE: GoProgram = GoProgram {
+    name: "rclone",
+    package: "github.com/rclone/rclone",
+    version: "v1.75.1",
+};
+
+/// Fetched when the machine's Go is too old to fetch a newer one itself.
+const TOOLCHAIN: &str = "v0.0.1-go1.26.0.linux-amd64";
+
+/// The first Go that fetches the toolchain a program wants.
+const SELF_UPDATING: (u32, u32) = (1, 21);
+
+/// The installed program, at the pinned version or, failing that, from `PATH`.
+#[must_use]
+pub fn find_go_program(program: GoProgram) -> Option<PathBuf> {
+    let installed = go_program_path(program);
+    installed
+        .is_file()
+        .then_some(installed)
+        .or_else(|| find_in_path(program.name))
+}
+
+fn go_program_path(program: GoProgram) -> PathBuf {
+    tools_folder()
+        .join(format!("{}-{}", program.name, program.version))
+        .join(program.name)
+}
+
+/// Installs a Go program at its pinned version where it is missing.
+///
+/// # Errors
+/// When Go can't be had or the proxy does not serve the program.
+pub fn ensure_go_program(program: GoProgram) -> Result<PathBuf> {
+    let path = go_program_path(program);
+    if path.is_file() {
+        return Ok(path);
+    }
+    let go = ensure_go()?;
+    let folder = path.parent().context("tools have a folder")?;
+    fs::create_dir_all(folder)?;
+    say(&format!(
+        "installing {} {} from the Go module proxy",
+        program.name, program.version
+    ));
+    let folder = fs::canonicalize(folder)?;
+    let wanted = format!("{}@{}", program.package, program.version);
+    let installing = go_command(&go)
+        .args(["install", &wanted])
+        .env("GOBIN", &folder)
+        .output();
+    let output = installing.with_context(|| format!("run {}", go.display()))?;
+    if !output.status.success() {
+        let reason = String::from_utf8_lossy(&output.stderr).into_owned();
+        bail!(
+            "the Go module proxy does not serve {wanted}: {}",
+            last_line(&reason)
+        );
+    }
+    ensure!(path.is_file(), "go install left no {}", path.display());
+    Ok(path)
+}
+
+/// Go with the settings every build here has.
+fn go_command(go: &Path) -> Command {
+    let mut command = Command::new(go);
+    command
+        .env("GOTOOLCHAIN", "auto")
+        .env("GOFLAGS", "-buildvcs=false -mod=mod")
+        // The proxy alone: a module it refuses must not be fetched from elsewhere.
+        .env("GOPROXY", proxies_of(go))
+        .env("CGO_ENABLED", "0")
+        .stdin(Stdio::null());
+    command
+}
+
+/// The proxies Go is set up with, without the fallback to where a module is developed.
+fn proxies_of(go: &Path) -> String {
+    let output = Command::new(go).args(["env", "GOPROXY"]).output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    let text = text.unwrap_or_default();
+    let proxies = text
+        .trim()
+        .split([',', '|'])
+        .filter(|place| *place != "direct");
+    proxies.collect::<Vec<_>>().join(",")
+}
+
+/// A Go that can build what the tests need.
+///
+/// # Errors
+/// When none can be had.
+pub fn ensure_go() -> Result<PathBuf> {
+    let go = match find_in_path("go") {
+        Some(go) => go,
+        None => {
+            apt_install("golang-go")?;
+            find_in_path("go").context("apt installed no go")?
+        }
+    };
+    if version_of(&go)? >= SELF_UPDATING {
+        return Ok(go);
+    }
+    fetch_toolchain(&go)
+}
+
+fn version_of(go: &Path) -> Result<(u32, u32)> {
+    let output = Command::new(go)
+        .args(["env", "GOVERSION"])
+        .env("GOTOOLCHAIN", "local")
+        .output()
+        .with_context(|| format!("run {}", go.display()))?;
+    let text = String::from_utf8(output.stdout)?;
+    parse_version(text.trim()).with_context(|| format!("{} has no version", go.display()))
+}
+
+fn parse_version(text: &str) -> Option<(u32, u32)> {
+    let mut numbers = text
+        .strip_prefix("go")?
+        .split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+/// Fetches a newer Go with an old one: it is a module like any other, but modules carry no
+/// executable bits.
+fn fetch_toolchain(old: &Path) -> Result<PathBuf> {
+    say(&format!(
+        "this Go is old; fetching {TOOLCHAIN} from the Go module proxy"
+    ));
+    let output = Command::new(old)
+        .args(["mod", "download", "-json"])
+        .arg(format!("golang.org/toolchain@{TOOLCHAIN}"))
+        .env("GOPROXY", proxies_of(old))
+        .env("GOFLAGS", "-mod=mod")
+        .current_dir(env::temp_dir())
+        .output()
+        .with_context(|| format!("run {}", old.display()))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    ensure!(
+        output.status.success(),
+        "go mod download failed: {}{text}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let folder = text
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("\"Dir\": \"")?.strip_suffix("\","))
+        .context("go mod download names no folder")?;
+    // Module files are read-only, so the toolchain is copied to where its bits can be set.
+    let toolchain = tools_folder().join(TOOLCHAIN);
+    let go = toolchain.join("bin/go");
+    if !go.is_file() {
+        fs::create_dir_all(tools_folder())?;
+        let status = Command::new("cp")
+            .args(["-r", "--no-preserve=mode", folder])
+            .arg(&toolchain)
+            .status()
+            .context("run cp")?;
+        ensure!(status.success(), "copying the Go toolchain failed");
+    }
+    make_executable(&toolchain.join("bin"))?;
+    make_executable(&toolchain.join("pkg/tool"))?;
+    ensure!(
+        version_of(&go)? >= SELF_UPDATING,
+        "the fetched Go does not run"
+    );
+    Ok(go)
+}
+
+fn make_executable(folder: &Path) -> Result<()> {
+    for entry in fs::read_dir(folder).with_context(|| format!("list {}", folder.display()))? {
+        let path = entry?.path();
+        if path.is_dir() {
+            make_executable(&path)?;
+        } else {
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn go_versions_are_compared_as_numbers() {
+        assert_eq!(parse_version("go1.19.8"), Some((1, 19)));
+        assert_eq!(parse_version("go1.26rc1"), Some((1, 26)));
+        assert!(parse_version("go1.9").unwrap() < SELF_UPDATING);
+        assert_eq!(parse_version("devel"), None);
+    }
+}
