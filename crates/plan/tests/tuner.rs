@@ -241,3 +241,31 @@ fn the_search_finds_what_trying_everything_finds() {
         );
     }
 }
+
+#[test]
+fn the_last_files_get_the_streams_of_those_that_are_done() {
+    let facts = PathFacts {
+        rtt: Duration::from_millis(60),
+        bandwidth: None,
+        buffer: Bytes::mebi(4),
+        cores: 2,
+    };
+    let bounds = Bounds {
+        concurrency_max: 64,
+        parallelism_max: 64,
+        pipelining_max: 16,
+    };
+    let mut tuner = optimizer(Method::Auto, facts, bounds, None, Urgency::Normal);
+    let all = stocks(&facts, &[(1_000, 100 << 10), (2, 200 << 20)], 0);
+    let first = tuner.first(&all).setting();
+    assert_eq!(first.streams(), 64, "{first}");
+    let last = stocks(&facts, &[(2, 200 << 20)], 0);
+    let probe = Probe {
+        setting: first,
+        elapsed: Duration::from_secs(3),
+        bytes: Bytes::mebi(300),
+        lost_permille: None,
+    };
+    let then = tuner.on_probe(&probe, &last).setting();
+    assert_eq!((then.concurrency, then.parallelism), (2, 32));
+}

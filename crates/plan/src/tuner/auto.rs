@@ -81,8 +81,20 @@ impl Auto {
         }
     }
 
-    fn go(&mut self, setting: Setting, bounds: &Bounds, reason: Reason) -> Choice {
-        self.setting = bounds.clamp(setting);
+    /// Takes a setting. Where fewer files are left than it has at once, the streams of the others go
+    /// to those.
+    fn go(&mut self, setting: Setting, stocks: &Stocks, reason: Reason) -> Choice {
+        let bounds = self.bounds_for(stocks);
+        self.setting = if setting.concurrency > bounds.concurrency_max {
+            opening::lay_out(
+                setting.streams().into(),
+                setting.pipelining,
+                &bounds,
+                stocks,
+            )
+        } else {
+            bounds.clamp(setting)
+        };
         Choice::of_all(self.setting, &self.facts, reason)
     }
 
@@ -112,13 +124,13 @@ impl Auto {
         if let Some(reason) = self.rest(probe, stocks) {
             // The search waits: should more turn up to move, it goes on.
             self.phase = Phase::Searching { search };
-            return self.go(base, &bounds, reason);
+            return self.go(base, stocks, reason);
         }
         match search.next(&bounds) {
             Step::Try { setting, knob } => {
                 let to = knob.of(setting);
                 self.phase = Phase::Searching { search };
-                self.go(setting, &bounds, Reason::Trying { last, knob, to })
+                self.go(setting, stocks, Reason::Trying { last, knob, to })
             }
             Step::Done => {
                 self.phase = Phase::Steady {
@@ -128,7 +140,7 @@ impl Auto {
                     last,
                     setting: base,
                 };
-                self.go(base, &bounds, settled)
+                self.go(base, stocks, settled)
             }
         }
     }
@@ -144,7 +156,7 @@ impl Auto {
                 // Somebody else may have come, who opened with more: begin at eye level.
                 let (opening, _) = opening::open(&self.facts, &bounds, stocks);
                 let start = core::cmp::max_by_key(self.setting, opening, |side| side.streams());
-                let choice = self.go(start, &bounds, Reason::Moved { from, to: rate });
+                let choice = self.go(start, stocks, Reason::Moved { from, to: rate });
                 let search = Search::new(self.setting);
                 self.phase = Phase::Searching { search };
                 choice
@@ -153,10 +165,10 @@ impl Auto {
                 self.best = Some(Knob::Concurrency.with(self.setting, steady.post()));
                 self.phase = Phase::Steady { steady };
                 let Turn::Step { to, last } = turn else {
-                    return self.go(self.setting, &bounds, Reason::Holding { rate });
+                    return self.go(self.setting, stocks, Reason::Holding { rate });
                 };
                 let setting = Knob::Concurrency.with(self.setting, to);
-                self.go(setting, &bounds, Reason::Stepping { last, to })
+                self.go(setting, stocks, Reason::Stepping { last, to })
             }
         }
     }
@@ -176,7 +188,7 @@ impl Optimizer for Auto {
             }
             None => opening::open(&self.facts, &bounds, stocks),
         };
-        let choice = self.go(setting, &bounds, reason);
+        let choice = self.go(setting, stocks, reason);
         self.phase = Phase::Searching {
             search: Search::new(self.setting),
         };
@@ -185,8 +197,7 @@ impl Optimizer for Auto {
 
     fn on_probe(&mut self, probe: &Probe, stocks: &Stocks) -> Choice {
         if probe.is_too_short() {
-            let bounds = self.bounds_for(stocks);
-            return self.go(self.setting, &bounds, Reason::TooShort);
+            return self.go(self.setting, stocks, Reason::TooShort);
         }
         match self.phase.clone() {
             Phase::Searching { mut search } => {

@@ -82,7 +82,7 @@ pub(super) fn resume(history: Setting, bounds: &Bounds, stocks: &Stocks) -> Sett
 }
 
 /// So many streams over these files: some to a file, more where there are few files.
-fn lay_out(streams: u64, ahead: u16, bounds: &Bounds, stocks: &Stocks) -> Setting {
+pub(super) fn lay_out(streams: u64, ahead: u16, bounds: &Bounds, stocks: &Stocks) -> Setting {
     let total = stocks.total();
     let pieces_a_file = (total.mean().get() / STREAM_BYTES_MIN.get()).max(1);
     let files = total.files.min(u64::from(bounds.concurrency_max)).max(1);
