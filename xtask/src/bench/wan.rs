@@ -37,6 +37,9 @@ const PAYLOAD_MBIT_PER_S: f64 = 941.5;
 /// Between two runs, so that what a stopped one left on its way has passed.
 const PAUSE: Duration = Duration::from_millis(500);
 
+/// How often a folder is removed that fills again: for half a minute.
+const LOOKS_MAX: u32 = 60;
+
 /// The cases: name on the command line, load, and loss.
 const CASES: &[(&str, Load, Option<&str>)] = &[
     ("large", Load::Large, None),
@@ -246,11 +249,19 @@ fn measure_one(
     clean(&[&arrival])
 }
 
-/// Removes what there is of these.
+/// Removes what there is of these. Servers may still be writing what a stopped contender sent.
 fn clean(folders: &[&Path]) -> anyhow::Result<()> {
     for folder in folders {
-        if folder.exists() {
-            fs::remove_dir_all(folder).with_context(|| format!("remove {}", folder.display()))?;
+        let mut looks = 0;
+        while folder.exists() {
+            match fs::remove_dir_all(folder) {
+                Ok(()) => {}
+                Err(_) if looks < LOOKS_MAX => thread::sleep(PAUSE),
+                Err(cause) => {
+                    return Err(cause).with_context(|| format!("remove {}", folder.display()));
+                }
+            }
+            looks += 1;
         }
     }
     Ok(())

@@ -24,8 +24,10 @@ const CONCURRENCY_MAX: u16 = 64;
 const PARALLELISM_MAX: u16 = 64;
 /// Files of which the first choice should know, where they are found quickly.
 const KNOWN_FILES: u64 = 64;
-/// How long the first choice waits for them: less than it takes to connect.
+/// How long the first choice waits for them: less than it takes to connect, and on far paths the round
+/// trips in which the walk asks the destination before it hands over the first file.
 const KNOWN_WITHIN: Duration = Duration::from_millis(10);
+const KNOWN_WITHIN_ROUND_TRIPS: u32 = 4;
 /// Choices remembered for whoever asks why.
 const DECISIONS_MAX: usize = 500;
 /// How often a period is looked at, whether a class of files has run out.
@@ -64,6 +66,8 @@ pub(super) struct Tuning {
     tuner: Tuner,
     bounds: Bounds,
     tuned: Tuned,
+    /// How long the first choice waits for files.
+    known_within: Duration,
 }
 
 /// How a period ended.
@@ -105,6 +109,7 @@ pub(super) fn begin(shared: &Shared, placed: &[Placed]) -> (Tuning, Arc<Board>) 
         tuner,
         bounds,
         tuned,
+        known_within: KNOWN_WITHIN + facts.rtt * KNOWN_WITHIN_ROUND_TRIPS,
     };
     let board = Arc::new(Board::new(facts, bundle_bytes.unwrap_or(0)));
     (tuning, board)
@@ -181,7 +186,7 @@ impl Tuning {
     pub(super) async fn run(mut self, shared: &Shared, board: &Board) {
         let began = clock::now();
         while !board.is_known(KNOWN_FILES)
-            && clock::now().saturating_duration_since(began) < KNOWN_WITHIN
+            && clock::now().saturating_duration_since(began) < self.known_within
         {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
