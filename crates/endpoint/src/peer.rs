@@ -64,11 +64,11 @@ const SMALL_BYTES_MAX: u64 = 8 << 20;
 const SEGMENT_BYTES_MAX: u64 = 16 << 20;
 
 /// Fewest: enough that the answer's way back is short beside it.
-const SEGMENT_BYTES_MIN: u64 = 2 << 20;
+const SEGMENT_BYTES_MIN: u64 = 512 << 10;
 
 /// Segments of a file between those sizes: when the last ones are under way, connections become
 /// idle one by one, which takes the longer the larger they are.
-const SEGMENTS: u64 = 512;
+const SEGMENTS: u64 = 2048;
 
 /// Small files that a lane may have under way where the other end takes no bundles.
 const REQUESTS_AHEAD_MAX: u16 = 16;

@@ -3,7 +3,7 @@
 //! Nothing depends on it: a file that is missing, damaged or can't be written costs a copy its
 //! head start, nothing else.
 
-use std::{collections::BTreeMap, fs, path::PathBuf};
+use std::{collections::BTreeMap, fs, io::Write, path::PathBuf};
 
 use posthaste_engine::copy::Tuned;
 use posthaste_plan::tuner::Setting;
@@ -115,7 +115,7 @@ fn write(name: &str, value: &impl Serialize) {
         let folder = config::state_directory();
         fs::create_dir_all(&folder)?;
         let mut new = tempfile::NamedTempFile::new_in(&folder)?;
-        serde_json::to_writer(&mut new, value)?;
+        new.write_all(&serde_json::to_vec(value)?)?;
         new.persist(file(name))?;
         Ok(())
     };

@@ -5,6 +5,10 @@ use std::fmt;
 
 use crc_fast::{CrcAlgorithm, Digest};
 
+use super::compose::Field;
+
+static FIELD: Field = Field::new(0x82f6_3b78, 32);
+
 /// The CRC-32C of some bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Crc32c(u32);
@@ -15,14 +19,7 @@ impl Crc32c {
 
     /// That of these bytes followed by `next_len` bytes whose checksum is `next`.
     pub(crate) fn then(self, next: Self, next_len: u64) -> Self {
-        if next_len == 0 {
-            return self;
-        }
-        if self.0 == 0 {
-            return next;
-        }
-        let (sum, next) = (u64::from(self.0), u64::from(next.0));
-        let sum = crc_fast::checksum_combine(CrcAlgorithm::Crc32Iscsi, sum, next, next_len);
+        let sum = FIELD.then(self.0.into(), next.0.into(), next_len);
         Self::of_low_bits(sum)
     }
 

@@ -12,7 +12,12 @@ use std::{
 
 use http::{Request, Response};
 use hyper::body::Incoming;
-use tokio::{runtime::Handle, sync::oneshot, task::JoinSet, time::Instant};
+use tokio::{
+    runtime::Handle,
+    sync::oneshot,
+    task::JoinSet,
+    time::{Instant, sleep},
+};
 
 use super::{
     body::{Body, Sending},
@@ -31,11 +36,16 @@ pub(super) const CONNECTIONS_MAX: usize = 64;
 /// sooner than few.
 const RTT_PER_CONNECTION: Duration = Duration::from_micros(940);
 
+/// How often it is asked what a path must be worth that has not answered yet.
+const RIPEN_EVERY: Duration = Duration::from_millis(2);
+
 #[derive(Default)]
 struct State {
     idle: Vec<Connection>,
     /// Being opened.
     opening: usize,
+    /// Whether more are opened the longer the first answer takes.
+    is_ripening: bool,
     /// Open: idle or in use.
     open: usize,
     /// Who waits for one, first come first served.
@@ -157,6 +167,10 @@ impl Pool {
         let (target, pool) = (Arc::clone(&self.target), self.this.clone());
         let mut openers = self.openers.lock().unwrap_or_else(PoisonError::into_inner);
         while openers.try_join_next().is_some() {}
+        if self.rtt().is_zero() && !state.is_ripening {
+            state.is_ripening = true;
+            openers.spawn_on(ripen(self.this.clone()), &self.runtime);
+        }
         openers.spawn_on(
             async move {
                 let opened = open(&target, |rtt| {
@@ -202,12 +216,24 @@ impl Pool {
             .compare_exchange(0, rtt_us, Relaxed, Relaxed)
             .is_ok()
         {
-            let worth = rtt.as_micros() / RTT_PER_CONNECTION.as_micros();
-            let worth = usize::try_from(worth).unwrap_or(CONNECTIONS_MAX);
-            self.connections_max
-                .store(worth.clamp(CONNECTIONS_MIN, CONNECTIONS_MAX), Relaxed);
-            self.warm_up(self.connections());
+            self.allow_for(rtt);
         }
+    }
+
+    /// Opens as many as a path of this length, or longer, is worth.
+    fn allow_for(&self, rtt: Duration) {
+        let worth = rtt.as_micros() / RTT_PER_CONNECTION.as_micros();
+        let worth = usize::try_from(worth).unwrap_or(CONNECTIONS_MAX);
+        let worth = worth.clamp(CONNECTIONS_MIN, CONNECTIONS_MAX);
+        self.connections_max.fetch_max(worth, Relaxed);
+        self.warm_up(self.connections());
+    }
+
+    /// Whether the first answer is still to come.
+    fn awaits_first(&self) -> bool {
+        let mut state = self.state();
+        state.is_ripening = self.rtt().is_zero() && state.opening > 0;
+        state.is_ripening
     }
 
     /// Gives a connection to whoever waits, or keeps it.
@@ -221,6 +247,22 @@ impl Pool {
             }
         }
         state.idle.push(connection);
+    }
+}
+
+/// Opens further connections while the first has no answer: the path is at least as long as that
+/// takes, and so worth as many. They are ready half a round trip sooner.
+async fn ripen(pool: Weak<Pool>) {
+    let began = Instant::now();
+    loop {
+        sleep(RIPEN_EVERY).await;
+        match pool.upgrade() {
+            Some(pool) if pool.awaits_first() => {
+                let waited = began.elapsed();
+                pool.allow_for(waited);
+            }
+            Some(_) | None => return,
+        }
     }
 }
 
