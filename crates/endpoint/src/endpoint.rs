@@ -233,9 +233,15 @@ pub trait Writer: Send + Sync {
     fn segment_size(&self) -> u64;
     /// Segments an earlier run stored, checked again where that is cheaper than to send again.
     fn kept(&self) -> Vec<(u64, Checksum)>;
-    /// Stores one segment and returns its checksum once the destination was found to hold it.
+    /// Stores a segment, or a run of them, and returns the checksum of the range once the destination
+    /// was found to hold it.
     fn write(&self, index: u64, range: Range<u64>, body: ByteStream)
     -> Boxed<'_, Result<Checksum>>;
+    /// Segments that one [`Writer::write`] may bring one after the other, with the first one's index
+    /// and the range of all: fewer requests where each costs a round trip.
+    fn run_max(&self) -> u64 {
+        1
+    }
     /// Gives the file its attributes and its final name; `whole` is what the destination must hold.
     fn finish(&self, whole: Checksum) -> Boxed<'_, Result<()>>;
     /// Forgets the unfinished file: what it is a copy of is gone.

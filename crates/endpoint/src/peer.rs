@@ -155,7 +155,7 @@ impl Peer {
         if let Ways::Started(started) = &remote.ways {
             started.answered_after(asked.elapsed());
         }
-        remote.learn_root(welcome.followed, welcome.root);
+        remote.learn(welcome);
         Ok(Self {
             directories: Directories::new(Arc::clone(&remote)),
             remote,

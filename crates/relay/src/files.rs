@@ -256,7 +256,7 @@ impl Files {
         let near = self.ground.target(b"");
         Ok(Welcome {
             version,
-            features: 0,
+            features: wire::FEATURE_RUNS,
             release: env!("CARGO_PKG_VERSION").into(),
             free_bytes: near
                 .ok()

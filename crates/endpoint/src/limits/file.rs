@@ -134,6 +134,10 @@ impl Writer for LimitedWriter {
         self.inner.kept()
     }
 
+    fn run_max(&self) -> u64 {
+        self.inner.run_max()
+    }
+
     fn write(
         &self,
         index: u64,

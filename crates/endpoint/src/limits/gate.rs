@@ -34,6 +34,12 @@ impl Gate {
         })
     }
 
+    /// How many may be out at once.
+    #[must_use]
+    pub fn limit(&self) -> usize {
+        *self.limit.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Changes how many may be out at once. Nobody who is out is called back.
     pub fn set(&self, wanted: usize) {
         let mut limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner);

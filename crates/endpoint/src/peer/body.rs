@@ -60,12 +60,20 @@ impl Body {
         Self::Whole { pieces, left }
     }
 
-    /// `head`, then `len` bytes of `stream` and their digest.
-    pub(super) fn streamed(head: Bytes, stream: ByteStream, len: u64) -> (Self, Arc<Sending>) {
+    /// `head`, then `len` bytes of `stream`, every `segment_size` of them followed by their digest.
+    pub(super) fn streamed(
+        head: Bytes,
+        stream: ByteStream,
+        len: u64,
+        segment_size: u64,
+    ) -> (Self, Arc<Sending>) {
         let sending = Arc::new(Sending::default());
         let body = Self::Streamed(Box::new(Streamed {
             head: Some(head),
             stream,
+            ready: Bytes::new(),
+            segment_size: segment_size.max(1),
+            segment_left: len.min(segment_size.max(1)),
             left: len,
             hasher: blake3::Hasher::new(),
             summer: Summer::default(),
@@ -80,6 +88,11 @@ impl Body {
 pub(super) struct Streamed {
     head: Option<Bytes>,
     stream: ByteStream,
+    /// What the stream gave beyond the segment.
+    ready: Bytes,
+    segment_size: u64,
+    /// Bytes until the next digest.
+    segment_left: u64,
     left: u64,
     hasher: blake3::Hasher,
     summer: Summer,
@@ -95,21 +108,19 @@ impl Streamed {
         if self.is_ended {
             return Poll::Ready(None);
         }
-        if self.left == 0 {
-            self.is_ended = true;
-            self.sending.end(Ok(self.summer.sum()));
-            let digest = Bytes::copy_from_slice(self.hasher.finalize().as_bytes());
-            return Poll::Ready(Some(Ok(digest)));
+        if self.segment_left == 0 {
+            return Poll::Ready(Some(Ok(self.end_segment())));
+        }
+        if !self.ready.is_empty() {
+            return Poll::Ready(Some(Ok(self.cut())));
         }
         let polled = self.stream.as_mut().poll_next(context);
         self.sending.is_starved.store(polled.is_pending(), Relaxed);
         let failed = match polled {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Some(Ok(bytes))) if bytes.len() as u64 <= self.left => {
-                self.left -= bytes.len() as u64;
-                self.hasher.update(&bytes);
-                self.summer.add(&bytes);
-                return Poll::Ready(Some(Ok(bytes)));
+                self.ready = bytes;
+                return Poll::Ready(Some(Ok(self.cut())));
             }
             Poll::Ready(Some(Ok(_))) => Error::new(ErrorKind::Changed, "read", "the source")
                 .cause("it gave more than was asked for"),
@@ -121,6 +132,38 @@ impl Streamed {
         self.is_ended = true;
         self.sending.end(Err(failed));
         Poll::Ready(Some(Err(io::Error::other("the source failed"))))
+    }
+}
+
+impl Streamed {
+    /// The next bytes, up to the end of the segment.
+    fn cut(&mut self) -> Bytes {
+        let most = usize::try_from(self.segment_left).unwrap_or(usize::MAX);
+        let bytes = self.ready.split_to(most.min(self.ready.len()));
+        self.left -= bytes.len() as u64;
+        self.segment_left -= bytes.len() as u64;
+        self.hasher.update(&bytes);
+        self.summer.add(&bytes);
+        bytes
+    }
+
+    /// The digest of the segment, after which the next begins.
+    fn end_segment(&mut self) -> Bytes {
+        let digest = Bytes::copy_from_slice(self.hasher.finalize().as_bytes());
+        self.hasher.reset();
+        self.segment_left = self.left.min(self.segment_size);
+        if self.left == 0 {
+            self.is_ended = true;
+            self.sending.end(Ok(self.summer.sum()));
+        }
+        digest
+    }
+
+    /// Bytes that are still to come.
+    fn rest(&self) -> u64 {
+        let head = self.head.as_ref().map_or(0, |head| head.len() as u64);
+        let digests = 1 + (self.left - self.segment_left).div_ceil(self.segment_size);
+        head + self.left + digests * DIGEST_BYTES as u64
     }
 }
 
@@ -155,10 +198,7 @@ impl HttpBody for Body {
         SizeHint::with_exact(match self {
             Self::Whole { left, .. } => *left,
             Self::Streamed(streamed) if streamed.is_ended => 0,
-            Self::Streamed(streamed) => {
-                let head = streamed.head.as_ref().map_or(0, |head| head.len() as u64);
-                head + streamed.left + DIGEST_BYTES as u64
-            }
+            Self::Streamed(streamed) => streamed.rest(),
         })
     }
 }

@@ -18,6 +18,9 @@ use crate::{
     posix::segment_range,
 };
 
+/// Bytes of the segments of one request: enough that the way back of its answer does not count.
+const RUN_BYTES_MAX: u64 = 16 << 20;
+
 /// A file at a peer, open for reading.
 pub(super) struct PeerReader {
     remote: Arc<Remote>,
@@ -216,16 +219,17 @@ impl PeerWriter {
         })
     }
 
-    /// Sends a message and the segment that follows it.
+    /// Sends a message and the segments that follow it.
     async fn send(
         &self,
         operation: Operation,
         message: &[u8],
         range: Range<u64>,
+        segment_size: u64,
         body: ByteStream,
     ) -> Result<Checksum> {
         let head = body::message(message);
-        let (body, sending) = Body::streamed(head, body, range.end - range.start);
+        let (body, sending) = Body::streamed(head, body, range.end - range.start, segment_size);
         let begun = self
             .remote
             .begin_streamed(operation, &self.path, body, &sending);
@@ -266,6 +270,13 @@ impl Writer for PeerWriter {
         self.kept.clone()
     }
 
+    fn run_max(&self) -> u64 {
+        if self.is_open_ended || !self.remote.takes_runs() {
+            return 1;
+        }
+        (RUN_BYTES_MAX / self.file.segment_size).max(1)
+    }
+
     fn write(
         &self,
         index: u64,
@@ -281,19 +292,22 @@ impl Writer for PeerWriter {
                     flush: true,
                 };
                 let message = message.to_bytes();
-                let sent = self.send(Operation::WriteOpen, &message, range, body);
+                let bytes = range.end - range.start;
+                let sent = self.send(Operation::WriteOpen, &message, range, bytes, body);
                 return sent.await.map_err(is_too_old);
             }
+            let segment_size = self.file.segment_size;
             debug_assert_eq!(
-                range,
-                segment_range(index, self.file.segment_size, self.file.spec.size),
+                range.start,
+                segment_range(index, segment_size, self.file.spec.size).start,
                 "a segment has its place"
             );
             let message = wire::Write {
                 file: self.file.clone(),
                 index,
             };
-            self.send(Operation::Write, &message.to_bytes(), range, body)
+            let message = message.to_bytes();
+            self.send(Operation::Write, &message, range, segment_size, body)
                 .await
         })
     }

@@ -1,6 +1,12 @@
 //! Requests and answers: what every operation has in common.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
 
 use bytes::Bytes;
 use http::{Method, Request, header};
@@ -13,7 +19,7 @@ use super::{
     knowledge::Knowledge,
     pool::Lease,
     ways::Ways,
-    wire::{self, Hello, Looked, Name, Operation, Refusal, Welcome},
+    wire::{self, Hello, Name, Operation, Refusal, Welcome},
 };
 use crate::{
     Error, ErrorKind, Locus, Result, Status, clock,
@@ -36,6 +42,8 @@ pub(super) struct Remote {
     /// Whether files are flushed to the disk before they count.
     pub(super) flush: bool,
     pub(super) knowledge: Knowledge,
+    /// What the server said it can do.
+    features: AtomicU64,
 }
 
 impl Remote {
@@ -46,6 +54,7 @@ impl Remote {
             root,
             flush,
             knowledge: Knowledge::default(),
+            features: AtomicU64::new(0),
         }
     }
 
@@ -263,9 +272,15 @@ impl Remote {
             .hint("what answers there is no posthaste of this release")
     }
 
-    /// Takes in what the greeting told of the root.
-    pub(super) fn learn_root(&self, followed: Looked, root: Looked) {
-        self.knowledge.see_root(followed, root);
+    /// Takes in what the greeting told.
+    pub(super) fn learn(&self, welcome: Welcome) {
+        self.features.store(welcome.features, Relaxed);
+        self.knowledge.see_root(welcome.followed, welcome.root);
+    }
+
+    /// Whether several segments may follow one message.
+    pub(super) fn takes_runs(&self) -> bool {
+        self.features.load(Relaxed) & wire::FEATURE_RUNS != 0
     }
 }
 

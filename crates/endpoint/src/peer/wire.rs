@@ -21,6 +21,9 @@ pub const VERSION_OLDEST: u32 = 1;
 /// The newest version of the protocol spoken here.
 pub const VERSION_NEWEST: u32 = 1;
 
+/// Feature of a server: several segments may follow a [`Write`], each with its digest.
+pub const FEATURE_RUNS: u64 = 1;
+
 /// Where the operations are found.
 pub const PREFIX: &str = "/v1/files/";
 
@@ -69,7 +72,7 @@ pub enum Operation {
     Store,
     /// Start or continue a large file. [`Create`], the segments kept.
     Create,
-    /// Store a segment. [`Write`] and data.
+    /// Store a segment, or several that follow one another. [`Write`] and data.
     Write,
     /// Give a large file its name. [`Finish`].
     Finish,

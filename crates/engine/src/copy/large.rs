@@ -32,6 +32,14 @@ use super::{
 /// Attempts that are given up for being slow; afterwards slow is what it is.
 const HURRIED_ATTEMPTS: u32 = 2;
 
+/// What is left is cut so that each stream makes so many more requests at least: towards the end
+/// they become small, and all streams end together (guided self-scheduling, Polychronopoulos and
+/// Kuck 1987).
+const REQUESTS_LEFT_MIN: u64 = 4;
+
+/// Checksums of what is stored: by the index of the first segment, with the number of bytes.
+type Sums = BTreeMap<u64, (u64, Checksum)>;
+
 /// Copies one large file and returns its checksum.
 pub(super) async fn copy(
     shared: &Arc<Shared>,
@@ -118,20 +126,22 @@ impl Copying {
     }
 
     /// Segments an earlier run sent.
-    fn kept(&self) -> BTreeMap<u64, Checksum> {
-        let sums: BTreeMap<u64, Checksum> = self.writer.kept().into_iter().collect();
-        for &index in sums.keys() {
+    fn kept(&self) -> Sums {
+        let kept = self.writer.kept().into_iter().map(|(index, sum)| {
             let range = self.range(index);
             self.moving.resumed(range.end - range.start);
-        }
-        sums
+            (index, (range.end - range.start, sum))
+        });
+        kept.collect()
     }
 
-    fn whole(&self, sums: &BTreeMap<u64, Checksum>) -> Checksum {
-        sums.iter().fold(Checksum::EMPTY, |whole, (&index, &sum)| {
-            let range = self.range(index);
-            whole.then(sum, range.end - range.start)
-        })
+    /// How many of these segments the next request brings.
+    fn run(&self, missing: &[u64]) -> usize {
+        let streams = self.shared.streams.limit() as u64;
+        let share = missing.len() as u64 / (streams * REQUESTS_LEFT_MIN);
+        let most = share.clamp(1, self.writer.run_max());
+        let follows = |(at, index): &(u64, &u64)| missing[0] + at == **index;
+        (0..most).zip(missing).take_while(follows).count()
     }
 
     fn check_stop(&self) -> Result<()> {
@@ -156,13 +166,17 @@ impl Copying {
         let missing: Vec<u64> = (0..self.count())
             .filter(|index| !sums.contains_key(index))
             .collect();
+        let mut missing = &missing[..];
         let mut flying = JoinSet::new();
-        for index in missing {
+        while let Some(&index) = missing.first() {
             // Whoever ends early shows its error before the next segment starts.
             while let Some(ended) = flying.try_join_next() {
                 note(&mut sums, ended)?;
             }
-            let range = self.range(index);
+            let (run, rest) = missing.split_at(self.run(missing));
+            missing = rest;
+            let end = run.last().map_or(0, |&last| self.range(last).end);
+            let range = self.range(index).start..end;
             let admitted = self.admit(range.end - range.start).await;
             self.check_stop()?;
             let flight = Flight {
@@ -183,7 +197,7 @@ impl Copying {
         while let Some(ended) = flying.join_next().await {
             note(&mut sums, ended)?;
         }
-        Ok(self.whole(&sums))
+        Ok(whole(&sums))
     }
 
     /// From a source that can only be read from its start: one stream, cut into segments. After a
@@ -192,20 +206,21 @@ impl Copying {
         let sums = std::sync::Mutex::new(self.kept());
         retried(&self.shared, || self.stream_once(&sums)).await?;
         let sums = sums.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Ok(self.whole(&sums))
+        Ok(whole(&sums))
     }
 
-    async fn stream_once(&self, sums: &std::sync::Mutex<BTreeMap<u64, Checksum>>) -> Result<()> {
+    async fn stream_once(&self, sums: &std::sync::Mutex<Sums>) -> Result<()> {
         let known = |index: u64| {
             let sums = sums.lock().unwrap_or_else(PoisonError::into_inner);
-            sums.get(&index).copied()
+            sums.get(&index).map(|&(_, sum)| sum)
         };
         let body = self.reader.read(0..self.spec.size).await?;
         let cutter = Arc::new(Cutter::new(body));
         for index in 0..self.count() {
             self.check_stop()?;
             let range = self.range(index);
-            let piece = cutter.piece(range.end - range.start);
+            let bytes = range.end - range.start;
+            let piece = cutter.piece(bytes);
             if let Some(sum) = known(index) {
                 if sum_of(piece).await? != sum {
                     return Err(
@@ -216,16 +231,23 @@ impl Copying {
                 }
                 continue;
             }
-            let _admitted = self.admit(range.end - range.start).await;
+            let _admitted = self.admit(bytes).await;
             let sum = watched(&self.shared, &self.moving, false, |tap| {
                 self.writer.write(index, range, tap.meter(piece))
             })
             .await?;
             let mut sums = sums.lock().unwrap_or_else(PoisonError::into_inner);
-            sums.insert(index, sum);
+            sums.insert(index, (bytes, sum));
         }
         Ok(())
     }
+}
+
+fn whole(sums: &Sums) -> Checksum {
+    let parts = sums.values();
+    parts.fold(Checksum::EMPTY, |whole, &(bytes, sum)| {
+        whole.then(sum, bytes)
+    })
 }
 
 async fn sum_of(mut body: ByteStream) -> Result<Checksum> {
@@ -237,17 +259,17 @@ async fn sum_of(mut body: ByteStream) -> Result<Checksum> {
 }
 
 fn note(
-    sums: &mut BTreeMap<u64, Checksum>,
-    ended: Result<Result<(u64, Checksum)>, tokio::task::JoinError>,
+    sums: &mut Sums,
+    ended: Result<Result<(u64, (u64, Checksum))>, tokio::task::JoinError>,
 ) -> Result<()> {
-    let (index, sum) = ended.unwrap_or_else(|cause| {
+    let (index, stored) = ended.unwrap_or_else(|cause| {
         Err(Error::new(ErrorKind::Other, "run", "a segment's lane").cause(cause))
     })?;
-    sums.insert(index, sum);
+    sums.insert(index, stored);
     Ok(())
 }
 
-/// One segment on its way.
+/// One segment on its way, or a run of them.
 struct Flight {
     shared: Arc<Shared>,
     reader: Arc<dyn Reader>,
@@ -258,9 +280,9 @@ struct Flight {
 }
 
 impl Flight {
-    async fn fly(&self, index: u64, range: Range<u64>) -> Result<(u64, Checksum)> {
+    async fn fly(&self, index: u64, range: Range<u64>) -> Result<(u64, (u64, Checksum))> {
         let sum = retried(&self.shared, || self.attempt(index, range.clone())).await?;
-        Ok((index, sum))
+        Ok((index, (range.end - range.start, sum)))
     }
 
     async fn attempt(&self, index: u64, range: Range<u64>) -> Result<Checksum> {

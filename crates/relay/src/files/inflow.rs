@@ -123,9 +123,14 @@ impl Inflow {
         Err(refusal)
     }
 
+    /// Waits until it is known whether anything follows.
+    pub(super) async fn is_ended(&mut self) -> Result<bool, Refusal> {
+        Ok(!self.fill().await?)
+    }
+
     /// Checks that nothing follows.
     pub(super) async fn end(&mut self) -> Result<(), Refusal> {
-        if self.fill().await? {
+        if !self.is_ended().await? {
             return Err(Refusal::new(
                 ErrorKind::Invalid,
                 "the body is longer than it said",

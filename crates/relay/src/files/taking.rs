@@ -66,7 +66,7 @@ impl Files {
             .await
     }
 
-    /// Takes a segment.
+    /// Takes a segment, and those that follow it.
     pub(super) async fn write(
         self: Arc<Self>,
         mut inflow: Inflow,
@@ -78,8 +78,8 @@ impl Files {
     async fn write_from(self: Arc<Self>, inflow: &mut Inflow) -> Result<Done, Refusal> {
         let message: Write = inflow.message().await?;
         let (file, index) = (message.file, message.index);
-        let range = segment_range(index, file.segment_size, file.spec.size);
-        if range.is_empty() {
+        let (segment_size, size) = (file.segment_size, file.spec.size);
+        if segment_range(index, segment_size, size).is_empty() {
             return Err(no_such_segment());
         }
         let files = Arc::clone(&self);
@@ -88,7 +88,18 @@ impl Files {
             draft.map_err(|error| Refusal::of(&error))
         })
         .await?;
-        take(inflow, draft, index, range, false).await
+        for index in index.. {
+            let range = segment_range(index, segment_size, size);
+            if range.is_empty() {
+                inflow.end().await?;
+                break;
+            }
+            take(inflow, Arc::clone(&draft), index, range, false).await?;
+            if inflow.is_ended().await? {
+                break;
+            }
+        }
+        Ok(Done)
     }
 
     /// Takes a segment of a file of unknown length.
@@ -115,7 +126,9 @@ impl Files {
             draft.map_err(|error| Refusal::of(&error))
         })
         .await?;
-        take(inflow, draft, index, range, flush).await
+        take(inflow, draft, index, range, flush).await?;
+        inflow.end().await?;
+        Ok(Done)
     }
 }
 
@@ -130,7 +143,7 @@ async fn take(
     index: u64,
     range: Range<u64>,
     flush: bool,
-) -> Result<Done, Refusal> {
+) -> Result<(), Refusal> {
     let mut writing = Writing::Idle(Box::new(Batches {
         draft,
         offset: range.start,
@@ -151,12 +164,11 @@ async fn take(
     }
     let batches = writing.finish().await?;
     inflow.digest(&batches.hasher).await?;
-    inflow.end().await?;
     blocking(move || {
         let draft = &batches.draft;
         let recorded = draft.record(index, batches.summer.sum());
         let recorded = recorded.and_then(|()| if flush { draft.draft.settle() } else { Ok(()) });
-        recorded.map(|()| Done).map_err(|error| Refusal::of(&error))
+        recorded.map_err(|error| Refusal::of(&error))
     })
     .await
 }

@@ -153,7 +153,7 @@ record! {
     pub struct Welcome {
         /// The version both speak from now on.
         pub version: u32,
-        /// What the server can do beyond it, a bit each; none yet.
+        /// What the server can do beyond it, a bit each: [`super::FEATURE_RUNS`].
         pub features: u64,
         /// The release the server runs, for people.
         pub release: String,
@@ -309,12 +309,13 @@ record! {
 }
 
 record! {
-    /// A segment follows.
+    /// A segment follows and, from clients of a server with [`super::FEATURE_RUNS`], perhaps the
+    /// ones after it.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Write {
         /// The file it belongs to; started or continued if this is the first that is heard of it.
         pub file: Create,
-        /// Which segment.
+        /// Which segment; the first of a run.
         pub index: u64,
     }
 }
