@@ -4,6 +4,10 @@
 //! half of the test kills it again and again. A whole scan takes longer than any of its lives.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[macro_use]
+#[path = "support/refusing.rs"]
+mod refusing;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     env,
@@ -17,12 +21,12 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use posthaste_endpoint::{
-    Boxed, Capabilities, Checksum, Endpoint, Entry, Error, ErrorKind, FileSpec, Kind, Listing,
-    Locus, Reader, Result, Whole, Writer, join,
+    Boxed, Capabilities, Endpoint, Entry, Error, ErrorKind, Kind, Listing, Locus, Result, Whole,
+    join,
 };
 use posthaste_engine::scan::{self, News, Options, Scan, Tally};
+use refusing::no;
 
 const FOLDER: &str = "POSTHASTE_TEST_SCAN_FOLDER";
 const KIND: &str = "POSTHASTE_TEST_SCAN_KIND";
@@ -139,10 +143,6 @@ impl Model {
     }
 }
 
-fn no<T: Send + 'static>() -> Boxed<'static, Result<T>> {
-    Box::pin(async { Err(Error::new(ErrorKind::Unsupported, "ask", "a model")) })
-}
-
 impl Endpoint for Model {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
@@ -182,57 +182,7 @@ impl Endpoint for Model {
         no()
     }
 
-    fn open<'a>(&'a self, _path: &'a [u8], _: &'a Entry) -> Boxed<'a, Result<Arc<dyn Reader>>> {
-        no()
-    }
-
-    fn read_link<'a>(&'a self, _path: &'a [u8]) -> Boxed<'a, Result<Vec<u8>>> {
-        no()
-    }
-
-    fn put<'a>(
-        &'a self,
-        _path: &'a [u8],
-        _spec: &'a FileSpec,
-        _data: Vec<Bytes>,
-        _sum: Checksum,
-    ) -> Boxed<'a, Result<()>> {
-        no()
-    }
-
-    fn create<'a>(
-        &'a self,
-        _path: &'a [u8],
-        _spec: &'a FileSpec,
-    ) -> Boxed<'a, Result<Arc<dyn Writer>>> {
-        no()
-    }
-
-    fn make_link<'a>(
-        &'a self,
-        _path: &'a [u8],
-        _target: &'a [u8],
-        _spec: &'a FileSpec,
-    ) -> Boxed<'a, Result<()>> {
-        no()
-    }
-
-    fn make_parents(&self) -> Boxed<'_, Result<()>> {
-        no()
-    }
-
-    fn make_directory<'a>(&'a self, _path: &'a [u8]) -> Boxed<'a, Result<bool>> {
-        no()
-    }
-
-    fn seal_directory<'a>(
-        &'a self,
-        _path: &'a [u8],
-        _entry: &'a Entry,
-        _empty: bool,
-    ) -> Boxed<'a, Result<()>> {
-        no()
-    }
+    refuse_the_rest!();
 }
 
 fn model(kind: &str, pauses: bool) -> Arc<Model> {

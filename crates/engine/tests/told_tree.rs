@@ -1,6 +1,10 @@
 //! Trees that an endpoint tells at once, in whatever order and with whatever names.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[macro_use]
+#[path = "support/refusing.rs"]
+mod refusing;
+
 use std::{
     collections::{BTreeMap, VecDeque},
     fs,
@@ -11,14 +15,15 @@ use std::{
 
 use bytes::Bytes;
 use posthaste_endpoint::{
-    Boxed, Capabilities, Checksum, Endpoint, Entry, Error, ErrorKind, FileSpec, FileTime, Kind,
-    Listing, Reader, Result, Whole, Writer,
+    Boxed, Capabilities, Checksum, Endpoint, Entry, Error, ErrorKind, FileTime, Kind, Listing,
+    Result, Whole,
     posix::{DraftRules, Posix},
 };
 use posthaste_engine::copy::{
     self, Ending, Filter, Links, Notice, Options, Place, Progress, Source, Throttle,
 };
 use posthaste_plan::tuner::Method;
+use refusing::no;
 
 /// What happens when the next page is asked for.
 enum Turn {
@@ -64,10 +69,6 @@ fn entry(name: &str, kind: Kind, mtime: i64) -> Entry {
     }
 }
 
-fn no<T: Send + 'static>() -> Boxed<'static, Result<T>> {
-    Box::pin(async { Err(Error::new(ErrorKind::Unsupported, "ask", "a teller")) })
-}
-
 impl Endpoint for Teller {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
@@ -106,57 +107,7 @@ impl Endpoint for Teller {
         })
     }
 
-    fn open<'a>(&'a self, _path: &'a [u8], _: &'a Entry) -> Boxed<'a, Result<Arc<dyn Reader>>> {
-        no()
-    }
-
-    fn read_link<'a>(&'a self, _path: &'a [u8]) -> Boxed<'a, Result<Vec<u8>>> {
-        no()
-    }
-
-    fn put<'a>(
-        &'a self,
-        _path: &'a [u8],
-        _spec: &'a FileSpec,
-        _data: Vec<Bytes>,
-        _sum: Checksum,
-    ) -> Boxed<'a, Result<()>> {
-        no()
-    }
-
-    fn create<'a>(
-        &'a self,
-        _path: &'a [u8],
-        _spec: &'a FileSpec,
-    ) -> Boxed<'a, Result<Arc<dyn Writer>>> {
-        no()
-    }
-
-    fn make_link<'a>(
-        &'a self,
-        _path: &'a [u8],
-        _target: &'a [u8],
-        _spec: &'a FileSpec,
-    ) -> Boxed<'a, Result<()>> {
-        no()
-    }
-
-    fn make_parents(&self) -> Boxed<'_, Result<()>> {
-        no()
-    }
-
-    fn make_directory<'a>(&'a self, _path: &'a [u8]) -> Boxed<'a, Result<bool>> {
-        no()
-    }
-
-    fn seal_directory<'a>(
-        &'a self,
-        _path: &'a [u8],
-        _entry: &'a Entry,
-        _empty: bool,
-    ) -> Boxed<'a, Result<()>> {
-        no()
-    }
+    refuse_the_rest!();
 }
 
 /// Copies what is told and returns the lines about what failed.

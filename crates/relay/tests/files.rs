@@ -178,15 +178,21 @@ async fn nothing_leads_out_of_the_folder_that_is_lent() {
     assert_eq!(fs::read(outside.join("secret")).unwrap(), b"secret");
 }
 
-/// A request as its bytes.
-fn request(relay: &Running, operation: &str, scope: Scope, body: &[u8]) -> Vec<u8> {
-    let token = mint(&relay.secret, scope, None, later());
+/// The answer to a request of one who may write.
+async fn ask(relay: &Running, operation: &str, body: &[u8]) -> Vec<u8> {
+    let token = mint(&relay.secret, Scope::FilesWrite, None, later());
     let head = format!(
         "POST /v1/files/{operation} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\n\
          connection: close\r\ncontent-length: {}\r\n\r\n",
         body.len()
     );
-    [head.as_bytes(), body].concat()
+    send_raw(relay, &[head.as_bytes(), body].concat(), true).await
+}
+
+/// Asks, and looks for the reason why not.
+async fn is_refused(relay: &Running, operation: &str, body: &[u8], why: &str) {
+    let answer = text(&ask(relay, operation, body).await);
+    assert!(answer.contains(why), "{answer}");
 }
 
 /// A message, data and a digest.
@@ -230,31 +236,11 @@ async fn bytes_that_are_not_what_was_sent_do_not_count() {
     let mut flipped = data.clone();
     *flipped.last_mut().unwrap() ^= 1;
     let sent = body(&store(1, &data), &flipped, digest.as_bytes());
-    let answer = send_raw(
-        &relay,
-        &request(&relay, "store", Scope::FilesWrite, &sent),
-        true,
-    )
-    .await;
-    assert!(
-        text(&answer).contains("another digest"),
-        "{}",
-        text(&answer)
-    );
+    is_refused(&relay, "store", &sent, "another digest").await;
     // Right on the way, and wrong when they were read.
     let data = bundle("one", &content, Checksum::of(b"other"));
     let sent = body(&store(1, &data), &data, blake3::hash(&data).as_bytes());
-    let answer = send_raw(
-        &relay,
-        &request(&relay, "store", Scope::FilesWrite, &sent),
-        true,
-    )
-    .await;
-    assert!(
-        text(&answer).contains("another checksum"),
-        "{}",
-        text(&answer)
-    );
+    is_refused(&relay, "store", &sent, "another checksum").await;
     assert_eq!(names_below(&lent), [""; 0]);
 
     let file = Create {
@@ -268,26 +254,11 @@ async fn bytes_that_are_not_what_was_sent_do_not_count() {
         index: 0,
     };
     let sent = body(&write, &segment, &[0; 32]);
-    let answer = send_raw(
-        &relay,
-        &request(&relay, "write", Scope::FilesWrite, &sent),
-        true,
-    )
-    .await;
-    assert!(
-        text(&answer).contains("another digest"),
-        "{}",
-        text(&answer)
-    );
+    is_refused(&relay, "write", &sent, "another digest").await;
     assert!(!lent.join("large").exists());
     // Nothing of it counts: the server knows of no segment.
     let asked = body(&file, b"", b"");
-    let answer = send_raw(
-        &relay,
-        &request(&relay, "create", Scope::FilesWrite, &asked),
-        true,
-    )
-    .await;
+    let answer = ask(&relay, "create", &asked).await;
     assert!(answer.ends_with(&[2, 0, 0, 1, 0, 0]), "{answer:?}");
 }
 
@@ -307,39 +278,17 @@ async fn garbage_leaves_nothing_and_hurts_nobody() {
             "make-directories",
             "list",
         ] {
-            let sent = request(&relay, operation, Scope::FilesWrite, &good[..cut]);
-            let answer = send_raw(&relay, &sent, true).await;
+            let answer = ask(&relay, operation, &good[..cut]).await;
             assert!(!text(&answer).contains("panicked"));
         }
     }
     for (seed, operation) in (0..).zip(["store", "fetch", "write", "stat", "read", "remove"]) {
-        let sent = request(&relay, operation, Scope::FilesWrite, &noise(seed, 3_000));
-        send_raw(&relay, &sent, true).await;
+        ask(&relay, operation, &noise(seed, 3_000)).await;
     }
     let longer = [&good[..], b"more"].concat();
-    let answer = send_raw(
-        &relay,
-        &request(&relay, "store", Scope::FilesWrite, &longer),
-        true,
-    )
-    .await;
-    assert!(
-        text(&answer).contains("longer than it said"),
-        "{}",
-        text(&answer)
-    );
+    is_refused(&relay, "store", &longer, "longer than it said").await;
     let two = body(&store(2, &data), &data, blake3::hash(&data).as_bytes());
-    let answer = send_raw(
-        &relay,
-        &request(&relay, "store", Scope::FilesWrite, &two),
-        true,
-    )
-    .await;
-    assert!(
-        text(&answer).contains("not what it says"),
-        "{}",
-        text(&answer)
-    );
+    is_refused(&relay, "store", &two, "not what it says").await;
     let lent = folder.path().join("files");
     let whole: Vec<String> = names_below(&lent);
     assert!(whole.iter().all(|name| name == "one"), "{whole:?}");
