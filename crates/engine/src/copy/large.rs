@@ -40,6 +40,9 @@ const REQUESTS_LEFT_MIN: u64 = 4;
 /// Checksums of what is stored: by the index of the first segment, with the number of bytes.
 type Sums = BTreeMap<u64, (u64, Checksum)>;
 
+/// One of them.
+type Sum = (u64, (u64, Checksum));
+
 /// Copies one large file and returns its checksum.
 pub(super) async fn copy(
     shared: &Arc<Shared>,
@@ -258,10 +261,7 @@ async fn sum_of(mut body: ByteStream) -> Result<Checksum> {
     Ok(summer.sum())
 }
 
-fn note(
-    sums: &mut Sums,
-    ended: Result<Result<(u64, (u64, Checksum))>, tokio::task::JoinError>,
-) -> Result<()> {
+fn note(sums: &mut Sums, ended: Result<Result<Sum>, tokio::task::JoinError>) -> Result<()> {
     let (index, stored) = ended.unwrap_or_else(|cause| {
         Err(Error::new(ErrorKind::Other, "run", "a segment's lane").cause(cause))
     })?;
@@ -280,7 +280,7 @@ struct Flight {
 }
 
 impl Flight {
-    async fn fly(&self, index: u64, range: Range<u64>) -> Result<(u64, (u64, Checksum))> {
+    async fn fly(&self, index: u64, range: Range<u64>) -> Result<Sum> {
         let sum = retried(&self.shared, || self.attempt(index, range.clone())).await?;
         Ok((index, (range.end - range.start, sum)))
     }
