@@ -247,10 +247,8 @@ impl Copying {
 }
 
 fn whole(sums: &Sums) -> Checksum {
-    let parts = sums.values();
-    parts.fold(Checksum::EMPTY, |whole, &(bytes, sum)| {
-        whole.then(sum, bytes)
-    })
+    let join = |whole: Checksum, &(bytes, sum): &(u64, Checksum)| whole.then(sum, bytes);
+    sums.values().fold(Checksum::EMPTY, join)
 }
 
 async fn sum_of(mut body: ByteStream) -> Result<Checksum> {
