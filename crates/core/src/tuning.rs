@@ -68,6 +68,7 @@ impl Mind {
             bandwidth: book.link.advert(),
             buffer: BUFFER,
             cores: CORES,
+            piece: Bytes::ZERO,
         };
         let history = book.best.filter(|_| request.method == Method::Auto);
         let urgency = self.urgency(request);
@@ -109,6 +110,7 @@ impl Mind {
                 .and_then(|depot| depot.link.advert()),
             buffer: BUFFER,
             cores: CORES,
+            piece: Bytes::ZERO,
         };
         let stocks = self.stocks(request, lane, &facts);
         let (urgency, now) = (self.urgency(request), self.now);

@@ -33,7 +33,7 @@ use crate::{
     access::Chosen,
     cut::SEGMENT_BYTES_MIN,
     endpoint::{Boxed, Endpoint, Entry, FileSpec, Kind, Listing, Reader, Whole, Writer, join},
-    objects::{LINK_SUFFIX, prefix_of},
+    objects::{FILES_AT_ONCE_MAX, LINK_SUFFIX, prefix_of},
 };
 use account::Account;
 pub(crate) use account::is_address;
@@ -180,6 +180,7 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     // Of blobs that travel in one request. It checks CRC-64/NVME on the way, but keeps none.
     checksums: &["md5"],
     segment_size_min: SEGMENT_BYTES_MIN,
+    files_at_once_max: FILES_AT_ONCE_MAX,
     file_bytes_max: Some(OBJECT_BYTES_MAX),
     requests_ahead_max: 8,
     segments_held: false,

@@ -46,8 +46,12 @@ pub struct Capabilities {
     pub conditional_writes: bool,
     /// Checksums the store computes itself, keeps and tells: `crc64nvme`, `crc32c`, `md5`.
     pub checksums: &'static [&'static str],
-    /// Files up to this size travel in one piece; larger ones in segments of this size or more.
+    /// Files up to this size travel in one piece; larger ones in segments.
     pub segment_size_min: u64,
+    /// Fewest bytes of a larger file that one request carries.
+    pub piece_bytes_min: u64,
+    /// Files at once that such servers are used to from one client.
+    pub files_at_once_max: u16,
     /// Largest file, where there is a limit, in bytes.
     pub file_bytes_max: Option<u64>,
     /// Bytes of small files that travel in one request; 0 where each takes a request of its own.
@@ -86,6 +90,8 @@ impl Capabilities {
             conditional_writes: false,
             checksums: &[],
             segment_size_min: 8 << 20,
+            piece_bytes_min: 8 << 20,
+            files_at_once_max: 64,
             file_bytes_max: None,
             bundle_bytes_max: 0,
             requests_ahead_max: 1,

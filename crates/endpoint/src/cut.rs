@@ -29,7 +29,7 @@ impl Cut {
     /// How an object of `size` bytes is cut.
     pub(crate) fn even(size: u64, limits: &Limits) -> Self {
         const MEBI: u64 = 1 << 20;
-        let comfortable = (size / 64).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_COMFORTABLE);
+        let comfortable = (size / 256).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_COMFORTABLE);
         let segment = comfortable
             .max(size.div_ceil(limits.segments_max))
             .next_multiple_of(MEBI);

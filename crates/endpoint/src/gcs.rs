@@ -26,7 +26,7 @@ use crate::{
     dates::{parse_rfc3339, show_rfc3339},
     endpoint::{Boxed, Endpoint, Entry, FileSpec, Kind, Listing, Reader, Whole, Writer, join},
     limits::Limits,
-    objects::{LINK_SUFFIX, prefix_of},
+    objects::{FILES_AT_ONCE_MAX, LINK_SUFFIX, prefix_of},
     s3::listing::{KeyListing, ListedPage},
     web::{About, Web},
 };
@@ -205,6 +205,7 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     conditional_writes: true,
     checksums: &["crc32c"],
     segment_size_min: SEGMENT_BYTES_MIN,
+    files_at_once_max: FILES_AT_ONCE_MAX,
     file_bytes_max: Some(OBJECT_BYTES_MAX),
     requests_ahead_max: 8,
     ..Capabilities::least("gs")

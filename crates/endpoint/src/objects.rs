@@ -5,6 +5,9 @@
 
 use crate::Kind;
 
+/// Files at once: such stores serve thousands of clients, and each request waits for its answer.
+pub(crate) const FILES_AT_ONCE_MAX: u16 = 256;
+
 /// How rclone names the object that holds a symbolic link's target.
 pub(crate) const LINK_SUFFIX: &str = ".rclonelink";
 

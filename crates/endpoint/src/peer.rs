@@ -233,6 +233,7 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     links: true,
     directory_attributes: true,
     segment_size_min: SMALL_BYTES_MAX,
+    piece_bytes_min: SEGMENT_BYTES_MIN,
     bundle_bytes_max: wire::BUNDLE_BYTES_MAX,
     requests_ahead_max: REQUESTS_AHEAD_MAX,
     segments_held: false,

@@ -40,6 +40,20 @@ pub const BLOCK_BYTES: usize = 64 << 10;
 /// Bytes of a segment of a large local file, and so what a crash loses for each lane.
 pub const SEGMENT_BYTES: u64 = 16 << 20;
 
+/// Fewest bytes of a segment that comes from elsewhere: the last ones end one by one, which takes
+/// the longer the larger they are.
+const RECEIVED_SEGMENT_BYTES_MIN: u64 = 1 << 20;
+
+/// Segments of a file that comes from elsewhere, between those sizes.
+const RECEIVED_SEGMENTS: u64 = 1024;
+
+/// Bytes of a segment of a file of `size` bytes that comes from elsewhere: the same in every run.
+fn received_segment_bytes(size: u64) -> u64 {
+    (size / RECEIVED_SEGMENTS)
+        .clamp(RECEIVED_SEGMENT_BYTES_MIN, SEGMENT_BYTES)
+        .next_power_of_two()
+}
+
 /// The local file system below a root.
 #[derive(Debug, Clone)]
 pub struct Posix {
@@ -296,6 +310,7 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     links: true,
     directory_attributes: true,
     segment_size_min: SEGMENT_BYTES,
+    piece_bytes_min: RECEIVED_SEGMENT_BYTES_MIN,
     requests_ahead_max: 16,
     segments_held: false,
     ..Capabilities::least("file")
@@ -359,8 +374,10 @@ impl Endpoint for Posix {
     ) -> Boxed<'a, Result<Arc<dyn Writer>>> {
         let (path, spec, rules) = (self.path(path), spec.clone(), self.rules.of_received());
         Box::pin(blocking(move || {
-            let (draft, kept) = Draft::resumable(&path, &spec, SEGMENT_BYTES, rules)?;
-            let writer: Arc<dyn Writer> = Arc::new(PosixWriter::new(draft, kept, spec));
+            let segment_size = received_segment_bytes(spec.size);
+            let (draft, kept) = Draft::resumable(&path, &spec, segment_size, rules)?;
+            let writer = PosixWriter::new(draft, kept, spec, segment_size);
+            let writer: Arc<dyn Writer> = Arc::new(writer);
             Ok(writer)
         }))
     }
@@ -373,7 +390,8 @@ impl Endpoint for Posix {
         let (path, spec, rules) = (self.path(path), spec.open_ended(), self.rules.of_received());
         Box::pin(blocking(move || {
             let (draft, kept) = Draft::open_ended(&path, &spec, SEGMENT_BYTES, rules)?;
-            let writer: Arc<dyn Writer> = Arc::new(PosixWriter::new(draft, kept, spec));
+            let writer = PosixWriter::new(draft, kept, spec, SEGMENT_BYTES);
+            let writer: Arc<dyn Writer> = Arc::new(writer);
             Ok(writer)
         }))
     }

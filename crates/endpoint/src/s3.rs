@@ -34,7 +34,7 @@ use crate::{
     cut::SEGMENT_BYTES_MIN,
     endpoint::{Boxed, Endpoint, Entry, FileSpec, Kind, Listing, Reader, Whole, Writer, join},
     limits::Limits,
-    objects::{LINK_SUFFIX, prefix_of},
+    objects::{FILES_AT_ONCE_MAX, LINK_SUFFIX, prefix_of},
     web::Web,
 };
 use client::{Address, S3Client};
@@ -198,6 +198,7 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     conditional_writes: true,
     checksums: &["crc64nvme", "md5"],
     segment_size_min: SEGMENT_BYTES_MIN,
+    files_at_once_max: FILES_AT_ONCE_MAX,
     file_bytes_max: Some(OBJECT_BYTES_MAX),
     requests_ahead_max: 8,
     ..Capabilities::least("s3")

@@ -38,6 +38,7 @@ const FACTS: PathFacts = PathFacts {
     bandwidth: None,
     buffer: Bytes::mebi(4),
     cores: 4,
+    piece: Bytes::ZERO,
 };
 
 const BOUNDS: Bounds = Bounds {

@@ -54,6 +54,7 @@ fn world() -> impl Strategy<Value = World> {
         bandwidth: bandwidth.map(ByteRate::new),
         buffer: Bytes::new(buffer),
         cores,
+        piece: Bytes::ZERO,
     });
     let bounds =
         (1u16..130, 1u16..40, 1u16..130).prop_map(|(concurrency, parallelism, pipelining)| {
@@ -198,6 +199,7 @@ fn the_search_finds_what_trying_everything_finds() {
         bandwidth: None,
         buffer: Bytes::mebi(4),
         cores: 4,
+        piece: Bytes::ZERO,
     };
     let bounds = Bounds {
         concurrency_max: 64,
@@ -249,6 +251,7 @@ fn the_last_files_get_the_streams_of_those_that_are_done() {
         bandwidth: None,
         buffer: Bytes::mebi(4),
         cores: 2,
+        piece: Bytes::ZERO,
     };
     let bounds = Bounds {
         concurrency_max: 64,

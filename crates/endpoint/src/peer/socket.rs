@@ -27,9 +27,20 @@ const UNSENT_BYTES_MAX: u32 = 512 << 10;
 /// A connection on which nothing passes is asked whether it lives after this time.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// Sets a connection up for bulk data. Returns whether it uses BBR, which keeps its rate where
-/// single packets are lost; kernels without it use what they have.
+/// Sets a connection up for bulk data. Returns whether it uses BBR.
 pub fn tune(stream: &TcpStream) -> bool {
+    prepare(stream);
+    use_bbr(stream)
+}
+
+/// Uses BBR, which keeps its rate where single packets are lost, and says whether it does; kernels
+/// without it use what they have. It paces what is sent, which makes short requests slower.
+pub(crate) fn use_bbr(stream: &TcpStream) -> bool {
+    SockRef::from(stream).set_tcp_congestion(b"bbr").is_ok()
+}
+
+/// Sets a connection up for distance.
+pub(crate) fn prepare(stream: &TcpStream) {
     let socket = SockRef::from(stream);
     // Each is an improvement, none a need.
     let _ = socket.set_tcp_nodelay(true);
@@ -39,7 +50,6 @@ pub fn tune(stream: &TcpStream) -> bool {
             .with_interval(KEEPALIVE),
     );
     let _ = socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
-    socket.set_tcp_congestion(b"bbr").is_ok()
 }
 
 /// A TCP stream that reads in large blocks and counts.

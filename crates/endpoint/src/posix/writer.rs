@@ -21,17 +21,24 @@ pub(super) struct PosixWriter {
     draft: Arc<Draft>,
     kept: Vec<(u64, Checksum)>,
     spec: FileSpec,
+    segment_size: u64,
 }
 
 /// Bytes gathered before a hop to a blocking thread writes them.
 const GATHERED_BYTES: usize = 1 << 20;
 
 impl PosixWriter {
-    pub(super) fn new(draft: Draft, kept: Vec<(u64, Checksum)>, spec: FileSpec) -> Self {
+    pub(super) fn new(
+        draft: Draft,
+        kept: Vec<(u64, Checksum)>,
+        spec: FileSpec,
+        segment_size: u64,
+    ) -> Self {
         Self {
             draft: Arc::new(draft),
             kept,
             spec,
+            segment_size,
         }
     }
 
@@ -53,9 +60,62 @@ impl PosixWriter {
     }
 }
 
+impl PosixWriter {
+    /// Writes a segment from `rest` and `body`, and leaves in `rest` what belongs to the next.
+    async fn write_one(
+        &self,
+        index: u64,
+        range: Range<u64>,
+        rest: &mut Bytes,
+        body: &mut ByteStream,
+    ) -> Result<Checksum> {
+        let mut summer = Summer::default();
+        let (mut offset, mut left) = (range.start, range.end - range.start);
+        let (mut gathered, mut gathered_bytes) = (Vec::new(), 0);
+        while left > 0 {
+            if rest.is_empty() {
+                match body.next().await {
+                    Some(bytes) => *rest = bytes?,
+                    None => break,
+                }
+            }
+            let most = usize::try_from(left).unwrap_or(usize::MAX);
+            let bytes = rest.split_to(most.min(rest.len()));
+            left -= bytes.len() as u64;
+            gathered_bytes += bytes.len();
+            gathered.push(bytes);
+            if gathered_bytes >= GATHERED_BYTES {
+                gathered_bytes = 0;
+                (summer, offset) = self
+                    .write_gathered(std::mem::take(&mut gathered), offset, summer)
+                    .await?;
+            }
+        }
+        (summer, offset) = self.write_gathered(gathered, offset, summer).await?;
+        if offset != range.end {
+            return Err(
+                Error::new(ErrorKind::Unreachable, "read", &*self.spec.origin)
+                    .cause("the source ended early")
+                    .at(Locus::Source),
+            );
+        }
+        let draft = Arc::clone(&self.draft);
+        let sum = summer.sum();
+        blocking(move || {
+            draft.record(index, sum)?;
+            Ok(sum)
+        })
+        .await
+    }
+}
+
 impl Writer for PosixWriter {
     fn segment_size(&self) -> u64 {
-        super::SEGMENT_BYTES
+        self.segment_size
+    }
+
+    fn run_max(&self) -> u64 {
+        (super::SEGMENT_BYTES / self.segment_size).max(1)
     }
 
     fn kept(&self) -> Vec<(u64, Checksum)> {
@@ -69,36 +129,18 @@ impl Writer for PosixWriter {
         mut body: ByteStream,
     ) -> Boxed<'_, Result<Checksum>> {
         Box::pin(async move {
-            let mut summer = Summer::default();
-            let mut offset = range.start;
-            let mut gathered = Vec::new();
-            let mut gathered_bytes = 0;
-            while let Some(bytes) = body.next().await {
-                let bytes = bytes?;
-                gathered_bytes += bytes.len();
-                gathered.push(bytes);
-                if gathered_bytes >= GATHERED_BYTES {
-                    gathered_bytes = 0;
-                    (summer, offset) = self
-                        .write_gathered(std::mem::take(&mut gathered), offset, summer)
-                        .await?;
-                }
+            let count = (range.end - range.start).div_ceil(self.segment_size);
+            let mut whole = Checksum::EMPTY;
+            let mut rest = Bytes::new();
+            for at in 0..count.max(1) {
+                let start = range.start + at * self.segment_size;
+                let segment = start..range.end.min(start + self.segment_size);
+                let bytes = segment.end - segment.start;
+                let written = self.write_one(index + at, segment, &mut rest, &mut body);
+                let sum = written.await?;
+                whole = whole.then(sum, bytes);
             }
-            (summer, offset) = self.write_gathered(gathered, offset, summer).await?;
-            if offset != range.end {
-                return Err(
-                    Error::new(ErrorKind::Unreachable, "read", &*self.spec.origin)
-                        .cause("the source ended early")
-                        .at(Locus::Source),
-                );
-            }
-            let draft = Arc::clone(&self.draft);
-            let sum = summer.sum();
-            blocking(move || {
-                draft.record(index, sum)?;
-                Ok(sum)
-            })
-            .await
+            Ok(whole)
         })
     }
 

@@ -18,8 +18,6 @@ use tokio::time::timeout;
 
 use super::{Notice, Place, Placed, board::Board, clock, lane::Shared};
 
-/// Most files at once to a remote end: more are taken for an attack.
-const CONCURRENCY_MAX: u16 = 64;
 /// Most streams of one file.
 const PARALLELISM_MAX: u16 = 64;
 /// Files of which the first choice should know, where they are found quickly.
@@ -86,6 +84,7 @@ pub(super) fn begin(shared: &Shared, placed: &[Placed]) -> (Tuning, Arc<Board>) 
         buffer: stream_buffer().unwrap_or(BUFFER_USUAL),
         cores: std::thread::available_parallelism()
             .map_or(2, |cores| u16::try_from(cores.get()).unwrap_or(u16::MAX)),
+        piece: Bytes::new(shared.destination.endpoint.capabilities().piece_bytes_min),
     };
     let bounds = bounds(shared, &ends);
     let path = path_name(&ends);
@@ -132,8 +131,10 @@ fn bounds(shared: &Shared, ends: &[&Place]) -> Bounds {
         .map(|end| end.endpoint.capabilities().requests_ahead_max)
         .min();
     let allowed = streams_allowed(ends);
+    let remote = ends.iter().filter(|end| end.local.is_none());
+    let at_once = remote.map(|end| end.endpoint.capabilities().files_at_once_max);
     Bounds {
-        concurrency_max: CONCURRENCY_MAX.min(allowed),
+        concurrency_max: at_once.min().unwrap_or(PARALLELISM_MAX).min(allowed),
         parallelism_max: if splits {
             PARALLELISM_MAX.min(allowed)
         } else {

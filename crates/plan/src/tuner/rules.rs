@@ -54,6 +54,7 @@ mod tests {
             bandwidth: Some(ByteRate::new(1_250_000_000)),
             buffer: Bytes::new(32_000_000),
             cores: 8,
+            piece: Bytes::ZERO,
         }
     }
 

@@ -97,6 +97,8 @@ record! {
         pub buffer: Bytes,
         /// Processors this end may use.
         pub cores: u16,
+        /// The fewest bytes of a large file that a stream carries before it can turn to others.
+        pub piece: Bytes,
     }
 }
 
@@ -152,6 +154,7 @@ mod tests {
             bandwidth: None,
             buffer: Bytes::mebi(4),
             cores: 2,
+            piece: Bytes::ZERO,
         };
         assert_eq!(facts.bdp(), Bytes::new(7_500_000));
         assert_eq!(facts.class(Bytes::new(749_999)), Class::Small);

@@ -18,6 +18,7 @@ pub(super) fn facts(rtt_ms: u64, gbit: Option<u64>) -> PathFacts {
         bandwidth: gbit.map(|gbit| ByteRate::new(gbit * 125_000_000)),
         buffer: Bytes::mebi(32),
         cores: 4,
+        piece: Bytes::ZERO,
     }
 }
 

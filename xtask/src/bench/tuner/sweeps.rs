@@ -164,6 +164,7 @@ fn course(origin: &str, same: &[String], grid: Grid) -> Option<Course> {
             bandwidth: Some(ByteRate::new(bandwidth as u64)),
             buffer: Bytes::new(number("BufferSize")? as u64),
             cores: 8,
+            piece: Bytes::ZERO,
         },
         bounds: Bounds {
             concurrency_max: at_once.min(u16::try_from(count).unwrap_or(u16::MAX)),

@@ -84,6 +84,7 @@ fn course(seed: u64) -> Course {
             bandwidth: Some(ByteRate::new(capacity as u64)),
             buffer: Bytes::new(buffer),
             cores: 8,
+            piece: Bytes::ZERO,
         },
         bounds: Bounds {
             concurrency_max: at_once,

@@ -8,7 +8,13 @@
 //!
 //! - 16 at least, as 8 files of 2 streams, because that is the best modest start on measured paths;
 //! - 64 at most, because more look like an attack;
-//! - no more than have 256 KiB each to carry.
+//! - no more than have 256 KiB each to carry;
+//! - of files that travel in pieces, no more than have four pieces each to carry: what is idle while
+//!   the last pieces are under way is then little beside the rest.
+//!
+//! Files smaller than 256 KiB that take a request each are another matter: a stream waits a round
+//! trip for each, so as many are needed as fill the path with whole files, and half as many more.
+//! Where a server is not used to that, the bounds say so.
 //!
 //! They are 2 to a file as long as there are files enough, then more; 1 to a file when files are too
 //! small to be split.
@@ -20,7 +26,7 @@
 use core::time::Duration;
 use posthaste_types::Bytes;
 
-use super::super::{Bounds, PathFacts, Reason, Setting, Stocks};
+use super::super::{Bounds, Class, PathFacts, Reason, Setting, Stocks};
 
 /// Under this slow start does not matter.
 const NEAR: Duration = Duration::from_millis(2);
@@ -34,6 +40,10 @@ const STREAMS_MIN: u64 = 16;
 const STREAMS_MAX: u64 = 64;
 /// A stream with less than this is over before it is fast.
 const STREAM_BYTES_MIN: Bytes = Bytes::new(256 << 10);
+/// Pieces of large files for each stream.
+const PIECES_A_STREAM: u64 = 4;
+/// The most for small files that take a request each.
+const WHOLE_FILES_MAX: u64 = 256;
 /// Streams a file where there are files enough.
 const STREAMS_A_FILE: u64 = 2;
 /// Files asked for ahead on a channel.
@@ -56,8 +66,9 @@ pub(super) fn open(facts: &PathFacts, bounds: &Bounds, stocks: &Stocks) -> (Sett
         return (setting, Reason::OpeningNear { rtt, setting });
     }
     let filling = facts.bdp().get().div_ceil(STREAM_IN_FOURTH);
-    let carried = total.bytes.pieces(STREAM_BYTES_MIN).max(1);
-    let streams = filling.clamp(STREAMS_MIN, STREAMS_MAX).min(carried);
+    let streams = filling.clamp(STREAMS_MIN, STREAMS_MAX);
+    let streams = streams.max(whole_files(facts, stocks));
+    let streams = streams.min(carried(facts, stocks).max(1));
     let setting = lay_out(streams, AHEAD, bounds, stocks);
     let reason = if filling > STREAMS_MIN {
         let rtt = facts.rtt;
@@ -66,6 +77,31 @@ pub(super) fn open(facts: &PathFacts, bounds: &Bounds, stocks: &Stocks) -> (Sett
         Reason::OpeningUsual { setting }
     };
     (setting, reason)
+}
+
+/// Streams that fill the path with small files, each of which takes a request.
+fn whole_files(facts: &PathFacts, stocks: &Stocks) -> u64 {
+    let total = stocks.total();
+    if total.files == 0 || total.mean() >= STREAM_BYTES_MIN {
+        return 0;
+    }
+    let files = facts.bdp().pieces(total.mean());
+    files.saturating_add(files / 2).min(WHOLE_FILES_MAX)
+}
+
+/// Streams that have enough to carry.
+fn carried(facts: &PathFacts, stocks: &Stocks) -> u64 {
+    let of_class = |class| {
+        let stock = stocks.get(class);
+        let pieces = facts.piece.times(PIECES_A_STREAM);
+        let each = if stock.mean() > facts.piece {
+            STREAM_BYTES_MIN.max(pieces)
+        } else {
+            STREAM_BYTES_MIN
+        };
+        stock.bytes.pieces(each)
+    };
+    Class::ALL.into_iter().map(of_class).sum()
 }
 
 /// Begins where the last transfer on the path ended, as far as these files allow: what one large
@@ -100,7 +136,6 @@ fn narrow(count: u64) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tuner::Class;
     use posthaste_types::ByteRate;
 
     const BOUNDS: Bounds = Bounds {
@@ -115,6 +150,7 @@ mod tests {
             bandwidth: gbit.map(|gbit| ByteRate::new(gbit * 125_000_000)),
             buffer: Bytes::mebi(4),
             cores: 4,
+            piece: Bytes::ZERO,
         };
         let mut stocks = Stocks::default();
         (0..files).for_each(|_| stocks.add(Class::Large, mean));
@@ -129,6 +165,32 @@ mod tests {
         assert_eq!(opening(60, None, 10, large), Setting::new(10, 7, 8));
         assert_eq!(opening(30, None, 100, large), Setting::new(17, 2, 8));
         assert_eq!(opening(200, Some(100), 100, large), Setting::new(32, 2, 8));
+    }
+
+    #[test]
+    fn pieces_are_many_for_each_stream() {
+        let facts = PathFacts {
+            rtt: Duration::from_millis(60),
+            bandwidth: None,
+            buffer: Bytes::mebi(4),
+            cores: 4,
+            piece: Bytes::mebi(8),
+        };
+        let begun = |class, files, mean| {
+            let mut stocks = Stocks::default();
+            stocks.add_all(class, files, mean);
+            let roomy = Bounds {
+                concurrency_max: 256,
+                ..BOUNDS
+            };
+            open(&facts, &roomy, &stocks).0
+        };
+        let one = begun(Class::Huge, 1, Bytes::mebi(1024));
+        assert_eq!(one, Setting::new(1, 32, 8));
+        let small = begun(Class::Small, 2000, Bytes::new(100 << 10));
+        assert_eq!(small, Setting::new(111, 1, 8), "each waits for its answer");
+        let tiny = begun(Class::Small, 1_000_000, Bytes::new(1 << 10));
+        assert_eq!(tiny, Setting::new(256, 1, 8));
     }
 
     #[test]
