@@ -18,13 +18,15 @@ use hyper_util::{
     rt::TokioIo,
 };
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpStream, lookup_host},
     time::timeout,
 };
 use tower_service::Service;
 
-use crate::{clock, peer::socket};
+use crate::{
+    clock,
+    line::{Fleet, Line},
+};
 
 /// Longest to wait for a connection, over all addresses of a host.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(15);
@@ -33,15 +35,12 @@ const CONNECTED_WITHIN: Duration = Duration::from_secs(15);
 /// ones the kernel's own choices cost less.
 const LONG_PATH: Duration = Duration::from_millis(2);
 
-/// What sends so many bytes without an answer is bulk data, for which BBR is right. Shorter requests
-/// it would only hold back: they are sent at the pace that those before them reached.
-const BULK_BYTES: usize = 1 << 20;
-
 /// Makes connections. Clones share what they learn.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Dialler {
     /// The quickest connection in microseconds: one time there and back; 0 before the first.
     quickest_us: Arc<AtomicU64>,
+    fleet: Arc<Fleet>,
 }
 
 impl Dialler {
@@ -66,15 +65,13 @@ impl Dialler {
                 Ok(stream) => {
                     let took = clock::now().saturating_duration_since(asked);
                     self.learn(took);
-                    let is_long = took >= LONG_PATH;
-                    if is_long {
-                        socket::prepare(&stream);
-                    }
                     stream.set_nodelay(true)?;
-                    return Ok(TokioIo::new(Line {
-                        stream,
-                        until_bulk: is_long.then_some(BULK_BYTES),
-                    }));
+                    let line = if took >= LONG_PATH {
+                        Line::far(stream, self.fleet)
+                    } else {
+                        Line::near(stream)
+                    };
+                    return Ok(TokioIo::new(line));
                 }
                 Err(cause) => last = cause,
             }
@@ -111,78 +108,9 @@ impl Service<Uri> for Dialler {
     }
 }
 
-/// A connection that learns from its use whether it carries bulk data.
-#[derive(Debug)]
-pub(crate) struct Line {
-    stream: TcpStream,
-    /// Bytes to send until the next answer that make it bulk; `None` where that changes nothing.
-    until_bulk: Option<usize>,
-}
-
 impl Connection for Line {
     fn connected(&self) -> Connected {
         Connected::new()
-    }
-}
-
-impl Line {
-    fn count(&mut self, written: &Poll<io::Result<usize>>) {
-        let (Some(left), Poll::Ready(Ok(count))) = (self.until_bulk, written) else {
-            return;
-        };
-        self.until_bulk = left.checked_sub(*count);
-        if self.until_bulk.is_none() {
-            socket::use_bbr(&self.stream);
-        }
-    }
-}
-
-impl AsyncRead for Line {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
-        if self.until_bulk.is_some() && buffer.filled().len() > before {
-            self.until_bulk = Some(BULK_BYTES);
-        }
-        read
-    }
-}
-
-impl AsyncWrite for Line {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.count(&written);
-        written
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.count(&written);
-        written
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }
 

@@ -29,7 +29,10 @@ use super::{
     body::{Body, Sending},
     socket::{self, Socket},
 };
-use crate::{Error, ErrorKind, Locus, Result, relay::Fingerprint, relay::pin};
+use crate::{
+    Error, ErrorKind, Locus, Result,
+    relay::{Fingerprint, pin},
+};
 
 /// A SYN lost twice is sent a third time after 3 s.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);

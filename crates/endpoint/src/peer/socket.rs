@@ -39,6 +39,14 @@ pub(crate) fn use_bbr(stream: &TcpStream) -> bool {
     SockRef::from(stream).set_tcp_congestion(b"bbr").is_ok()
 }
 
+/// Begins to estimate the rate anew where BBR is used: its state goes with another's choice.
+pub(crate) fn estimate_anew(stream: &TcpStream) {
+    let socket = SockRef::from(stream);
+    if socket.set_tcp_congestion(b"cubic").is_ok() || socket.set_tcp_congestion(b"reno").is_ok() {
+        let _ = socket.set_tcp_congestion(b"bbr");
+    }
+}
+
 /// Sets a connection up for distance.
 pub(crate) fn prepare(stream: &TcpStream) {
     let socket = SockRef::from(stream);

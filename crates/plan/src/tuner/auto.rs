@@ -89,6 +89,7 @@ impl Auto {
             opening::lay_out(
                 setting.streams().into(),
                 setting.pipelining,
+                &self.facts,
                 &bounds,
                 stocks,
             )
@@ -183,7 +184,7 @@ impl Optimizer for Auto {
         let bounds = self.bounds_for(stocks);
         let (setting, reason) = match self.history {
             Some(history) => {
-                let setting = opening::resume(history, &bounds, stocks);
+                let setting = opening::resume(history, &self.facts, &bounds, stocks);
                 (setting, Reason::History { setting })
             }
             None => opening::open(&self.facts, &bounds, stocks),

@@ -69,7 +69,7 @@ pub(super) fn open(facts: &PathFacts, bounds: &Bounds, stocks: &Stocks) -> (Sett
     let streams = filling.clamp(STREAMS_MIN, STREAMS_MAX);
     let streams = streams.max(whole_files(facts, stocks));
     let streams = streams.min(carried(facts, stocks).max(1));
-    let setting = lay_out(streams, AHEAD, bounds, stocks);
+    let setting = lay_out(streams, AHEAD, facts, bounds, stocks);
     let reason = if filling > STREAMS_MIN {
         let rtt = facts.rtt;
         Reason::OpeningFar { rtt, setting }
@@ -92,33 +92,56 @@ fn whole_files(facts: &PathFacts, stocks: &Stocks) -> u64 {
 /// Streams that have enough to carry.
 fn carried(facts: &PathFacts, stocks: &Stocks) -> u64 {
     let of_class = |class| {
-        let stock = stocks.get(class);
-        let pieces = facts.piece.times(PIECES_A_STREAM);
-        let each = if stock.mean() > facts.piece {
-            STREAM_BYTES_MIN.max(pieces)
-        } else {
-            STREAM_BYTES_MIN
-        };
-        stock.bytes.pieces(each)
+        let bytes = stocks.get(class).bytes;
+        in_pieces(facts, stocks, class).unwrap_or_else(|| bytes.pieces(STREAM_BYTES_MIN))
     };
     Class::ALL.into_iter().map(of_class).sum()
 }
 
+/// Streams that have enough to carry of files that travel in pieces; `None` where a class does not.
+fn in_pieces(facts: &PathFacts, stocks: &Stocks, class: Class) -> Option<u64> {
+    let stock = stocks.get(class);
+    let each = STREAM_BYTES_MIN.max(facts.piece.times(PIECES_A_STREAM));
+    (stock.mean() > facts.piece).then(|| stock.bytes.pieces(each))
+}
+
+/// The most streams a file, so that those for pieces have enough to carry.
+fn each_max(facts: &PathFacts, stocks: &Stocks, concurrency: u64) -> u64 {
+    let pieces = |class| in_pieces(facts, stocks, class);
+    let pieces: u64 = Class::ALL.into_iter().filter_map(pieces).sum();
+    if pieces == 0 {
+        return u64::MAX;
+    }
+    (pieces / concurrency.max(1)).max(1)
+}
+
 /// Begins where the last transfer on the path ended, as far as these files allow: what one large
 /// file had in streams, many small ones have in files at once.
-pub(super) fn resume(history: Setting, bounds: &Bounds, stocks: &Stocks) -> Setting {
+pub(super) fn resume(
+    history: Setting,
+    facts: &PathFacts,
+    bounds: &Bounds,
+    stocks: &Stocks,
+) -> Setting {
     let total = stocks.total();
     let is_split = total.mean() >= STREAM_BYTES_MIN.times(history.parallelism.into());
     let is_many = total.files >= u64::from(history.concurrency);
     if is_many && (is_split || history.parallelism == 1) {
         bounds.clamp(history)
     } else {
-        lay_out(history.streams().into(), history.pipelining, bounds, stocks)
+        let streams = history.streams().into();
+        lay_out(streams, history.pipelining, facts, bounds, stocks)
     }
 }
 
 /// So many streams over these files: some to a file, more where there are few files.
-pub(super) fn lay_out(streams: u64, ahead: u16, bounds: &Bounds, stocks: &Stocks) -> Setting {
+pub(super) fn lay_out(
+    streams: u64,
+    ahead: u16,
+    facts: &PathFacts,
+    bounds: &Bounds,
+    stocks: &Stocks,
+) -> Setting {
     let total = stocks.total();
     let pieces_a_file = (total.mean().get() / STREAM_BYTES_MIN.get()).max(1);
     let files = total.files.min(u64::from(bounds.concurrency_max)).max(1);
@@ -126,6 +149,7 @@ pub(super) fn lay_out(streams: u64, ahead: u16, bounds: &Bounds, stocks: &Stocks
         .div_ceil(pieces_a_file.min(STREAMS_A_FILE))
         .min(files);
     let each = streams.div_ceil(concurrency.max(1)).min(pieces_a_file);
+    let each = each.min(each_max(facts, stocks, concurrency));
     bounds.clamp(Setting::new(narrow(concurrency), narrow(each), ahead))
 }
 
@@ -144,13 +168,19 @@ mod tests {
         pipelining_max: 64,
     };
 
+    const FACTS: PathFacts = PathFacts {
+        rtt: Duration::from_millis(60),
+        bandwidth: None,
+        buffer: Bytes::mebi(4),
+        cores: 4,
+        piece: Bytes::ZERO,
+    };
+
     fn opening(rtt_ms: u64, gbit: Option<u64>, files: u64, mean: Bytes) -> Setting {
         let facts = PathFacts {
             rtt: Duration::from_millis(rtt_ms),
             bandwidth: gbit.map(|gbit| ByteRate::new(gbit * 125_000_000)),
-            buffer: Bytes::mebi(4),
-            cores: 4,
-            piece: Bytes::ZERO,
+            ..FACTS
         };
         let mut stocks = Stocks::default();
         (0..files).for_each(|_| stocks.add(Class::Large, mean));
@@ -170,11 +200,8 @@ mod tests {
     #[test]
     fn pieces_are_many_for_each_stream() {
         let facts = PathFacts {
-            rtt: Duration::from_millis(60),
-            bandwidth: None,
-            buffer: Bytes::mebi(4),
-            cores: 4,
             piece: Bytes::mebi(8),
+            ..FACTS
         };
         let begun = |class, files, mean| {
             let mut stocks = Stocks::default();
@@ -191,6 +218,8 @@ mod tests {
         assert_eq!(small, Setting::new(111, 1, 8), "each waits for its answer");
         let tiny = begun(Class::Small, 1_000_000, Bytes::new(1 << 10));
         assert_eq!(tiny, Setting::new(256, 1, 8));
+        let some = begun(Class::Huge, 20, Bytes::mebi(32));
+        assert_eq!(some, Setting::new(10, 2, 8));
     }
 
     #[test]
@@ -222,7 +251,7 @@ mod tests {
         let resumed = |history, files: u64, mean: Bytes| {
             let mut stocks = Stocks::default();
             (0..files).for_each(|_| stocks.add(Class::Large, mean));
-            resume(history, &BOUNDS, &stocks)
+            resume(history, &FACTS, &BOUNDS, &stocks)
         };
         let (one_file, small_files) = (Setting::new(1, 32, 8), Setting::new(32, 1, 16));
         let small = Bytes::new(100 << 10);
