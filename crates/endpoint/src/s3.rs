@@ -23,7 +23,14 @@ mod sums;
 mod upload;
 mod wire;
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -69,6 +76,8 @@ pub struct S3 {
     limits: Option<Limits>,
     /// The store and whose keys are used: among such objects the store copies by itself.
     realm: String,
+    /// Whether nothing was at the root or below it when it was looked at.
+    was_empty: AtomicBool,
 }
 
 impl S3 {
@@ -116,6 +125,7 @@ impl S3 {
             root: key.to_owned(),
             limits: None,
             realm,
+            was_empty: AtomicBool::new(false),
         })
     }
 
@@ -150,30 +160,59 @@ impl S3 {
 
     async fn look_at(&self, path: &[u8]) -> Result<Option<Entry>> {
         let key = self.key(path)?;
+        let (link, marker, prefix) = (
+            format!("{key}{LINK_SUFFIX}"),
+            format!("{key}/"),
+            prefix_of(&key),
+        );
         if path.is_empty() {
-            // The first request to a store asks the bucket, whose refusal comes with a reason.
-            let is_directory = self.has_below(&prefix_of(&key)).await?;
-            if is_directory || key.is_empty() {
+            if key.is_empty() {
+                self.has_below(&prefix).await?;
                 return Ok(Some(directory_entry()));
             }
+            // Asked together, because mostly nothing is there and each would be waited for. The
+            // bucket's refusal comes first, because it has a reason.
+            let (below, file, link, marker) = tokio::join!(
+                self.has_below(&prefix),
+                self.head(&key),
+                self.head(&link),
+                self.head(&marker)
+            );
+            if below? {
+                return Ok(Some(directory_entry()));
+            }
+            let found = as_file(file?).or(as_link(link?)).or(as_directory(marker?));
+            self.was_empty.store(found.is_none(), Relaxed);
+            return Ok(found);
         }
-        if let Some(headers) = self.head(&key).await? {
-            return Ok(Some(entry_of(&headers, Kind::File)));
+        if let Some(file) = as_file(self.head(&key).await?) {
+            return Ok(Some(file));
         }
-        if let Some(headers) = self.head(&format!("{key}{LINK_SUFFIX}")).await? {
-            return Ok(Some(entry_of(&headers, Kind::Link)));
+        if let Some(link) = as_link(self.head(&link).await?) {
+            return Ok(Some(link));
         }
-        if let Some(headers) = self.head(&format!("{key}/")).await? {
-            let entry = entry_of(&headers, Kind::Directory);
-            return Ok(Some(Entry {
-                size: 0,
-                version: None,
-                ..entry
-            }));
+        if let Some(directory) = as_directory(self.head(&marker).await?) {
+            return Ok(Some(directory));
         }
-        let is_directory = !path.is_empty() && self.has_below(&prefix_of(&key)).await?;
+        let is_directory = self.has_below(&prefix).await?;
         Ok(is_directory.then(directory_entry))
     }
+}
+
+fn as_file(headers: Option<HeaderMap>) -> Option<Entry> {
+    headers.map(|headers| entry_of(&headers, Kind::File))
+}
+
+fn as_link(headers: Option<HeaderMap>) -> Option<Entry> {
+    headers.map(|headers| entry_of(&headers, Kind::Link))
+}
+
+fn as_directory(headers: Option<HeaderMap>) -> Option<Entry> {
+    headers.map(|headers| Entry {
+        size: 0,
+        version: None,
+        ..entry_of(&headers, Kind::Directory)
+    })
 }
 
 fn directory_entry() -> Entry {
@@ -398,6 +437,9 @@ impl Endpoint for S3 {
     /// Prefixes need no making; "new" tells that nothing is there to compare with.
     fn make_directory<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<bool>> {
         Box::pin(async {
+            if self.was_empty.load(Relaxed) {
+                return Ok(true);
+            }
             let key = self.key(path)?;
             Ok(!self.has_below(&prefix_of(&key)).await?)
         })
