@@ -150,15 +150,14 @@ impl Access {
         Ok((location, chosen))
     }
 
-    /// Whether anything was opened with a profile that has caps: then
+    /// Whether anything was opened with a profile, which may have caps now or later: then
     /// [`Access::renew_caps`] is worth calling every second or so.
     #[must_use]
-    pub fn has_caps(&self) -> bool {
+    pub fn may_have_caps(&self) -> bool {
         !self.limits.is_empty()
     }
 
-    /// Looks the profiles up again and gives what is open the caps they have now. A profile that
-    /// had no cap when it was opened gets none.
+    /// Looks the profiles up again and gives what is open the caps they have now.
     ///
     /// # Errors
     /// As [`Access::resolve`]; the caps then stay as they are.
@@ -185,10 +184,7 @@ impl Access {
             });
         }
         let profile = chosen.as_ref().filter(|_| !was_local);
-        let limits = profile.and_then(|chosen| {
-            let profile = chosen.ours.as_ref()?;
-            self.limits.limits(&chosen.name, profile)
-        });
+        let limits = profile.map(|chosen| self.limits.limits(&chosen.name, chosen.ours.as_ref()));
         let opening = self.open_place(location, chosen, rules, limits.clone());
         let endpoint = opening.await?;
         Ok(match limits {
@@ -229,8 +225,8 @@ impl Access {
                 bucket,
                 key,
             } => {
-                let chosen = chosen.as_ref();
-                Ok(Arc::new(Azure::open_chosen(&bucket, &key, chosen)?))
+                let azure = Azure::open_chosen(&bucket, &key, chosen.as_ref())?;
+                Ok(Arc::new(azure.held_to(limits)))
             }
             Location::Bucket {
                 store: Store::Gcs,
@@ -240,7 +236,7 @@ impl Access {
                 let gcs = Gcs::open_chosen(&bucket, &key, chosen.as_ref())?;
                 Ok(Arc::new(gcs.held_to(limits)))
             }
-            Location::Server(server) => open_server(&server, chosen, rules).await,
+            Location::Server(server) => open_server(&server, chosen, rules, limits).await,
             Location::Host { user, host, path } => {
                 let host = crate::sftp::Host {
                     user,
@@ -264,11 +260,12 @@ async fn open_server(
     server: &Server,
     chosen: Option<Chosen>,
     rules: DraftRules,
+    limits: Option<Limits>,
 ) -> Result<Arc<dyn Endpoint>> {
     let known = chosen.as_ref();
     Ok(match server.protocol {
         Protocol::Https if azure::is_address(server) => {
-            Arc::new(Azure::open_address(server, known)?)
+            Arc::new(Azure::open_address(server, known)?.held_to(limits))
         }
         Protocol::Http | Protocol::Https => Arc::new(Site::open_chosen(server, known)?),
         Protocol::WebDav | Protocol::WebDavs => {

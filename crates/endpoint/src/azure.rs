@@ -33,6 +33,7 @@ use crate::{
     access::Chosen,
     cut::SEGMENT_BYTES_MIN,
     endpoint::{Boxed, Endpoint, Entry, FileSpec, Kind, Listing, Reader, Whole, Writer, join},
+    limits::Limits,
     objects::{FILES_AT_ONCE_MAX, LINK_SUFFIX, prefix_of},
 };
 use account::Account;
@@ -47,6 +48,7 @@ use upload::{OBJECT_BYTES_MAX, Upload};
 pub struct Azure {
     client: Arc<AzureClient>,
     root: String,
+    limits: Option<Limits>,
 }
 
 impl Azure {
@@ -91,7 +93,13 @@ impl Azure {
         Ok(Self {
             client: Arc::new(AzureClient::new(account, container)?),
             root: key.to_owned(),
+            limits: None,
         })
+    }
+
+    /// Holds listings, which ask for a page ahead, to these caps.
+    pub(crate) fn held_to(self, limits: Option<Limits>) -> Self {
+        Self { limits, ..self }
     }
 
     fn key(&self, path: &[u8]) -> Result<String> {
@@ -209,7 +217,7 @@ impl Endpoint for Azure {
         Box::pin(async {
             let (client, key) = (Arc::clone(&self.client), self.key(path)?);
             let listing = AzureListing::new(client, prefix_of(&key), true);
-            let listing: Box<dyn Listing> = Box::new(listing);
+            let listing: Box<dyn Listing> = Box::new(listing.held_to(self.limits.clone()));
             Ok(listing)
         })
     }
@@ -218,7 +226,7 @@ impl Endpoint for Azure {
         Box::pin(async {
             let (client, key) = (Arc::clone(&self.client), self.key(path)?);
             let listing = AzureListing::new(client, prefix_of(&key), false);
-            let listing: Box<dyn Listing> = Box::new(listing);
+            let listing: Box<dyn Listing> = Box::new(listing.held_to(self.limits.clone()));
             Ok(Some(listing))
         })
     }
@@ -231,7 +239,7 @@ impl Endpoint for Azure {
         Box::pin(async move {
             let (client, key) = (Arc::clone(&self.client), self.key(path)?);
             let listing = AzureListing::resumed(client, prefix_of(&key), mark)?;
-            let listing: Box<dyn Listing> = Box::new(listing);
+            let listing: Box<dyn Listing> = Box::new(listing.held_to(self.limits.clone()));
             Ok(listing)
         })
     }

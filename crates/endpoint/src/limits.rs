@@ -153,21 +153,18 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// The limits of a profile; `None` where it has no caps.
-    pub(crate) fn limits(&self, name: &str, profile: &Profile) -> Option<Limits> {
-        let caps = Caps::of(profile);
+    /// The limits of a profile, also of one that has no caps yet.
+    pub(crate) fn limits(&self, name: &str, profile: Option<&Profile>) -> Limits {
+        let caps = profile.map(Caps::of).unwrap_or_default();
         let known = self.by_profile.lock();
         let mut known = known.unwrap_or_else(PoisonError::into_inner);
         if let Some(limits) = known.get(name) {
             limits.set(caps);
-            return Some(limits.clone());
-        }
-        if caps == Caps::default() {
-            return None;
+            return limits.clone();
         }
         let limits = Limits::new(caps);
         known.insert(name.to_owned(), limits.clone());
-        Some(limits)
+        limits
     }
 
     /// Gives all limits the caps that `look_up` finds for their profiles now. A profile that is

@@ -1,12 +1,13 @@
 //! What Azure Blob Storage wants of who comes, and what it refuses.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use posthaste_endpoint::{Checksum, Endpoint, Error, ErrorKind, FileSpec, Kind, Result};
-use posthaste_testbed::{AzureServer, conformance::open};
+use posthaste_testbed::{AzureServer, StoreLooks, StoreMask, conformance::open};
+use tokio::task::JoinSet;
 
 fn address(below: &str) -> String {
     format!("az://{}/{below}", AzureServer::CONTAINER)
@@ -246,6 +247,36 @@ async fn a_listing_goes_on_where_its_mark_was_left() {
         .map(|entry| &entry.name)
         .collect();
     assert_eq!(names.len(), MANY);
+    a_page_ahead_waits_for_its_place(&server).await;
+}
+
+/// Where one request may be under way, a page is not asked for while a file is read.
+async fn a_page_ahead_waits_for_its_place(server: &AzureServer) {
+    let mask = StoreMask::start(server.address(), StoreLooks::Same).unwrap();
+    let direct = format!("http://{}", server.address());
+    let profile = server.profile().replace(&direct, &mask.endpoint());
+    let profile = format!("{profile}connections_max = 1\n");
+    let azure = open(&address("many"), &profile).await.unwrap();
+    put(&*azure, "file", b"some bytes").await.unwrap();
+    let entry = azure.stat(b"file", true).await.unwrap().unwrap();
+    let reader = azure.open(b"file", &entry).await.unwrap();
+    let mut listing = azure.list(b"below", false).await.unwrap();
+    let before = mask.passed();
+    let mut first = JoinSet::new();
+    first.spawn(async move { (listing.next_page().await, listing) });
+    while mask.passed() == before {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    // Who reads waits for the place of the first page, and gets it before the second one.
+    let body = reader.read(0..10).await.unwrap();
+    let (page, mut listing) = first.join_next().await.unwrap().unwrap();
+    assert!(page.unwrap().len() < MANY, "it is one page");
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let passed = mask.passed();
+    drop(body);
+    assert!(!listing.next_page().await.unwrap().is_empty());
+    let page_bytes = mask.passed() - passed;
+    assert!(page_bytes > 5_000, "it came before: {page_bytes} passed");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,12 +1,12 @@
 //! Endpoints held to the caps of a profile: the one suite passes, and the caps hold.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use std::{fs, num::NonZeroU32, os::unix::fs::PermissionsExt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_util::{StreamExt, future::join_all};
 use posthaste_endpoint::{
-    Checksum, Endpoint, FileSpec, Location,
+    Access, Checksum, Endpoint, FileSpec, Location,
     limits::{Caps, Limited, Limits},
     posix::{DraftRules, Posix},
 };
@@ -67,7 +67,7 @@ async fn an_address_is_held_to_the_caps_of_its_profile() {
     assert_eq!(limits.caps().connections_max, NonZeroU32::new(3));
     let free = format!("[here]\nurl = \"{path}\"\n");
     let endpoint = open("here:x", &free).await.unwrap();
-    assert!(endpoint.limits().is_none());
+    assert_eq!(endpoint.limits().unwrap().caps(), Caps::default());
     // A path of this machine has nothing to do with the profile of the other end.
     let endpoint = open(&path.to_string(), &capped).await.unwrap();
     assert!(endpoint.limits().is_none());
@@ -75,6 +75,37 @@ async fn an_address_is_held_to_the_caps_of_its_profile() {
         Location::parse("here:x".as_ref()),
         Ok(Location::Host { .. })
     ));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn caps_are_followed_where_there_were_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("profiles.toml");
+    let write = |caps: &str| {
+        let text = format!("[here]\nurl = \"{}\"\n{caps}", folder.path().display());
+        fs::write(&file, text).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    };
+    write("");
+    let access = Access::new(None, Vec::new()).with_profiles(file.clone());
+    assert!(!access.may_have_caps());
+    let location = Location::parse("here:x".as_ref()).unwrap();
+    let endpoint = access.open(location, DraftRules::default()).await.unwrap();
+    endpoint.make_directory(b"").await.unwrap();
+    put(&*endpoint, "file", 3_000_000).await;
+    assert!(access.may_have_caps());
+    write("connections_max = 1\n");
+    access.renew_caps().unwrap();
+    let entry = endpoint.stat(b"file", false).await.unwrap().unwrap();
+    let reader = endpoint.open(b"file", &entry).await.unwrap();
+    let body = reader.read(0..2_000_000).await.unwrap();
+    let looking = || endpoint.stat(b"file", false);
+    let early = timeout(Duration::from_millis(200), looking()).await;
+    assert!(early.is_err(), "two were under way at once");
+    write("");
+    access.renew_caps().unwrap();
+    timeout(LONG, looking()).await.unwrap().unwrap();
+    drop(body);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -117,6 +117,12 @@ impl AzureServer {
         format!("{scheme}://{}/{}", self.address, Self::ACCOUNT)
     }
 
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// A SAS token with these permissions, such as `rl` to read and list.
     ///
     /// # Errors

@@ -86,7 +86,7 @@ impl Limit {
 /// Keeps what is open at the caps its profiles have at the moment, until dropped. What can't be read
 /// is told once, and the last caps stay.
 pub(super) async fn keep_caps(access: &Access, tell: impl Fn(&str)) {
-    if !access.has_caps() {
+    if !access.may_have_caps() {
         return std::future::pending().await;
     }
     let mut told = false;

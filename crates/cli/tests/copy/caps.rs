@@ -100,6 +100,29 @@ fn a_rate_holds_and_follows_the_file() {
 }
 
 #[test]
+fn a_cap_is_followed_that_was_not_there_at_first() {
+    let server = WebServer::start().unwrap();
+    let address = server.address(WebFace::Dav, "");
+    let profile = |caps: &str| format!("[dav]\nurl = \"{address}\"\n{caps}");
+    let world = World::new().with_profiles(&profile(""));
+    make_files(&world, (2, 1_000), 6_000_000);
+    // At this rate it would take three seconds.
+    let mut child = world
+        .cp(["source/", "dav:there", "--bwlimit", "2M"])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    world.set_profiles(&profile("rate_max = \"20K\"\nconnections_max = 2\n"));
+    std::thread::sleep(Duration::from_secs(6));
+    assert!(child.try_wait().unwrap().is_none(), "it was not held");
+    world.set_profiles(&profile(""));
+    assert!(child.wait().unwrap().success());
+    world.copy(["dav:there/", "back"]);
+    assert_same(&world.path("source"), &world.path("back"), BYTES);
+}
+
+#[test]
 fn a_copy_within_one_capped_place_comes_to_its_end() {
     let server = S3Server::start().unwrap();
     let (endpoint, key, secret) = (

@@ -11,6 +11,7 @@ use super::{
 use crate::{
     Error, ErrorKind, Locus, Result,
     endpoint::{Boxed, Entry, Kind, Listing},
+    limits::Limits,
     objects::take_link,
 };
 
@@ -34,6 +35,7 @@ pub(super) struct AzureListing {
     stand: Stand,
     told: Told,
     flying: JoinSet<Result<Page>>,
+    limits: Option<Limits>,
 }
 
 impl AzureListing {
@@ -46,7 +48,13 @@ impl AzureListing {
             stand: Stand::Start,
             told: Told::default(),
             flying: JoinSet::new(),
+            limits: None,
         }
+    }
+
+    /// Holds each request to these caps.
+    pub(super) fn held_to(self, limits: Option<Limits>) -> Self {
+        Self { limits, ..self }
     }
 
     /// Goes on where a mark was left.
@@ -74,8 +82,12 @@ impl AzureListing {
             return;
         }
         let (client, prefix) = (Arc::clone(&self.client), Arc::clone(&self.prefix));
-        let (stand, flat) = (self.stand.clone(), self.flat);
+        let (stand, flat, limits) = (self.stand.clone(), self.flat, self.limits.clone());
         self.flying.spawn(async move {
+            let _place = match &limits {
+                Some(limits) => Some(limits.enter().await),
+                None => None,
+            };
             let mut query = Vec::new();
             if flat {
                 query.push(("delimiter", "/"));
@@ -197,6 +209,10 @@ impl Listing for AzureListing {
             }
             Ok(Vec::new())
         })
+    }
+
+    fn counts_itself(&self) -> bool {
+        self.limits.is_some()
     }
 
     fn mark(&self) -> Option<Vec<u8>> {
