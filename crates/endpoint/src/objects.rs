@@ -3,7 +3,11 @@
 //! A symbolic link is an object `NAME.rclonelink` that holds its target, an empty directory an
 //! object `NAME/`. Modes are octal, with the file type above them. rclone writes all three so.
 
+mod spans;
+
 use crate::Kind;
+
+pub(crate) use spans::Spans;
 
 /// Files at once: such stores serve thousands of clients, and each request waits for its answer.
 pub(crate) const FILES_AT_ONCE_MAX: u16 = 256;

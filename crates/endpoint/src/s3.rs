@@ -1,7 +1,7 @@
 //! S3 and everything that speaks like it.
 //!
 //! Requests are signed with an unsigned payload: bodies are protected by TLS and by the CRC-64/NVME
-//! (or the MD5) the store checks, so nobody computes SHA-256 over them. An own client rather than a
+//! (or the CRC-32C or MD5) the store checks, so nobody computes SHA-256 over them. An own client rather than a
 //! general storage layer, because a multipart upload must be continued after a crash and the
 //! checksum of the whole object be composed from its segments'.
 //!
@@ -41,12 +41,12 @@ use crate::{
     cut::SEGMENT_BYTES_MIN,
     endpoint::{Boxed, Endpoint, Entry, FileSpec, Kind, Listing, Reader, Whole, Writer, join},
     limits::Limits,
-    objects::{FILES_AT_ONCE_MAX, LINK_SUFFIX, prefix_of},
+    objects::{FILES_AT_ONCE_MAX, LINK_SUFFIX, Spans, prefix_of},
     web::Web,
 };
 use client::{Address, S3Client};
 use credentials::Signing;
-use headers::{checksum_in, entry_of, metadata_of};
+use headers::{checksum_in, crc32c_in, entry_of, metadata_of};
 use listing::KeyListing;
 use object::S3Reader;
 use sums::Sum;
@@ -235,7 +235,7 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     directories: false,
     server_copy: true,
     conditional_writes: true,
-    checksums: &["crc64nvme", "md5"],
+    checksums: &["crc64nvme", "crc32c", "md5"],
     segment_size_min: SEGMENT_BYTES_MIN,
     files_at_once_max: FILES_AT_ONCE_MAX,
     file_bytes_max: Some(OBJECT_BYTES_MAX),
@@ -249,9 +249,10 @@ impl Endpoint for S3 {
         Capabilities {
             checksums: match client.sums.preferred() {
                 Sum::Crc64 => CAPABILITIES.checksums,
+                Sum::Crc32c => &["crc32c", "md5"],
                 Sum::Md5 => &["md5"],
             },
-            segments_held: client.takes_streams() != Some(true),
+            segments_held: !client.takes_streams(),
             ..CAPABILITIES
         }
     }
@@ -318,6 +319,8 @@ impl Endpoint for S3 {
                 client: Arc::clone(&self.client),
                 entry: entry_of(&headers, Kind::File),
                 checksum: checksum_in(&headers),
+                crc32c: crc32c_in(&headers).filter(|_| checksum_in(&headers).is_none()),
+                spans: Spans::default(),
                 key,
             });
             Ok(reader)

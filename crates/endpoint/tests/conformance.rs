@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::StreamExt;
 use posthaste_endpoint::{
-    Checksum, Endpoint, Entry, ErrorKind, FileSpec, FileTime, Kind,
+    Checksum, Endpoint, Entry, Error, ErrorKind, FileSpec, FileTime, Kind,
     posix::{DraftRules, Posix},
     s3::{S3, Store},
     sftp::{Host, Sftp},
@@ -66,27 +67,35 @@ async fn learned(s3: &S3) -> (&'static [&'static str], bool) {
     let sum = writer.write(0, 0..8 << 20, body).await.unwrap();
     assert_eq!(sum, Checksum::of(&segment));
     writer.discard().await;
+    // A store that says nothing is sent another checksum with each write, until none is left.
+    let (spec, sum) = (FileSpec { size: 1, ..spec }, Checksum::of(b"x"));
+    let data = vec![Bytes::from_static(b"x")];
+    s3.put(b"small", &spec, data, sum).await.unwrap();
+    s3.remove(b"small").await.unwrap();
     let can = s3.capabilities();
     (can.checksums, !can.segments_held)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn s3_learns_what_a_store_takes() {
-    let all: &[&str] = &["crc64nvme", "md5"];
+    let all: &[&str] = &["crc64nvme", "crc32c", "md5"];
     for kind in [S3Kind::Versity, S3Kind::Minio] {
         let server = S3Server::start_as(kind).unwrap();
         let s3 = S3::open_store(S3Server::BUCKET, "", &store(&server)).unwrap();
         assert_eq!(learned(&s3).await, (all, true), "{kind:?}");
-        for looks in [StoreLooks::Refusing, StoreLooks::Silent] {
+        let (crc32c, md5): (&[&str], &[&str]) = (&["crc32c", "md5"], &["md5"]);
+        for (looks, wanted) in [
+            (StoreLooks::Elder, (crc32c, true)),
+            (StoreLooks::Refusing, (md5, false)),
+            (StoreLooks::Silent, (md5, true)),
+        ] {
             let mask = StoreMask::start(server.address(), looks).unwrap();
             let old = Store {
                 endpoint: mask.endpoint(),
                 ..store(&server)
             };
             let s3 = S3::open_store(S3Server::BUCKET, "", &old).unwrap();
-            let (checksums, streams) = learned(&s3).await;
-            assert_eq!(checksums, ["md5"], "{kind:?} {looks:?}");
-            assert_eq!(streams, looks == StoreLooks::Silent, "{kind:?}");
+            assert_eq!(learned(&s3).await, wanted, "{kind:?} {looks:?}");
         }
     }
 }
@@ -94,7 +103,7 @@ async fn s3_learns_what_a_store_takes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn s3_without_new_checksums_passes_the_suite() {
     let server = S3Server::start().unwrap();
-    for looks in [StoreLooks::Refusing, StoreLooks::Silent] {
+    for looks in [StoreLooks::Elder, StoreLooks::Refusing, StoreLooks::Silent] {
         let mask = StoreMask::start(server.address(), looks).unwrap();
         let old = Store {
             endpoint: mask.endpoint(),
@@ -106,6 +115,56 @@ async fn s3_without_new_checksums_passes_the_suite() {
         learned(&s3).await;
         passes_the_suite(Arc::new(s3)).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s3_compares_what_it_reads_with_the_crc32c_of_an_elder_store() {
+    let server = S3Server::start().unwrap();
+    let mask = StoreMask::start(server.address(), StoreLooks::Elder).unwrap();
+    let elder = Store {
+        endpoint: mask.endpoint(),
+        ..store(&server)
+    };
+    let s3 = S3::open_store(S3Server::BUCKET, "", &elder).unwrap();
+    let (first, rest) = (Bytes::from(vec![7; 8 << 20]), Bytes::from(vec![8; 1 << 20]));
+    let whole = Checksum::of(&[&first[..], &rest].concat());
+    let spec = FileSpec {
+        size: 9 << 20,
+        mtime: None,
+        mode: None,
+        origin: "test:elder".into(),
+        version: None,
+    };
+    let body = |bytes: Bytes| Box::pin(futures_util::stream::iter([Ok(bytes)]));
+    let writer = s3.create(b"large", &spec).await.unwrap();
+    writer.write(0, 0..8 << 20, body(first)).await.unwrap();
+    // Another run knows the segment's checksums from its ledger.
+    let writer = s3.create(b"large", &spec).await.unwrap();
+    assert_eq!(writer.kept().len(), 1);
+    writer.write(1, 8 << 20..9 << 20, body(rest)).await.unwrap();
+    writer.finish(whole).await.unwrap();
+    assert_eq!(read_in_ranges(&s3).await.unwrap(), whole);
+    let stored = server.bucket_folder().join("large");
+    let mut bytes = std::fs::read(&stored).unwrap();
+    bytes[5 << 20] ^= 1;
+    std::fs::write(&stored, bytes).unwrap();
+    let error = read_in_ranges(&s3).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+}
+
+async fn read_in_ranges(s3: &S3) -> Result<Checksum, Error> {
+    let entry = s3.stat(b"large", false).await?.unwrap();
+    let reader = s3.open(b"large", &entry).await?;
+    assert_eq!(reader.checksum(), None, "it is another checksum");
+    let mut bytes = Vec::new();
+    for range in [0..3 << 20, 3 << 20..9 << 20] {
+        let mut body = reader.read(range).await?;
+        while let Some(piece) = body.next().await {
+            bytes.extend_from_slice(&piece?);
+        }
+    }
+    reader.confirm().await?;
+    Ok(Checksum::of(&bytes))
 }
 
 #[tokio::test(flavor = "multi_thread")]

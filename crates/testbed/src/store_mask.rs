@@ -18,8 +18,10 @@ const HEAD_BYTES_MAX: usize = 64 << 10;
 pub enum StoreLooks {
     /// As it is.
     Same,
-    /// As one that refuses what it has never heard of: CRC-64/NVME and checksums in trailers.
+    /// As one that refuses what it has never heard of: new checksums, also in trailers.
     Refusing,
+    /// As one that refuses CRC-64/NVME and knows the others.
+    Elder,
     /// As one that heeds no checksum and tells none.
     Silent,
 }
@@ -75,8 +77,14 @@ fn pass(
     passed: &Arc<AtomicU64>,
 ) -> io::Result<()> {
     let (head, rest) = read_head(&mut client)?;
-    let is_new = head.to_ascii_lowercase().contains("crc64nvme");
-    if looks == StoreLooks::Refusing && is_new {
+    let lower = head.to_ascii_lowercase();
+    let sent = ["x-amz-checksum-crc", "x-amz-checksum-algorithm"];
+    let is_refused = match looks {
+        StoreLooks::Same | StoreLooks::Silent => false,
+        StoreLooks::Refusing => sent.iter().any(|name| lower.contains(name)),
+        StoreLooks::Elder => lower.contains("crc64nvme"),
+    };
+    if is_refused {
         return refuse(&mut client, &head, rest.len());
     }
     let mut server = TcpStream::connect(server)?;
@@ -91,7 +99,7 @@ fn pass(
     let (head, rest) = read_head(&mut server)?;
     let tells = |line: &&str| !line.to_ascii_lowercase().starts_with("x-amz-checksum-");
     let head: Vec<&str> = match looks {
-        StoreLooks::Same => head.split("\r\n").collect(),
+        StoreLooks::Same | StoreLooks::Elder => head.split("\r\n").collect(),
         StoreLooks::Refusing | StoreLooks::Silent => head.split("\r\n").filter(tells).collect(),
     };
     client.write_all(head.join("\r\n").as_bytes())?;

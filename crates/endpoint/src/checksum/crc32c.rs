@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use bytes::Bytes;
 use crc_fast::{CrcAlgorithm, Digest};
 
 use super::compose::Field;
@@ -23,7 +24,14 @@ impl Crc32c {
         Self::of_low_bits(sum)
     }
 
-    /// As Google writes it: base64 of the big-endian bytes.
+    /// That of bytes in pieces.
+    pub(crate) fn of_pieces(pieces: &[Bytes]) -> Self {
+        let mut summer = Crc32cSummer::default();
+        pieces.iter().for_each(|piece| summer.add(piece));
+        summer.sum()
+    }
+
+    /// As stores write it: base64 of the big-endian bytes.
     pub(crate) fn to_base64(self) -> String {
         reqsign_core::hash::base64_encode(&self.0.to_be_bytes())
     }

@@ -1,10 +1,6 @@
 //! Reading objects, storing them in one piece, and removing them.
 
-use std::{
-    collections::BTreeMap,
-    ops::Range,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{ops::Range, sync::Arc};
 
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -19,11 +15,9 @@ use crate::{
     Checksum, Condition, Error, ErrorKind, Result, Status, Summer,
     checksum::{Crc32c, Crc32cSummer},
     endpoint::{Boxed, ByteStream, Entry, FileSpec, Kind, Reader, Whole},
+    objects::Spans,
     web::{About, exactly, stream, text_of},
 };
-
-/// Ranges of which a reader remembers the checksums: more than a large file has segments.
-const RANGES_MAX: usize = 20_000;
 
 /// Asks for what the store says of an object; `None` when there is no such object.
 pub(super) async fn find(
@@ -129,8 +123,7 @@ pub(super) struct GcsReader {
     key: String,
     entry: Entry,
     checksum: Option<Crc32c>,
-    /// Of the ranges read to their end: where each starts, its length and its checksum.
-    read: Arc<Mutex<BTreeMap<u64, (u64, Crc32c)>>>,
+    read: Spans,
 }
 
 impl GcsReader {
@@ -140,22 +133,8 @@ impl GcsReader {
             key,
             entry: resource.entry(Kind::File),
             checksum: resource.crc32c,
-            read: Arc::default(),
+            read: Spans::default(),
         }
-    }
-
-    /// The checksum of the whole file, where every byte was read in ranges that meet.
-    fn sum(&self) -> Option<Crc32c> {
-        let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut end, mut sum) = (0, Crc32c::EMPTY);
-        for (&start, &(len, next)) in read.iter() {
-            if start != end {
-                return None;
-            }
-            sum = sum.then(next, len);
-            end += len;
-        }
-        (end == self.entry.size).then_some(sum)
     }
 }
 
@@ -177,14 +156,7 @@ impl Reader for GcsReader {
             }
             let (start, len) = (range.start, range.end - range.start);
             let (body, _) = fetch(&self.client, &self.key, &self.entry, range).await?;
-            let read = Arc::clone(&self.read);
-            let note = move |sum| {
-                let mut read = read.lock().unwrap_or_else(PoisonError::into_inner);
-                if read.len() < RANGES_MAX {
-                    read.insert(start, (len, sum));
-                }
-            };
-            Ok(summed(body, len, note))
+            Ok(self.read.watch(start, len, body))
         })
     }
 
@@ -193,29 +165,13 @@ impl Reader for GcsReader {
     fn confirm(&self) -> Boxed<'_, Result<()>> {
         Box::pin(async {
             let is_wrong = |(found, wanted)| found != wanted;
-            if self.sum().zip(self.checksum).is_some_and(is_wrong) {
+            let found = self.read.sum(self.entry.size);
+            if found.zip(self.checksum).is_some_and(is_wrong) {
                 return Err(damaged(&self.client, &self.key));
             }
             Ok(())
         })
     }
-}
-
-/// Passes on `len` bytes, and tells their checksum when the last of them has come.
-fn summed(body: ByteStream, len: u64, note: impl FnOnce(Crc32c) + Send + 'static) -> ByteStream {
-    let mut summer = Crc32cSummer::default();
-    let (mut left, mut note) = (len, Some(note));
-    Box::pin(body.inspect(move |bytes| {
-        if let Ok(bytes) = bytes {
-            summer.add(bytes);
-            left = left.saturating_sub(bytes.len() as u64);
-            if left == 0
-                && let Some(note) = note.take()
-            {
-                note(summer.sum());
-            }
-        }
-    }))
 }
 
 /// Bytes on their way into an object, summed as they come.

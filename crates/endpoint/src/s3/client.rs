@@ -13,7 +13,7 @@ use reqsign_core::Signer;
 
 use super::{
     page::Page,
-    sums::Sums,
+    sums::{Sum, Sums},
     wire::{Refusal, encode},
 };
 use crate::{
@@ -123,9 +123,10 @@ pub(super) struct S3Client {
     pub(super) miscounts: AtomicBool,
 }
 
-/// Whether the store takes segments while they are read.
-const STREAMS: u8 = 1;
-const STREAMS_NOT: u8 = 2;
+/// With which checksums the store takes segments while they are read: none, or these.
+const STREAMS_NOT: u8 = 1;
+const STREAMS_CRC64: u8 = 2;
+const STREAMS_CRC32C: u8 = 3;
 
 impl S3Client {
     pub(super) fn new(
@@ -154,18 +155,33 @@ impl S3Client {
         Self::new(web, signer, self.address.clone(), bucket.to_owned())
     }
 
-    /// Whether the store takes segments while they are read; `None` before anybody asked it.
-    pub(super) fn takes_streams(&self) -> Option<bool> {
-        match self.streams.load(Relaxed) {
-            STREAMS => Some(true),
-            STREAMS_NOT => Some(false),
-            _ => None,
-        }
+    /// The checksum behind the last byte with which the store takes segments while they are read,
+    /// in an upload begun with `sum`. `None` before anybody asked it; MD5 where it takes none.
+    pub(super) fn trailing(&self, sum: Sum) -> Option<Sum> {
+        let found = match self.streams.load(Relaxed) {
+            STREAMS_CRC64 => Sum::Crc64,
+            STREAMS_CRC32C => Sum::Crc32c,
+            STREAMS_NOT => return Some(Sum::Md5),
+            _ => return None,
+        };
+        // An upload that is summed with another one takes it no more.
+        (sum == Sum::Md5 || sum == found).then_some(found)
     }
 
-    pub(super) fn found_streams(&self, takes: bool) {
-        let found = if takes { STREAMS } else { STREAMS_NOT };
+    /// Takes note of what [`S3Client::trailing`] tells.
+    pub(super) fn found_trailing(&self, sum: Sum) {
+        let found = match sum {
+            Sum::Crc64 => STREAMS_CRC64,
+            Sum::Crc32c => STREAMS_CRC32C,
+            Sum::Md5 => STREAMS_NOT,
+        };
         self.streams.store(found, Relaxed);
+    }
+
+    /// Whether segments are sent while they are read, as far as is known.
+    pub(super) fn takes_streams(&self) -> bool {
+        let trailing = self.trailing(self.sums.preferred());
+        trailing.is_some_and(|sum| sum != Sum::Md5)
     }
 
     /// The way to the store and back, once something connected.
@@ -266,6 +282,17 @@ impl S3Client {
         &self,
         call: Call<'_>,
     ) -> Result<T> {
+        Ok(self.ask_headed_xml(call).await?.1)
+    }
+
+    /// The same with the answer's headers.
+    ///
+    /// # Errors
+    /// As [`S3Client::ask_xml`].
+    pub(super) async fn ask_headed_xml<T: serde::de::DeserializeOwned>(
+        &self,
+        call: Call<'_>,
+    ) -> Result<(HeaderMap, T)> {
         self.ask_and_read(call, |body| {
             quick_xml::de::from_reader(body).map_err(|cause| cause.to_string())
         })
@@ -278,14 +305,14 @@ impl S3Client {
     /// As [`S3Client::ask_xml`].
     pub(super) async fn ask_page(&self, query: &[(&str, &str)]) -> Result<Page> {
         let call = Call::new(Method::GET, "", "list").query(query);
-        self.ask_and_read(call, Page::parse).await
+        Ok(self.ask_and_read(call, Page::parse).await?.1)
     }
 
     async fn ask_and_read<T>(
         &self,
         call: Call<'_>,
         read: impl FnOnce(&[u8]) -> Result<T, String>,
-    ) -> Result<T> {
+    ) -> Result<(HeaderMap, T)> {
         let about = self.about(&call);
         let (headers, body) = self.ask(call).await?;
         // A store that works for long says first that all is well, and then perhaps that it isn't.
@@ -293,10 +320,11 @@ impl S3Client {
             let status = StatusCode::INTERNAL_SERVER_ERROR;
             return Err(refused(&about, status, &headers, &parse_refusal(&body)));
         }
-        read(&body).map_err(|cause| {
+        let read = read(&body).map_err(|cause| {
             let error = about.fail(ErrorKind::Other);
             error.cause(format!("unreadable answer: {cause}"))
-        })
+        });
+        Ok((headers, read?))
     }
 }
 

@@ -11,15 +11,15 @@ use http::Method;
 
 use super::{
     client::{Call, S3Client, is_not_understood},
-    headers::{checksum_in, entry_of, metadata_of},
+    headers::{checksum_in, crc32c_in, entry_of, metadata_of},
     multipart::{Multipart, Stored},
     object::head,
-    sums::Sum,
     upload::LIMITS,
-    wire::{CopyResult, encode},
+    wire::{Made, encode},
 };
 use crate::{
     Checksum, Error, ErrorKind, Kind, Locus, Result,
+    checksum::Crc32c,
     endpoint::{FileSpec, unsupported},
 };
 
@@ -44,6 +44,7 @@ struct Source {
     /// What the copy keeps of it, and which version it is.
     spec: FileSpec,
     checksum: Option<Checksum>,
+    crc32c: Option<Crc32c>,
 }
 
 /// Copies `from`, a bucket and a key, to `key`.
@@ -81,6 +82,7 @@ async fn look_at(client: &S3Client, from: &[u8], key: &str, spec: &FileSpec) -> 
         name: encode(from, true),
         spec: spec.clone(),
         checksum: None,
+        crc32c: None,
     };
     if spec.mtime.is_some() && spec.size <= STEP_BYTES {
         return Ok(source);
@@ -98,6 +100,7 @@ async fn look_at(client: &S3Client, from: &[u8], key: &str, spec: &FileSpec) -> 
             .hint("copy it again when nothing writes to it"));
     }
     source.checksum = checksum_in(&headers);
+    source.crc32c = crc32c_in(&headers);
     source.spec.mtime = spec.mtime.or(entry.mtime);
     source.spec.mode = spec.mode.or(entry.mode);
     source.spec.version = entry.version;
@@ -114,11 +117,11 @@ async fn whole(client: &S3Client, source: &Source, key: &str) -> Result<()> {
         if let Some(version) = &source.spec.version {
             call = call.header("x-amz-copy-source-if-match", &**version);
         }
-        if sum == Sum::Crc64 {
-            call = call.header("x-amz-checksum-algorithm", "CRC64NVME");
+        if let Some(algorithm) = sum.algorithm() {
+            call = call.header("x-amz-checksum-algorithm", algorithm);
         }
         call.headers.extend(metadata_of(&source.spec, Kind::File));
-        client.ask_xml::<CopyResult>(call)
+        client.ask_xml::<Made>(call)
     });
     copied.await.map(|_| ())
 }
@@ -155,8 +158,11 @@ async fn fill(upload: &Multipart, source: &Source, summed: bool) -> Result<bool>
         let version = spec.version.as_deref();
         let copy = || upload.copy(index, name, version, range.clone());
         let stored = patiently(copy).await?;
-        let checksum = stored.checksum.filter(|_| summed);
-        let stored = Stored { checksum, ..stored };
+        let stored = Stored {
+            checksum: stored.checksum.filter(|_| summed),
+            crc32c: stored.crc32c.filter(|_| summed),
+            ..stored
+        };
         Ok::<_, Error>((index, range.clone(), stored))
     };
     let mut ranges = ranges(spec.size);
@@ -169,7 +175,9 @@ async fn fill(upload: &Multipart, source: &Source, summed: bool) -> Result<bool>
             Err(error) => return Err(error),
         };
         // versitygw 1.8 takes the whole object's checksum for that of each segment.
-        if stored.checksum.is_some() && stored.checksum == source.checksum {
+        let is_of_all = stored.checksum.is_some() && stored.checksum == source.checksum
+            || stored.crc32c.is_some() && stored.crc32c == source.crc32c;
+        if is_of_all {
             return Ok(false);
         }
         segments.push((index, range, stored));
@@ -180,10 +188,15 @@ async fn fill(upload: &Multipart, source: &Source, summed: bool) -> Result<bool>
         let (_, range, stored) = segment;
         Some(sum.then(stored.checksum?, range.end - range.start))
     });
+    let others = segments.iter().try_fold(Crc32c::EMPTY, |sum, segment| {
+        let (_, range, stored) = segment;
+        Some(sum.then(stored.crc32c?, range.end - range.start))
+    });
     let stored = segments.iter().map(|(index, _, stored)| (*index, stored));
     // The store compares: what the source has kept all along rather than what was copied now.
     let whole = source.checksum.or(sums).filter(|_| summed);
-    upload.complete(stored, whole).await?;
+    let crc32c = source.crc32c.or(others).filter(|_| summed);
+    upload.complete(stored, whole, crc32c).await?;
     Ok(true)
 }
 

@@ -9,43 +9,69 @@ use std::{
 use bytes::Bytes;
 use futures_util::StreamExt;
 
-use super::wire::CHECKSUM;
-use crate::{Checksum, Error, ErrorKind, Locus, Result, Summer, endpoint::ByteStream};
+use super::sums::Sum;
+use crate::{
+    Checksum, Error, ErrorKind, Locus, Result, Summer,
+    checksum::{Crc32c, Crc32cSummer},
+    endpoint::ByteStream,
+};
 
 /// Bytes of each chunk but the last. Amazon wants no fewer than 8 KiB; some take no more than 16 MiB.
 const CHUNK_BYTES: u64 = 1 << 20;
 
-/// Base64 of eight bytes.
-const CHECKSUM_CHARS: u64 = 12;
-
-/// The sum of what has been framed so far.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Framed(Arc<Mutex<Summer>>);
+/// The sums of what has been framed so far: ours, and the store's where that is another one.
+#[derive(Debug, Clone)]
+pub(super) struct Framed(Arc<Mutex<(Summer, Option<Crc32cSummer>)>>);
 
 impl Framed {
-    fn add(&self, bytes: &[u8]) {
-        let mut summer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        summer.add(bytes);
+    fn new(trailing: Sum) -> Self {
+        let other = (trailing == Sum::Crc32c).then(Crc32cSummer::default);
+        Self(Arc::new(Mutex::new((Summer::default(), other))))
     }
 
-    pub(super) fn sum(&self) -> Checksum {
-        let summer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        summer.sum()
+    fn add(&self, bytes: &[u8]) {
+        let mut summers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        summers.0.add(bytes);
+        if let Some(other) = &mut summers.1 {
+            other.add(bytes);
+        }
+    }
+
+    pub(super) fn sums(&self) -> (Checksum, Option<Crc32c>) {
+        let summers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let other = summers.1.as_ref();
+        (summers.0.sum(), other.map(Crc32cSummer::sum))
+    }
+
+    /// The line behind the last byte.
+    fn trailer(&self) -> String {
+        let (ours, other) = self.sums();
+        let (sum, text) = match other {
+            Some(other) => (Sum::Crc32c, other.to_base64()),
+            None => (Sum::Crc64, ours.to_base64()),
+        };
+        format!("{}:{text}", sum.name().unwrap_or_default())
     }
 }
 
 /// How long `len` bytes are when framed.
-pub(super) fn framed_len(len: u64) -> u64 {
+pub(super) fn framed_len(len: u64, trailing: Sum) -> u64 {
     let framed = |chunk: u64| format!("{chunk:x}\r\n\r\n").len() as u64 + chunk;
     let rest = len % CHUNK_BYTES;
     let rest = if rest == 0 { 0 } else { framed(rest) };
-    let trailer = "0\r\n:\r\n\r\n".len() as u64 + CHECKSUM.len() as u64 + CHECKSUM_CHARS;
+    let trailer = Framed::new(trailing).trailer();
+    let trailer = format!("0\r\n{trailer}\r\n\r\n").len() as u64;
     len / CHUNK_BYTES * framed(CHUNK_BYTES) + rest + trailer
 }
 
 /// Frames `len` bytes. A body that has fewer or more ends in an error; `subject` is what it is about.
-pub(super) fn framed(body: ByteStream, len: u64, subject: &str) -> (ByteStream, Framed) {
-    let summer = Framed::default();
+pub(super) fn framed(
+    body: ByteStream,
+    len: u64,
+    trailing: Sum,
+    subject: &str,
+) -> (ByteStream, Framed) {
+    let summer = Framed::new(trailing);
     let frames = Frames {
         body,
         summer: summer.clone(),
@@ -62,13 +88,12 @@ pub(super) fn framed(body: ByteStream, len: u64, subject: &str) -> (ByteStream, 
 }
 
 /// A body whose trailer tells a wrong checksum, and its length before it is framed.
-pub(super) fn wrong() -> (ByteStream, u64) {
+pub(super) fn wrong(trailing: Sum) -> (ByteStream, u64) {
     let (told, sent) = ("posthaste", "postwaste");
-    let text = format!(
-        "{:x}\r\n{sent}\r\n0\r\n{CHECKSUM}:{}\r\n\r\n",
-        sent.len(),
-        Checksum::of(told.as_bytes()).to_base64()
-    );
+    let summer = Framed::new(trailing);
+    summer.add(told.as_bytes());
+    let (len, trailer) = (sent.len(), summer.trailer());
+    let text = format!("{len:x}\r\n{sent}\r\n0\r\n{trailer}\r\n\r\n");
     let stream = futures_util::stream::iter([Ok(Bytes::from(text))]);
     (Box::pin(stream), sent.len() as u64)
 }
@@ -129,9 +154,9 @@ impl Frames {
         if self.left > 0 {
             return Err(self.fail("the source ended early"));
         }
-        let sum = self.summer.sum().to_base64();
+        let trailer = self.summer.trailer();
         self.ready
-            .push_back(format!("0\r\n{CHECKSUM}:{sum}\r\n\r\n").into());
+            .push_back(format!("0\r\n{trailer}\r\n\r\n").into());
         self.has_ended = true;
         Ok(())
     }
@@ -147,18 +172,18 @@ impl Frames {
 mod tests {
     use super::*;
 
-    async fn frame(bytes: &[u8], step: usize, len: u64) -> Result<Vec<u8>> {
+    async fn frame(bytes: &[u8], step: usize, len: u64, trailing: Sum) -> Result<Vec<u8>> {
         let pieces: Vec<_> = bytes
             .chunks(step)
             .map(|piece| Ok(Bytes::copy_from_slice(piece)))
             .collect();
         let body: ByteStream = Box::pin(futures_util::stream::iter(pieces));
-        let (mut stream, summer) = framed(body, len, "x");
+        let (mut stream, summer) = framed(body, len, trailing, "x");
         let mut whole = Vec::new();
         while let Some(bytes) = stream.next().await {
             whole.extend_from_slice(&bytes?);
         }
-        assert_eq!(summer.sum(), Checksum::of(bytes));
+        assert_eq!(summer.sums().0, Checksum::of(bytes));
         Ok(whole)
     }
 
@@ -166,18 +191,26 @@ mod tests {
     async fn a_body_is_cut_into_chunks_with_its_sum_at_the_end() {
         let sum = Checksum::of(b"posthaste").to_base64();
         let wanted = format!("9\r\nposthaste\r\n0\r\nx-amz-checksum-crc64nvme:{sum}\r\n\r\n");
-        assert_eq!(frame(b"posthaste", 4, 9).await.unwrap(), wanted.as_bytes());
+        let found = frame(b"posthaste", 4, 9, Sum::Crc64).await.unwrap();
+        assert_eq!(found, wanted.as_bytes());
+        // The check value of the catalogue, e3069283.
+        let wanted = "9\r\n123456789\r\n0\r\nx-amz-checksum-crc32c:4waSgw==\r\n\r\n";
+        let found = frame(b"123456789", 4, 9, Sum::Crc32c).await.unwrap();
+        assert_eq!(found, wanted.as_bytes());
         let chunk = usize::try_from(CHUNK_BYTES).unwrap();
         for len in [0, 1, chunk - 1, chunk, chunk + 1, 3 * chunk] {
-            let framed = frame(&vec![7; len], 700_001, len as u64).await.unwrap();
-            assert_eq!(framed.len() as u64, framed_len(len as u64), "{len}");
+            for sum in [Sum::Crc64, Sum::Crc32c] {
+                let framed = frame(&vec![7; len], 700_001, len as u64, sum).await;
+                let framed = framed.unwrap().len() as u64;
+                assert_eq!(framed, framed_len(len as u64, sum), "{len}");
+            }
         }
     }
 
     #[tokio::test]
     async fn a_body_of_another_length_never_gets_its_sum() {
         for (len, told) in [(8, 9), (10, 9), (0, 1)] {
-            let error = frame(&vec![7; len], 3, told).await.unwrap_err();
+            let error = frame(&vec![7; len], 3, told, Sum::Crc64).await.unwrap_err();
             assert_eq!(error.locus(), Locus::Source, "{error}");
         }
     }

@@ -5,10 +5,12 @@ use http::HeaderMap;
 
 use super::{
     sums::md5_of,
-    wire::{CHECKSUM, CHECKSUM_TYPE, MODE, MTIME},
+    wire::{CHECKSUM, CHECKSUM_CRC32C, CHECKSUM_TYPE, MODE, MTIME},
 };
 use crate::{
-    Checksum, dates,
+    Checksum,
+    checksum::Crc32c,
+    dates,
     endpoint::{Entry, FileSpec, Kind},
     objects::{content_type, parse_mode, show_mode},
     web::text_of,
@@ -19,6 +21,9 @@ use crate::{
 pub(super) fn matches_store(headers: &HeaderMap, sum: Checksum, data: &[Bytes]) -> bool {
     if let Some(wanted) = checksum_in(headers) {
         return wanted == sum;
+    }
+    if let Some(wanted) = crc32c_in(headers) {
+        return wanted == Crc32c::of_pieces(data);
     }
     let encrypted = headers.contains_key("x-amz-server-side-encryption");
     let etag = text_of(headers, "etag").map(|etag| etag.trim_matches('"'));
@@ -34,11 +39,18 @@ pub(super) fn matches_store(headers: &HeaderMap, sum: Checksum, data: &[Bytes]) 
 
 /// The whole object's checksum, where the store keeps one.
 pub(super) fn checksum_in(headers: &HeaderMap) -> Option<Checksum> {
+    Checksum::from_base64(told_whole(headers, CHECKSUM)?)
+}
+
+/// As [`checksum_in`], where the store keeps a CRC-32C.
+pub(super) fn crc32c_in(headers: &HeaderMap) -> Option<Crc32c> {
+    Crc32c::from_base64(told_whole(headers, CHECKSUM_CRC32C)?)
+}
+
+/// A checksum of bytes; one that is made of the segments' own is told with another type.
+fn told_whole<'a>(headers: &'a HeaderMap, name: &'static str) -> Option<&'a str> {
     let composite = text_of(headers, CHECKSUM_TYPE).is_some_and(|kind| kind != "FULL_OBJECT");
-    if composite {
-        return None;
-    }
-    Checksum::from_base64(text_of(headers, CHECKSUM)?)
+    text_of(headers, name).filter(|_| !composite)
 }
 
 pub(super) fn entry_of(headers: &HeaderMap, kind: Kind) -> Entry {

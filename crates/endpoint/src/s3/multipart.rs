@@ -8,15 +8,16 @@ use http::{HeaderMap, Method};
 use super::{
     client::{Call, S3Client},
     frames,
-    headers::{checksum_in, matches_store, metadata_of},
+    headers::{checksum_in, crc32c_in, matches_store, metadata_of},
     sums::Sum,
     wire::{
-        CHECKSUM, CHECKSUM_TYPE, CompleteMultipartUploadResult, CopyResult,
-        InitiateMultipartUploadResult, ListPartsResult, escape,
+        CHECKSUM, CHECKSUM_CRC32C, CHECKSUM_TYPE, InitiateMultipartUploadResult, ListPartsResult,
+        Made, escape,
     },
 };
 use crate::{
     Checksum, Error, ErrorKind, Kind, Locus, Result, Status,
+    checksum::Crc32c,
     endpoint::{ByteStream, FileSpec},
     web::{Sent, text_of},
 };
@@ -32,6 +33,8 @@ const STORE_WORKS_FOR: Duration = Duration::from_secs(600);
 pub(super) struct Stored {
     /// Not every store tells that of what it copied itself.
     pub checksum: Option<Checksum>,
+    /// Where the store keeps this one.
+    pub crc32c: Option<Crc32c>,
     pub etag: String,
 }
 
@@ -40,7 +43,15 @@ pub(super) struct Multipart {
     pub client: Arc<S3Client>,
     pub key: String,
     pub id: String,
+    /// What it was begun with.
+    begun: Sum,
+    /// The store sums the whole, rather than the checksums of the segments.
+    is_whole: bool,
 }
+
+/// What ledgers note behind the id of an upload that is begun with CRC-32C, summed as a whole or not.
+const NOTED_CRC32C: &str = ":crc32c";
+const NOTED_CRC32C_EACH: &str = ":crc32c-each";
 
 impl Multipart {
     /// Starts one, of which the store keeps a checksum if it is `summed`.
@@ -50,26 +61,74 @@ impl Multipart {
         spec: &FileSpec,
         summed: bool,
     ) -> Result<Self> {
-        let started: InitiateMultipartUploadResult = client
+        let started = client
             .sums
             .write(|sum| {
-                let mut call = Call::new(Method::POST, &key, "write")
+                let (client, key) = (&client, &key);
+                let algorithm = sum.algorithm().filter(|_| summed);
+                let mut call = Call::new(Method::POST, key, "write")
                     .query(&[("uploads", "")])
                     .at(Locus::Destination);
                 call.headers.extend(metadata_of(spec, Kind::File));
-                if summed && sum == Sum::Crc64 {
+                if let Some(algorithm) = algorithm {
                     call = call
-                        .header("x-amz-checksum-algorithm", "CRC64NVME")
+                        .header("x-amz-checksum-algorithm", algorithm)
                         .header(CHECKSUM_TYPE, "FULL_OBJECT");
                 }
-                client.ask_xml(call)
+                async move {
+                    let answer = client.ask_headed_xml(call).await?;
+                    let (headers, started): (_, InitiateMultipartUploadResult) = answer;
+                    // A store of before 2025 doesn't know the type, and sums the segments' sums.
+                    let kind = text_of(&headers, CHECKSUM_TYPE);
+                    let is_whole = sum == Sum::Crc64 || kind == Some("FULL_OBJECT");
+                    let begun = if summed { sum } else { Sum::Md5 };
+                    Ok((started.upload_id, begun, is_whole))
+                }
             })
             .await?;
+        let (id, begun, is_whole) = started;
         Ok(Self {
-            id: started.upload_id,
             client,
             key,
+            id,
+            begun,
+            is_whole,
         })
+    }
+
+    /// One that a ledger noted.
+    pub(super) fn noted(client: Arc<S3Client>, key: String, token: &str) -> Self {
+        let each = token.strip_suffix(NOTED_CRC32C_EACH);
+        let (id, begun) = match each.or_else(|| token.strip_suffix(NOTED_CRC32C)) {
+            Some(id) => (id, Sum::Crc32c),
+            None => (token, Sum::Crc64),
+        };
+        Self {
+            client,
+            key,
+            id: id.to_owned(),
+            begun,
+            is_whole: each.is_none(),
+        }
+    }
+
+    /// As ledgers note it.
+    pub(super) fn token(&self) -> String {
+        let suffix = match (self.begun, self.is_whole) {
+            (Sum::Crc32c, true) => NOTED_CRC32C,
+            (Sum::Crc32c, false) => NOTED_CRC32C_EACH,
+            (Sum::Crc64 | Sum::Md5, _) => "",
+        };
+        format!("{}{suffix}", self.id)
+    }
+
+    /// What its segments are sent with: what it was begun with, unless the store was found not to
+    /// heed that.
+    pub(super) fn sum(&self) -> Sum {
+        match self.begun < self.client.sums.preferred() {
+            true => Sum::Md5,
+            false => self.begun,
+        }
     }
 
     fn fail(&self, kind: ErrorKind) -> Error {
@@ -86,8 +145,8 @@ impl Multipart {
         let number = (index + 1).to_string();
         let query = [("partNumber", &*number), ("uploadId", &*self.id)];
         let sums = &self.client.sums;
-        let headers = sums
-            .write(|sum| {
+        let (headers, sum) = sums
+            .write_on(self.sum(), |sum| {
                 let (name, value) = sum.header(checksum, data);
                 let call = Call::new(Method::PUT, &self.key, "write")
                     .query(&query)
@@ -96,17 +155,16 @@ impl Multipart {
                     .at(Locus::Destination);
                 async move {
                     let (headers, _) = self.client.ask(call).await?;
-                    if sum == Sum::Crc64 {
-                        sums.learn(&headers);
-                    }
-                    Ok(headers)
+                    sums.learn(sum, &headers);
+                    Ok((headers, sum))
                 }
             })
             .await?;
         if !matches_store(&headers, checksum, data) {
             return Err(self.differs());
         }
-        self.stored(&headers, checksum)
+        let crc32c = (sum == Sum::Crc32c).then(|| Crc32c::of_pieces(data));
+        self.stored(&headers, checksum, crc32c)
     }
 
     /// Sends a segment while it is read; its checksum follows the last byte.
@@ -115,36 +173,45 @@ impl Multipart {
         index: u64,
         body: ByteStream,
         len: u64,
+        trailing: Sum,
     ) -> Result<(Checksum, Stored)> {
-        let (body, summer) = frames::framed(body, len, &self.client.show(&self.key));
-        let headers = self.send_framed(index, body, len).await?;
-        self.client.sums.learn(&headers);
-        let checksum = summer.sum();
-        if checksum_in(&headers).is_some_and(|found| found != checksum) {
+        let (body, summer) = frames::framed(body, len, trailing, &self.client.show(&self.key));
+        let headers = self.send_framed(index, body, len, trailing).await?;
+        self.client.sums.learn(trailing, &headers);
+        let (checksum, crc32c) = summer.sums();
+        let differs = checksum_in(&headers).is_some_and(|found| found != checksum)
+            || crc32c_in(&headers).is_some_and(|found| crc32c.is_some_and(|own| own != found));
+        if differs {
             return Err(self.differs());
         }
-        Ok((checksum, self.stored(&headers, checksum)?))
+        Ok((checksum, self.stored(&headers, checksum, crc32c)?))
     }
 
-    async fn send_framed(&self, index: u64, body: ByteStream, len: u64) -> Result<HeaderMap> {
+    async fn send_framed(
+        &self,
+        index: u64,
+        body: ByteStream,
+        len: u64,
+        trailing: Sum,
+    ) -> Result<HeaderMap> {
         let number = (index + 1).to_string();
         let query = [("partNumber", &*number), ("uploadId", &*self.id)];
         let mut call = Call::new(Method::PUT, &self.key, "write")
             .query(&query)
             .header("content-encoding", "aws-chunked")
             .header("x-amz-decoded-content-length", len.to_string())
-            .header("x-amz-trailer", CHECKSUM)
+            .header("x-amz-trailer", trailing.name().unwrap_or_default())
             .at(Locus::Destination);
-        call.body = Sent::stream(body, frames::framed_len(len));
+        call.body = Sent::stream(body, frames::framed_len(len, trailing));
         call.signed_as = "STREAMING-UNSIGNED-PAYLOAD-TRAILER";
         Ok(self.client.ask(call).await?.0)
     }
 
     /// Whether the store takes segments while they are read, and checks them: it has to refuse one
     /// with a wrong checksum. `None` where it could not be asked.
-    pub(super) async fn takes_streams(&self, index: u64) -> Option<bool> {
-        let (body, len) = frames::wrong();
-        match self.send_framed(index, body, len).await {
+    pub(super) async fn takes_streams(&self, index: u64, trailing: Sum) -> Option<bool> {
+        let (body, len) = frames::wrong(trailing);
+        match self.send_framed(index, body, len, trailing).await {
             Err(error) if error.kind() == ErrorKind::Corrupt => Some(true),
             Err(error) if error.is_temporary() => None,
             Ok(_) | Err(_) => Some(false),
@@ -171,9 +238,10 @@ impl Multipart {
         if let Some(version) = version {
             call = call.header("x-amz-copy-source-if-match", version);
         }
-        let copied: CopyResult = self.client.ask_xml(call).await?;
+        let copied: Made = self.client.ask_xml(call).await?;
         Ok(Stored {
             checksum: copied.checksum(),
+            crc32c: copied.crc32c(),
             etag: copied.etag,
         })
     }
@@ -184,40 +252,53 @@ impl Multipart {
             .status_is(Status::Temporary)
     }
 
-    fn stored(&self, headers: &HeaderMap, checksum: Checksum) -> Result<Stored> {
+    fn stored(
+        &self,
+        headers: &HeaderMap,
+        checksum: Checksum,
+        crc32c: Option<Crc32c>,
+    ) -> Result<Stored> {
         let etag = text_of(headers, "etag").ok_or_else(|| {
             self.fail(ErrorKind::Corrupt)
                 .cause("the store gave no receipt for a segment")
         })?;
         Ok(Stored {
             checksum: Some(checksum),
+            crc32c,
             etag: etag.to_owned(),
         })
     }
 
-    /// Puts the object together; returns its checksum where the store tells it.
+    /// Puts the object together, which has to have these checksums. Says whether it has, as far as
+    /// the store tells.
     pub(super) async fn complete<'a>(
         &self,
         segments: impl Iterator<Item = (u64, &'a Stored)> + Clone,
         whole: Option<Checksum>,
-    ) -> Result<Option<Checksum>> {
+        crc32c: Option<Crc32c>,
+    ) -> Result<bool> {
         let query = [("uploadId", &*self.id)];
-        let completed = self.client.sums.write(|sum| {
+        let completed = self.client.sums.write_on(self.sum(), |sum| {
             let mut call = Call::new(Method::POST, &self.key, "finish")
                 .query(&query)
                 .header("content-type", "application/xml")
                 .body(vec![order(segments.clone(), sum).into()])
                 .patience(STORE_WORKS_FOR)
                 .at(Locus::Destination);
-            if let Some(whole) = whole.filter(|_| sum == Sum::Crc64) {
-                call = call
-                    .header(CHECKSUM, whole.to_base64())
-                    .header(CHECKSUM_TYPE, "FULL_OBJECT");
+            let told = match sum {
+                Sum::Crc64 => whole.map(|whole| (CHECKSUM, whole.to_base64())),
+                Sum::Crc32c => crc32c.map(|whole| (CHECKSUM_CRC32C, whole.to_base64())),
+                Sum::Md5 => None,
+            };
+            if let Some((name, told)) = told.filter(|_| self.is_whole) {
+                call = call.header(name, told).header(CHECKSUM_TYPE, "FULL_OBJECT");
             }
             self.client.ask_xml(call)
         });
-        let completed: CompleteMultipartUploadResult = completed.await?;
-        Ok(completed.checksum())
+        let completed: Made = completed.await?;
+        let is_other = |(found, wanted)| found != wanted;
+        Ok(!completed.checksum().zip(whole).is_some_and(is_other)
+            && !completed.crc32c().zip(crc32c).is_some_and(|(a, b)| a != b))
     }
 
     pub(super) async fn abort(&self) {
@@ -259,9 +340,13 @@ fn order<'a>(segments: impl Iterator<Item = (u64, &'a Stored)>, sum: Sum) -> Str
     let mut text = String::from("<CompleteMultipartUpload>");
     for (index, stored) in segments {
         let _ = write!(text, "<Part><ETag>{}</ETag>", escape(&stored.etag));
-        if let Some(checksum) = stored.checksum.filter(|_| sum == Sum::Crc64) {
-            let checksum = checksum.to_base64();
-            let _ = write!(text, "<ChecksumCRC64NVME>{checksum}</ChecksumCRC64NVME>");
+        let told = match sum {
+            Sum::Crc64 => stored.checksum.map(Checksum::to_base64),
+            Sum::Crc32c => stored.crc32c.map(Crc32c::to_base64),
+            Sum::Md5 => None,
+        };
+        if let Some((told, name)) = told.zip(sum.algorithm()) {
+            let _ = write!(text, "<Checksum{name}>{told}</Checksum{name}>");
         }
         let _ = write!(text, "<PartNumber>{}</PartNumber></Part>", index + 1);
     }

@@ -13,8 +13,9 @@ use super::{
 };
 use crate::{
     Checksum, Condition, Error, ErrorKind, Kind, Locus, Result, Status, Summer,
+    checksum::Crc32c,
     endpoint::{Boxed, ByteStream, Entry, FileSpec, Reader, Whole},
-    objects::LINK_SUFFIX,
+    objects::{LINK_SUFFIX, Spans},
     web::stream,
 };
 
@@ -23,6 +24,9 @@ pub(super) struct S3Reader {
     pub(super) key: String,
     pub(super) entry: Entry,
     pub(super) checksum: Option<Checksum>,
+    /// What the store keeps where it keeps no checksum of ours.
+    pub(super) crc32c: Option<Crc32c>,
+    pub(super) spans: Spans,
 }
 
 impl Reader for S3Reader {
@@ -42,13 +46,26 @@ impl Reader for S3Reader {
                 call = call.header("if-match", &**version);
             }
             let answer = self.client.send(call).await?;
-            Ok(stream(answer.into_body(), self.client.show(&self.key)))
+            let body = stream(answer.into_body(), self.client.show(&self.key));
+            Ok(match self.crc32c {
+                Some(_) => {
+                    let len = range.end - range.start;
+                    self.spans.watch(range.start, len, body)
+                }
+                None => body,
+            })
         })
     }
 
-    /// Every range was asked for with `If-Match`, so nothing is left to confirm.
+    /// Every range was asked for with `If-Match`, so all that is left is whether the bytes are right.
     fn confirm(&self) -> Boxed<'_, Result<()>> {
-        Box::pin(async { Ok(()) })
+        Box::pin(async {
+            let found = self.spans.sum(self.entry.size);
+            match found.zip(self.crc32c) {
+                Some((found, wanted)) if found != wanted => Err(damaged(&self.client, &self.key)),
+                Some(_) | None => Ok(()),
+            }
+        })
     }
 }
 
@@ -101,17 +118,21 @@ pub(super) async fn fetch(
     }
     let checksum = summer.sum();
     if !matches_store(&head.headers, checksum, &data) {
-        return Err(Error::new(ErrorKind::Corrupt, "read", client.show(key))
-            .cause("what was read has not the checksum the store keeps for it")
-            .hint("copy it again; if it stays, the stored object is damaged")
-            .status_is(Status::Temporary)
-            .at(Locus::Source));
+        return Err(damaged(client, key));
     }
     Ok(Whole {
         entry,
         data,
         checksum,
     })
+}
+
+fn damaged(client: &S3Client, key: &str) -> Error {
+    Error::new(ErrorKind::Corrupt, "read", client.show(key))
+        .cause("what was read has not the checksum the store keeps for it")
+        .hint("copy it again; if it stays, the stored object is damaged")
+        .status_is(Status::Temporary)
+        .at(Locus::Source)
 }
 
 /// Stores one object; the store refuses it unless the checksum is right.
@@ -136,16 +157,14 @@ pub(super) async fn store(
             .body(data.clone())
             .at(Locus::Destination);
         call.headers.extend_from_slice(&headers);
-        // MD5 is made of these bytes, whatever they were to be.
+        // The others are made of these bytes, whatever they were to be.
         let is_right = sum == Sum::Crc64 || sum_of(&data) == checksum;
         async move {
             if !is_right {
                 return Err(differs("it has not the checksum it was sent with"));
             }
             let (headers, _) = client.ask(call).await?;
-            if sum == Sum::Crc64 {
-                sums.learn(&headers);
-            }
+            sums.learn(sum, &headers);
             Ok(headers)
         }
     });

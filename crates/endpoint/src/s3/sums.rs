@@ -1,8 +1,10 @@
 //! Which checksum a store is sent with what it is to keep.
 //!
-//! Not every store knows CRC-64/NVME, which Amazon added at the end of 2024. The first write tells:
-//! a store that refuses the header or says nothing of it is sent MD5 (RFC 1864), which all of them
-//! check. MD5 composes with nothing, so such a store keeps no checksum of a whole large object.
+//! Not every store knows CRC-64/NVME, which Amazon added at the end of 2024. The first writes tell:
+//! a store that refuses its header or says nothing of it is sent CRC-32C, which Amazon has known
+//! since 2022 and which composes as well; one that doesn't know that either is sent MD5 (RFC 1864),
+//! which all of them check. MD5 composes with nothing, so such a store keeps no checksum of a whole
+//! large object.
 
 use std::{
     future::Future,
@@ -14,69 +16,141 @@ use http::HeaderMap;
 use md5::{Digest as _, Md5};
 use reqsign_core::hash::base64_encode;
 
-use super::{client::is_not_understood, wire::CHECKSUM};
-use crate::{Checksum, Result};
+use super::{
+    client::is_not_understood,
+    wire::{CHECKSUM, CHECKSUM_CRC32C},
+};
+use crate::{Checksum, Result, checksum::Crc32c};
 
-/// The checksum a write carries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The checksum a write carries, the best first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Sum {
     Crc64,
+    Crc32c,
     Md5,
 }
 
-const UNKNOWN: u8 = 0;
-const CRC64: u8 = 1;
-const MD5: u8 = 2;
-
-/// What a store was found to take.
+/// What a store was found to take: the best that was not found wanting, and from `KNOWN` on the one
+/// it was seen to take.
 #[derive(Debug, Default)]
 pub(super) struct Sums(AtomicU8);
 
+const KNOWN: u8 = 8;
+
 impl Sums {
-    /// What to send; CRC-64/NVME before anything is known.
+    /// What to send: the best of which nobody knows that the store doesn't take it.
     pub(super) fn preferred(&self) -> Sum {
-        match self.0.load(Relaxed) {
-            MD5 => Sum::Md5,
-            _ => Sum::Crc64,
+        match self.0.load(Relaxed) % KNOWN {
+            0 => Sum::Crc64,
+            1 => Sum::Crc32c,
+            _ => Sum::Md5,
         }
     }
 
-    /// Takes note of the answer to a write that carried CRC-64/NVME: who understood says it back.
-    pub(super) fn learn(&self, answer: &HeaderMap) {
-        let found = if answer.contains_key(CHECKSUM) {
-            CRC64
-        } else {
-            MD5
-        };
-        // What was found first stays.
-        let _ = self.0.compare_exchange(UNKNOWN, found, Relaxed, Relaxed);
+    fn is_known(&self) -> bool {
+        self.0.load(Relaxed) >= KNOWN
     }
 
-    /// Makes a write with what the store takes. Where that is not known yet, a store that refuses
-    /// CRC-64/NVME is asked once more.
+    /// Notes that nothing better than `sum` is taken, or that `sum` itself is. What was found first
+    /// stays.
+    fn note(&self, sum: Sum, is_known: bool) {
+        // Nothing comes behind MD5.
+        let known = if is_known || sum == Sum::Md5 {
+            KNOWN
+        } else {
+            0
+        };
+        let found = sum as u8 + known;
+        let better = |now: u8| (now < KNOWN && now <= sum as u8).then_some(found);
+        let _ = self.0.fetch_update(Relaxed, Relaxed, better);
+    }
+
+    /// Takes note of the answer to a write that carried `sum`: who understood says it back.
+    pub(super) fn learn(&self, sum: Sum, answer: &HeaderMap) {
+        match sum.name() {
+            Some(name) if answer.contains_key(name) => self.note(sum, true),
+            Some(_) => self.note(sum.next(), false),
+            None => {}
+        }
+    }
+
+    /// Makes a write with what the store takes. While that is not known, a store that refuses is
+    /// asked again with the next best.
     pub(super) async fn write<T, F: Future<Output = Result<T>>>(
         &self,
         request: impl Fn(Sum) -> F,
     ) -> Result<T> {
-        let is_known = self.0.load(Relaxed) != UNKNOWN;
-        match request(self.preferred()).await {
-            Err(error) if !is_known && is_not_understood(&error) => {
-                let Ok(done) = request(Sum::Md5).await else {
-                    return Err(error);
-                };
-                let _ = self.0.compare_exchange(UNKNOWN, MD5, Relaxed, Relaxed);
-                Ok(done)
+        self.write_with(self.preferred(), Sum::next, request).await
+    }
+
+    /// As [`Sums::write`], for what belongs to an upload that was begun with `sum`: it takes no
+    /// other but MD5.
+    pub(super) async fn write_on<T, F: Future<Output = Result<T>>>(
+        &self,
+        sum: Sum,
+        request: impl Fn(Sum) -> F,
+    ) -> Result<T> {
+        self.write_with(sum, |_| Sum::Md5, request).await
+    }
+
+    async fn write_with<T, F: Future<Output = Result<T>>>(
+        &self,
+        first: Sum,
+        next: impl Fn(Sum) -> Sum,
+        request: impl Fn(Sum) -> F,
+    ) -> Result<T> {
+        let is_known = self.is_known();
+        let refusal = match request(first).await {
+            Err(error) if !is_known && is_not_understood(&error) => error,
+            ended => return ended,
+        };
+        let mut sum = first;
+        while sum != Sum::Md5 {
+            sum = next(sum);
+            match request(sum).await {
+                Ok(done) => {
+                    self.note(sum, false);
+                    return Ok(done);
+                }
+                Err(error) if is_not_understood(&error) => {}
+                Err(_) => break,
             }
-            ended => ended,
         }
+        Err(refusal)
     }
 }
 
 impl Sum {
+    fn next(self) -> Self {
+        match self {
+            Self::Crc64 => Self::Crc32c,
+            Self::Crc32c | Self::Md5 => Self::Md5,
+        }
+    }
+
+    /// The header or trailer in which it is sent and told.
+    pub(super) fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Crc64 => Some(CHECKSUM),
+            Self::Crc32c => Some(CHECKSUM_CRC32C),
+            Self::Md5 => None,
+        }
+    }
+
+    /// What an upload says it is summed with.
+    pub(super) fn algorithm(self) -> Option<&'static str> {
+        match self {
+            Self::Crc64 => Some("CRC64NVME"),
+            Self::Crc32c => Some("CRC32C"),
+            Self::Md5 => None,
+        }
+    }
+
     /// The header that makes the store check these bytes.
     pub(super) fn header(self, sum: Checksum, data: &[Bytes]) -> (&'static str, String) {
         match self {
             Self::Crc64 => (CHECKSUM, sum.to_base64()),
+            Self::Crc32c => (CHECKSUM_CRC32C, Crc32c::of_pieces(data).to_base64()),
             Self::Md5 => ("content-md5", base64_encode(&md5_of(data))),
         }
     }
@@ -93,9 +167,9 @@ mod tests {
     use super::*;
     use crate::{Error, ErrorKind};
 
-    async fn asked(sums: &Sums, takes: Sum) -> Result<Sum> {
+    async fn asked(sums: &Sums, takes: &[Sum]) -> Result<Sum> {
         sums.write(|sum| async move {
-            if sum == takes {
+            if takes.contains(&sum) {
                 return Ok(sum);
             }
             let error = Error::new(ErrorKind::Unsupported, "write", "x");
@@ -104,21 +178,41 @@ mod tests {
         .await
     }
 
-    #[tokio::test]
-    async fn a_store_is_asked_twice_once() {
-        let sums = Sums::default();
-        assert_eq!(asked(&sums, Sum::Md5).await.unwrap(), Sum::Md5);
-        assert_eq!(sums.preferred(), Sum::Md5);
-        assert!(
-            asked(&sums, Sum::Crc64).await.is_err(),
-            "it changed its mind"
-        );
-        let sums = Sums::default();
+    fn answer(name: &'static str) -> HeaderMap {
         let mut answer = HeaderMap::new();
-        answer.insert(CHECKSUM, "AAAAAAAAAAA=".parse().unwrap());
-        sums.learn(&answer);
-        sums.learn(&HeaderMap::new());
+        answer.insert(name, "AAAAAAAAAAA=".parse().unwrap());
+        answer
+    }
+
+    #[tokio::test]
+    async fn a_store_is_asked_for_each_once() {
+        let sums = Sums::default();
+        assert_eq!(asked(&sums, &[Sum::Md5]).await.unwrap(), Sum::Md5);
+        assert_eq!(sums.preferred(), Sum::Md5);
+        let changed = asked(&sums, &[Sum::Crc64]).await;
+        assert!(changed.is_err(), "it changed its mind");
+        let sums = Sums::default();
+        let newer = [Sum::Crc32c, Sum::Md5];
+        assert_eq!(asked(&sums, &newer).await.unwrap(), Sum::Crc32c);
+        sums.learn(Sum::Crc32c, &answer(CHECKSUM_CRC32C));
+        sums.learn(Sum::Crc32c, &HeaderMap::new());
+        assert_eq!(sums.preferred(), Sum::Crc32c);
+    }
+
+    #[test]
+    fn who_says_nothing_is_sent_the_next_best() {
+        let sums = Sums::default();
+        sums.learn(Sum::Crc64, &answer(CHECKSUM));
+        sums.learn(Sum::Crc64, &HeaderMap::new());
         assert_eq!(sums.preferred(), Sum::Crc64);
+        let sums = Sums::default();
+        for next in [Sum::Crc32c, Sum::Md5, Sum::Md5] {
+            sums.learn(sums.preferred(), &HeaderMap::new());
+            assert_eq!(sums.preferred(), next);
+        }
+        // Late answers to what was sent before don't count any more.
+        sums.learn(Sum::Crc64, &answer(CHECKSUM));
+        assert_eq!(sums.preferred(), Sum::Md5);
     }
 
     #[test]

@@ -15,13 +15,14 @@ use futures_util::StreamExt;
 
 use super::{
     client::S3Client,
-    headers::checksum_in,
+    headers::{checksum_in, crc32c_in},
     multipart::{Multipart, Stored},
     object,
     sums::Sum,
 };
 use crate::{
     Checksum, Error, ErrorKind, Locus, Result, Summer,
+    checksum::Crc32c,
     config::state_folder,
     cut::{Cut, Limits},
     endpoint::{Boxed, ByteStream, FileSpec, Writer},
@@ -45,11 +46,30 @@ pub(super) struct Upload {
 }
 
 fn stored_of(kept: &Kept) -> (u64, Stored) {
+    let (etag, crc32c) = etag_of(&kept.receipt);
     let stored = Stored {
         checksum: Some(kept.checksum),
-        etag: kept.receipt.clone(),
+        crc32c,
+        etag: etag.to_owned(),
     };
     (kept.index, stored)
+}
+
+/// A segment as ledgers note it: its ETag, and its CRC-32C where the store keeps that.
+fn receipt_of(stored: &Stored) -> String {
+    match stored.crc32c {
+        Some(crc32c) => format!("{}/{crc32c}", stored.etag),
+        None => stored.etag.clone(),
+    }
+}
+
+/// Reads what [`receipt_of`] wrote.
+fn etag_of(receipt: &str) -> (&str, Option<Crc32c>) {
+    let noted = receipt.rsplit_once('/');
+    match noted.and_then(|(etag, sum)| Some((etag, Crc32c::from_hex(sum)?))) {
+        Some((etag, sum)) => (etag, Some(sum)),
+        None => (receipt, None),
+    }
 }
 
 /// Takes over what another machine noted.
@@ -94,14 +114,9 @@ impl Upload {
     ) -> Result<Self> {
         let path = ledger_path(&client, &key, spec);
         let segment_size = cut.segment();
-        let known = |id: &str| Multipart {
-            client: Arc::clone(&client),
-            key: key.clone(),
-            id: id.to_owned(),
-        };
         let mut continued = None;
         if let Some((head, kept)) = Ledger::load(&path) {
-            let upload = known(&head.token);
+            let upload = Multipart::noted(Arc::clone(&client), key.clone(), &head.token);
             if head.identity == spec.identity() && head.segment_size == segment_size {
                 let kept = held(&upload, cut, kept).await?;
                 continued = kept.map(|kept| (upload, kept));
@@ -120,7 +135,7 @@ impl Upload {
         let head = Head {
             identity: spec.identity(),
             segment_size,
-            token: upload.id.clone(),
+            token: upload.token(),
         };
         let ledger = Ledger::start(path.clone(), &head, &kept).map_err(|cause| {
             let shown = path.to_string_lossy();
@@ -142,15 +157,16 @@ impl Upload {
 
     /// Finds out, once for each endpoint, whether segments can be sent while they are read.
     async fn try_streams(&self) {
-        let client = &self.upload.client;
-        if client.takes_streams().is_some() {
+        let (client, sum) = (&self.upload.client, self.upload.sum());
+        if client.trailing(sum).is_some() {
             return;
         }
-        if client.sums.preferred() == Sum::Md5 {
-            return client.found_streams(false);
+        if sum == Sum::Md5 {
+            return client.found_trailing(sum);
         }
-        if let Some(takes) = self.upload.takes_streams(LIMITS.segments_max - 1).await {
-            client.found_streams(takes);
+        let last = LIMITS.segments_max - 1;
+        if let Some(takes) = self.upload.takes_streams(last, sum).await {
+            client.found_trailing(if takes { sum } else { Sum::Md5 });
         }
     }
 
@@ -176,7 +192,7 @@ impl Upload {
 
     fn note_stored(&self, index: u64, sum: Checksum, stored: Stored) -> Result<()> {
         self.ledger
-            .add(index, sum, &stored.etag)
+            .add(index, sum, &receipt_of(&stored))
             .map_err(|cause| Error::io("note an unfinished upload of", self.shown(), cause))?;
         let mut segments = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
         segments.insert(index, stored);
@@ -194,19 +210,25 @@ impl Upload {
         };
         let segments = segments.iter().map(|(index, stored)| (*index, stored));
         let segments = segments.filter(|(index, _)| self.cut.start(*index) < size);
-        let found = match self.upload.complete(segments, Some(whole)).await {
-            Ok(found) => found,
+        let crc32c = segments.clone().try_fold(Crc32c::EMPTY, |sum, segment| {
+            let (index, stored) = segment;
+            let end = self.cut.start(index + 1).min(size);
+            Some(sum.then(stored.crc32c?, end - self.cut.start(index)))
+        });
+        let completed = self.upload.complete(segments, Some(whole), crc32c).await;
+        let is_right = match completed {
+            Ok(is_right) => is_right,
             // An earlier attempt may have succeeded without our hearing of it.
-            Err(error) if error.kind() == ErrorKind::NotFound => match self.published(size).await {
-                Some(found) if found == whole => Some(found),
-                Some(_) | None => {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                if !self.is_published(size, whole, crc32c).await {
                     self.ledger.remove();
                     return Err(error.hint("run the same command again"));
                 }
-            },
+                true
+            }
             Err(error) => return Err(error),
         };
-        if found.is_some_and(|found| found != whole) {
+        if !is_right {
             return Err(Error::new(ErrorKind::Corrupt, "finish", self.shown())
                 .cause("the store's checksum differs from what was sent")
                 .at(Locus::Destination));
@@ -215,12 +237,18 @@ impl Upload {
         Ok(())
     }
 
-    /// The checksum of the object under the final name, if it has this size.
-    async fn published(&self, wanted: u64) -> Option<Checksum> {
+    /// Whether the object under the final name is the one that was sent, as its checksum says.
+    async fn is_published(&self, size: u64, whole: Checksum, crc32c: Option<Crc32c>) -> bool {
         let Multipart { client, key, .. } = &self.upload;
-        let headers = object::head(client, key, "look at").await.ok()??;
-        let size: u64 = text_of(&headers, "content-length")?.parse().ok()?;
-        (size == wanted).then(|| checksum_in(&headers))?
+        let Ok(Some(headers)) = object::head(client, key, "look at").await else {
+            return false;
+        };
+        let found = text_of(&headers, "content-length").and_then(|text| text.parse().ok());
+        let is_same = || match checksum_in(&headers) {
+            Some(found) => found == whole,
+            None => crc32c.is_some() && crc32c_in(&headers) == crc32c,
+        };
+        found == Some(size) && is_same()
     }
 }
 
@@ -233,7 +261,7 @@ async fn held(upload: &Multipart, cut: Cut, noted: Vec<Kept>) -> Result<Option<V
     for noted in noted {
         let bare = |etag: &str| etag.trim_matches('"').to_owned();
         let is_held = listed.get(&noted.index).is_some_and(|(etag, size)| {
-            bare(etag) == bare(&noted.receipt) && cut.allows(noted.index, *size)
+            bare(etag) == bare(etag_of(&noted.receipt).0) && cut.allows(noted.index, *size)
         });
         if is_held {
             kept.insert(noted.index, noted);
@@ -272,10 +300,10 @@ impl Writer for Upload {
                     .at(Locus::Destination));
             }
             let len = range.end - range.start;
-            let (sum, stored) = if self.upload.client.takes_streams() == Some(true) {
-                self.upload.send_stream(index, body, len).await?
-            } else {
-                self.hold(index, len, body).await?
+            let trailing = self.upload.client.trailing(self.upload.sum());
+            let (sum, stored) = match trailing.filter(|&sum| sum != Sum::Md5) {
+                Some(trailing) => self.upload.send_stream(index, body, len, trailing).await?,
+                None => self.hold(index, len, body).await?,
             };
             self.note_stored(index, sum, stored)?;
             Ok(sum)

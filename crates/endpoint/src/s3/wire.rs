@@ -4,9 +4,10 @@ use std::{borrow::Cow, fmt::Write};
 
 use serde::Deserialize;
 
-use crate::Checksum;
+use crate::{Checksum, checksum::Crc32c};
 
 pub(super) const CHECKSUM: &str = "x-amz-checksum-crc64nvme";
+pub(super) const CHECKSUM_CRC32C: &str = "x-amz-checksum-crc32c";
 pub(super) const CHECKSUM_TYPE: &str = "x-amz-checksum-type";
 pub(super) const MTIME: &str = "x-amz-meta-mtime";
 pub(super) const MODE: &str = "x-amz-meta-mode";
@@ -38,33 +39,26 @@ pub(super) struct ListedSegment {
     pub size: u64,
 }
 
+/// What a store says of what it put together or copied: an object or a segment.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-pub(super) struct CompleteMultipartUploadResult {
-    #[serde(rename = "ChecksumCRC64NVME")]
-    checksum: Option<String>,
-}
-
-impl CompleteMultipartUploadResult {
-    /// The whole object's, where the store tells it.
-    pub(super) fn checksum(&self) -> Option<Checksum> {
-        Checksum::from_base64(self.checksum.as_deref()?)
-    }
-}
-
-/// What a store says of an object or a segment it copied.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-pub(super) struct CopyResult {
-    #[serde(rename = "ETag")]
+pub(super) struct Made {
+    #[serde(default, rename = "ETag")]
     pub etag: String,
     #[serde(rename = "ChecksumCRC64NVME")]
     checksum: Option<String>,
+    #[serde(rename = "ChecksumCRC32C")]
+    crc32c: Option<String>,
 }
 
-impl CopyResult {
+impl Made {
     pub(super) fn checksum(&self) -> Option<Checksum> {
         Checksum::from_base64(self.checksum.as_deref()?)
+    }
+
+    /// One that is made of the segments' own is none of bytes, and can't be read.
+    pub(super) fn crc32c(&self) -> Option<Crc32c> {
+        Crc32c::from_base64(self.crc32c.as_deref()?)
     }
 }
 
