@@ -6,7 +6,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     task::{Context, Poll},
     time::Duration,
@@ -25,15 +25,11 @@ use tower_service::Service;
 
 use crate::{
     clock,
-    line::{Fleet, Line},
+    line::{self, Fleet, Line},
 };
 
 /// Longest to wait for a connection, over all addresses of a host.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(15);
-
-/// From here on a path is long, and its sockets are set up for bulk data over distance. On shorter
-/// ones the kernel's own choices cost less.
-const LONG_PATH: Duration = Duration::from_millis(2);
 
 /// Makes connections. Clones share what they learn.
 #[derive(Debug, Clone, Default)]
@@ -66,8 +62,9 @@ impl Dialler {
                     let took = clock::now().saturating_duration_since(asked);
                     self.learn(took);
                     stream.set_nodelay(true)?;
-                    let line = if took >= LONG_PATH {
-                        Line::far(stream, self.fleet)
+                    let line = if took >= line::LONG_PATH {
+                        let is_bulk = Arc::new(AtomicBool::new(true));
+                        Line::far(stream, Some(self.fleet), is_bulk)
                     } else {
                         Line::near(stream)
                     };

@@ -2,7 +2,7 @@
 //!
 //! BBR keeps its rate where single packets are lost, so it is right for bulk data. It paces what is
 //! sent at what it has seen delivered, though. That holds short requests back, so a connection gets
-//! it with its first large one. And it raises its estimate by a quarter in eight round trips only
+//! it with its first large one; until then it grows faster without. And it raises its estimate by a quarter in eight round trips only
 //! (Cardwell et al. 2017, "BBR: congestion-based congestion control"): when most of the connections
 //! of a fleet have ended, the rest would take seconds to notice. They are told, and begin to
 //! estimate anew, which doubles the rate every round trip.
@@ -12,9 +12,10 @@ use std::{
     pin::Pin,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     task::{Context, Poll},
+    time::Duration,
 };
 
 use tokio::{
@@ -24,8 +25,16 @@ use tokio::{
 
 use crate::peer::socket;
 
-/// What sends so many bytes without an answer is bulk data.
-const BULK_BYTES: usize = 1 << 20;
+/// From here on a path is long, and its sockets are set up for distance. On shorter ones the
+/// kernel's own choices cost less.
+pub(crate) const LONG_PATH: Duration = Duration::from_millis(2);
+
+/// Bytes without an answer after which what is known to be bulk data gets BBR: by then the first
+/// round trips are over, in which it would send less.
+const BULK_BYTES: usize = 384 << 10;
+
+/// The same where nobody said what it is: more than a bundle of small files.
+const UNTOLD_BULK_BYTES: usize = 4 << 20;
 
 /// Connections that share a path.
 #[derive(Debug, Default)]
@@ -55,39 +64,57 @@ impl Fleet {
     }
 }
 
+/// Who sets the pace of a connection.
+#[derive(Debug)]
+enum Pace {
+    /// On a short path, where its choices cost less: the kernel.
+    Kernel,
+    /// The kernel until bulk data comes: so many bytes were sent since the last answer.
+    Unknown {
+        sent: usize,
+        is_bulk: Arc<AtomicBool>,
+    },
+    Bbr,
+}
+
 /// A connection of a fleet.
 #[derive(Debug)]
 pub(crate) struct Line {
     stream: TcpStream,
-    /// `None` on a short path, where the kernel's own choices cost less.
+    /// `None` where the others don't matter.
     fleet: Option<Arc<Fleet>>,
     is_sending: bool,
-    /// Bytes to send until the next answer that make it bulk; `None` once BBR is used.
-    until_bulk: Option<usize>,
+    pace: Pace,
     /// What [`Fleet::thinned`] was when the estimate began.
     thinned: u64,
 }
 
 impl Line {
-    fn new(stream: TcpStream, fleet: Option<Arc<Fleet>>, until_bulk: Option<usize>) -> Self {
+    /// On a short path.
+    pub(crate) fn near(stream: TcpStream) -> Self {
         Self {
             stream,
-            fleet,
+            fleet: None,
             is_sending: false,
-            until_bulk,
+            pace: Pace::Kernel,
             thinned: 0,
         }
     }
 
-    /// On a short path.
-    pub(crate) fn near(stream: TcpStream) -> Self {
-        Self::new(stream, None, None)
-    }
-
-    /// Over distance; what it carries shows.
-    pub(crate) fn far(stream: TcpStream, fleet: Arc<Fleet>) -> Self {
+    /// Over distance; `is_bulk` tells whether large requests are bulk data as soon as that shows.
+    pub(crate) fn far(
+        stream: TcpStream,
+        fleet: Option<Arc<Fleet>>,
+        is_bulk: Arc<AtomicBool>,
+    ) -> Self {
         socket::prepare(&stream);
-        Self::new(stream, Some(fleet), Some(BULK_BYTES))
+        Self {
+            stream,
+            fleet,
+            is_sending: false,
+            pace: Pace::Unknown { sent: 0, is_bulk },
+            thinned: 0,
+        }
     }
 
     fn set_sending(&mut self, is_sending: bool) {
@@ -114,17 +141,24 @@ impl Line {
             return;
         };
         let thinned = fleet.thinned.load(Relaxed);
-        if thinned != self.thinned && self.until_bulk.is_none() && was_sending {
+        if thinned != self.thinned && matches!(self.pace, Pace::Bbr) && was_sending {
             socket::estimate_anew(&self.stream);
         }
         self.thinned = thinned;
     }
 
     fn end_write(&mut self, written: &Poll<io::Result<usize>>) {
-        if let (Some(left), Poll::Ready(Ok(count))) = (self.until_bulk, written) {
-            self.until_bulk = left.checked_sub(*count);
-            if self.until_bulk.is_none() {
+        if let (Pace::Unknown { sent, is_bulk }, Poll::Ready(Ok(count))) = (&mut self.pace, written)
+        {
+            *sent += count;
+            let most = if is_bulk.load(Relaxed) {
+                BULK_BYTES
+            } else {
+                UNTOLD_BULK_BYTES
+            };
+            if *sent >= most {
                 socket::use_bbr(&self.stream);
+                self.pace = Pace::Bbr;
             }
         }
     }
@@ -146,7 +180,9 @@ impl AsyncRead for Line {
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
         if buffer.filled().len() > before {
             self.set_sending(false);
-            self.until_bulk = self.until_bulk.map(|_| BULK_BYTES);
+            if let Pace::Unknown { sent, .. } = &mut self.pace {
+                *sent = 0;
+            }
         }
         read
     }

@@ -175,12 +175,6 @@ impl Peer {
         self.remote.ways.rtt()
     }
 
-    /// Whether the kernel gave the connections BBR.
-    #[must_use]
-    pub fn uses_bbr(&self) -> bool {
-        self.remote.ways.pool().is_some_and(|pool| pool.uses_bbr())
-    }
-
     /// Bytes of one request of a bundle.
     fn share(&self) -> u64 {
         if self.rtt() < FAR {

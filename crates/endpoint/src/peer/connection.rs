@@ -6,7 +6,7 @@ use std::{
     pin::pin,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -31,6 +31,7 @@ use super::{
 };
 use crate::{
     Error, ErrorKind, Locus, Result,
+    line::{LONG_PATH, Line},
     relay::{Fingerprint, pin},
 };
 
@@ -94,6 +95,8 @@ enum Sender {
 pub(super) struct Connection {
     sender: Sender,
     pub(super) activity: Arc<AtomicU64>,
+    /// Whether it sends bulk data.
+    pub(super) is_bulk: Arc<AtomicBool>,
     /// Owns the future that drives the connection.
     _driver: JoinSet<()>,
     pub(super) idle_since: Instant,
@@ -107,6 +110,7 @@ impl Connection {
         Self {
             sender: Sender::Http2(sender),
             activity,
+            is_bulk: Arc::default(),
             _driver: JoinSet::new(),
             idle_since: Instant::now(),
             used: true,
@@ -168,15 +172,8 @@ pub(super) async fn watch<T>(
     }
 }
 
-/// A connection that was opened just now.
-pub(super) struct Opened {
-    pub(super) connection: Connection,
-    /// Whether the kernel gave it BBR.
-    pub(super) uses_bbr: bool,
-}
-
 /// Opens a connection; `on_rtt` is told how long it took there and back.
-pub(super) async fn open(target: &Target, on_rtt: impl FnOnce(Duration)) -> Result<Opened> {
+pub(super) async fn open(target: &Target, on_rtt: impl FnOnce(Duration)) -> Result<Connection> {
     let hint = "is it running, and does a firewall let its port through?";
     let failed = |cause| {
         Error::io("connect to", &*target.shown, cause)
@@ -195,8 +192,15 @@ pub(super) async fn open(target: &Target, on_rtt: impl FnOnce(Duration)) -> Resu
         .await
         .map_err(|_| late())?
         .map_err(failed)?;
-    on_rtt(started.elapsed());
-    let uses_bbr = socket::tune(&stream);
+    let rtt = started.elapsed();
+    on_rtt(rtt);
+    let is_bulk = Arc::new(AtomicBool::new(false));
+    let stream = if rtt >= LONG_PATH {
+        Line::far(stream, None, Arc::clone(&is_bulk))
+    } else {
+        socket::prepare(&stream);
+        Line::near(stream)
+    };
     let activity = Arc::new(AtomicU64::new(0));
     let counted = Socket::new(stream, Arc::clone(&activity));
     let shake = target.tls.connect(target.server_name.clone(), counted);
@@ -209,17 +213,15 @@ pub(super) async fn open(target: &Target, on_rtt: impl FnOnce(Duration)) -> Resu
         .handshake(TokioIo::new(stream))
         .await
         .map_err(|cause| failed(io::Error::other(cause)))?;
-    Ok(Opened {
-        connection: Connection {
-            sender: Sender::Http1(sender),
-            activity,
-            _driver: drive(async {
-                let _ = driver.await;
-            }),
-            idle_since: Instant::now(),
-            used: false,
-        },
-        uses_bbr,
+    Ok(Connection {
+        sender: Sender::Http1(sender),
+        activity,
+        is_bulk,
+        _driver: drive(async {
+            let _ = driver.await;
+        }),
+        idle_since: Instant::now(),
+        used: false,
     })
 }
 

@@ -14,7 +14,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{Notices, connection::Target, pool::Pool};
+use super::{Notices, connection::Target, pool::Pool, socket};
 use crate::Error;
 
 /// After this time without a connection, ports count as closed.
@@ -59,7 +59,7 @@ impl Telling {
             pool.connections(),
             self.host,
             pool.rtt().as_secs_f64() * 1e3,
-            if pool.uses_bbr() {
+            if socket::has_bbr() {
                 "with BBR"
             } else {
                 "without BBR, which this kernel does not offer"

@@ -5,7 +5,7 @@ use std::{
     future::Future,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -21,7 +21,7 @@ use tokio::{
 
 use super::{
     body::{Body, Sending},
-    connection::{Connection, Opened, Target, open, watch},
+    connection::{Connection, Target, open, watch},
 };
 use crate::{Error, ErrorKind, Result};
 
@@ -59,7 +59,6 @@ pub(super) struct Pool {
     connections_max: AtomicUsize,
     /// Time there and back in microseconds, as the first connection took it; 0 before.
     rtt_us: AtomicU64,
-    uses_bbr: AtomicBool,
     openers: Mutex<JoinSet<()>>,
     runtime: Handle,
     this: Weak<Pool>,
@@ -83,7 +82,6 @@ impl Pool {
             state: Mutex::default(),
             connections_max: AtomicUsize::new(CONNECTIONS_MIN),
             rtt_us: AtomicU64::new(0),
-            uses_bbr: AtomicBool::new(false),
             openers: Mutex::default(),
             runtime: Handle::current(),
             this: this.clone(),
@@ -102,11 +100,6 @@ impl Pool {
     /// Time there and back; zero before the first connection.
     pub(super) fn rtt(&self) -> Duration {
         Duration::from_micros(self.rtt_us.load(Relaxed))
-    }
-
-    /// Whether the kernel gave its connections BBR.
-    pub(super) fn uses_bbr(&self) -> bool {
-        self.uses_bbr.load(Relaxed)
     }
 
     /// How many connections the path is worth.
@@ -187,14 +180,13 @@ impl Pool {
         );
     }
 
-    fn on_opened(&self, opened: Result<Opened>) {
+    fn on_opened(&self, opened: Result<Connection>) {
         let mut state = self.state();
         state.opening -= 1;
         match opened {
             Ok(opened) => {
                 state.open += 1;
-                self.uses_bbr.store(opened.uses_bbr, Relaxed);
-                self.hand_on(&mut state, opened.connection);
+                self.hand_on(&mut state, opened);
             }
             // Others that are open or come will do; else whoever waits first is told.
             Err(error) => {
@@ -288,6 +280,8 @@ impl Lease {
             return Ok(Err(None));
         };
         let activity = Arc::clone(&connection.activity);
+        // What is sent as it is read is a large file's.
+        connection.is_bulk.store(sending.is_some(), Relaxed);
         let exchange = connection.send(request);
         let answered = watch(&activity, &self.shown, sending, operation, exchange);
         Ok(answered.await?.map_err(Some))

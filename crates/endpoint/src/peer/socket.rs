@@ -1,7 +1,7 @@
 //! TCP as bulk data wants it, and the count of what passes.
 
 use std::{
-    io,
+    fs, io,
     pin::Pin,
     sync::{
         Arc,
@@ -27,16 +27,22 @@ const UNSENT_BYTES_MAX: u32 = 512 << 10;
 /// A connection on which nothing passes is asked whether it lives after this time.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// Sets a connection up for bulk data. Returns whether it uses BBR.
-pub fn tune(stream: &TcpStream) -> bool {
+/// Sets a connection up for bulk data.
+pub fn tune(stream: &TcpStream) {
     prepare(stream);
-    use_bbr(stream)
+    use_bbr(stream);
 }
 
-/// Uses BBR, which keeps its rate where single packets are lost, and says whether it does; kernels
-/// without it use what they have. It paces what is sent, which makes short requests slower.
-pub(crate) fn use_bbr(stream: &TcpStream) -> bool {
-    SockRef::from(stream).set_tcp_congestion(b"bbr").is_ok()
+/// Uses BBR, which keeps its rate where single packets are lost; kernels without it use what they
+/// have. It paces what is sent, which makes short requests slower.
+pub(crate) fn use_bbr(stream: &TcpStream) {
+    let _ = SockRef::from(stream).set_tcp_congestion(b"bbr");
+}
+
+/// Whether the kernel offers BBR.
+pub(crate) fn has_bbr() -> bool {
+    let offered = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
+    offered.is_ok_and(|offered| offered.split_whitespace().any(|name| name == "bbr"))
 }
 
 /// Begins to estimate the rate anew where BBR is used: its state goes with another's choice.
