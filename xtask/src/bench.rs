@@ -6,6 +6,7 @@ mod figures;
 mod lab;
 mod list;
 mod measure;
+mod programs;
 mod site;
 mod stage;
 mod tuner;

