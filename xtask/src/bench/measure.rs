@@ -2,9 +2,11 @@
 //!
 //! Linux keeps a dead child's processor time in `/proc/PID/stat` until it is waited for, and a
 //! living one's peak memory in `/proc/PID/status`; so both are read without unsafe code. Processor
-//! time comes in ticks of 10 ms, peak memory is looked at every 5 ms.
+//! time comes in ticks of 10 ms, peak memory is looked at every 5 ms, and so is the processor time of
+//! programs it started: not everybody waits for them.
 
 use std::{
+    collections::BTreeMap,
     fs,
     process::{Command, Stdio},
     thread,
@@ -56,12 +58,16 @@ pub fn run_unless_slow(command: &mut Command, limit: Duration) -> anyhow::Result
     });
     let folder = format!("/proc/{}", child.id());
     let mut peak_kib = 0;
+    let mut children = BTreeMap::new();
     let (wall_s, cpu_s) = loop {
         peak_kib = peak_kib.max(peak_of(&folder).unwrap_or(0));
-        let (state, ticks) = state_of(&folder).context("look at it")?;
-        if state == 'Z' {
-            break (started.elapsed().as_secs_f64(), ticks / TICKS_PER_S);
+        let ticks = ticks_of(&folder).context("look at it")?;
+        if ticks.is_over {
+            let seen: f64 = children.values().sum();
+            let all = ticks.own + ticks.waited_for.max(seen);
+            break (started.elapsed().as_secs_f64(), all / TICKS_PER_S);
         }
+        look_at_children(&folder, &mut children);
         if started.elapsed() > limit {
             child.kill()?;
             child.wait()?;
@@ -92,14 +98,70 @@ fn peak_of(folder: &str) -> Option<u64> {
     line.trim().trim_end_matches(" kB").parse().ok()
 }
 
-/// The state of a process and the ticks it has used, those of children it has waited for too
-/// (`proc(5)`).
-fn state_of(folder: &str) -> Option<(char, f64)> {
+/// The processor time of a process so far.
+struct Ticks {
+    /// It has ended, and nobody has waited for it.
+    is_over: bool,
+    own: f64,
+    /// That of programs it started and has waited for.
+    waited_for: f64,
+}
+
+/// What a process has used (`proc(5)`).
+fn ticks_of(folder: &str) -> Option<Ticks> {
     let text = fs::read_to_string(format!("{folder}/stat")).ok()?;
     // The name in parentheses may hold anything.
     let (_, rest) = text.rsplit_once(") ")?;
     let fields: Vec<&str> = rest.split(' ').collect();
-    let ticks = fields.get(11..15)?.iter().map(|field| field.parse::<f64>());
-    let ticks: f64 = ticks.sum::<Result<f64, _>>().ok()?;
-    Some((fields.first()?.chars().next()?, ticks))
+    let sum = |from: usize| {
+        let ticks = fields.get(from..from + 2)?.iter();
+        let ticks = ticks.map(|field| field.parse::<f64>());
+        ticks.sum::<Result<f64, _>>().ok()
+    };
+    Some(Ticks {
+        is_over: fields.first()?.starts_with('Z'),
+        own: sum(11)?,
+        waited_for: sum(13)?,
+    })
+}
+
+/// Notes what programs that a process started have used so far, by their number.
+fn look_at_children(folder: &str, children: &mut BTreeMap<String, f64>) {
+    let Ok(threads) = fs::read_dir(format!("{folder}/task")) else {
+        return;
+    };
+    for thread in threads.flatten() {
+        let listed = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+        for child in listed.split_whitespace() {
+            if let Some(ticks) = ticks_of(&format!("/proc/{child}")) {
+                children.insert(child.to_owned(), ticks.own + ticks.waited_for);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cpu_s(script: &str) -> f64 {
+        let mut command = Command::new("sh");
+        let sample = run_within(command.args(["-c", script]), Duration::from_secs(30));
+        sample.unwrap().cpu_s
+    }
+
+    #[test]
+    fn time_of_children_counts_whether_or_not_they_are_waited_for() {
+        let work = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done";
+        let alone = cpu_s(work);
+        assert!(alone > 0.05, "{alone} s");
+        let waited_for = cpu_s(&format!("sh -c '{work}'; true"));
+        let left = cpu_s(&format!("sh -c '{work}; sleep 5' & sleep {}", 8.0 * alone));
+        for seen in [waited_for, left] {
+            assert!(
+                (alone * 0.5..alone * 2.0).contains(&seen),
+                "{seen} of {alone} s"
+            );
+        }
+    }
 }
