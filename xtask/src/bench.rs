@@ -35,7 +35,7 @@ const ALL: &[Benchmark] = &[
     (
         "copy",
         copy::run,
-        "[--dir DIR] [--runs N] [--place NAME] [--load NAME]: posthaste cp beside its rivals",
+        "[--dir DIR] [--runs N] [--place NAME] [--load NAME] [--quick]: posthaste cp beside its rivals",
     ),
     (
         "lab",

@@ -123,6 +123,17 @@ impl AzureServer {
         self.address
     }
 
+    /// Makes a container anew, so that nothing is in it.
+    ///
+    /// # Errors
+    /// When the server refuses.
+    pub fn empty_container(&self, name: &str) -> Result<()> {
+        for chore in ["removal", "container"] {
+            self.do_as_owner(&Place::default(), chore, name)?;
+        }
+        Ok(())
+    }
+
     /// A SAS token with these permissions, such as `rl` to read and list.
     ///
     /// # Errors

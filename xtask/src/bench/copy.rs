@@ -3,14 +3,16 @@
 //! Each measurement is a fresh process against a clean destination. The contenders take turns, so
 //! that what the machine does in between meets all of them alike. Figures are medians.
 
+mod goals;
 mod load;
+mod loopback;
+mod place;
 mod report;
 mod sink;
 mod site;
 mod tool;
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
@@ -25,15 +27,20 @@ use super::{
     stage::{self, Folder},
 };
 use crate::succeed;
-use load::Load;
-use site::{Place, Site};
-use tool::{Run, Tool, Way};
+use load::{Load, Scale};
+use place::Place;
+use report::Report;
+use site::Site;
+use tool::{Role, Run, Tool, Way};
 
 /// Measurements of each contender.
 const RUNS: usize = 3;
 
 /// Whoever takes longer is no rival, and would make the benchmark take hours.
 const LONGEST: Duration = Duration::from_secs(90);
+
+/// A rival that takes more seconds is measured once.
+const LONG_S: f64 = 15.0;
 
 /// The measurements of one contender in one row of the report.
 #[derive(Debug)]
@@ -46,8 +53,8 @@ pub struct Row {
     pub way: Way,
     /// Who copied.
     pub tool: &'static str,
-    /// It does less than a copy.
-    pub is_limit: bool,
+    /// What it is to the others.
+    pub role: Role,
     /// What it took, or why there is nothing.
     pub samples: Result<Vec<Sample>, String>,
 }
@@ -58,10 +65,12 @@ struct Options {
     runs: usize,
     places: Vec<Place>,
     loads: Vec<Load>,
+    scale: Scale,
 }
 
 /// Runs the benchmark. `--dir DIR` chooses the disk, `--runs N` the number of measurements;
-/// `--place NAME` and `--load NAME`, which may be repeated, measure less and write no report.
+/// `--place NAME` and `--load NAME`, which may be repeated, and `--quick`, a tenth of the data,
+/// measure less and write no report.
 ///
 /// # Errors
 /// When it can't be prepared, or a contender copies wrongly.
@@ -71,9 +80,14 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
         runs: RUNS,
         places: Vec::new(),
         loads: Vec::new(),
+        scale: Scale::Whole,
     };
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
+        if word == "--quick" {
+            options.scale = Scale::Quick;
+            continue;
+        }
         let value = words
             .next()
             .with_context(|| format!("{word} wants a value"))?;
@@ -105,12 +119,12 @@ fn copy(mut options: Options) -> anyhow::Result<()> {
         options.loads = Load::ALL.to_vec();
     }
     let posthaste = stage::build("posthaste-cli", "posthaste")?;
-    install::ensure_s3_server()?;
-    install::ensure_go_program(install::FAKE_GCS_SERVER)?;
+    install_servers(&options.places)?;
     let folder = Folder::new(&options.folder)?;
+    let loopback = loopback::measure().map_err(|error| format!("{error:#}"));
     say("preparing the files");
     for load in &options.loads {
-        load.prepare(folder.path())?;
+        load.prepare(folder.path(), options.scale)?;
     }
     let tools = tool::all(&posthaste);
     let mut rows = Vec::new();
@@ -122,22 +136,60 @@ fn copy(mut options: Options) -> anyhow::Result<()> {
                     benchmark: folder.path(),
                     site: &site,
                     load,
+                    scale: options.scale,
                     way,
                 };
-                rows.extend(measure_all(&run, &tools, options.runs)?);
+                rows.extend(measure_all(&run, &tools, options.runs));
             }
         }
+        drop(site);
+        stage::remove(&folder.path().join("far"))?;
     }
-    let text = report::write(&rows, &tools, folder.path(), options.runs);
-    if is_whole {
-        super::publish("copy", &text)
+    let report = Report {
+        rows: &rows,
+        tools: &tools,
+        folder: folder.path(),
+        runs: options.runs,
+        scale: options.scale,
+        loopback,
+    };
+    let text = report.text();
+    if is_whole && options.scale == Scale::Whole {
+        super::publish("copy", &text)?;
     } else {
         say(&text);
-        Ok(())
     }
+    let ours = rows.iter().filter(|row| row.role == Role::Ours);
+    let failed: Vec<&str> = ours
+        .filter_map(|row| row.samples.as_ref().err().map(String::as_str))
+        .collect();
+    ensure!(
+        failed.is_empty(),
+        "posthaste {}",
+        failed.join("; posthaste ")
+    );
+    Ok(())
 }
 
-fn measure_all(run: &Run<'_>, tools: &[Tool], runs: usize) -> anyhow::Result<Vec<Row>> {
+/// The servers of these places, where they are missing.
+fn install_servers(places: &[Place]) -> anyhow::Result<()> {
+    for place in places {
+        match place {
+            Place::Local => {}
+            Place::S3 => drop(install::ensure_s3_server()?),
+            Place::Gcs => drop(install::ensure_go_program(install::FAKE_GCS_SERVER)?),
+            Place::Azure => drop(install::ensure_azure_server()?),
+            Place::Sftp | Place::Host | Place::Relay => drop(install::ensure_ssh_server()?),
+            Place::Http | Place::WebDav => drop(install::ensure_web_server()?),
+            Place::Ftp => drop(install::ensure_ftp_server()?),
+            Place::GridFtp => drop(install::ensure_debian_program(install::GRIDFTP_SERVER)?),
+        }
+    }
+    Ok(())
+}
+
+/// Lets all who can take turns. Who fails, or takes too long, is not asked again.
+fn measure_all(run: &Run<'_>, tools: &[Tool], runs: usize) -> Vec<Row> {
     let entrants: Vec<_> = tools
         .iter()
         .filter(|tool| tool.can(run.site.place))
@@ -145,48 +197,59 @@ fn measure_all(run: &Run<'_>, tools: &[Tool], runs: usize) -> anyhow::Result<Vec
     let mut all: Vec<Result<Vec<Sample>, String>> = entrants
         .iter()
         .map(|tool| tool.program.clone().map(|_| Vec::new()))
+        .map(|program| program.map_err(|reason| format!("could not be had: {reason}")))
         .collect();
-    if run.way == Way::From {
-        put_source(run, &tools[0])?;
+    let prepared = match run.way {
+        Way::To => Ok(()),
+        Way::From => put_source(run, &tools[0]),
+    };
+    if let Err(error) = prepared {
+        all.fill(Err(format!("failed: nothing to fetch: {error:#}")));
     }
     for turn in 0..runs {
         for (tool, samples) in entrants.iter().zip(&mut all) {
-            if let (Ok(program), Ok(kept)) = (&tool.program, samples.as_mut()) {
-                match measure_one(run, tool, program) {
-                    Ok(sample) => {
-                        say_sample(run, tool, turn, &sample);
-                        kept.push(sample);
-                    }
-                    Err(error) if tool.name == tools[0].name => return Err(error),
-                    Err(error) => {
-                        say(&format!("{}: {error:#}", tool.name));
-                        *samples = Err(format!("failed: {error:#}"));
-                    }
+            let (Ok(program), Ok(kept)) = (&tool.program, samples.as_mut()) else {
+                continue;
+            };
+            if tool.role != Role::Ours && kept.iter().any(|sample| sample.wall_s > LONG_S) {
+                continue;
+            }
+            match measure_one(run, tool, program) {
+                Ok(sample) => {
+                    say_sample(run, tool, turn, &sample);
+                    kept.push(sample);
+                }
+                Err(error) => {
+                    let place = run.site.place.name();
+                    say(&format!("{} {place}: {error:#}", tool.name));
+                    *samples = Err(format!("failed: {error:#}"));
                 }
             }
         }
     }
-    clean(run)?;
     let rows = entrants.iter().zip(all).map(|(tool, samples)| Row {
         load: run.load,
         place: run.site.place,
         way: run.way,
         tool: tool.name,
-        is_limit: tool.is_limit,
+        role: tool.role,
         samples,
     });
-    Ok(rows.collect())
+    rows.collect()
 }
 
 fn measure_one(run: &Run<'_>, tool: &Tool, program: &Path) -> anyhow::Result<Sample> {
     clean(run)?;
     let mut command = tool.command(program, run)?;
     let sample = measure::run_within(&mut command, LONGEST)?;
-    if !(tool.is_limit && run.way == Way::To) {
-        let bytes = stage::bytes_below(&arrived(run))?;
-        let wanted = run.load.bytes();
-        ensure!(bytes == wanted, "{bytes} bytes of {wanted} arrived");
-    }
+    let bytes = match run.way {
+        // What is thrown away does not arrive.
+        Way::To if tool.role == Role::Limit => return Ok(sample),
+        Way::To => run.site.bytes("put")?,
+        Way::From => stage::bytes_below(&there(run))?,
+    };
+    let wanted = run.load.bytes(run.scale);
+    ensure!(bytes == wanted, "{bytes} bytes of {wanted} arrived");
     Ok(sample)
 }
 
@@ -206,10 +269,7 @@ fn say_sample(run: &Run<'_>, tool: &Tool, turn: usize, sample: &Sample) {
 
 /// Puts what is to be fetched where it will be fetched from.
 fn put_source(run: &Run<'_>, posthaste: &Tool) -> anyhow::Result<()> {
-    let held = run.site.ground.join("held");
-    if held.exists() {
-        fs::remove_dir_all(&held)?;
-    }
+    run.site.clear("held")?;
     let Ok(program) = &posthaste.program else {
         bail!("posthaste is not built");
     };
@@ -218,28 +278,25 @@ fn put_source(run: &Run<'_>, posthaste: &Tool) -> anyhow::Result<()> {
         .args(["cp", "--quiet"])
         .arg(run.load.folder(run.benchmark))
         .envs(run.site.environment());
-    if matches!(run.site.place, Place::S3 | Place::Gcs) {
-        command.arg(run.site.address("held"));
+    if run.site.holds_files() {
+        command.arg(run.site.ground.join("held"));
     } else {
-        command.arg(held);
+        command.arg(run.site.address("held"));
     }
     succeed(&mut command)
 }
 
-/// Where a measurement's files end up on this machine.
-fn arrived(run: &Run<'_>) -> PathBuf {
-    match run.way {
-        Way::To => run.site.ground.join("put"),
-        Way::From => run.benchmark.join("there"),
-    }
+/// Where what is fetched ends up.
+fn there(run: &Run<'_>) -> PathBuf {
+    run.benchmark.join("there")
 }
 
 /// Removes what an earlier contender left, and what copies remember, and lets the disk finish.
 fn clean(run: &Run<'_>) -> anyhow::Result<()> {
-    for left in [arrived(run), run.site.home.join("state")] {
-        if left.exists() {
-            fs::remove_dir_all(&left)?;
-        }
+    match run.way {
+        Way::To => run.site.clear("put")?,
+        Way::From => stage::remove(&there(run))?,
     }
+    stage::remove(&run.site.home.join("state"))?;
     succeed(&mut Command::new("sync"))
 }

@@ -102,6 +102,17 @@ impl Noise {
     }
 }
 
+/// Removes a folder, if it is there.
+///
+/// # Errors
+/// When the disk refuses.
+pub fn remove(folder: &Path) -> anyhow::Result<()> {
+    if folder.exists() {
+        fs::remove_dir_all(folder).with_context(|| format!("remove {}", folder.display()))?;
+    }
+    Ok(())
+}
+
 /// The bytes of all files below `folder`.
 ///
 /// # Errors

@@ -1,5 +1,5 @@
-// What somebody with the account's key does before a test: makes a container, signs a SAS token,
-// issues a bearer token. Written from Azure's documentation, apart from what is tested.
+// What somebody with the account's key does before a test: makes a container or removes one, signs
+// a SAS token, issues a bearer token. Written from Azure's documentation, apart from what is tested.
 const crypto = require("crypto");
 const http = require("http");
 const https = require("https");
@@ -13,11 +13,11 @@ const fail = (why) => {
   process.exit(1);
 };
 
-function makeContainer() {
+function changeContainer(method, wanted) {
   const url = new URL(`${base}/${name}?restype=container`);
   const date = new Date().toUTCString();
   const text =
-    "PUT\n\n\n\n\n\n\n\n\n\n\n\n" +
+    `${method}\n\n\n\n\n\n\n\n\n\n\n\n` +
     `x-ms-date:${date}\nx-ms-version:${version}\n/${account}${url.pathname}\nrestype:container`;
   const headers = {
     "x-ms-date": date,
@@ -27,11 +27,11 @@ function makeContainer() {
   };
   const web = url.protocol === "https:" ? https : http;
   // The certificate is the test's own.
-  const options = { method: "PUT", headers, rejectUnauthorized: false };
+  const options = { method, headers, rejectUnauthorized: false };
   web
     .request(url, options, (answer) => {
       answer.resume();
-      if (answer.statusCode !== 201) fail(`the server answered ${answer.statusCode}`);
+      if (!wanted.includes(answer.statusCode)) fail(`the server answered ${answer.statusCode}`);
     })
     .on("error", (error) => fail(error.message))
     .end();
@@ -66,4 +66,10 @@ function bearerToken() {
   process.stdout.write(`${part({ alg: "RS256", typ: "JWT" })}.${part(claims)}.${part("testbed")}`);
 }
 
-({ container: makeContainer, sas: sasToken, token: bearerToken })[chore]();
+const chores = {
+  container: () => changeContainer("PUT", [201]),
+  removal: () => changeContainer("DELETE", [202, 404]),
+  sas: sasToken,
+  token: bearerToken,
+};
+chores[chore]();

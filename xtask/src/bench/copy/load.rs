@@ -1,7 +1,7 @@
 //! What is copied.
 
 use std::{
-    fs,
+    fmt, fs,
     io::Write,
     path::{Path, PathBuf},
 };
@@ -25,10 +25,33 @@ pub enum Load {
     Mixed,
 }
 
+/// How much of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scale {
+    /// All.
+    Whole,
+    /// A tenth, which shows whether all works and nothing else.
+    Quick,
+}
+
+/// What [`Scale::Quick`] is smaller by.
+const QUICK: usize = 10;
+
 /// Files of one size.
 struct Batch {
     files: usize,
     bytes: usize,
+}
+
+impl fmt::Display for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { files, bytes } = self;
+        if bytes % (1 << 20) == 0 {
+            write!(f, "{files} x {} MiB", bytes >> 20)
+        } else {
+            write!(f, "{files} x {} KiB", bytes >> 10)
+        }
+    }
 }
 
 impl Load {
@@ -45,17 +68,24 @@ impl Load {
     }
 
     /// Its name for people.
-    pub fn title(self) -> &'static str {
-        match self {
-            Self::Large => "one file of 1 GiB",
-            Self::Small => "10,000 files of 100 KiB",
-            Self::Few => "2,000 files of 100 KiB",
-            Self::Mixed => "1,000 x 100 KiB, 20 x 10 MiB, 2 x 200 MiB",
-        }
+    pub fn title(self, scale: Scale) -> String {
+        let batches = self.batches(scale).into_iter();
+        let titles: Vec<String> = batches.map(|batch| batch.to_string()).collect();
+        titles.join(", ")
     }
 
-    fn batches(self) -> Vec<Batch> {
-        let batch = |files, bytes| Batch { files, bytes };
+    fn batches(self, scale: Scale) -> Vec<Batch> {
+        let batch = |files: usize, bytes: usize| match scale {
+            Scale::Whole => Batch { files, bytes },
+            Scale::Quick if files < QUICK => Batch {
+                files: 1,
+                bytes: bytes / QUICK,
+            },
+            Scale::Quick => Batch {
+                files: files / QUICK,
+                bytes,
+            },
+        };
         match self {
             Self::Large => vec![batch(1, 1 << 30)],
             Self::Small => vec![batch(10_000, 100 << 10)],
@@ -69,9 +99,9 @@ impl Load {
     }
 
     /// All its bytes.
-    pub fn bytes(self) -> u64 {
+    pub fn bytes(self, scale: Scale) -> u64 {
         let bytes = |batch: &Batch| (batch.files * batch.bytes) as u64;
-        self.batches().iter().map(bytes).sum()
+        self.batches(scale).iter().map(bytes).sum()
     }
 
     /// Where its files lie.
@@ -83,11 +113,11 @@ impl Load {
     ///
     /// # Errors
     /// When they can't be written.
-    pub fn prepare(self, benchmark: &Path) -> anyhow::Result<()> {
+    pub fn prepare(self, benchmark: &Path, scale: Scale) -> anyhow::Result<()> {
         let mut noise = Noise::new();
         let mut block = vec![0; BLOCK_BYTES];
         let mut number = 0;
-        for batch in self.batches() {
+        for batch in self.batches(scale) {
             for _ in 0..batch.files {
                 let folder = self.folder(benchmark).join(format!("{:03}", number / 100));
                 fs::create_dir_all(&folder)?;

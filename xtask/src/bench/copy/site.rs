@@ -9,104 +9,22 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use posthaste_testbed::{GcsServer, GridFtpServer, S3Server, SshServer, WebFace, WebServer};
+use posthaste_testbed::{
+    AzureServer, FtpFace, FtpServer, GcsServer, GridFtpServer, S3Server, SshServer, WebFace,
+    WebServer, install,
+};
 
-use super::{load::Load, sink::Sink, tool::Way};
+use super::{
+    super::{programs, site::output, stage},
+    place::Place,
+    sink::Sink,
+};
 
 /// What posthaste is at the far end, where it is there at all.
 const RELAY_CAPACITY: &str = "64G";
 
-/// A kind of far end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
-    /// A folder on the same disk.
-    Local,
-    /// An S3 server.
-    S3,
-    /// A Google Cloud Storage server.
-    Gcs,
-    /// An SFTP server.
-    Sftp,
-    /// A host reached over SSH, with its own tools at the other end.
-    Host,
-    /// A posthaste relay that runs already.
-    Relay,
-    /// A web server, which only gives.
-    Http,
-    /// A WebDAV server.
-    WebDav,
-    /// A GridFTP server, which posthaste reaches through its plug-in.
-    GridFtp,
-}
-
-impl Place {
-    pub const ALL: [Self; 9] = [
-        Self::Local,
-        Self::S3,
-        Self::Gcs,
-        Self::Sftp,
-        Self::Host,
-        Self::Relay,
-        Self::Http,
-        Self::WebDav,
-        Self::GridFtp,
-    ];
-
-    /// Its name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Local => "local",
-            Self::S3 => "s3",
-            Self::Gcs => "gcs",
-            Self::Sftp => "sftp",
-            Self::Host => "host",
-            Self::Relay => "relay",
-            Self::Http => "http",
-            Self::WebDav => "webdav",
-            Self::GridFtp => "gridftp",
-        }
-    }
-
-    /// Whether this is measured there: servers that take seconds for hundreds of files get few.
-    pub fn takes(self, load: Load) -> bool {
-        let is_quick = matches!(self, Self::Local | Self::S3 | Self::Host | Self::Relay);
-        match load {
-            Load::Large | Load::Mixed => true,
-            Load::Small => is_quick,
-            Load::Few => !is_quick,
-        }
-    }
-
-    /// Which ways bytes go there.
-    pub fn ways(self) -> &'static [Way] {
-        match self {
-            Self::Local => &[Way::To],
-            Self::Http => &[Way::From],
-            Self::S3
-            | Self::Gcs
-            | Self::Sftp
-            | Self::Host
-            | Self::Relay
-            | Self::WebDav
-            | Self::GridFtp => &[Way::To, Way::From],
-        }
-    }
-
-    /// Its name for people.
-    pub fn title(self) -> &'static str {
-        match self {
-            Self::Local => "a local path",
-            Self::S3 => "S3 (versitygw)",
-            Self::Gcs => "Google Cloud Storage (fake-gcs-server)",
-            Self::Sftp => "SFTP (OpenSSH)",
-            Self::Host => "another host, over SSH",
-            Self::Relay => "a posthaste relay",
-            Self::Http => "HTTP (nginx)",
-            Self::WebDav => "WebDAV (nginx)",
-            Self::GridFtp => "GridFTP (globus-gridftp-server)",
-        }
-    }
-}
+/// Where posthaste looks for profiles in a home.
+const PROFILES: &str = ".config/posthaste/profiles.toml";
 
 /// The servers behind a place.
 #[derive(Debug)]
@@ -114,6 +32,7 @@ enum Server {
     None,
     S3(S3Server),
     Gcs(GcsServer),
+    Azure(AzureServer),
     Ssh(SshServer),
     /// With an SSH server on the same files for those who don't speak to relays.
     Relay {
@@ -121,6 +40,8 @@ enum Server {
         ssh: SshServer,
     },
     Web(WebServer),
+    /// With its password as rclone wants it.
+    Ftp(FtpServer, String),
     Grid(GridFtpServer),
 }
 
@@ -148,6 +69,7 @@ pub struct Site {
     pub home: PathBuf,
     server: Server,
     pub sink: Sink,
+    posthaste: PathBuf,
 }
 
 impl Site {
@@ -160,53 +82,14 @@ impl Site {
         fs::create_dir_all(&home)?;
         let folder = benchmark.join("far").join(place.name());
         fs::create_dir_all(&folder)?;
-        let (server, ground) = match place {
-            Place::Local => (Server::None, folder),
-            Place::S3 => {
-                let server = S3Server::start_in(benchmark)?;
-                let ground = server.bucket_folder();
-                (Server::S3(server), ground)
-            }
-            Place::Gcs => {
-                let server = GcsServer::start_on_disk(benchmark)?;
-                let ground = server.bucket_folder();
-                (Server::Gcs(server), ground)
-            }
-            Place::Sftp | Place::Host => (Server::Ssh(SshServer::start()?), folder),
-            Place::Relay => {
-                let relay = start_relay(&folder, &home, posthaste)?;
-                (
-                    Server::Relay {
-                        _running: relay,
-                        ssh: SshServer::start()?,
-                    },
-                    folder.join("files"),
-                )
-            }
-            Place::Http => {
-                let server = WebServer::start_in(benchmark)?;
-                let ground = server.files();
-                (Server::Web(server), ground)
-            }
-            Place::WebDav => {
-                let server = WebServer::start_in(benchmark)?;
-                let ground = server.dav_files();
-                (Server::Web(server), ground)
-            }
-            Place::GridFtp => {
-                know_plugin(&home)?;
-                let server =
-                    GridFtpServer::start_at(&posthaste_testbed::Place::default(), benchmark)?;
-                let ground = server.files();
-                (Server::Grid(server), ground)
-            }
-        };
+        let (server, ground) = start_server(place, benchmark, &home, folder, posthaste)?;
         Ok(Self {
             place,
             home,
             server,
             sink: Sink::start(benchmark)?,
             ground,
+            posthaste: posthaste.to_owned(),
         })
     }
 
@@ -223,51 +106,80 @@ impl Site {
                 self.home.join("rclone.conf").display().to_string(),
             ),
         ];
-        let mut far = |name: &str, value: String| all.push((name.to_owned(), value));
-        match &self.server {
-            Server::None => {}
-            Server::S3(server) => {
-                for (name, value) in server.environment() {
-                    far(name, value);
-                }
-                far("RCLONE_CONFIG_FAR_TYPE", "s3".to_owned());
-                far("RCLONE_CONFIG_FAR_PROVIDER", "Other".to_owned());
-                far("RCLONE_CONFIG_FAR_ENV_AUTH", "true".to_owned());
-                far("RCLONE_CONFIG_FAR_REGION", "us-east-1".to_owned());
-                far("RCLONE_CONFIG_FAR_ENDPOINT", server.endpoint());
-                far("RCLONE_S3_NO_CHECK_BUCKET", "true".to_owned());
-            }
-            Server::Gcs(server) => {
-                for (name, value) in server.environment() {
-                    far(name, value);
-                }
-                far("RCLONE_CONFIG_FAR_TYPE", "google cloud storage".to_owned());
-                far("RCLONE_CONFIG_FAR_ANONYMOUS", "true".to_owned());
-                let endpoint = format!("{}/storage/v1/", server.endpoint());
-                far("RCLONE_CONFIG_FAR_ENDPOINT", endpoint);
-                far("RCLONE_GCS_NO_CHECK_BUCKET", "true".to_owned());
-            }
-            Server::Ssh(server) | Server::Relay { ssh: server, .. } => {
-                far("RCLONE_CONFIG_FAR_TYPE", "sftp".to_owned());
-                far("RCLONE_CONFIG_FAR_HOST", "127.0.0.1".to_owned());
-                far("RCLONE_CONFIG_FAR_USER", server.user().to_owned());
-                far("RCLONE_CONFIG_FAR_PORT", server.port().to_string());
-                far("RCLONE_CONFIG_FAR_KEY_FILE", self.ssh_key());
-                far("RCLONE_CONFIG_FAR_SHELL_TYPE", "unix".to_owned());
-            }
-            Server::Web(server) if self.place == Place::Http => {
-                far("RCLONE_CONFIG_FAR_TYPE", "http".to_owned());
-                far("RCLONE_CONFIG_FAR_URL", server.address(WebFace::Pages, ""));
-            }
-            Server::Web(server) => {
-                let port = server.port(WebFace::Dav);
-                far("RCLONE_CONFIG_FAR_TYPE", "webdav".to_owned());
-                far("RCLONE_CONFIG_FAR_VENDOR", "other".to_owned());
-                far("RCLONE_CONFIG_FAR_URL", format!("http://127.0.0.1:{port}"));
-            }
-            Server::Grid(_) => {}
-        }
+        let own = match &self.server {
+            Server::S3(server) => server.environment(),
+            Server::Gcs(server) => server.environment(),
+            Server::Azure(server) => server.environment(),
+            Server::None
+            | Server::Ssh(_)
+            | Server::Relay { .. }
+            | Server::Web(_)
+            | Server::Ftp(..)
+            | Server::Grid(_) => Vec::new(),
+        };
+        all.extend(
+            own.into_iter()
+                .map(|(name, value)| (name.to_owned(), value)),
+        );
+        let rclone = self.rclone_settings().into_iter();
+        all.extend(rclone.map(|(name, value)| (format!("RCLONE_CONFIG_FAR_{name}"), value)));
         all
+    }
+
+    /// What makes `far:` known to rclone.
+    fn rclone_settings(&self) -> Vec<(&'static str, String)> {
+        let here = || "127.0.0.1".to_owned();
+        match &self.server {
+            Server::None | Server::Grid(_) => Vec::new(),
+            Server::S3(server) => vec![
+                ("TYPE", "s3".to_owned()),
+                ("PROVIDER", "Other".to_owned()),
+                ("ENV_AUTH", "true".to_owned()),
+                ("REGION", "us-east-1".to_owned()),
+                ("ENDPOINT", server.endpoint()),
+                ("NO_CHECK_BUCKET", "true".to_owned()),
+            ],
+            Server::Gcs(server) => vec![
+                ("TYPE", "google cloud storage".to_owned()),
+                ("ANONYMOUS", "true".to_owned()),
+                ("ENDPOINT", format!("{}/storage/v1/", server.endpoint())),
+                ("NO_CHECK_BUCKET", "true".to_owned()),
+            ],
+            Server::Azure(server) => vec![
+                ("TYPE", "azureblob".to_owned()),
+                ("ACCOUNT", AzureServer::ACCOUNT.to_owned()),
+                ("KEY", AzureServer::ACCOUNT_KEY.to_owned()),
+                ("ENDPOINT", server.endpoint()),
+                ("NO_CHECK_CONTAINER", "true".to_owned()),
+            ],
+            Server::Ssh(server) | Server::Relay { ssh: server, .. } => vec![
+                ("TYPE", "sftp".to_owned()),
+                ("HOST", here()),
+                ("USER", server.user().to_owned()),
+                ("PORT", server.port().to_string()),
+                ("KEY_FILE", self.ssh_key()),
+                ("SHELL_TYPE", "unix".to_owned()),
+            ],
+            Server::Web(server) if self.place == Place::Http => vec![
+                ("TYPE", "http".to_owned()),
+                ("URL", server.address(WebFace::Pages, "")),
+            ],
+            Server::Web(server) => vec![
+                ("TYPE", "webdav".to_owned()),
+                ("VENDOR", "other".to_owned()),
+                (
+                    "URL",
+                    format!("http://127.0.0.1:{}", server.port(WebFace::Dav)),
+                ),
+            ],
+            Server::Ftp(server, password) => vec![
+                ("TYPE", "ftp".to_owned()),
+                ("HOST", here()),
+                ("PORT", server.port().to_string()),
+                ("USER", FtpServer::USER.to_owned()),
+                ("PASS", password.clone()),
+            ],
+        }
     }
 
     fn ssh_key(&self) -> String {
@@ -278,18 +190,26 @@ impl Site {
         key.unwrap_or_default().to_owned()
     }
 
+    fn ssh(&self) -> Option<&SshServer> {
+        match &self.server {
+            Server::Ssh(server) | Server::Relay { ssh: server, .. } => Some(server),
+            Server::None
+            | Server::S3(_)
+            | Server::Gcs(_)
+            | Server::Azure(_)
+            | Server::Web(_)
+            | Server::Ftp(..)
+            | Server::Grid(_) => None,
+        }
+    }
+
     /// Options with which `ssh` reaches the host.
     pub fn ssh_options(&self) -> Vec<String> {
-        match &self.server {
-            Server::Ssh(server) | Server::Relay { ssh: server, .. } => {
-                let mut options = server.options();
-                options.push(format!("Port={}", server.port()));
-                options
-            }
-            Server::None | Server::S3(_) | Server::Gcs(_) | Server::Web(_) | Server::Grid(_) => {
-                Vec::new()
-            }
-        }
+        self.ssh().map_or_else(Vec::new, |server| {
+            let mut options = server.options();
+            options.push(format!("Port={}", server.port()));
+            options
+        })
     }
 
     /// The same as words of a command line.
@@ -302,14 +222,8 @@ impl Site {
 
     /// `user@127.0.0.1`.
     pub fn login(&self) -> String {
-        match &self.server {
-            Server::Ssh(server) | Server::Relay { ssh: server, .. } => {
-                format!("{}@127.0.0.1", server.user())
-            }
-            Server::None | Server::S3(_) | Server::Gcs(_) | Server::Web(_) | Server::Grid(_) => {
-                String::new()
-            }
-        }
+        let user = self.ssh().map_or("", SshServer::user);
+        format!("{user}@127.0.0.1")
     }
 
     /// What posthaste calls `name` there.
@@ -318,6 +232,8 @@ impl Site {
         match (&self.server, self.place) {
             (Server::S3(_), _) => format!("s3://{}/{name}", S3Server::BUCKET),
             (Server::Gcs(_), _) => format!("gs://{}/{name}", GcsServer::BUCKET),
+            (Server::Azure(_), _) => format!("azblob://{name}/all"),
+            (Server::Ftp(..), _) => format!("ftp:{name}"),
             (Server::Ssh(server), Place::Sftp) => server.address(&path.display().to_string()),
             (Server::Ssh(_), _) => format!("{}:{}", self.login(), path.display()),
             (Server::Relay { .. }, _) => format!("far:{name}"),
@@ -329,16 +245,19 @@ impl Site {
     }
 
     /// What `globus-url-copy` calls it.
-    pub fn grid_address(&self, name: &str) -> String {
-        match &self.server {
-            Server::Grid(server) => format!("{}/", server.url(name)),
-            Server::None
-            | Server::S3(_)
-            | Server::Gcs(_)
-            | Server::Ssh(_)
-            | Server::Relay { .. }
-            | Server::Web(_) => String::new(),
-        }
+    pub fn grid_address(&self, name: &str) -> Option<String> {
+        let Server::Grid(server) = &self.server else {
+            return None;
+        };
+        Some(format!("{}/", server.url(name)))
+    }
+
+    /// Where the FTP server listens.
+    pub fn ftp_port(&self) -> Option<u16> {
+        let Server::Ftp(server, _) = &self.server else {
+            return None;
+        };
+        Some(server.port())
     }
 
     /// What rclone calls it; it reaches a relay's files over SFTP.
@@ -348,23 +267,130 @@ impl Site {
             Server::None | Server::Grid(_) => path.display().to_string(),
             Server::S3(_) => format!("far:{}/{name}", S3Server::BUCKET),
             Server::Gcs(_) => format!("far:{}/{name}", GcsServer::BUCKET),
+            Server::Azure(_) => format!("far:{name}/all"),
             Server::Web(_) => format!("far:{name}"),
-            Server::Ssh(_) | Server::Relay { .. } => format!("far:{}", path.display()),
+            Server::Ssh(_) | Server::Relay { .. } | Server::Ftp(..) => {
+                format!("far:{}", path.display())
+            }
         }
     }
 
     /// The S3 server's address, where there is one.
     pub fn s3_endpoint(&self) -> Option<String> {
-        match &self.server {
-            Server::S3(server) => Some(server.endpoint()),
-            Server::None
-            | Server::Gcs(_)
-            | Server::Ssh(_)
-            | Server::Relay { .. }
-            | Server::Web(_)
-            | Server::Grid(_) => None,
-        }
+        let Server::S3(server) = &self.server else {
+            return None;
+        };
+        Some(server.endpoint())
     }
+
+    /// Removes what was copied to `name`.
+    ///
+    /// # Errors
+    /// When the disk or the server refuses.
+    pub fn clear(&self, name: &str) -> anyhow::Result<()> {
+        if let Server::Azure(server) = &self.server {
+            return server.empty_container(name);
+        }
+        stage::remove(&self.ground.join(name))
+    }
+
+    /// The bytes of all files that were copied to `name`.
+    ///
+    /// # Errors
+    /// When they can't be listed.
+    pub fn bytes(&self, name: &str) -> anyhow::Result<u64> {
+        let Server::Azure(_) = &self.server else {
+            return stage::bytes_below(&self.ground.join(name));
+        };
+        let mut command = Command::new(&self.posthaste);
+        command.args(["ls", "-lR", "--files-only", &self.address(name)]);
+        let listed = output(command.envs(self.environment()))?;
+        let sizes = listed.lines().map(|line| {
+            let size = line.split_whitespace().next().unwrap_or_default();
+            size.parse::<u64>()
+                .with_context(|| format!("no size in {line}"))
+        });
+        sizes.sum()
+    }
+
+    /// Whether what it holds are files of this disk under their own names.
+    pub fn holds_files(&self) -> bool {
+        !matches!(
+            &self.server,
+            Server::S3(_) | Server::Gcs(_) | Server::Azure(_)
+        )
+    }
+}
+
+/// Starts what the place needs; says where what it holds lies, by default in this folder.
+fn start_server(
+    place: Place,
+    benchmark: &Path,
+    home: &Path,
+    folder: PathBuf,
+    posthaste: &Path,
+) -> anyhow::Result<(Server, PathBuf)> {
+    let here = posthaste_testbed::Place::default();
+    Ok(match place {
+        Place::Local => (Server::None, folder),
+        Place::S3 => {
+            let server = S3Server::start_in(benchmark)?;
+            let ground = server.bucket_folder();
+            (Server::S3(server), ground)
+        }
+        Place::Gcs => {
+            let server = GcsServer::start_on_disk(benchmark)?;
+            let ground = server.bucket_folder();
+            (Server::Gcs(server), ground)
+        }
+        Place::Azure => (
+            Server::Azure(AzureServer::start_at(&here, benchmark)?),
+            folder,
+        ),
+        Place::Sftp | Place::Host => (Server::Ssh(SshServer::start()?), folder),
+        Place::Relay => {
+            let relay = start_relay(&folder, home, posthaste)?;
+            (
+                Server::Relay {
+                    _running: relay,
+                    ssh: SshServer::start()?,
+                },
+                folder.join("files"),
+            )
+        }
+        Place::Http => {
+            let server = WebServer::start_in(benchmark)?;
+            let ground = server.files();
+            (Server::Web(server), ground)
+        }
+        Place::WebDav => {
+            let server = WebServer::start_in(benchmark)?;
+            let ground = server.dav_files();
+            (Server::Web(server), ground)
+        }
+        Place::Ftp => {
+            let server = FtpServer::start_in(FtpFace::Plain, benchmark)?;
+            let url = server.address_below("");
+            let profile = format!("{}url = \"{url}\"\n", server.profile());
+            write_private(&home.join(PROFILES), &profile)?;
+            let ground = server.files();
+            (Server::Ftp(server, obscured(FtpServer::PASSWORD)), ground)
+        }
+        Place::GridFtp => {
+            know_plugin(home)?;
+            let server = GridFtpServer::start_at(&here, benchmark)?;
+            let ground = server.files();
+            (Server::Grid(server), ground)
+        }
+    })
+}
+
+/// A password as rclone wants it in its settings, or nothing where there is no rclone.
+fn obscured(password: &str) -> String {
+    let rclone = programs::go(install::RCLONE).ok();
+    let said =
+        rclone.and_then(|rclone| output(Command::new(rclone).args(["obscure", password])).ok());
+    said.unwrap_or_default().trim().to_owned()
 }
 
 /// Makes the plug-in for GridFTP known.
@@ -410,6 +436,6 @@ fn start_relay(folder: &Path, home: &Path, posthaste: &Path) -> anyhow::Result<R
         "[far]\nurl = \"{}/\"\nfingerprint = \"{fingerprint}\"\nsecret_file = \"{secret}\"\n",
         url.replace("https://", "posthaste://")
     );
-    write_private(&home.join(".config/posthaste/profiles.toml"), &text)?;
+    write_private(&home.join(PROFILES), &text)?;
     Ok(relay)
 }

