@@ -22,6 +22,9 @@ use super::{
     seals::{Seal, Seals},
 };
 
+/// The bits of a mode that let the owner read, write and search.
+const OWNER_ALL: u32 = 0o700;
+
 /// Whether a directory was made by this copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Made {
@@ -105,6 +108,12 @@ impl Directory {
         self.empty.store(false, Relaxed);
     }
 
+    /// Whether its owner may still work in it once it has its attributes.
+    pub(super) fn stays_open(&self) -> bool {
+        let mode = self.entry.as_ref().and_then(|entry| entry.mode);
+        mode.is_none_or(|mode| mode & OWNER_ALL == OWNER_ALL)
+    }
+
     /// It can't be made: nothing goes into it or what is below it.
     pub(super) fn refuse(&self) {
         self.refused.store(true, Relaxed);
@@ -172,7 +181,7 @@ impl Drop for Directory {
             entry: self.entry.take(),
             by_keys: self.by_keys,
             empty: *self.empty.get_mut(),
-            _parent: self.parent.take(),
+            parent: self.parent.take(),
         };
         let is_ours = self.made.get().is_some() && !self.existed;
         self.seals.add(is_ours.then_some(seal));

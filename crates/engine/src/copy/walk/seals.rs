@@ -32,7 +32,19 @@ pub(super) struct Seal {
     /// A listing of the whole tree told of it.
     pub by_keys: bool,
     pub empty: bool,
-    pub _parent: Option<Arc<Directory>>,
+    pub parent: Option<Arc<Directory>>,
+}
+
+impl Seal {
+    /// Lets the directory above be sealed at the same time where that makes no difference: sealing
+    /// this one does not change that one, and is allowed in it whichever comes first.
+    fn release(&mut self) {
+        let is_open = |parent: &mut Arc<Directory>| parent.stays_open();
+        // One that is empty may only be made now, which would change the one above.
+        if !self.empty {
+            self.parent.take_if(is_open);
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -156,8 +168,9 @@ impl Seals {
         for _ in 0..SEALS_AT_ONCE {
             let (seals, shared) = (Arc::clone(self), Arc::clone(shared));
             set.spawn(async move {
-                while let Some(taken) = seals.take().await {
+                while let Some(mut taken) = seals.take().await {
                     let count = taken.len();
+                    taken.iter_mut().for_each(Seal::release);
                     seal_all(&shared, taken).await;
                     seals.done(count);
                 }
