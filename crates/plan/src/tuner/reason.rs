@@ -198,6 +198,7 @@ impl fmt::Display for Gain {
         let percent = (self.0.unsigned_abs() + 5) / 10;
         match (percent, self.0 > 0) {
             (0, _) => f.write_str("as much as"),
+            (1000.., true) => f.write_str("over ten times as much as"),
             (percent, true) => write!(f, "{percent} % more than"),
             (percent, false) => write!(f, "{percent} % less than"),
         }
