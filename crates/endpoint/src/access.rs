@@ -8,18 +8,17 @@ use std::{
 };
 
 use crate::{
-    Endpoint, Error, ErrorKind, Location, Protocol, Result, Store,
-    azure::{self, Azure},
+    Endpoint, Error, ErrorKind, Location, Protocol, Result, Store, azure,
     config::{self, Profile},
     ftp::Ftp,
-    gcs::Gcs,
+    gcs,
     limits::{Limited, Limits, Registry},
     location::Server,
     peer::{self, Peer, StartOptions},
     plugin::{Launch, Plugin},
     posix::{DraftRules, Posix},
     relay::{Credential, FingerprintError, read_secret_file},
-    s3::S3,
+    s3,
     sftp::Sftp,
     site::Site,
     webdav::WebDav,
@@ -202,10 +201,7 @@ impl Access {
     ) -> Result<Arc<dyn Endpoint>> {
         match location {
             Location::Local(path) => Ok(Arc::new(Posix::new(path, rules))),
-            Location::S3 { bucket, key } => {
-                let s3 = S3::open_chosen(&bucket, &key, chosen.as_ref())?;
-                Ok(Arc::new(s3.held_to(limits)))
-            }
+            Location::S3 { bucket, key } => s3::open_chosen(&bucket, &key, chosen.as_ref(), limits),
             Location::Sftp {
                 user,
                 host,
@@ -224,18 +220,12 @@ impl Access {
                 store: Store::Azblob,
                 bucket,
                 key,
-            } => {
-                let azure = Azure::open_chosen(&bucket, &key, chosen.as_ref())?;
-                Ok(Arc::new(azure.held_to(limits)))
-            }
+            } => azure::open_chosen(&bucket, &key, chosen.as_ref(), limits),
             Location::Bucket {
                 store: Store::Gcs,
                 bucket,
                 key,
-            } => {
-                let gcs = Gcs::open_chosen(&bucket, &key, chosen.as_ref())?;
-                Ok(Arc::new(gcs.held_to(limits)))
-            }
+            } => gcs::open_chosen(&bucket, &key, chosen.as_ref(), limits),
             Location::Server(server) => open_server(&server, chosen, rules, limits).await,
             Location::Host { user, host, path } => {
                 let host = crate::sftp::Host {
@@ -264,9 +254,7 @@ async fn open_server(
 ) -> Result<Arc<dyn Endpoint>> {
     let known = chosen.as_ref();
     Ok(match server.protocol {
-        Protocol::Https if azure::is_address(server) => {
-            Arc::new(Azure::open_address(server, known)?.held_to(limits))
-        }
+        Protocol::Https if azure::is_address(server) => azure::open_address(server, known, limits)?,
         Protocol::Http | Protocol::Https => Arc::new(Site::open_chosen(server, known)?),
         Protocol::WebDav | Protocol::WebDavs => {
             Arc::new(WebDav::open_chosen(server, rules, known)?)

@@ -3,11 +3,15 @@
 //! A symbolic link is an object `NAME.rclonelink` that holds its target, an empty directory an
 //! object `NAME/`. Modes are octal, with the file type above them. rclone writes all three so.
 
+mod record;
 mod spans;
+mod store;
 
 use crate::Kind;
 
+pub(crate) use record::Record;
 pub(crate) use spans::Spans;
+pub(crate) use store::{Length, Objects, RawStore, directory_entry};
 
 /// Files at once: such stores serve thousands of clients, and each request waits for its answer.
 pub(crate) const FILES_AT_ONCE_MAX: u16 = 256;

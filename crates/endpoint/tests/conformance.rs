@@ -8,7 +8,7 @@ use futures_util::StreamExt;
 use posthaste_endpoint::{
     Checksum, Endpoint, Entry, Error, ErrorKind, FileSpec, FileTime, Kind,
     posix::{DraftRules, Posix},
-    s3::{S3, Store},
+    s3::{self, Store},
     sftp::{Host, Sftp},
 };
 use posthaste_testbed::{
@@ -35,12 +35,12 @@ fn store(server: &S3Server) -> Store {
 }
 
 async fn a_store_passes_the_suite(store: &Store) {
-    let s3 = |key| S3::open_store(S3Server::BUCKET, key, store).unwrap();
-    let whole = Arc::new(s3("below/root"));
-    passes_the_suite(Arc::<S3>::clone(&whole)).await;
+    let s3 = |key| s3::open_store(S3Server::BUCKET, key, store).unwrap();
+    let whole = s3("below/root");
+    passes_the_suite(Arc::clone(&whole)).await;
     assert!(whole.round_trip().is_some(), "nothing was measured");
-    passes_as_one_file(Arc::new(s3("single/file"))).await;
-    an_empty_directory_keeps_its_attributes(&s3("marked")).await;
+    passes_as_one_file(s3("single/file")).await;
+    an_empty_directory_keeps_its_attributes(&*s3("marked")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -53,7 +53,7 @@ async fn s3_passes_the_suite() {
 
 /// What a large file teaches about a store: the checksums it keeps, and whether segments are sent
 /// while they are read.
-async fn learned(s3: &S3) -> (&'static [&'static str], bool) {
+async fn learned(s3: &dyn Endpoint) -> (&'static [&'static str], bool) {
     let spec = FileSpec {
         size: 9 << 20,
         mtime: None,
@@ -81,8 +81,8 @@ async fn s3_learns_what_a_store_takes() {
     let all: &[&str] = &["crc64nvme", "crc32c", "md5"];
     for kind in [S3Kind::Versity, S3Kind::Minio] {
         let server = S3Server::start_as(kind).unwrap();
-        let s3 = S3::open_store(S3Server::BUCKET, "", &store(&server)).unwrap();
-        assert_eq!(learned(&s3).await, (all, true), "{kind:?}");
+        let s3 = s3::open_store(S3Server::BUCKET, "", &store(&server)).unwrap();
+        assert_eq!(learned(&*s3).await, (all, true), "{kind:?}");
         let (crc32c, md5): (&[&str], &[&str]) = (&["crc32c", "md5"], &["md5"]);
         for (looks, wanted) in [
             (StoreLooks::Elder, (crc32c, true)),
@@ -94,8 +94,8 @@ async fn s3_learns_what_a_store_takes() {
                 endpoint: mask.endpoint(),
                 ..store(&server)
             };
-            let s3 = S3::open_store(S3Server::BUCKET, "", &old).unwrap();
-            assert_eq!(learned(&s3).await, wanted, "{kind:?} {looks:?}");
+            let s3 = s3::open_store(S3Server::BUCKET, "", &old).unwrap();
+            assert_eq!(learned(&*s3).await, wanted, "{kind:?} {looks:?}");
         }
     }
 }
@@ -110,10 +110,10 @@ async fn s3_without_new_checksums_passes_the_suite() {
             ..store(&server)
         };
         let below = format!("{looks:?}");
-        let s3 = S3::open_store(S3Server::BUCKET, &below, &old).unwrap();
+        let s3 = s3::open_store(S3Server::BUCKET, &below, &old).unwrap();
         // The first write tells; the suite's checks are those of what was found.
-        learned(&s3).await;
-        passes_the_suite(Arc::new(s3)).await;
+        learned(&*s3).await;
+        passes_the_suite(s3).await;
     }
 }
 
@@ -125,7 +125,7 @@ async fn s3_compares_what_it_reads_with_the_crc32c_of_an_elder_store() {
         endpoint: mask.endpoint(),
         ..store(&server)
     };
-    let s3 = S3::open_store(S3Server::BUCKET, "", &elder).unwrap();
+    let s3 = s3::open_store(S3Server::BUCKET, "", &elder).unwrap();
     let (first, rest) = (Bytes::from(vec![7; 8 << 20]), Bytes::from(vec![8; 1 << 20]));
     let whole = Checksum::of(&[&first[..], &rest].concat());
     let spec = FileSpec {
@@ -143,16 +143,16 @@ async fn s3_compares_what_it_reads_with_the_crc32c_of_an_elder_store() {
     assert_eq!(writer.kept().len(), 1);
     writer.write(1, 8 << 20..9 << 20, body(rest)).await.unwrap();
     writer.finish(whole).await.unwrap();
-    assert_eq!(read_in_ranges(&s3).await.unwrap(), whole);
+    assert_eq!(read_in_ranges(&*s3).await.unwrap(), whole);
     let stored = server.bucket_folder().join("large");
     let mut bytes = std::fs::read(&stored).unwrap();
     bytes[5 << 20] ^= 1;
     std::fs::write(&stored, bytes).unwrap();
-    let error = read_in_ranges(&s3).await.unwrap_err();
+    let error = read_in_ranges(&*s3).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
 }
 
-async fn read_in_ranges(s3: &S3) -> Result<Checksum, Error> {
+async fn read_in_ranges(s3: &dyn Endpoint) -> Result<Checksum, Error> {
     let entry = s3.stat(b"large", false).await?.unwrap();
     let reader = s3.open(b"large", &entry).await?;
     assert_eq!(reader.checksum(), None, "it is another checksum");
@@ -216,11 +216,11 @@ async fn s3_refusals_say_what_to_do() {
         secret_access_key: "wrong".to_owned(),
         ..store(&server)
     };
-    let s3 = S3::open_store(S3Server::BUCKET, "", &wrong).unwrap();
-    let error = Endpoint::stat(&s3, b"", false).await.unwrap_err();
+    let s3 = s3::open_store(S3Server::BUCKET, "", &wrong).unwrap();
+    let error = s3.stat(b"", false).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unauthenticated, "{error}");
-    let s3 = S3::open_store("nosuchbucket", "x", &store(&server)).unwrap();
-    let error = Endpoint::stat(&s3, b"", false).await.unwrap_err();
+    let s3 = s3::open_store("nosuchbucket", "x", &store(&server)).unwrap();
+    let error = s3.stat(b"", false).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
     assert!(error.to_string().contains("create the bucket"), "{error}");
 }

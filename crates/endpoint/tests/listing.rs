@@ -5,12 +5,13 @@ use std::{
     collections::BTreeMap,
     fs,
     path::Path,
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
 use posthaste_endpoint::{
     Endpoint, Entry, Kind, Listing,
-    s3::{S3, Store},
+    s3::{self, Store},
 };
 use posthaste_testbed::S3Server;
 use tokio::{
@@ -25,11 +26,11 @@ type Tree = BTreeMap<String, (Kind, u64)>;
 /// More than a page, so that some pages come whole, and less than all of them.
 const BROKEN_AFTER_BYTES: u64 = 500_000;
 
-fn open(server: &S3Server, key: &str) -> S3 {
+fn open(server: &S3Server, key: &str) -> Arc<dyn Endpoint> {
     open_at(server.endpoint(), key)
 }
 
-fn open_at(endpoint: String, key: &str) -> S3 {
+fn open_at(endpoint: String, key: &str) -> Arc<dyn Endpoint> {
     let store = Store {
         endpoint,
         region: "us-east-1".to_owned(),
@@ -37,7 +38,7 @@ fn open_at(endpoint: String, key: &str) -> S3 {
         secret_access_key: S3Server::SECRET_KEY.to_owned(),
         ca_file: None,
     };
-    S3::open_store(S3Server::BUCKET, key, &store).unwrap()
+    s3::open_store(S3Server::BUCKET, key, &store).unwrap()
 }
 
 /// Puts files of so many bytes below the bucket, as the server keeps them.

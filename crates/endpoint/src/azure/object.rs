@@ -9,9 +9,9 @@ use reqsign_core::hash::{base64_decode, base64_encode};
 
 use super::client::{AzureClient, Call};
 use crate::{
-    Checksum, ErrorKind, FileTime, Result, Summer, dates,
+    Checksum, FileTime, Result, Summer, dates,
     endpoint::{Boxed, ByteStream, Entry, FileSpec, Kind, Reader},
-    objects::{LINK_SUFFIX, content_type, parse_mode, show_mode},
+    objects::{content_type, parse_mode, show_mode},
     web::{exactly, stream, text_of},
 };
 
@@ -160,10 +160,21 @@ pub(super) fn sum_of(data: &[Bytes]) -> Checksum {
 }
 
 pub(super) struct ObjectReader {
-    pub(super) client: Arc<AzureClient>,
-    pub(super) key: String,
-    pub(super) entry: Entry,
-    pub(super) checksum: Option<Checksum>,
+    client: Arc<AzureClient>,
+    key: String,
+    entry: Entry,
+    checksum: Option<Checksum>,
+}
+
+impl ObjectReader {
+    pub(super) fn new(client: Arc<AzureClient>, key: String, headers: &HeaderMap) -> Self {
+        Self {
+            client,
+            key,
+            entry: entry_of(headers, Kind::File),
+            checksum: Metadata::of(headers).checksum,
+        }
+    }
 }
 
 impl Reader for ObjectReader {
@@ -197,18 +208,6 @@ impl Reader for ObjectReader {
     fn confirm(&self) -> Boxed<'_, Result<()>> {
         Box::pin(async { Ok(()) })
     }
-}
-
-/// Removes a blob, or the link of that name.
-pub(super) async fn remove(client: &AzureClient, key: &str) -> Result<()> {
-    for key in [key, &*format!("{key}{LINK_SUFFIX}")] {
-        let call = Call::new("DELETE", key, client.writing("remove", key));
-        match client.ask(call).await {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            Ok(_) | Err(_) => {}
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

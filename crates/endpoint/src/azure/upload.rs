@@ -9,7 +9,6 @@ use std::{
     collections::{BTreeMap, HashMap},
     fmt::Write,
     ops::Range,
-    path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -23,10 +22,10 @@ use super::{
 };
 use crate::{
     Checksum, Error, ErrorKind, Kind, Locus, Result, Status, Summer,
-    config::state_folder,
     cut::{Cut, Limits},
     endpoint::{Boxed, ByteStream, FileSpec, Writer},
     ledger::{Head, Kept, Ledger},
+    objects::{Length, Record},
     web::Sent,
     xml::walk,
 };
@@ -52,24 +51,6 @@ pub(super) struct Upload {
     ledger: Ledger,
 }
 
-/// Takes over what another machine noted.
-pub(super) fn adopt(client: &AzureClient, key: &str, spec: &FileSpec, note: &str) -> Result<()> {
-    let path = ledger_path(client, key, spec);
-    Ledger::adopt(&path, &spec.identity(), note).map_err(|cause| {
-        Error::io(
-            "note an unfinished upload in",
-            path.to_string_lossy(),
-            cause,
-        )
-    })
-}
-
-fn ledger_path(client: &AzureClient, key: &str, spec: &FileSpec) -> PathBuf {
-    let name = format!("{}\n{key}\n{}", client.place(), spec.origin);
-    let hash = blake3::hash(name.as_bytes()).to_hex();
-    state_folder().join(format!("azblob-{}", &hash[..32]))
-}
-
 /// The id of block `index` of what `identity` names. All ids of a blob have to be of one length.
 fn block_id(identity: &str, index: u64) -> String {
     base64_encode(format!("{identity}{index:08}").as_bytes())
@@ -81,45 +62,22 @@ impl Upload {
         client: Arc<AzureClient>,
         key: String,
         spec: &FileSpec,
+        length: Length,
     ) -> Result<Self> {
-        let cut = Cut::even(spec.size, &LIMITS);
-        Self::start_cut(client, key, spec.clone(), cut).await
-    }
-
-    /// The same for a blob of unknown length.
-    pub(super) async fn start_open_ended(
-        client: Arc<AzureClient>,
-        key: String,
-        spec: &FileSpec,
-    ) -> Result<Self> {
-        Self::start_cut(client, key, spec.open_ended(), Cut::Growing(&LIMITS)).await
-    }
-
-    async fn start_cut(
-        client: Arc<AzureClient>,
-        key: String,
-        spec: FileSpec,
-        cut: Cut,
-    ) -> Result<Self> {
-        let path = ledger_path(&client, &key, &spec);
+        let (cut, spec) = length.cut(spec, &LIMITS);
+        let record = Record::of(&*client, &key, &spec);
         let head = Head {
             identity: spec.identity(),
             segment_size: cut.segment(),
             token: "-".to_owned(),
         };
-        let kept = match Ledger::load(&path) {
+        let kept = match record.load() {
             Some((found, noted)) if found == head => {
                 held(&client, &key, cut, &head.identity, noted).await?
             }
             Some(_) | None => Vec::new(),
         };
-        let ledger = Ledger::start(path.clone(), &head, &kept).map_err(|cause| {
-            Error::io(
-                "note an unfinished upload in",
-                path.to_string_lossy(),
-                cause,
-            )
-        })?;
+        let ledger = record.start(&head, &kept)?;
         let kept = kept.iter().map(|kept| (kept.index, kept.checksum));
         let kept: Vec<_> = kept.collect();
         Ok(Self {

@@ -5,8 +5,7 @@ use futures_util::StreamExt;
 use http::HeaderMap;
 
 use super::{
-    Azure,
-    client::Call,
+    client::{AzureClient, Call},
     object::{BODY_SUM, Metadata, dressed, entry_of, md5_of, show_sum, sum_in, sum_of},
     refusal::{UNKNOWN_FEATURE, has_code},
 };
@@ -15,94 +14,91 @@ use crate::{
     web::{Sent, stream, text_of},
 };
 
-impl Azure {
-    /// Reads one object and compares it with the checksum that is kept with it.
-    pub(super) async fn fetch(
-        &self,
-        key: &str,
-        version: Option<&str>,
-        operation: &'static str,
-    ) -> Result<Whole> {
-        let about = self.client.reading(operation, key);
-        let mut call = Call::new("GET", key, about.clone());
-        if let Some(version) = version {
-            call = call.header("if-match", version);
-        }
-        let (head, body) = self.client.send(call).await?.into_parts();
-        let entry = entry_of(&head.headers, Kind::File);
-        let mut body = stream(body, about.subject.clone());
-        let (mut data, mut summer) = (Vec::new(), Summer::default());
-        while let Some(bytes) = body.next().await {
-            let bytes = bytes?;
-            summer.add(&bytes);
-            data.push(bytes);
-        }
-        let checksum = summer.sum();
-        let md5 = text_of(&head.headers, "content-md5");
-        let is_right = match (Metadata::of(&head.headers).checksum, md5) {
-            (Some(wanted), _) => wanted == checksum,
-            (None, Some(wanted)) => wanted.trim() == md5_of(&data),
-            (None, None) => true,
-        };
-        if !is_right {
-            return Err(about
-                .fail(ErrorKind::Corrupt)
-                .cause("what was read has not the checksum that is kept with it")
-                .hint("copy it again; if it stays, the stored blob is damaged")
-                .status_is(Status::Temporary));
-        }
-        Ok(Whole {
-            entry,
-            data,
-            checksum,
-        })
+/// Reads one object and compares it with the checksum that is kept with it.
+pub(super) async fn fetch(
+    client: &AzureClient,
+    key: &str,
+    version: Option<&str>,
+    operation: &'static str,
+) -> Result<Whole> {
+    let about = client.reading(operation, key);
+    let mut call = Call::new("GET", key, about.clone());
+    if let Some(version) = version {
+        call = call.header("if-match", version);
     }
+    let (head, body) = client.send(call).await?.into_parts();
+    let entry = entry_of(&head.headers, Kind::File);
+    let mut body = stream(body, about.subject.clone());
+    let (mut data, mut summer) = (Vec::new(), Summer::default());
+    while let Some(bytes) = body.next().await {
+        let bytes = bytes?;
+        summer.add(&bytes);
+        data.push(bytes);
+    }
+    let checksum = summer.sum();
+    let md5 = text_of(&head.headers, "content-md5");
+    let is_right = match (Metadata::of(&head.headers).checksum, md5) {
+        (Some(wanted), _) => wanted == checksum,
+        (None, Some(wanted)) => wanted.trim() == md5_of(&data),
+        (None, None) => true,
+    };
+    if !is_right {
+        return Err(about
+            .fail(ErrorKind::Corrupt)
+            .cause("what was read has not the checksum that is kept with it")
+            .hint("copy it again; if it stays, the stored blob is damaged")
+            .status_is(Status::Temporary));
+    }
+    Ok(Whole {
+        entry,
+        data,
+        checksum,
+    })
+}
 
-    /// Stores one blob; the service refuses it unless the checksum is right.
-    pub(super) async fn store(
-        &self,
-        key: &str,
-        spec: &FileSpec,
-        (data, sum): (Vec<Bytes>, Checksum),
-        kind: Kind,
-        condition: Option<&Condition>,
-    ) -> Result<()> {
-        let mut headers = dressed(spec, kind, Some(sum));
-        match condition {
-            Some(Condition::Absent) => headers.push(("if-none-match", "*".to_owned())),
-            Some(Condition::Version(version)) => headers.push(("if-match", version.to_string())),
-            None => {}
-        }
-        let call = || {
-            Call::new("PUT", key, self.client.writing("write", key))
-                .headers(headers.clone())
-                .header("x-ms-blob-type", "BlockBlob")
-                .body(Sent::pieces(data.clone()))
-        };
-        if self.client.knows_sums() {
-            let summed = call().header(BODY_SUM, show_sum(sum));
-            match self.client.ask(summed).await {
-                Err(error) if has_code(&error, UNKNOWN_FEATURE) => self.client.learn_no_sums(),
-                Err(error) => return Err(error),
-                Ok((headers, _)) if got(&headers, sum, &data) => return Ok(()),
-                Ok(_) => {
-                    let error = self.client.writing("write", key).fail(ErrorKind::Corrupt);
-                    return Err(error
-                        .cause("the service holds other bytes than were sent")
-                        .status_is(Status::Temporary));
-                }
+/// Stores one blob; the service refuses it unless the checksum is right.
+pub(super) async fn store(
+    client: &AzureClient,
+    key: &str,
+    (spec, kind): (&FileSpec, Kind),
+    (data, sum): (Vec<Bytes>, Checksum),
+    condition: Option<&Condition>,
+) -> Result<()> {
+    let mut headers = dressed(spec, kind, Some(sum));
+    match condition {
+        Some(Condition::Absent) => headers.push(("if-none-match", "*".to_owned())),
+        Some(Condition::Version(version)) => headers.push(("if-match", version.to_string())),
+        None => {}
+    }
+    let call = || {
+        Call::new("PUT", key, client.writing("write", key))
+            .headers(headers.clone())
+            .header("x-ms-blob-type", "BlockBlob")
+            .body(Sent::pieces(data.clone()))
+    };
+    if client.knows_sums() {
+        let summed = call().header(BODY_SUM, show_sum(sum));
+        match client.ask(summed).await {
+            Err(error) if has_code(&error, UNKNOWN_FEATURE) => client.learn_no_sums(),
+            Err(error) => return Err(error),
+            Ok((headers, _)) if got(&headers, sum, &data) => return Ok(()),
+            Ok(_) => {
+                let error = client.writing("write", key).fail(ErrorKind::Corrupt);
+                return Err(error
+                    .cause("the service holds other bytes than were sent")
+                    .status_is(Status::Temporary));
             }
         }
-        // Emulators know MD5 alone; then the bytes are compared with their checksum here.
-        if sum_of(&data) != sum {
-            let error = self.client.writing("write", key).fail(ErrorKind::Corrupt);
-            return Err(error
-                .cause("it has not the checksum it should have")
-                .status_is(Status::Temporary));
-        }
-        let summed = call().header("content-md5", md5_of(&data));
-        self.client.ask(summed).await.map(|_| ())
     }
+    // Emulators know MD5 alone; then the bytes are compared with their checksum here.
+    if sum_of(&data) != sum {
+        let error = client.writing("write", key).fail(ErrorKind::Corrupt);
+        return Err(error
+            .cause("it has not the checksum it should have")
+            .status_is(Status::Temporary));
+    }
+    let summed = call().header("content-md5", md5_of(&data));
+    client.ask(summed).await.map(|_| ())
 }
 
 /// Whether the service says that it got these bytes. One that checks nothing tells their MD5.

@@ -105,7 +105,7 @@ pub(super) async fn get(client: &GcsClient, key: &str, entry: &Entry) -> Result<
     })
 }
 
-pub(super) fn missing(client: &GcsClient, key: &str) -> Error {
+fn missing(client: &GcsClient, key: &str) -> Error {
     About::reading("read", client.show(key)).fail(ErrorKind::NotFound)
 }
 
@@ -231,11 +231,6 @@ pub(super) async fn store(
     let pieces = related(client.boundary(), &kept, content.data);
     let stored: Result<Resource> = client.ask(call.pieces(content_type, pieces)).await;
     let stored = match stored {
-        Err(error) if error.kind() == ErrorKind::Changed && condition.is_some() => {
-            return Err(about
-                .fail(ErrorKind::Conflict)
-                .cause("something else was written there"));
-        }
         // The store knows its objects by their bucket: only that can be missing.
         Err(error) if error.kind() == ErrorKind::NotFound && error.advice().is_none() => {
             return Err(error.hint("create the bucket first"));
@@ -272,8 +267,7 @@ pub(super) async fn put(
     client: &GcsClient,
     key: &str,
     (spec, kind): (&FileSpec, Kind),
-    data: Vec<Bytes>,
-    sum: Checksum,
+    (data, sum): (Vec<Bytes>, Checksum),
     condition: Option<&Condition>,
 ) -> Result<()> {
     let mut content = Content::default();

@@ -10,7 +10,6 @@
 use std::{
     collections::{BTreeMap, HashMap},
     ops::Range,
-    path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -26,15 +25,15 @@ use super::{
 use crate::{
     Checksum, Error, ErrorKind, Kind, Result, Status,
     checksum::Crc32c,
-    config::state_folder,
     cut::{Cut, Limits},
     endpoint::{Boxed, ByteStream, FileSpec, PARTIAL_SUFFIX, Writer, base_name, partial_name},
     ledger::{Head, Kept, Ledger},
+    objects::{Length, Record},
     web::About,
 };
 
 /// The store composes any number of objects; so many are listed, composed and removed in a while.
-const LIMITS: Limits = Limits {
+static LIMITS: Limits = Limits {
     segments_max: 10_000,
     growth: &[(1_000, 16), (2_000, 32), (7_000, 48)],
 };
@@ -118,58 +117,23 @@ impl Hidden {
     }
 }
 
-/// Takes over what another machine noted.
-pub(super) fn adopt(client: &GcsClient, key: &str, spec: &FileSpec, note: &str) -> Result<()> {
-    let path = ledger_path(client, key, spec);
-    Ledger::adopt(&path, &spec.identity(), note).map_err(|cause| unnoted(&path, cause))
-}
-
-fn ledger_path(client: &GcsClient, key: &str, spec: &FileSpec) -> PathBuf {
-    let (base, bucket) = (client.base(), client.bucket());
-    let name = format!("{base}/{bucket}\n{key}\n{}", spec.origin);
-    let hash = blake3::hash(name.as_bytes()).to_hex();
-    state_folder().join(format!("gs-{}", &hash[..32]))
-}
-
-fn unnoted(path: &std::path::Path, cause: std::io::Error) -> Error {
-    let shown = path.to_string_lossy();
-    Error::io("note an unfinished upload in", shown, cause)
-}
-
 impl Upload {
     /// Continues the unfinished upload of the same source, or starts one.
     pub(super) async fn start(
         client: Arc<GcsClient>,
         key: String,
         spec: &FileSpec,
+        length: Length,
     ) -> Result<Self> {
-        let cut = Cut::even(spec.size, &LIMITS);
-        Self::start_cut(client, key, spec.clone(), cut).await
-    }
-
-    /// The same for an object of unknown length.
-    pub(super) async fn start_open_ended(
-        client: Arc<GcsClient>,
-        key: String,
-        spec: &FileSpec,
-    ) -> Result<Self> {
-        Self::start_cut(client, key, spec.open_ended(), Cut::Growing(&LIMITS)).await
-    }
-
-    async fn start_cut(
-        client: Arc<GcsClient>,
-        key: String,
-        spec: FileSpec,
-        cut: Cut,
-    ) -> Result<Self> {
-        let path = ledger_path(&client, &key, &spec);
+        let (cut, spec) = length.cut(spec, &LIMITS);
+        let record = Record::of(&*client, &key, &spec);
         let hidden = Hidden::beside(&key, &spec.origin);
         let head = Head {
             identity: spec.identity(),
             segment_size: cut.segment(),
             token: NO_TOKEN.to_owned(),
         };
-        let kept = match Ledger::load(&path) {
+        let kept = match record.load() {
             Some((found, kept)) if found == head => held(&client, &hidden, cut, kept).await?,
             Some(_) => {
                 // What is left over does no harm but cost: the end of this copy removes it, too.
@@ -178,8 +142,7 @@ impl Upload {
             }
             None => Vec::new(),
         };
-        let ledger =
-            Ledger::start(path.clone(), &head, &kept).map_err(|cause| unnoted(&path, cause))?;
+        let ledger = record.start(&head, &kept)?;
         let stored = kept
             .iter()
             .filter_map(|kept| Some((kept.index, Stored::of(kept)?)));

@@ -87,6 +87,8 @@ pub(super) struct Address {
     /// `https://host` or `http://host:port`; `None` for Amazon's own.
     pub endpoint: Option<String>,
     pub region: String,
+    /// The store and whose keys are used: among such objects the store copies by itself.
+    pub realm: String,
 }
 
 impl Address {
@@ -192,6 +194,10 @@ impl S3Client {
     /// The address of the bucket.
     pub(super) fn base(&self) -> &str {
         &self.base
+    }
+
+    pub(super) fn realm(&self) -> &str {
+        &self.address.realm
     }
 
     pub(super) fn bucket(&self) -> &str {

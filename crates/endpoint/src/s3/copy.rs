@@ -50,7 +50,7 @@ struct Source {
 /// Copies `from`, a bucket and a key, to `key`.
 pub(super) async fn copy(
     client: &Arc<S3Client>,
-    from: &[u8],
+    from: &str,
     key: &str,
     spec: &FileSpec,
 ) -> Result<()> {
@@ -75,9 +75,8 @@ pub(super) async fn copy(
 }
 
 /// Asks for what a listing does not tell; whoever knows it already saves the request.
-async fn look_at(client: &S3Client, from: &[u8], key: &str, spec: &FileSpec) -> Result<Source> {
+async fn look_at(client: &S3Client, from: &str, key: &str, spec: &FileSpec) -> Result<Source> {
     let unusable = || unsupported("copy on the server to", client.show(key));
-    let from = str::from_utf8(from).map_err(|_| unusable())?;
     let mut source = Source {
         name: encode(from, true),
         spec: spec.clone(),

@@ -7,7 +7,6 @@ use tokio::task::JoinSet;
 
 use super::{
     client::S3Client,
-    directory_entry,
     page::{Object, Page},
     ranges::{Ask, Keyed, Ranges, Span},
 };
@@ -19,7 +18,7 @@ use crate::{
     Error, ErrorKind, Locus, Result,
     endpoint::{Boxed, Entry, Kind, Listing},
     limits::Limits,
-    objects::take_link,
+    objects::{directory_entry, take_link},
 };
 
 /// Pages on their way at once: hides the store's latency, and at a few hundred kilobytes a page

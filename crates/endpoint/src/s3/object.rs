@@ -8,25 +8,39 @@ use http::{HeaderMap, Method};
 
 use super::{
     client::{Call, S3Client},
-    headers::{entry_of, matches_store, metadata_of},
+    headers::{checksum_in, crc32c_in, entry_of, matches_store, metadata_of},
     sums::Sum,
 };
 use crate::{
     Checksum, Condition, Error, ErrorKind, Kind, Locus, Result, Status, Summer,
     checksum::Crc32c,
     endpoint::{Boxed, ByteStream, Entry, FileSpec, Reader, Whole},
-    objects::{LINK_SUFFIX, Spans},
+    objects::Spans,
     web::stream,
 };
 
 pub(super) struct S3Reader {
-    pub(super) client: Arc<S3Client>,
-    pub(super) key: String,
-    pub(super) entry: Entry,
-    pub(super) checksum: Option<Checksum>,
+    client: Arc<S3Client>,
+    key: String,
+    entry: Entry,
+    checksum: Option<Checksum>,
     /// What the store keeps where it keeps no checksum of ours.
-    pub(super) crc32c: Option<Crc32c>,
-    pub(super) spans: Spans,
+    crc32c: Option<Crc32c>,
+    spans: Spans,
+}
+
+impl S3Reader {
+    pub(super) fn new(client: Arc<S3Client>, key: String, headers: &HeaderMap) -> Self {
+        let checksum = checksum_in(headers);
+        Self {
+            client,
+            key,
+            entry: entry_of(headers, Kind::File),
+            checksum,
+            crc32c: crc32c_in(headers).filter(|_| checksum.is_none()),
+            spans: Spans::default(),
+        }
+    }
 }
 
 impl Reader for S3Reader {
@@ -69,16 +83,10 @@ impl Reader for S3Reader {
     }
 }
 
-/// Removes an object, or the link of that name.
-pub(super) async fn remove(client: &S3Client, key: &str) -> Result<()> {
-    for key in [key, &*format!("{key}{LINK_SUFFIX}")] {
-        let call = Call::new(Method::DELETE, key, "remove").at(Locus::Destination);
-        match client.ask(call).await {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            Ok(_) | Err(_) => {}
-        }
-    }
-    Ok(())
+/// Removes an object.
+pub(super) async fn delete(client: &S3Client, key: &str) -> Result<()> {
+    let call = Call::new(Method::DELETE, key, "remove").at(Locus::Destination);
+    client.ask(call).await.map(|_| ())
 }
 
 /// Asks for an object's head; `None` when there is no such object.
@@ -139,10 +147,16 @@ fn damaged(client: &S3Client, key: &str) -> Error {
 pub(super) async fn store(
     client: &S3Client,
     key: &str,
-    headers: Vec<(&'static str, String)>,
-    data: Vec<Bytes>,
-    checksum: Checksum,
+    (spec, kind): (&FileSpec, Kind),
+    (data, checksum): (Vec<Bytes>, Checksum),
+    condition: Option<&Condition>,
 ) -> Result<()> {
+    let mut headers = metadata_of(spec, kind);
+    match condition {
+        Some(Condition::Absent) => headers.push(("if-none-match", "*".to_owned())),
+        Some(Condition::Version(version)) => headers.push(("if-match", version.to_string())),
+        None => {}
+    }
     let sums = &client.sums;
     let differs = |cause| {
         Error::new(ErrorKind::Corrupt, "write", client.show(key))
@@ -168,7 +182,18 @@ pub(super) async fn store(
             Ok(headers)
         }
     });
-    if matches_store(&answer.await?, checksum, &data) {
+    let answer = match answer.await {
+        // What is no more is not what it was.
+        Err(error)
+            if error.kind() == ErrorKind::NotFound
+                && matches!(condition, Some(Condition::Version(_))) =>
+        {
+            let error = Error::new(ErrorKind::Changed, "write", client.show(key));
+            return Err(error.at(Locus::Destination));
+        }
+        answer => answer?,
+    };
+    if matches_store(&answer, checksum, &data) {
         return Ok(());
     }
     Err(differs("the store holds other bytes than were sent"))
@@ -178,30 +203,4 @@ fn sum_of(data: &[Bytes]) -> Checksum {
     let mut summer = Summer::default();
     data.iter().for_each(|bytes| summer.add(bytes));
     summer.sum()
-}
-
-/// As [`store`], while the condition holds.
-pub(super) async fn store_if(
-    client: &S3Client,
-    key: &str,
-    spec: &FileSpec,
-    data: Vec<Bytes>,
-    sum: Checksum,
-    condition: &Condition,
-) -> Result<()> {
-    let mut headers = metadata_of(spec, Kind::File);
-    headers.push(match condition {
-        Condition::Absent => ("if-none-match", "*".to_owned()),
-        Condition::Version(version) => ("if-match", version.to_string()),
-    });
-    let stored = store(client, key, headers, data, sum).await;
-    stored.map_err(|error| match (error.kind(), condition) {
-        (ErrorKind::Changed | ErrorKind::Conflict, _)
-        | (ErrorKind::NotFound, Condition::Version(_)) => {
-            Error::new(ErrorKind::Conflict, "write", client.show(key))
-                .cause("somebody else wrote it meanwhile")
-                .at(Locus::Destination)
-        }
-        _ => error,
-    })
 }

@@ -7,7 +7,6 @@
 use std::{
     collections::BTreeMap,
     ops::Range,
-    path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -23,10 +22,10 @@ use super::{
 use crate::{
     Checksum, Error, ErrorKind, Locus, Result, Summer,
     checksum::Crc32c,
-    config::state_folder,
     cut::{Cut, Limits},
     endpoint::{Boxed, ByteStream, FileSpec, Writer},
     ledger::{Head, Kept, Ledger},
+    objects::{Length, Record},
     web::text_of,
 };
 
@@ -72,50 +71,19 @@ fn etag_of(receipt: &str) -> (&str, Option<Crc32c>) {
     }
 }
 
-/// Takes over what another machine noted.
-pub(super) fn adopt(client: &S3Client, key: &str, spec: &FileSpec, note: &str) -> Result<()> {
-    let path = ledger_path(client, key, spec);
-    Ledger::adopt(&path, &spec.identity(), note).map_err(|cause| {
-        Error::io(
-            "note an unfinished upload in",
-            path.to_string_lossy(),
-            cause,
-        )
-    })
-}
-
-fn ledger_path(client: &S3Client, key: &str, spec: &FileSpec) -> PathBuf {
-    let name = format!("{}\n{key}\n{}", client.base(), spec.origin);
-    let hash = blake3::hash(name.as_bytes()).to_hex();
-    state_folder().join(format!("s3-{}", &hash[..32]))
-}
-
 impl Upload {
     /// Continues the unfinished upload of the same source, or starts one.
-    pub(super) async fn start(client: Arc<S3Client>, key: String, spec: &FileSpec) -> Result<Self> {
-        let cut = Cut::even(spec.size, &LIMITS);
-        Self::start_cut(client, key, spec, cut).await
-    }
-
-    /// The same for an object of unknown length.
-    pub(super) async fn start_open_ended(
+    pub(super) async fn start(
         client: Arc<S3Client>,
         key: String,
         spec: &FileSpec,
+        length: Length,
     ) -> Result<Self> {
-        Self::start_cut(client, key, &spec.open_ended(), Cut::Growing(&LIMITS)).await
-    }
-
-    async fn start_cut(
-        client: Arc<S3Client>,
-        key: String,
-        spec: &FileSpec,
-        cut: Cut,
-    ) -> Result<Self> {
-        let path = ledger_path(&client, &key, spec);
+        let (cut, spec) = length.cut(spec, &LIMITS);
+        let record = Record::of(&*client, &key, &spec);
         let segment_size = cut.segment();
         let mut continued = None;
-        if let Some((head, kept)) = Ledger::load(&path) {
+        if let Some((head, kept)) = record.load() {
             let upload = Multipart::noted(Arc::clone(&client), key.clone(), &head.token);
             if head.identity == spec.identity() && head.segment_size == segment_size {
                 let kept = held(&upload, cut, kept).await?;
@@ -128,7 +96,7 @@ impl Upload {
             Some(continued) => continued,
             None => {
                 let upload =
-                    Multipart::initiate(Arc::clone(&client), key.clone(), spec, true).await?;
+                    Multipart::initiate(Arc::clone(&client), key.clone(), &spec, true).await?;
                 (upload, Vec::new())
             }
         };
@@ -137,10 +105,7 @@ impl Upload {
             segment_size,
             token: upload.token(),
         };
-        let ledger = Ledger::start(path.clone(), &head, &kept).map_err(|cause| {
-            let shown = path.to_string_lossy();
-            Error::io("note an unfinished upload in", shown, cause)
-        })?;
+        let ledger = record.start(&head, &kept)?;
         let uploading = Self {
             cut,
             stored: Mutex::new(kept.iter().map(stored_of).collect()),

@@ -1,0 +1,44 @@
+//! Where what is known of an unfinished upload is noted: a ledger under the state folder.
+
+use std::{io, path::PathBuf};
+
+use super::RawStore;
+use crate::{
+    Error, Result,
+    config::state_folder,
+    endpoint::FileSpec,
+    ledger::{Head, Kept, Ledger},
+};
+
+/// The place of the ledger of one upload.
+pub(crate) struct Record(PathBuf);
+
+impl Record {
+    /// That of the upload of what `spec` comes from to `key`.
+    pub(crate) fn of<S: RawStore>(store: &S, key: &str, spec: &FileSpec) -> Self {
+        let name = format!("{}\n{key}\n{}", store.place(), spec.origin);
+        let hash = blake3::hash(name.as_bytes()).to_hex();
+        let scheme = store.capabilities().scheme;
+        Self(state_folder().join(format!("{scheme}-{}", &hash[..32])))
+    }
+
+    /// As [`Ledger::load`].
+    pub(crate) fn load(&self) -> Option<(Head, Vec<Kept>)> {
+        Ledger::load(&self.0)
+    }
+
+    /// As [`Ledger::start`].
+    pub(crate) fn start(&self, head: &Head, kept: &[Kept]) -> Result<Ledger> {
+        Ledger::start(self.0.clone(), head, kept).map_err(|cause| self.fail(cause))
+    }
+
+    /// As [`Ledger::adopt`].
+    pub(crate) fn adopt(&self, spec: &FileSpec, note: &str) -> Result<()> {
+        Ledger::adopt(&self.0, &spec.identity(), note).map_err(|cause| self.fail(cause))
+    }
+
+    fn fail(&self, cause: io::Error) -> Error {
+        let shown = self.0.to_string_lossy();
+        Error::io("note an unfinished upload in", shown, cause)
+    }
+}

@@ -1,0 +1,478 @@
+//! The endpoint that every object store is: a raw store below, paths and conventions above.
+
+use std::{
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+
+use super::{LINK_SUFFIX, Record, prefix_of};
+use crate::{
+    Capabilities, Checksum, Condition, Error, ErrorKind, Locus, Result,
+    cut::{self, Cut},
+    endpoint::{
+        Boxed, Endpoint, Entry, FileSpec, Kind, Listing, Reader, Whole, Writer, join, unsupported,
+    },
+    limits::Limits,
+};
+
+/// One bucket of a store: what can be done with its objects, each called by its key.
+pub(crate) trait RawStore: Send + Sync + Sized + 'static {
+    /// What the store says of an object without its bytes.
+    type Head: Send;
+
+    fn capabilities(&self) -> Capabilities;
+    /// The address of `key` for people.
+    fn show(&self, key: &str) -> String;
+    fn round_trip(&self) -> Option<Duration>;
+    /// As [`Endpoint::realm`].
+    fn realm(&self) -> String;
+    /// Its name in the realm.
+    fn bucket(&self) -> &str;
+    /// Its address, which names it in records of unfinished uploads.
+    fn place(&self) -> String;
+
+    /// Refuses keys it can't keep as they are: why not.
+    fn refuses(&self, key: &str) -> Option<&'static str>;
+
+    /// Asks what it says of an object; `None` when there is no such object.
+    fn head(
+        &self,
+        key: &str,
+        operation: &'static str,
+    ) -> impl Future<Output = Result<Option<Self::Head>>> + Send;
+
+    /// The entry of what stands for a `kind`.
+    fn entry(head: &Self::Head, kind: Kind) -> Entry;
+
+    /// Whether any key begins with `prefix`. Unlike a head, a refusal says why.
+    fn has_below(&self, prefix: &str) -> impl Future<Output = Result<bool>> + Send;
+
+    /// Whether a refusal of [`RawStore::has_below`] may be about listing alone.
+    fn is_about_listing(_refusal: &Error) -> bool {
+        false
+    }
+
+    /// Lists what is directly below a prefix (`flat`), or all of it.
+    fn list(
+        self: &Arc<Self>,
+        prefix: String,
+        flat: bool,
+        limits: Option<Limits>,
+    ) -> Box<dyn Listing>;
+
+    /// Goes on where a mark was left.
+    fn list_on(
+        self: &Arc<Self>,
+        prefix: String,
+        mark: &[u8],
+        limits: Option<Limits>,
+    ) -> Result<Box<dyn Listing>>;
+
+    /// Reads an object whole, if it still is what `entry` says, and compares it with what the store
+    /// keeps of it.
+    fn get(
+        &self,
+        key: &str,
+        entry: &Entry,
+        operation: &'static str,
+    ) -> impl Future<Output = Result<Whole>> + Send;
+
+    /// Reads ranges of what `head` tells of.
+    fn reader(self: &Arc<Self>, key: String, head: &Self::Head) -> Arc<dyn Reader>;
+
+    /// Stores an object in one request; the store refuses it unless the checksum is right, and with
+    /// [`ErrorKind::Changed`] or [`ErrorKind::Conflict`] where the condition does not hold.
+    fn put(
+        &self,
+        key: &str,
+        what: (&FileSpec, Kind),
+        content: (Vec<Bytes>, Checksum),
+        condition: Option<&Condition>,
+    ) -> impl Future<Output = Result<()>> + Send;
+
+    /// Removes an object.
+    fn delete(&self, key: &str) -> impl Future<Output = Result<()>> + Send;
+
+    /// Copies what another of the realm has [`Endpoint::locate`]d.
+    fn copy(
+        self: &Arc<Self>,
+        from: &str,
+        key: &str,
+        spec: &FileSpec,
+    ) -> impl Future<Output = Result<()>> + Send;
+
+    /// Continues the unfinished upload of the same source, or starts one.
+    fn create(
+        self: &Arc<Self>,
+        key: String,
+        spec: &FileSpec,
+        length: Length,
+    ) -> impl Future<Output = Result<Arc<dyn Writer>>> + Send;
+}
+
+/// What is known of an object's length before it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Length {
+    /// [`FileSpec::size`] says it.
+    Known,
+    /// Nobody knows it yet.
+    Open,
+}
+
+impl Length {
+    /// How such an object is cut where a store takes so much, and what it is continued as.
+    pub(crate) fn cut(self, spec: &FileSpec, limits: &'static cut::Limits) -> (Cut, FileSpec) {
+        match self {
+            Self::Known => (Cut::even(spec.size, limits), spec.clone()),
+            Self::Open => (Cut::Growing(limits), spec.open_ended()),
+        }
+    }
+}
+
+/// A bucket and a key or prefix in it.
+pub(crate) struct Objects<S> {
+    store: Arc<S>,
+    root: String,
+    limits: Option<Limits>,
+    /// Whether nothing was at the root or below it when it was looked at.
+    was_empty: AtomicBool,
+}
+
+/// What a name may stand for, and what its key then ends in.
+const MEANINGS: [(&str, Kind); 3] = [
+    ("", Kind::File),
+    (LINK_SUFFIX, Kind::Link),
+    ("/", Kind::Directory),
+];
+
+impl<S: RawStore> Objects<S> {
+    /// What lies at or below `root`. Listings, which make several requests at once, are held to the
+    /// caps where they make them.
+    pub(crate) fn open(store: S, root: &str, limits: Option<Limits>) -> Arc<dyn Endpoint> {
+        Arc::new(Self {
+            store: Arc::new(store),
+            root: root.to_owned(),
+            limits,
+            was_empty: AtomicBool::new(false),
+        })
+    }
+
+    fn key(&self, path: &[u8]) -> Result<String> {
+        let unsupported = |cause: &'static str| {
+            let shown = String::from_utf8_lossy(path);
+            Error::new(ErrorKind::Unsupported, "name", shown)
+                .cause(cause)
+                .hint("rename it")
+        };
+        let key = String::from_utf8(join(self.root.as_bytes(), path))
+            .map_err(|_| unsupported("its name is not UTF-8, which the store needs"))?;
+        match self.store.refuses(&key) {
+            Some(cause) => Err(unsupported(cause)),
+            None => Ok(key),
+        }
+    }
+
+    fn link_key(&self, path: &[u8]) -> Result<String> {
+        Ok(format!("{}{LINK_SUFFIX}", self.key(path)?))
+    }
+
+    /// The entry of what stands for a `kind` under this key.
+    async fn find(&self, key: &str, suffix: &str, kind: Kind) -> Result<Option<Entry>> {
+        let head = self
+            .store
+            .head(&format!("{key}{suffix}"), "look at")
+            .await?;
+        let entry = head.map(|head| S::entry(&head, kind));
+        Ok(entry.map(|entry| match kind {
+            Kind::Directory => Entry {
+                size: 0,
+                version: None,
+                ..entry
+            },
+            Kind::File | Kind::Link | Kind::Special => entry,
+        }))
+    }
+
+    async fn look_at(&self, path: &[u8]) -> Result<Option<Entry>> {
+        let key = self.key(path)?;
+        if path.is_empty() {
+            return self.look_at_root(&key).await;
+        }
+        for (suffix, kind) in MEANINGS {
+            let found = self.find(&key, suffix, kind).await?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        let is_directory = self.store.has_below(&prefix_of(&key)).await?;
+        Ok(is_directory.then(directory_entry))
+    }
+
+    async fn look_at_root(&self, key: &str) -> Result<Option<Entry>> {
+        if key.is_empty() {
+            self.store.has_below("").await?;
+            return Ok(Some(directory_entry()));
+        }
+        let [file, link, marker] = MEANINGS;
+        // Asked together, because mostly nothing is there and each would be waited for. The bucket's
+        // refusal comes first, because it has a reason.
+        let prefix = prefix_of(key);
+        let (below, file, link, marker) = tokio::join!(
+            self.store.has_below(&prefix),
+            self.find(key, file.0, file.1),
+            self.find(key, link.0, link.1),
+            self.find(key, marker.0, marker.1)
+        );
+        match below {
+            Ok(true) => return Ok(Some(directory_entry())),
+            Ok(false) => {}
+            Err(refused) if S::is_about_listing(&refused) => {
+                return file.ok().flatten().ok_or(refused).map(Some);
+            }
+            Err(refused) => return Err(refused),
+        }
+        let found = file?.or(link?).or(marker?);
+        self.was_empty.store(found.is_none(), Relaxed);
+        Ok(found)
+    }
+
+    async fn write(
+        &self,
+        path: &[u8],
+        spec: &FileSpec,
+        content: (Vec<Bytes>, Checksum),
+        condition: Option<&Condition>,
+    ) -> Result<()> {
+        let key = self.key(path)?;
+        let what = (spec, Kind::File);
+        let stored = self.store.put(&key, what, content, condition).await;
+        stored.map_err(|error| {
+            let differs = matches!(error.kind(), ErrorKind::Changed | ErrorKind::Conflict);
+            if condition.is_none() || !differs {
+                return error;
+            }
+            Error::new(ErrorKind::Conflict, "write", self.store.show(&key))
+                .cause("somebody else wrote it meanwhile")
+                .at(Locus::Destination)
+        })
+    }
+}
+
+/// A directory of which nothing is known but that it is there.
+pub(crate) fn directory_entry() -> Entry {
+    Entry::bare(Vec::new(), Kind::Directory)
+}
+
+impl<S: RawStore> Endpoint for Objects<S> {
+    fn capabilities(&self) -> Capabilities {
+        self.store.capabilities()
+    }
+
+    fn round_trip(&self) -> Option<Duration> {
+        self.store.round_trip()
+    }
+
+    fn show(&self, path: &[u8]) -> String {
+        let key = join(self.root.as_bytes(), path);
+        self.store.show(&String::from_utf8_lossy(&key))
+    }
+
+    fn stat<'a>(&'a self, path: &'a [u8], _follow: bool) -> Boxed<'a, Result<Option<Entry>>> {
+        Box::pin(self.look_at(path))
+    }
+
+    fn list<'a>(&'a self, path: &'a [u8], _follow: bool) -> Boxed<'a, Result<Box<dyn Listing>>> {
+        Box::pin(async {
+            let prefix = prefix_of(&self.key(path)?);
+            Ok(self.store.list(prefix, true, self.limits.clone()))
+        })
+    }
+
+    fn list_tree<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Option<Box<dyn Listing>>>> {
+        Box::pin(async {
+            let prefix = prefix_of(&self.key(path)?);
+            Ok(Some(self.store.list(prefix, false, self.limits.clone())))
+        })
+    }
+
+    fn list_on<'a>(
+        &'a self,
+        path: &'a [u8],
+        mark: &'a [u8],
+    ) -> Boxed<'a, Result<Box<dyn Listing>>> {
+        Box::pin(async move {
+            let prefix = prefix_of(&self.key(path)?);
+            self.store.list_on(prefix, mark, self.limits.clone())
+        })
+    }
+
+    fn get<'a>(&'a self, path: &'a [u8], entry: &'a Entry) -> Boxed<'a, Result<Whole>> {
+        Box::pin(async { self.store.get(&self.key(path)?, entry, "read").await })
+    }
+
+    fn open<'a>(&'a self, path: &'a [u8], _entry: &'a Entry) -> Boxed<'a, Result<Arc<dyn Reader>>> {
+        Box::pin(async {
+            let key = self.key(path)?;
+            let head = self.store.head(&key, "read").await?.ok_or_else(|| {
+                Error::new(ErrorKind::NotFound, "read", self.store.show(&key)).at(Locus::Source)
+            })?;
+            Ok(self.store.reader(key, &head))
+        })
+    }
+
+    fn read_link<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Vec<u8>>> {
+        Box::pin(async {
+            let (key, any) = (self.link_key(path)?, Entry::bare(Vec::new(), Kind::File));
+            Ok(self.store.get(&key, &any, "read link").await?.data.concat())
+        })
+    }
+
+    fn put<'a>(
+        &'a self,
+        path: &'a [u8],
+        spec: &'a FileSpec,
+        data: Vec<Bytes>,
+        sum: Checksum,
+    ) -> Boxed<'a, Result<()>> {
+        Box::pin(self.write(path, spec, (data, sum), None))
+    }
+
+    fn put_if<'a>(
+        &'a self,
+        path: &'a [u8],
+        spec: &'a FileSpec,
+        data: Vec<Bytes>,
+        sum: Checksum,
+        condition: &'a Condition,
+    ) -> Boxed<'a, Result<()>> {
+        Box::pin(self.write(path, spec, (data, sum), Some(condition)))
+    }
+
+    fn create<'a>(
+        &'a self,
+        path: &'a [u8],
+        spec: &'a FileSpec,
+    ) -> Boxed<'a, Result<Arc<dyn Writer>>> {
+        Box::pin(async {
+            let key = self.key(path)?;
+            self.store.create(key, spec, Length::Known).await
+        })
+    }
+
+    fn create_open_ended<'a>(
+        &'a self,
+        path: &'a [u8],
+        spec: &'a FileSpec,
+    ) -> Boxed<'a, Result<Arc<dyn Writer>>> {
+        Box::pin(async {
+            let key = self.key(path)?;
+            self.store.create(key, spec, Length::Open).await
+        })
+    }
+
+    fn adopt<'a>(
+        &'a self,
+        path: &'a [u8],
+        spec: &'a FileSpec,
+        note: &'a str,
+    ) -> Boxed<'a, Result<()>> {
+        Box::pin(async move {
+            let key = self.key(path)?;
+            Record::of(&*self.store, &key, spec).adopt(spec, note)
+        })
+    }
+
+    /// Removes an object, or the link of that name.
+    fn remove<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<()>> {
+        Box::pin(async {
+            for key in [self.key(path)?, self.link_key(path)?] {
+                match self.store.delete(&key).await {
+                    Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                    Ok(()) | Err(_) => {}
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn make_link<'a>(
+        &'a self,
+        path: &'a [u8],
+        target: &'a [u8],
+        spec: &'a FileSpec,
+    ) -> Boxed<'a, Result<()>> {
+        Box::pin(async move {
+            let key = self.link_key(path)?;
+            let content = (vec![Bytes::copy_from_slice(target)], Checksum::of(target));
+            self.store
+                .put(&key, (spec, Kind::Link), content, None)
+                .await
+        })
+    }
+
+    fn make_parents(&self) -> Boxed<'_, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Prefixes need no making; "new" tells that nothing is there to compare with.
+    fn make_directory<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<bool>> {
+        Box::pin(async {
+            if self.was_empty.load(Relaxed) {
+                return Ok(true);
+            }
+            let prefix = prefix_of(&self.key(path)?);
+            Ok(!self.store.has_below(&prefix).await?)
+        })
+    }
+
+    fn seal_directory<'a>(
+        &'a self,
+        path: &'a [u8],
+        entry: &'a Entry,
+        empty: bool,
+    ) -> Boxed<'a, Result<()>> {
+        Box::pin(async move {
+            if !empty {
+                return Ok(());
+            }
+            let key = format!("{}/", self.key(path)?);
+            let spec = FileSpec {
+                size: 0,
+                mtime: entry.mtime,
+                mode: entry.mode,
+                origin: "".into(),
+                version: None,
+            };
+            let (what, nothing) = ((&spec, Kind::Directory), (Vec::new(), Checksum::EMPTY));
+            self.store.put(&key, what, nothing, None).await
+        })
+    }
+
+    fn realm(&self) -> Option<String> {
+        Some(self.store.realm())
+    }
+
+    fn locate(&self, path: &[u8]) -> Vec<u8> {
+        let key = join(self.root.as_bytes(), path);
+        join(self.store.bucket().as_bytes(), &key)
+    }
+
+    fn copy_within<'a>(
+        &'a self,
+        from: &'a [u8],
+        path: &'a [u8],
+        spec: &'a FileSpec,
+    ) -> Boxed<'a, Result<()>> {
+        Box::pin(async move {
+            let from = std::str::from_utf8(from)
+                .map_err(|_| unsupported("copy on the server to", self.show(path)))?;
+            self.store.copy(from, &self.key(path)?, spec).await
+        })
+    }
+}
