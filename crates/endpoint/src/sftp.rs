@@ -34,6 +34,9 @@ use writer::SftpWriter;
 /// Files up to this size are written whole.
 const SMALL_BYTES_MAX: u64 = 8 << 20;
 
+/// Files at once: each takes a handle on one of few connections, and servers have a thousand there.
+const FILES_AT_ONCE_MAX: u16 = 128;
+
 /// Directories made above a missing one: no path is deeper (`PATH_MAX` / 2).
 const PARENTS_MAX: usize = 2048;
 
@@ -148,6 +151,7 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     directory_attributes: true,
     server_copy: true,
     segment_size_min: SMALL_BYTES_MAX,
+    files_at_once_max: FILES_AT_ONCE_MAX,
     requests_ahead_max: 8,
     segments_held: false,
     ..Capabilities::least("sftp")

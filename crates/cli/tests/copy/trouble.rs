@@ -201,8 +201,9 @@ fn a_store_that_asks_for_a_pause_gets_it() {
         .unwrap();
     assert!(output.status.success(), "{}", lines_of(&output));
     assert_eq!(middleman.struck.load(SeqCst), 2);
+    // What a name may mean is asked at once, and so both pauses pass together.
     let took = started.elapsed();
-    assert!(took >= Duration::from_secs(2), "{took:?}");
+    assert!(took >= Duration::from_secs(1), "{took:?}");
 }
 
 #[test]

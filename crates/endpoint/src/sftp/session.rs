@@ -149,13 +149,28 @@ impl Session {
         self.dead.load(Relaxed)
     }
 
+    fn fail(&self, kind: ErrorKind) -> Error {
+        Error::new(kind, "talk to", &*self.host).at(Locus::Network)
+    }
+
+    fn broken(&self) -> Error {
+        self.fail(ErrorKind::Unreachable)
+            .cause("the connection broke")
+    }
+
     /// Sends a request and waits for its answer.
     ///
     /// # Errors
     /// [`ErrorKind::Unreachable`] when the connection breaks; [`ErrorKind::TimedOut`].
     pub(super) async fn ask(&self, request: Request) -> Result<Reply> {
-        let fail = |kind| Error::new(kind, "talk to", &*self.host).at(Locus::Network);
-        let broken = || fail(ErrorKind::Unreachable).cause("the connection broke");
+        self.send(request).await?.reply().await
+    }
+
+    /// Sends a request after those sent before: the server works in that order.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unreachable`] when the connection broke.
+    pub(super) async fn send(&self, request: Request) -> Result<Asked<'_>> {
         let id = self.next_id.fetch_add(1, Relaxed);
         let (sender, receiver) = oneshot::channel();
         self.waiting
@@ -164,20 +179,36 @@ impl Session {
             .insert(id, sender);
         let ticket = Ticket { session: self, id };
         if self.is_dead() {
-            return Err(broken());
+            return Err(self.broken());
         }
         let head = request.head(id);
         self.queue
             .send((head, request.payload))
             .await
-            .map_err(|_| broken())?;
-        let answer = timeout(ANSWERED_WITHIN, receiver).await;
-        drop(ticket);
-        match answer {
-            Ok(reply) => reply.map_err(|_| broken()),
+            .map_err(|_| self.broken())?;
+        Ok(Asked { ticket, receiver })
+    }
+}
+
+/// A request whose answer is to come.
+pub(super) struct Asked<'a> {
+    ticket: Ticket<'a>,
+    receiver: oneshot::Receiver<Reply>,
+}
+
+impl Asked<'_> {
+    /// Waits for the answer.
+    ///
+    /// # Errors
+    /// As [`Session::ask`].
+    pub(super) async fn reply(self) -> Result<Reply> {
+        let session = self.ticket.session;
+        match timeout(ANSWERED_WITHIN, self.receiver).await {
+            Ok(reply) => reply.map_err(|_| session.broken()),
             Err(_) => {
-                self.dead.store(true, Relaxed);
-                Err(fail(ErrorKind::TimedOut).cause("no answer for a minute"))
+                session.dead.store(true, Relaxed);
+                let late = session.fail(ErrorKind::TimedOut);
+                Err(late.cause("no answer for a minute"))
             }
         }
     }
