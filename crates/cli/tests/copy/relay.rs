@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{
     directions::copy_twice,
-    world::{EXACT, World, assert_same, leftovers, lines_of, make_tree},
+    world::{EXACT, World, assert_same, leftovers, lines_of, make_tree, noise},
 };
 
 /// A running `posthaste relay`; ends with its test.
@@ -84,6 +84,28 @@ fn local_to_relay_and_back() {
     relay.introduce(&world, "lender");
     world.copy(["lender:far/away/secret", "one"]);
     assert_eq!(fs::read(world.path("one")).unwrap(), b"hush");
+}
+
+/// The ends differ in what they take whole: 8 MiB the relay, 16 MiB a local disk.
+#[test]
+fn files_that_only_one_end_takes_whole_come_back() {
+    let world = World::new();
+    let relay = Relay::start(&world, "1G");
+    relay.introduce(&world, "127.0.0.1");
+    fs::create_dir(world.path("source")).unwrap();
+    for (seed, len) in [
+        (1, 8 << 20),
+        (2, (8 << 20) + 1),
+        (3, 10 << 20),
+        (4, 17 << 20),
+    ] {
+        let file = world.path("source").join(format!("{len}"));
+        fs::write(file, noise(seed, len)).unwrap();
+    }
+    let there = relay.address("there");
+    world.copy(["source/", &there]);
+    world.copy([&format!("{there}/"), "back"]);
+    assert_same(&world.path("source"), &world.path("back"), EXACT);
 }
 
 #[test]

@@ -68,7 +68,9 @@ async fn copy_one(shared: &Arc<Shared>, work: &Work) -> Result<()> {
         moving.sent(entry.size);
         shared.progress.was_copied_there(entry.size);
     } else {
-        let sum = if entry.size > can.segment_size_min {
+        // One end may take a file whole that the other does not.
+        let from = work.source.place.endpoint.capabilities();
+        let sum = if entry.size > can.segment_size_min.min(from.segment_size_min) {
             large::copy(shared, work, &entry, &moving).await?
         } else {
             small::copy(shared, work, &entry, &moving).await?
