@@ -2,10 +2,10 @@
 //!
 //! BBR keeps its rate where single packets are lost, so it is right for bulk data. It paces what is
 //! sent at what it has seen delivered, though. That holds short requests back, so a connection gets
-//! it with its first large one; until then it grows faster without. And it raises its estimate by a quarter in eight round trips only
-//! (Cardwell et al. 2017, "BBR: congestion-based congestion control"): when most of the connections
-//! of a fleet have ended, the rest would take seconds to notice. They are told, and begin to
-//! estimate anew, which doubles the rate every round trip.
+//! it with its first large one; until then it grows faster without. And it raises its estimate by a
+//! quarter in eight round trips only (Cardwell et al. 2017, "BBR: congestion-based congestion
+//! control"): when most of the connections of a fleet have ended, the rest would take seconds to
+//! notice. They are told, and begin to estimate anew, which doubles the rate every round trip.
 
 use std::{
     io,
