@@ -14,6 +14,7 @@ mod fan_out;
 mod flow;
 mod offer;
 pub mod patience;
+pub mod run;
 mod scene;
 mod timetable;
 pub mod tuner;

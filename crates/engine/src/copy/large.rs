@@ -15,6 +15,7 @@ use posthaste_endpoint::{
     ByteStream, Checksum, Entry, Error, ErrorKind, FileSpec, Locus, Reader, Result, Summer, Writer,
     limits::Pass,
 };
+use posthaste_plan::run;
 use tokio::{
     sync::{Mutex, OwnedSemaphorePermit},
     task::JoinSet,
@@ -31,11 +32,6 @@ use super::{
 
 /// Attempts that are given up for being slow; afterwards slow is what it is.
 const HURRIED_ATTEMPTS: u32 = 2;
-
-/// What is left is cut so that each stream makes so many more requests at least: towards the end
-/// they become small, and all streams end together (guided self-scheduling, Polychronopoulos and
-/// Kuck 1987).
-const REQUESTS_LEFT_MIN: u64 = 4;
 
 /// Checksums of what is stored: by the index of the first segment, with the number of bytes.
 type Sums = BTreeMap<u64, (u64, Checksum)>;
@@ -141,8 +137,7 @@ impl Copying {
     /// How many of these segments the next request brings.
     fn run(&self, missing: &[u64]) -> usize {
         let streams = self.shared.streams.limit() as u64;
-        let share = missing.len() as u64 / (streams * REQUESTS_LEFT_MIN);
-        let most = share.clamp(1, self.writer.run_max());
+        let most = run::segments(missing.len() as u64, streams, self.writer.run_max());
         let follows = |(at, index): &(u64, &u64)| missing[0] + at == **index;
         (0..most).zip(missing).take_while(follows).count()
     }
