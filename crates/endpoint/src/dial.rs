@@ -61,10 +61,9 @@ impl Dialler {
                 Ok(stream) => {
                     let took = clock::now().saturating_duration_since(asked);
                     self.learn(took);
-                    stream.set_nodelay(true)?;
                     let line = if took >= line::LONG_PATH {
                         let is_bulk = Arc::new(AtomicBool::new(true));
-                        Line::far(stream, Some(self.fleet), is_bulk)
+                        Line::far(stream, self.fleet, is_bulk)
                     } else {
                         Line::near(stream)
                     };

@@ -20,7 +20,7 @@ pub mod fuzzing;
 pub mod gcs;
 mod ledger;
 pub mod limits;
-mod line;
+pub mod line;
 mod location;
 mod objects;
 pub mod peer;

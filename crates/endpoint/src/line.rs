@@ -1,172 +1,240 @@
-//! TCP connections over distance that learn from their use what congestion control is right.
+//! TCP connections over distance: set up for bulk data, and watched for what their path is like.
 //!
-//! BBR keeps its rate where single packets are lost, so it is right for bulk data. It paces what is
-//! sent at what it has seen delivered, though. That holds short requests back, so a connection gets
-//! it with its first large one; until then it grows faster without. And it raises its estimate by a
-//! quarter in eight round trips only (Cardwell et al. 2017, "BBR: congestion-based congestion
-//! control"): when most of the connections of a fleet have ended, the rest would take seconds to
-//! notice. They are told, and begin to estimate anew, which doubles the rate every round trip.
+//! [`posthaste_plan::fleet`] decides who sets their pace. A connection tells it what the kernel says
+//! while it sends. Where BBR is right it gets BBR with its next bulk data: BBR paces what is sent at
+//! what it has seen delivered, which holds short requests back. Bulk data that is still being sent
+//! when most of the others have ended gets it, too, and estimates anew if it has it: at the start
+//! BBR doubles its rate every round trip, while otherwise it, as CUBIC, would take seconds to use
+//! the room.
+
+mod counted;
+mod kernel;
 
 use std::{
+    collections::HashMap,
     io,
+    net::IpAddr,
     pin::Pin,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     task::{Context, Poll},
     time::Duration,
 };
 
+use posthaste_plan::fleet::{self, Health};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
 };
 
-use crate::peer::socket;
+pub use counted::Counted;
 
 /// From here on a path is long, and its sockets are set up for distance. On shorter ones the
 /// kernel's own choices cost less.
 pub(crate) const LONG_PATH: Duration = Duration::from_millis(2);
 
-/// Bytes without an answer after which what is known to be bulk data gets BBR: by then the first
+/// Bytes without an answer after which what is known to be bulk data may get BBR: by then the first
 /// round trips are over, in which it would send less.
 const BULK_BYTES: usize = 384 << 10;
 
 /// The same where nobody said what it is: more than a bundle of small files.
 const UNTOLD_BULK_BYTES: usize = 4 << 20;
 
+/// The kernel is asked about a connection every so many bytes.
+const ASK_EVERY_BYTES: usize = 256 << 10;
+
 /// Connections that share a path.
 #[derive(Debug, Default)]
-pub(crate) struct Fleet {
-    load: Mutex<Load>,
-    /// How often most of those that were sending had ended.
+pub struct Fleet {
+    mind: Mutex<fleet::Fleet>,
+    /// What [`fleet::Fleet::thinned`] and [`fleet::Fleet::is_lossy`] say, for who can't wait.
     thinned: AtomicU64,
-}
-
-#[derive(Debug, Default)]
-struct Load {
-    /// Connections that are sending.
-    sending: usize,
-    /// The most of them since it was told last that they have become fewer.
-    most: usize,
+    is_lossy: AtomicBool,
 }
 
 impl Fleet {
-    fn change(&self, change: impl FnOnce(&mut Load)) {
-        let mut load = self.load.lock().unwrap_or_else(PoisonError::into_inner);
-        change(&mut load);
-        load.most = load.most.max(load.sending);
-        if load.sending <= load.most / 2 {
-            load.most = load.sending;
-            self.thinned.fetch_add(1, Relaxed);
-        }
+    fn tell(&self, news: impl FnOnce(&mut fleet::Fleet)) {
+        let mut mind = self.mind.lock().unwrap_or_else(PoisonError::into_inner);
+        news(&mut mind);
+        self.thinned.store(mind.thinned(), Relaxed);
+        self.is_lossy.store(mind.is_lossy(), Relaxed);
     }
 }
 
+/// The fleets of all who have connected to a server.
+#[derive(Debug, Default)]
+pub struct Fleets {
+    known: Mutex<HashMap<IpAddr, Weak<Fleet>>>,
+}
+
+impl Fleets {
+    fn known(&self) -> MutexGuard<'_, HashMap<IpAddr, Weak<Fleet>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The fleet of the connections from a host.
+    fn of(&self, host: IpAddr) -> Arc<Fleet> {
+        let mut known = self.known();
+        if let Some(fleet) = known.get(&host).and_then(Weak::upgrade) {
+            return fleet;
+        }
+        known.retain(|_, fleet| fleet.strong_count() > 0);
+        let fleet = Arc::new(Fleet::default());
+        known.insert(host, Arc::downgrade(&fleet));
+        fleet
+    }
+
+    /// A connection that was accepted.
+    #[must_use]
+    pub fn accepted(&self, stream: TcpStream, host: IpAddr) -> Line {
+        let rtt = kernel::health(&stream).map_or(0, |health| health.rtt_us);
+        if Duration::from_micros(rtt.into()) < LONG_PATH {
+            return Line::near(stream);
+        }
+        // Most of what is read here is a message, and most of what is sent is bulk data.
+        let is_bulk = Arc::new(AtomicBool::new(true));
+        Line::far(stream, self.of(host), is_bulk)
+    }
+}
+
+/// Whether the kernel offers BBR.
+pub(crate) fn has_bbr() -> bool {
+    kernel::has_bbr()
+}
+
 /// Who sets the pace of a connection.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pace {
-    /// On a short path, where its choices cost less: the kernel.
     Kernel,
-    /// The kernel until bulk data comes: so many bytes were sent since the last answer.
-    Unknown {
-        sent: usize,
-        is_bulk: Arc<AtomicBool>,
-    },
     Bbr,
 }
 
-/// A connection of a fleet.
+/// What is special about a connection over distance.
 #[derive(Debug)]
-pub(crate) struct Line {
-    stream: TcpStream,
-    /// `None` where the others don't matter.
-    fleet: Option<Arc<Fleet>>,
-    is_sending: bool,
+struct Far {
+    fleet: Arc<Fleet>,
+    /// Whether large requests are bulk data as soon as that shows.
+    is_bulk: Arc<AtomicBool>,
     pace: Pace,
+    is_sending: bool,
+    /// Bytes since the last answer.
+    sent: usize,
+    /// Bytes since the kernel was asked.
+    unasked: usize,
+    /// What it said.
+    health: Health,
     /// What [`Fleet::thinned`] was when the estimate began.
     thinned: u64,
+}
+
+/// A connection.
+#[derive(Debug)]
+pub struct Line {
+    stream: TcpStream,
+    far: Option<Far>,
 }
 
 impl Line {
     /// On a short path.
     pub(crate) fn near(stream: TcpStream) -> Self {
-        Self {
-            stream,
-            fleet: None,
-            is_sending: false,
-            pace: Pace::Kernel,
-            thinned: 0,
-        }
+        kernel::prepare(&stream);
+        Self { stream, far: None }
     }
 
     /// Over distance; `is_bulk` tells whether large requests are bulk data as soon as that shows.
-    pub(crate) fn far(
-        stream: TcpStream,
-        fleet: Option<Arc<Fleet>>,
-        is_bulk: Arc<AtomicBool>,
-    ) -> Self {
-        socket::prepare(&stream);
+    pub(crate) fn far(stream: TcpStream, fleet: Arc<Fleet>, is_bulk: Arc<AtomicBool>) -> Self {
+        kernel::prepare(&stream);
+        let far = Far {
+            fleet,
+            is_bulk,
+            pace: Pace::Kernel,
+            is_sending: false,
+            sent: 0,
+            unasked: 0,
+            health: Health::default(),
+            thinned: 0,
+        };
         Self {
             stream,
-            fleet,
-            is_sending: false,
-            pace: Pace::Unknown { sent: 0, is_bulk },
-            thinned: 0,
+            far: Some(far),
         }
     }
 
-    fn set_sending(&mut self, is_sending: bool) {
-        if self.is_sending == is_sending {
-            return;
-        }
-        self.is_sending = is_sending;
-        if let Some(fleet) = &self.fleet {
-            fleet.change(|load| {
-                if is_sending {
-                    load.sending += 1;
-                } else {
-                    load.sending = load.sending.saturating_sub(1);
-                }
-            });
-        }
-    }
-
-    /// Before bytes are sent.
     fn begin_write(&mut self) {
-        let was_sending = self.is_sending;
-        self.set_sending(true);
-        let Some(fleet) = &self.fleet else {
-            return;
-        };
-        let thinned = fleet.thinned.load(Relaxed);
-        if thinned != self.thinned && matches!(self.pace, Pace::Bbr) && was_sending {
-            socket::estimate_anew(&self.stream);
+        if let Some(far) = &mut self.far {
+            far.begin_write(&self.stream);
         }
-        self.thinned = thinned;
     }
 
     fn end_write(&mut self, written: &Poll<io::Result<usize>>) {
-        if let (Pace::Unknown { sent, is_bulk }, Poll::Ready(Ok(count))) = (&mut self.pace, written)
-        {
-            *sent += count;
-            let most = if is_bulk.load(Relaxed) {
-                BULK_BYTES
-            } else {
-                UNTOLD_BULK_BYTES
-            };
-            if *sent >= most {
-                socket::use_bbr(&self.stream);
-                self.pace = Pace::Bbr;
-            }
+        if let (Some(far), Poll::Ready(Ok(count))) = (&mut self.far, written) {
+            far.wrote(*count, &self.stream);
         }
     }
 }
 
-impl Drop for Line {
+impl Far {
+    fn is_in_bulk(&self) -> bool {
+        let most = if self.is_bulk.load(Relaxed) {
+            BULK_BYTES
+        } else {
+            UNTOLD_BULK_BYTES
+        };
+        self.sent >= most
+    }
+
+    /// Before bytes are sent.
+    fn begin_write(&mut self, stream: &TcpStream) {
+        let was_sending = std::mem::replace(&mut self.is_sending, true);
+        if !was_sending {
+            self.fleet.tell(fleet::Fleet::begin);
+        }
+        let thinned = self.fleet.thinned.load(Relaxed);
+        let has_room = thinned != self.thinned && was_sending && self.is_in_bulk();
+        if has_room {
+            kernel::use_bbr(stream);
+            self.pace = Pace::Bbr;
+        }
+        self.thinned = thinned;
+    }
+
+    fn wrote(&mut self, count: usize, stream: &TcpStream) {
+        self.sent += count;
+        self.unasked += count;
+        if self.pace == Pace::Bbr {
+            return;
+        }
+        if self.unasked >= ASK_EVERY_BYTES {
+            self.unasked = 0;
+            if let Ok(now) = kernel::health(stream) {
+                let before = std::mem::replace(&mut self.health, now);
+                self.fleet.tell(|fleet| fleet.observe(before, now));
+            }
+        }
+        if self.fleet.is_lossy.load(Relaxed) && self.is_in_bulk() {
+            kernel::use_bbr(stream);
+            self.pace = Pace::Bbr;
+        }
+    }
+
+    /// After bytes arrived.
+    fn answered(&mut self) {
+        self.sent = 0;
+        self.stop_sending();
+    }
+
+    fn stop_sending(&mut self) {
+        if std::mem::take(&mut self.is_sending) {
+            self.fleet.tell(fleet::Fleet::end);
+        }
+    }
+}
+
+impl Drop for Far {
     fn drop(&mut self) {
-        self.set_sending(false);
+        self.stop_sending();
     }
 }
 
@@ -178,11 +246,10 @@ impl AsyncRead for Line {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
-        if buffer.filled().len() > before {
-            self.set_sending(false);
-            if let Pace::Unknown { sent, .. } = &mut self.pace {
-                *sent = 0;
-            }
+        if buffer.filled().len() > before
+            && let Some(far) = &mut self.far
+        {
+            far.answered();
         }
         read
     }
@@ -221,21 +288,5 @@ impl AsyncWrite for Line {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(context)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_fleet_tells_whenever_half_have_ended() {
-        let fleet = Fleet::default();
-        let mut told = Vec::new();
-        for sending in [1, 2, 3, 4, 5, 6, 7, 8, 7, 6, 5, 4, 3, 4, 3, 2, 1, 0] {
-            fleet.change(|load| load.sending = sending);
-            told.push(fleet.thinned.load(Relaxed));
-        }
-        assert_eq!(told, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 3, 4]);
     }
 }

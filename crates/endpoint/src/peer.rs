@@ -20,7 +20,6 @@ mod listing;
 mod notices;
 mod pool;
 mod remote;
-pub mod socket;
 mod started;
 mod ways;
 pub mod wire;

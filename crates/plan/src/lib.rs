@@ -11,6 +11,7 @@ extern crate alloc;
 extern crate std;
 
 mod fan_out;
+pub mod fleet;
 mod flow;
 mod offer;
 pub mod patience;

@@ -30,12 +30,11 @@ use tokio::{
     task::JoinSet,
     time::sleep,
 };
-use tokio_rustls::TlsAcceptor;
 
 use crate::{
     files::{Files, Ground, Space},
     identity::tls_config,
-    server,
+    server::{self, Door},
 };
 use channel::Channel;
 
@@ -78,7 +77,7 @@ pub struct Peer {
     listener: Option<TcpListener>,
     invitation: Invitation,
     files: Arc<Files>,
-    tls: TlsAcceptor,
+    door: Door,
 }
 
 impl Peer {
@@ -106,7 +105,7 @@ impl Peer {
             listener,
             invitation: Invitation::new(listens, fingerprint, &secret),
             files: Files::new(Ground::of_user(), Space::Disk, secret, None, false),
-            tls: TlsAcceptor::from(tls),
+            door: Door::new(tls),
         })
     }
 
@@ -151,8 +150,8 @@ impl Peer {
                 () = &mut silent => break,
                 Some(_) = connections.join_next() => {}
                 (stream, permit) = self.accept(&permits) => {
-                    let (tls, files) = (self.tls.clone(), Arc::clone(&self.files));
-                    connections.spawn(server::serve_files(stream, permit, tls, files));
+                    let (door, files) = (self.door.clone(), Arc::clone(&self.files));
+                    connections.spawn(server::serve_files(stream, permit, door, files));
                 }
             }
         }

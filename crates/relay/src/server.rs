@@ -13,7 +13,7 @@ use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use posthaste_endpoint::{
     Error, Result,
-    peer::socket::{self, Socket},
+    line::{Counted, Fleets, Line},
     relay::{Fingerprint, RelayAddress},
 };
 use posthaste_types::ByteRate;
@@ -23,7 +23,7 @@ use tokio::{
     task::{JoinSet, spawn_blocking},
     time::{interval, sleep, timeout},
 };
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::{TlsAcceptor, rustls::ServerConfig};
 
 use crate::{
     RelayOptions, clock,
@@ -161,7 +161,7 @@ impl Relay {
     /// # Errors
     /// None at present: a relay that runs goes on whatever clients do.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<()> {
-        let tls = TlsAcceptor::from(Arc::clone(&self.identity.tls));
+        let door = Door::new(Arc::clone(&self.identity.tls));
         let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         let (ending, ended) = watch::channel(false);
         let mut connections = JoinSet::new();
@@ -173,8 +173,8 @@ impl Relay {
                 _ = expiry.tick() => self.remove_expired(&mut connections),
                 Some(_) = connections.join_next() => {}
                 (stream, permit) = accept(&self.listener, &permits) => {
-                    let (tls, service) = (tls.clone(), Arc::clone(&self.service));
-                    connections.spawn(serve(stream, permit, tls, service, ended.clone()));
+                    let (door, service) = (door.clone(), Arc::clone(&self.service));
+                    connections.spawn(serve(stream, permit, door, service, ended.clone()));
                 }
             }
         }
@@ -226,14 +226,30 @@ pub(crate) async fn accept(
     }
 }
 
-type Stream = TokioIo<tokio_rustls::server::TlsStream<Socket>>;
+type Stream = TokioIo<tokio_rustls::server::TlsStream<Counted<Line>>>;
 
-/// Greets a client; `None` when it is none.
-async fn greet(stream: TcpStream, tls: &TlsAcceptor) -> Option<Stream> {
-    socket::tune(&stream);
-    let counted = Socket::new(stream, Arc::default());
-    let greeted = timeout(HANDSHAKE_TIMEOUT, tls.accept(counted)).await;
-    greeted.ok()?.ok().map(TokioIo::new)
+/// Where clients come in.
+#[derive(Clone)]
+pub(crate) struct Door {
+    tls: TlsAcceptor,
+    fleets: Arc<Fleets>,
+}
+
+impl Door {
+    pub(crate) fn new(tls: Arc<ServerConfig>) -> Self {
+        Self {
+            tls: TlsAcceptor::from(tls),
+            fleets: Arc::default(),
+        }
+    }
+
+    /// Greets a client; `None` when it is none.
+    async fn greet(&self, stream: TcpStream) -> Option<Stream> {
+        let host = stream.peer_addr().ok()?.ip();
+        let line = Counted::new(self.fleets.accepted(stream, host), Arc::default());
+        let greeted = timeout(HANDSHAKE_TIMEOUT, self.tls.accept(line)).await;
+        greeted.ok()?.ok().map(TokioIo::new)
+    }
 }
 
 fn http() -> http1::Builder {
@@ -249,12 +265,12 @@ fn http() -> http1::Builder {
 async fn serve(
     stream: TcpStream,
     permit: OwnedSemaphorePermit,
-    tls: TlsAcceptor,
+    door: Door,
     service: Arc<Service>,
     mut ended: watch::Receiver<bool>,
 ) {
     let _permit = permit;
-    let Some(stream) = greet(stream, &tls).await else {
+    let Some(stream) = door.greet(stream).await else {
         return;
     };
     let answer = service_fn(move |request| {
@@ -273,11 +289,11 @@ async fn serve(
 pub(crate) async fn serve_files(
     stream: TcpStream,
     permit: OwnedSemaphorePermit,
-    tls: TlsAcceptor,
+    door: Door,
     files: Arc<Files>,
 ) {
     let _permit = permit;
-    let Some(stream) = greet(stream, &tls).await else {
+    let Some(stream) = door.greet(stream).await else {
         return;
     };
     let answer = service_fn(move |request| {

@@ -25,13 +25,10 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
-use super::{
-    body::{Body, Sending},
-    socket::{self, Socket},
-};
+use super::body::{Body, Sending};
 use crate::{
     Error, ErrorKind, Locus, Result,
-    line::{LONG_PATH, Line},
+    line::{Counted, Fleet, LONG_PATH, Line},
     relay::{Fingerprint, pin},
 };
 
@@ -173,7 +170,11 @@ pub(super) async fn watch<T>(
 }
 
 /// Opens a connection; `on_rtt` is told how long it took there and back.
-pub(super) async fn open(target: &Target, on_rtt: impl FnOnce(Duration)) -> Result<Connection> {
+pub(super) async fn open(
+    target: &Target,
+    fleet: Arc<Fleet>,
+    on_rtt: impl FnOnce(Duration),
+) -> Result<Connection> {
     let hint = "is it running, and does a firewall let its port through?";
     let failed = |cause| {
         Error::io("connect to", &*target.shown, cause)
@@ -196,13 +197,12 @@ pub(super) async fn open(target: &Target, on_rtt: impl FnOnce(Duration)) -> Resu
     on_rtt(rtt);
     let is_bulk = Arc::new(AtomicBool::new(false));
     let stream = if rtt >= LONG_PATH {
-        Line::far(stream, None, Arc::clone(&is_bulk))
+        Line::far(stream, fleet, Arc::clone(&is_bulk))
     } else {
-        socket::prepare(&stream);
         Line::near(stream)
     };
     let activity = Arc::new(AtomicU64::new(0));
-    let counted = Socket::new(stream, Arc::clone(&activity));
+    let counted = Counted::new(stream, Arc::clone(&activity));
     let shake = target.tls.connect(target.server_name.clone(), counted);
     let stream = timeout(HANDSHAKE_TIMEOUT, shake)
         .await

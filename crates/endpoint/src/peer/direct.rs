@@ -14,8 +14,8 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{Notices, connection::Target, pool::Pool, socket};
-use crate::Error;
+use super::{Notices, connection::Target, pool::Pool};
+use crate::{Error, line};
 
 /// After this time without a connection, ports count as closed.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(2);
@@ -59,7 +59,7 @@ impl Telling {
             pool.connections(),
             self.host,
             pool.rtt().as_secs_f64() * 1e3,
-            if socket::has_bbr() {
+            if line::has_bbr() {
                 "with BBR"
             } else {
                 "without BBR, which this kernel does not offer"

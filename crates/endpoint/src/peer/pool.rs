@@ -12,6 +12,7 @@ use std::{
 
 use http::{Request, Response};
 use hyper::body::Incoming;
+use posthaste_plan::fleet;
 use tokio::{
     runtime::Handle,
     sync::oneshot,
@@ -23,18 +24,7 @@ use super::{
     body::{Body, Sending},
     connection::{Connection, Target, open, watch},
 };
-use crate::{Error, ErrorKind, Result};
-
-/// Fewest connections kept ready: two for data in each direction, and as many for questions.
-const CONNECTIONS_MIN: usize = 4;
-
-/// Most connections to one peer, also where the other end is on the far side of the world.
-pub(super) const CONNECTIONS_MAX: usize = 64;
-
-/// One connection for each of so much time there and back: 64 at 60 ms. A new TCP connection
-/// starts with some 14 KiB in flight and doubles once in each such time, so many fill a long path
-/// sooner than few.
-const RTT_PER_CONNECTION: Duration = Duration::from_micros(940);
+use crate::{Error, ErrorKind, Result, line::Fleet};
 
 /// How often it is asked what a path must be worth that has not answered yet.
 const RIPEN_EVERY: Duration = Duration::from_millis(2);
@@ -57,6 +47,7 @@ pub(super) struct Pool {
     target: Arc<Target>,
     state: Mutex<State>,
     connections_max: AtomicUsize,
+    fleet: Arc<Fleet>,
     /// Time there and back in microseconds, as the first connection took it; 0 before.
     rtt_us: AtomicU64,
     openers: Mutex<JoinSet<()>>,
@@ -80,7 +71,8 @@ impl Pool {
         Arc::new_cyclic(|this| Self {
             target: Arc::new(target),
             state: Mutex::default(),
-            connections_max: AtomicUsize::new(CONNECTIONS_MIN),
+            connections_max: AtomicUsize::new(fleet::CONNECTIONS_MIN),
+            fleet: Arc::default(),
             rtt_us: AtomicU64::new(0),
             openers: Mutex::default(),
             runtime: Handle::current(),
@@ -158,6 +150,7 @@ impl Pool {
     fn start_opening(&self, state: &mut State) {
         state.opening += 1;
         let (target, pool) = (Arc::clone(&self.target), self.this.clone());
+        let fleet = Arc::clone(&self.fleet);
         let mut openers = self.openers.lock().unwrap_or_else(PoisonError::into_inner);
         while openers.try_join_next().is_some() {}
         if self.rtt().is_zero() && !state.is_ripening {
@@ -166,7 +159,7 @@ impl Pool {
         }
         openers.spawn_on(
             async move {
-                let opened = open(&target, |rtt| {
+                let opened = open(&target, fleet, |rtt| {
                     if let Some(pool) = pool.upgrade() {
                         pool.learn(rtt);
                     }
@@ -214,10 +207,8 @@ impl Pool {
 
     /// Opens as many as a path of this length, or longer, is worth.
     fn allow_for(&self, rtt: Duration) {
-        let worth = rtt.as_micros() / RTT_PER_CONNECTION.as_micros();
-        let worth = usize::try_from(worth).unwrap_or(CONNECTIONS_MAX);
-        let worth = worth.clamp(CONNECTIONS_MIN, CONNECTIONS_MAX);
-        self.connections_max.fetch_max(worth, Relaxed);
+        self.connections_max
+            .fetch_max(fleet::connections(rtt), Relaxed);
         self.warm_up(self.connections());
     }
 

@@ -34,11 +34,11 @@ use super::{
     executor::Owned,
     invitation::Invitation,
     pool::{Lease, Pool},
-    socket::Socket,
     wire::{Operation, agree},
 };
 use crate::{
     Error, ErrorKind, Locus, Result,
+    line::Counted,
     relay::Credential,
     sftp::Host,
     ssh::{self, Complaints},
@@ -308,7 +308,7 @@ impl Started {
             input,
             left: PREFACE.len(),
         };
-        let joined = Socket::new(tokio::io::join(output, input), Arc::clone(&activity));
+        let joined = Counted::new(tokio::io::join(output, input), Arc::clone(&activity));
         let (channel, driver) = http2::Builder::new(Owned::default())
             .timer(TokioTimer::new())
             .keep_alive_interval(PING_EVERY)

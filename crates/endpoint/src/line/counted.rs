@@ -1,74 +1,23 @@
-//! TCP as bulk data wants it, and the count of what passes.
+//! The count of what passes, which tells whether anything moves.
 
 use std::{
-    fs, io,
+    io,
     pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     task::{Context, Poll},
-    time::Duration,
 };
 
-use socket2::{SockRef, TcpKeepalive};
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
-};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Bytes taken from the kernel at once: one call for many TLS records.
 const READ_BYTES: usize = 128 << 10;
 
-/// What the kernel may hold unsent: enough to keep the wire busy while we encrypt more, little
-/// beside many connections.
-const UNSENT_BYTES_MAX: u32 = 512 << 10;
-
-/// A connection on which nothing passes is asked whether it lives after this time.
-const KEEPALIVE: Duration = Duration::from_secs(30);
-
-/// Sets a connection up for bulk data.
-pub fn tune(stream: &TcpStream) {
-    prepare(stream);
-    use_bbr(stream);
-}
-
-/// Uses BBR, which keeps its rate where single packets are lost; kernels without it use what they
-/// have. It paces what is sent, which makes short requests slower.
-pub(crate) fn use_bbr(stream: &TcpStream) {
-    let _ = SockRef::from(stream).set_tcp_congestion(b"bbr");
-}
-
-/// Whether the kernel offers BBR.
-pub(crate) fn has_bbr() -> bool {
-    let offered = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
-    offered.is_ok_and(|offered| offered.split_whitespace().any(|name| name == "bbr"))
-}
-
-/// Begins to estimate the rate anew where BBR is used: its state goes with another's choice.
-pub(crate) fn estimate_anew(stream: &TcpStream) {
-    let socket = SockRef::from(stream);
-    if socket.set_tcp_congestion(b"cubic").is_ok() || socket.set_tcp_congestion(b"reno").is_ok() {
-        let _ = socket.set_tcp_congestion(b"bbr");
-    }
-}
-
-/// Sets a connection up for distance.
-pub(crate) fn prepare(stream: &TcpStream) {
-    let socket = SockRef::from(stream);
-    // Each is an improvement, none a need.
-    let _ = socket.set_tcp_nodelay(true);
-    let _ = socket.set_tcp_keepalive(
-        &TcpKeepalive::new()
-            .with_time(KEEPALIVE)
-            .with_interval(KEEPALIVE),
-    );
-    let _ = socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
-}
-
-/// A TCP stream that reads in large blocks and counts.
+/// A stream that reads in large blocks and counts.
 #[derive(Debug)]
-pub struct Socket<S = TcpStream> {
+pub struct Counted<S> {
     stream: S,
     block: Box<[u8]>,
     /// What of the block was not handed on yet.
@@ -76,7 +25,7 @@ pub struct Socket<S = TcpStream> {
     activity: Arc<AtomicU64>,
 }
 
-impl<S> Socket<S> {
+impl<S> Counted<S> {
     /// Wraps a stream; `activity` counts the bytes of both directions.
     pub fn new(stream: S, activity: Arc<AtomicU64>) -> Self {
         Self {
@@ -88,7 +37,7 @@ impl<S> Socket<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -112,7 +61,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -148,7 +97,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
     }
 }
 
-impl<S> Socket<S> {
+impl<S> Counted<S> {
     fn count(&self, poll: &Poll<io::Result<usize>>) {
         if let Poll::Ready(Ok(count)) = poll {
             self.activity.fetch_add(*count as u64, Relaxed);

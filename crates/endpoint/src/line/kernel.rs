@@ -1,0 +1,124 @@
+//! What the kernel is told about a connection, and asked.
+
+#![expect(unsafe_code, reason = "no well-kept safe crate has TCP_INFO")]
+
+use std::{
+    fs, io,
+    mem::{size_of, zeroed},
+    os::fd::AsRawFd,
+    time::Duration,
+};
+
+use posthaste_plan::fleet::Health;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::TcpStream;
+
+/// What the kernel may hold unsent: enough to keep the wire busy while we encrypt more, little
+/// beside many connections.
+const UNSENT_BYTES_MAX: u32 = 512 << 10;
+
+/// A connection on which nothing passes is asked whether it lives after this time.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+
+/// Sets a connection up for bulk data.
+pub(super) fn prepare(stream: &TcpStream) {
+    let socket = SockRef::from(stream);
+    // Each is an improvement, none a need.
+    let _ = socket.set_tcp_nodelay(true);
+    let _ = socket.set_tcp_keepalive(
+        &TcpKeepalive::new()
+            .with_time(KEEPALIVE)
+            .with_interval(KEEPALIVE),
+    );
+    let _ = socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
+}
+
+/// Uses BBR, which keeps its rate where single packets are lost; kernels without it use what they
+/// have. Used already, it begins to estimate anew: its state goes with another's choice.
+pub(super) fn use_bbr(stream: &TcpStream) {
+    let socket = SockRef::from(stream);
+    let uses_it = socket
+        .tcp_congestion()
+        .is_ok_and(|name| name.split(|&byte| byte == 0).next() == Some(b"bbr"));
+    if uses_it && socket.set_tcp_congestion(b"cubic").is_err() {
+        let _ = socket.set_tcp_congestion(b"reno");
+    }
+    let _ = socket.set_tcp_congestion(b"bbr");
+}
+
+/// Whether the kernel offers BBR.
+pub(super) fn has_bbr() -> bool {
+    let offered = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
+    offered.is_ok_and(|offered| offered.split_whitespace().any(|name| name == "bbr"))
+}
+
+/// What the kernel knows of a connection.
+///
+/// # Errors
+/// When it doesn't tell.
+pub(super) fn health(stream: &TcpStream) -> io::Result<Health> {
+    // SAFETY: `tcp_info` is a C struct of integers, for which zeros are a value.
+    let mut info: libc::tcp_info = unsafe { zeroed() };
+    let mut length = libc::socklen_t::try_from(size_of::<libc::tcp_info>())
+        .map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: the kernel writes at most `length` bytes to `info`, which has so many and lives until
+    // the call returns.
+    let failed = unsafe {
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &raw mut length,
+        )
+    };
+    if failed != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(Health {
+        resent: info.tcpi_total_retrans,
+        rtt_us: info.tcpi_rtt,
+        rtt_least_us: info.tcpi_min_rtt,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+    };
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_kernel_tells_how_a_connection_is() -> io::Result<()> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let mut near = TcpStream::connect(listener.local_addr()?).await?;
+        let (mut far, _) = listener.accept().await?;
+        near.write_all(&[7; 64 << 10]).await?;
+        far.read_exact(&mut [0; 64 << 10]).await?;
+        far.write_all(b"!").await?;
+        near.read_exact(&mut [0]).await?;
+        let health = health(&near)?;
+        assert!(
+            (1..1_000_000).contains(&health.rtt_us),
+            "{} us over loopback",
+            health.rtt_us
+        );
+        assert!(health.rtt_least_us <= health.rtt_us);
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn bbr_can_be_chosen_twice_where_it_is_offered() -> io::Result<()> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let stream = TcpStream::connect(listener.local_addr()?).await?;
+        for _ in 0..2 {
+            use_bbr(&stream);
+            let chosen = SockRef::from(&stream).tcp_congestion()?;
+            assert_eq!(chosen.starts_with(b"bbr"), has_bbr());
+        }
+        Ok(())
+    }
+}
