@@ -247,6 +247,18 @@ pub trait Writer: Send + Sync {
     /// Forgets the unfinished file: what it is a copy of is gone.
     fn discard(&self) -> Boxed<'_, ()>;
 
+    /// Resolves once every segment is on its way, with the checksum of the whole, so that
+    /// [`Writer::finish_ahead`] may follow them at once; with `None` where nothing is gained by it.
+    fn all_sent(&self) -> Boxed<'_, Option<Checksum>> {
+        Box::pin(async { None })
+    }
+
+    /// As [`Writer::finish`], for a file whose last segments are still on their way: waits for them.
+    /// What fails may be finished the usual way once they have arrived.
+    fn finish_ahead(&self, whole: Checksum) -> Boxed<'_, Result<()>> {
+        self.finish(whole)
+    }
+
     /// Where segment `index` starts. Files of unknown length may be cut into segments that grow, so
     /// that few of them reach far; no segment is smaller than [`Writer::segment_size`] but the last.
     fn segment_start(&self, index: u64) -> u64 {

@@ -150,6 +150,7 @@ impl Files {
                 })
                 .await
             }
+            Operation::FinishAhead => self.finish_ahead(inflow).await,
             Operation::FinishOpen => {
                 self.short(inflow, |files, message: &FinishOpen| {
                     let flush = message.flush || files.flush;
@@ -229,6 +230,26 @@ impl Files {
         .await
     }
 
+    async fn finish_ahead(self: Arc<Self>, mut inflow: Inflow) -> Response<Body> {
+        outflow::when_done(async move {
+            let message: Finish = inflow.message().await?;
+            inflow.end().await?;
+            let (files, file) = (Arc::clone(&self), message.file.clone());
+            let draft = blocking(move || {
+                let draft = files.drafts.open(&file);
+                draft.map_err(|error| Refusal::of(&error))
+            });
+            draft.await?.all_arrived().await;
+            blocking(move || {
+                let flush = message.flush || self.flush;
+                let finished = self.drafts.finish(&message, flush);
+                finished.map(|()| Done).map_err(|error| Refusal::of(&error))
+            })
+            .await
+        })
+        .await
+    }
+
     async fn hello(self: Arc<Self>, mut inflow: Inflow) -> Response<Body> {
         outflow::when_done(async move {
             let bytes = inflow.message_bytes().await?;
@@ -256,7 +277,7 @@ impl Files {
         let near = self.ground.target(b"");
         Ok(Welcome {
             version,
-            features: wire::FEATURE_RUNS,
+            features: wire::FEATURE_RUNS | wire::FEATURE_FINISH_AHEAD,
             release: env!("CARGO_PKG_VERSION").into(),
             free_bytes: near
                 .ok()

@@ -171,6 +171,17 @@ impl Writer for LimitedWriter {
         })
     }
 
+    fn all_sent(&self) -> Boxed<'_, Option<Checksum>> {
+        self.inner.all_sent()
+    }
+
+    fn finish_ahead(&self, whole: Checksum) -> Boxed<'_, Result<()>> {
+        Box::pin(async move {
+            let _place = self.limits.enter().await;
+            self.inner.finish_ahead(whole).await
+        })
+    }
+
     fn segment_start(&self, index: u64) -> u64 {
         self.inner.segment_start(index)
     }

@@ -13,6 +13,7 @@ use std::{
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use tokio::sync::Notify;
 
 use super::frame::DIGEST_BYTES;
 use crate::{Checksum, Error, ErrorKind, checksum::Summer, endpoint::ByteStream};
@@ -31,6 +32,7 @@ pub(super) struct Sending {
     /// Nothing can be sent now because the source gives nothing: no fault of the network.
     pub(super) is_starved: AtomicBool,
     outcome: Mutex<Option<Result<Checksum, Error>>>,
+    ended: Notify,
 }
 
 impl Sending {
@@ -40,8 +42,24 @@ impl Sending {
         outcome.take()
     }
 
+    /// The checksum of all that is to be sent, once it is on its way; never if the source fails.
+    pub(super) async fn sum(&self) -> Checksum {
+        loop {
+            let ended = self.ended.notified();
+            let sum = match &*self.outcome.lock().unwrap_or_else(PoisonError::into_inner) {
+                Some(Ok(sum)) => Some(*sum),
+                Some(Err(_)) | None => None,
+            };
+            if let Some(sum) = sum {
+                return sum;
+            }
+            ended.await;
+        }
+    }
+
     fn end(&self, outcome: Result<Checksum, Error>) {
         *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+        self.ended.notify_one();
     }
 }
 

@@ -1,10 +1,16 @@
 //! Large files: read by ranges, written in segments.
 
-use std::{ops::Range, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    ops::Range,
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use bytes::Bytes;
 use futures_util::stream;
 use posthaste_types::Record;
+use tokio::sync::Notify;
 
 use super::{
     body::{self, Body},
@@ -166,6 +172,59 @@ pub(super) struct PeerWriter {
     file: Create,
     kept: Vec<(u64, Checksum)>,
     is_open_ended: bool,
+    sent: Sent,
+}
+
+/// What of a file is on its way or has arrived.
+#[derive(Default)]
+struct Sent {
+    ranges: Mutex<SentRanges>,
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct SentRanges {
+    /// By the first byte, with the end: of a segment or of several.
+    sums: BTreeMap<u64, (u64, Checksum)>,
+    /// Bytes of all of them.
+    bytes: u64,
+}
+
+impl Sent {
+    fn ranges(&self) -> MutexGuard<'_, SentRanges> {
+        self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, range: &Range<u64>, sum: Checksum) {
+        let mut ranges = self.ranges();
+        let before = ranges.sums.insert(range.start, (range.end, sum));
+        ranges.bytes += range.end - range.start;
+        ranges.bytes -= before.map_or(0, |(end, _)| end - range.start);
+        self.changed.notify_one();
+    }
+
+    /// Waits until nothing is missing. The checksum of the whole; `None` if ranges overlap.
+    async fn whole(&self, size: u64) -> Option<Checksum> {
+        loop {
+            let changed = self.changed.notified();
+            if self.ranges().bytes >= size {
+                return self.ranges().whole();
+            }
+            changed.await;
+        }
+    }
+}
+
+impl SentRanges {
+    fn whole(&self) -> Option<Checksum> {
+        let mut reached = 0;
+        self.sums
+            .iter()
+            .try_fold(Checksum::EMPTY, |whole, (&start, &(end, sum))| {
+                let follows = start == std::mem::replace(&mut reached, end);
+                follows.then(|| whole.then(sum, end - start))
+            })
+    }
 }
 
 impl PeerWriter {
@@ -187,12 +246,17 @@ impl PeerWriter {
             remote.ask(Operation::Create, &path, &file).await?
         };
         remote.knowledge.started(&path);
+        let sent = Sent::default();
+        for &(index, sum) in &kept {
+            sent.add(&segment_range(index, segment_size, spec.size), sum);
+        }
         Ok(Self {
             remote,
             path,
             file,
             kept,
             is_open_ended: false,
+            sent,
         })
     }
 
@@ -216,6 +280,7 @@ impl PeerWriter {
             file,
             kept,
             is_open_ended: true,
+            sent: Sent::default(),
         })
     }
 
@@ -233,20 +298,44 @@ impl PeerWriter {
         let begun = self
             .remote
             .begin_streamed(operation, &self.path, body, &sending);
-        let answered = async {
+        let mut answered = pin!(async {
             let mut answer = begun.await?;
             answer.message::<Done>().await?;
             answer.end().await
+        });
+        let answered = tokio::select! {
+            biased;
+            answered = &mut answered => answered,
+            sum = sending.sum() => {
+                self.sent.add(&range, sum);
+                answered.await
+            }
         };
-        let answered = answered.await;
         // What the source says is the cause, where it says something.
         match (sending.take(), answered) {
             (Some(Err(error)), _) | (_, Err(error)) => Err(error),
-            (Some(Ok(sum)), Ok(())) => Ok(sum),
+            (Some(Ok(sum)), Ok(())) => {
+                self.sent.add(&range, sum);
+                Ok(sum)
+            }
             (None, Ok(())) => Err(self
                 .remote
                 .nonsense(operation, "it took less than was sent")),
         }
+    }
+}
+
+impl PeerWriter {
+    async fn finish_by(&self, operation: Operation, whole: Checksum) -> Result<()> {
+        let message = Finish {
+            file: self.file.clone(),
+            whole,
+            flush: self.remote.flush,
+        };
+        let finished = self.remote.ask(operation, &self.path, &message);
+        finished.await.map(|Done| {
+            self.remote.knowledge.ended(&self.path);
+        })
     }
 }
 
@@ -271,7 +360,7 @@ impl Writer for PeerWriter {
     }
 
     fn run_max(&self) -> u64 {
-        if self.is_open_ended || !self.remote.takes_runs() {
+        if self.is_open_ended || !self.remote.can(wire::FEATURE_RUNS) {
             return 1;
         }
         (RUN_BYTES_MAX / self.file.segment_size).max(1)
@@ -313,17 +402,20 @@ impl Writer for PeerWriter {
     }
 
     fn finish(&self, whole: Checksum) -> Boxed<'_, Result<()>> {
+        Box::pin(self.finish_by(Operation::Finish, whole))
+    }
+
+    fn all_sent(&self) -> Boxed<'_, Option<Checksum>> {
         Box::pin(async move {
-            let message = Finish {
-                file: self.file.clone(),
-                whole,
-                flush: self.remote.flush,
-            };
-            let finished = self.remote.ask(Operation::Finish, &self.path, &message);
-            finished.await.map(|Done| {
-                self.remote.knowledge.ended(&self.path);
-            })
+            if self.is_open_ended || !self.remote.can(wire::FEATURE_FINISH_AHEAD) {
+                return None;
+            }
+            self.sent.whole(self.file.spec.size).await
         })
+    }
+
+    fn finish_ahead(&self, whole: Checksum) -> Boxed<'_, Result<()>> {
+        Box::pin(self.finish_by(Operation::FinishAhead, whole))
     }
 
     fn finish_at(&self, size: u64, whole: Checksum) -> Boxed<'_, Result<()>> {

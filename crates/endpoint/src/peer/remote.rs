@@ -278,9 +278,9 @@ impl Remote {
         self.knowledge.see_root(welcome.followed, welcome.root);
     }
 
-    /// Whether several segments may follow one message.
-    pub(super) fn takes_runs(&self) -> bool {
-        self.features.load(Relaxed) & wire::FEATURE_RUNS != 0
+    /// Whether the server can do this, of what not every server can.
+    pub(super) fn can(&self, feature: u64) -> bool {
+        self.features.load(Relaxed) & feature != 0
     }
 }
 

@@ -383,6 +383,7 @@ const fn is_bulk(operation: Operation) -> bool {
         | Operation::List
         | Operation::Create
         | Operation::Finish
+        | Operation::FinishAhead
         | Operation::FinishOpen
         | Operation::Discard
         | Operation::MakeLink

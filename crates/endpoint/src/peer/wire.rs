@@ -24,6 +24,9 @@ pub const VERSION_NEWEST: u32 = 1;
 /// Feature of a server: several segments may follow a [`Write`], each with its digest.
 pub const FEATURE_RUNS: u64 = 1;
 
+/// Feature of a server: [`Operation::FinishAhead`].
+pub const FEATURE_FINISH_AHEAD: u64 = 2;
+
 /// Where the operations are found.
 pub const PREFIX: &str = "/v1/files/";
 
@@ -76,6 +79,8 @@ pub enum Operation {
     Write,
     /// Give a large file its name. [`Finish`].
     Finish,
+    /// The same once the segments that are on their way have arrived. [`Finish`].
+    FinishAhead,
     /// Store a segment of a file of unknown length. [`WriteOpen`] and data.
     WriteOpen,
     /// Give a file of unknown length its name. [`FinishOpen`].
@@ -96,7 +101,7 @@ pub enum Operation {
 
 impl Operation {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Hello,
         Self::Stat,
         Self::List,
@@ -106,6 +111,7 @@ impl Operation {
         Self::Create,
         Self::Write,
         Self::Finish,
+        Self::FinishAhead,
         Self::WriteOpen,
         Self::FinishOpen,
         Self::Discard,
@@ -129,6 +135,7 @@ impl Operation {
             Self::Create => "create",
             Self::Write => "write",
             Self::Finish => "finish",
+            Self::FinishAhead => "finish-ahead",
             Self::WriteOpen => "write-open",
             Self::FinishOpen => "finish-open",
             Self::Discard => "discard",
@@ -166,6 +173,7 @@ impl Operation {
             | Self::Create
             | Self::Write
             | Self::Finish
+            | Self::FinishAhead
             | Self::WriteOpen
             | Self::FinishOpen
             | Self::Discard
@@ -188,6 +196,7 @@ impl Operation {
             | Self::Create
             | Self::Write
             | Self::Finish
+            | Self::FinishAhead
             | Self::WriteOpen
             | Self::FinishOpen
             | Self::Discard => "write",

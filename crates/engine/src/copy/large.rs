@@ -3,10 +3,12 @@
 use std::{
     collections::BTreeMap,
     ops::Range,
+    pin::pin,
     sync::{
         Arc, PoisonError,
         atomic::{AtomicU32, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -19,6 +21,7 @@ use posthaste_plan::run;
 use tokio::{
     sync::{Mutex, OwnedSemaphorePermit},
     task::JoinSet,
+    time::timeout,
 };
 
 use super::{
@@ -32,6 +35,9 @@ use super::{
 
 /// Attempts that are given up for being slow; afterwards slow is what it is.
 const HURRIED_ATTEMPTS: u32 = 2;
+
+/// The answers of segments that are known to be stored are waited for so long.
+const ANSWERED_WITHIN: Duration = Duration::from_millis(500);
 
 /// Checksums of what is stored: by the index of the first segment, with the number of bytes.
 type Sums = BTreeMap<u64, (u64, Checksum)>;
@@ -61,18 +67,11 @@ pub(super) async fn copy(
         moving: Arc::clone(moving),
         in_order: !destination.capabilities().segments_in_any_order,
         holds: destination.capabilities().segments_held,
+        ranges: source.capabilities().ranges,
     };
-    let copied = if source.capabilities().ranges {
-        copying.copy_segments().await
-    } else {
-        copying.copy_stream().await
-    };
-    let whole = match copied {
-        Ok(whole) => copying.confirm(whole).await.map(|()| whole),
-        Err(error) => Err(error),
-    };
-    match whole {
-        Ok(whole) => {
+    match copying.copy().await {
+        Ok(Copied::Finished(whole)) => Ok(whole),
+        Ok(Copied::Stored(whole)) => {
             retried(shared, || copying.writer.finish(whole)).await?;
             Ok(whole)
         }
@@ -96,9 +95,63 @@ struct Copying {
     in_order: bool,
     /// The destination keeps a segment in memory while it is sent.
     holds: bool,
+    /// The source can be read from anywhere.
+    ranges: bool,
+}
+
+/// How far a copy has come, with the checksum of the whole.
+enum Copied {
+    /// All segments are there.
+    Stored(Checksum),
+    /// The file has its name.
+    Finished(Checksum),
 }
 
 impl Copying {
+    /// Copies all segments. Finishes the file while the last ones are on their way, where the
+    /// destination can.
+    async fn copy(&self) -> Result<Copied> {
+        let mut storing = pin!(self.store());
+        let mut ahead = pin!(self.finish_ahead());
+        let mut may_finish = true;
+        let stored = loop {
+            tokio::select! {
+                stored = &mut storing => break stored,
+                finished = &mut ahead, if may_finish => match finished {
+                    Some(whole) => {
+                        // The answers of the segments are not needed, but their connections are.
+                        let _ = timeout(ANSWERED_WITHIN, storing).await;
+                        return Ok(Copied::Finished(whole));
+                    }
+                    None => may_finish = false,
+                }
+            }
+        };
+        let whole = stored?;
+        // All is sent: whoever can finish ahead has begun to, and ends within a round trip.
+        if may_finish && ahead.await == Some(whole) {
+            return Ok(Copied::Finished(whole));
+        }
+        self.confirm(whole).await?;
+        Ok(Copied::Stored(whole))
+    }
+
+    /// The checksum of the file if it could be finished ahead.
+    async fn finish_ahead(&self) -> Option<Checksum> {
+        let whole = self.writer.all_sent().await?;
+        self.confirm(whole).await.ok()?;
+        self.writer.finish_ahead(whole).await.ok()?;
+        Some(whole)
+    }
+
+    async fn store(&self) -> Result<Checksum> {
+        if self.ranges {
+            self.copy_segments().await
+        } else {
+            self.copy_stream().await
+        }
+    }
+
     /// Compares what arrived with what the source still is and says it is.
     async fn confirm(&self, whole: Checksum) -> Result<()> {
         self.reader.confirm().await?;

@@ -7,6 +7,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     ops::Range,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use posthaste_endpoint::{
@@ -14,6 +15,8 @@ use posthaste_endpoint::{
     peer::wire::{Create, Finish, FinishOpen, SEGMENT_BYTES_MAX},
     posix::{Draft, DraftRules, segment_range},
 };
+
+use tokio::{sync::Notify, time::timeout};
 
 use super::{
     ground::{Ground, Place},
@@ -29,11 +32,16 @@ const SEGMENTS_MAX: u64 = 1_000_000;
 /// Segments from here on cost too much to keep a record of.
 const SEGMENT_BYTES_MIN: u64 = 64 << 10;
 
+/// Who finishes a file ahead of its last segments waits so long for each of them.
+const ARRIVES_WITHIN: Duration = Duration::from_secs(10);
+
 /// An unfinished file.
 pub(super) struct OpenDraft {
     file: Create,
     pub(super) draft: Draft,
     kept: Mutex<BTreeMap<u64, Checksum>>,
+    /// Another segment is there.
+    arrived: Notify,
     place: Place,
     /// Bytes of the space lent that it takes.
     taken: Mutex<u64>,
@@ -138,6 +146,7 @@ impl Drafts {
             file: file.clone(),
             draft,
             kept: Mutex::new(kept.into_iter().collect()),
+            arrived: Notify::new(),
             place,
             taken: Mutex::new(file.spec.size),
         })
@@ -160,6 +169,7 @@ impl Drafts {
             file: file.clone(),
             draft,
             kept: Mutex::new(kept.into_iter().collect()),
+            arrived: Notify::new(),
             place,
             taken: Mutex::new(found),
         })
@@ -299,7 +309,21 @@ impl OpenDraft {
     pub(super) fn record(&self, index: u64, sum: Checksum) -> Result<()> {
         self.draft.record(index, sum)?;
         self.kept_now().insert(index, sum);
+        self.arrived.notify_waiters();
         Ok(())
+    }
+
+    /// Waits until all segments are there, or none has come for a while.
+    pub(super) async fn all_arrived(&self) {
+        let wanted = self.file.spec.size.div_ceil(self.file.segment_size);
+        loop {
+            let arrived = self.arrived.notified();
+            if self.kept_now().len() as u64 >= wanted
+                || timeout(ARRIVES_WITHIN, arrived).await.is_err()
+            {
+                return;
+            }
+        }
     }
 
     fn taken_now(&self) -> MutexGuard<'_, u64> {

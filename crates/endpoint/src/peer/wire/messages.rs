@@ -153,7 +153,8 @@ record! {
     pub struct Welcome {
         /// The version both speak from now on.
         pub version: u32,
-        /// What the server can do beyond it, a bit each: [`super::FEATURE_RUNS`].
+        /// What the server can do beyond it, a bit each: [`super::FEATURE_RUNS`],
+        /// [`super::FEATURE_FINISH_AHEAD`].
         pub features: u64,
         /// The release the server runs, for people.
         pub release: String,
