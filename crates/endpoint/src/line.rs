@@ -4,8 +4,7 @@
 //! while it sends. Where BBR is right it gets BBR with its next bulk data: BBR paces what is sent at
 //! what it has seen delivered, which holds short requests back. Bulk data that is still being sent
 //! when most of the others have ended gets it, too, and estimates anew if it has it: at the start
-//! BBR doubles its rate every round trip, while otherwise it, as CUBIC, would take seconds to use
-//! the room.
+//! BBR doubles its rate every round trip, while otherwise it would take seconds to use the room.
 
 mod counted;
 mod kernel;
@@ -43,7 +42,7 @@ const BULK_BYTES: usize = 384 << 10;
 const UNTOLD_BULK_BYTES: usize = 4 << 20;
 
 /// The kernel is asked about a connection every so many bytes.
-const ASK_EVERY_BYTES: usize = 256 << 10;
+const ASK_EVERY_BYTES: usize = 64 << 10;
 
 /// Connections that share a path.
 #[derive(Debug, Default)]
@@ -194,8 +193,7 @@ impl Far {
         let thinned = self.fleet.thinned.load(Relaxed);
         let has_room = thinned != self.thinned && was_sending && self.is_in_bulk();
         if has_room {
-            kernel::use_bbr(stream);
-            self.pace = Pace::Bbr;
+            self.find_anew(stream);
         }
         self.thinned = thinned;
     }
@@ -210,12 +208,26 @@ impl Far {
             self.unasked = 0;
             if let Ok(now) = kernel::health(stream) {
                 let before = std::mem::replace(&mut self.health, now);
-                self.fleet.tell(|fleet| fleet.observe(before, now));
+                let mut is_starved = false;
+                self.fleet.tell(|fleet| {
+                    fleet.observe(before, now);
+                    is_starved = fleet.is_starved(now);
+                });
+                if is_starved {
+                    self.find_anew(stream);
+                }
             }
         }
         if self.fleet.is_lossy.load(Relaxed) && self.is_in_bulk() {
             kernel::use_bbr(stream);
             self.pace = Pace::Bbr;
+        }
+    }
+
+    fn find_anew(&self, stream: &TcpStream) {
+        match self.pace {
+            Pace::Kernel => kernel::find_anew(stream),
+            Pace::Bbr => kernel::use_bbr(stream),
         }
     }
 

@@ -235,7 +235,10 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
 
 impl Endpoint for Peer {
     fn capabilities(&self) -> Capabilities {
-        CAPABILITIES
+        Capabilities {
+            bundle_bytes_max: self.share(),
+            ..CAPABILITIES
+        }
     }
 
     fn show(&self, path: &[u8]) -> String {

@@ -8,8 +8,9 @@
 //! own has the pace until packets are lost while no queue stands, and again and again: then the
 //! loss says nothing about the path's room, and BBR is right.
 //!
-//! Connections that are left over when most have ended are told, because what they send is a share
-//! that nobody else takes the rest of any more.
+//! Two kinds of connections get BBR all the same, because it finds its rate within few round trips
+//! where CUBIC takes seconds: those left over when most have ended, for which there is room now, and
+//! those that losses at the start left with a small part of what the others send.
 
 use core::time::Duration;
 
@@ -40,6 +41,12 @@ const LOST_PART: u64 = 2;
 /// Losses remembered; older ones count half, a quarter and so on.
 const LOST_REMEMBERED: u64 = 96;
 
+/// A connection whose window is by this factor smaller than usual is starved.
+const STARVED: u32 = 4;
+
+/// Windows seen before it is known what is usual.
+const WINDOWS_MIN: u32 = 64;
+
 /// How many connections a path of this round trip is worth.
 #[must_use]
 pub fn connections(rtt: Duration) -> usize {
@@ -58,6 +65,8 @@ pub struct Health {
     pub rtt_us: u32,
     /// The shortest round trip it saw, in microseconds; 0 when unknown.
     pub rtt_least_us: u32,
+    /// Segments that may be under way.
+    pub window: u32,
 }
 
 /// Connections that share a path.
@@ -76,6 +85,10 @@ pub struct Fleet {
     /// Segments lost while none did.
     lost_at_random: u64,
     is_lossy: bool,
+    /// Windows seen, at most [`WINDOWS_MIN`].
+    windows: u32,
+    /// A window as usual, in 64ths of a segment.
+    window_usual: u32,
 }
 
 impl Fleet {
@@ -106,8 +119,20 @@ impl Fleet {
         self.is_lossy
     }
 
+    /// Whether a connection sends a small part of what the others do.
+    #[must_use]
+    pub fn is_starved(&self, now: Health) -> bool {
+        self.windows >= WINDOWS_MIN
+            && now.window.saturating_mul(WINDOWS_MIN * STARVED) < self.window_usual
+    }
+
     /// Takes in how a connection is `now`, and how it was `before`.
     pub fn observe(&mut self, before: Health, now: Health) {
+        self.windows = WINDOWS_MIN.min(self.windows + 1);
+        self.window_usual -= self.window_usual / self.windows;
+        self.window_usual = self
+            .window_usual
+            .saturating_add(now.window.saturating_mul(WINDOWS_MIN) / self.windows);
         for seen_us in [now.rtt_least_us, now.rtt_us] {
             if seen_us > 0 && (self.rtt_least_us == 0 || seen_us < self.rtt_least_us) {
                 self.rtt_least_us = seen_us;
@@ -165,7 +190,31 @@ mod tests {
             resent,
             rtt_us: rtt_ms * 1000,
             rtt_least_us: 60_000,
+            window: 100,
         }
+    }
+
+    #[test]
+    fn a_small_window_among_large_ones_is_starved() {
+        let mut fleet = Fleet::default();
+        let small = Health {
+            window: 12,
+            ..health(0, 60)
+        };
+        for _ in 0..63 {
+            fleet.observe(health(0, 60), health(0, 60));
+            assert!(!fleet.is_starved(small), "nobody knows yet what is usual");
+        }
+        fleet.observe(health(0, 60), health(0, 60));
+        assert!(fleet.is_starved(small));
+        assert!(!fleet.is_starved(Health {
+            window: 30,
+            ..small
+        }));
+        for _ in 0..200 {
+            fleet.observe(small, small);
+        }
+        assert!(!fleet.is_starved(small), "all are so");
     }
 
     #[test]
@@ -198,6 +247,7 @@ mod tests {
             resent: 0,
             rtt_us: 118_000,
             rtt_least_us: 117_000,
+            window: 100,
         };
         fleet.observe(late, Health { resent: 90, ..late });
         assert!(!fleet.is_lossy(), "its own shortest stood in the queue");

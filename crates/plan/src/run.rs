@@ -1,8 +1,9 @@
-//! How many segments of a file the next request brings.
+//! How much the next request brings: segments of a large file, or bytes of small ones.
 //!
 //! Each request waits for an answer, so few are better; streams end together if the last ones are
 //! small. So each takes a share of what is left (guided self-scheduling, Polychronopoulos and Kuck
-//! 1987).
+//! 1987). Streams that begin together must not wait for their answers together, so the first
+//! bundles of small files differ in size.
 
 /// What is left is cut so that each stream makes so many more requests at least.
 const REQUESTS_LEFT_MIN: u64 = 4;
@@ -12,6 +13,22 @@ const REQUESTS_LEFT_MIN: u64 = 4;
 pub fn segments(left: u64, streams: u64, most: u64) -> u64 {
     let share = left / streams.max(1).saturating_mul(REQUESTS_LEFT_MIN);
     share.clamp(1, most.max(1))
+}
+
+/// The first bundles come in so many sizes.
+const FIRST_SIZES: u64 = 8;
+
+/// Bytes of the next bundle of small files, of `left` that `streams` share; `most` is what a request
+/// may bring, `dealt` how many bundles there were before.
+#[must_use]
+pub fn bundle_bytes(left: u64, streams: u64, most: u64, dealt: u64) -> u64 {
+    let streams = streams.max(1);
+    let share = most.min(left.div_ceil(streams));
+    if dealt < streams {
+        share.div_ceil(FIRST_SIZES) * (1 + dealt % FIRST_SIZES)
+    } else {
+        share
+    }
 }
 
 #[cfg(test)]
@@ -30,6 +47,17 @@ mod tests {
         assert_eq!((sizes[0], sizes[sizes.len() - 1]), (16, 1));
         assert_eq!(sizes.iter().sum::<u64>(), 1000);
         assert!(sizes.len() < 200, "{} requests", sizes.len());
+    }
+
+    #[test]
+    fn the_first_bundles_end_one_after_the_other() {
+        let first: alloc::vec::Vec<u64> = (0..9)
+            .map(|dealt| bundle_bytes(1 << 30, 9, 800, dealt))
+            .collect();
+        assert_eq!(first, [100, 200, 300, 400, 500, 600, 700, 800, 100]);
+        assert_eq!(bundle_bytes(1 << 30, 9, 800, 9), 800);
+        assert_eq!(bundle_bytes(90, 9, 800, 100), 10);
+        assert_eq!(bundle_bytes(90, 0, 0, 0), 0);
     }
 
     #[test]

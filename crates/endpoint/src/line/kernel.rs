@@ -46,6 +46,20 @@ pub(super) fn use_bbr(stream: &TcpStream) {
     let _ = socket.set_tcp_congestion(b"bbr");
 }
 
+/// Lets a connection find its rate from the start, doubling it every round trip, from what it sends
+/// now: it forgets how much it sent when it last lost something. BBR sets the slow start threshold
+/// to infinity when it begins, and whoever comes after it leaves it there. Where BBR is not offered,
+/// nothing changes.
+pub(super) fn find_anew(stream: &TcpStream) {
+    let socket = SockRef::from(stream);
+    if let Ok(before) = socket.tcp_congestion() {
+        let name = before.split(|&byte| byte == 0).next().unwrap_or(b"cubic");
+        if socket.set_tcp_congestion(b"bbr").is_ok() {
+            let _ = socket.set_tcp_congestion(name);
+        }
+    }
+}
+
 /// Whether the kernel offers BBR.
 pub(super) fn has_bbr() -> bool {
     let offered = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
@@ -79,6 +93,7 @@ pub(super) fn health(stream: &TcpStream) -> io::Result<Health> {
         resent: info.tcpi_total_retrans,
         rtt_us: info.tcpi_rtt,
         rtt_least_us: info.tcpi_min_rtt,
+        window: info.tcpi_snd_cwnd,
     })
 }
 

@@ -214,6 +214,10 @@ impl SourceFile {
     }
 }
 
+/// Bytes of the first block of a range: where many begin at once, none waits until all have read
+/// more than a new connection sends in its first round trips.
+const FIRST_BLOCK_BYTES: usize = 128 << 10;
+
 /// A local file read by ranges for a remote destination.
 pub(super) struct PosixReader {
     source: Arc<SourceFile>,
@@ -238,12 +242,16 @@ impl Reader for PosixReader {
 
     fn read(&self, range: Range<u64>) -> Boxed<'_, Result<ByteStream>> {
         let source = Arc::clone(&self.source);
-        let blocks = stream::try_unfold((source, range), |(source, range)| async move {
+        let first = range.start;
+        let blocks = stream::try_unfold((source, range), move |(source, range)| async move {
             if range.is_empty() {
                 return Ok(None);
             }
             let reading = Arc::clone(&source);
-            let rest = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+            let mut rest = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+            if range.start == first {
+                rest = rest.min(FIRST_BLOCK_BYTES);
+            }
             let block = blocking(move || reading.read_block(range.start, rest)).await?;
             let next = range.start + block.len() as u64..range.end;
             Ok(Some((block, (source, next))))

@@ -6,7 +6,10 @@ use std::{
 };
 
 use posthaste_endpoint::Kind;
-use posthaste_plan::tuner::{Choice, Class, ClassSet, PathFacts, Share, Stocks};
+use posthaste_plan::{
+    run,
+    tuner::{Choice, Class, ClassSet, PathFacts, Share, Stocks},
+};
 use posthaste_types::Bytes;
 use tokio::sync::Notify;
 
@@ -30,8 +33,16 @@ pub(super) struct Board {
     /// Nothing is waiting or in a hand, and nothing more comes.
     finished: Notify,
     facts: PathFacts,
-    /// Bytes of files that travel in one request; 0 where each takes its own.
-    bundle_bytes: u64,
+    bundles: Bundles,
+}
+
+/// Small files that travel together.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Bundles {
+    /// Bytes of one request; 0 where each file takes its own.
+    pub bytes_max: u64,
+    /// Bytes of the largest file that travels so, alone if it is larger than that.
+    pub file_bytes_max: u64,
 }
 
 #[derive(Debug)]
@@ -41,6 +52,8 @@ struct State {
     /// Waiting or in a lane's hand.
     open: Stocks,
     shares: Vec<Share>,
+    /// Bundles dealt so far.
+    dealt: u64,
     ended: bool,
 }
 
@@ -75,20 +88,21 @@ impl Hand {
 }
 
 impl Board {
-    pub(super) fn new(facts: PathFacts, bundle_bytes: u64) -> Self {
+    pub(super) fn new(facts: PathFacts, bundles: Bundles) -> Self {
         Self {
             state: Mutex::new(State {
                 waiting: Default::default(),
                 stocks: Stocks::default(),
                 open: Stocks::default(),
                 shares: Vec::new(),
+                dealt: 0,
                 ended: false,
             }),
             filled: Notify::new(),
             emptied: Notify::new(),
             finished: Notify::new(),
             facts,
-            bundle_bytes,
+            bundles,
         }
     }
 
@@ -236,12 +250,16 @@ impl Board {
         let ahead = usize::from(share.setting.pipelining.max(1));
         let stock = state.stocks.get(class);
         let fair_files = usize::try_from(stock.files.div_ceil(channels)).unwrap_or(usize::MAX);
-        let bytes_max = self.bundle_bytes.min(stock.bytes.get().div_ceil(channels));
+        let bytes_left = stock.bytes.get();
+        let most = self.bundles.bytes_max;
+        let bytes_max = run::bundle_bytes(bytes_left, channels, most, state.dealt);
         let queue = &mut state.waiting[class.index()];
         let mut works = vec![queue.pop_front()?];
-        let is_small =
-            |work: &Work| work.entry.kind == Kind::File && work.entry.size <= self.bundle_bytes;
-        let bundled = self.bundle_bytes > 0 && is_small(&works[0]);
+        let is_small = |work: &Work| {
+            work.entry.kind == Kind::File && work.entry.size <= self.bundles.file_bytes_max
+        };
+        let bundled = self.bundles.bytes_max > 0 && is_small(&works[0]);
+        state.dealt += u64::from(bundled);
         let files_max = if bundled {
             HAND_FILES_MAX
         } else {

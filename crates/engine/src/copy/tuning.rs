@@ -16,7 +16,12 @@ use posthaste_plan::tuner::{
 use posthaste_types::{ByteRate, Bytes};
 use tokio::time::timeout;
 
-use super::{Notice, Place, Placed, board::Board, clock, lane::Shared};
+use super::{
+    Notice, Place, Placed,
+    board::{Board, Bundles},
+    clock,
+    lane::Shared,
+};
 
 /// Most streams of one file.
 const PARALLELISM_MAX: u16 = 64;
@@ -96,10 +101,15 @@ pub(super) fn begin(shared: &Shared, placed: &[Placed]) -> (Tuning, Arc<Board>) 
         history,
         Urgency::Normal,
     );
-    let bundle_bytes = ends
+    let bundling = ends
         .iter()
-        .map(|end| end.endpoint.capabilities().bundle_bytes_max)
-        .max();
+        .map(|end| end.endpoint.capabilities())
+        .filter(|can| can.bundle_bytes_max > 0)
+        .max_by_key(|can| can.bundle_bytes_max);
+    let bundles = bundling.map_or_else(Bundles::default, |can| Bundles {
+        bytes_max: can.bundle_bytes_max,
+        file_bytes_max: can.segment_size_min,
+    });
     let tuned = Tuned {
         path,
         ..Tuned::default()
@@ -110,7 +120,7 @@ pub(super) fn begin(shared: &Shared, placed: &[Placed]) -> (Tuning, Arc<Board>) 
         tuned,
         known_within: KNOWN_WITHIN + facts.rtt * KNOWN_WITHIN_ROUND_TRIPS,
     };
-    let board = Arc::new(Board::new(facts, bundle_bytes.unwrap_or(0)));
+    let board = Arc::new(Board::new(facts, bundles));
     (tuning, board)
 }
 

@@ -17,7 +17,7 @@
 //! Where a server is not used to that, the bounds say so.
 //!
 //! They are 2 to a file as long as there are files enough, then more; 1 to a file when files are too
-//! small to be split.
+//! small to be split, or as many of them as there are streams are.
 //!
 //! Near paths (under 2 ms) are different: slow start is over before it matters, and every stream costs
 //! a processor. One file for each of them, and two streams for each in all, 4 at least, where files
@@ -143,7 +143,15 @@ pub(super) fn lay_out(
     stocks: &Stocks,
 ) -> Setting {
     let total = stocks.total();
-    let pieces_a_file = (total.mean().get() / STREAM_BYTES_MIN.get()).max(1);
+    let pieces_of = |mean: Bytes| (mean.get() / STREAM_BYTES_MIN.get()).max(1);
+    let unsplit = |class: &Class| pieces_of(stocks.get(*class).mean()) == 1;
+    let unsplit = Class::ALL.into_iter().filter(unsplit);
+    let unsplit: u64 = unsplit.map(|class| stocks.get(class).files).sum();
+    let pieces_a_file = if unsplit >= streams {
+        1
+    } else {
+        pieces_of(total.mean())
+    };
     let files = total.files.min(u64::from(bounds.concurrency_max)).max(1);
     let concurrency = streams
         .div_ceil(pieces_a_file.min(STREAMS_A_FILE))
@@ -228,6 +236,15 @@ mod tests {
             opening(60, None, 2000, Bytes::new(100 << 10)),
             Setting::new(64, 1, 8)
         );
+    }
+
+    #[test]
+    fn many_small_files_among_large_ones_have_all_the_streams() {
+        let mut stocks = Stocks::default();
+        stocks.add_all(Class::Small, 1000, Bytes::new(100 << 10));
+        stocks.add_all(Class::Huge, 2, Bytes::mebi(200));
+        let (setting, _) = open(&FACTS, &BOUNDS, &stocks);
+        assert_eq!(setting, Setting::new(64, 1, 8));
     }
 
     #[test]
