@@ -247,14 +247,13 @@ pub trait Writer: Send + Sync {
     /// Forgets the unfinished file: what it is a copy of is gone.
     fn discard(&self) -> Boxed<'_, ()>;
 
-    /// Resolves once every segment is on its way, with the checksum of the whole, so that
-    /// [`Writer::finish_ahead`] may follow them at once; with `None` where nothing is gained by it.
+    /// Waits until all segments are on their way, for [`Writer::finish_ahead`] to follow at once. The
+    /// checksum of the whole; `None` at once where nothing is gained.
     fn all_sent(&self) -> Boxed<'_, Option<Checksum>> {
         Box::pin(async { None })
     }
 
-    /// As [`Writer::finish`], for a file whose last segments are still on their way: waits for them.
-    /// What fails may be finished the usual way once they have arrived.
+    /// As [`Writer::finish`], but waits for segments on their way. Failed, it may be finished later.
     fn finish_ahead(&self, whole: Checksum) -> Boxed<'_, Result<()>> {
         self.finish(whole)
     }

@@ -25,8 +25,8 @@ pub const CONNECTIONS_MAX: usize = 64;
 /// sooner than few.
 const RTT_PER_CONNECTION: Duration = Duration::from_micros(940);
 
-/// A queue stands where the round trip takes longer than the shortest by this part of it.
-const QUEUE_PART: u32 = 4;
+/// A queue stands where the round trip takes longer than the shortest by this share of it, one in so many.
+const QUEUE_SHARE: u32 = 4;
 
 /// And by this much at least, in microseconds: less is the noise of hosts.
 const QUEUE_US_MIN: u32 = 2_000;
@@ -36,7 +36,7 @@ const LOST_MIN: u64 = 8;
 
 /// So many of the losses must be of that kind: one that a queue has, clears it for a moment, and
 /// the next in this moment looks as if there were none.
-const LOST_PART: u64 = 2;
+const LOST_RATIO: u64 = 2;
 
 /// Losses remembered; older ones count half, a quarter and so on.
 const LOST_REMEMBERED: u64 = 96;
@@ -142,7 +142,7 @@ impl Fleet {
         if lost == 0 {
             return;
         }
-        let slack_us = (self.rtt_least_us / QUEUE_PART).max(QUEUE_US_MIN);
+        let slack_us = (self.rtt_least_us / QUEUE_SHARE).max(QUEUE_US_MIN);
         let has_queue = |health: Health| health.rtt_us > self.rtt_least_us.saturating_add(slack_us);
         if has_queue(before) || has_queue(now) {
             self.lost_in_queue += lost;
@@ -150,7 +150,7 @@ impl Fleet {
             self.lost_at_random += lost;
         }
         self.is_lossy |= self.lost_at_random >= LOST_MIN
-            && self.lost_at_random >= LOST_PART * self.lost_in_queue;
+            && self.lost_at_random >= LOST_RATIO * self.lost_in_queue;
         if self.lost_in_queue + self.lost_at_random > LOST_REMEMBERED {
             self.lost_in_queue /= 2;
             self.lost_at_random /= 2;

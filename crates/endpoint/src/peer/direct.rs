@@ -60,7 +60,7 @@ impl Telling {
             self.host,
             pool.rtt().as_secs_f64() * 1e3,
             if line::has_bbr() {
-                "with BBR"
+                "with BBR where packets are lost"
             } else {
                 "without BBR, which this kernel does not offer"
             }

@@ -1,0 +1,124 @@
+//! Large files that are finished while their last segments are on their way.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "support/running.rs"]
+mod running;
+
+use std::{fs, ops::Range, path::Path, sync::Arc, time::Duration};
+
+use bytes::Bytes as Content;
+use futures_util::stream;
+use posthaste_endpoint::{
+    ByteStream, Checksum, Endpoint, ErrorKind, FileSpec, FileTime, Writer,
+    peer::{Address, Peer},
+    posix::DraftRules,
+    relay::Credential,
+};
+use posthaste_types::Bytes;
+use running::{Running, noise};
+use tokio::time::{sleep, timeout};
+
+/// Three segments, the last one shorter.
+const SIZE: usize = (5 << 19) / 2;
+
+async fn begin(relay: &Running) -> Arc<dyn Writer> {
+    let address = Address {
+        host: relay.local.ip().to_string(),
+        port: relay.local.port(),
+        fingerprint: relay.address.fingerprint,
+        credential: Credential::Secret(relay.secret),
+    };
+    let peer = Peer::open(address, b"", DraftRules::default()).await;
+    let spec = FileSpec {
+        size: SIZE as u64,
+        mtime: Some(FileTime { secs: 5, nanos: 7 }),
+        mode: Some(0o600),
+        origin: "test:finish-ahead".into(),
+        version: None,
+    };
+    peer.unwrap().create(b"file", &spec).await.unwrap()
+}
+
+async fn start(folder: &Path) -> Running {
+    Running::start(folder, |options| options.capacity = Bytes::mebi(64)).await
+}
+
+fn range(writer: &dyn Writer, index: u64) -> Range<u64> {
+    let start = index * writer.segment_size();
+    start..(start + writer.segment_size()).min(SIZE as u64)
+}
+
+async fn write(writer: &dyn Writer, index: u64, content: &[u8]) {
+    let range = range(writer, index);
+    let (start, end) = (range.start as usize, range.end as usize);
+    let bytes = Content::copy_from_slice(&content[start..end]);
+    let body: ByteStream = Box::pin(stream::iter([Ok(bytes)]));
+    writer.write(index, range, body).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_finishes_ahead_waits_for_the_last_segment() {
+    let folder = tempfile::tempdir().unwrap();
+    let relay = start(folder.path()).await;
+    let (writer, content) = (begin(&relay).await, noise(1, SIZE));
+    let there = folder.path().join("files/file");
+
+    write(&*writer, 0, &content).await;
+    let finishing = tokio::spawn({
+        let (writer, whole) = (Arc::clone(&writer), Checksum::of(&content));
+        async move { writer.finish_ahead(whole).await }
+    });
+    write(&*writer, 2, &content).await;
+    sleep(Duration::from_millis(300)).await;
+    assert!(!there.exists(), "a segment is missing");
+    assert!(!finishing.is_finished());
+
+    write(&*writer, 1, &content).await;
+    finishing.await.unwrap().unwrap();
+    assert_eq!(fs::read(&there).unwrap(), content);
+    let left = fs::read_dir(there.parent().unwrap()).unwrap().count();
+    assert_eq!(left, 1, "nothing unfinished is left");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_is_known_when_everything_is_on_its_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let relay = start(folder.path()).await;
+    let (writer, content) = (begin(&relay).await, noise(1, SIZE));
+    write(&*writer, 1, &content).await;
+    write(&*writer, 0, &content).await;
+    let early = timeout(Duration::from_millis(100), writer.all_sent()).await;
+    assert!(early.is_err(), "the last segment was not sent yet");
+    write(&*writer, 2, &content).await;
+    assert_eq!(writer.all_sent().await, Some(Checksum::of(&content)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn segments_that_never_come_are_no_harm() {
+    let folder = tempfile::tempdir().unwrap();
+    let relay = start(folder.path()).await;
+    let (writer, content) = (begin(&relay).await, noise(1, SIZE));
+    let whole = Checksum::of(&content);
+    write(&*writer, 0, &content).await;
+    write(&*writer, 1, &content).await;
+    let refused = writer.finish_ahead(whole).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Corrupt, "{refused}");
+    assert!(!folder.path().join("files/file").exists());
+
+    write(&*writer, 2, &content).await;
+    writer.finish(whole).await.unwrap();
+    assert_eq!(fs::read(folder.path().join("files/file")).unwrap(), content);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_whole_that_is_not_what_arrived_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let relay = start(folder.path()).await;
+    let (writer, content) = (begin(&relay).await, noise(1, SIZE));
+    for index in 0..3 {
+        write(&*writer, index, &content).await;
+    }
+    let refused = writer.finish_ahead(Checksum::of(b"other")).await;
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Corrupt);
+    assert!(!folder.path().join("files/file").exists());
+}
