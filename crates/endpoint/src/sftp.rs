@@ -23,6 +23,7 @@ use crate::{
     Capabilities, Checksum, Error, ErrorKind, Locus, Result,
     endpoint::{Boxed, Endpoint, Entry, FileSpec, Kind, Listing, Reader, Whole, Writer},
     posix::DraftRules,
+    ssh,
 };
 use file::SftpReader;
 use pool::Pool;
@@ -89,9 +90,10 @@ impl Sftp {
     /// # Errors
     /// [`ErrorKind::Unauthenticated`], [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`].
     pub async fn open(host: Host, root: Vec<u8>, rules: DraftRules) -> Result<Self> {
-        let session = Session::connect(&host).await?;
+        let ciphers = ssh::ciphers(&host).await;
+        let session = Session::connect(&host, ciphers.as_deref()).await?;
         let (round_trip, copies) = (session.round_trip, session.copy_data);
-        let pool = Pool::new(host.clone(), session);
+        let pool = Pool::new(host.clone(), ciphers, session);
         Ok(Self {
             remote: Arc::new(Remote {
                 host,
@@ -197,8 +199,8 @@ impl Endpoint for Sftp {
         })
     }
 
-    fn get<'a>(&'a self, path: &'a [u8], _entry: &'a Entry) -> Boxed<'a, Result<Whole>> {
-        Box::pin(self.remote.get(self.remote.path(path)))
+    fn get<'a>(&'a self, path: &'a [u8], entry: &'a Entry) -> Boxed<'a, Result<Whole>> {
+        Box::pin(self.remote.get(self.remote.path(path), entry))
     }
 
     fn open<'a>(&'a self, path: &'a [u8], _entry: &'a Entry) -> Boxed<'a, Result<Arc<dyn Reader>>> {

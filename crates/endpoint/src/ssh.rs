@@ -13,6 +13,7 @@ use tokio::{
     io::{AsyncRead, AsyncReadExt},
     process::Command,
     task::{AbortHandle, JoinSet},
+    time::timeout,
 };
 
 use crate::{Error, ErrorKind, sftp::Host};
@@ -22,6 +23,65 @@ const COMPLAINT_BYTES_MAX: usize = 4 << 10;
 
 /// How long a complaint may come after the end of the output, in steps of 10 ms.
 const LATE_STEPS: u32 = 100;
+
+/// What OpenSSH proposes where nobody configured anything: from 6.7 on, and from 9.9 on.
+const CIPHERS_USUAL: [&str; 2] = [
+    "chacha20-poly1305@openssh.com,aes128-ctr,aes192-ctr,aes256-ctr,aes128-gcm@openssh.com,aes256-gcm@openssh.com",
+    "chacha20-poly1305@openssh.com,aes128-gcm@openssh.com,aes256-gcm@openssh.com,aes128-ctr,aes192-ctr,aes256-ctr",
+];
+
+/// Longest to wait for what `ssh` is configured to do, which takes it milliseconds.
+const CONFIGURED_WITHIN: Duration = Duration::from_secs(5);
+
+/// The ciphers to propose to `host` instead of what `ssh` would: the same, those first that cost the
+/// least on this processor. `None` where they are configured, by whomever, or nothing is known.
+pub(crate) async fn ciphers(host: &Host) -> Option<String> {
+    if !has_aes() {
+        return None;
+    }
+    let found = timeout(CONFIGURED_WITHIN, configured_ciphers(host)).await;
+    aes_first(&found.ok()??)
+}
+
+/// What `ssh` would propose to `host`.
+async fn configured_ciphers(host: &Host) -> Option<String> {
+    let mut command = command(host);
+    command.args(["-G", "--", &host.host]).stdin(Stdio::null());
+    let output = command.output().await.ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    let mut lines = text.lines();
+    let ciphers = lines.find_map(|line| line.strip_prefix("ciphers "))?;
+    Some(ciphers.trim().to_owned())
+}
+
+/// AES in Galois/Counter mode before all else, where nobody chose another order.
+fn aes_first(ciphers: &str) -> Option<String> {
+    if !CIPHERS_USUAL.contains(&ciphers) {
+        return None;
+    }
+    let (first, rest): (Vec<_>, Vec<_>) = ciphers
+        .split(',')
+        .partition(|name| name.ends_with("-gcm@openssh.com"));
+    Some([first, rest].concat().join(","))
+}
+
+/// Whether the processor has instructions for AES: without them `ChaCha20` costs less.
+fn has_aes() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        std::arch::is_x86_feature_detected!("aes")
+            && std::arch::is_x86_feature_detected!("pclmulqdq")
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        std::arch::is_aarch64_feature_detected!("aes")
+            && std::arch::is_aarch64_feature_detected!("pmull")
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    {
+        false
+    }
+}
 
 /// `ssh` with the options for `host`, all but where to log in and what to do there. It never asks
 /// for a password, and ends with its owner.
@@ -123,4 +183,54 @@ pub(crate) fn refused(fail: &impl Fn(ErrorKind) -> Error, complaint: &str) -> Er
         (ErrorKind::Unreachable, "check host, port and network")
     };
     fail(kind).cause(last).hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn aes_comes_first_only_where_nobody_chose_an_order() {
+        for usual in CIPHERS_USUAL {
+            let proposed = aes_first(usual).unwrap();
+            let (gcm, rest) =
+                proposed.split_at("aes128-gcm@openssh.com,aes256-gcm@openssh.com".len());
+            assert_eq!(gcm, "aes128-gcm@openssh.com,aes256-gcm@openssh.com");
+            assert!(
+                rest.starts_with(",chacha20-poly1305@openssh.com,"),
+                "{rest}"
+            );
+            let sorted = |list: &str| {
+                let mut names: Vec<String> = list.split(',').map(str::to_owned).collect();
+                names.sort();
+                names
+            };
+            assert_eq!(
+                sorted(&proposed),
+                sorted(usual),
+                "nothing is added or left out"
+            );
+        }
+        for chosen in [
+            "",
+            "chacha20-poly1305@openssh.com",
+            "chacha20-poly1305@openssh.com,aes128-gcm@openssh.com",
+            "aes256-gcm@openssh.com,chacha20-poly1305@openssh.com,aes256-ctr",
+        ] {
+            assert_eq!(aes_first(chosen), None, "{chosen}");
+        }
+    }
+
+    #[tokio::test]
+    async fn ssh_tells_what_it_is_configured_to_propose() {
+        let host = Host {
+            user: None,
+            host: "127.0.0.1".to_owned(),
+            port: None,
+            options: vec!["Ciphers=aes256-ctr,aes128-ctr".to_owned()],
+        };
+        let found = configured_ciphers(&host).await;
+        assert_eq!(found.as_deref(), Some("aes256-ctr,aes128-ctr"));
+        assert_eq!(ciphers(&host).await, None);
+    }
 }

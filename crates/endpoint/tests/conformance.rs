@@ -251,14 +251,41 @@ fn host(server: &SshServer) -> Host {
 async fn sftp_passes_the_suite() {
     let server = SshServer::start().unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let open = async |below: &str| {
+    let open = async |below: &str, verify| {
         let root = folder.path().join(below).to_string_lossy().into_owned();
-        let rules = DraftRules::default();
+        let rules = DraftRules {
+            verify,
+            fsync: false,
+        };
         let sftp = Sftp::open(host(&server), root.into_bytes(), rules).await;
         Arc::new(sftp.unwrap())
     };
-    passes_the_suite(open("below/root").await).await;
-    passes_as_one_file(open("single/file").await).await;
+    passes_the_suite(open("below/root", true).await).await;
+    passes_the_suite(open("unread/root", false).await).await;
+    passes_as_one_file(open("single/file", true).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sftp_reads_a_file_that_is_not_as_it_was_listed() {
+    let server = SshServer::start().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().to_string_lossy().into_owned().into_bytes();
+    let sftp = Sftp::open(host(&server), root, DraftRules::default()).await;
+    let sftp = sftp.unwrap();
+    let path = folder.path().join("file");
+    for (listed, now) in [("long ago", "now"), ("", "no longer empty"), ("full", "")] {
+        std::fs::write(&path, listed).unwrap();
+        let entry = sftp.stat(b"file", false).await.unwrap().unwrap();
+        std::fs::write(&path, now).unwrap();
+        let found = sftp.get(b"file", &entry).await.unwrap();
+        assert_eq!(found.data.concat(), now.as_bytes());
+        assert_eq!(found.entry.size, now.len() as u64);
+        assert_eq!(found.checksum, Checksum::of(now.as_bytes()));
+    }
+    std::fs::remove_file(&path).unwrap();
+    let entry = Entry::bare(b"file".to_vec(), Kind::File);
+    let error = sftp.get(b"file", &entry).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,7 @@
 //! Open files on a server: pipelined reads and writes, read back and summed.
 
 use std::{
+    collections::VecDeque,
     ops::Range,
     sync::{
         Arc,
@@ -14,9 +15,9 @@ use tokio::sync::Mutex;
 
 use super::{
     attributes_of, entry_of,
-    pool::{EachSlot, Lease},
+    pool::{EachSlot, Lease, Stream},
     remote::Remote,
-    session::Session,
+    session::{Batch, Session},
     wire::{
         Attributes, CLOSE, EXTENDED, FSETSTAT, FSTAT, OPEN, OPEN_CREATE, OPEN_READ, OPEN_TRUNCATE,
         OPEN_WRITE, READ, Reply, Request, WRITE,
@@ -24,7 +25,7 @@ use super::{
 };
 use crate::{
     Checksum, Error, ErrorKind, Locus, Result, Summer,
-    endpoint::{Boxed, ByteStream, Entry, FileSpec, Reader},
+    endpoint::{Boxed, ByteStream, Entry, FileSpec, Kind, Reader, Whole},
 };
 
 /// Requests of one range under way at once: 4 MiB at OpenSSH's limits, which fills a long path.
@@ -62,7 +63,7 @@ impl OpenFile {
 
     /// Opens a file whose bytes take one connection.
     pub(super) async fn open_small(remote: Arc<Remote>, full: Vec<u8>, flags: u32) -> Result<Self> {
-        let home = remote.pool.lease();
+        let home = remote.pool.lease(Stream::SmallFile);
         Self::open_at(remote, full, flags, Some(home)).await
     }
 
@@ -195,7 +196,7 @@ impl OpenFile {
         match &self.home {
             Some(home) => (home.slot(), None),
             None => {
-                let lease = self.remote.pool.lease();
+                let lease = self.remote.pool.lease(Stream::Range);
                 (lease.slot(), Some(lease))
             }
         }
@@ -229,24 +230,29 @@ impl OpenFile {
     pub(super) async fn write(&self, start: u64, mut body: ByteStream) -> Result<(Checksum, u64)> {
         let (slot, _lease) = self.place();
         let opened = self.handle_on(slot).await?;
-        let step = usize::try_from(opened.session.write_bytes_max).unwrap_or(usize::MAX);
+        let mut filling = Filling::new(&opened.session);
         let mut flying = FuturesUnordered::new();
         let mut summer = Summer::default();
         let mut offset = start;
         while let Some(bytes) = body.next().await {
-            let mut bytes = bytes?;
+            let bytes = bytes?;
             summer.add(&bytes);
-            while !bytes.is_empty() {
-                let piece = bytes.split_to(step.min(bytes.len()));
-                let len = piece.len() as u64;
+            filling.add(bytes);
+            while let Some(payload) = filling.next(true) {
                 if flying.len() >= REQUESTS_MAX
                     && let Some(answer) = flying.next().await
                 {
                     self.written(answer).await?;
                 }
-                flying.push(write_piece(opened.clone(), offset, piece));
-                offset += len;
+                let len: usize = payload.iter().map(Bytes::len).sum();
+                flying.push(write_piece(opened.clone(), offset, payload));
+                offset += len as u64;
             }
+        }
+        if let Some(payload) = filling.next(false) {
+            let len: usize = payload.iter().map(Bytes::len).sum();
+            flying.push(write_piece(opened.clone(), offset, payload));
+            offset += len as u64;
         }
         while let Some(answer) = flying.next().await {
             self.written(answer).await?;
@@ -351,29 +357,119 @@ impl OpenFile {
     /// whoever renames it afterwards has heard that each step went well.
     async fn write_at_once(&self, spec: &FileSpec, data: Vec<Bytes>) -> Result<()> {
         let Opened { session, handle } = self.handle().await?;
-        let step = usize::try_from(session.write_bytes_max).unwrap_or(usize::MAX);
+        let mut batch = Batch::new(&session);
         let (mut asked, mut offset) = (Vec::new(), 0);
-        for mut bytes in data {
-            while !bytes.is_empty() {
-                let piece = bytes.split_to(step.min(bytes.len()));
-                let len = piece.len() as u64;
-                let write = Request::new(WRITE).string(&handle).u64(offset);
-                asked.push(session.send(write.payload(piece)).await?);
-                offset += len;
-            }
+        let mut filling = Filling::new(&session);
+        for bytes in data {
+            filling.add(bytes);
+        }
+        while let Some(payload) = filling.next(false) {
+            let len: usize = payload.iter().map(Bytes::len).sum();
+            let write = Request::new(WRITE).string(&handle).u64(offset);
+            asked.push(batch.add(write.payload(payload)));
+            offset += len as u64;
         }
         let attributes = attributes_of(spec.mode, spec.mtime);
         let set = Request::new(FSETSTAT).string(&handle);
-        asked.push(session.send(set.attributes(&attributes)).await?);
+        asked.push(batch.add(set.attributes(&attributes)));
         // From here on the handle may be another file's.
         self.opened.lock().await.fill(None);
-        asked.push(session.send(Request::new(CLOSE).string(&handle)).await?);
+        asked.push(batch.add(Request::new(CLOSE).string(&handle)));
+        batch.send().await?;
         let mut outcome = Ok(());
         for asked in asked {
             let written = self.written(asked.reply().await).await;
             outcome = outcome.and(written);
         }
         outcome
+    }
+
+    /// Asks at once for all of a small file that should look like `listed`, how it looks then, and
+    /// that it be closed. `None` where it looks otherwise, or anything goes otherwise than hoped.
+    pub(super) async fn read_at_once(&self, listed: &Entry) -> Result<Option<Whole>> {
+        let Opened { session, handle } = self.handle().await?;
+        let mut batch = Batch::new(&session);
+        let (mut reads, mut offset) = (Vec::new(), 0);
+        while offset < listed.size {
+            let len = session
+                .read_bytes_max
+                .min(u32::try_from(listed.size - offset).unwrap_or(u32::MAX));
+            let read = Request::new(READ).string(&handle).u64(offset).u32(len);
+            reads.push((batch.add(read), len));
+            offset += u64::from(len);
+        }
+        let stat = batch.add(Request::new(FSTAT).string(&handle));
+        // From here on the handle may be another file's.
+        self.opened.lock().await.fill(None);
+        let closed = batch.add(Request::new(CLOSE).string(&handle));
+        batch.send().await?;
+        let (mut data, mut summer, mut is_whole) = (Vec::new(), Summer::default(), true);
+        for (read, len) in reads {
+            match read.reply().await? {
+                Reply::Data(bytes) => {
+                    is_whole &= bytes.len() as u64 == u64::from(len);
+                    summer.add(&bytes);
+                    data.push(bytes);
+                }
+                _ => is_whole = false,
+            }
+        }
+        let Reply::Attributes(attributes) = stat.reply().await? else {
+            return Ok(None);
+        };
+        closed.reply().await?;
+        let entry = entry_of(Vec::new(), &attributes);
+        let is_same =
+            (entry.kind, entry.size, entry.mtime) == (Kind::File, listed.size, listed.mtime);
+        Ok(
+            (is_whole && is_same && listed.mtime.is_some()).then(|| Whole {
+                entry,
+                data,
+                checksum: summer.sum(),
+            }),
+        )
+    }
+}
+
+/// Cuts what is to be written into payloads as long as the server takes them.
+struct Filling {
+    pieces: VecDeque<Bytes>,
+    len: usize,
+    step: usize,
+}
+
+impl Filling {
+    fn new(session: &Session) -> Self {
+        Self {
+            pieces: VecDeque::new(),
+            len: 0,
+            step: usize::try_from(session.write_bytes_max).unwrap_or(usize::MAX),
+        }
+    }
+
+    fn add(&mut self, bytes: Bytes) {
+        self.len += bytes.len();
+        self.pieces.push_back(bytes);
+    }
+
+    /// The next payload: a full one, or the rest unless `only_full`.
+    fn next(&mut self, only_full: bool) -> Option<Vec<Bytes>> {
+        if self.len == 0 || only_full && self.len < self.step {
+            return None;
+        }
+        let (mut payload, mut room) = (Vec::new(), self.step);
+        while room > 0
+            && let Some(piece) = self.pieces.front_mut()
+        {
+            let cut = piece.split_to(room.min(piece.len()));
+            room -= cut.len();
+            self.len -= cut.len();
+            if piece.is_empty() {
+                self.pieces.pop_front();
+            }
+            payload.push(cut);
+        }
+        Some(payload)
     }
 }
 
@@ -421,11 +517,11 @@ async fn read_piece(opened: &Opened, piece: Range<u64>, subject: String) -> Resu
     }
 }
 
-async fn write_piece(opened: Opened, offset: u64, piece: Bytes) -> Result<Reply> {
+async fn write_piece(opened: Opened, offset: u64, payload: Vec<Bytes>) -> Result<Reply> {
     let request = Request::new(WRITE)
         .string(&opened.handle)
         .u64(offset)
-        .payload(piece);
+        .payload(payload);
     opened.session.ask(request).await
 }
 
@@ -462,5 +558,30 @@ impl Reader for SftpReader {
             self.file.close().await;
             Ok(())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn payloads_are_full_whatever_the_pieces() {
+        let mut filling = Filling {
+            pieces: VecDeque::new(),
+            len: 0,
+            step: 4,
+        };
+        assert!(filling.next(false).is_none());
+        let mut sent = Vec::new();
+        for piece in ["abc", "", "d", "efghijkl", "m"] {
+            filling.add(Bytes::from_static(piece.as_bytes()));
+            while let Some(payload) = filling.next(true) {
+                sent.push(payload.concat());
+            }
+        }
+        assert_eq!(sent, [b"abcd", b"efgh", b"ijkl"]);
+        assert_eq!(filling.next(false).unwrap().concat(), b"m");
+        assert!(filling.next(false).is_none());
     }
 }

@@ -1,9 +1,16 @@
 //! Several connections to one host: what one carries ends at SSH's own window (2 MiB a round trip)
 //! and at one processor's cipher.
+//!
+//! Each costs a key exchange, some 50 ms of processor time at either end with what OpenSSH has
+//! proposed since 9.0. Where the window is no limit, as many are made as processors can use.
 
-use std::sync::{
-    Arc, PoisonError,
-    atomic::{AtomicUsize, Ordering::Relaxed},
+use std::{
+    num::NonZero,
+    sync::{
+        Arc, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
 };
 
 use tokio::sync::Mutex;
@@ -15,13 +22,56 @@ use crate::Result;
 /// (`MaxStartups`), and these log in one after the other.
 const SESSIONS_MAX: usize = 8;
 
-/// Streams on a connection before another is made.
-const STREAMS_A_SESSION: usize = 2;
+/// Room on a connection before another is made.
+const ROOM: usize = 16;
+
+/// A shorter round trip makes a window of 2 MiB carry a gigabyte a second and more.
+const NEAR: Duration = Duration::from_millis(2);
+
+/// Processors that a connection to a near host keeps busy here: what encrypts, and what reads and sums.
+const PROCESSORS_A_SESSION: usize = 2;
+
+/// What is to travel on a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stream {
+    /// A small file, of which many are under way at once.
+    SmallFile,
+    /// A range of a large file.
+    Range,
+}
+
+impl Stream {
+    /// Room it takes. On a far path two fill a window, whatever they are; on a near one small files
+    /// mostly wait for one another's answers, and four ranges keep a cipher busy.
+    fn room(self, is_near: bool) -> usize {
+        match (is_near, self) {
+            (false, Self::SmallFile | Self::Range) => ROOM / 2,
+            (true, Self::SmallFile) => 1,
+            (true, Self::Range) => ROOM / 4,
+        }
+    }
+}
+
+/// Connections that are worth making to a host so far away, on so many processors.
+fn sessions_worth(round_trip: Option<Duration>, processors: usize) -> usize {
+    if is_near(round_trip) {
+        (processors / PROCESSORS_A_SESSION).clamp(1, SESSIONS_MAX)
+    } else {
+        SESSIONS_MAX
+    }
+}
+
+fn is_near(round_trip: Option<Duration>) -> bool {
+    round_trip.is_some_and(|round_trip| round_trip < NEAR)
+}
 
 /// The connections to a host. The first is made at once and serves everything; the others only
 /// carry the bytes of files, and are made when there are streams for them.
 pub(super) struct Pool {
     host: Host,
+    /// To propose instead of what `ssh` would.
+    ciphers: Option<String>,
+    is_near: bool,
     slots: [Slot; SESSIONS_MAX],
     /// Slots that may be used: fewer after the host refused one more.
     usable: AtomicUsize,
@@ -32,13 +82,15 @@ pub(super) struct Pool {
 #[derive(Default)]
 struct Slot {
     session: Mutex<Option<Arc<Session>>>,
-    streams: AtomicUsize,
+    /// Room that is taken.
+    taken: AtomicUsize,
 }
 
 /// A stream's place on a connection.
 pub(super) struct Lease {
     pool: Arc<Pool>,
     slot: usize,
+    room: usize,
 }
 
 impl Lease {
@@ -49,37 +101,46 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.pool.slots[self.slot].streams.fetch_sub(1, Relaxed);
+        self.pool.slots[self.slot]
+            .taken
+            .fetch_sub(self.room, Relaxed);
     }
 }
 
 impl Pool {
     /// A pool whose first connection is there.
-    pub(super) fn new(host: Host, first: Session) -> Arc<Self> {
+    pub(super) fn new(host: Host, ciphers: Option<String>, first: Session) -> Arc<Self> {
+        let processors = std::thread::available_parallelism().map_or(2, NonZero::get);
+        let usable = sessions_worth(first.round_trip, processors);
+        let is_near = is_near(first.round_trip);
         let mut slots: [Slot; SESSIONS_MAX] = Default::default();
         slots[0].session = Mutex::new(Some(Arc::new(first)));
         Arc::new(Self {
             host,
+            ciphers,
+            is_near,
             slots,
-            usable: AtomicUsize::new(SESSIONS_MAX),
+            usable: AtomicUsize::new(usable),
             choosing: std::sync::Mutex::new(()),
         })
     }
 
-    /// A place for one more stream: on the connection with the fewest, or on a new one.
-    pub(super) fn lease(self: &Arc<Self>) -> Lease {
+    /// A place for one more stream: on the first connection with room, so that few are made, or on
+    /// the one with the most.
+    pub(super) fn lease(self: &Arc<Self>, stream: Stream) -> Lease {
         let _choosing = self.choosing.lock().unwrap_or_else(PoisonError::into_inner);
-        let streams = |slot: usize| self.slots[slot].streams.load(Relaxed);
+        let taken = |slot: usize| self.slots[slot].taken.load(Relaxed);
         let usable = self.usable.load(Relaxed);
-        // The first connection with room, so that few are made.
-        let with_room = (0..usable).find(|&slot| streams(slot) < STREAMS_A_SESSION);
+        let room = stream.room(self.is_near);
+        let with_room = (0..usable).find(|&slot| taken(slot) + room <= ROOM);
         let slot = with_room
-            .or_else(|| (0..usable).min_by_key(|&slot| streams(slot)))
+            .or_else(|| (0..usable).min_by_key(|&slot| taken(slot)))
             .unwrap_or(0);
-        self.slots[slot].streams.fetch_add(1, Relaxed);
+        self.slots[slot].taken.fetch_add(room, Relaxed);
         Lease {
             pool: Arc::clone(self),
             slot,
+            room,
         }
     }
 
@@ -97,7 +158,7 @@ impl Pool {
         {
             return Ok(Arc::clone(session));
         }
-        match Session::connect(&self.host).await {
+        match Session::connect(&self.host, self.ciphers.as_deref()).await {
             Ok(made) => {
                 let made = Arc::new(made);
                 *session = Some(Arc::clone(&made));
@@ -115,3 +176,31 @@ impl Pool {
 
 /// One value for each slot.
 pub(super) type EachSlot<T> = [Option<T>; SESSIONS_MAX];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_near_host_gets_as_many_connections_as_processors_can_use() {
+        let near = Some(Duration::from_micros(300));
+        for (processors, sessions) in [(1, 1), (2, 1), (4, 2), (16, 8), (128, 8)] {
+            assert_eq!(sessions_worth(near, processors), sessions);
+        }
+        for far in [
+            None,
+            Some(Duration::from_millis(2)),
+            Some(Duration::from_secs(1)),
+        ] {
+            assert_eq!(sessions_worth(far, 1), SESSIONS_MAX);
+        }
+    }
+
+    #[test]
+    fn far_connections_carry_two_streams() {
+        for stream in [Stream::SmallFile, Stream::Range] {
+            assert_eq!(ROOM / stream.room(false), 2);
+            assert!(stream.room(true) < stream.room(false));
+        }
+    }
+}

@@ -216,7 +216,16 @@ impl Remote {
         }
     }
 
-    pub(super) async fn get(self: &Arc<Self>, full: Vec<u8>) -> Result<Whole> {
+    pub(super) async fn get(self: &Arc<Self>, full: Vec<u8>, listed: &Entry) -> Result<Whole> {
+        let file = OpenFile::open_small(Arc::clone(self), full.clone(), OPEN_READ).await?;
+        if let Some(whole) = file.read_at_once(listed).await? {
+            return Ok(whole);
+        }
+        self.get_step_by_step(full).await
+    }
+
+    /// Reads a file that doesn't look as it was listed, or that the server gives in other pieces.
+    async fn get_step_by_step(self: &Arc<Self>, full: Vec<u8>) -> Result<Whole> {
         let file = OpenFile::open_small(Arc::clone(self), full, OPEN_READ).await?;
         let entry = file.stat().await?;
         let mut data = Vec::new();

@@ -4,7 +4,8 @@
 //! `ProxyJump`. An own client of the protocol, because names must be allowed to be any bytes.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
+    io::IoSlice,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
@@ -12,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader},
     process::{Child, ChildStdin, Command},
@@ -27,6 +28,7 @@ use super::{
 };
 use crate::{
     Error, ErrorKind, Locus, Result, clock,
+    posix::Block,
     ssh::{self, Complaints},
 };
 
@@ -36,11 +38,21 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
 /// Longest to wait for a connection: a slow handshake through a jump host.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(45);
 
-/// Requests waiting to be written: 8 MiB of payload at most.
-const QUEUED_REQUESTS: usize = 32;
+/// Batches of requests waiting to be written: 8 MiB of payload at most where each is one write.
+const QUEUED_BATCHES: usize = 32;
+
+/// Bytes read ahead of a packet. Little, since what is read ahead is copied once more.
+const AHEAD_BYTES: usize = 16 << 10;
+
+/// Bytes a pipe to `ssh` is to hold: without more room than the usual 64 KiB, each request wakes
+/// both sides several times. The most that Linux gives everybody.
+const PIPE_BYTES: usize = 1 << 20;
 
 /// Longest packet believed, in bytes: OpenSSH's own limit.
 const PACKET_BYTES_MAX: usize = 256 << 10;
+
+/// Packets from so many bytes on are read into blocks of memory that are used again.
+const BLOCK_FROM: usize = 128 << 10;
 
 /// Payload a server takes that doesn't tell its limits (draft-ietf-secsh-filexfer-02, section 3).
 const PAYLOAD_BYTES_DEFAULT: u32 = 32 << 10;
@@ -49,7 +61,7 @@ type Waiting = Mutex<HashMap<u32, oneshot::Sender<Reply>>>;
 
 /// A connection. Dead connections stay dead.
 pub(super) struct Session {
-    queue: mpsc::Sender<(Bytes, Option<Bytes>)>,
+    queue: mpsc::Sender<Vec<Bytes>>,
     waiting: Arc<Waiting>,
     dead: Arc<AtomicBool>,
     next_id: AtomicU32,
@@ -69,14 +81,14 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Connects.
+    /// Connects, proposing `ciphers` where there are any.
     ///
     /// # Errors
     /// [`ErrorKind::Unauthenticated`], [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`].
-    pub(super) async fn connect(host: &Host) -> Result<Self> {
+    pub(super) async fn connect(host: &Host, ciphers: Option<&str>) -> Result<Self> {
         let shown = host.show();
         let fail = |kind| Error::new(kind, "connect to", &*shown).at(Locus::Network);
-        let mut child = command(host).spawn().map_err(|cause| {
+        let mut child = command(host, ciphers).spawn().map_err(|cause| {
             Error::io("run", "ssh", cause).hint("install the package openssh-client")
         })?;
         let (Some(mut input), Some(output), Some(complaints)) =
@@ -86,7 +98,10 @@ impl Session {
         };
         let mut running = JoinSet::new();
         let complaints = Complaints::collect(complaints, &mut running);
-        let mut output = BufReader::with_capacity(PACKET_BYTES_MAX, output);
+        // Less will do where the system gives no more.
+        let _ = rustix::pipe::fcntl_setpipe_size(&input, PIPE_BYTES);
+        let _ = rustix::pipe::fcntl_setpipe_size(&output, PIPE_BYTES);
+        let mut output = BufReader::with_capacity(AHEAD_BYTES, output);
         let extensions = match timeout(CONNECTED_WITHIN, greet(&mut input, &mut output)).await {
             Err(_) => return Err(fail(ErrorKind::TimedOut).cause("no answer")),
             Ok(Some(extensions)) => extensions,
@@ -94,7 +109,7 @@ impl Session {
                 return Err(ssh::refused(&fail, &complaints.all().await));
             }
         };
-        let (queue, queued) = mpsc::channel(QUEUED_REQUESTS);
+        let (queue, queued) = mpsc::channel(QUEUED_BATCHES);
         let waiting = Arc::new(Waiting::default());
         let dead = Arc::new(AtomicBool::new(false));
         running.spawn(write_all(input, queued));
@@ -129,7 +144,6 @@ impl Session {
             && limits.len() >= 24
         {
             self.round_trip = Some(clock::now().saturating_duration_since(asked));
-            use bytes::Buf;
             limits.advance(8);
             let cap = |limit: u64| {
                 // Room for the packet's own fields within the longest packet.
@@ -171,22 +185,52 @@ impl Session {
     /// # Errors
     /// [`ErrorKind::Unreachable`] when the connection broke.
     pub(super) async fn send(&self, request: Request) -> Result<Asked<'_>> {
-        let id = self.next_id.fetch_add(1, Relaxed);
+        let mut batch = Batch::new(self);
+        let asked = batch.add(request);
+        batch.send().await?;
+        Ok(asked)
+    }
+}
+
+/// Requests that are sent together, in this order.
+pub(super) struct Batch<'a> {
+    session: &'a Session,
+    pieces: Vec<Bytes>,
+}
+
+impl<'a> Batch<'a> {
+    pub(super) fn new(session: &'a Session) -> Self {
+        Self {
+            session,
+            pieces: Vec::new(),
+        }
+    }
+
+    /// Adds one; its answer comes after the batch was sent.
+    pub(super) fn add(&mut self, request: Request) -> Asked<'a> {
+        let session = self.session;
+        let id = session.next_id.fetch_add(1, Relaxed);
         let (sender, receiver) = oneshot::channel();
-        self.waiting
+        session
+            .waiting
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .insert(id, sender);
-        let ticket = Ticket { session: self, id };
-        if self.is_dead() {
-            return Err(self.broken());
+        request.send_to(id, &mut self.pieces);
+        let ticket = Ticket { session, id };
+        Asked { ticket, receiver }
+    }
+
+    /// Sends them after all that was sent before.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unreachable`] when the connection broke.
+    pub(super) async fn send(self) -> Result<()> {
+        if self.session.is_dead() {
+            return Err(self.session.broken());
         }
-        let head = request.head(id);
-        self.queue
-            .send((head, request.payload))
-            .await
-            .map_err(|_| self.broken())?;
-        Ok(Asked { ticket, receiver })
+        let queued = self.session.queue.send(self.pieces).await;
+        queued.map_err(|_| self.session.broken())
     }
 }
 
@@ -231,8 +275,11 @@ impl Drop for Ticket<'_> {
     }
 }
 
-fn command(host: &Host) -> Command {
+fn command(host: &Host, ciphers: Option<&str>) -> Command {
     let mut command = ssh::command(host);
+    if let Some(ciphers) = ciphers {
+        command.args(["-o", &format!("Ciphers={ciphers}")]);
+    }
     command.args(["-s", "--", &host.host, "sftp"]);
     command
 }
@@ -267,9 +314,29 @@ async fn read_packet(output: &mut (impl AsyncRead + Unpin)) -> Option<Bytes> {
     if len > PACKET_BYTES_MAX {
         return None;
     }
-    let mut packet = BytesMut::zeroed(len);
-    output.read_exact(&mut packet).await.ok()?;
-    Some(packet.freeze())
+    if len >= BLOCK_FROM {
+        let mut block = Block::new();
+        read_to(output, len, block.bytes()).await?;
+        return Some(block.freeze());
+    }
+    let mut packet = Vec::with_capacity(len);
+    read_to(output, len, &mut packet).await?;
+    Some(packet.into())
+}
+
+/// Appends `len` bytes to `packet`, which has room for them.
+async fn read_to(
+    output: &mut (impl AsyncRead + Unpin),
+    len: usize,
+    packet: &mut Vec<u8>,
+) -> Option<()> {
+    let mut rest = output.take(len as u64);
+    while packet.len() < len {
+        if rest.read_buf(packet).await.ok()? == 0 {
+            return None;
+        }
+    }
+    Some(())
 }
 
 async fn read_all(
@@ -297,15 +364,85 @@ async fn read_all(
         .clear();
 }
 
-async fn write_all(mut input: ChildStdin, mut queued: mpsc::Receiver<(Bytes, Option<Bytes>)>) {
-    while let Some((head, payload)) = queued.recv().await {
-        if input.write_all(&head).await.is_err() {
+async fn write_all(mut input: ChildStdin, mut queued: mpsc::Receiver<Vec<Bytes>>) {
+    let mut batches = Vec::with_capacity(QUEUED_BATCHES);
+    while queued.recv_many(&mut batches, QUEUED_BATCHES).await > 0 {
+        let mut row = Row(batches.drain(..).flatten().collect());
+        if input.write_all_buf(&mut row).await.is_err() {
             return;
         }
-        if let Some(payload) = payload
-            && input.write_all(&payload).await.is_err()
-        {
-            return;
+    }
+}
+
+/// Pieces that are written in a row, as many in one call as the system takes.
+struct Row(VecDeque<Bytes>);
+
+impl Buf for Row {
+    fn remaining(&self) -> usize {
+        self.0.iter().map(Bytes::len).sum()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.0.front().map_or(&[], |piece| piece)
+    }
+
+    fn chunks_vectored<'a>(&'a self, out: &mut [IoSlice<'a>]) -> usize {
+        let pieces = out.iter_mut().zip(&self.0);
+        pieces
+            .map(|(slice, piece)| *slice = IoSlice::new(piece))
+            .count()
+    }
+
+    fn advance(&mut self, mut count: usize) {
+        while let Some(piece) = self.0.front_mut() {
+            if count < piece.len() {
+                piece.advance(count);
+                return;
+            }
+            count -= piece.len();
+            self.0.pop_front();
+        }
+        assert_eq!(count, 0, "more was written than there was");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_go_on_in_the_middle_of_a_piece() {
+        let pieces = ["ab", "", "cde", "f"].map(|text| Bytes::from_static(text.as_bytes()));
+        let mut row = Row(pieces.into());
+        assert_eq!(row.remaining(), 6);
+        row.advance(3);
+        let mut slices = [IoSlice::new(&[]); 2];
+        assert_eq!(row.chunks_vectored(&mut slices), 2);
+        assert_eq!((&*slices[0], &*slices[1]), (&b"de"[..], &b"f"[..]));
+        row.advance(3);
+        assert!(!row.has_remaining());
+    }
+
+    #[tokio::test]
+    async fn packets_are_read_however_they_come() {
+        let mut input = Vec::new();
+        let contents = [
+            vec![1; 5],
+            vec![2; BLOCK_FROM + 7],
+            Vec::new(),
+            vec![3; 90_000],
+        ];
+        for content in &contents {
+            input.extend_from_slice(&u32::try_from(content.len()).unwrap().to_be_bytes());
+            input.extend_from_slice(content);
+        }
+        let mut output = BufReader::with_capacity(AHEAD_BYTES, &input[..]);
+        for content in &contents {
+            assert_eq!(read_packet(&mut output).await.unwrap(), content);
+        }
+        assert!(read_packet(&mut output).await.is_none());
+        for broken in [&[0, 0, 0, 9, 1][..], &[255, 255, 255, 255, 1]] {
+            assert!(read_packet(&mut &broken[..]).await.is_none());
         }
     }
 }

@@ -50,7 +50,7 @@ const NAMES_MAX: u32 = 100_000;
 pub(super) struct Request {
     kind: u8,
     body: BytesMut,
-    pub payload: Option<Bytes>,
+    payload: Vec<Bytes>,
 }
 
 impl Request {
@@ -58,7 +58,7 @@ impl Request {
         Self {
             kind,
             body: BytesMut::with_capacity(64),
-            payload: None,
+            payload: Vec::new(),
         }
     }
 
@@ -84,24 +84,25 @@ impl Request {
         self
     }
 
-    /// A last string that is sent as it is, without a copy.
-    pub(super) fn payload(self, bytes: Bytes) -> Self {
-        let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        let mut request = self.u32(len);
-        request.payload = Some(bytes);
+    /// A last string, in pieces that are sent as they are, without a copy.
+    pub(super) fn payload(self, pieces: Vec<Bytes>) -> Self {
+        let len: usize = pieces.iter().map(Bytes::len).sum();
+        let mut request = self.u32(u32::try_from(len).unwrap_or(u32::MAX));
+        request.payload = pieces;
         request
     }
 
-    /// The packet up to the payload.
-    pub(super) fn head(&self, id: u32) -> Bytes {
-        let payload = self.payload.as_ref().map_or(0, Bytes::len);
+    /// Appends the packet, in pieces, to what is to be sent.
+    pub(super) fn send_to(self, id: u32, out: &mut Vec<Bytes>) {
+        let payload: usize = self.payload.iter().map(Bytes::len).sum();
         let len = u32::try_from(1 + 4 + self.body.len() + payload).unwrap_or(u32::MAX);
-        let mut packet = BytesMut::with_capacity(9 + self.body.len());
-        packet.put_u32(len);
-        packet.put_u8(self.kind);
-        packet.put_u32(id);
-        packet.put_slice(&self.body);
-        packet.freeze()
+        let mut head = BytesMut::with_capacity(9 + self.body.len());
+        head.put_u32(len);
+        head.put_u8(self.kind);
+        head.put_u32(id);
+        head.put_slice(&self.body);
+        out.push(head.freeze());
+        out.extend(self.payload);
     }
 }
 
