@@ -23,7 +23,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures_util::{StreamExt, stream};
+use futures_util::stream;
 use rustls::version::TLS12;
 
 use crate::{
@@ -37,7 +37,7 @@ use crate::{
 use listing::FtpListing;
 use pool::{Pool, SESSIONS_USUAL};
 use remote::{Remote, parent_of, root_of};
-use session::{Host, Security, Session};
+use session::{Host, Security, Session, Ways};
 use transfer::{FtpReader, is_same};
 use writer::FtpWriter;
 
@@ -145,6 +145,7 @@ fn host_of(server: &Server, chosen: Option<&Chosen>) -> Result<Host> {
         tls: config,
         user,
         password,
+        ways: Ways::default(),
     })
 }
 
@@ -168,15 +169,23 @@ impl Remote {
 
     /// Reads as many bytes as were told, then looks again.
     async fn read_whole(self: &Arc<Self>, full: &[u8], told: &Entry) -> Result<Whole> {
-        let mut body = self.read(full.to_vec(), 0..told.size, told.size).await?;
         let (mut data, mut summer) = (Vec::new(), Summer::default());
-        while let Some(bytes) = body.next().await {
-            let bytes = bytes?;
-            summer.add(&bytes);
-            data.push(bytes);
+        let mut looked = None;
+        if told.size > 0 {
+            let whole = 0..told.size;
+            let mut download = self.download(full.to_vec(), whole, told.size).await?;
+            download.look();
+            while let Some(bytes) = download.next().await? {
+                summer.add(&bytes);
+                data.push(bytes);
+            }
+            looked = download.looked();
         }
-        drop(body);
-        let entry = self.stat(full).await?.ok_or_else(|| self.missing(full))?;
+        let entry = match looked {
+            Some(reply) => self.found(&reply, full)?,
+            None => self.stat(full).await?,
+        };
+        let entry = entry.ok_or_else(|| self.missing(full))?;
         Ok(Whole {
             entry,
             data,
@@ -214,31 +223,19 @@ impl Remote {
     ) -> Result<()> {
         let body = Box::pin(stream::iter(data.into_iter().map(Ok)));
         self.write(partial, 0, body).await?;
-        let mut lease = self.lease().await?;
-        let found = self.stat_with(&mut lease, partial).await?;
-        let found = found.map_or(0, |found| found.size);
-        let corrupt = |cause: String| {
-            Error::new(ErrorKind::Corrupt, "write", self.show_full(full))
-                .cause(cause)
-                .at(Locus::Destination)
-        };
-        if found != spec.size {
-            let size = spec.size;
-            return Err(corrupt(format!("the server holds {found} bytes of {size}")));
-        }
         if self.rules.verify {
-            // A session for each of two at once would be one too many where a server allows one.
-            drop(lease);
+            let found = self.stat(partial).await?;
+            let found = found.map_or(0, |found| found.size);
+            self.expect_size(full, found, spec.size)?;
             if self.sum_of(partial, 0..found, found).await? != sum {
-                return Err(corrupt(
-                    "what was written reads back differently".to_owned(),
-                ));
+                let error = Error::new(ErrorKind::Corrupt, "write", self.show_full(full));
+                return Err(error
+                    .cause("what was written reads back differently")
+                    .at(Locus::Destination));
             }
-            lease = self.lease().await?;
         }
-        self.dress(&mut lease, partial, spec.mode, spec.mtime)
-            .await?;
-        self.rename(&mut lease, partial, full).await
+        let mut lease = self.lease().await?;
+        self.publish(&mut lease, partial, full, spec).await
     }
 }
 
@@ -254,6 +251,8 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     modes: true,
     directory_attributes: true,
     segment_size_min: SMALL_BYTES_MAX,
+    // Further sessions: few lanes have something to do on each.
+    requests_ahead_max: 4,
     segments_held: false,
     ..Capabilities::least("ftp")
 };

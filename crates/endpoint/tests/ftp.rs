@@ -3,7 +3,8 @@
 
 use std::fs;
 
-use posthaste_endpoint::{Endpoint, Entry, ErrorKind, FileTime, Kind};
+use bytes::Bytes;
+use posthaste_endpoint::{Checksum, Endpoint, Entry, ErrorKind, FileSpec, FileTime, Kind};
 use posthaste_testbed::{
     FtpFace, FtpServer,
     conformance::{Scale, open, passes_as_one_file, passes_at_scale, passes_the_suite},
@@ -139,6 +140,48 @@ async fn the_login_directory_has_a_name() {
     let missing = home.stat(b"none", true).await.unwrap();
     assert_eq!(missing, None);
     seals_a_directory(&*home).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_transfer_tells_why_and_others_go_on() {
+    let server = FtpServer::start(FtpFace::Plain).unwrap();
+    let address = server.address_below("");
+    let endpoint = open(&address, &server.profile()).await.unwrap();
+    let data = vec![Bytes::from_static(b"content")];
+    let sum = Checksum::of(b"content");
+    let spec = FileSpec {
+        size: 7,
+        mtime: None,
+        mode: Some(0o640),
+        origin: "here".into(),
+        version: None,
+    };
+    // From the second transfer on the command is sent before the server says where it listens.
+    for name in ["first", "second", "none/third", "fourth"] {
+        let put = endpoint.put(name.as_bytes(), &spec, data.clone(), sum);
+        let outcome = put.await;
+        if name.starts_with("none") {
+            let error = outcome.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+            let missing = Entry::bare(name.as_bytes().to_vec(), Kind::File);
+            let sized = Entry { size: 7, ..missing };
+            let error = endpoint.get(name.as_bytes(), &sized).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+        } else {
+            outcome.unwrap();
+            let entry = endpoint.stat(name.as_bytes(), false).await.unwrap();
+            let entry = entry.unwrap();
+            assert_eq!((entry.size, entry.mode), (7, Some(0o640)));
+            let found = endpoint.get(name.as_bytes(), &entry).await.unwrap();
+            assert_eq!(found.data.concat(), b"content");
+        }
+    }
+    let commands = server.commands();
+    assert_eq!(
+        commands.matches("USER 331").count(),
+        1,
+        "a session was lost"
+    );
 }
 
 async fn seals_a_directory(endpoint: &dyn Endpoint) {

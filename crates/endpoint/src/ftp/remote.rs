@@ -23,6 +23,9 @@ use crate::{
 /// Directories made above a missing one: no path is deeper (`PATH_MAX` / 2).
 const PARENTS_MAX: usize = 2048;
 
+/// What sets a mode.
+const CHMOD: &str = "SITE CHMOD";
+
 /// A path on a server.
 pub(super) struct Remote {
     pub(super) host: Arc<Host>,
@@ -148,11 +151,16 @@ impl Remote {
 
     pub(super) async fn stat_with(&self, lease: &mut Lease, full: &[u8]) -> Result<Option<Entry>> {
         let reply = lease.session()?.ask(&line("MLST", full)).await?;
+        self.found(&reply, full)
+    }
+
+    /// What the answer to MLST tells.
+    pub(super) fn found(&self, reply: &Reply, full: &[u8]) -> Result<Option<Entry>> {
         if reply.is_missing() {
             return Ok(None);
         }
         if !reply.is_done() {
-            return Err(self.refused(&reply, "look at", full, Locus::Source));
+            return Err(self.refused(reply, "look at", full, Locus::Source));
         }
         let facts = reply.lines.iter().find_map(|line| {
             let line = line.strip_prefix(b" ").unwrap_or(line);
@@ -176,27 +184,75 @@ impl Remote {
         mode: Option<u32>,
         mtime: Option<FileTime>,
     ) -> Result<()> {
-        const DOING: &str = "set the attributes of";
-        // The mode first: a server may count it as a change.
-        if let Some(mode) = mode.filter(|_| self.sets_modes.load(Relaxed)) {
-            let command = line(&format!("SITE CHMOD {:03o}", mode & 0o7777), full);
-            let reply = lease.session()?.ask(&command).await?;
-            if reply.is_unknown() {
+        let commands = self.dresses(full, mode, mtime);
+        let replies = lease.session()?.ask_all(&commands).await?;
+        self.dressed(full, &commands, &replies)
+    }
+
+    /// What gives a path its time and mode. The mode first: a server may count it as a change.
+    fn dresses(&self, full: &[u8], mode: Option<u32>, mtime: Option<FileTime>) -> Vec<Vec<u8>> {
+        let mode = mode.filter(|_| self.sets_modes.load(Relaxed));
+        let mode = mode.map(|mode| format!("{CHMOD} {:03o}", mode & 0o7777));
+        let mtime = mtime.filter(|_| self.features.set_time);
+        let mtime = mtime.map(|mtime| format!("MFMT {}", show_time(mtime)));
+        let commands = mode.into_iter().chain(mtime);
+        commands.map(|command| line(&command, full)).collect()
+    }
+
+    /// Whether those commands did what they should.
+    fn dressed(&self, full: &[u8], commands: &[Vec<u8>], replies: &[Reply]) -> Result<()> {
+        for (command, reply) in commands.iter().zip(replies) {
+            if command.starts_with(CHMOD.as_bytes()) && reply.is_unknown() {
                 self.sets_modes.store(false, Relaxed);
             } else if !reply.is_done() {
-                return Err(self.refused(&reply, DOING, full, Locus::Destination));
+                let doing = "set the attributes of";
+                return Err(self.refused(reply, doing, full, Locus::Destination));
             }
-        }
-        if let Some(mtime) = mtime.filter(|_| self.features.set_time) {
-            let command = format!("MFMT {}", show_time(mtime));
-            self.command(lease, &command, DOING, full).await?;
         }
         Ok(())
     }
 
-    /// Gives a file its name. A directory is never replaced.
-    pub(super) async fn rename(&self, lease: &mut Lease, from: &[u8], to: &[u8]) -> Result<()> {
-        let mut reply = self.try_rename(lease, from, to).await?;
+    /// Fails unless the server holds all.
+    pub(super) fn expect_size(&self, full: &[u8], found: u64, size: u64) -> Result<()> {
+        if found == size {
+            return Ok(());
+        }
+        let error = Error::new(ErrorKind::Corrupt, "write", self.show_full(full));
+        Err(error
+            .cause(format!("the server holds {found} bytes of {size}"))
+            .at(Locus::Destination))
+    }
+
+    /// Gives a file that is all there its time, its mode and its name. All but the name is asked for
+    /// at once: a hidden file that turns out to be wrong may as well have them.
+    pub(super) async fn publish(
+        &self,
+        lease: &mut Lease,
+        partial: &[u8],
+        full: &[u8],
+        spec: &FileSpec,
+    ) -> Result<()> {
+        let dresses = self.dresses(partial, spec.mode, spec.mtime);
+        let mut commands = vec![line("MLST", partial)];
+        commands.extend_from_slice(&dresses);
+        commands.push(line("RNFR", partial));
+        let replies = lease.session()?.ask_all(&commands).await?;
+        let [look, rest @ .., from] = &replies[..] else {
+            return Err(Error::new(ErrorKind::Other, "write", self.show_full(full)));
+        };
+        let found = self.found(look, partial)?.map_or(0, |found| found.size);
+        self.expect_size(full, found, spec.size)?;
+        self.dressed(partial, &dresses, rest)?;
+        self.rename(lease, from, partial, full).await
+    }
+
+    /// Gives a file its name when the server's answer to RNFR is `reply`. A directory is never
+    /// replaced.
+    async fn rename(&self, lease: &mut Lease, reply: &Reply, from: &[u8], to: &[u8]) -> Result<()> {
+        if !reply.goes_on() {
+            return Err(self.refused(reply, "write", from, Locus::Destination));
+        }
+        let mut reply = lease.session()?.ask(&line("RNTO", to)).await?;
         if reply.is_done() {
             return Ok(());
         }

@@ -3,7 +3,10 @@
 use std::{
     io,
     net::{IpAddr, SocketAddr},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 
@@ -27,6 +30,10 @@ const CONNECTED_WITHIN: Duration = Duration::from_secs(15);
 
 /// Longest to wait for an answer.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
+
+/// Longest to wait for the second of two answers when the first is there, beside a round trip: a
+/// server that loses a command says nothing.
+const SECOND_WITHIN: Duration = Duration::from_secs(3);
 
 /// Longest to wait until a server has put away what it got.
 const STORED_WITHIN: Duration = Duration::from_secs(600);
@@ -54,6 +61,16 @@ pub(super) struct Host {
     pub(super) tls: Option<Arc<ClientConfig>>,
     pub(super) user: String,
     pub(super) password: Secret,
+    pub(super) ways: Ways,
+}
+
+/// What a server turned out to do, in whichever session.
+#[derive(Debug, Default)]
+pub(super) struct Ways {
+    /// It loses commands that come before its answer to the last one.
+    is_lockstep: AtomicBool,
+    /// It has listened when told EPSV.
+    knows_epsv: AtomicBool,
 }
 
 impl Host {
@@ -153,8 +170,10 @@ pub(super) struct Session {
     pub(super) features: Features,
     /// The way there and back, as connecting took it.
     pub(super) round_trip: Duration,
-    /// Between two commands: nothing is to be read.
-    is_clean: bool,
+    /// Answers still to come: between two commands none.
+    awaited: usize,
+    /// The server hangs up.
+    is_over: bool,
     /// When it was last used.
     pub(super) used: Instant,
     knows_epsv: bool,
@@ -167,6 +186,18 @@ impl Session {
     /// [`ErrorKind::Unreachable`], [`ErrorKind::Unauthenticated`], [`ErrorKind::Busy`] for one
     /// session too many.
     pub(super) async fn open(host: Arc<Host>) -> Result<Self> {
+        match Self::try_open(Arc::clone(&host)).await? {
+            Some(session) => Ok(session),
+            // Its answer may yet come and must not be taken for another: a connection of its own.
+            None => Self::try_open(Arc::clone(&host)).await?.ok_or_else(|| {
+                let error = host.fail(ErrorKind::TimedOut, "log in at");
+                error.cause("no answer")
+            }),
+        }
+    }
+
+    /// `None` where the server turned out to lose commands that are sent ahead.
+    async fn try_open(host: Arc<Host>) -> Result<Option<Self>> {
         let found = lookup_host((host.name.as_str(), host.port)).await;
         let found = found.map_err(|cause| host.broken("connect to", cause))?;
         let asked = clock::now();
@@ -190,17 +221,18 @@ impl Session {
             peer,
             features: Features::default(),
             round_trip,
-            is_clean: true,
+            awaited: 0,
+            is_over: false,
             used: clock::now(),
             knows_epsv: true,
         };
+        session.awaited = 1;
         let greeting = session.answer(ANSWERED_WITHIN).await?;
         session.expect(greeting, "connect to")?;
         if host.security == Security::Explicit {
             session = session.protected().await?;
         }
-        session.log_in().await?;
-        Ok(session)
+        Ok(session.log_in().await?.then_some(session))
     }
 
     async fn protected(mut self) -> Result<Self> {
@@ -220,7 +252,8 @@ impl Session {
         Ok(self)
     }
 
-    async fn log_in(&mut self) -> Result<()> {
+    /// Says whether the server answered all it was asked.
+    async fn log_in(&mut self) -> Result<bool> {
         let host = Arc::clone(&self.host);
         let mut reply = self.ask(format!("USER {}", host.user).as_bytes()).await?;
         if reply.code == 331 {
@@ -238,14 +271,27 @@ impl Session {
                 self.expect(reply, "protect the data of")?;
             }
         }
-        let reply = self.ask(b"FEAT").await?;
-        self.features = Features::read(&reply);
+        let (features, binary) = if self.host.ways.is_lockstep.load(Relaxed) {
+            (self.ask(b"FEAT").await?, self.ask(b"TYPE I").await?)
+        } else {
+            self.tell(&[b"FEAT", b"TYPE I"]).await?;
+            let features = self.answer(ANSWERED_WITHIN).await?;
+            match self.answer(SECOND_WITHIN + self.round_trip).await {
+                Ok(binary) => (features, binary),
+                Err(error) if error.kind() == ErrorKind::TimedOut => {
+                    self.host.ways.is_lockstep.store(true, Relaxed);
+                    return Ok(false);
+                }
+                Err(error) => return Err(error),
+            }
+        };
+        self.features = Features::read(&features);
+        self.expect(binary, "set up")?;
         if self.features.utf8 {
             // Most servers need no telling.
             let _ = self.ask(b"OPTS UTF8 ON").await?;
         }
-        let reply = self.ask(b"TYPE I").await?;
-        self.expect(reply, "set up")
+        Ok(true)
     }
 
     fn expect(&self, reply: Reply, operation: &'static str) -> Result<()> {
@@ -257,25 +303,53 @@ impl Session {
 
     /// Whether another command may follow.
     pub(super) fn is_clean(&self) -> bool {
-        self.is_clean
+        self.awaited == 0 && !self.is_over
     }
 
     /// Sends a command and reads the answer. The caller made sure that it is one line.
     pub(super) async fn ask(&mut self, command: &[u8]) -> Result<Reply> {
-        self.tell(command).await?;
+        self.tell(&[command]).await?;
         self.answer(ANSWERED_WITHIN).await
     }
 
-    async fn tell(&mut self, command: &[u8]) -> Result<()> {
-        if command.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
-            let error = self.host.fail(ErrorKind::Unsupported, "ask");
-            return Err(error.cause("a line break in a name, a user or a password"));
+    /// Sends commands, each of which may be carried out whatever became of those before, and reads the
+    /// answers: at once, where the server takes that.
+    pub(super) async fn ask_all(&mut self, commands: &[Vec<u8>]) -> Result<Vec<Reply>> {
+        let mut replies = Vec::with_capacity(commands.len());
+        if self.is_lockstep() {
+            for command in commands {
+                replies.push(self.ask(command).await?);
+            }
+            return Ok(replies);
         }
-        self.is_clean = false;
+        let commands: Vec<&[u8]> = commands.iter().map(Vec::as_slice).collect();
+        self.tell(&commands).await?;
+        for _ in commands {
+            replies.push(self.answer(ANSWERED_WITHIN).await?);
+        }
+        Ok(replies)
+    }
+
+    /// Whether a command must wait for the answer to the last one.
+    pub(super) fn is_lockstep(&self) -> bool {
+        self.host.ways.is_lockstep.load(Relaxed)
+    }
+
+    /// Sends commands without waiting for their answers.
+    pub(super) async fn tell(&mut self, commands: &[&[u8]]) -> Result<()> {
+        let mut lines = Vec::new();
+        for command in commands {
+            if command.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
+                let error = self.host.fail(ErrorKind::Unsupported, "ask");
+                return Err(error.cause("a line break in a name, a user or a password"));
+            }
+            lines.extend_from_slice(command);
+            lines.extend_from_slice(b"\r\n");
+        }
+        self.awaited += commands.len();
         self.used = clock::now();
-        let line = [command, b"\r\n"].concat();
         let writing = async {
-            self.wire.write_all(&line).await?;
+            self.wire.write_all(&lines).await?;
             self.wire.flush().await
         };
         let late = |_| Err(io::Error::new(io::ErrorKind::TimedOut, "no answer"));
@@ -287,14 +361,16 @@ impl Session {
 
     /// The next answer.
     async fn answer(&mut self, within: Duration) -> Result<Reply> {
-        self.is_clean = false;
         let read = timeout(within, self.read_reply()).await;
         let late = |_| Err(io::Error::new(io::ErrorKind::TimedOut, "no answer"));
         let reply = read
             .unwrap_or_else(late)
             .map_err(|cause| self.host.broken("ask", cause))?;
         // 421: the server hangs up. 1xx: more is to come.
-        self.is_clean = reply.code != 421 && reply.code / 100 != 1;
+        self.is_over |= reply.code == 421;
+        if reply.code / 100 != 1 {
+            self.awaited = self.awaited.saturating_sub(1);
+        }
         Ok(reply)
     }
 
@@ -337,14 +413,32 @@ impl Session {
         before: Option<&[u8]>,
         command: &[u8],
     ) -> Result<Result<Box<dyn Wire>, Reply>> {
+        let knows_epsv = self.host.ways.knows_epsv.load(Relaxed) && self.knows_epsv;
+        let data = if before.is_none() && knows_epsv && !self.is_lockstep() {
+            self.connect_ahead(command).await?
+        } else {
+            self.connect_in_turn(before, command).await?
+        };
+        let data: Box<dyn Wire> = match data {
+            Ok(data) => Box::new(data),
+            Err(reply) => return Ok(Err(reply)),
+        };
+        if self.host.security == Security::Plain {
+            return Ok(Ok(data));
+        }
+        Ok(Ok(self.host.protect(data, self.tls.as_ref()).await?))
+    }
+
+    async fn connect_in_turn(
+        &mut self,
+        before: Option<&[u8]>,
+        command: &[u8],
+    ) -> Result<Result<TcpStream, Reply>> {
         let port = match self.passive().await? {
             Ok(port) => port,
             Err(reply) => return Ok(Err(reply)),
         };
-        let data = self
-            .host
-            .connect(vec![SocketAddr::new(self.peer, port)])
-            .await?;
+        let data = self.connect(port).await?;
         if let Some(before) = before {
             let reply = self.ask(before).await?;
             if !reply.goes_on() {
@@ -352,14 +446,31 @@ impl Session {
             }
         }
         let reply = self.ask(command).await?;
-        if reply.code / 100 != 1 {
-            return Ok(Err(reply));
+        Ok(begun(reply, data))
+    }
+
+    /// Tells a server that has listened before to listen, and at once what for.
+    async fn connect_ahead(&mut self, command: &[u8]) -> Result<Result<TcpStream, Reply>> {
+        self.tell(&[b"EPSV", command]).await?;
+        let listens = self.answer(ANSWERED_WITHIN).await?;
+        if listens.code != 229 {
+            let _ = self.answer(ANSWERED_WITHIN).await?;
+            return Ok(Err(listens));
         }
-        let data: Box<dyn Wire> = Box::new(data);
-        if self.host.security == Security::Plain {
-            return Ok(Ok(data));
+        let port = extended_port(&listens.text()).ok_or_else(|| self.no_port(&listens))?;
+        let connected = self.connect(port).await;
+        // Who refuses the command no longer listens: then its answer tells more.
+        let reply = self.answer(ANSWERED_WITHIN).await?;
+        match connected {
+            Ok(data) => Ok(begun(reply, data)),
+            Err(_) if reply.code / 100 != 1 => Ok(Err(reply)),
+            Err(error) => Err(error),
         }
-        Ok(Ok(self.host.protect(data, self.tls.as_ref()).await?))
+    }
+
+    async fn connect(&mut self, port: u16) -> Result<TcpStream> {
+        let address = SocketAddr::new(self.peer, port);
+        self.host.connect(vec![address]).await
     }
 
     /// Has the server listen; its port. The address is the one we are connected to, whatever it
@@ -368,6 +479,7 @@ impl Session {
         if self.knows_epsv {
             let reply = self.ask(b"EPSV").await?;
             if reply.code == 229 {
+                self.host.ways.knows_epsv.store(true, Relaxed);
                 let port = extended_port(&reply.text());
                 return port.map(Ok).ok_or_else(|| self.no_port(&reply));
             }
@@ -388,6 +500,11 @@ impl Session {
         error.cause(format!("the server names no port: \"{}\"", reply.text()))
     }
 
+    /// The answer to what was told.
+    pub(super) async fn told(&mut self) -> Result<Reply> {
+        self.answer(ANSWERED_WITHIN).await
+    }
+
     /// The answer at the end of a transfer.
     pub(super) async fn ended(&mut self) -> Result<Reply> {
         self.answer(STORED_WITHIN).await
@@ -396,6 +513,14 @@ impl Session {
     /// After a data connection was closed early: whatever the server says of it.
     pub(super) async fn settle(&mut self, within: Duration) -> Option<Reply> {
         self.answer(within).await.ok()
+    }
+}
+
+/// The data connection, where the server goes on.
+fn begun(reply: Reply, data: TcpStream) -> Result<TcpStream, Reply> {
+    match reply.code / 100 {
+        1 => Ok(data),
+        _ => Err(reply),
     }
 }
 
@@ -424,7 +549,71 @@ fn passive_port(text: &str) -> Option<u16> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::{
+        io::AsyncReadExt,
+        net::{
+            TcpListener,
+            tcp::{OwnedReadHalf, OwnedWriteHalf},
+        },
+    };
+
     use super::*;
+
+    /// Answers the first command of each packet and loses the rest of it.
+    async fn answer_first(mut from: OwnedReadHalf, mut to: OwnedWriteHalf) -> io::Result<()> {
+        to.write_all(b"220 hello\r\n").await?;
+        let mut packet = [0; 1024];
+        loop {
+            let len = from.read(&mut packet).await?;
+            if len == 0 {
+                return Ok(());
+            }
+            let reply: &[u8] = match &packet[..4] {
+                b"USER" => b"331 and?\r\n",
+                b"PASS" => b"230 in\r\n",
+                b"FEAT" => b"211-all\r\n MLST size*;\r\n211 end\r\n",
+                _ => b"200 done\r\n",
+            };
+            to.write_all(reply).await?;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_loses_commands_is_told_one_at_a_time() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let serving = async {
+            let mut sessions = tokio::task::JoinSet::new();
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let (from, to) = stream.into_split();
+                sessions.spawn(answer_first(from, to));
+            }
+        };
+        let asking = async {
+            let host = Arc::new(Host {
+                scheme: "ftp",
+                name: "127.0.0.1".to_owned(),
+                port,
+                shows_port: true,
+                security: Security::Plain,
+                tls: None,
+                user: "me".to_owned(),
+                password: Secret::new("secret"),
+                ways: Ways::default(),
+            });
+            let mut session = Session::open(host).await.unwrap();
+            assert!(session.features.facts && session.is_lockstep());
+            let commands = [b"NOOP".to_vec(), b"NOOP".to_vec()];
+            let replies = session.ask_all(&commands).await.unwrap();
+            assert!(replies.len() == 2 && replies.iter().all(Reply::is_done));
+            assert!(session.is_clean());
+        };
+        tokio::select! {
+            () = asking => {}
+            () = serving => {}
+        }
+    }
 
     #[test]
     fn ports_are_found_in_what_servers_say() {

@@ -7,8 +7,8 @@ use std::{
     time::Duration,
 };
 
-use bytes::{Bytes, BytesMut};
-use futures_util::{StreamExt, stream};
+use bytes::{BufMut, Bytes, BytesMut};
+use futures_util::{StreamExt, future::join, stream};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     time::timeout,
@@ -17,6 +17,7 @@ use tokio::{
 use super::{
     pool::Lease,
     remote::{Remote, line},
+    reply::Reply,
     session::Wire,
 };
 use crate::{
@@ -34,7 +35,7 @@ const SETTLED_WITHIN: Duration = Duration::from_secs(10);
 const PIECE_BYTES: usize = 256 << 10;
 
 /// A file on its way here.
-struct Download {
+pub(super) struct Download {
     remote: Arc<Remote>,
     lease: Lease,
     data: Option<Box<dyn Wire>>,
@@ -42,34 +43,52 @@ struct Download {
     left: u64,
     /// The server sends no more than what was asked for.
     is_exact: bool,
-    buffer: BytesMut,
+    /// When all is here, ask how the file looks.
+    looks: bool,
+    looked: Option<Reply>,
 }
 
 impl Download {
-    async fn next(&mut self) -> Result<Option<Bytes>> {
+    /// Asks how the file looks as soon as all of it is here.
+    pub(super) fn look(&mut self) {
+        self.looks = self.is_exact;
+    }
+
+    /// The answer to that, where it was asked.
+    pub(super) fn looked(self) -> Option<Reply> {
+        self.looked
+    }
+
+    /// The next bytes; `None` when all of them came.
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>> {
         let Some(data) = &mut self.data else {
             return Ok(None);
         };
-        self.buffer.reserve(PIECE_BYTES);
-        let read = timeout(STALLED_AFTER, data.read_buf(&mut self.buffer)).await;
-        match read {
-            Ok(Ok(0)) => Err(self.ended_early().await),
-            Ok(Ok(_)) => {
-                let left = usize::try_from(self.left).unwrap_or(usize::MAX);
-                let piece = self.buffer.split_to(self.buffer.len().min(left)).freeze();
-                self.buffer.clear();
-                self.left -= piece.len() as u64;
-                if self.left == 0 {
-                    self.finish().await?;
+        let wanted = usize::try_from(self.left).unwrap_or(usize::MAX);
+        let wanted = wanted.min(PIECE_BYTES);
+        let mut piece = BytesMut::with_capacity(wanted);
+        // Large pieces, so that whoever takes them is called seldom.
+        while piece.len() < wanted {
+            let mut room = {
+                let left = wanted - piece.len();
+                (&mut piece).limit(left)
+            };
+            match timeout(STALLED_AFTER, data.read_buf(&mut room)).await {
+                Ok(Ok(0)) if piece.is_empty() => return Err(self.ended_early().await),
+                Ok(Ok(0)) => break,
+                Ok(Ok(_)) => {}
+                Ok(Err(cause)) => return Err(self.broken(cause).await),
+                Err(_) => {
+                    let error = Error::new(ErrorKind::TimedOut, "read", self.shown());
+                    return Err(error.cause("nothing came for a minute").at(Locus::Network));
                 }
-                Ok(Some(piece))
-            }
-            Ok(Err(cause)) => Err(self.broken(cause).await),
-            Err(_) => {
-                let error = Error::new(ErrorKind::TimedOut, "read", self.shown());
-                Err(error.cause("nothing came for a minute").at(Locus::Network))
             }
         }
+        self.left -= piece.len() as u64;
+        if self.left == 0 {
+            self.finish().await?;
+        }
+        Ok(Some(piece.freeze()))
     }
 
     fn shown(&self) -> String {
@@ -91,7 +110,16 @@ impl Download {
         }
         drop(data);
         if ends_here {
-            let reply = self.lease.session()?.ended().await?;
+            let session = self.lease.session()?;
+            let looks = self.looks && !session.is_lockstep();
+            if looks {
+                // The server has sent all and so listens again.
+                session.tell(&[&line("MLST", &self.full)]).await?;
+            }
+            let reply = session.ended().await?;
+            if looks {
+                self.looked = Some(session.told().await?);
+            }
             if !reply.is_done() {
                 return Err(self
                     .remote
@@ -144,10 +172,28 @@ impl Remote {
         range: Range<u64>,
         size: u64,
     ) -> Result<ByteStream> {
-        let left = range.end.saturating_sub(range.start);
-        if left == 0 {
+        if range.is_empty() {
             return Ok(Box::pin(stream::empty()));
         }
+        let download = self.download(full, range, size).await?;
+        Ok(Box::pin(stream::unfold(Some(download), |download| async {
+            let mut download = download?;
+            match download.next().await {
+                Ok(Some(piece)) => Some((Ok(piece), Some(download))),
+                Ok(None) => None,
+                Err(error) => Some((Err(error), None)),
+            }
+        })))
+    }
+
+    /// Begins to read a range, which is not empty.
+    pub(super) async fn download(
+        self: &Arc<Self>,
+        full: Vec<u8>,
+        range: Range<u64>,
+        size: u64,
+    ) -> Result<Download> {
+        let left = range.end.saturating_sub(range.start);
         let mut lease = self.lease().await?;
         let mut is_exact = range.end >= size;
         let to_end = format!("REST {}", range.start);
@@ -171,23 +217,16 @@ impl Remote {
             opened = lease.session()?.transfer(asked, &command).await?;
         }
         let data = opened.map_err(|reply| self.refused(&reply, "read", &full, Locus::Source))?;
-        let download = Download {
+        Ok(Download {
             remote: Arc::clone(self),
             lease,
             data: Some(data),
             full,
             left,
             is_exact,
-            buffer: BytesMut::new(),
-        };
-        Ok(Box::pin(stream::unfold(Some(download), |download| async {
-            let mut download = download?;
-            match download.next().await {
-                Ok(Some(piece)) => Some((Ok(piece), Some(download))),
-                Ok(None) => None,
-                Err(error) => Some((Err(error), None)),
-            }
-        })))
+            looks: false,
+            looked: None,
+        })
     }
 
     pub(super) async fn sum_of(
@@ -221,10 +260,14 @@ impl Remote {
         let mut data =
             opened.map_err(|reply| self.refused(&reply, "write", full, Locus::Destination))?;
         let (mut summer, mut sent) = (Summer::default(), 0);
-        while let Some(bytes) = body.next().await {
+        let mut next = body.next().await;
+        while let Some(bytes) = next {
             let bytes = bytes?;
             summer.add(&bytes);
-            let written = timeout(STALLED_AFTER, data.write_all(&bytes)).await;
+            // The next piece is read while this one is sent.
+            let written = timeout(STALLED_AFTER, data.write_all(&bytes));
+            let (written, following) = join(written, body.next()).await;
+            next = following;
             if let Err(cause) = written.unwrap_or_else(|_| Err(stalled())) {
                 return Err(self.cut_off(lease, data, full, cause).await);
             }

@@ -112,17 +112,13 @@ impl FtpWriter {
         .at(Locus::Destination)
     }
 
-    async fn publish(&self, size: u64) -> Result<()> {
+    async fn publish(&self) -> Result<()> {
         let remote = &self.remote;
         let mut lease = remote.lease().await?;
-        let found = remote.stat_with(&mut lease, &self.partial).await?;
-        let found = found.map_or(0, |found| found.size);
-        if found != size {
-            return Err(self.corrupt(format!("the server holds {found} bytes of {size}")));
-        }
-        let (mode, mtime) = (self.spec.mode, self.spec.mtime);
-        remote.dress(&mut lease, &self.partial, mode, mtime).await?;
-        remote.rename(&mut lease, &self.partial, &self.full).await?;
+        let spec = &self.spec;
+        remote
+            .publish(&mut lease, &self.partial, &self.full, spec)
+            .await?;
         self.forget();
         Ok(())
     }
@@ -205,7 +201,7 @@ impl Writer for FtpWriter {
     }
 
     fn finish(&self, _whole: Checksum) -> Boxed<'_, Result<()>> {
-        Box::pin(self.publish(self.spec.size))
+        Box::pin(self.publish())
     }
 
     fn note(&self) -> Option<String> {
