@@ -9,6 +9,7 @@
 //! this machine.
 
 mod facts;
+mod host;
 mod listing;
 mod pool;
 mod remote;
@@ -34,10 +35,11 @@ use crate::{
     posix::DraftRules,
     web::tls,
 };
+use host::{Host, Security, Ways};
 use listing::FtpListing;
 use pool::{Pool, SESSIONS_USUAL};
 use remote::{Remote, parent_of, root_of};
-use session::{Host, Security, Session, Ways};
+use session::Session;
 use transfer::{FtpReader, is_same};
 use writer::FtpWriter;
 

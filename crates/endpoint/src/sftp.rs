@@ -9,7 +9,9 @@
 )]
 
 mod file;
+mod filling;
 mod pool;
+mod reader;
 mod remote;
 mod session;
 mod wire;
@@ -25,8 +27,8 @@ use crate::{
     posix::DraftRules,
     ssh,
 };
-use file::SftpReader;
 use pool::Pool;
+use reader::SftpReader;
 use remote::{Remote, SftpListing};
 use session::Session;
 use wire::{Attributes, OPENDIR, READLINK, REMOVE, Reply, Request, SETSTAT, SYMLINK};

@@ -11,8 +11,8 @@ use tokio::{
 
 use super::{
     facts::entry_of,
+    host::Wire,
     remote::{Remote, line},
-    session::Wire,
 };
 use crate::{
     Error, ErrorKind, Locus, Result,

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use super::session::{Host, Session};
+use super::{host::Host, session::Session};
 use crate::{
     Error, ErrorKind, Result, clock,
     limits::{Gate, Pass},

@@ -10,9 +10,9 @@ use std::{
 
 use super::{
     facts::{Features, entry_of, show_time},
+    host::Host,
     pool::{Lease, Pool},
     reply::Reply,
-    session::Host,
 };
 use crate::{
     Error, ErrorKind, FileTime, Locus, Result,

@@ -3,33 +3,23 @@
 use std::{
     io,
     net::{IpAddr, SocketAddr},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
 use rustls::{ClientConfig, client::Resumption};
-use rustls_pki_types::ServerName;
 use tokio::{
-    io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader},
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
     net::{TcpStream, lookup_host},
     time::timeout,
 };
-use tokio_rustls::TlsConnector;
 
 use super::{
     facts::Features,
+    host::{ANSWERED_WITHIN, Host, Security, Wire},
     reply::{REPLY_BYTES_MAX, Reading, Reply},
 };
-use crate::{Error, ErrorKind, Locus, Result, clock, config::Secret};
-
-/// Longest to wait for a connection, over all addresses of a host.
-const CONNECTED_WITHIN: Duration = Duration::from_secs(15);
-
-/// Longest to wait for an answer.
-const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
+use crate::{Error, ErrorKind, Locus, Result, clock};
 
 /// Longest to wait for the second of two answers when the first is there, beside a round trip: a
 /// server that loses a command says nothing.
@@ -37,126 +27,6 @@ const SECOND_WITHIN: Duration = Duration::from_secs(3);
 
 /// Longest to wait until a server has put away what it got.
 const STORED_WITHIN: Duration = Duration::from_secs(600);
-
-/// When a connection is protected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Security {
-    /// Never.
-    Plain,
-    /// After `AUTH TLS` (RFC 4217).
-    Explicit,
-    /// From the first byte.
-    Implicit,
-}
-
-/// Where to log in, and as whom.
-#[derive(Debug)]
-pub(super) struct Host {
-    pub(super) scheme: &'static str,
-    pub(super) name: String,
-    pub(super) port: u16,
-    /// Whether people wrote the port.
-    pub(super) shows_port: bool,
-    pub(super) security: Security,
-    pub(super) tls: Option<Arc<ClientConfig>>,
-    pub(super) user: String,
-    pub(super) password: Secret,
-    pub(super) ways: Ways,
-}
-
-/// What a server turned out to do, in whichever session.
-#[derive(Debug, Default)]
-pub(super) struct Ways {
-    /// It loses commands that come before its answer to the last one.
-    is_lockstep: AtomicBool,
-    /// It has listened when told EPSV.
-    knows_epsv: AtomicBool,
-}
-
-impl Host {
-    /// `ftp://host:port`.
-    pub(super) fn show(&self) -> String {
-        let name = if self.name.contains(':') {
-            format!("[{}]", self.name)
-        } else {
-            self.name.clone()
-        };
-        match self.shows_port {
-            true => format!("{}://{name}:{}", self.scheme, self.port),
-            false => format!("{}://{name}", self.scheme),
-        }
-    }
-
-    fn fail(&self, kind: ErrorKind, operation: &'static str) -> Error {
-        Error::new(kind, operation, self.show()).at(Locus::Network)
-    }
-
-    fn broken(&self, operation: &'static str, cause: io::Error) -> Error {
-        let is_tls = cause
-            .get_ref()
-            .is_some_and(|inner| inner.is::<rustls::Error>());
-        let kind = if is_tls {
-            ErrorKind::Unauthenticated
-        } else if cause.kind() == io::ErrorKind::TimedOut {
-            ErrorKind::TimedOut
-        } else {
-            ErrorKind::Unreachable
-        };
-        let error = self.fail(kind, operation).cause(cause);
-        if is_tls {
-            return error
-                .hint("a certificate the system doesn't know goes into the profile's ca_file");
-        }
-        error
-    }
-
-    async fn connect(&self, addresses: Vec<SocketAddr>) -> Result<TcpStream> {
-        let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-        let dialling = async {
-            for address in addresses {
-                match TcpStream::connect(address).await {
-                    Ok(stream) => return Ok(stream),
-                    Err(cause) => last = cause,
-                }
-            }
-            Err(last)
-        };
-        let late = || io::Error::new(io::ErrorKind::TimedOut, "no answer");
-        let connected = timeout(CONNECTED_WITHIN, dialling).await;
-        let stream = connected
-            .unwrap_or_else(|_| Err(late()))
-            .map_err(|cause| self.broken("connect to", cause))?;
-        // Commands are short and wait for one another.
-        let _ = stream.set_nodelay(true);
-        Ok(stream)
-    }
-
-    /// Protects a connection. A session's data connections resume the TLS session of its own control
-    /// connection, which servers insist on: `config` is the session's. That takes TLS 1.2: tickets of
-    /// 1.3 serve once, and servers hand out fewer than there are files.
-    async fn protect(
-        &self,
-        stream: Box<dyn Wire>,
-        config: Option<&Arc<ClientConfig>>,
-    ) -> Result<Box<dyn Wire>> {
-        let Some(config) = config else {
-            return Ok(stream);
-        };
-        let name = ServerName::try_from(self.name.clone())
-            .map_err(|cause| self.fail(ErrorKind::Invalid, "connect to").cause(cause))?;
-        let connector = TlsConnector::from(Arc::clone(config));
-        let shaking = timeout(ANSWERED_WITHIN, connector.connect(name, stream));
-        let late = |_| Err(io::Error::new(io::ErrorKind::TimedOut, "no answer"));
-        let stream = shaking.await.unwrap_or_else(late);
-        let stream = stream.map_err(|cause| self.broken("connect to", cause))?;
-        Ok(Box::new(stream))
-    }
-}
-
-/// A connection, protected or not.
-pub(super) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 
 /// TLS sessions remembered for one login: servers give two with each connection.
 const TLS_SESSIONS: usize = 16;
@@ -557,7 +427,8 @@ mod tests {
         },
     };
 
-    use super::*;
+    use super::{super::host::Ways, *};
+    use crate::config::Secret;
 
     /// Answers the first command of each packet and loses the rest of it.
     async fn answer_first(mut from: OwnedReadHalf, mut to: OwnedWriteHalf) -> io::Result<()> {

@@ -15,10 +15,10 @@ use tokio::{
 };
 
 use super::{
+    host::Wire,
     pool::Lease,
     remote::{Remote, line},
     reply::Reply,
-    session::Wire,
 };
 use crate::{
     Checksum, Error, ErrorKind, Locus, Result, Summer,

@@ -1,7 +1,6 @@
 //! Open files on a server: pipelined reads and writes, read back and summed.
 
 use std::{
-    collections::VecDeque,
     ops::Range,
     sync::{
         Arc,
@@ -15,17 +14,18 @@ use tokio::sync::Mutex;
 
 use super::{
     attributes_of, entry_of,
+    filling::Filling,
     pool::{EachSlot, Lease, Stream},
     remote::Remote,
     session::{Batch, Session},
     wire::{
-        Attributes, CLOSE, EXTENDED, FSETSTAT, FSTAT, OPEN, OPEN_CREATE, OPEN_READ, OPEN_TRUNCATE,
-        OPEN_WRITE, READ, Reply, Request, WRITE,
+        Attributes, CLOSE, EXTENDED, FSETSTAT, FSTAT, OPEN, OPEN_CREATE, OPEN_TRUNCATE, OPEN_WRITE,
+        READ, Reply, Request, WRITE,
     },
 };
 use crate::{
     Checksum, Error, ErrorKind, Locus, Result, Summer,
-    endpoint::{Boxed, ByteStream, Entry, FileSpec, Kind, Reader, Whole},
+    endpoint::{ByteStream, Entry, FileSpec, Kind, Whole},
 };
 
 /// Requests of one range under way at once: 4 MiB at OpenSSH's limits, which fills a long path.
@@ -431,48 +431,6 @@ impl OpenFile {
     }
 }
 
-/// Cuts what is to be written into payloads as long as the server takes them.
-struct Filling {
-    pieces: VecDeque<Bytes>,
-    len: usize,
-    step: usize,
-}
-
-impl Filling {
-    fn new(session: &Session) -> Self {
-        Self {
-            pieces: VecDeque::new(),
-            len: 0,
-            step: usize::try_from(session.write_bytes_max).unwrap_or(usize::MAX),
-        }
-    }
-
-    fn add(&mut self, bytes: Bytes) {
-        self.len += bytes.len();
-        self.pieces.push_back(bytes);
-    }
-
-    /// The next payload: a full one, or the rest unless `only_full`.
-    fn next(&mut self, only_full: bool) -> Option<Vec<Bytes>> {
-        if self.len == 0 || only_full && self.len < self.step {
-            return None;
-        }
-        let (mut payload, mut room) = (Vec::new(), self.step);
-        while room > 0
-            && let Some(piece) = self.pieces.front_mut()
-        {
-            let cut = piece.split_to(room.min(piece.len()));
-            room -= cut.len();
-            self.len -= cut.len();
-            if piece.is_empty() {
-                self.pieces.pop_front();
-            }
-            payload.push(cut);
-        }
-        Some(payload)
-    }
-}
-
 fn changed(subject: String, how: &'static str) -> Error {
     Error::new(ErrorKind::Changed, "copy", subject)
         .cause(how)
@@ -523,65 +481,4 @@ async fn write_piece(opened: Opened, offset: u64, payload: Vec<Bytes>) -> Result
         .u64(offset)
         .payload(payload);
     opened.session.ask(request).await
-}
-
-/// A remote file read by ranges.
-pub(super) struct SftpReader {
-    file: OpenFile,
-    entry: Entry,
-}
-
-impl SftpReader {
-    pub(super) async fn open(remote: Arc<Remote>, full: Vec<u8>) -> Result<Self> {
-        let file = OpenFile::open(remote, full, OPEN_READ).await?;
-        let entry = file.stat().await?;
-        Ok(Self { file, entry })
-    }
-}
-
-impl Reader for SftpReader {
-    fn entry(&self) -> &Entry {
-        &self.entry
-    }
-
-    fn checksum(&self) -> Option<Checksum> {
-        None
-    }
-
-    fn read(&self, range: Range<u64>) -> Boxed<'_, Result<ByteStream>> {
-        Box::pin(self.file.read(range))
-    }
-
-    fn confirm(&self) -> Boxed<'_, Result<()>> {
-        Box::pin(async {
-            self.file.confirm(&self.entry).await?;
-            self.file.close().await;
-            Ok(())
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn payloads_are_full_whatever_the_pieces() {
-        let mut filling = Filling {
-            pieces: VecDeque::new(),
-            len: 0,
-            step: 4,
-        };
-        assert!(filling.next(false).is_none());
-        let mut sent = Vec::new();
-        for piece in ["abc", "", "d", "efghijkl", "m"] {
-            filling.add(Bytes::from_static(piece.as_bytes()));
-            while let Some(payload) = filling.next(true) {
-                sent.push(payload.concat());
-            }
-        }
-        assert_eq!(sent, [b"abcd", b"efgh", b"ijkl"]);
-        assert_eq!(filling.next(false).unwrap().concat(), b"m");
-        assert!(filling.next(false).is_none());
-    }
 }

@@ -1,0 +1,45 @@
+//! Large files read from a server.
+
+use std::{ops::Range, sync::Arc};
+
+use super::{file::OpenFile, remote::Remote, wire::OPEN_READ};
+use crate::{
+    Checksum, Result,
+    endpoint::{Boxed, ByteStream, Entry, Reader},
+};
+
+/// A remote file read by ranges.
+pub(super) struct SftpReader {
+    file: OpenFile,
+    entry: Entry,
+}
+
+impl SftpReader {
+    pub(super) async fn open(remote: Arc<Remote>, full: Vec<u8>) -> Result<Self> {
+        let file = OpenFile::open(remote, full, OPEN_READ).await?;
+        let entry = file.stat().await?;
+        Ok(Self { file, entry })
+    }
+}
+
+impl Reader for SftpReader {
+    fn entry(&self) -> &Entry {
+        &self.entry
+    }
+
+    fn checksum(&self) -> Option<Checksum> {
+        None
+    }
+
+    fn read(&self, range: Range<u64>) -> Boxed<'_, Result<ByteStream>> {
+        Box::pin(self.file.read(range))
+    }
+
+    fn confirm(&self) -> Boxed<'_, Result<()>> {
+        Box::pin(async {
+            self.file.confirm(&self.entry).await?;
+            self.file.close().await;
+            Ok(())
+        })
+    }
+}
