@@ -24,7 +24,6 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures_util::stream;
 use rustls::version::TLS12;
 
 use crate::{
@@ -32,6 +31,7 @@ use crate::{
     access::Chosen,
     config::{self, Login, Secret, TlsChoice},
     endpoint::{Boxed, Endpoint, Entry, FileSpec, Listing, Reader, Whole, Writer, unsupported},
+    outgoing::Outgoing,
     posix::DraftRules,
     web::tls,
 };
@@ -223,7 +223,7 @@ impl Remote {
         data: Vec<Bytes>,
         sum: Checksum,
     ) -> Result<()> {
-        let body = Box::pin(stream::iter(data.into_iter().map(Ok)));
+        let body = Outgoing::current().counted(data);
         self.write(partial, 0, body).await?;
         if self.rules.verify {
             let found = self.stat(partial).await?;

@@ -23,6 +23,7 @@ pub mod limits;
 pub mod line;
 mod location;
 mod objects;
+mod outgoing;
 pub mod peer;
 pub mod plugin;
 pub mod posix;
@@ -47,4 +48,5 @@ pub use endpoint::{
 };
 pub use error::{Error, ErrorKind, Locus, Result, Status};
 pub use location::{Location, Protocol, Server, Store};
+pub use outgoing::{Counter, Outgoing};
 pub use unfinished::is_unfinished;

@@ -22,7 +22,7 @@ use hyper_util::{
 };
 use tokio::time::timeout;
 
-pub(crate) use body::Sent;
+pub(crate) use body::{Sent, next_step};
 pub(crate) use pages::{Pages, WHOLE_BYTES_MAX};
 pub(crate) use place::{Call, Place};
 pub(crate) use status::{kind_of_status, refused};

@@ -191,7 +191,7 @@ impl Shelf {
     ) -> Result<()> {
         let partial = partial_path(full, spec);
         let stored = async {
-            self.send(&partial, spec, Sent::pieces(data)).await?;
+            self.send(&partial, spec, Sent::payload(data)).await?;
             self.check(&partial, spec.size, Some(sum)).await?;
             self.publish(&partial, full).await
         };

@@ -10,6 +10,7 @@
 //! credentials) stops the copy.
 
 mod board;
+mod cargo;
 mod clock;
 mod filter;
 mod lane;

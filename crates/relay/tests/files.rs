@@ -18,7 +18,10 @@ use posthaste_endpoint::{
     posix::DraftRules,
     relay::{Credential, Scope, mint},
 };
-use posthaste_testbed::conformance::{passes_as_one_file, passes_the_suite};
+use posthaste_testbed::{
+    SlowLink,
+    conformance::{leaves_in_steps, passes_as_one_file, passes_the_suite},
+};
 use posthaste_types::{Bytes, Record};
 use raw::send_raw;
 use running::{Running, later, noise};
@@ -52,6 +55,32 @@ async fn a_relay_passes_the_suite() {
     .await;
     passes_the_suite(Arc::new(peer(&relay, "below/root").await)).await;
     passes_as_one_file(Arc::new(peer(&relay, "single/file").await)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn small_files_count_while_they_travel() {
+    let folder = tempfile::tempdir().unwrap();
+    let relay = Running::start(folder.path(), |_| ()).await;
+    let link = SlowLink::start(relay.local, 8_000_000).unwrap();
+    let address = Address {
+        host: "127.0.0.1".to_owned(),
+        port: link.port(),
+        fingerprint: relay.address.fingerprint,
+        credential: Credential::Secret(relay.secret),
+    };
+    let peer = Peer::open(address, b"", DraftRules::default())
+        .await
+        .unwrap();
+    let files = (0..7).map(|index| noise(index, 1_000_000));
+    let parcels = files.enumerate().map(|(index, bytes)| Parcel {
+        path: index.to_string().into_bytes(),
+        spec: spec(bytes.len()),
+        sum: Checksum::of(&bytes),
+        data: vec![bytes.into()],
+    });
+    let parcels: Vec<Parcel> = parcels.collect();
+    let stored = leaves_in_steps(7_000_000, 10_000, peer.put_all(parcels)).await;
+    assert!(stored.iter().all(Result::is_ok), "{stored:?}");
 }
 
 fn spec(size: usize) -> FileSpec {

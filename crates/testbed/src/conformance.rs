@@ -14,6 +14,7 @@ mod large;
 mod listing;
 mod server;
 mod small;
+mod steps;
 
 use std::{fs::Permissions, os::unix::fs::PermissionsExt, sync::Arc};
 
@@ -23,6 +24,8 @@ use posthaste_endpoint::{
     Access, ByteStream, Capabilities, Checksum, Endpoint, Entry, ErrorKind, FileSpec, FileTime,
     Kind, Listing, Location, Result, join, posix::DraftRules,
 };
+
+pub use steps::leaves_in_steps;
 
 /// The mtime of what the suite writes.
 const MTIME: FileTime = FileTime {

@@ -155,6 +155,10 @@ fn a_stream_that_goes_silent_is_given_up_for_another() {
     assert!(took < Duration::from_secs(40), "{took:?}");
     let figures: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(figures["retries"].as_u64().unwrap() >= 1, "{figures}");
+    assert_eq!(
+        figures["bytes"], 50_000_000,
+        "what was sent again counts once"
+    );
     assert!(fs::read(world.path("file")).unwrap() == fs::read(world.path("back")).unwrap());
 }
 

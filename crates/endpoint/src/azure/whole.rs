@@ -74,7 +74,7 @@ pub(super) async fn store(
         Call::new("PUT", key, client.writing("write", key))
             .headers(headers.clone())
             .header("x-ms-blob-type", "BlockBlob")
-            .body(Sent::pieces(data.clone()))
+            .body(Sent::payload(data.clone()))
     };
     if client.knows_sums() {
         let summed = call().header(BODY_SUM, show_sum(sum));

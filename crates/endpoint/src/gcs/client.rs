@@ -55,6 +55,13 @@ impl Call {
         self
     }
 
+    /// As [`Call::pieces`], with the bytes of a file among them.
+    pub(super) fn payload(mut self, content_type: String, pieces: Vec<Bytes>) -> Self {
+        self.headers.push(("content-type", content_type));
+        self.body = Sent::payload(pieces);
+        self
+    }
+
     pub(super) fn json(self, value: &serde_json::Value) -> Self {
         let text = value.to_string().into();
         self.pieces("application/json; charset=utf-8".to_owned(), vec![text])

@@ -229,7 +229,7 @@ pub(super) async fn store(
     let content_type = format!("multipart/related; boundary={}", client.boundary());
     let len = content.len;
     let pieces = related(client.boundary(), &kept, content.data);
-    let stored: Result<Resource> = client.ask(call.pieces(content_type, pieces)).await;
+    let stored: Result<Resource> = client.ask(call.payload(content_type, pieces)).await;
     let stored = match stored {
         // The store knows its objects by their bucket: only that can be missing.
         Err(error) if error.kind() == ErrorKind::NotFound && error.advice().is_none() => {

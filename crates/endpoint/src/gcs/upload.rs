@@ -29,6 +29,7 @@ use crate::{
     endpoint::{Boxed, ByteStream, FileSpec, PARTIAL_SUFFIX, Writer, base_name, partial_name},
     ledger::{Head, Kept, Ledger},
     objects::{Length, Record},
+    outgoing::Outgoing,
     web::About,
 };
 
@@ -381,9 +382,11 @@ impl Writer for Upload {
                     .hint("say how long it is with --size"));
             }
             let mut content = Content::default();
+            let holding = Outgoing::current().hold();
             while let Some(bytes) = body.next().await {
                 content.add(bytes?);
             }
+            drop(holding);
             if content.len != range.end - range.start {
                 let about = About::reading("read", self.client.show(&self.key));
                 let error = about.fail(ErrorKind::Unreachable);

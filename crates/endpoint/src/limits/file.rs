@@ -1,6 +1,6 @@
 //! Files and listings of an endpoint that is held to caps.
 
-use std::{collections::VecDeque, ops::Range, sync::Arc};
+use std::{ops::Range, sync::Arc};
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
@@ -9,6 +9,7 @@ use super::{Excuse, Limits, Pass, TURN_BYTES};
 use crate::{
     Checksum, Error, ErrorKind, Result,
     endpoint::{Boxed, ByteStream, Entry, Listing, Reader, Writer},
+    outgoing::Outgoing,
 };
 
 /// A stream that keeps to the rate, and its place until it has given its last byte.
@@ -69,11 +70,14 @@ async fn taken_in(mut body: ByteStream, bytes: u64) -> Result<ByteStream> {
     if bytes > TAKEN_IN_MAX {
         return Err(no_room("write"));
     }
-    let mut pieces = VecDeque::new();
+    let outgoing = Outgoing::current();
+    let holding = outgoing.hold();
+    let mut pieces = Vec::new();
     while let Some(piece) = body.next().await {
-        pieces.push_back(piece?);
+        pieces.push(piece?);
     }
-    Ok(Box::pin(stream::iter(pieces.into_iter().map(Ok))))
+    drop(holding);
+    Ok(outgoing.counted(pieces))
 }
 
 /// A stream would hold the place that who takes its bytes needs.

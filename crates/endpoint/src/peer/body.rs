@@ -16,7 +16,10 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::sync::Notify;
 
 use super::frame::DIGEST_BYTES;
-use crate::{Checksum, Error, ErrorKind, checksum::Summer, endpoint::ByteStream};
+use crate::{
+    Checksum, Error, ErrorKind, checksum::Summer, endpoint::ByteStream, outgoing::Load,
+    web::next_step,
+};
 
 /// A message as a request carries it: its length in four bytes, little-endian, and itself.
 pub(super) fn message(record: &[u8]) -> Bytes {
@@ -66,16 +69,20 @@ impl Sending {
 /// The body of a request. Its length is known from the start.
 pub(super) enum Body {
     /// In memory: can be sent twice.
-    Whole { pieces: VecDeque<Bytes>, left: u64 },
+    Whole {
+        pieces: VecDeque<Bytes>,
+        left: u64,
+        load: Load,
+    },
     /// Comes from a source as it is sent.
     Streamed(Box<Streamed>),
 }
 
 impl Body {
-    /// These bytes.
-    pub(super) fn whole(pieces: VecDeque<Bytes>) -> Self {
+    /// These bytes, which `load` counts as they go.
+    pub(super) fn whole(pieces: VecDeque<Bytes>, load: Load) -> Self {
         let left = pieces.iter().map(|piece| piece.len() as u64).sum();
-        Self::Whole { pieces, left }
+        Self::Whole { pieces, left, load }
     }
 
     /// `head`, then `len` bytes of `stream`, every `segment_size` of them followed by their digest.
@@ -194,9 +201,14 @@ impl HttpBody for Body {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         match &mut *self {
-            Self::Whole { pieces, left } => {
-                let piece = pieces.pop_front();
-                *left -= piece.as_ref().map_or(0, |piece| piece.remaining() as u64);
+            Self::Whole { pieces, left, load } => {
+                let piece = next_step(pieces);
+                let len = piece.as_ref().map_or(0, |piece| piece.remaining() as u64);
+                *left -= len;
+                load.left(len);
+                if *left == 0 {
+                    load.ended();
+                }
                 Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
             }
             Self::Streamed(streamed) => streamed

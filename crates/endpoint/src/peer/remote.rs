@@ -24,6 +24,7 @@ use super::{
 use crate::{
     Error, ErrorKind, Locus, Result, Status, clock,
     endpoint::join,
+    outgoing::{Load, Outgoing},
     relay::{
         Credential, Scope,
         wire::{ErrorBody, kind_of},
@@ -145,7 +146,12 @@ impl Remote {
         let mut reuse = true;
         loop {
             let (mut lease, credential) = self.ways.lease(operation, reuse).await?;
-            let request = self.request(operation, &credential, Body::whole(pieces.clone()))?;
+            let load = match operation == Operation::Store {
+                true => Outgoing::current().load(),
+                false => Load::default(),
+            };
+            let body = Body::whole(pieces.clone(), load);
+            let request = self.request(operation, &credential, body)?;
             match lease.send(request, None, operation.verb()).await? {
                 Ok(response) => return self.answer(operation, path, lease, response).await,
                 Err(_) if lease.reused && reuse => reuse = false,

@@ -3,7 +3,6 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures_util::stream;
 use serde_json::{Map, Value, json};
 use tokio::{sync::Mutex, time::sleep};
 
@@ -20,6 +19,7 @@ use crate::{
     Checksum, Error, ErrorKind, FileTime, Locus, Result, Summer,
     endpoint::{ByteStream, Entry, FileSpec, Whole, base_name, partial_name},
     error::Status,
+    outgoing::Outgoing,
     posix::DraftRules,
 };
 
@@ -258,7 +258,7 @@ impl Remote {
 }
 
 pub(super) fn body_of(data: Vec<Bytes>) -> ByteStream {
-    Box::pin(stream::iter(data.into_iter().map(Ok)))
+    Outgoing::current().counted(data)
 }
 
 fn whole(entry: Entry, data: Vec<Bytes>) -> Whole {

@@ -70,6 +70,12 @@ impl<'a> Call<'a> {
         self
     }
 
+    /// As [`Call::body`], with the bytes of a file.
+    pub(super) fn payload(mut self, pieces: Vec<Bytes>) -> Self {
+        self.body = Sent::payload(pieces);
+        self
+    }
+
     pub(super) fn at(mut self, locus: Locus) -> Self {
         self.locus = locus;
         self

@@ -151,7 +151,7 @@ impl Multipart {
                 let call = Call::new(Method::PUT, &self.key, "write")
                     .query(&query)
                     .header(name, value)
-                    .body(data.to_vec())
+                    .payload(data.to_vec())
                     .at(Locus::Destination);
                 async move {
                     let (headers, _) = self.client.ask(call).await?;

@@ -168,7 +168,7 @@ pub(super) async fn store(
         let (name, value) = sum.header(checksum, &data);
         let mut call = Call::new(Method::PUT, key, "write")
             .header(name, value)
-            .body(data.clone())
+            .payload(data.clone())
             .at(Locus::Destination);
         call.headers.extend_from_slice(&headers);
         // The others are made of these bytes, whatever they were to be.

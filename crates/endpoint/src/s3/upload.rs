@@ -26,6 +26,7 @@ use crate::{
     endpoint::{Boxed, ByteStream, FileSpec, Writer},
     ledger::{Head, Kept, Ledger},
     objects::{Length, Record},
+    outgoing::Outgoing,
     web::text_of,
 };
 
@@ -140,12 +141,14 @@ impl Upload {
         let mut data = Vec::new();
         let mut summer = Summer::default();
         let mut held = 0;
+        let holding = Outgoing::current().hold();
         while let Some(bytes) = body.next().await {
             let bytes = bytes?;
             summer.add(&bytes);
             held += bytes.len() as u64;
             data.push(bytes);
         }
+        drop(holding);
         if held != len {
             return Err(Error::new(ErrorKind::Unreachable, "read", self.shown())
                 .cause("the source ended early")

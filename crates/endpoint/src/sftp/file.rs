@@ -26,6 +26,7 @@ use super::{
 use crate::{
     Checksum, Error, ErrorKind, Locus, Result, Summer,
     endpoint::{ByteStream, Entry, FileSpec, Kind, Whole},
+    outgoing::Outgoing,
 };
 
 /// Requests of one range under way at once: 4 MiB at OpenSSH's limits, which fills a long path.
@@ -347,7 +348,7 @@ impl OpenFile {
         if !self.remote.rules.verify {
             return self.write_at_once(spec, data).await;
         }
-        let body: ByteStream = Box::pin(stream::iter(data.into_iter().map(Ok)));
+        let body = Outgoing::current().counted(data);
         let (_, end) = self.write(0, body).await?;
         self.verify(0..end, sum).await?;
         self.set(&attributes_of(spec.mode, spec.mtime)).await
@@ -366,19 +367,21 @@ impl OpenFile {
         while let Some(payload) = filling.next(false) {
             let len: usize = payload.iter().map(Bytes::len).sum();
             let write = Request::new(WRITE).string(&handle).u64(offset);
-            asked.push(batch.add(write.payload(payload)));
+            asked.push((batch.add(write.payload(payload)), len as u64));
             offset += len as u64;
         }
         let attributes = attributes_of(spec.mode, spec.mtime);
         let set = Request::new(FSETSTAT).string(&handle);
-        asked.push(batch.add(set.attributes(&attributes)));
+        asked.push((batch.add(set.attributes(&attributes)), 0));
         // From here on the handle may be another file's.
         self.opened.lock().await.fill(None);
-        asked.push(batch.add(Request::new(CLOSE).string(&handle)));
+        asked.push((batch.add(Request::new(CLOSE).string(&handle)), 0));
+        let outgoing = Outgoing::current();
         batch.send().await?;
         let mut outcome = Ok(());
-        for asked in asked {
+        for (asked, len) in asked {
             let written = self.written(asked.reply().await).await;
+            outgoing.pass(len);
             outcome = outcome.and(written);
         }
         outcome

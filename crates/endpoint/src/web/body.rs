@@ -14,7 +14,11 @@ use std::{
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 
-use crate::{Error, ErrorKind, Locus, Result, endpoint::ByteStream};
+use crate::{
+    Error, ErrorKind, Locus, Result,
+    endpoint::ByteStream,
+    outgoing::{Load, Outgoing, STEP_BYTES},
+};
 
 /// How a body fares while it is sent.
 #[derive(Debug, Clone, Default)]
@@ -37,6 +41,8 @@ pub(crate) struct Sent {
     from: Origin,
     left: u64,
     watch: Watch,
+    /// Counts what goes, where it is a file's.
+    load: Load,
 }
 
 enum Origin {
@@ -55,6 +61,15 @@ impl Sent {
             left: pieces.iter().map(|piece| piece.len() as u64).sum(),
             from: Origin::Pieces(pieces.into()),
             watch: Watch::default(),
+            load: Load::default(),
+        }
+    }
+
+    /// The bytes of a file, which count for the attempt that this is made in.
+    pub(crate) fn payload(pieces: Vec<Bytes>) -> Self {
+        Self {
+            load: Outgoing::current().load(),
+            ..Self::pieces(pieces)
         }
     }
 
@@ -64,6 +79,7 @@ impl Sent {
             left: len,
             from: Origin::Stream(stream),
             watch: Watch::default(),
+            load: Load::default(),
         }
     }
 
@@ -123,7 +139,7 @@ impl Body for Sent {
     ) -> Poll<Option<Result<Frame<Bytes>, BrokenSource>>> {
         let left = self.left;
         let piece = match &mut self.from {
-            Origin::Pieces(pieces) => pieces.pop_front(),
+            Origin::Pieces(pieces) => next_step(pieces),
             Origin::Stream(_) if left == 0 => None,
             Origin::Stream(stream) => match ready!(stream.as_mut().poll_next(context)) {
                 Some(Ok(piece)) if piece.len() as u64 <= left => Some(piece),
@@ -135,6 +151,10 @@ impl Body for Sent {
         if let Some(piece) = &piece {
             self.left -= piece.len() as u64;
             self.watch.sent.fetch_add(piece.len() as u64, Relaxed);
+            self.load.left(piece.len() as u64);
+        }
+        if self.left == 0 {
+            self.load.ended();
         }
         Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
     }
@@ -146,6 +166,15 @@ impl Body for Sent {
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(self.left)
     }
+}
+
+/// The next bytes, few enough that progress is seen between them.
+pub(crate) fn next_step(pieces: &mut VecDeque<Bytes>) -> Option<Bytes> {
+    let first = pieces.front_mut()?;
+    if first.len() > STEP_BYTES {
+        return Some(first.split_to(STEP_BYTES));
+    }
+    pieces.pop_front()
 }
 
 fn ended(how: &str) -> Error {

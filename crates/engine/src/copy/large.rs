@@ -283,7 +283,7 @@ impl Copying {
                 continue;
             }
             let _admitted = self.admit(bytes).await;
-            let sum = watched(&self.shared, &self.moving, false, |tap| {
+            let sum = watched(&self.shared, (&self.moving, bytes), false, |tap| {
                 self.writer.write(index, range, tap.meter(piece))
             })
             .await?;
@@ -333,7 +333,8 @@ impl Flight {
 
     async fn attempt(&self, index: u64, range: Range<u64>) -> Result<Checksum> {
         let hurries = self.attempts.fetch_add(1, Relaxed) < HURRIED_ATTEMPTS;
-        watched(&self.shared, &self.moving, hurries, async |tap| {
+        let bytes = range.end - range.start;
+        watched(&self.shared, (&self.moving, bytes), hurries, async |tap| {
             let body = self.reader.read(range.clone()).await?;
             self.writer.write(index, range, tap.meter(body)).await
         })

@@ -7,6 +7,7 @@ use posthaste_endpoint::{Checksum, Entry, Error, Locus, Parcel, Result, Whole};
 
 use super::{
     Notice,
+    cargo::Cargo,
     lane::{Shared, spec_of},
     progress::Moving,
     remote::{borrow_memory, check_copy, needs_copy},
@@ -22,7 +23,7 @@ pub(super) async fn copy(
     shared: &Arc<Shared>,
     work: &Work,
     entry: &Entry,
-    moving: &Moving,
+    moving: &Arc<Moving>,
 ) -> Result<Checksum> {
     let _memory = borrow_memory(shared, entry.size).await;
     retried(shared, || copy_once(shared, work, entry, moving)).await
@@ -32,7 +33,7 @@ async fn copy_once(
     shared: &Arc<Shared>,
     work: &Work,
     entry: &Entry,
-    moving: &Moving,
+    moving: &Arc<Moving>,
 ) -> Result<Checksum> {
     let whole = work.source.place.endpoint.get(&work.from, entry).await?;
     shared.options.throttle.pass(whole.entry.size).await;
@@ -43,13 +44,9 @@ async fn copy_once(
         data,
         sum: _,
     } = parcel(work, whole);
-    shared
-        .destination
-        .endpoint
-        .put(&path, &spec, data, sum)
-        .await
-        .map_err(|error| error.at(Locus::Destination))?;
-    moving.sent(size);
+    let putting = shared.destination.endpoint.put(&path, &spec, data, sum);
+    let stored = Cargo::of(moving, size).carry_all(putting).await;
+    stored.map_err(|error| error.at(Locus::Destination))?;
     Ok(sum)
 }
 
@@ -108,11 +105,13 @@ pub(super) async fn copy_bundle(shared: &Arc<Shared>, works: Vec<Work>) {
 async fn send_bundle(shared: &Arc<Shared>, items: &[Item]) -> Vec<Result<Checksum>> {
     let wholes = read_bundle(items).await;
     let mut parcels = Vec::with_capacity(items.len());
+    let mut moving = Vec::with_capacity(items.len());
     let mut outcomes = Vec::with_capacity(items.len());
     for (item, whole) in items.iter().zip(wholes) {
         outcomes.push(match whole {
             Ok(whole) => {
                 let sum = whole.checksum;
+                moving.push((&item.moving, whole.entry.size));
                 parcels.push(parcel(&item.work, whole));
                 Ok(sum)
             }
@@ -121,12 +120,10 @@ async fn send_bundle(shared: &Arc<Shared>, items: &[Item]) -> Vec<Result<Checksu
     }
     let bytes = parcels.iter().map(|parcel| parcel.spec.size).sum();
     shared.options.throttle.pass(bytes).await;
-    let mut stored = shared
-        .destination
-        .endpoint
-        .put_all(parcels)
-        .await
-        .into_iter();
+    let putting = shared.destination.endpoint.put_all(parcels);
+    let arrived = |stored: &Vec<Result<()>>| stored.iter().map(Result::is_ok).collect();
+    let stored = Cargo::new(moving.into_iter()).carry(putting, arrived).await;
+    let mut stored = stored.into_iter();
     for outcome in outcomes.iter_mut().filter(|outcome| outcome.is_ok()) {
         if let Some(Err(error)) = stored.next() {
             *outcome = Err(error.at(Locus::Destination));
@@ -161,10 +158,7 @@ async fn read_bundle(items: &[Item]) -> Vec<Result<Whole>> {
 
 async fn settle(shared: &Arc<Shared>, item: &Item, outcome: Result<Checksum>) -> Result<()> {
     let sum = match outcome {
-        Ok(sum) => {
-            item.moving.sent(item.entry.size);
-            sum
-        }
+        Ok(sum) => sum,
         Err(error) if error.is_temporary() && !shared.is_stopped() => {
             copy(shared, &item.work, &item.entry, &item.moving).await?
         }

@@ -18,6 +18,7 @@ use tokio::{sync::OwnedSemaphorePermit, task::JoinSet};
 
 use super::{
     Ending, Notice, Options, Place, Progress,
+    cargo::Cargo,
     lane::Shared,
     progress::Moving,
     retry::{reached, retried},
@@ -271,11 +272,15 @@ impl Pouring {
         let spec = self.spec(size);
         self.shared.progress.grew(size);
         let stored = retried(&self.shared, || {
-            destination.put(b"", &spec, data.clone(), sum)
+            let cargo = Cargo::of(&self.moving, size);
+            let (spec, data) = (&spec, data.clone());
+            async move {
+                let putting = destination.put(b"", spec, data, sum);
+                cargo.carry_all(putting).await
+            }
         });
         match stored.await {
             Ok(()) => {
-                self.moving.sent(size);
                 self.confirmed.add(0..size, sum);
             }
             Err(error) => {

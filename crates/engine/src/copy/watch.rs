@@ -12,19 +12,19 @@ use std::{
 };
 
 use futures_util::StreamExt;
-use posthaste_endpoint::{ByteStream, Error, ErrorKind, Locus, Result, limits::Excuse};
+use posthaste_endpoint::{ByteStream, Error, ErrorKind, Locus, Outgoing, Result, limits::Excuse};
 use posthaste_plan::patience::{Verdict, judge};
 use posthaste_types::{ByteRate, Bytes};
 use tokio::time::sleep;
 
-use super::{clock, lane::Shared, progress::Moving};
+use super::{cargo::Cargo, clock, lane::Shared, progress::Moving};
 
 /// How often a stream is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Streams of which the median says what to expect of one more.
 const LIKE_MIN: usize = 3;
 
-/// Counts the bytes of one attempt, so that a failed one is not counted.
+/// How fast the bytes of one attempt come.
 #[derive(Debug)]
 pub(super) struct Meter {
     moving: Arc<Moving>,
@@ -44,11 +44,6 @@ impl Meter {
     fn sent(&self, bytes: u64) {
         self.sent.fetch_add(bytes, Relaxed);
         self.last_us.store(self.elapsed_us(), Relaxed);
-        self.moving.sent(bytes);
-    }
-
-    fn take_back(&self) {
-        self.moving.lost(self.sent.swap(0, Relaxed));
     }
 
     fn elapsed_us(&self) -> u64 {
@@ -112,11 +107,11 @@ impl Drop for Listed<'_> {
     }
 }
 
-/// Runs one attempt to move bytes: `attempt` gets a way to meter its body. It is given up when
+/// Runs one attempt to move `bytes`: `attempt` gets a way to meter its body. It is given up when
 /// nothing moves any more or, while `hurries`, when its like are far faster.
 pub(super) async fn watched<T, F>(
     shared: &Arc<Shared>,
-    moving: &Arc<Moving>,
+    (moving, bytes): (&Arc<Moving>, u64),
     hurries: bool,
     attempt: impl FnOnce(Tap) -> F,
 ) -> Result<T>
@@ -138,24 +133,25 @@ where
         speeds: &shared.speeds,
         number,
     };
-    let tap = Tap {
-        shared: Arc::clone(shared),
-        meter: Arc::clone(&meter),
+    let attempt = async {
+        let tap = Tap {
+            shared: Arc::clone(shared),
+            meter: Arc::clone(&meter),
+            outgoing: Outgoing::current(),
+        };
+        attempt(tap).await
     };
-    let mut attempt = pin!(meter.excuse.cover(async { attempt(tap).await }));
-    let done = loop {
+    let cargo = Cargo::of(moving, bytes);
+    let mut attempt = pin!(meter.excuse.cover(cargo.carry_all(attempt)));
+    loop {
         tokio::select! {
-            done = &mut attempt => break done,
+            done = &mut attempt => return done,
             () = sleep(LOOK_EVERY) => {}
         }
         if let Some(error) = give_up(shared, &meter, hurries) {
-            break Err(error);
+            return Err(error);
         }
-    };
-    if done.is_err() {
-        meter.take_back();
     }
-    done
 }
 
 fn give_up(shared: &Shared, meter: &Meter, hurries: bool) -> Option<Error> {
@@ -186,6 +182,7 @@ fn give_up(shared: &Shared, meter: &Meter, hurries: bool) -> Option<Error> {
 pub(super) struct Tap {
     shared: Arc<Shared>,
     meter: Arc<Meter>,
+    outgoing: Outgoing,
 }
 
 impl Tap {
@@ -196,7 +193,11 @@ impl Tap {
             ended.meter.excused.store(true, Relaxed);
         });
         let body = body.then(move |bytes| {
-            let Self { shared, meter } = self.clone();
+            let Self {
+                shared,
+                meter,
+                outgoing,
+            } = self.clone();
             async move {
                 let bytes = bytes?;
                 if shared.is_stopped() {
@@ -207,6 +208,7 @@ impl Tap {
                 shared.options.throttle.pass(bytes.len() as u64).await;
                 meter.excused.store(false, Relaxed);
                 meter.sent(bytes.len() as u64);
+                outgoing.pass(bytes.len() as u64);
                 Ok(bytes)
             }
         });

@@ -61,8 +61,10 @@ pub(super) async fn fly(
     lot: Option<&Lot>,
     segment: &Segment,
 ) -> Result<Checksum> {
+    let range = segment.range();
+    let bytes = range.end - range.start;
     let sum = retried(shared, || {
-        watched(shared, moving, false, |tap| {
+        watched(shared, (moving, bytes), false, |tap| {
             writer.write(segment.index, segment.range(), tap.meter(segment.body()))
         })
     })

@@ -1,0 +1,61 @@
+//! A slow way to a server on this machine.
+
+use std::{
+    io::{self, Read, Write},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    thread,
+    time::Duration,
+};
+
+/// Bytes carried at once.
+const BLOCK_BYTES: usize = 16 << 10;
+
+/// Passes connections on to a server, each with so many bytes a second on the way there. Answers
+/// come back at once.
+#[derive(Debug)]
+pub struct SlowLink {
+    port: u16,
+}
+
+impl SlowLink {
+    /// Starts one to `server`.
+    ///
+    /// # Errors
+    /// The system's, when it has no port to give.
+    pub fn start(server: SocketAddr, bytes_per_s: u32) -> io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let port = listener.local_addr()?.port();
+        thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                thread::spawn(move || carry(client, server, bytes_per_s));
+            }
+        });
+        Ok(Self { port })
+    }
+
+    /// Where it listens, on `127.0.0.1`.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+fn carry(mut client: TcpStream, server: SocketAddr, bytes_per_s: u32) -> io::Result<()> {
+    let mut server = TcpStream::connect(server)?;
+    let (mut answers, mut back) = (server.try_clone()?, client.try_clone()?);
+    thread::spawn(move || {
+        let _ = io::copy(&mut answers, &mut back);
+        let _ = back.shutdown(Shutdown::Write);
+    });
+    let mut block = vec![0; BLOCK_BYTES];
+    loop {
+        let len = client.read(&mut block)?;
+        if len == 0 {
+            return server.shutdown(Shutdown::Write);
+        }
+        thread::sleep(Duration::from_secs_f64(
+            f64::from(u32::try_from(len).unwrap_or(u32::MAX)) / f64::from(bytes_per_s),
+        ));
+        server.write_all(&block[..len])?;
+    }
+}
