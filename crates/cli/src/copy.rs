@@ -95,7 +95,7 @@ pub struct CopyArguments {
     /// Start no further file after this many bytes (exit code 8)
     #[arg(long, value_name = "SIZE")]
     max_transfer: Option<Bytes>,
-    /// End after this time, like 90s, 10m or 2h (exit code 10)
+    /// End after this time, give or take five seconds, like 90s, 10m or 2h (exit code 10)
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     max_duration: Option<Duration>,
     /// Exit with code 9 when nothing had to be copied

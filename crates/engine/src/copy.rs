@@ -122,7 +122,7 @@ pub struct Options {
     pub dry_run: bool,
     /// Start no file after this many bytes.
     pub transfer_max: Option<Bytes>,
-    /// Start no file after this time.
+    /// Start nothing after this time, and end what is under way within seconds.
     pub duration_max: Option<Duration>,
     /// Called for each thing worth a line.
     pub on_notice: Arc<dyn Fn(&Notice<'_>) + Send + Sync>,

@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use posthaste_testbed::{S3Server, SshServer};
+use posthaste_testbed::{S3Server, SlowLink, SshServer};
 
 use super::world::{World, lines_of, noise};
 
@@ -271,4 +271,42 @@ fn what_was_copied_is_read_back_when_asked() {
     fs::write(world.path("source/small"), "x").unwrap();
     world.copy(["source/", "s3://testbed/run", "--verify"]);
     assert!(server.bucket_folder().join("run/large").exists());
+}
+
+/// Copies `source` to the store over a slow link for so long.
+fn copy_for(world: &World, server: &S3Server, source: &str, bytes_per_s: u32, time: &str) {
+    let link = SlowLink::start(([127, 0, 0, 1], port_of(server)).into(), bytes_per_s).unwrap();
+    let started = now();
+    let output = world
+        .cp([source, "s3://testbed/late", "--max-duration", time])
+        .args(["--transfers", "4"])
+        .env(
+            "AWS_ENDPOINT_URL",
+            format!("http://127.0.0.1:{}", link.port()),
+        )
+        .output()
+        .unwrap();
+    let took = started.elapsed();
+    assert_eq!(output.status.code(), Some(10), "{}", lines_of(&output));
+    assert!(took < Duration::from_secs(16), "{took:?}");
+}
+
+#[test]
+fn a_copy_whose_time_is_over_ends_soon_and_is_continued() {
+    let server = S3Server::start().unwrap();
+    let world = World::new().with_s3(&server);
+    fs::write(world.path("small"), noise(1, 7_000_000)).unwrap();
+    // It goes in one request, which takes more than a minute.
+    copy_for(&world, &server, "small", 100_000, "1s");
+    fs::write(world.path("large"), noise(2, 60_000_000)).unwrap();
+    copy_for(&world, &server, "large", 1_500_000, "9s");
+    let continued = world
+        .cp(["large", "s3://testbed/late", "--json"])
+        .output()
+        .unwrap();
+    assert!(continued.status.success(), "{}", lines_of(&continued));
+    let figures: serde_json::Value = serde_json::from_slice(&continued.stdout).unwrap();
+    assert!(figures["resumedBytes"].as_u64().unwrap() > 0, "{figures}");
+    world.copy(["s3://testbed/late", "back"]);
+    assert!(fs::read(world.path("large")).unwrap() == fs::read(world.path("back")).unwrap());
 }

@@ -1,8 +1,11 @@
 //! What the lanes share, how they are started and how a copy ends.
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
 };
 
 use posthaste_endpoint::{Entry, Error, ErrorKind, FileSpec, Kind, Locus, limits::Gate};
@@ -11,6 +14,7 @@ use posthaste_types::Bytes;
 use tokio::{
     sync::{Semaphore, mpsc},
     task::JoinSet,
+    time::sleep,
 };
 
 use super::{
@@ -30,6 +34,10 @@ pub(super) const BUFFERED_MIB_MAX: u32 = 96;
 
 /// Temporary failures, each after its own retries, after which the other end counts as gone.
 const TEMPORARY_FAILURES_MAX: u64 = 16;
+
+/// What is under way when the time of a copy is over may take so long to end: enough for the last
+/// answers of what was sent, little beside any limit people set.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// Lanes between local paths that nobody asked for more than.
 const TRANSFERS_MAX: usize = 256;
@@ -216,8 +224,27 @@ pub(super) fn spec_of(work: &Work, entry: &Entry) -> FileSpec {
     }
 }
 
-/// Walks and copies until everything has arrived or the copy is stopped.
+/// Walks and copies until everything has arrived, the copy is stopped or its time is over.
 pub(super) async fn run(shared: &Arc<Shared>, placed: Vec<Placed>) {
+    let copying = run_to_end(shared, placed);
+    match shared.options.duration_max {
+        None => copying.await,
+        // Who is given up ends as one who is killed: what it made durable is found again.
+        Some(span) => tokio::select! {
+            () = copying => {}
+            () = expire(shared, span) => {}
+        },
+    }
+}
+
+/// Ends with the copy's time: nothing is started any more, and what is under way has its grace.
+async fn expire(shared: &Shared, span: Duration) {
+    sleep(span).await;
+    shared.reach(Limit::Duration);
+    sleep(GRACE).await;
+}
+
+async fn run_to_end(shared: &Arc<Shared>, placed: Vec<Placed>) {
     let is_local = shared.destination.local.is_some()
         && placed
             .iter()
@@ -242,14 +269,6 @@ pub(super) async fn run(shared: &Arc<Shared>, placed: Vec<Placed>) {
         lanes.spawn(fill(Arc::clone(&board), works));
         let shared = Arc::clone(shared);
         lanes.spawn(async move { tuning.run(&shared, &board).await });
-    }
-    let mut alarm = JoinSet::new();
-    if let Some(span) = shared.options.duration_max {
-        let shared = Arc::clone(shared);
-        alarm.spawn(async move {
-            tokio::time::sleep(span).await;
-            shared.reach(Limit::Duration);
-        });
     }
     let walked = Walker::new(shared, queue).walk(placed).await;
     while let Some(ended) = lanes.join_next().await {
