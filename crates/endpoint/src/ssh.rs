@@ -11,7 +11,7 @@ use std::{
 
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
-    process::Command,
+    process::{Child, Command},
     task::{AbortHandle, JoinSet},
     time::timeout,
 };
@@ -113,6 +113,26 @@ pub(crate) fn command(host: &Host) -> Command {
     command
 }
 
+/// A running `ssh`. It is ended and waited for when this is dropped: nothing of it is left behind, and
+/// nothing of it is heard any more.
+pub(crate) struct Running(pub Child);
+
+/// How long to wait for one that was killed, in steps of a millisecond: the system needs a few.
+const END_STEPS: u32 = 500;
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Where it has ended by itself there is nothing to kill.
+        let _ = self.0.start_kill();
+        for _ in 0..END_STEPS {
+            match self.0.try_wait() {
+                Ok(None) => std::thread::sleep(Duration::from_millis(1)),
+                Ok(Some(_)) | Err(_) => return,
+            }
+        }
+    }
+}
+
 /// What `ssh`, or what it runs, writes to standard error.
 pub(crate) struct Complaints {
     text: Arc<Mutex<String>>,
@@ -187,6 +207,8 @@ pub(crate) fn refused(fail: &impl Fn(ErrorKind) -> Error, complaint: &str) -> Er
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -232,5 +254,15 @@ mod tests {
         let found = configured_ciphers(&host).await;
         assert_eq!(found.as_deref(), Some("aes256-ctr,aes128-ctr"));
         assert_eq!(ciphers(&host).await, None);
+    }
+
+    #[tokio::test]
+    async fn nothing_is_left_of_one_that_is_dropped() {
+        let mut command = Command::new("sleep");
+        let running = Running(command.arg("600").kill_on_drop(true).spawn().unwrap());
+        let place = format!("/proc/{}", running.0.id().unwrap());
+        assert!(Path::new(&place).exists());
+        drop(running);
+        assert!(!Path::new(&place).exists(), "it is still there");
     }
 }

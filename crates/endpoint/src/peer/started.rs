@@ -20,7 +20,7 @@ use hyper::client::conn::http2;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader},
-    process::{Child, ChildStdin, ChildStdout},
+    process::{ChildStdin, ChildStdout},
     sync::watch,
     task::JoinSet,
     time::{Instant, sleep, timeout},
@@ -92,7 +92,7 @@ struct Session {
     /// The channel, and who tries for connections.
     _running: JoinSet<()>,
     /// Ends with the session.
-    _child: Child,
+    _ssh: ssh::Running,
 }
 
 #[derive(Default)]
@@ -242,11 +242,12 @@ impl Started {
     async fn start(&self) -> Result<Session, NotStarted> {
         let mut command = ssh::command(&self.host);
         command.args(["--", &self.host.host, &self.command]);
-        let mut child = command.spawn().map_err(|cause| {
+        let child = command.spawn().map_err(|cause| {
             Error::io("run", "ssh", cause).hint("install the package openssh-client")
         })?;
+        let mut ssh = ssh::Running(child);
         let (Some(mut input), Some(output), Some(complaints)) =
-            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+            (ssh.0.stdin.take(), ssh.0.stdout.take(), ssh.0.stderr.take())
         else {
             let error = failed(&self.shown, ErrorKind::Other).cause("ssh has no pipes");
             return Err(error.into());
@@ -258,21 +259,21 @@ impl Started {
         let mut output = BufReader::new(output);
         let invitation = match timeout(INVITED_WITHIN, invited(&mut output)).await {
             Ok(Some(invitation)) => invitation,
-            Ok(None) => return Err(self.not_invited(child, &complaints).await),
+            Ok(None) => return Err(self.not_invited(ssh, &complaints).await),
             Err(_) => {
                 let error = failed(&self.shown, ErrorKind::TimedOut).cause("no answer");
                 return Err(error.into());
             }
         };
-        self.open_channel(child, input, output, running, &invitation)
+        self.open_channel(ssh, input, output, running, &invitation)
             .await
             .map_err(NotStarted::from)
     }
 
     /// Why the output ended without an invitation.
-    async fn not_invited(&self, mut child: Child, complaints: &Complaints) -> NotStarted {
+    async fn not_invited(&self, mut ssh: ssh::Running, complaints: &Complaints) -> NotStarted {
         let complaint = complaints.all().await;
-        let status = timeout(PONG_WITHIN, child.wait()).await;
+        let status = timeout(PONG_WITHIN, ssh.0.wait()).await;
         let code = status
             .ok()
             .and_then(|status| status.ok())
@@ -287,7 +288,7 @@ impl Started {
 
     async fn open_channel(
         &self,
-        child: Child,
+        ssh: ssh::Running,
         input: ChildStdin,
         output: BufReader<ChildStdout>,
         mut running: JoinSet<()>,
@@ -346,7 +347,7 @@ impl Started {
             credential: Credential::Secret(secret),
             direct,
             _running: running,
-            _child: child,
+            _ssh: ssh,
         })
     }
 }

@@ -16,7 +16,7 @@ use std::{
 use bytes::{Buf, Bytes};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader},
-    process::{Child, ChildStdin, Command},
+    process::{ChildStdin, Command},
     sync::{mpsc, oneshot},
     task::JoinSet,
     time::timeout,
@@ -77,7 +77,7 @@ pub(super) struct Session {
     pub round_trip: Option<Duration>,
     /// Reader, writer and the process; all end when the session is dropped.
     _running: JoinSet<()>,
-    _child: Child,
+    _ssh: ssh::Running,
 }
 
 impl Session {
@@ -88,11 +88,12 @@ impl Session {
     pub(super) async fn connect(host: &Host, ciphers: Option<&str>) -> Result<Self> {
         let shown = host.show();
         let fail = |kind| Error::new(kind, "connect to", &*shown).at(Locus::Network);
-        let mut child = command(host, ciphers).spawn().map_err(|cause| {
+        let child = command(host, ciphers).spawn().map_err(|cause| {
             Error::io("run", "ssh", cause).hint("install the package openssh-client")
         })?;
+        let mut ssh = ssh::Running(child);
         let (Some(mut input), Some(output), Some(complaints)) =
-            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+            (ssh.0.stdin.take(), ssh.0.stdout.take(), ssh.0.stderr.take())
         else {
             return Err(fail(ErrorKind::Other).cause("ssh has no pipes"));
         };
@@ -129,7 +130,7 @@ impl Session {
             copy_data: has("copy-data"),
             round_trip: None,
             _running: running,
-            _child: child,
+            _ssh: ssh,
         };
         if has("limits@openssh.com") {
             session.ask_limits().await?;
