@@ -15,6 +15,7 @@ mod throttle;
 use std::{
     collections::BTreeMap,
     num::NonZeroU32,
+    pin::pin,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -22,13 +23,14 @@ use std::{
 };
 
 use posthaste_types::ByteRate;
+use tokio::sync::Notify;
 
 pub use excuse::Excuse;
 pub use gate::{Gate, Pass};
 pub use limited::Limited;
 pub use throttle::Throttle;
 
-use crate::{Result, config::Profile};
+use crate::{Result, config::Profile, endpoint::ByteStream};
 
 /// Requests at once where no cap is set: more than there ever are.
 const NO_CAP: usize = 1 << 24;
@@ -70,6 +72,8 @@ struct State {
     /// In requests rather than bytes.
     starts: Throttle,
     rate: Throttle,
+    /// The caps were changed.
+    changed: Notify,
     /// Endpoints that are held to these caps.
     ends: AtomicUsize,
 }
@@ -84,6 +88,7 @@ impl Limits {
                 places: Gate::new(NO_CAP),
                 starts: Throttle::default(),
                 rate: Throttle::default(),
+                changed: Notify::new(),
                 ends: AtomicUsize::new(0),
             }),
         };
@@ -111,6 +116,8 @@ impl Limits {
             state.rate.set(caps.rate_max);
         }
         *now = caps;
+        drop(now);
+        state.changed.notify_waiters();
     }
 
     /// The caps as they are now.
@@ -136,6 +143,24 @@ impl Limits {
             let turn = left.min(TURN_BYTES);
             self.state.rate.pass(turn).await;
             left -= turn;
+        }
+    }
+
+    /// As [`Limits::enter`], for a request that sends `body`, which is taken in whole where it must
+    /// be: also when that comes to be while this waits.
+    async fn enter_with(&self, body: ByteStream, bytes: u64) -> Result<(Pass, ByteStream)> {
+        let mut changed = pin!(self.state.changed.notified());
+        loop {
+            // Heard from here on, so that no change falls between the look and the wait.
+            changed.as_mut().enable();
+            if self.takes_bodies_whole() {
+                let body = file::taken_in(body, bytes).await?;
+                return Ok((self.enter().await, body));
+            }
+            tokio::select! {
+                place = self.enter() => return Ok((place, body)),
+                () = &mut changed => changed.set(self.state.changed.notified()),
+            }
         }
     }
 
@@ -181,5 +206,40 @@ impl Registry {
     pub(crate) fn is_empty(&self) -> bool {
         let known = self.by_profile.lock();
         known.unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use futures_util::{FutureExt, StreamExt, stream};
+
+    use super::*;
+
+    const ONE: Option<NonZeroU32> = NonZeroU32::new(1);
+
+    #[tokio::test]
+    async fn a_cap_set_while_a_write_looks_leaves_no_stream_waiting_for_another() {
+        let limits = Limits::new(Caps::default());
+        limits.state.ends.store(2, Relaxed);
+        // The stream that is read has the only place there will be, until its last byte.
+        let place = limits.enter().await;
+        let body = stream::once(async move {
+            drop(place);
+            Ok(Bytes::from_static(b"all"))
+        });
+        // As in the middle of `set`: no more places, and the cap not yet told.
+        limits.state.places.set(1);
+        let mut entering = Box::pin(limits.enter_with(Box::pin(body), 3));
+        assert!((&mut entering).now_or_never().is_none());
+        limits.set(Caps {
+            connections_max: ONE,
+            ..Caps::default()
+        });
+        let entered = tokio::time::timeout(Duration::from_secs(10), entering);
+        let (_place, mut body) = entered.await.unwrap().unwrap();
+        assert_eq!(body.next().await.unwrap().unwrap(), "all");
     }
 }

@@ -20,12 +20,17 @@ struct Paced {
     limits: Limits,
     excuse: Excuse,
     place: Option<Pass>,
+    /// It is read piece by piece, each for a write of its own: it has no place while writes need one.
+    yields: bool,
     /// Bytes to come.
     left: u64,
 }
 
 impl Paced {
     async fn next(&mut self) -> Option<Result<Bytes>> {
+        if self.yields && self.limits.takes_bodies_whole() {
+            self.place = None;
+        }
         while self.ready.is_empty() {
             match self.body.next().await {
                 Some(Ok(bytes)) => self.ready = bytes,
@@ -46,14 +51,21 @@ impl Paced {
     }
 }
 
-/// The same bytes at the rate of `limits`; `place` is given back after `bytes` of them.
-fn paced(body: ByteStream, limits: Limits, place: Option<Pass>, bytes: u64) -> ByteStream {
+/// The same bytes at the rate of `limits`; `place` is given back after `bytes` of them, or where it
+/// `yields`.
+fn paced(
+    body: ByteStream,
+    limits: Limits,
+    (place, yields): (Option<Pass>, bool),
+    bytes: u64,
+) -> ByteStream {
     let paced = Paced {
         body,
         ready: Bytes::new(),
         limits,
         excuse: Excuse::current(),
         place,
+        yields,
         left: bytes,
     };
     Box::pin(stream::unfold(paced, |mut paced| async move {
@@ -66,7 +78,7 @@ fn paced(body: ByteStream, limits: Limits, place: Option<Pass>, bytes: u64) -> B
 const TAKEN_IN_MAX: u64 = 256 << 20;
 
 /// Takes a stream of `bytes` in until it ends, so that whoever gives it is done.
-async fn taken_in(mut body: ByteStream, bytes: u64) -> Result<ByteStream> {
+pub(super) async fn taken_in(mut body: ByteStream, bytes: u64) -> Result<ByteStream> {
     if bytes > TAKEN_IN_MAX {
         return Err(no_room("write"));
     }
@@ -112,7 +124,12 @@ impl Reader for LimitedReader {
             let place = self.limits.enter().await;
             let bytes = range.end.saturating_sub(range.start);
             let body = self.inner.read(range).await?;
-            Ok(paced(body, self.limits.clone(), Some(place), bytes))
+            Ok(paced(
+                body,
+                self.limits.clone(),
+                (Some(place), !self.ranges),
+                bytes,
+            ))
         })
     }
 
@@ -149,14 +166,9 @@ impl Writer for LimitedWriter {
         body: ByteStream,
     ) -> Boxed<'_, Result<Checksum>> {
         Box::pin(async move {
-            let body = if self.limits.takes_bodies_whole() {
-                taken_in(body, range.end.saturating_sub(range.start)).await?
-            } else {
-                body
-            };
-            let _place = self.limits.enter().await;
             let bytes = range.end.saturating_sub(range.start);
-            let body = paced(body, self.limits.clone(), None, bytes);
+            let (_place, body) = self.limits.enter_with(body, bytes).await?;
+            let body = paced(body, self.limits.clone(), (None, false), bytes);
             self.inner.write(index, range, body).await
         })
     }
