@@ -162,14 +162,18 @@ impl OpenFile {
         let request = Request::new(FSETSTAT)
             .string(&opened.handle)
             .attributes(attributes);
-        match opened.session.ask(request).await? {
+        self.dressed(&opened.session.ask(request).await?)
+    }
+
+    /// Whether the answer says that attributes were set.
+    fn dressed(&self, answer: &Reply) -> Result<()> {
+        match answer {
             Reply::Status {
                 code: super::OK, ..
             } => Ok(()),
             reply => {
-                let error = self
-                    .remote
-                    .refusal(&reply, "set the attributes of", &self.full);
+                let operation = "set the attributes of";
+                let error = self.remote.refusal(reply, operation, &self.full);
                 Err(error.at(Locus::Destination))
             }
         }
@@ -372,10 +376,10 @@ impl OpenFile {
         }
         let attributes = attributes_of(spec.mode, spec.mtime);
         let set = Request::new(FSETSTAT).string(&handle);
-        asked.push((batch.add(set.attributes(&attributes)), 0));
+        let set = batch.add(set.attributes(&attributes));
         // From here on the handle may be another file's.
         self.opened.lock().await.fill(None);
-        asked.push((batch.add(Request::new(CLOSE).string(&handle)), 0));
+        let close = batch.add(Request::new(CLOSE).string(&handle));
         let outgoing = Outgoing::current();
         batch.send().await?;
         let mut outcome = Ok(());
@@ -384,7 +388,10 @@ impl OpenFile {
             outgoing.pass(len);
             outcome = outcome.and(written);
         }
-        outcome
+        let set = set.reply().await.and_then(|reply| self.dressed(&reply));
+        outcome = outcome.and(set);
+        let closed = self.written(close.reply().await).await;
+        outcome.and(closed)
     }
 
     /// Asks at once for all of a small file that should look like `listed`, how it looks then, and

@@ -42,8 +42,6 @@ const STREAMS_MAX: u64 = 64;
 const STREAM_BYTES_MIN: Bytes = Bytes::new(256 << 10);
 /// Pieces of large files for each stream.
 const PIECES_A_STREAM: u64 = 4;
-/// The most for small files that take a request each.
-const WHOLE_FILES_MAX: u64 = 256;
 /// Streams a file where there are files enough.
 const STREAMS_A_FILE: u64 = 2;
 /// Files asked for ahead on a channel.
@@ -67,7 +65,7 @@ pub(super) fn open(facts: &PathFacts, bounds: &Bounds, stocks: &Stocks) -> (Sett
     }
     let filling = facts.bdp().get().div_ceil(STREAM_IN_FOURTH);
     let streams = filling.clamp(STREAMS_MIN, STREAMS_MAX);
-    let streams = streams.max(whole_files(facts, stocks));
+    let streams = streams.max(whole_files(facts, bounds, stocks));
     let streams = streams.min(carried(facts, stocks).max(1));
     let setting = lay_out(streams, AHEAD, facts, bounds, stocks);
     let reason = if filling > STREAMS_MIN {
@@ -79,14 +77,16 @@ pub(super) fn open(facts: &PathFacts, bounds: &Bounds, stocks: &Stocks) -> (Sett
     (setting, reason)
 }
 
-/// Streams that fill the path with small files, each of which takes a request.
-fn whole_files(facts: &PathFacts, stocks: &Stocks) -> u64 {
+/// Streams that fill the path with small files, each of which takes a request: no more than the ends
+/// take at once.
+fn whole_files(facts: &PathFacts, bounds: &Bounds, stocks: &Stocks) -> u64 {
     let total = stocks.total();
     if total.files == 0 || total.mean() >= STREAM_BYTES_MIN {
         return 0;
     }
     let files = facts.bdp().pieces(total.mean());
-    files.saturating_add(files / 2).min(WHOLE_FILES_MAX)
+    let files = files.saturating_add(files / 2);
+    files.min(bounds.concurrency_max.into())
 }
 
 /// Streams that have enough to carry.
