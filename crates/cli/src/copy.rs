@@ -71,8 +71,9 @@ pub struct CopyArguments {
     transfers: Option<u16>,
     /// Who decides how many files and streams are used at once: auto, falcon, scc, mcc, promc,
     /// partial-second-order, full-second-order, c-order, or fixed:FILES,STREAMS,AHEAD
-    #[arg(long, value_name = "NAME", default_value_t)]
-    optimizer: Method,
+    /// [default: auto]
+    #[arg(long, value_name = "NAME")]
+    optimizer: Option<Method>,
     /// Send no faster than this many bytes a second: 10M, or by the time of day
     /// "08:00,10M 18:00,off", or @FILE that holds either and may change meanwhile
     #[arg(long, value_name = "RATE", value_parser = Bandwidth::parse)]
@@ -86,7 +87,7 @@ pub struct CopyArguments {
     /// Do not read back what was copied between local paths
     #[arg(long)]
     ignore_checksum: bool,
-    /// Read each file back from a remote destination and compare
+    /// Read each file, or the stream, back from a remote destination and compare
     #[arg(long)]
     verify: bool,
     /// Flush each local file to the disk before it gets its final name
@@ -248,7 +249,7 @@ fn options(
             Some(transfers) => Method::Fixed {
                 setting: Setting::new(transfers, 1, 1),
             },
-            None => arguments.optimizer,
+            None => arguments.optimizer.unwrap_or_default(),
         },
         history: history::load(),
         throttle: arguments

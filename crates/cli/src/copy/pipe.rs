@@ -62,11 +62,7 @@ fn is_pipe(path: &std::path::Path) -> bool {
 /// # Errors
 /// [`Failure`] for arguments that make no sense, and for what fails before the stream is read.
 pub(super) async fn run(arguments: &CopyArguments, input: Input) -> Outcome {
-    if arguments.dry_run {
-        return Err(Failure::usage(
-            "can't say what a stream holds without reading it (leave out -n)",
-        ));
-    }
+    refuse_the_pointless(arguments)?;
     if ends_with_slash(&arguments.destination) {
         return Err(Failure::usage(format!(
             "can't copy a stream into {}: it has no name (write the name of the file)",
@@ -105,6 +101,48 @@ pub(super) async fn run(arguments: &CopyArguments, input: Input) -> Outcome {
     };
     summary::print(arguments, &poured.ending, poured.parked.as_ref(), code);
     Ok(ExitCode::from(code))
+}
+
+/// Refuses what would have no effect on a stream, or lose it.
+fn refuse_the_pointless(arguments: &CopyArguments) -> Result<(), Failure> {
+    if arguments.dry_run {
+        return Err(Failure::usage(
+            "can't say what a stream holds without reading it (leave out -n)",
+        ));
+    }
+    let pointless = [
+        (
+            arguments.optimizer.is_some(),
+            "--optimizer",
+            "its segments go as they come",
+        ),
+        (
+            arguments.transfers.is_some(),
+            "--transfers",
+            "its segments go as they come",
+        ),
+        (
+            arguments.max_duration.is_some(),
+            "--max-duration",
+            "the rest would be lost",
+        ),
+        (
+            arguments.max_transfer.is_some(),
+            "--max-transfer",
+            "the rest would be lost",
+        ),
+        (
+            !arguments.include.is_empty() || !arguments.exclude.is_empty(),
+            "--include or --exclude",
+            "it has no files to choose from",
+        ),
+    ];
+    match pointless.iter().find(|(is_given, ..)| *is_given) {
+        Some((_, option, why)) => Err(Failure::usage(format!(
+            "can't use {option} on a stream: {why} (leave it out)"
+        ))),
+        None => Ok(()),
+    }
 }
 
 async fn open(input: Input) -> Result<Spout, Failure> {

@@ -131,6 +131,17 @@ fn what_makes_no_sense_for_a_stream_is_said_in_a_line() {
         ),
         (&["-n", "-", "file"], 2, "leave out -n"),
         (
+            &["-", "file", "--optimizer", "auto"],
+            2,
+            "--optimizer on a stream",
+        ),
+        (
+            &["-", "file", "--max-duration", "1h"],
+            2,
+            "the rest would be lost",
+        ),
+        (&["-", "file", "--include", "*.h5"], 2, "no files to choose"),
+        (
             &["file", "copy", "--park", "place"],
             2,
             "--park is for streams",

@@ -17,7 +17,10 @@ use std::{
 
 use posthaste_testbed::{S3Server, SlowLink, SshServer};
 
-use super::world::{World, lines_of, noise};
+use super::{
+    stream::feed,
+    world::{World, lines_of, noise},
+};
 
 /// What a middleman does to the connections that pass through it.
 #[derive(Clone, Copy)]
@@ -33,6 +36,8 @@ enum Mischief {
     },
     /// The first requests of so many connections are answered with "503, come back in a second".
     Busy { connections: usize },
+    /// Long answers have a wrong byte.
+    Tamper,
 }
 
 /// Passes connections on to a server on this machine, some of them badly.
@@ -105,6 +110,12 @@ fn pass(
             }
             let rate = if is_slow { slow } else { rate };
             thread::sleep(Duration::from_micros((len * 1_000_000 / rate) as u64));
+        }
+        if let Mischief::Tamper = mischief
+            && passed >= 1 << 20
+            && struck.fetch_add(1, SeqCst) == 0
+        {
+            block[0] ^= 1;
         }
         if client.write_all(&block[..len]).is_err() {
             return;
@@ -309,4 +320,31 @@ fn a_copy_whose_time_is_over_ends_soon_and_is_continued() {
     assert!(figures["resumedBytes"].as_u64().unwrap() > 0, "{figures}");
     world.copy(["s3://testbed/late", "back"]);
     assert!(fs::read(world.path("large")).unwrap() == fs::read(world.path("back")).unwrap());
+}
+
+#[test]
+fn a_stream_that_reads_back_differently_is_told() {
+    let server = S3Server::start().unwrap();
+    let world = World::new().with_s3(&server);
+    let middleman = Middleman::start(port_of(&server), Mischief::Tamper);
+    let pour = |options: &[&str]| {
+        let mut command = world.cp(["-", "s3://testbed/out"]);
+        command.args(options);
+        command.env("AWS_ENDPOINT_URL", middleman.endpoint());
+        feed(command, noise(1, 20_000_000))
+            .wait_with_output()
+            .unwrap()
+    };
+    let output = pour(&[]);
+    assert!(output.status.success(), "{}", lines_of(&output));
+    assert_eq!(middleman.struck.load(SeqCst), 0, "it was read back unasked");
+    let output = pour(&["--verify"]);
+    let lines = lines_of(&output);
+    assert_eq!(output.status.code(), Some(1), "{lines}");
+    assert!(
+        lines.contains("what was read back is not what was written"),
+        "{lines}"
+    );
+    let output = pour(&["--verify"]);
+    assert!(output.status.success(), "{}", lines_of(&output));
 }

@@ -75,7 +75,7 @@ async fn copy_one(shared: &Arc<Shared>, work: &Work) -> Result<()> {
         } else {
             small::copy(shared, work, &entry, &moving).await?
         };
-        check_copy(shared, work, &entry, sum).await?;
+        check_copy(shared, &work.to, entry.size, sum).await?;
     }
     moving.arrived();
     (shared.options.on_notice)(&Notice::Copied(&shown));
@@ -192,9 +192,9 @@ async fn copy_within(shared: &Arc<Shared>, work: &Work, entry: &Entry) -> Result
 
 /// Reads back what was copied, where that was asked for.
 pub(super) async fn check_copy(
-    shared: &Arc<Shared>,
-    work: &Work,
-    entry: &Entry,
+    shared: &Shared,
+    path: &[u8],
+    size: u64,
     sum: Checksum,
 ) -> Result<()> {
     if !shared.options.verify {
@@ -202,23 +202,24 @@ pub(super) async fn check_copy(
     }
     let destination = &shared.destination.endpoint;
     let found = retried(shared, || async {
-        let there = destination.stat(&work.to, false).await?;
+        let there = destination.stat(path, false).await?;
         let there = there
-            .ok_or_else(|| Error::new(ErrorKind::NotFound, "verify", destination.show(&work.to)))?;
-        let reader = destination.open(&work.to, &there).await?;
-        let mut body = reader.read(0..entry.size).await?;
+            .ok_or_else(|| Error::new(ErrorKind::NotFound, "verify", destination.show(path)))?;
+        let reader = destination.open(path, &there).await?;
+        let mut body = reader.read(0..size).await?;
         let mut summer = Summer::default();
         while let Some(bytes) = body.next().await {
             summer.add(&bytes?);
         }
-        Ok(summer.sum())
+        // What is longer than it should be is not what was written either.
+        Ok((summer.sum(), there.size))
     })
     .await
     .map_err(|error| error.at(Locus::Destination))?;
-    if found == sum {
+    if found == (sum, size) {
         Ok(())
     } else {
-        Err(small::differs(destination.show(&work.to), sum, found))
+        Err(small::differs(destination.show(path), sum, found.0))
     }
 }
 

@@ -164,7 +164,7 @@ async fn settle(shared: &Arc<Shared>, item: &Item, outcome: Result<Checksum>) ->
         }
         Err(error) => return Err(error),
     };
-    check_copy(shared, &item.work, &item.entry, sum).await?;
+    check_copy(shared, &item.work.to, item.entry.size, sum).await?;
     item.moving.arrived();
     (shared.options.on_notice)(&Notice::Copied(item.moving.name()));
     Ok(())

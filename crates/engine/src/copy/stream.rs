@@ -21,6 +21,7 @@ use super::{
     cargo::Cargo,
     lane::Shared,
     progress::Moving,
+    remote::check_copy,
     retry::{reached, retried},
 };
 use flight::{Landed, Segment, fly, next_segment, park};
@@ -435,6 +436,7 @@ impl Pouring {
         if self.is_parking() {
             return self.close(size, sum).await;
         }
+        check_copy(&self.shared, b"", size, sum).await?;
         self.moving.arrived();
         (self.shared.options.on_notice)(&Notice::Copied(self.moving.name()));
         self.clear().await;
