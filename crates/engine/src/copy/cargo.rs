@@ -58,8 +58,8 @@ impl Cargo {
         self.hold.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs the attempt, which says of each item whether it arrived. All come back when it is given
-    /// up.
+    /// Runs the attempt, which says of each item whether it arrived. What is dropped on the way has
+    /// not, unless all had left: then somebody knows better than to wait for the answer.
     pub(super) async fn carry<T>(
         self: &Arc<Self>,
         attempt: impl Future<Output = T>,
@@ -81,6 +81,11 @@ impl Cargo {
         let arrived = |outcome: &Result<T, E>| vec![outcome.is_ok(); items];
         self.carry(attempt, arrived).await
     }
+
+    /// Takes all back: the attempt is given up.
+    pub(super) fn give_up(&self) {
+        self.hold().settle(&[]);
+    }
 }
 
 /// Settles what nobody settled before.
@@ -88,7 +93,9 @@ struct Settling<'a>(&'a Cargo);
 
 impl Drop for Settling<'_> {
     fn drop(&mut self) {
-        self.0.hold().settle(&[]);
+        let mut hold = self.0.hold();
+        let all = vec![hold.at == hold.items.len(); hold.items.len()];
+        hold.settle(&all);
     }
 }
 
@@ -227,15 +234,26 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn an_attempt_that_is_dropped_counts_if_all_of_it_had_left() {
+        for (left, counted) in [(120, 0), (150, 150)] {
+            let progress = Arc::new(Progress::default());
+            let (_moving, cargo) = two(&progress);
+            {
+                let attempt = cargo.carry_all(pending::<Result<(), ()>>());
+                tokio::pin!(attempt);
+                assert!((&mut attempt).now_or_never().is_none());
+                cargo.left(left);
+            }
+            assert_eq!(progress.figures().bytes, counted);
+        }
+    }
+
+    #[tokio::test]
     async fn an_attempt_that_is_given_up_counts_nothing() {
         let progress = Arc::new(Progress::default());
         let (_moving, cargo) = two(&progress);
-        {
-            let attempt = cargo.carry_all(pending::<Result<(), ()>>());
-            tokio::pin!(attempt);
-            assert!((&mut attempt).now_or_never().is_none());
-            cargo.left(120);
-        }
+        cargo.left(150);
+        cargo.give_up();
         assert_eq!(done(&progress), (0, vec![0, 0]));
     }
 }

@@ -149,6 +149,7 @@ where
             () = sleep(LOOK_EVERY) => {}
         }
         if let Some(error) = give_up(shared, &meter, hurries) {
+            cargo.give_up();
             return Err(error);
         }
     }
