@@ -309,7 +309,7 @@ fn a_copy_whose_time_is_over_ends_soon_and_is_continued() {
     fs::write(world.path("small"), noise(1, 7_000_000)).unwrap();
     // It goes in one request, which takes more than a minute.
     copy_for(&world, &server, "small", 100_000, "1s");
-    fs::write(world.path("large"), noise(2, 60_000_000)).unwrap();
+    fs::write(world.path("large"), noise(2, 100_000_000)).unwrap();
     copy_for(&world, &server, "large", 1_500_000, "9s");
     let continued = world
         .cp(["large", "s3://testbed/late", "--json"])
