@@ -76,7 +76,7 @@ async fn small_files_count_while_they_travel() {
         path: index.to_string().into_bytes(),
         spec: spec(bytes.len()),
         sum: Checksum::of(&bytes),
-        data: vec![bytes.into()],
+        data: vec![bytes],
     });
     let parcels: Vec<Parcel> = parcels.collect();
     let stored = leaves_in_steps(7_000_000, 10_000, peer.put_all(parcels)).await;
