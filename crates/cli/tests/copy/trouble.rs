@@ -284,22 +284,27 @@ fn what_was_copied_is_read_back_when_asked() {
     assert!(server.bucket_folder().join("run/large").exists());
 }
 
-/// Copies `source` to the store over a slow link for so long.
-fn copy_for(world: &World, server: &S3Server, source: &str, bytes_per_s: u32, time: &str) {
+/// Copies `source` to the store over a slow link for so long, and returns the link's address.
+fn copy_for(
+    world: &World,
+    server: &S3Server,
+    source: &str,
+    bytes_per_s: u32,
+    time: &str,
+) -> String {
     let link = SlowLink::start(([127, 0, 0, 1], port_of(server)).into(), bytes_per_s).unwrap();
+    let address = format!("http://127.0.0.1:{}", link.port());
     let started = now();
     let output = world
         .cp([source, "s3://testbed/late", "--max-duration", time])
         .args(["--transfers", "4"])
-        .env(
-            "AWS_ENDPOINT_URL",
-            format!("http://127.0.0.1:{}", link.port()),
-        )
+        .env("AWS_ENDPOINT_URL", &address)
         .output()
         .unwrap();
     let took = started.elapsed();
     assert_eq!(output.status.code(), Some(10), "{}", lines_of(&output));
     assert!(took < Duration::from_secs(16), "{took:?}");
+    address
 }
 
 #[test]
@@ -310,9 +315,11 @@ fn a_copy_whose_time_is_over_ends_soon_and_is_continued() {
     // It goes in one request, which takes more than a minute.
     copy_for(&world, &server, "small", 100_000, "1s");
     fs::write(world.path("large"), noise(2, 100_000_000)).unwrap();
-    copy_for(&world, &server, "large", 1_500_000, "9s");
+    let address = copy_for(&world, &server, "large", 1_500_000, "9s");
+    // Another address would be another store.
     let continued = world
         .cp(["large", "s3://testbed/late", "--json"])
+        .env("AWS_ENDPOINT_URL", address)
         .output()
         .unwrap();
     assert!(continued.status.success(), "{}", lines_of(&continued));
