@@ -16,7 +16,10 @@ use posthaste_endpoint::{
 };
 use posthaste_types::Bytes;
 use running::{Running, noise};
-use tokio::time::{sleep, timeout};
+use tokio::{
+    task::JoinSet,
+    time::{sleep, timeout},
+};
 
 /// Three segments, the last one shorter.
 const SIZE: usize = (5 << 19) / 2;
@@ -50,8 +53,8 @@ fn range(writer: &dyn Writer, index: u64) -> Range<u64> {
 
 async fn write(writer: &dyn Writer, index: u64, content: &[u8]) {
     let range = range(writer, index);
-    let (start, end) = (range.start as usize, range.end as usize);
-    let bytes = Content::copy_from_slice(&content[start..end]);
+    let at = |offset: u64| usize::try_from(offset).unwrap();
+    let bytes = Content::copy_from_slice(&content[at(range.start)..at(range.end)]);
     let body: ByteStream = Box::pin(stream::iter([Ok(bytes)]));
     writer.write(index, range, body).await.unwrap();
 }
@@ -64,17 +67,18 @@ async fn whoever_finishes_ahead_waits_for_the_last_segment() {
     let there = folder.path().join("files/file");
 
     write(&*writer, 0, &content).await;
-    let finishing = tokio::spawn({
+    let mut finishing = JoinSet::new();
+    finishing.spawn({
         let (writer, whole) = (Arc::clone(&writer), Checksum::of(&content));
         async move { writer.finish_ahead(whole).await }
     });
     write(&*writer, 2, &content).await;
     sleep(Duration::from_millis(300)).await;
     assert!(!there.exists(), "a segment is missing");
-    assert!(!finishing.is_finished());
+    assert!(finishing.try_join_next().is_none());
 
     write(&*writer, 1, &content).await;
-    finishing.await.unwrap().unwrap();
+    finishing.join_next().await.unwrap().unwrap().unwrap();
     assert_eq!(fs::read(&there).unwrap(), content);
     let left = fs::read_dir(there.parent().unwrap()).unwrap().count();
     assert_eq!(left, 1, "nothing unfinished is left");
