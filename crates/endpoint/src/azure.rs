@@ -32,9 +32,9 @@ use crate::{
     Capabilities, Checksum, Condition, Endpoint, Error, ErrorKind, Result, Server,
     access::Chosen,
     cut::SEGMENT_BYTES_MIN,
-    endpoint::{Entry, FileSpec, Kind, Listing, Reader, Whole, Writer},
+    endpoint::{Entry, FileSpec, Kind, Reader, Whole},
     limits::Limits,
-    objects::{FILES_AT_ONCE_MAX, Length, Objects, RawStore},
+    objects::{FILES_AT_ONCE_MAX, Objects, RawStore},
 };
 use account::Account;
 pub(crate) use account::is_address;
@@ -42,7 +42,7 @@ use client::{AzureClient, Call};
 use listing::AzureListing;
 use object::{ObjectReader, entry_of};
 use page::Page;
-use upload::{OBJECT_BYTES_MAX, Upload};
+use upload::{Blocks, OBJECT_BYTES_MAX};
 
 /// Opens `key` in `container` with the credentials of the profile somebody chose, or of the
 /// environment.
@@ -125,6 +125,8 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
 
 impl RawStore for AzureClient {
     type Head = HeaderMap;
+    type Listing = AzureListing;
+    type Segments = Blocks;
 
     fn capabilities(&self) -> Capabilities {
         CAPABILITIES
@@ -181,25 +183,6 @@ impl RawStore for AzureClient {
         )
     }
 
-    fn list(
-        self: &Arc<Self>,
-        prefix: String,
-        flat: bool,
-        limits: Option<Limits>,
-    ) -> Box<dyn Listing> {
-        Box::new(AzureListing::new(Arc::clone(self), prefix, flat).held_to(limits))
-    }
-
-    fn list_on(
-        self: &Arc<Self>,
-        prefix: String,
-        mark: &[u8],
-        limits: Option<Limits>,
-    ) -> Result<Box<dyn Listing>> {
-        let listing = AzureListing::resumed(Arc::clone(self), prefix, mark)?;
-        Ok(Box::new(listing.held_to(limits)))
-    }
-
     async fn get(&self, key: &str, entry: &Entry, operation: &'static str) -> Result<Whole> {
         whole::fetch(self, key, entry.version.as_deref(), operation).await
     }
@@ -225,16 +208,6 @@ impl RawStore for AzureClient {
 
     async fn copy(self: &Arc<Self>, from: &str, key: &str, spec: &FileSpec) -> Result<()> {
         copy::copy(self, from, key, spec).await
-    }
-
-    async fn create(
-        self: &Arc<Self>,
-        key: String,
-        spec: &FileSpec,
-        length: Length,
-    ) -> Result<Arc<dyn Writer>> {
-        let upload = Upload::start(Arc::clone(self), key, spec, length).await?;
-        Ok(Arc::new(upload))
     }
 }
 

@@ -24,9 +24,9 @@ use crate::{
     access::Chosen,
     cut::SEGMENT_BYTES_MIN,
     dates::{parse_rfc3339, show_rfc3339},
-    endpoint::{Entry, FileSpec, Kind, Listing, Reader, Whole, Writer},
+    endpoint::{Entry, FileSpec, Kind, Reader, Whole},
     limits::Limits,
-    objects::{FILES_AT_ONCE_MAX, Length, Objects, RawStore},
+    objects::{FILES_AT_ONCE_MAX, Objects, RawStore},
     s3::listing::{KeyListing, ListedPage},
     web::{About, Web},
 };
@@ -34,7 +34,7 @@ use client::{Call, GcsClient, object_in};
 use credentials::Address;
 use object::GcsReader;
 use resource::{FIELDS, Resource, Rewrite, kept_of};
-use upload::Upload;
+use upload::Components;
 
 /// The largest object: 5 TiB ("Cloud Storage quotas & limits").
 const OBJECT_BYTES_MAX: u64 = 5 << 40;
@@ -89,6 +89,8 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
 
 impl RawStore for GcsClient {
     type Head = Resource;
+    type Listing = KeyListing<Self>;
+    type Segments = Components;
 
     fn capabilities(&self) -> Capabilities {
         CAPABILITIES
@@ -132,25 +134,6 @@ impl RawStore for GcsClient {
 
     async fn has_below(&self, prefix: &str) -> Result<bool> {
         self.has_below(prefix).await
-    }
-
-    fn list(
-        self: &Arc<Self>,
-        prefix: String,
-        flat: bool,
-        limits: Option<Limits>,
-    ) -> Box<dyn Listing> {
-        Box::new(KeyListing::new(Arc::clone(self), prefix, flat).held_to(limits))
-    }
-
-    fn list_on(
-        self: &Arc<Self>,
-        prefix: String,
-        mark: &[u8],
-        limits: Option<Limits>,
-    ) -> Result<Box<dyn Listing>> {
-        let listing = KeyListing::resumed(Arc::clone(self), prefix, mark)?;
-        Ok(Box::new(listing.held_to(limits)))
     }
 
     async fn get(&self, key: &str, entry: &Entry, _operation: &'static str) -> Result<Whole> {
@@ -210,16 +193,6 @@ impl RawStore for GcsClient {
         Err(about
             .fail(ErrorKind::Other)
             .cause("the store comes to no end"))
-    }
-
-    async fn create(
-        self: &Arc<Self>,
-        key: String,
-        spec: &FileSpec,
-        length: Length,
-    ) -> Result<Arc<dyn Writer>> {
-        let upload = Upload::start(Arc::clone(self), key, spec, length).await?;
-        Ok(Arc::new(upload))
     }
 }
 

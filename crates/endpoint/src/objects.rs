@@ -6,12 +6,14 @@
 mod record;
 mod spans;
 mod store;
+mod upload;
 
 use crate::Kind;
 
 pub(crate) use record::Record;
 pub(crate) use spans::Spans;
-pub(crate) use store::{Length, Objects, RawStore, directory_entry};
+pub(crate) use store::{KeysListing, Objects, RawStore, directory_entry};
+pub(crate) use upload::{Incomplete, Length, Noted, Segment, Segments, Upload};
 
 /// Files at once: such stores serve thousands of clients, and each request waits for its answer.
 pub(crate) const FILES_AT_ONCE_MAX: u16 = 256;

@@ -32,18 +32,18 @@ use crate::{
     Capabilities, Checksum, Condition, Endpoint, Error, ErrorKind, Result,
     access::Chosen,
     cut::SEGMENT_BYTES_MIN,
-    endpoint::{Entry, FileSpec, Kind, Listing, Reader, Whole, Writer},
+    endpoint::{Entry, FileSpec, Kind, Reader, Whole},
     limits::Limits,
-    objects::{FILES_AT_ONCE_MAX, Length, Objects, RawStore},
+    objects::{FILES_AT_ONCE_MAX, Objects, RawStore},
     web::Web,
 };
 use client::{Address, S3Client};
 use credentials::Signing;
 use headers::entry_of;
 use listing::KeyListing;
+use multipart::Multipart;
 use object::S3Reader;
 use sums::Sum;
-use upload::Upload;
 
 /// The largest object: 5 TiB ("Amazon S3 multipart upload limits").
 const OBJECT_BYTES_MAX: u64 = 5 << 40;
@@ -140,6 +140,8 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
 
 impl RawStore for S3Client {
     type Head = HeaderMap;
+    type Listing = KeyListing<Self>;
+    type Segments = Multipart;
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
@@ -192,25 +194,6 @@ impl RawStore for S3Client {
         Ok(!page.objects.is_empty() || !page.prefixes.is_empty())
     }
 
-    fn list(
-        self: &Arc<Self>,
-        prefix: String,
-        flat: bool,
-        limits: Option<Limits>,
-    ) -> Box<dyn Listing> {
-        Box::new(KeyListing::new(Arc::clone(self), prefix, flat).held_to(limits))
-    }
-
-    fn list_on(
-        self: &Arc<Self>,
-        prefix: String,
-        mark: &[u8],
-        limits: Option<Limits>,
-    ) -> Result<Box<dyn Listing>> {
-        let listing = KeyListing::resumed(Arc::clone(self), prefix, mark)?;
-        Ok(Box::new(listing.held_to(limits)))
-    }
-
     async fn get(&self, key: &str, entry: &Entry, operation: &'static str) -> Result<Whole> {
         object::fetch(self, key, entry.version.as_deref(), operation).await
     }
@@ -235,16 +218,6 @@ impl RawStore for S3Client {
 
     async fn copy(self: &Arc<Self>, from: &str, key: &str, spec: &FileSpec) -> Result<()> {
         copy::copy(self, from, key, spec).await
-    }
-
-    async fn create(
-        self: &Arc<Self>,
-        key: String,
-        spec: &FileSpec,
-        length: Length,
-    ) -> Result<Arc<dyn Writer>> {
-        let upload = Upload::start(Arc::clone(self), key, spec, length).await?;
-        Ok(Arc::new(upload))
     }
 }
 

@@ -90,7 +90,7 @@ impl<'a> Call<'a> {
 }
 
 /// How to reach one container.
-pub(super) struct AzureClient {
+pub(crate) struct AzureClient {
     web: Web,
     account: Account,
     container: String,

@@ -12,7 +12,7 @@ use crate::{
     Error, ErrorKind, Locus, Result,
     endpoint::{Boxed, Entry, Kind, Listing},
     limits::Limits,
-    objects::take_link,
+    objects::{KeysListing, take_link},
 };
 
 /// What a mark is written as: the form, whether the listing is that of one directory, where it
@@ -28,7 +28,7 @@ enum Stand {
     End,
 }
 
-pub(super) struct AzureListing {
+pub(crate) struct AzureListing {
     client: Arc<AzureClient>,
     prefix: Arc<str>,
     flat: bool,
@@ -38,9 +38,10 @@ pub(super) struct AzureListing {
     limits: Option<Limits>,
 }
 
-impl AzureListing {
-    /// Lists what is directly below a prefix (`flat`), or all of it.
-    pub(super) fn new(client: Arc<AzureClient>, prefix: String, flat: bool) -> Self {
+impl KeysListing for AzureListing {
+    type Store = AzureClient;
+
+    fn new(client: Arc<AzureClient>, prefix: String, flat: bool) -> Self {
         Self {
             client,
             prefix: prefix.into(),
@@ -52,13 +53,11 @@ impl AzureListing {
         }
     }
 
-    /// Holds each request to these caps.
-    pub(super) fn held_to(self, limits: Option<Limits>) -> Self {
+    fn held_to(self, limits: Option<Limits>) -> Self {
         Self { limits, ..self }
     }
 
-    /// Goes on where a mark was left.
-    pub(super) fn resumed(client: Arc<AzureClient>, prefix: String, mark: &[u8]) -> Result<Self> {
+    fn resumed(client: Arc<AzureClient>, prefix: String, mark: &[u8]) -> Result<Self> {
         let read: Result<(u8, bool, Stand, Vec<String>), _> = serde_json::from_slice(mark);
         match read {
             Ok((MARK_FORM, flat, stand, told)) => Ok(Self {
@@ -75,7 +74,9 @@ impl AzureListing {
             }
         }
     }
+}
 
+impl AzureListing {
     /// Asks for the next page, unless it is on its way or there is none.
     fn ask_ahead(&mut self) {
         if !self.flying.is_empty() || self.stand == Stand::End {

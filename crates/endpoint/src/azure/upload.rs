@@ -1,14 +1,12 @@
-//! An upload in blocks that a later run can continue.
+//! An upload in blocks, as [`crate::objects::Upload`] continues it.
 //!
 //! Azure knows no uploads, only blocks of a name that nobody committed. So a block's id says what it
-//! is a block of and which one; the checksums are noted in a ledger under the state folder. A later
-//! run asks which blocks are held; those with a noted checksum are kept. Blocks of a source that has
-//! changed since have other ids: committing forgets them, and so does Azure after a week.
+//! is a block of and which one. Blocks of a source that has changed since have other ids: committing
+//! forgets them, and so does Azure after a week.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     fmt::Write,
-    ops::Range,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -21,11 +19,11 @@ use super::{
     refusal::{BLOCKS_GONE, has_code},
 };
 use crate::{
-    Checksum, Error, ErrorKind, Kind, Locus, Result, Status, Summer,
-    cut::{Cut, Limits},
-    endpoint::{Boxed, ByteStream, FileSpec, Writer},
-    ledger::{Head, Kept, Ledger},
-    objects::{Length, Record},
+    Checksum, ErrorKind, Kind, Result, Status, Summer,
+    cut::Limits,
+    endpoint::{ByteStream, FileSpec},
+    ledger::Kept,
+    objects::{Incomplete, Noted, Segment, Segments},
     web::Sent,
     xml::walk,
 };
@@ -40,15 +38,11 @@ static LIMITS: Limits = Limits {
 /// The largest blob: as many blocks of 4000 MiB.
 pub(super) const OBJECT_BYTES_MAX: u64 = LIMITS.segments_max * (4000 << 20);
 
-pub(super) struct Upload {
+/// A blob on its way.
+pub(crate) struct Blocks {
     client: Arc<AzureClient>,
     key: String,
     spec: FileSpec,
-    cut: Cut,
-    /// Checksums of the blocks the service holds.
-    stored: Mutex<BTreeMap<u64, Checksum>>,
-    kept: Vec<(u64, Checksum)>,
-    ledger: Ledger,
 }
 
 /// The id of block `index` of what `identity` names. All ids of a blob have to be of one length.
@@ -56,112 +50,28 @@ fn block_id(identity: &str, index: u64) -> String {
     base64_encode(format!("{identity}{index:08}").as_bytes())
 }
 
-impl Upload {
-    /// Continues the unfinished upload of the same source, or starts one.
-    pub(super) async fn start(
-        client: Arc<AzureClient>,
-        key: String,
-        spec: &FileSpec,
-        length: Length,
-    ) -> Result<Self> {
-        let (cut, spec) = length.cut(spec, &LIMITS);
-        let record = Record::of(&*client, &key, &spec);
-        let head = Head {
-            identity: spec.identity(),
-            segment_size: cut.segment(),
-            token: "-".to_owned(),
-        };
-        let kept = match record.load() {
-            Some((found, noted)) if found == head => {
-                held(&client, &key, cut, &head.identity, noted).await?
-            }
-            Some(_) | None => Vec::new(),
-        };
-        let ledger = record.start(&head, &kept)?;
-        let kept = kept.iter().map(|kept| (kept.index, kept.checksum));
-        let kept: Vec<_> = kept.collect();
-        Ok(Self {
-            stored: Mutex::new(kept.iter().copied().collect()),
-            client,
-            key,
-            spec,
-            cut,
-            kept,
-            ledger,
-        })
-    }
-
-    /// Sends one block as it comes, and returns its checksum.
-    async fn send(&self, index: u64, len: u64, body: ByteStream) -> Result<Checksum> {
-        let summer = Arc::new(Mutex::new(Summer::default()));
-        let summing = Arc::clone(&summer);
-        let body = body.map(move |bytes| {
-            if let Ok(bytes) = &bytes {
-                let mut summer = summing.lock().unwrap_or_else(PoisonError::into_inner);
-                summer.add(bytes);
-            }
-            bytes
-        });
-        let id = block_id(&self.spec.identity(), index);
-        let about = self.client.writing("write", &self.key);
-        let call = Call::new("PUT", &self.key, about.clone())
-            .query(&[("comp", "block"), ("blockid", &id)])
-            .body(Sent::stream(Box::pin(body), len));
-        let (headers, _) = self.client.ask(call).await?;
-        let sum = summer.lock().unwrap_or_else(PoisonError::into_inner).sum();
-        // The sum of a stream is known too late to be sent with it; the service says what it got.
-        if sum_in(&headers).is_some_and(|found| found != sum) {
-            return Err(about
-                .fail(ErrorKind::Corrupt)
-                .cause("the service holds other bytes than were sent")
-                .status_is(Status::Temporary));
-        }
-        Ok(sum)
-    }
-
-    fn note_stored(&self, index: u64, sum: Checksum) -> Result<()> {
-        self.ledger.add(index, sum, "-").map_err(|cause| {
-            Error::io(
-                "note an unfinished upload of",
-                self.client.show(&self.key),
-                cause,
-            )
-        })?;
-        let mut stored = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
-        stored.insert(index, sum);
-        Ok(())
-    }
-
-    async fn commit(&self, size: u64, whole: Checksum) -> Result<()> {
-        let about = self.client.writing("finish", &self.key);
-        let call = Call::new("PUT", &self.key, about)
-            .query(&[("comp", "blocklist")])
-            .headers(dressed(&self.spec, Kind::File, Some(whole)))
-            .header("content-type", "application/xml")
-            .body(Sent::pieces(vec![self.order(size).into()]));
+impl Blocks {
+    /// The uncommitted blocks of the name, with their sizes.
+    async fn list(&self) -> Result<HashMap<String, u64>> {
+        let about = self.client.writing("continue", &self.key);
+        let call = Call::new("GET", &self.key, about.clone())
+            .query(&[("comp", "blocklist"), ("blocklisttype", "uncommitted")]);
         match self.client.ask(call).await {
-            Ok(_) => {}
-            Err(error) if has_code(&error, BLOCKS_GONE) => {
-                // An earlier attempt may have succeeded without our hearing of it.
-                if !self.is_published(size, whole).await {
-                    self.ledger.remove();
-                    return Err(error);
-                }
-            }
-            Err(error) => return Err(error),
+            Ok((_, body)) => blocks_in(&body).map_err(|cause| {
+                let error = about.fail(ErrorKind::Other);
+                error.cause(format!("unreadable answer: {cause}"))
+            }),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(HashMap::new()),
+            Err(error) => Err(error),
         }
-        self.ledger.remove();
-        Ok(())
     }
 
-    /// The list of blocks the blob of `size` bytes is made of.
-    fn order(&self, size: u64) -> String {
+    /// The list of blocks the blob is made of.
+    fn order(&self, segments: &[Segment<Checksum>]) -> String {
         let identity = self.spec.identity();
-        let stored = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::from("<?xml version=\"1.0\" encoding=\"utf-8\"?><BlockList>");
-        let within = stored.keys().filter(|&&index| self.cut.start(index) < size);
-        for index in within {
-            let id = block_id(&identity, *index);
+        for segment in segments {
+            let id = block_id(&identity, segment.index);
             let _ = write!(text, "<Uncommitted>{id}</Uncommitted>");
         }
         text.push_str("</BlockList>");
@@ -176,35 +86,6 @@ impl Upload {
             size_of(&headers) == Some(size) && Metadata::of(&headers).checksum == Some(whole)
         })
     }
-}
-
-/// Which noted blocks the service still holds.
-async fn held(
-    client: &AzureClient,
-    key: &str,
-    cut: Cut,
-    identity: &str,
-    noted: Vec<Kept>,
-) -> Result<Vec<Kept>> {
-    let about = client.writing("continue", key);
-    let call = Call::new("GET", key, about.clone())
-        .query(&[("comp", "blocklist"), ("blocklisttype", "uncommitted")]);
-    let listed = match client.ask(call).await {
-        Ok((_, body)) => blocks_in(&body).map_err(|cause| {
-            let error = about.fail(ErrorKind::Other);
-            error.cause(format!("unreadable answer: {cause}"))
-        })?,
-        Err(error) if error.kind() == ErrorKind::NotFound => HashMap::new(),
-        Err(error) => return Err(error),
-    };
-    let mut kept = BTreeMap::new();
-    for noted in noted {
-        let size = listed.get(&block_id(identity, noted.index));
-        if size.is_some_and(|size| cut.allows(noted.index, *size)) {
-            kept.insert(noted.index, noted);
-        }
-    }
-    Ok(kept.into_values().collect())
 }
 
 /// The blocks an answer lists, with their sizes.
@@ -235,72 +116,98 @@ fn blocks_in(body: &[u8]) -> Result<HashMap<String, u64>, String> {
     }
 }
 
-impl Writer for Upload {
-    fn segment_size(&self) -> u64 {
-        self.cut.segment()
+impl Segments for Blocks {
+    type Store = AzureClient;
+    type Stored = Checksum;
+
+    fn limits() -> &'static Limits {
+        &LIMITS
     }
 
-    fn segment_start(&self, index: u64) -> u64 {
-        self.cut.start(index)
-    }
-
-    fn kept(&self) -> Vec<(u64, Checksum)> {
-        self.kept.clone()
-    }
-
-    fn write(
-        &self,
-        index: u64,
-        range: Range<u64>,
-        body: ByteStream,
-    ) -> Boxed<'_, Result<Checksum>> {
-        Box::pin(async move {
-            if index >= LIMITS.segments_max {
-                let error = self.client.writing("write", &self.key);
-                return Err(error
-                    .fail(ErrorKind::Unsupported)
-                    .cause(format!(
-                        "Azure takes no more than {} segments",
-                        LIMITS.segments_max
-                    ))
-                    .hint("say how long it is with --size"));
-            }
-            let sum = self.send(index, range.end - range.start, body).await?;
-            self.note_stored(index, sum)?;
-            Ok(sum)
-        })
-    }
-
-    fn finish(&self, whole: Checksum) -> Boxed<'_, Result<()>> {
-        match self.cut {
-            Cut::Even { size, .. } => self.finish_at(size, whole),
-            Cut::Growing(_) => Box::pin(async {
-                Err(
-                    Error::new(ErrorKind::Invalid, "finish", self.client.show(&self.key))
-                        .cause("nobody said where it ends")
-                        .at(Locus::Client),
-                )
-            }),
+    fn at(store: &Arc<AzureClient>, key: &str, spec: &FileSpec, _token: &str) -> Self {
+        Self {
+            client: Arc::clone(store),
+            key: key.to_owned(),
+            spec: spec.clone(),
         }
     }
 
-    fn finish_at(&self, size: u64, whole: Checksum) -> Boxed<'_, Result<()>> {
-        Box::pin(self.commit(size, whole))
+    async fn held(&self, noted: Noted) -> Result<Option<Vec<Kept>>> {
+        let (listed, identity) = (self.list().await?, self.spec.identity());
+        let size_of = |noted: &Kept| listed.get(&block_id(&identity, noted.index)).copied();
+        Ok(Some(noted.held(size_of)))
     }
 
-    /// The service only answers for what it keeps.
-    fn settle(&self) -> Boxed<'_, Result<bool>> {
-        Box::pin(async { Ok(true) })
+    fn receipt(_: &Checksum) -> String {
+        "-".to_owned()
     }
 
-    fn note(&self) -> Option<String> {
-        self.ledger.note()
+    fn noted(kept: &Kept) -> Option<Checksum> {
+        Some(kept.checksum)
+    }
+
+    fn shown(&self) -> String {
+        self.client.show(&self.key)
+    }
+
+    /// Sends one block as it comes.
+    async fn send(&self, index: u64, len: u64, body: ByteStream) -> Result<(Checksum, Checksum)> {
+        let summer = Arc::new(Mutex::new(Summer::default()));
+        let summing = Arc::clone(&summer);
+        let body = body.map(move |bytes| {
+            if let Ok(bytes) = &bytes {
+                let mut summer = summing.lock().unwrap_or_else(PoisonError::into_inner);
+                summer.add(bytes);
+            }
+            bytes
+        });
+        let id = block_id(&self.spec.identity(), index);
+        let about = self.client.writing("write", &self.key);
+        let call = Call::new("PUT", &self.key, about.clone())
+            .query(&[("comp", "block"), ("blockid", &id)])
+            .body(Sent::stream(Box::pin(body), len));
+        let (headers, _) = self.client.ask(call).await?;
+        let sum = summer.lock().unwrap_or_else(PoisonError::into_inner).sum();
+        // The sum of a stream is known too late to be sent with it; the service says what it got.
+        if sum_in(&headers).is_some_and(|found| found != sum) {
+            return Err(about
+                .fail(ErrorKind::Corrupt)
+                .cause("the service holds other bytes than were sent")
+                .status_is(Status::Temporary));
+        }
+        Ok((sum, sum))
+    }
+
+    async fn complete(
+        &self,
+        segments: Vec<Segment<Checksum>>,
+        size: u64,
+        whole: Checksum,
+    ) -> Result<(), Incomplete> {
+        let about = self.client.writing("finish", &self.key);
+        let call = Call::new("PUT", &self.key, about)
+            .query(&[("comp", "blocklist")])
+            .headers(dressed(&self.spec, Kind::File, Some(whole)))
+            .header("content-type", "application/xml")
+            .body(Sent::pieces(vec![self.order(&segments).into()]));
+        match self.client.ask(call).await {
+            Ok(_) => Ok(()),
+            Err(error) if has_code(&error, BLOCKS_GONE) => {
+                // An earlier attempt may have succeeded without our hearing of it.
+                match self.is_published(size, whole).await {
+                    true => Ok(()),
+                    false => Err(Incomplete {
+                        error,
+                        is_gone: true,
+                    }),
+                }
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Blocks can't be taken back without making the name visible: Azure forgets them after a week.
-    fn discard(&self) -> Boxed<'_, ()> {
-        Box::pin(async { self.ledger.remove() })
-    }
+    async fn discard(&self) {}
 }
 
 #[cfg(test)]

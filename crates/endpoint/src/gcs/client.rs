@@ -80,7 +80,7 @@ impl Call {
 }
 
 /// How to reach one bucket.
-pub(super) struct GcsClient {
+pub(crate) struct GcsClient {
     web: Web,
     authority: Authority,
     /// `https://host` or `http://host:port`.

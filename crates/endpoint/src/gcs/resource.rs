@@ -25,7 +25,7 @@ pub(super) const FIELDS: &str = "name,size,generation,crc32c,timeCreated,metadat
 /// An object as the store describes it.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Resource {
+pub(crate) struct Resource {
     pub name: String,
     #[serde(default, deserialize_with = "number")]
     pub size: u64,

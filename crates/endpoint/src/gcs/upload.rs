@@ -1,17 +1,13 @@
 //! A large object written as components that the store composes, so that segments travel side by
-//! side and a later run can continue.
+//! side and a later run can continue ([`crate::objects::Upload`]).
 //!
 //! Each segment is an object of its own under a hidden name beside the final one, which the store
-//! refuses unless its CRC-32C is right. What was stored is noted in a ledger under the state folder
-//! with the store's generation; a later run believes what the store still lists with it. In the end
-//! the components are composed, up to 32 at a time, into one hidden object. Only when the store
-//! tells the CRC-32C for it that the segments add up to does it get its name.
+//! refuses unless its CRC-32C is right. A later run believes a component that the store still lists
+//! with the generation that a ledger notes. In the end the components are composed, up to 32 at a
+//! time, into one hidden object. Only when the store tells the CRC-32C for it that the segments add up
+//! to does it get its name.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    ops::Range,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::HashMap, sync::Arc};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use http::Method;
@@ -25,10 +21,10 @@ use super::{
 use crate::{
     Checksum, Error, ErrorKind, Kind, Result, Status,
     checksum::Crc32c,
-    cut::{Cut, Limits},
-    endpoint::{Boxed, ByteStream, FileSpec, PARTIAL_SUFFIX, Writer, base_name, partial_name},
-    ledger::{Head, Kept, Ledger},
-    objects::{Length, Record},
+    cut::Limits,
+    endpoint::{ByteStream, FileSpec, PARTIAL_SUFFIX, base_name, partial_name},
+    ledger::Kept,
+    objects::{Incomplete, Noted, Segment, Segments},
     outgoing::Outgoing,
     web::About,
 };
@@ -48,31 +44,12 @@ const REQUESTS_MAX: usize = 16;
 /// Pages of a listing of components: `LIMITS` by the smallest page that is likely, and room.
 const PAGES_MAX: usize = 200;
 
-/// What a ledger says where the store has no name for an unfinished copy.
-const NO_TOKEN: &str = "-";
-
 /// A component that is stored.
 #[derive(Debug, Clone)]
-struct Stored {
+pub(crate) struct Stored {
     checksum: Checksum,
     own: Crc32c,
     generation: Box<str>,
-}
-
-impl Stored {
-    /// As ledgers note it.
-    fn receipt(&self) -> String {
-        format!("{}/{}", self.generation, self.own)
-    }
-
-    fn of(kept: &Kept) -> Option<Self> {
-        let (generation, own) = kept.receipt.split_once('/')?;
-        Some(Self {
-            checksum: kept.checksum,
-            own: Crc32c::from_hex(own)?,
-            generation: generation.into(),
-        })
-    }
 }
 
 /// An object to compose, as it was when it was stored.
@@ -82,15 +59,12 @@ struct Source {
     generation: Box<str>,
 }
 
-pub(super) struct Upload {
+/// An object on its way.
+pub(crate) struct Components {
     client: Arc<GcsClient>,
     key: String,
     spec: FileSpec,
     hidden: Hidden,
-    cut: Cut,
-    stored: Mutex<BTreeMap<u64, Stored>>,
-    kept: Vec<(u64, Checksum)>,
-    ledger: Ledger,
 }
 
 /// The names of components: hidden beside the final one, the same in every run.
@@ -118,114 +92,36 @@ impl Hidden {
     }
 }
 
-impl Upload {
-    /// Continues the unfinished upload of the same source, or starts one.
-    pub(super) async fn start(
-        client: Arc<GcsClient>,
-        key: String,
-        spec: &FileSpec,
-        length: Length,
-    ) -> Result<Self> {
-        let (cut, spec) = length.cut(spec, &LIMITS);
-        let record = Record::of(&*client, &key, &spec);
-        let hidden = Hidden::beside(&key, &spec.origin);
-        let head = Head {
-            identity: spec.identity(),
-            segment_size: cut.segment(),
-            token: NO_TOKEN.to_owned(),
-        };
-        let kept = match record.load() {
-            Some((found, kept)) if found == head => held(&client, &hidden, cut, kept).await?,
-            Some(_) => {
-                // What is left over does no harm but cost: the end of this copy removes it, too.
-                let _ = remove_all(&client, &hidden).await;
-                Vec::new()
-            }
-            None => Vec::new(),
-        };
-        let ledger = record.start(&head, &kept)?;
-        let stored = kept
-            .iter()
-            .filter_map(|kept| Some((kept.index, Stored::of(kept)?)));
-        Ok(Self {
-            stored: Mutex::new(stored.collect()),
-            kept: kept
-                .iter()
-                .map(|kept| (kept.index, kept.checksum))
-                .collect(),
-            client,
-            key,
-            spec,
-            hidden,
-            cut,
-            ledger,
-        })
-    }
-
+impl Components {
     fn about(&self, operation: &'static str) -> About {
         About::writing(operation, self.client.show(&self.key))
     }
 
-    async fn send_segment(&self, index: u64, content: Content) -> Result<Checksum> {
-        let (checksum, own) = (content.sum(), content.own_sum());
-        let name = self.hidden.name(0, index);
-        let kept = json!({ "contentType": "application/octet-stream" });
-        let component = object::store(&self.client, &name, kept, content, None).await?;
-        let stored = Stored {
-            checksum,
-            own,
-            generation: component.generation,
-        };
-        self.ledger
-            .add(index, checksum, &stored.receipt())
-            .map_err(|cause| {
-                let shown = self.client.show(&self.key);
-                Error::io("note an unfinished upload of", shown, cause)
-            })?;
-        let mut all = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
-        all.insert(index, stored);
-        Ok(checksum)
-    }
-
-    async fn complete(&self, size: u64, whole: Checksum) -> Result<()> {
-        let (own, mut sources) = self.sources(size, whole)?;
-        if sources.is_empty() {
-            let kept = kept_of(&self.spec, Kind::File);
-            object::store(&self.client, &self.key, kept, Content::default(), None).await?;
-        } else {
-            let mut height = 0;
-            while sources.len() > 1 {
-                height += 1;
-                sources = self.compose_groups(&sources, height, (size, own)).await?;
-            }
-            let kept = kept_of(&self.spec, Kind::File);
-            let published = self.compose(&sources, &self.key, kept).await?;
-            self.check(&published, (size, own))?;
-        }
-        self.ledger.remove();
-        // What is left over is hidden.
-        let _ = remove_all(&self.client, &self.hidden).await;
-        Ok(())
-    }
-
-    /// The segments below `size` in their order and what they add up to.
-    fn sources(&self, size: u64, whole: Checksum) -> Result<(Crc32c, Vec<Source>)> {
-        let stored = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
+    /// What the segments add up to and where they are.
+    fn sources(
+        &self,
+        segments: Vec<Segment<Stored>>,
+        size: u64,
+        whole: Checksum,
+    ) -> Result<(Crc32c, Vec<Source>)> {
         let (mut sum, mut own, mut end) = (Checksum::EMPTY, Crc32c::EMPTY, 0);
-        let mut sources = Vec::with_capacity(stored.len());
-        let within = stored.iter();
-        let within = within.filter(|&(&index, _)| self.cut.start(index) < size);
-        for (&index, stored) in within {
-            if self.cut.start(index) != end {
+        let mut sources = Vec::with_capacity(segments.len());
+        for Segment {
+            index,
+            start,
+            len,
+            stored,
+        } in segments
+        {
+            if start != end {
                 break;
             }
-            let len = self.cut.start(index + 1).min(size).saturating_sub(end);
             sum = sum.then(stored.checksum, len);
             own = own.then(stored.own, len);
             end += len;
             sources.push(Source {
                 name: self.hidden.name(0, index),
-                generation: stored.generation.clone(),
+                generation: stored.generation,
             });
         }
         if end != size || sum != whole {
@@ -243,7 +139,7 @@ impl Upload {
         sources: &[Source],
         height: u32,
         wanted: (u64, Crc32c),
-    ) -> Result<Vec<Source>> {
+    ) -> Result<Vec<Source>, Incomplete> {
         let is_last = sources.len() <= SOURCES_MAX;
         let groups = (0..).zip(sources.chunks(SOURCES_MAX));
         let composing = groups.map(|(index, group)| async move {
@@ -265,7 +161,12 @@ impl Upload {
             .await
     }
 
-    async fn compose(&self, sources: &[Source], key: &str, kept: Value) -> Result<Resource> {
+    async fn compose(
+        &self,
+        sources: &[Source],
+        key: &str,
+        kept: Value,
+    ) -> Result<Resource, Incomplete> {
         let sources: Vec<Value> = sources
             .iter()
             .map(|source| json!({ "name": source.name, "generation": &*source.generation }))
@@ -274,12 +175,9 @@ impl Upload {
         let path = format!("{}/compose", self.client.object(key));
         let call = Call::new(Method::POST, path, self.about("finish")).query("fields", FIELDS);
         let composed = self.client.ask(call.json(&order)).await;
-        composed.map_err(|error: Error| {
-            if error.kind() == ErrorKind::NotFound {
-                self.ledger.remove();
-                return error.hint("run the same command again");
-            }
-            error
+        composed.map_err(|error: Error| Incomplete {
+            is_gone: error.kind() == ErrorKind::NotFound,
+            error,
         })
     }
 
@@ -294,136 +192,138 @@ impl Upload {
             .with("found", made.size)
             .status_is(Status::Permanent))
     }
+
+    async fn list(&self) -> Result<Vec<Resource>> {
+        let mut found = Vec::new();
+        let mut token = None;
+        for _ in 0..PAGES_MAX {
+            let stem = self.hidden.stem();
+            let page = self.client.all_below(stem, token.as_deref()).await?;
+            found.extend(page.items);
+            token = page.next_page_token.filter(|token| !token.is_empty());
+            if token.is_none() {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Removes every component, also those of other runs.
+    async fn remove_all(&self) -> Result<()> {
+        let names = self.list().await?.into_iter();
+        let client = &self.client;
+        let removing: Vec<_> = names
+            .map(|component| async move { object::remove(client, &component.name).await })
+            .collect();
+        stream::iter(removing)
+            .buffer_unordered(REQUESTS_MAX)
+            .try_collect()
+            .await
+    }
 }
 
-/// Which noted segments the store still holds.
-async fn held(
-    client: &GcsClient,
-    hidden: &Hidden,
-    cut: Cut,
-    noted: Vec<Kept>,
-) -> Result<Vec<Kept>> {
-    if noted.is_empty() {
-        return Ok(noted);
+impl Segments for Components {
+    type Store = GcsClient;
+    type Stored = Stored;
+
+    fn limits() -> &'static Limits {
+        &LIMITS
     }
-    let there: HashMap<String, Resource> = components(client, hidden)
-        .await?
-        .into_iter()
-        .map(|component| (component.name.clone(), component))
-        .collect();
-    let mut kept: BTreeMap<u64, Kept> = BTreeMap::new();
-    for noted in noted {
-        let found = there.get(&hidden.name(0, noted.index));
-        let is_held = found
-            .zip(Stored::of(&noted))
-            .is_some_and(|(found, noted_as)| {
-                found.generation == noted_as.generation
-                    && found.crc32c.is_none_or(|own| own == noted_as.own)
-                    && cut.allows(noted.index, found.size)
-            });
-        if is_held {
-            kept.insert(noted.index, noted);
+
+    fn at(store: &Arc<GcsClient>, key: &str, spec: &FileSpec, _token: &str) -> Self {
+        Self {
+            client: Arc::clone(store),
+            key: key.to_owned(),
+            spec: spec.clone(),
+            hidden: Hidden::beside(key, &spec.origin),
         }
     }
-    Ok(kept.into_values().collect())
-}
 
-async fn components(client: &GcsClient, hidden: &Hidden) -> Result<Vec<Resource>> {
-    let mut found = Vec::new();
-    let mut token = None;
-    for _ in 0..PAGES_MAX {
-        let page = client.all_below(hidden.stem(), token.as_deref()).await?;
-        found.extend(page.items);
-        token = page.next_page_token.filter(|token| !token.is_empty());
-        if token.is_none() {
-            break;
+    async fn held(&self, noted: Noted) -> Result<Option<Vec<Kept>>> {
+        if noted.is_empty() {
+            return Ok(Some(Vec::new()));
         }
-    }
-    Ok(found)
-}
-
-/// Removes every component, also those of other runs.
-async fn remove_all(client: &GcsClient, hidden: &Hidden) -> Result<()> {
-    let names = components(client, hidden).await?.into_iter();
-    let removing: Vec<_> = names
-        .map(|component| async move { object::remove(client, &component.name).await })
-        .collect();
-    stream::iter(removing)
-        .buffer_unordered(REQUESTS_MAX)
-        .try_collect()
-        .await
-}
-
-impl Writer for Upload {
-    fn segment_size(&self) -> u64 {
-        self.cut.segment()
+        let there = self.list().await?.into_iter();
+        let there: HashMap<String, Resource> = there
+            .map(|component| (component.name.clone(), component))
+            .collect();
+        Ok(Some(noted.held(|noted| {
+            let found = there.get(&self.hidden.name(0, noted.index))?;
+            let noted_as = Self::noted(noted)?;
+            let is_same = found.generation == noted_as.generation
+                && found.crc32c.is_none_or(|own| own == noted_as.own);
+            is_same.then_some(found.size)
+        })))
     }
 
-    fn segment_start(&self, index: u64) -> u64 {
-        self.cut.start(index)
+    fn receipt(stored: &Stored) -> String {
+        format!("{}/{}", stored.generation, stored.own)
     }
 
-    fn kept(&self) -> Vec<(u64, Checksum)> {
-        self.kept.clone()
+    fn noted(kept: &Kept) -> Option<Stored> {
+        let (generation, own) = kept.receipt.split_once('/')?;
+        Some(Stored {
+            checksum: kept.checksum,
+            own: Crc32c::from_hex(own)?,
+            generation: generation.into(),
+        })
     }
 
-    fn write(
+    fn shown(&self) -> String {
+        self.client.show(&self.key)
+    }
+
+    async fn send(&self, index: u64, len: u64, mut body: ByteStream) -> Result<(Checksum, Stored)> {
+        let mut content = Content::default();
+        let holding = Outgoing::current().hold();
+        while let Some(bytes) = body.next().await {
+            content.add(bytes?);
+        }
+        drop(holding);
+        if content.len != len {
+            let error = About::reading("read", self.shown()).fail(ErrorKind::Unreachable);
+            return Err(error.cause("the source ended early"));
+        }
+        let (checksum, own) = (content.sum(), content.own_sum());
+        let name = self.hidden.name(0, index);
+        let kept = json!({ "contentType": "application/octet-stream" });
+        let component = object::store(&self.client, &name, kept, content, None).await?;
+        let stored = Stored {
+            checksum,
+            own,
+            generation: component.generation,
+        };
+        Ok((checksum, stored))
+    }
+
+    async fn complete(
         &self,
-        index: u64,
-        range: Range<u64>,
-        mut body: ByteStream,
-    ) -> Boxed<'_, Result<Checksum>> {
-        Box::pin(async move {
-            if index >= LIMITS.segments_max {
-                return Err(self
-                    .about("write")
-                    .fail(ErrorKind::Unsupported)
-                    .cause(format!("it has more than {} segments", LIMITS.segments_max))
-                    .hint("say how long it is with --size"));
-            }
-            let mut content = Content::default();
-            let holding = Outgoing::current().hold();
-            while let Some(bytes) = body.next().await {
-                content.add(bytes?);
-            }
-            drop(holding);
-            if content.len != range.end - range.start {
-                let about = About::reading("read", self.client.show(&self.key));
-                let error = about.fail(ErrorKind::Unreachable);
-                return Err(error.cause("the source ended early"));
-            }
-            self.send_segment(index, content).await
-        })
-    }
-
-    fn finish(&self, whole: Checksum) -> Boxed<'_, Result<()>> {
-        match self.cut {
-            Cut::Even { size, .. } => self.finish_at(size, whole),
-            Cut::Growing(_) => Box::pin(async {
-                let error = self.about("finish").fail(ErrorKind::Invalid);
-                Err(error.cause("nobody said where it ends"))
-            }),
+        segments: Vec<Segment<Stored>>,
+        size: u64,
+        whole: Checksum,
+    ) -> Result<(), Incomplete> {
+        let (own, mut sources) = self.sources(segments, size, whole)?;
+        let kept = kept_of(&self.spec, Kind::File);
+        if sources.is_empty() {
+            object::store(&self.client, &self.key, kept, Content::default(), None).await?;
+            return Ok(());
         }
+        let mut height = 0;
+        while sources.len() > 1 {
+            height += 1;
+            sources = self.compose_groups(&sources, height, (size, own)).await?;
+        }
+        let published = self.compose(&sources, &self.key, kept).await?;
+        Ok(self.check(&published, (size, own))?)
     }
 
-    fn finish_at(&self, size: u64, whole: Checksum) -> Boxed<'_, Result<()>> {
-        Box::pin(self.complete(size, whole))
+    async fn clean_up(&self) {
+        self.discard().await;
     }
 
-    /// The store only answers for what it keeps.
-    fn settle(&self) -> Boxed<'_, Result<bool>> {
-        Box::pin(async { Ok(true) })
-    }
-
-    fn note(&self) -> Option<String> {
-        self.ledger.note()
-    }
-
-    fn discard(&self) -> Boxed<'_, ()> {
-        Box::pin(async {
-            let _ = remove_all(&self.client, &self.hidden).await;
-            self.ledger.remove();
-        })
+    async fn discard(&self) {
+        // What is left over is hidden, and does no harm but cost.
+        let _ = self.remove_all().await;
     }
 }
 
@@ -460,13 +360,16 @@ mod tests {
             checksum: stored.checksum,
             receipt,
         };
-        let read = Stored::of(&kept(stored.receipt())).unwrap();
+        let read = Components::noted(&kept(Components::receipt(&stored))).unwrap();
         assert_eq!(
             (read.own, &read.generation),
             (stored.own, &stored.generation)
         );
         for broken in ["-", "17", "17/xyz"] {
-            assert!(Stored::of(&kept(broken.to_owned())).is_none(), "{broken}");
+            assert!(
+                Components::noted(&kept(broken.to_owned())).is_none(),
+                "{broken}"
+            );
         }
     }
 }

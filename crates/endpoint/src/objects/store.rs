@@ -11,10 +11,9 @@ use std::{
 
 use bytes::Bytes;
 
-use super::{LINK_SUFFIX, Record, prefix_of};
+use super::{LINK_SUFFIX, Length, Record, Segments, Upload, prefix_of};
 use crate::{
     Capabilities, Checksum, Condition, Error, ErrorKind, Locus, Result,
-    cut::{self, Cut},
     endpoint::{
         Boxed, Endpoint, Entry, FileSpec, Kind, Listing, Reader, Whole, Writer, join, unsupported,
     },
@@ -25,6 +24,10 @@ use crate::{
 pub(crate) trait RawStore: Send + Sync + Sized + 'static {
     /// What the store says of an object without its bytes.
     type Head: Send;
+    /// How its keys are listed.
+    type Listing: KeysListing<Store = Self>;
+    /// How large objects are written.
+    type Segments: Segments<Store = Self>;
 
     fn capabilities(&self) -> Capabilities;
     /// The address of `key` for people.
@@ -58,22 +61,6 @@ pub(crate) trait RawStore: Send + Sync + Sized + 'static {
         false
     }
 
-    /// Lists what is directly below a prefix (`flat`), or all of it.
-    fn list(
-        self: &Arc<Self>,
-        prefix: String,
-        flat: bool,
-        limits: Option<Limits>,
-    ) -> Box<dyn Listing>;
-
-    /// Goes on where a mark was left.
-    fn list_on(
-        self: &Arc<Self>,
-        prefix: String,
-        mark: &[u8],
-        limits: Option<Limits>,
-    ) -> Result<Box<dyn Listing>>;
-
     /// Reads an object whole, if it still is what `entry` says, and compares it with what the store
     /// keeps of it.
     fn get(
@@ -106,33 +93,21 @@ pub(crate) trait RawStore: Send + Sync + Sized + 'static {
         key: &str,
         spec: &FileSpec,
     ) -> impl Future<Output = Result<()>> + Send;
-
-    /// Continues the unfinished upload of the same source, or starts one.
-    fn create(
-        self: &Arc<Self>,
-        key: String,
-        spec: &FileSpec,
-        length: Length,
-    ) -> impl Future<Output = Result<Arc<dyn Writer>>> + Send;
 }
 
-/// What is known of an object's length before it is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Length {
-    /// [`FileSpec::size`] says it.
-    Known,
-    /// Nobody knows it yet.
-    Open,
-}
+/// A listing of a store's keys, which holds its requests to the caps by itself: it makes several at
+/// once.
+pub(crate) trait KeysListing: Listing + Sized + 'static {
+    type Store: RawStore;
 
-impl Length {
-    /// How such an object is cut where a store takes so much, and what it is continued as.
-    pub(crate) fn cut(self, spec: &FileSpec, limits: &'static cut::Limits) -> (Cut, FileSpec) {
-        match self {
-            Self::Known => (Cut::even(spec.size, limits), spec.clone()),
-            Self::Open => (Cut::Growing(limits), spec.open_ended()),
-        }
-    }
+    /// Lists what is directly below a prefix (`flat`), or all of it.
+    fn new(store: Arc<Self::Store>, prefix: String, flat: bool) -> Self;
+
+    /// Goes on where a mark was left.
+    fn resumed(store: Arc<Self::Store>, prefix: String, mark: &[u8]) -> Result<Self>;
+
+    /// Holds each request to these caps.
+    fn held_to(self, limits: Option<Limits>) -> Self;
 }
 
 /// A bucket and a key or prefix in it.
@@ -242,6 +217,17 @@ impl<S: RawStore> Objects<S> {
         Ok(found)
     }
 
+    fn list_below(&self, prefix: String, flat: bool) -> Box<dyn Listing> {
+        let listing = S::Listing::new(Arc::clone(&self.store), prefix, flat);
+        Box::new(listing.held_to(self.limits.clone()))
+    }
+
+    async fn begin(&self, path: &[u8], spec: &FileSpec, length: Length) -> Result<Arc<dyn Writer>> {
+        let key = self.key(path)?;
+        let upload = Upload::<S::Segments>::start(&self.store, &key, spec, length).await?;
+        Ok(Arc::new(upload))
+    }
+
     async fn write(
         &self,
         path: &[u8],
@@ -290,14 +276,14 @@ impl<S: RawStore> Endpoint for Objects<S> {
     fn list<'a>(&'a self, path: &'a [u8], _follow: bool) -> Boxed<'a, Result<Box<dyn Listing>>> {
         Box::pin(async {
             let prefix = prefix_of(&self.key(path)?);
-            Ok(self.store.list(prefix, true, self.limits.clone()))
+            Ok(self.list_below(prefix, true))
         })
     }
 
     fn list_tree<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Option<Box<dyn Listing>>>> {
         Box::pin(async {
             let prefix = prefix_of(&self.key(path)?);
-            Ok(Some(self.store.list(prefix, false, self.limits.clone())))
+            Ok(Some(self.list_below(prefix, false)))
         })
     }
 
@@ -308,7 +294,9 @@ impl<S: RawStore> Endpoint for Objects<S> {
     ) -> Boxed<'a, Result<Box<dyn Listing>>> {
         Box::pin(async move {
             let prefix = prefix_of(&self.key(path)?);
-            self.store.list_on(prefix, mark, self.limits.clone())
+            let listing = S::Listing::resumed(Arc::clone(&self.store), prefix, mark)?;
+            let listing: Box<dyn Listing> = Box::new(listing.held_to(self.limits.clone()));
+            Ok(listing)
         })
     }
 
@@ -359,10 +347,7 @@ impl<S: RawStore> Endpoint for Objects<S> {
         path: &'a [u8],
         spec: &'a FileSpec,
     ) -> Boxed<'a, Result<Arc<dyn Writer>>> {
-        Box::pin(async {
-            let key = self.key(path)?;
-            self.store.create(key, spec, Length::Known).await
-        })
+        Box::pin(self.begin(path, spec, Length::Known))
     }
 
     fn create_open_ended<'a>(
@@ -370,10 +355,7 @@ impl<S: RawStore> Endpoint for Objects<S> {
         path: &'a [u8],
         spec: &'a FileSpec,
     ) -> Boxed<'a, Result<Arc<dyn Writer>>> {
-        Box::pin(async {
-            let key = self.key(path)?;
-            self.store.create(key, spec, Length::Open).await
-        })
+        Box::pin(self.begin(path, spec, Length::Open))
     }
 
     fn adopt<'a>(

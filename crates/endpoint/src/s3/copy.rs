@@ -195,7 +195,7 @@ async fn fill(upload: &Multipart, source: &Source, summed: bool) -> Result<bool>
     // The store compares: what the source has kept all along rather than what was copied now.
     let whole = source.checksum.or(sums).filter(|_| summed);
     let crc32c = source.crc32c.or(others).filter(|_| summed);
-    upload.complete(stored, whole, crc32c).await?;
+    upload.put_together(stored, whole, crc32c).await?;
     Ok(true)
 }
 

@@ -18,7 +18,7 @@ use crate::{
     Error, ErrorKind, Locus, Result,
     endpoint::{Boxed, Entry, Kind, Listing},
     limits::Limits,
-    objects::{directory_entry, take_link},
+    objects::{KeysListing, RawStore, directory_entry, take_link},
 };
 
 /// Pages on their way at once: hides the store's latency, and at a few hundred kilobytes a page
@@ -79,9 +79,10 @@ pub(crate) struct KeyListing<B> {
     limits: Option<Limits>,
 }
 
-impl<B: Bucket> KeyListing<B> {
-    /// Lists what is directly below a prefix (`flat`), or all of it.
-    pub(crate) fn new(bucket: Arc<B>, prefix: String, flat: bool) -> Self {
+impl<B: Bucket + RawStore> KeysListing for KeyListing<B> {
+    type Store = B;
+
+    fn new(bucket: Arc<B>, prefix: String, flat: bool) -> Self {
         Self {
             bucket,
             prefix: prefix.into(),
@@ -92,13 +93,11 @@ impl<B: Bucket> KeyListing<B> {
         }
     }
 
-    /// Holds each request to these caps.
-    pub(crate) fn held_to(self, limits: Option<Limits>) -> Self {
+    fn held_to(self, limits: Option<Limits>) -> Self {
         Self { limits, ..self }
     }
 
-    /// Goes on where a mark was left.
-    pub(crate) fn resumed(bucket: Arc<B>, prefix: String, mark: &[u8]) -> Result<Self> {
+    fn resumed(bucket: Arc<B>, prefix: String, mark: &[u8]) -> Result<Self> {
         let read: Result<(u8, bool, Vec<Span>), _> = serde_json::from_slice(mark);
         match read {
             Ok((MARK_FORM, flat, spans)) => Ok(Self {
@@ -109,16 +108,18 @@ impl<B: Bucket> KeyListing<B> {
                 flying: JoinSet::new(),
                 limits: None,
             }),
-            Ok(_) | Err(_) => {
-                Err(
-                    Error::new(ErrorKind::Invalid, "go on listing", bucket.show(&prefix))
-                        .cause("the mark of where it was can't be read")
-                        .hint("start the listing anew"),
-                )
-            }
+            Ok(_) | Err(_) => Err(Error::new(
+                ErrorKind::Invalid,
+                "go on listing",
+                Bucket::show(&*bucket, &prefix),
+            )
+            .cause("the mark of where it was can't be read")
+            .hint("start the listing anew")),
         }
     }
+}
 
+impl<B: Bucket> KeyListing<B> {
     async fn read_page(&mut self) -> Result<Option<Vec<Entry>>> {
         while let Some(ask) = self.ranges.next(PAGES_MAX) {
             let (bucket, prefix) = (Arc::clone(&self.bucket), Arc::clone(&self.prefix));

@@ -97,7 +97,7 @@ impl Multipart {
     }
 
     /// One that a ledger noted.
-    pub(super) fn noted(client: Arc<S3Client>, key: String, token: &str) -> Self {
+    pub(super) fn noted_as(client: Arc<S3Client>, key: String, token: &str) -> Self {
         let each = token.strip_suffix(NOTED_CRC32C_EACH);
         let (id, begun) = match each.or_else(|| token.strip_suffix(NOTED_CRC32C)) {
             Some(id) => (id, Sum::Crc32c),
@@ -113,7 +113,7 @@ impl Multipart {
     }
 
     /// As ledgers note it.
-    pub(super) fn token(&self) -> String {
+    pub(super) fn show_token(&self) -> String {
         let suffix = match (self.begun, self.is_whole) {
             (Sum::Crc32c, true) => NOTED_CRC32C,
             (Sum::Crc32c, false) => NOTED_CRC32C_EACH,
@@ -136,7 +136,7 @@ impl Multipart {
     }
 
     /// Sends a segment that is in memory.
-    pub(super) async fn send(
+    pub(super) async fn send_held(
         &self,
         index: u64,
         data: &[Bytes],
@@ -271,7 +271,7 @@ impl Multipart {
 
     /// Puts the object together, which has to have these checksums. Says whether it has, as far as
     /// the store tells.
-    pub(super) async fn complete<'a>(
+    pub(super) async fn put_together<'a>(
         &self,
         segments: impl Iterator<Item = (u64, &'a Stored)> + Clone,
         whole: Option<Checksum>,

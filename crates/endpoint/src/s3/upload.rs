@@ -1,14 +1,9 @@
-//! A multipart upload that a later run can continue.
+//! A multipart upload, as [`crate::objects::Upload`] continues it.
 //!
-//! The upload's id, each segment's checksum and the ETag the store gave for it are noted in a
-//! ledger under the state folder. A later run asks the store which segments it holds; those with
-//! the noted ETag are kept. A changed source has another identity, and its old upload is aborted.
+//! What a ledger notes of a segment is the ETag the store gave for it: a later run keeps the segments
+//! that the store lists with it.
 
-use std::{
-    collections::BTreeMap,
-    ops::Range,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::sync::Arc;
 
 use futures_util::StreamExt;
 
@@ -22,10 +17,10 @@ use super::{
 use crate::{
     Checksum, Error, ErrorKind, Locus, Result, Summer,
     checksum::Crc32c,
-    cut::{Cut, Limits},
-    endpoint::{Boxed, ByteStream, FileSpec, Writer},
-    ledger::{Head, Kept, Ledger},
-    objects::{Length, Record},
+    cut::Limits,
+    endpoint::{ByteStream, FileSpec},
+    ledger::Kept,
+    objects::{Incomplete, Noted, Segment, Segments},
     outgoing::Outgoing,
     web::text_of,
 };
@@ -36,34 +31,7 @@ pub(super) static LIMITS: Limits = Limits {
     growth: &[(1_000, 16), (2_000, 32), (7_000, 48)],
 };
 
-/// An object on its way.
-pub(super) struct Upload {
-    upload: Multipart,
-    cut: Cut,
-    stored: Mutex<BTreeMap<u64, Stored>>,
-    kept: Vec<(u64, Checksum)>,
-    ledger: Ledger,
-}
-
-fn stored_of(kept: &Kept) -> (u64, Stored) {
-    let (etag, crc32c) = etag_of(&kept.receipt);
-    let stored = Stored {
-        checksum: Some(kept.checksum),
-        crc32c,
-        etag: etag.to_owned(),
-    };
-    (kept.index, stored)
-}
-
-/// A segment as ledgers note it: its ETag, and its CRC-32C where the store keeps that.
-fn receipt_of(stored: &Stored) -> String {
-    match stored.crc32c {
-        Some(crc32c) => format!("{}/{crc32c}", stored.etag),
-        None => stored.etag.clone(),
-    }
-}
-
-/// Reads what [`receipt_of`] wrote.
+/// Reads a receipt: an ETag, and its CRC-32C where the store keeps that.
 fn etag_of(receipt: &str) -> (&str, Option<Crc32c>) {
     let noted = receipt.rsplit_once('/');
     match noted.and_then(|(etag, sum)| Some((etag, Crc32c::from_hex(sum)?))) {
@@ -72,58 +40,10 @@ fn etag_of(receipt: &str) -> (&str, Option<Crc32c>) {
     }
 }
 
-impl Upload {
-    /// Continues the unfinished upload of the same source, or starts one.
-    pub(super) async fn start(
-        client: Arc<S3Client>,
-        key: String,
-        spec: &FileSpec,
-        length: Length,
-    ) -> Result<Self> {
-        let (cut, spec) = length.cut(spec, &LIMITS);
-        let record = Record::of(&*client, &key, &spec);
-        let segment_size = cut.segment();
-        let mut continued = None;
-        if let Some((head, kept)) = record.load() {
-            let upload = Multipart::noted(Arc::clone(&client), key.clone(), &head.token);
-            if head.identity == spec.identity() && head.segment_size == segment_size {
-                let kept = held(&upload, cut, kept).await?;
-                continued = kept.map(|kept| (upload, kept));
-            } else {
-                upload.abort().await;
-            }
-        }
-        let (upload, kept) = match continued {
-            Some(continued) => continued,
-            None => {
-                let upload =
-                    Multipart::initiate(Arc::clone(&client), key.clone(), &spec, true).await?;
-                (upload, Vec::new())
-            }
-        };
-        let head = Head {
-            identity: spec.identity(),
-            segment_size,
-            token: upload.token(),
-        };
-        let ledger = record.start(&head, &kept)?;
-        let uploading = Self {
-            cut,
-            stored: Mutex::new(kept.iter().map(stored_of).collect()),
-            kept: kept
-                .iter()
-                .map(|kept| (kept.index, kept.checksum))
-                .collect(),
-            upload,
-            ledger,
-        };
-        uploading.try_streams().await;
-        Ok(uploading)
-    }
-
+impl Multipart {
     /// Finds out, once for each endpoint, whether segments can be sent while they are read.
     async fn try_streams(&self) {
-        let (client, sum) = (&self.upload.client, self.upload.sum());
+        let (client, sum) = (&self.client, self.sum());
         if client.trailing(sum).is_some() {
             return;
         }
@@ -131,7 +51,7 @@ impl Upload {
             return client.found_trailing(sum);
         }
         let last = LIMITS.segments_max - 1;
-        if let Some(takes) = self.upload.takes_streams(last, sum).await {
+        if let Some(takes) = self.takes_streams(last, sum).await {
             client.found_trailing(if takes { sum } else { Sum::Md5 });
         }
     }
@@ -150,64 +70,19 @@ impl Upload {
         }
         drop(holding);
         if held != len {
-            return Err(Error::new(ErrorKind::Unreachable, "read", self.shown())
-                .cause("the source ended early")
-                .at(Locus::Source));
+            return Err(
+                Error::new(ErrorKind::Unreachable, "read", self.client.show(&self.key))
+                    .cause("the source ended early")
+                    .at(Locus::Source),
+            );
         }
         let sum = summer.sum();
-        Ok((sum, self.upload.send(index, &data, sum).await?))
-    }
-
-    fn note_stored(&self, index: u64, sum: Checksum, stored: Stored) -> Result<()> {
-        self.ledger
-            .add(index, sum, &receipt_of(&stored))
-            .map_err(|cause| Error::io("note an unfinished upload of", self.shown(), cause))?;
-        let mut segments = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
-        segments.insert(index, stored);
-        Ok(())
-    }
-
-    fn shown(&self) -> String {
-        self.upload.client.show(&self.upload.key)
-    }
-
-    async fn complete(&self, size: u64, whole: Checksum) -> Result<()> {
-        let segments = {
-            let stored = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
-            stored.clone()
-        };
-        let segments = segments.iter().map(|(index, stored)| (*index, stored));
-        let segments = segments.filter(|(index, _)| self.cut.start(*index) < size);
-        let crc32c = segments.clone().try_fold(Crc32c::EMPTY, |sum, segment| {
-            let (index, stored) = segment;
-            let end = self.cut.start(index + 1).min(size);
-            Some(sum.then(stored.crc32c?, end - self.cut.start(index)))
-        });
-        let completed = self.upload.complete(segments, Some(whole), crc32c).await;
-        let is_right = match completed {
-            Ok(is_right) => is_right,
-            // An earlier attempt may have succeeded without our hearing of it.
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                if !self.is_published(size, whole, crc32c).await {
-                    self.ledger.remove();
-                    return Err(error.hint("run the same command again"));
-                }
-                true
-            }
-            Err(error) => return Err(error),
-        };
-        if !is_right {
-            return Err(Error::new(ErrorKind::Corrupt, "finish", self.shown())
-                .cause("the store's checksum differs from what was sent")
-                .at(Locus::Destination));
-        }
-        self.ledger.remove();
-        Ok(())
+        Ok((sum, self.send_held(index, &data, sum).await?))
     }
 
     /// Whether the object under the final name is the one that was sent, as its checksum says.
     async fn is_published(&self, size: u64, whole: Checksum, crc32c: Option<Crc32c>) -> bool {
-        let Multipart { client, key, .. } = &self.upload;
+        let Self { client, key, .. } = self;
         let Ok(Some(headers)) = object::head(client, key, "look at").await else {
             return false;
         };
@@ -220,91 +95,103 @@ impl Upload {
     }
 }
 
-/// Which noted segments the store still holds; `None` when it does not know the upload.
-async fn held(upload: &Multipart, cut: Cut, noted: Vec<Kept>) -> Result<Option<Vec<Kept>>> {
-    let Some(listed) = upload.list().await? else {
-        return Ok(None);
-    };
-    let mut kept: BTreeMap<u64, Kept> = BTreeMap::new();
-    for noted in noted {
+impl Segments for Multipart {
+    type Store = S3Client;
+    type Stored = Stored;
+
+    fn limits() -> &'static Limits {
+        &LIMITS
+    }
+
+    fn at(store: &Arc<S3Client>, key: &str, _spec: &FileSpec, token: &str) -> Self {
+        Self::noted_as(Arc::clone(store), key.to_owned(), token)
+    }
+
+    async fn begin(store: &Arc<S3Client>, key: &str, spec: &FileSpec) -> Result<Self> {
+        let begun = Self::initiate(Arc::clone(store), key.to_owned(), spec, true).await?;
+        begun.try_streams().await;
+        Ok(begun)
+    }
+
+    async fn held(&self, noted: Noted) -> Result<Option<Vec<Kept>>> {
+        let Some(listed) = self.list().await? else {
+            return Ok(None);
+        };
+        self.try_streams().await;
         let bare = |etag: &str| etag.trim_matches('"').to_owned();
-        let is_held = listed.get(&noted.index).is_some_and(|(etag, size)| {
-            bare(etag) == bare(etag_of(&noted.receipt).0) && cut.allows(noted.index, *size)
-        });
-        if is_held {
-            kept.insert(noted.index, noted);
+        Ok(Some(noted.held(|noted| {
+            let (etag, size) = listed.get(&noted.index)?;
+            (bare(etag) == bare(etag_of(&noted.receipt).0)).then_some(*size)
+        })))
+    }
+
+    fn token(&self) -> String {
+        self.show_token()
+    }
+
+    fn receipt(stored: &Stored) -> String {
+        match stored.crc32c {
+            Some(crc32c) => format!("{}/{crc32c}", stored.etag),
+            None => stored.etag.clone(),
         }
     }
-    Ok(Some(kept.into_values().collect()))
-}
 
-impl Writer for Upload {
-    fn segment_size(&self) -> u64 {
-        self.cut.segment()
+    fn noted(kept: &Kept) -> Option<Stored> {
+        let (etag, crc32c) = etag_of(&kept.receipt);
+        Some(Stored {
+            checksum: Some(kept.checksum),
+            crc32c,
+            etag: etag.to_owned(),
+        })
     }
 
-    fn segment_start(&self, index: u64) -> u64 {
-        self.cut.start(index)
+    fn shown(&self) -> String {
+        self.client.show(&self.key)
     }
 
-    fn kept(&self) -> Vec<(u64, Checksum)> {
-        self.kept.clone()
+    async fn send(&self, index: u64, len: u64, body: ByteStream) -> Result<(Checksum, Stored)> {
+        let trailing = self.client.trailing(self.sum());
+        match trailing.filter(|&sum| sum != Sum::Md5) {
+            Some(trailing) => self.send_stream(index, body, len, trailing).await,
+            None => self.hold(index, len, body).await,
+        }
     }
 
-    fn write(
+    async fn complete(
         &self,
-        index: u64,
-        range: Range<u64>,
-        body: ByteStream,
-    ) -> Boxed<'_, Result<Checksum>> {
-        Box::pin(async move {
-            if index >= LIMITS.segments_max {
-                return Err(Error::new(ErrorKind::Unsupported, "write", self.shown())
-                    .cause(format!(
-                        "S3 takes no more than {} segments",
-                        LIMITS.segments_max
-                    ))
-                    .hint("say how long it is with --size")
-                    .at(Locus::Destination));
+        segments: Vec<Segment<Stored>>,
+        size: u64,
+        whole: Checksum,
+    ) -> Result<(), Incomplete> {
+        let crc32c = segments.iter().try_fold(Crc32c::EMPTY, |sum, segment| {
+            Some(sum.then(segment.stored.crc32c?, segment.len))
+        });
+        let stored = segments
+            .iter()
+            .map(|segment| (segment.index, &segment.stored));
+        let is_right = match self.put_together(stored, Some(whole), crc32c).await {
+            Ok(is_right) => is_right,
+            // An earlier attempt may have succeeded without our hearing of it.
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                if !self.is_published(size, whole, crc32c).await {
+                    return Err(Incomplete {
+                        error,
+                        is_gone: true,
+                    });
+                }
+                true
             }
-            let len = range.end - range.start;
-            let trailing = self.upload.client.trailing(self.upload.sum());
-            let (sum, stored) = match trailing.filter(|&sum| sum != Sum::Md5) {
-                Some(trailing) => self.upload.send_stream(index, body, len, trailing).await?,
-                None => self.hold(index, len, body).await?,
-            };
-            self.note_stored(index, sum, stored)?;
-            Ok(sum)
-        })
-    }
-
-    fn finish(&self, whole: Checksum) -> Boxed<'_, Result<()>> {
-        match self.cut {
-            Cut::Even { size, .. } => self.finish_at(size, whole),
-            Cut::Growing(_) => Box::pin(async {
-                Err(Error::new(ErrorKind::Invalid, "finish", self.shown())
-                    .cause("nobody said where it ends"))
-            }),
+            Err(error) => return Err(error.into()),
+        };
+        if !is_right {
+            let error = Error::new(ErrorKind::Corrupt, "finish", self.shown());
+            let error = error.cause("the store's checksum differs from what was sent");
+            return Err(error.at(Locus::Destination).into());
         }
+        Ok(())
     }
 
-    fn finish_at(&self, size: u64, whole: Checksum) -> Boxed<'_, Result<()>> {
-        Box::pin(self.complete(size, whole))
-    }
-
-    /// The store only answers for what it keeps.
-    fn settle(&self) -> Boxed<'_, Result<bool>> {
-        Box::pin(async { Ok(true) })
-    }
-
-    fn note(&self) -> Option<String> {
-        self.ledger.note()
-    }
-
-    fn discard(&self) -> Boxed<'_, ()> {
-        Box::pin(async {
-            self.upload.abort().await;
-            self.ledger.remove();
-        })
+    async fn discard(&self) {
+        self.abort().await;
     }
 }

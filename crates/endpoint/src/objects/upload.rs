@@ -1,0 +1,318 @@
+//! An upload in segments that a later run can continue: what is the same at every store.
+//!
+//! The store's name for the upload, each segment's checksum and the receipt the store gave for it are
+//! noted in a ledger under the state folder. A later run asks the store what it still holds, and
+//! keeps that. Where the source has changed since, the old upload is given up.
+
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    ops::Range,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use super::{RawStore, Record};
+use crate::{
+    Checksum, Error, ErrorKind, Locus, Result,
+    cut::{self, Cut},
+    endpoint::{Boxed, ByteStream, FileSpec, Writer},
+    ledger::{Head, Kept, Ledger},
+};
+
+/// What a ledger says where the store has no name for an unfinished upload.
+const NO_TOKEN: &str = "-";
+
+/// What is known of an object's length before it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Length {
+    /// [`FileSpec::size`] says it.
+    Known,
+    /// Nobody knows it yet.
+    Open,
+}
+
+impl Length {
+    /// How such an object is cut where a store takes so much, and what it is continued as.
+    fn cut(self, spec: &FileSpec, limits: &'static cut::Limits) -> (Cut, FileSpec) {
+        match self {
+            Self::Known => (Cut::even(spec.size, limits), spec.clone()),
+            Self::Open => (Cut::Growing(limits), spec.open_ended()),
+        }
+    }
+}
+
+/// An upload as one store does it. Segments are numbered from 0.
+pub(crate) trait Segments: Send + Sync + Sized + 'static {
+    type Store: RawStore;
+    /// What is known of a segment that the store holds.
+    type Stored: Clone + Send + Sync;
+
+    /// What the store takes.
+    fn limits() -> &'static cut::Limits;
+
+    /// The one that a ledger calls `token`.
+    fn at(store: &Arc<Self::Store>, key: &str, spec: &FileSpec, token: &str) -> Self;
+
+    /// Starts one.
+    fn begin(
+        store: &Arc<Self::Store>,
+        key: &str,
+        spec: &FileSpec,
+    ) -> impl Future<Output = Result<Self>> + Send {
+        async { Ok(Self::at(store, key, spec, NO_TOKEN)) }
+    }
+
+    /// Which of the `noted` segments the store still holds; `None` when it does not know the upload
+    /// any more.
+    fn held(&self, noted: Noted) -> impl Future<Output = Result<Option<Vec<Kept>>>> + Send;
+
+    /// How a ledger notes it.
+    fn token(&self) -> String {
+        NO_TOKEN.to_owned()
+    }
+
+    /// How a ledger notes a segment, beside its checksum.
+    fn receipt(stored: &Self::Stored) -> String;
+
+    /// A segment as a ledger noted it.
+    fn noted(kept: &Kept) -> Option<Self::Stored>;
+
+    /// The address of the object for people.
+    fn shown(&self) -> String;
+
+    /// Stores `len` bytes as segment `index`.
+    fn send(
+        &self,
+        index: u64,
+        len: u64,
+        body: ByteStream,
+    ) -> impl Future<Output = Result<(Checksum, Self::Stored)>> + Send;
+
+    /// Makes the object of these segments, which come in order and have to add up to `size` bytes
+    /// with the checksum `whole`.
+    fn complete(
+        &self,
+        segments: Vec<Segment<Self::Stored>>,
+        size: u64,
+        whole: Checksum,
+    ) -> impl Future<Output = Result<(), Incomplete>> + Send;
+
+    /// Removes what is left over of one that was completed.
+    fn clean_up(&self) -> impl Future<Output = ()> + Send {
+        async {}
+    }
+
+    /// Takes back what was stored.
+    fn discard(&self) -> impl Future<Output = ()> + Send;
+}
+
+/// A segment that the store holds.
+pub(crate) struct Segment<T> {
+    pub index: u64,
+    pub start: u64,
+    pub len: u64,
+    pub stored: T,
+}
+
+/// Why an object could not be completed.
+pub(crate) struct Incomplete {
+    pub error: Error,
+    /// The store does not know the upload any more: it has to be done anew.
+    pub is_gone: bool,
+}
+
+impl From<Error> for Incomplete {
+    fn from(error: Error) -> Self {
+        Self {
+            error,
+            is_gone: false,
+        }
+    }
+}
+
+/// What a ledger notes of an upload's segments.
+pub(crate) struct Noted {
+    kept: Vec<Kept>,
+    cut: Cut,
+}
+
+impl Noted {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+
+    /// Those of which the store has the whole, as far as `size_of` tells.
+    pub(crate) fn held(self, size_of: impl Fn(&Kept) -> Option<u64>) -> Vec<Kept> {
+        let mut held = BTreeMap::new();
+        for kept in self.kept {
+            if size_of(&kept).is_some_and(|size| self.cut.allows(kept.index, size)) {
+                held.insert(kept.index, kept);
+            }
+        }
+        held.into_values().collect()
+    }
+}
+
+/// An object on its way.
+pub(crate) struct Upload<P: Segments> {
+    segments: P,
+    cut: Cut,
+    stored: Mutex<BTreeMap<u64, P::Stored>>,
+    kept: Vec<(u64, Checksum)>,
+    ledger: Ledger,
+}
+
+impl<P: Segments> Upload<P> {
+    /// Continues the unfinished upload of the same source, or starts one.
+    pub(super) async fn start(
+        store: &Arc<P::Store>,
+        key: &str,
+        spec: &FileSpec,
+        length: Length,
+    ) -> Result<Self> {
+        let (cut, spec) = length.cut(spec, P::limits());
+        let record = Record::of(&**store, key, &spec);
+        let (identity, segment_size) = (spec.identity(), cut.segment());
+        let mut resumed = None;
+        if let Some((head, kept)) = record.load() {
+            let old = P::at(store, key, &spec, &head.token);
+            if head.identity == identity && head.segment_size == segment_size {
+                let kept = old.held(Noted { kept, cut }).await?;
+                resumed = kept.map(|kept| (old, kept));
+            } else {
+                old.discard().await;
+            }
+        }
+        let (segments, kept) = match resumed {
+            Some(resumed) => resumed,
+            None => (P::begin(store, key, &spec).await?, Vec::new()),
+        };
+        let head = Head {
+            identity,
+            segment_size,
+            token: segments.token(),
+        };
+        let ledger = record.start(&head, &kept)?;
+        let stored = kept
+            .iter()
+            .filter_map(|kept| Some((kept.index, P::noted(kept)?)));
+        Ok(Self {
+            stored: Mutex::new(stored.collect()),
+            kept: kept
+                .iter()
+                .map(|kept| (kept.index, kept.checksum))
+                .collect(),
+            segments,
+            cut,
+            ledger,
+        })
+    }
+
+    fn stored(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, P::Stored>> {
+        self.stored.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fail(&self, kind: ErrorKind, operation: &'static str) -> Error {
+        Error::new(kind, operation, self.segments.shown())
+    }
+
+    async fn write_segment(&self, index: u64, len: u64, body: ByteStream) -> Result<Checksum> {
+        let segments_max = P::limits().segments_max;
+        if index >= segments_max {
+            return Err(self
+                .fail(ErrorKind::Unsupported, "write")
+                .cause(format!("it has more than {segments_max} segments"))
+                .hint("say how long it is with --size")
+                .at(Locus::Destination));
+        }
+        let (sum, stored) = self.segments.send(index, len, body).await?;
+        let noted = self.ledger.add(index, sum, &P::receipt(&stored));
+        noted.map_err(|cause| {
+            Error::io("note an unfinished upload of", self.segments.shown(), cause)
+        })?;
+        self.stored().insert(index, stored);
+        Ok(sum)
+    }
+
+    /// The segments below `size`, in order.
+    fn below(&self, size: u64) -> Vec<Segment<P::Stored>> {
+        let stored = self.stored();
+        let segments = stored.iter().map(|(&index, stored)| {
+            let (start, next) = (self.cut.start(index), self.cut.start(index + 1));
+            Segment {
+                index,
+                start,
+                len: next.min(size).saturating_sub(start),
+                stored: stored.clone(),
+            }
+        });
+        segments.filter(|segment| segment.start < size).collect()
+    }
+
+    async fn complete(&self, size: u64, whole: Checksum) -> Result<()> {
+        let completed = self.segments.complete(self.below(size), size, whole).await;
+        if let Err(Incomplete { error, is_gone }) = completed {
+            if is_gone {
+                self.ledger.remove();
+                return Err(error.hint("run the same command again"));
+            }
+            return Err(error);
+        }
+        self.ledger.remove();
+        self.segments.clean_up().await;
+        Ok(())
+    }
+}
+
+impl<P: Segments> Writer for Upload<P> {
+    fn segment_size(&self) -> u64 {
+        self.cut.segment()
+    }
+
+    fn segment_start(&self, index: u64) -> u64 {
+        self.cut.start(index)
+    }
+
+    fn kept(&self) -> Vec<(u64, Checksum)> {
+        self.kept.clone()
+    }
+
+    fn write(
+        &self,
+        index: u64,
+        range: Range<u64>,
+        body: ByteStream,
+    ) -> Boxed<'_, Result<Checksum>> {
+        Box::pin(self.write_segment(index, range.end - range.start, body))
+    }
+
+    fn finish(&self, whole: Checksum) -> Boxed<'_, Result<()>> {
+        match self.cut {
+            Cut::Even { size, .. } => self.finish_at(size, whole),
+            Cut::Growing(_) => Box::pin(async {
+                let error = self.fail(ErrorKind::Invalid, "finish");
+                Err(error.cause("nobody said where it ends"))
+            }),
+        }
+    }
+
+    fn finish_at(&self, size: u64, whole: Checksum) -> Boxed<'_, Result<()>> {
+        Box::pin(self.complete(size, whole))
+    }
+
+    /// The store only answers for what it keeps.
+    fn settle(&self) -> Boxed<'_, Result<bool>> {
+        Box::pin(async { Ok(true) })
+    }
+
+    fn note(&self) -> Option<String> {
+        self.ledger.note()
+    }
+
+    fn discard(&self) -> Boxed<'_, ()> {
+        Box::pin(async {
+            self.segments.discard().await;
+            self.ledger.remove();
+        })
+    }
+}
