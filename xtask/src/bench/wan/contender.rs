@@ -230,7 +230,7 @@ impl Contender {
         }
     }
 
-    /// Makes what it does not make itself.
+    /// Makes what it does not make itself, or not for one file.
     ///
     /// # Errors
     /// When the disk refuses.
@@ -294,7 +294,13 @@ impl Contender {
             End::Relay => "far:put".to_owned(),
             End::Host | End::Other => format!("{}:{there}", run.servers.login()),
         };
-        command.args(["cp", "-q"]).arg(run.source()).arg(to);
+        command.args(["cp", "-q"]);
+        if run.load == Load::Large {
+            command.arg(run.source().join(LARGE_FILE));
+            command.arg(format!("{to}/{LARGE_FILE}"));
+        } else {
+            command.arg(run.source()).arg(to);
+        }
         for option in run.servers.ssh_options() {
             command.args(["--ssh-option", &option]);
         }

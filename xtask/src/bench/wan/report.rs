@@ -56,7 +56,8 @@ pub fn write(
          Both hosts, the servers and the emulator share this machine. Every contender runs with its \
          defaults, each time as a fresh process with no memory of earlier runs against a clean \
          destination, in turns; source and destination are in memory; every byte is compared after \
-         each run. Figures are medians of {}, ranges in parentheses.\n\n\
+         each run. posthaste and lftp are given the one large file, the others the folder it lies in, \
+         which scp and rsync give its times at the end. Figures are medians of {}, ranges in parentheses.\n\n\
          The share is of {PAYLOAD_MBIT_PER_S} Mbit/s, what TCP's payload can get of the link, from the \
          start of the process to its end. CPU is the client's, programs it starts with it. What is not \
          through after {} s is stopped. Rows that end in `user@host:` and `posthaste://` are compared \
