@@ -1,5 +1,6 @@
 //! `posthaste cp`: copies files and trees, without any server.
 
+mod begun;
 mod ends;
 pub(crate) mod history;
 mod limit;
@@ -29,6 +30,7 @@ use crate::{
     failure::{Failure, Outcome, exit_for},
     ports::PortRange,
 };
+use begun::Begun;
 use ends::Ends;
 use limit::Limit as Bandwidth;
 use screen::{CurrentScreen, Screen};
@@ -181,6 +183,7 @@ async fn run_async(arguments: CopyArguments) -> Outcome {
         rules,
     )?;
     let into = ends_with_slash(&arguments.destination);
+    let begun = Arc::new(Begun::new(&arguments.sources, &arguments.destination));
     let ending = loop {
         let progress = Arc::new(Progress::default());
         let screen = Screen::new(&arguments, Arc::clone(&progress));
@@ -188,7 +191,7 @@ async fn run_async(arguments: CopyArguments) -> Outcome {
         let tell = |text: &str| screen.line(text);
         let (sources, destination) = ends.open(&tell).await?;
         let destination = destination.ok_or_else(|| Failure::usage("no destination"))?;
-        let options = options(&arguments, rules, &screen)?;
+        let options = begun.watch(options(&arguments, rules, &screen)?);
         let throttle = options.throttle.clone();
         let copying = copy::copy(sources, destination, into, options, progress);
         let ending = while_shown(&arguments, &screen, &access, &throttle, copying).await?;
@@ -200,6 +203,9 @@ async fn run_async(arguments: CopyArguments) -> Outcome {
     };
     history::keep(&ending.tuned);
     let code = exit_code(&ending, arguments.error_on_no_transfer);
+    if code == 0 && !arguments.dry_run {
+        begun.end();
+    }
     summary::print(&arguments, &ending, None, code);
     Ok(ExitCode::from(code))
 }
@@ -266,6 +272,7 @@ fn options(
         again: arguments.ignore_times,
         verify: arguments.verify,
         dry_run: arguments.dry_run,
+        continues: false,
         transfer_max: arguments.max_transfer,
         duration_max: arguments.max_duration,
         on_notice: Arc::new(move |notice| screen.notice(notice)),

@@ -120,6 +120,8 @@ pub struct Options {
     pub verify: bool,
     /// Say what would be done.
     pub dry_run: bool,
+    /// An earlier run of this copy made the destination: it is the copy, and no place to copy into.
+    pub continues: bool,
     /// Start no file after this many bytes.
     pub transfer_max: Option<Bytes>,
     /// Start nothing after this time, and end what is under way within seconds.
@@ -131,6 +133,9 @@ pub struct Options {
 /// Something worth a line.
 #[derive(Debug)]
 pub enum Notice<'a> {
+    /// The destination is made, as a copy of a tree. If this run does not end, the next one will find
+    /// a directory there, which is no place to copy into ([`Options::continues`]).
+    Made,
     /// This failed; the rest goes on unless the error is fatal.
     Failed(&'a Error),
     /// A file arrived.
@@ -223,7 +228,8 @@ async fn place_all(shared: &Shared, sources: Vec<Source>, into: bool) -> Result<
                 .at(Locus::Destination),
         );
     }
-    let inside = into || is_directory || sources.len() > 1;
+    let is_place = is_directory && !shared.options.continues;
+    let inside = into || is_place || sources.len() > 1;
     let mut placed = Vec::with_capacity(sources.len());
     for source in sources {
         let endpoint = &source.place.endpoint;
@@ -248,6 +254,9 @@ async fn place_all(shared: &Shared, sources: Vec<Source>, into: bool) -> Result<
             )
             .cause("a file has that name")
             .at(Locus::Destination));
+        }
+        if is_tree && there.is_none() && !inside && !shared.options.dry_run {
+            (shared.options.on_notice)(&Notice::Made);
         }
         let named = inside && !source.content;
         placed.push(Placed {

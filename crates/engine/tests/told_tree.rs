@@ -133,6 +133,7 @@ async fn copy_tale(turns: Vec<Turn>, to: &Path) -> (Ending, Vec<String>) {
         again: false,
         verify: false,
         dry_run: false,
+        continues: false,
         transfer_max: None,
         duration_max: None,
         on_notice: Arc::new(move |notice| {

@@ -172,7 +172,8 @@ impl Screen {
             Notice::WouldCopy(path) if self.dry_run => {
                 self.line(&format!("would copy {}", safe(path)));
             }
-            Notice::Copied(_)
+            Notice::Made
+            | Notice::Copied(_)
             | Notice::Unchanged(_)
             | Notice::LeftOut(_)
             | Notice::Tuned(_)

@@ -146,6 +146,23 @@ fn a_local_copy_survives_kills() {
 }
 
 #[test]
+fn the_same_line_goes_on_although_the_tree_it_makes_is_there() {
+    let world = World::new();
+    let source = world.path("source");
+    fs::create_dir_all(&source).unwrap();
+    fs::write(source.join("large"), noise(SEED, LARGE)).unwrap();
+    fs::write(source.join("middle"), noise(SEED + 1, MIDDLE)).unwrap();
+    run_and_kill(&world, "source", "new", 36 << 20);
+    assert!(world.path("new").is_dir());
+    world.copy(["source", "new"]);
+    assert_same(&source, &world.path("new"), EXACT);
+    assert!(leftovers(&world.path("new")).is_empty());
+    // That copy has ended: the next goes into the directory, as with cp.
+    world.copy(["source", "new"]);
+    assert_same(&source, &world.path("new/source"), EXACT);
+}
+
+#[test]
 fn an_upload_to_s3_survives_kills() {
     let server = S3Server::start().unwrap();
     let world = World::new().with_s3(&server);
