@@ -54,9 +54,11 @@ impl Begun {
         let (begun, on_notice) = (Arc::clone(self), options.on_notice);
         Options {
             continues: self.is_known(),
-            on_notice: Arc::new(move |notice| match notice {
-                Notice::Made => begun.note(),
-                notice => on_notice(notice),
+            on_notice: Arc::new(move |notice| {
+                if matches!(notice, Notice::Made) {
+                    begun.note();
+                }
+                on_notice(notice);
             }),
             ..options
         }
