@@ -7,7 +7,6 @@ use std::{
     env,
     ffi::{OsStr, OsString},
     fs,
-    io::Write,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::Arc,
@@ -74,10 +73,7 @@ impl Begun {
     fn note(&self) {
         if let Some((file, line)) = self.file() {
             let _ = fs::create_dir_all(&self.folder);
-            let mut options = fs::OpenOptions::new();
-            options.write(true).create(true).truncate(true);
-            let written = options.open(file).and_then(|mut file| file.write_all(line));
-            drop(written);
+            let _ = fs::write(file, line);
         }
     }
 
