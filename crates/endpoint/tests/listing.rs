@@ -25,6 +25,10 @@ type Tree = BTreeMap<String, (Kind, u64)>;
 
 /// More than a page, so that some pages come whole, and less than all of them.
 const BROKEN_AFTER_BYTES: u64 = 500_000;
+/// The first connections break within their first page: a listing that is spread over many may
+/// ask none of them for [`BROKEN_AFTER_BYTES`].
+const FIRST_BROKEN: usize = 3;
+const FIRST_BROKEN_AFTER_BYTES: u64 = 50_000;
 
 fn open(server: &S3Server, key: &str) -> Arc<dyn Endpoint> {
     open_at(server.endpoint(), key)
@@ -186,13 +190,16 @@ async fn a_listing_goes_on_from_its_mark() {
 /// Stands before the server and breaks each connection in the middle of an answer.
 async fn break_connections(listener: TcpListener, port: u16) {
     let mut set = JoinSet::new();
+    let first = std::iter::repeat_n(FIRST_BROKEN_AFTER_BYTES, FIRST_BROKEN);
+    let mut limits = first.chain(std::iter::repeat(BROKEN_AFTER_BYTES));
     loop {
         let (mut here, _) = listener.accept().await.unwrap();
+        let limit = limits.next().unwrap();
         set.spawn(async move {
             let mut there = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
             let (mut from, mut to) = there.split();
             let (mut read, mut write) = here.split();
-            let mut answers = (&mut from).take(BROKEN_AFTER_BYTES);
+            let mut answers = (&mut from).take(limit);
             tokio::select! {
                 _ = tokio::io::copy(&mut read, &mut to) => {}
                 _ = tokio::io::copy(&mut answers, &mut write) => {}
