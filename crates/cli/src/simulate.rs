@@ -121,7 +121,7 @@ fn to_json(report: &Report, is_same: bool) -> serde_json::Value {
     let timeline = report
         .timeline
         .iter()
-        .map(|entry| json!({"at_s": entry.at.as_secs_f64(), "what": entry.what}));
+        .map(|entry| json!({"at_s": entry.at.as_secs_f64(), "what": report.line(entry)}));
     let fates = report
         .fates
         .iter()

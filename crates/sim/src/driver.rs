@@ -19,10 +19,10 @@ use posthaste_types::{
 };
 
 use crate::{
-    Checkers, Entry, Report, Scenario,
+    Checkers, Entry, Recording, Report, Scenario,
     checkers::End,
     random::Dice,
-    report::Fate,
+    report::{Fate, Recorder, What},
     scenario::FaultKind,
     world::{Site, World},
 };
@@ -40,6 +40,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 const MEASURE_EVERY: Duration = Duration::from_secs(1);
 /// Entries of the timeline kept.
 const TIMELINE_MAX: usize = 5000;
+/// The same when the timeline is asked for.
+const RECORDED_MAX: usize = 100_000;
 /// Steps after which a run is called off as endless.
 const STEPS_MAX: u64 = 5_000_000;
 
@@ -87,6 +89,9 @@ struct Run<'a> {
     dice: Dice,
     checkers: Checkers,
     timeline: Vec<Entry>,
+    timeline_left_out: u64,
+    /// Draws samples, when somebody asked for them.
+    recorder: Option<Recorder>,
     expected: BTreeMap<RequestId, Vec<Fate>>,
     source_gone: BTreeMap<RequestId, bool>,
     source_changed: bool,
@@ -114,6 +119,23 @@ pub fn simulate_with(scenario: &Scenario, seed: u64, settings: Settings) -> Repo
     run.into_report(seed)
 }
 
+/// The same, drawing samples all the while: what plots are made of.
+#[must_use]
+pub fn simulate_recorded(
+    scenario: &Scenario,
+    seed: u64,
+    settings: Settings,
+) -> (Report, Recording) {
+    let mut run = Run::new(scenario, seed, settings);
+    run.recorder = Some(Recorder::new(scenario));
+    run.set_up(seed);
+    run.play();
+    let (at, used) = (run.now.since(START), run.used());
+    let recorder = run.recorder.take();
+    let recording = recorder.map(|recorder| recorder.finish(at, used, run.mind.as_ref()));
+    (run.into_report(seed), recording.unwrap_or_default())
+}
+
 impl<'a> Run<'a> {
     fn new(scenario: &'a Scenario, seed: u64, mut settings: Settings) -> Self {
         let egress = scenario.egress_mib_per_s.map(setup::mebi);
@@ -137,6 +159,8 @@ impl<'a> Run<'a> {
             dice: Dice::new(seed, "driver"),
             checkers: Checkers::new(&settings),
             timeline: Vec::new(),
+            timeline_left_out: 0,
+            recorder: None,
             expected: BTreeMap::new(),
             source_gone: BTreeMap::new(),
             source_changed: false,
@@ -159,13 +183,40 @@ impl<'a> Run<'a> {
         self.after(span, Pending::Tell { epoch, input });
     }
 
-    fn log(&mut self, what: String) {
-        if self.timeline.len() < TIMELINE_MAX {
+    fn log(&mut self, request: Option<RequestId>, depot: Option<DepotId>, what: What) {
+        let is_recorded = self.recorder.is_some();
+        let most = if is_recorded {
+            RECORDED_MAX
+        } else {
+            TIMELINE_MAX
+        };
+        if self.timeline.len() < most {
             self.timeline.push(Entry {
                 at: self.now.since(START),
+                request,
+                depot,
                 what,
             });
+        } else {
+            self.timeline_left_out += 1;
         }
+    }
+
+    /// Draws a sample of the world and of what the mind forecasts, if anybody asked.
+    fn sample(&mut self) {
+        if self.recorder.is_none() {
+            return;
+        }
+        let (at, used) = (self.now.since(START), self.used());
+        if let Some(recorder) = &mut self.recorder {
+            recorder.sample(at, used, self.mind.as_ref());
+        }
+    }
+
+    /// Bytes that each depot holds.
+    fn used(&self) -> Vec<u64> {
+        let sites = self.world.sites.iter();
+        sites.map(|site| site.used.get()).collect()
     }
 
     fn play(&mut self) {
@@ -249,6 +300,7 @@ impl<'a> Run<'a> {
                 }
             }
             Pending::Stray => {
+                self.sample();
                 self.world.sites.iter_mut().for_each(Site::roll_jitter);
                 self.after(MEASURE_EVERY, Pending::Stray);
             }
@@ -326,17 +378,11 @@ impl<'a> Run<'a> {
         if let (Happening::Safe { .. }, Some(request)) = (&event.happening, event.request) {
             self.check_claim(request, false);
         }
-        let name = |depot: Option<DepotId>| {
-            let site = self.world.sites.iter().find(|site| Some(site.id) == depot);
-            site.map(|site| format!("{}: ", site.name))
-                .unwrap_or_default()
+        let what = What::Said {
+            happening: event.happening.clone(),
+            reason: event.reason.clone(),
         };
-        let request = event
-            .request
-            .map(|request| format!("{request} "))
-            .unwrap_or_default();
-        let line = format!("{request}{}{event}", name(event.depot));
-        self.log(line);
+        self.log(event.request, event.depot, what);
         self.note_fan_out();
     }
 
@@ -426,13 +472,17 @@ impl<'a> Run<'a> {
                 .deadlines
                 .on_submitted(*request, spec.deadline);
             self.world.specs.insert(*request, spec.clone());
-            self.log(format!(
-                "user: {request}, {} in {} chunks as {}, safe by {:.0} s",
+            if let Some(recorder) = &mut self.recorder {
+                recorder.on_submitted(*request);
+            }
+            let asked = format!(
+                "{} in {} chunks as {}, safe by {:.0} s",
                 spec.bytes,
                 spec.chunks(),
                 spec.code,
                 spec.deadline.since(START).as_secs_f64(),
-            ));
+            );
+            self.log(Some(*request), None, What::User(asked));
         }
     }
 

@@ -13,6 +13,6 @@ mod scenario;
 mod world;
 
 pub use checkers::{Checkers, Violation};
-pub use driver::{simulate, simulate_with};
-pub use report::{Entry, Fate, Report};
+pub use driver::{simulate, simulate_recorded, simulate_with};
+pub use report::{Entry, Fate, Recording, Report, Sample, What, timeline};
 pub use scenario::{Scenario, ScenarioError};

@@ -1,11 +1,19 @@
 //! What a run came to, for people and programs.
 
-use std::fmt::Write;
+mod recording;
+mod timeline;
 
-use posthaste_types::{Bytes, RequestId, Timestamp};
+use std::fmt::{self, Write};
+
+use posthaste_core::contract::{Happening, Reason};
+use posthaste_types::{Bytes, DepotId, RequestId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::{Checkers, Violation};
+
+pub(crate) use recording::Recorder;
+pub use recording::{Recording, Sample};
+pub use timeline::timeline;
 
 /// What became of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
@@ -45,8 +53,49 @@ impl Fate {
 pub struct Entry {
     /// When, since the start.
     pub at: std::time::Duration,
+    /// About this request, where it is about one.
+    pub request: Option<RequestId>,
+    /// About this depot, where it is about one.
+    pub depot: Option<DepotId>,
     /// What.
-    pub what: String,
+    pub what: What,
+}
+
+/// What an entry of the timeline tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum What {
+    /// The mind said this.
+    Said {
+        /// What.
+        happening: Happening,
+        /// Why.
+        reason: Reason,
+    },
+    /// Something happened in the world.
+    World(String),
+    /// A user asked for this.
+    User(String),
+}
+
+impl What {
+    /// The word programs know it by: an event's own name, `world` or `user`.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Said { happening, .. } => happening.name(),
+            Self::World(_) => "world",
+            Self::User(_) => "user",
+        }
+    }
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Said { happening, reason } => write!(f, "{happening}: {reason}"),
+            Self::World(what) | Self::User(what) => f.write_str(what),
+        }
+    }
 }
 
 /// What a run came to.
@@ -56,8 +105,12 @@ pub struct Report {
     pub scenario: String,
     /// The seed.
     pub seed: u64,
+    /// The names of the depots, from the first number on.
+    pub depots: Vec<String>,
     /// What happened, in order.
     pub timeline: Vec<Entry>,
+    /// How many entries had no place in the timeline.
+    pub timeline_left_out: u64,
     /// Each request and what became of it.
     pub fates: Vec<(RequestId, Fate)>,
     /// Most depots any request was fed to at once, in the order it happened: the fan-out's course.
@@ -108,12 +161,39 @@ impl Report {
         names.into_iter().map(|name| (name, first(name))).collect()
     }
 
+    /// The name of a depot.
+    #[must_use]
+    pub fn depot(&self, depot: DepotId) -> &str {
+        let place = (depot.get() as usize).wrapping_sub(1);
+        self.depots.get(place).map_or("?", String::as_str)
+    }
+
+    /// An entry of the timeline as a line, without its moment.
+    #[must_use]
+    pub fn line(&self, entry: &Entry) -> String {
+        let request = entry.request.map(|it| it.to_string());
+        let what = &entry.what;
+        match what {
+            What::World(_) => format!("world: {what}"),
+            What::User(_) => format!("user: {}, {what}", request.unwrap_or_default()),
+            What::Said { .. } => {
+                let depot = entry.depot.map(|it| format!("{}:", self.depot(it)));
+                let words = [request, depot, Some(what.to_string())];
+                words.into_iter().flatten().collect::<Vec<_>>().join(" ")
+            }
+        }
+    }
+
     /// The run as text: a timeline, then the verdicts.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut text = String::new();
         for entry in &self.timeline {
-            let _ = writeln!(text, "{:>9.3} s  {}", entry.at.as_secs_f64(), entry.what);
+            let at = entry.at.as_secs_f64();
+            let _ = writeln!(text, "{at:>9.3} s  {}", self.line(entry));
+        }
+        if self.timeline_left_out > 0 {
+            let _ = writeln!(text, "{:>9}    {} more", "...", self.timeline_left_out);
         }
         let _ = writeln!(text);
         for (request, fate) in &self.fates {

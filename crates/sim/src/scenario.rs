@@ -92,6 +92,35 @@ pub(crate) struct DepotPlan {
     /// How far the rate strays each second, of a thousand.
     #[serde(default)]
     pub(crate) jitter_permille: u64,
+    /// What sending 10^9 bytes there costs. The mind does not know.
+    #[serde(default)]
+    pub(crate) usd_per_gb: Price,
+    /// What keeping 10^9 bytes there for a month costs. The mind does not know.
+    #[serde(default)]
+    pub(crate) usd_per_gb_month: Price,
+}
+
+/// A price in dollars.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize)]
+pub(crate) struct Price(f64);
+
+/// What prices by the month mean by one: 30 days.
+pub(crate) const SECONDS_A_MONTH: u64 = 30 * 86_400;
+
+impl Price {
+    /// In millionths of a dollar.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "prices out of range are refused when read"
+    )]
+    pub(crate) fn micro(self) -> u64 {
+        (self.0 * 1e6).round() as u64
+    }
+
+    fn is_sound(self) -> bool {
+        (0.0..=1e6).contains(&self.0)
+    }
 }
 
 fn default_latency() -> Amount {
@@ -259,6 +288,13 @@ impl Scenario {
             if fault.kind == FaultKind::Slows && fault.rate_mib_per_s.is_none() {
                 return Err("a link that slows needs rate_mib_per_s".into());
             }
+        }
+        let mut prices = self
+            .depots
+            .iter()
+            .flat_map(|depot| [depot.usd_per_gb, depot.usd_per_gb_month]);
+        if !prices.all(Price::is_sound) {
+            return Err("prices are numbers from 0 to a million".into());
         }
         if self.amounts().all(Amount::is_sound) {
             Ok(())

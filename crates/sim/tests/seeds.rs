@@ -37,7 +37,7 @@ fn the_demo_meets_its_deadline_with_every_seed() {
         let is_repaired = report
             .timeline
             .iter()
-            .any(|entry| entry.what.contains("repairing"));
+            .any(|entry| entry.what.to_string().contains("repairing"));
         assert!(is_repaired, "the depot that died held nothing");
     }
 }
@@ -118,7 +118,7 @@ fn the_direct_path_gives_way_to_depots() {
         report
             .timeline
             .iter()
-            .any(|entry| entry.what.contains("rerouted"))
+            .any(|entry| entry.what.to_string().contains("rerouted"))
     };
     let reports = play("direct-to-staged", 0..40);
     let rerouted = reports.iter().filter(is_rerouted).count();

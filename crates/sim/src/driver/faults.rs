@@ -6,6 +6,7 @@ use posthaste_types::Bytes;
 use super::{Pending, Run};
 use crate::{
     checkers::End,
+    report::What,
     scenario::FaultKind,
     world::{Condition, Sending},
 };
@@ -31,36 +32,36 @@ impl Run<'_> {
         let what = match kind {
             FaultKind::Dies | FaultKind::Wiped => {
                 self.break_off(place);
-                format!("world: {name} dies")
+                format!("{name} dies")
             }
             FaultKind::Vanishes => {
                 site.condition = Condition::Vanished;
-                format!("world: {name} vanishes")
+                format!("{name} vanishes")
             }
             FaultKind::Hangs => {
                 site.condition = Condition::Hung;
-                format!("world: {name} hangs")
+                format!("{name} hangs")
             }
             FaultKind::Slows => {
                 site.base_rate = rate.unwrap_or(0);
                 site.rate = site.base_rate;
                 let rate = posthaste_types::ByteRate::new(site.rate);
-                format!("world: the link to {name} carries {rate}")
+                format!("the link to {name} carries {rate}")
             }
             FaultKind::Full => {
                 site.says_full = true;
-                format!("world: {name} is full")
+                format!("{name} is full")
             }
             FaultKind::DriverCrash => {
                 self.crash();
-                String::from("world: the service is killed")
+                String::from("the service is killed")
             }
             FaultKind::SourceChanges => {
                 self.source_changed = true;
-                String::from("world: a source file changes")
+                String::from("a source file changes")
             }
         };
-        self.log(what);
+        self.log_world(kind, place, what);
         if let Some(lasts) = lasts {
             self.after(
                 lasts,
@@ -105,29 +106,34 @@ impl Run<'_> {
                 } else {
                     "with its data"
                 };
-                format!("world: {} is back {with}", site.name)
+                format!("{} is back {with}", site.name)
             }
             FaultKind::Vanishes | FaultKind::Hangs => {
                 site.condition = Condition::Well;
-                format!("world: {} is well again", site.name)
+                format!("{} is well again", site.name)
             }
             FaultKind::Slows => {
                 site.base_rate = site.first_rate;
                 site.rate = site.first_rate;
-                format!("world: the link to {} is as before", site.name)
+                format!("the link to {} is as before", site.name)
             }
             FaultKind::Full => {
                 site.says_full = false;
-                format!("world: {} has space again", site.name)
+                format!("{} has space again", site.name)
             }
             FaultKind::DriverCrash => {
                 self.restart(inputs);
-                String::from("world: the service starts again")
+                String::from("the service starts again")
             }
-            FaultKind::SourceChanges => String::from("world: the source stays changed"),
+            FaultKind::SourceChanges => String::from("the source stays changed"),
         };
         self.last_change = self.now;
-        self.log(what);
+        self.log_world(kind, place, what);
+    }
+
+    fn log_world(&mut self, kind: FaultKind, place: usize, what: String) {
+        let depot = is_of_depot(kind).then(|| self.world.sites[place].id);
+        self.log(None, depot, What::World(what));
     }
 
     /// Every connection to the depot breaks, and that is noticed soon.
@@ -202,6 +208,11 @@ impl Run<'_> {
             self.tell_after(span, input);
         }
     }
+}
+
+/// Whether it befalls a depot, or its link.
+fn is_of_depot(kind: FaultKind) -> bool {
+    is_outage(kind) || matches!(kind, FaultKind::Slows | FaultKind::Full)
 }
 
 /// Whether the depot itself is out while it lasts.

@@ -48,6 +48,9 @@ impl Run<'_> {
     pub(super) fn measure(&mut self, inputs: &mut Vec<Input>) {
         for site in &mut self.world.sites {
             let bytes = u64::try_from(site.moved / 1_000_000).unwrap_or(u64::MAX);
+            if let Some(recorder) = &mut self.recorder {
+                recorder.on_moved(site.id, bytes);
+            }
             if site.was_busy || !site.queue.is_empty() {
                 inputs.push(Input::Throughput {
                     depot: site.id,

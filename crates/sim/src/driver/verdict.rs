@@ -51,7 +51,14 @@ impl Run<'_> {
         Report {
             scenario: self.scenario.name.clone(),
             seed,
+            depots: self
+                .world
+                .sites
+                .iter()
+                .map(|site| site.name.clone())
+                .collect(),
             timeline: self.timeline,
+            timeline_left_out: self.timeline_left_out,
             fates,
             fan_outs: self.fan_outs,
             sent: self.checkers.conservation.sent(),
