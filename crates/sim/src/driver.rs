@@ -4,6 +4,7 @@
 mod commands;
 mod faults;
 mod journal;
+mod notes;
 mod senses;
 mod setup;
 mod verdict;
@@ -38,10 +39,6 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// How often throughput is measured and links stray.
 const MEASURE_EVERY: Duration = Duration::from_secs(1);
-/// Entries of the timeline kept.
-const TIMELINE_MAX: usize = 5000;
-/// The same when the timeline is asked for.
-const RECORDED_MAX: usize = 100_000;
 /// Steps after which a run is called off as endless.
 const STEPS_MAX: u64 = 5_000_000;
 
@@ -181,42 +178,6 @@ impl<'a> Run<'a> {
     fn tell_after(&mut self, span: Duration, input: Input) {
         let epoch = self.epoch;
         self.after(span, Pending::Tell { epoch, input });
-    }
-
-    fn log(&mut self, request: Option<RequestId>, depot: Option<DepotId>, what: What) {
-        let is_recorded = self.recorder.is_some();
-        let most = if is_recorded {
-            RECORDED_MAX
-        } else {
-            TIMELINE_MAX
-        };
-        if self.timeline.len() < most {
-            self.timeline.push(Entry {
-                at: self.now.since(START),
-                request,
-                depot,
-                what,
-            });
-        } else {
-            self.timeline_left_out += 1;
-        }
-    }
-
-    /// Draws a sample of the world and of what the mind forecasts, if anybody asked.
-    fn sample(&mut self) {
-        if self.recorder.is_none() {
-            return;
-        }
-        let (at, used) = (self.now.since(START), self.used());
-        if let Some(recorder) = &mut self.recorder {
-            recorder.sample(at, used, self.mind.as_ref());
-        }
-    }
-
-    /// Bytes that each depot holds.
-    fn used(&self) -> Vec<u64> {
-        let sites = self.world.sites.iter();
-        sites.map(|site| site.used.get()).collect()
     }
 
     fn play(&mut self) {

@@ -1,0 +1,49 @@
+//! What is noted of a run while it is played.
+
+use posthaste_types::{DepotId, RequestId};
+
+use super::{Run, START};
+use crate::{Entry, report::What};
+
+/// Entries of the timeline kept.
+const TIMELINE_MAX: usize = 5000;
+/// The same when the timeline is asked for.
+const RECORDED_MAX: usize = 100_000;
+
+impl Run<'_> {
+    pub(super) fn log(&mut self, request: Option<RequestId>, depot: Option<DepotId>, what: What) {
+        let is_recorded = self.recorder.is_some();
+        let most = if is_recorded {
+            RECORDED_MAX
+        } else {
+            TIMELINE_MAX
+        };
+        if self.timeline.len() < most {
+            self.timeline.push(Entry {
+                at: self.now.since(START),
+                request,
+                depot,
+                what,
+            });
+        } else {
+            self.timeline_left_out += 1;
+        }
+    }
+
+    /// Draws a sample of the world and of what the mind forecasts, if anybody asked.
+    pub(super) fn sample(&mut self) {
+        if self.recorder.is_none() {
+            return;
+        }
+        let (at, used) = (self.now.since(START), self.used());
+        if let Some(recorder) = &mut self.recorder {
+            recorder.sample(at, used, self.mind.as_ref());
+        }
+    }
+
+    /// Bytes that each depot holds.
+    pub(super) fn used(&self) -> Vec<u64> {
+        let sites = self.world.sites.iter();
+        sites.map(|site| site.used.get()).collect()
+    }
+}
