@@ -3,14 +3,18 @@
 //! A [`Series`] is one link in one direction. Each measurement scores a small battery of simple
 //! predictors by the error each would just have made (postcasting), the best of them forecasts the
 //! next measurement, and the ratios of measurement to forecast turn that one number into quantiles.
-//! Before the first measurement a [`Prior`] speaks. All of it is integers, so that a forecast is the
+//! Before the first measurement a [`Prior`] speaks. A [`Path`] holds two of them, for transfers and
+//! for probes, and lets what it knows age. All of it is integers, so that a forecast is the
 //! same on every machine.
 #![no_std]
 extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod mapping;
+mod path;
 mod predictor;
 mod series;
 
+pub use path::{Measure, Path, Score};
 pub use series::{Prior, Quantiles, Series};
