@@ -14,10 +14,13 @@ mod view;
 pub use command::Command;
 pub use event::{Event, Happening};
 pub use input::{Fault, Input};
+pub use posthaste_forecast::{Quantiles, Score};
 pub use posthaste_plan::tuner::{Method, MethodError};
 pub use reason::{Decision, Reason, WouldBuy};
 pub use request::{ReleasePolicy, RequestSpec};
-pub use view::{DepotState, DepotView, Forecast, RequestState, RequestView, ShareView};
+pub use view::{
+    DepotState, DepotView, Forecast, Knowledge, PathView, RequestState, RequestView, ShareView,
+};
 
 use alloc::vec::Vec;
 

@@ -20,8 +20,8 @@ pub(crate) enum Belief {
     P50,
     /// p90.
     P90,
-    /// p10 where the depot was measured, p90 of what is believed where it was not: a first request
-    /// is not refused for want of knowledge.
+    /// p10 where the depot was measured, as it was then; p90 of what is believed where it was not: no
+    /// request is refused for want of knowledge.
     Hopeful,
 }
 
@@ -32,7 +32,7 @@ impl Belief {
             Self::P10 => rates.p10,
             Self::P50 => rates.p50,
             Self::P90 => rates.p90,
-            Self::Hopeful if depot.link.is_measured() => rates.p10,
+            Self::Hopeful if depot.link.is_measured() => depot.link.p10_then,
             Self::Hopeful => rates.p90,
         }
     }
@@ -119,6 +119,13 @@ impl Mind {
             },
             places,
         )
+    }
+
+    /// Lets what is known of every link age until now.
+    pub(crate) fn look_at_links(&mut self) {
+        for depot in self.depots.values_mut() {
+            depot.link.look(self.now, &self.settings);
+        }
     }
 
     /// Forecasts the finish of every request that moves.

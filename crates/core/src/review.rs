@@ -75,6 +75,7 @@ impl Mind {
     fn tick(&mut self, out: &mut Outbox) {
         debug_assert!(self.is_balanced(), "flights, lanes and links differ");
         self.ask_again(out);
+        self.look_at_links();
         self.look_ahead();
         for id in self.order.clone() {
             self.give_up_if_hopeless(id, out);

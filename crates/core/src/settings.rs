@@ -10,6 +10,9 @@ record! {
         pub tick: Duration,
         /// What is believed of a depot nobody measured yet.
         pub prior: Prior,
+        /// Age at which the variance of a measured rate counts double: 10 minutes suit relays, an hour
+        /// object stores. Longer trusts old measurements more, and probes less often matter.
+        pub forecast_tau: Duration,
         /// What the centre's way out carries, where that is known.
         pub egress: Option<ByteRate>,
         /// Data in flight to a depot, as time at its p50 rate.
@@ -74,6 +77,7 @@ impl Default for Settings {
                 advert_p10_permille: 750,
                 advert_p50_permille: 950,
             },
+            forecast_tau: Duration::from_secs(600),
             egress: None,
             // Long enough to hide a round trip and a late acknowledgement, short enough that a
             // decision bites within seconds.

@@ -1,12 +1,12 @@
 //! What people and drivers may look at.
 
 use alloc::vec::Vec;
-use posthaste_types::{ChunkIndex, DepotId, FragmentIndex, RequestId};
+use posthaste_types::{ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp};
 
 use crate::{
     Mind,
-    books::Request,
-    contract::{DepotView, RequestView, ShareView},
+    books::{Depot, Request},
+    contract::{DepotView, PathView, RequestView, ShareView},
 };
 
 impl Mind {
@@ -37,6 +37,26 @@ impl Mind {
                 rate_p90: depot.link.rates.p90,
             })
             .collect()
+    }
+
+    /// The path to every depot in the books, as it is forecast at `now`.
+    #[must_use]
+    pub fn paths(&self, now: Timestamp) -> Vec<PathView> {
+        let view = |(id, depot): (&DepotId, &Depot)| {
+            let (link, settings) = (&depot.link, &self.settings);
+            let (transfers, probes) = link.path().samples();
+            PathView {
+                depot: *id,
+                name: depot.name.clone(),
+                rates: link.believed(now, settings),
+                knowledge: link.knowledge(now, settings),
+                measured_at: link.path().measured_at(),
+                transfers,
+                probes,
+                score: link.path().score(),
+            }
+        };
+        self.depots.iter().map(view).collect()
     }
 
     /// What each depot holds of the request, verified when last heard of, whether it is up or not:

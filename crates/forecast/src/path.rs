@@ -100,6 +100,8 @@ record! {
         transfers: Source,
         probes: Source,
         mapping: Mapping,
+        /// The forecast of the probes, as transfers would show it.
+        mapped: Option<Quantiles>,
         /// A probe that no transfer followed yet.
         unpaired: Option<ByteRate>,
         score: Score,
@@ -124,6 +126,7 @@ impl Path {
                 && now.since(self.probes.at) <= PAIR_WITHIN
             {
                 self.mapping.pair(probe.get(), rate.get());
+                self.map_probes();
             }
         }
         self.transfers.take(now, rate, is_bound, believed.p50);
@@ -139,6 +142,7 @@ impl Path {
     ) {
         if self.probes.take(now, rate, is_bound, believed.p50) {
             self.unpaired = (!is_bound).then_some(rate);
+            self.map_probes();
         }
     }
 
@@ -156,10 +160,9 @@ impl Path {
             let age = age_permille(now, self.transfers.at, tau);
             (aged(forecast, age), weight(forecast, age))
         });
-        let probes = self.probes.forecast.map(|forecast| {
+        let probes = self.mapped.map(|forecast| {
             let age = age_permille(now, self.probes.at, tau);
-            let mapped = self.mapped(forecast);
-            (aged(mapped, age), weight(mapped, age))
+            (aged(forecast, age), weight(forecast, age))
         });
         match (transfers, probes) {
             (Some((transfers, by)), Some((probes, of))) => Some(weighed(transfers, by, probes, of)),
@@ -167,24 +170,23 @@ impl Path {
         }
     }
 
-    fn mapped(&self, probe: Quantiles) -> Quantiles {
+    fn map_probes(&mut self) {
         let map = |rate: ByteRate| ByteRate::new(self.mapping.map(rate.get()));
-        Quantiles {
+        self.mapped = self.probes.forecast.map(|probe| Quantiles {
             p10: map(probe.p10),
             p50: map(probe.p50),
             p90: map(probe.p90),
-        }
+        });
     }
 
     /// What speaks loudest in the forecast now; none before the first measurement.
     #[must_use]
     pub fn measured_by(&self, now: Timestamp, tau: Duration) -> Option<Measure> {
-        let weighs = |source: &Source| {
-            source
-                .forecast
-                .map(|forecast| weight(forecast, age_permille(now, source.at, tau)))
+        let weighs = |forecast: Option<Quantiles>, at: Timestamp| {
+            forecast.map(|forecast| weight(forecast, age_permille(now, at, tau)))
         };
-        match (weighs(&self.transfers), weighs(&self.probes)) {
+        let transfers = weighs(self.transfers.forecast, self.transfers.at);
+        match (transfers, weighs(self.mapped, self.probes.at)) {
             (None, None) => None,
             (by, of) if of > by => Some(Measure::Probe),
             _ => Some(Measure::Transfers),

@@ -1,17 +1,19 @@
 use core::time::Duration;
-use posthaste_forecast::{Prior, Quantiles, Series};
+use posthaste_forecast::{Measure, Path, Prior, Quantiles};
 use posthaste_types::{ByteRate, Bytes, Timestamp, record};
 
-use crate::Settings;
+use crate::{Settings, contract::Knowledge};
 
 record! {
     /// The way from the centre to one depot: what it carries and what is on it.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct Link {
-        series: Series,
+        path: Path,
         advert: Option<ByteRate>,
-        /// The forecast, kept because every placement asks for it.
+        /// The forecast as of the last look, kept because every placement asks for it.
         pub(crate) rates: Quantiles,
+        /// Its p10 as of the last measurement: what age alone has not lowered.
+        pub(crate) p10_then: ByteRate,
         /// Bytes of all fragments in flight.
         pub(crate) in_flight: Bytes,
         /// Fragments in flight.
@@ -28,10 +30,12 @@ const MOVED_SAMPLES: u32 = 3;
 
 impl Link {
     pub(crate) fn new(advert: Option<ByteRate>, prior: &Prior) -> Self {
+        let rates = prior.quantiles(advert);
         Self {
-            series: Series::default(),
+            path: Path::default(),
             advert,
-            rates: prior.quantiles(advert),
+            rates,
+            p10_then: rates.p10,
             in_flight: Bytes::ZERO,
             flights: 0,
             progress_at: Timestamp::default(),
@@ -41,29 +45,38 @@ impl Link {
     }
 
     pub(crate) fn is_measured(&self) -> bool {
-        self.series.is_measured()
+        self.path.is_measured()
+    }
+
+    /// What is known of the path, and how well.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The rate the depot's owner lends changed, or was said again.
-    pub(crate) fn set_advert(&mut self, advert: Option<ByteRate>, prior: &Prior) {
+    pub(crate) fn set_advert(
+        &mut self,
+        now: Timestamp,
+        advert: Option<ByteRate>,
+        settings: &Settings,
+    ) {
         self.advert = advert.or(self.advert);
-        self.forecast_again(prior);
+        self.learn(now, settings);
     }
 
-    /// Takes a measurement. Returns the forecast (p50) before and after once it left the last one
-    /// told by more than a quarter for three samples.
+    /// Takes what transfers showed, or at least showed. Returns the forecast (p50) before and after
+    /// once it left the last one told by more than a quarter for three samples.
     pub(crate) fn observe(
         &mut self,
+        now: Timestamp,
         rate: ByteRate,
         saturated: bool,
-        prior: &Prior,
+        settings: &Settings,
     ) -> Option<(ByteRate, ByteRate)> {
-        if saturated {
-            self.series.observe(rate);
-        } else {
-            self.series.observe_censored(rate, self.rates.p50);
-        }
-        self.forecast_again(prior);
+        self.look(now, settings);
+        self.path
+            .observe_transfer(now, rate, !saturated, self.rates);
+        self.learn(now, settings);
         if !self.is_measured() {
             return None;
         }
@@ -84,12 +97,34 @@ impl Link {
         Some((core::mem::replace(&mut self.announced, now), now))
     }
 
-    fn forecast_again(&mut self, prior: &Prior) {
-        let forecast = self
-            .series
-            .forecast()
-            .unwrap_or_else(|| prior.quantiles(self.advert));
-        self.rates = forecast.capped(self.advert);
+    /// What is believed of the path now.
+    pub(crate) fn believed(&self, now: Timestamp, settings: &Settings) -> Quantiles {
+        self.path
+            .forecast(now, settings.forecast_tau)
+            .unwrap_or_else(|| settings.prior.quantiles(self.advert))
+            .capped(self.advert)
+    }
+
+    /// Lets what is known age until now.
+    pub(crate) fn look(&mut self, now: Timestamp, settings: &Settings) {
+        self.rates = self.believed(now, settings);
+    }
+
+    /// The same, after something new was heard.
+    fn learn(&mut self, now: Timestamp, settings: &Settings) {
+        self.look(now, settings);
+        let then = self.path.measured_at().unwrap_or(now);
+        self.p10_then = self.believed(then, settings).p10;
+    }
+
+    /// How what is believed now is known.
+    pub(crate) fn knowledge(&self, now: Timestamp, settings: &Settings) -> Knowledge {
+        match self.path.measured_by(now, settings.forecast_tau) {
+            Some(Measure::Transfers) => Knowledge::Transfers,
+            Some(Measure::Probe) => Knowledge::Probe,
+            None if self.advert.is_some() => Knowledge::Advertised,
+            None => Knowledge::Assumed,
+        }
     }
 
     /// What its owner says that it takes.

@@ -1,4 +1,5 @@
 use alloc::{string::String, vec::Vec};
+use posthaste_forecast::{Quantiles, Score};
 use posthaste_types::{ByteRate, Bytes, DepotId, RequestId, Timestamp, record};
 
 use super::RequestSpec;
@@ -98,6 +99,57 @@ record! {
         pub rate_p50: ByteRate,
         /// Forecast rate, p90.
         pub rate_p90: ByteRate,
+    }
+}
+
+record! {
+    /// How the rate of a path is known.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Knowledge {
+        /// Mostly from transfers over it.
+        0 = Transfers,
+        /// Mostly from probes.
+        1 = Probe,
+        /// Its owner says so.
+        2 = Advertised,
+        /// Not at all: a guess.
+        3 = Assumed,
+    }
+}
+
+impl Knowledge {
+    /// The word people and programs know it by.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Transfers => "transfers",
+            Self::Probe => "probe",
+            Self::Advertised => "advertised",
+            Self::Assumed => "assumed",
+        }
+    }
+}
+
+record! {
+    /// The path from the centre to one depot, as the mind sees it at a moment.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct PathView {
+        /// Where it ends.
+        pub depot: DepotId,
+        /// The name people use for that.
+        pub name: String,
+        /// What it is forecast to carry.
+        pub rates: Quantiles,
+        /// How that is known.
+        pub knowledge: Knowledge,
+        /// When it was last measured; none when it never was.
+        pub measured_at: Option<Timestamp>,
+        /// Measurements of transfers taken so far.
+        pub transfers: u64,
+        /// Probes taken so far.
+        pub probes: u64,
+        /// How well it was forecast so far.
+        pub score: Score,
     }
 }
 

@@ -17,15 +17,15 @@ impl Mind {
         rate_max: Option<ByteRate>,
         out: &mut Outbox,
     ) {
-        let prior = &self.settings.prior;
+        let (now, settings) = (self.now, &self.settings);
         let Some(depot) = self.depots.get_mut(&id) else {
-            self.depots
-                .insert(id, Depot::new(name, capacity, Link::new(rate_max, prior)));
+            let link = Link::new(rate_max, &settings.prior);
+            self.depots.insert(id, Depot::new(name, capacity, link));
             return;
         };
         depot.name = name;
         depot.capacity = capacity;
-        depot.link.set_advert(rate_max, prior);
+        depot.link.set_advert(now, rate_max, settings);
         (depot.failures, depot.losses, depot.fruitless) = (0, 0, 0);
         (depot.resume_at, depot.hold_until) = (Timestamp::default(), Timestamp::default());
         if let Some(answer) = depot.answered.take() {

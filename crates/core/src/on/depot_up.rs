@@ -16,7 +16,7 @@ impl Mind {
         rate_max: Option<ByteRate>,
         out: &mut Outbox,
     ) {
-        let (now, prior) = (self.now, &self.settings.prior);
+        let (now, settings) = (self.now, &self.settings);
         let Some(depot) = self.depots.get_mut(&id) else {
             return;
         };
@@ -29,7 +29,7 @@ impl Mind {
         depot.state = DepotState::Up;
         depot.answered = None;
         depot.free = free;
-        depot.link.set_advert(rate_max, prior);
+        depot.link.set_advert(now, rate_max, settings);
         if before == DepotState::Up {
             if free > had_space {
                 self.unpark_all(id);

@@ -21,6 +21,7 @@ impl Mind {
         if self.requests.contains_key(&id) {
             return;
         }
+        self.look_at_links();
         let mut request = Request::new(spec, optimizer, self.now);
         match self.weigh(&request) {
             Verdict::Refuse(reason) => {

@@ -16,7 +16,7 @@ impl Mind {
         saturated: bool,
         out: &mut Outbox,
     ) {
-        let (now, prior) = (self.now, &self.settings.prior);
+        let (now, settings) = (self.now, &self.settings);
         let Some(depot) = self.depots.get_mut(&id).filter(|_| !window.is_zero()) else {
             return;
         };
@@ -24,7 +24,7 @@ impl Mind {
             depot.link.progress_at = now;
         }
         let rate = ByteRate::over(bytes, window);
-        if let Some((from, to)) = depot.link.observe(rate, saturated, prior) {
+        if let Some((from, to)) = depot.link.observe(now, rate, saturated, settings) {
             self.tell(
                 out,
                 None,
