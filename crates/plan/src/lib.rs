@@ -13,6 +13,7 @@ extern crate std;
 mod fan_out;
 pub mod fleet;
 mod flow;
+pub mod horizon;
 mod offer;
 pub mod patience;
 pub mod run;

@@ -1,0 +1,282 @@
+//! What the flows of one demand come to.
+
+use alloc::{collections::BTreeMap, vec::Vec};
+use posthaste_types::Bytes;
+
+use super::{Demand, Flaw, Flow, Money, Problem, price::byte_seconds};
+
+/// What a demand lacks at its deadlines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Shortfall {
+    /// Bytes that are neither at the sink nor safe on depots when the source must be empty.
+    pub offload: Bytes,
+    /// Bytes the sink lacks when it must have all.
+    pub deliver: Bytes,
+}
+
+impl Shortfall {
+    /// Whether nothing is missing.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Where the bytes of one demand are at every moment of a schedule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Course {
+    /// What each node holds when each slot begins, and in the end.
+    pub stock: Vec<Vec<u64>>,
+    /// What is missing.
+    pub shortfall: Shortfall,
+    /// What moving and keeping costs.
+    pub cost: Money,
+}
+
+/// Follows `flows`, all of `demand` and ordered by slot. Data that arrives in a slot is there when the
+/// next one begins, and depots drop what they hold when the sink has everything.
+///
+/// # Errors
+/// The first rule of this demand alone that is broken; what demands share is not looked at.
+pub(crate) fn follow(problem: &Problem, demand: &Demand, flows: &[Flow]) -> Result<Course, Flaw> {
+    let slots = problem.grid.slots();
+    let caps = Caps::of(problem, demand);
+    let window = demand.window(&problem.grid);
+    let mut held = problem.per_node();
+    for &(node, bytes) in &demand.held {
+        *held.get_mut(node).ok_or(Flaw::Unknown)? = bytes.get();
+    }
+    let mut stock = Vec::with_capacity(slots + 1);
+    let mut rest = flows;
+    for slot in 0..slots {
+        stock.push(held.clone());
+        let count = rest.iter().take_while(|flow| flow.slot == slot).count();
+        let (now, later) = rest.split_at(count);
+        rest = later;
+        if now.is_empty() {
+            continue;
+        }
+        let mut arrived = problem.per_node();
+        for flow in now {
+            let link = problem.links.get(flow.link).ok_or(Flaw::Unknown)?;
+            if !demand.may_use(link) {
+                return Err(Flaw::Forbidden { link: flow.link });
+            }
+            let is_source = link.from == demand.source;
+            let is_sink = Some(link.to) == demand.sink;
+            if is_source && !window.leave.contains(&slot) || is_sink && slot < window.arrive.start {
+                return Err(Flaw::OutsideWindow {
+                    link: flow.link,
+                    slot,
+                });
+            }
+            if !is_source {
+                let left = held[link.from].checked_sub(flow.bytes.get());
+                held[link.from] = left.ok_or(Flaw::NotThere {
+                    node: link.from,
+                    slot,
+                })?;
+            }
+            arrived[link.to] = arrived[link.to].saturating_add(flow.bytes.get());
+        }
+        for (held, arrived) in held.iter_mut().zip(arrived) {
+            *held = held.saturating_add(arrived);
+        }
+        caps.check(problem, demand, &held, slot)?;
+        if is_delivered(demand, &held) {
+            drop_copies(demand, &mut held);
+        }
+    }
+    if !rest.is_empty() {
+        return Err(Flaw::Unknown);
+    }
+    stock.push(held);
+    let cost = cost(problem, flows, &stock);
+    if demand.budget.is_some_and(|budget| cost > budget) {
+        return Err(Flaw::OverBudget);
+    }
+    Ok(Course {
+        shortfall: shortfall(problem, demand, &stock),
+        stock,
+        cost,
+    })
+}
+
+fn at_sink(demand: &Demand, held: &[u64]) -> u64 {
+    demand.sink.map_or(0, |sink| held[sink])
+}
+
+pub(crate) fn is_delivered(demand: &Demand, held: &[u64]) -> bool {
+    demand.sink.is_some() && at_sink(demand, held) >= demand.bytes.get()
+}
+
+pub(crate) fn drop_copies(demand: &Demand, held: &mut [u64]) {
+    for (node, held) in held.iter_mut().enumerate() {
+        if Some(node) != demand.sink {
+            *held = 0;
+        }
+    }
+}
+
+/// What nodes and domains may hold of one demand.
+pub(crate) struct Caps {
+    pub(crate) node: Vec<u64>,
+    /// Only domains that could hold too much.
+    domains: Vec<(u32, u64)>,
+}
+
+impl Caps {
+    pub(crate) fn of(problem: &Problem, demand: &Demand) -> Self {
+        let column = if demand.is_coded() {
+            demand.column().get()
+        } else {
+            u64::MAX
+        };
+        let node = (0..problem.nodes.len())
+            .map(|node| {
+                if Some(node) == demand.sink {
+                    demand.bytes.get().max(demand.held_at(node))
+                } else {
+                    column.max(demand.held_at(node))
+                }
+            })
+            .collect();
+        let mut held: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+        for &node in &demand.via {
+            if let Some(place) = problem.nodes.get(node) {
+                let sum = held.entry(place.domain).or_default();
+                *sum = (sum.0.saturating_add(demand.held_at(node)), sum.1 + 1);
+            }
+        }
+        let max = demand.domain_max();
+        let parity = u64::from(demand.code.parity());
+        let domains = held
+            .into_iter()
+            .filter(|(_, (_, nodes))| max < u64::MAX && *nodes > parity)
+            .map(|(domain, (held, _))| (domain, max.max(held)))
+            .collect();
+        Self { node, domains }
+    }
+
+    /// What a node may still take when nodes hold this much.
+    pub(crate) fn room(
+        &self,
+        problem: &Problem,
+        demand: &Demand,
+        held: &[u64],
+        node: usize,
+    ) -> u64 {
+        let domain = problem.nodes[node].domain;
+        let is_depot = demand.via.contains(&node);
+        let limit = self.domains.iter().find(|(other, _)| *other == domain);
+        let inside = limit.filter(|_| is_depot).map_or(u64::MAX, |(_, max)| {
+            max.saturating_sub(inside(problem, demand, held, domain))
+        });
+        self.node[node].saturating_sub(held[node]).min(inside)
+    }
+
+    fn check(
+        &self,
+        problem: &Problem,
+        demand: &Demand,
+        held: &[u64],
+        slot: usize,
+    ) -> Result<(), Flaw> {
+        if let Some(node) = (0..held.len()).find(|&node| held[node] > self.node[node]) {
+            return Err(Flaw::TooMuch { node, slot });
+        }
+        for &(domain, max) in &self.domains {
+            if inside(problem, demand, held, domain) > max {
+                return Err(Flaw::TooMuchInDomain { domain, slot });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn inside(problem: &Problem, demand: &Demand, held: &[u64], domain: u32) -> u64 {
+    let there = demand
+        .via
+        .iter()
+        .filter(|&&node| problem.nodes[node].domain == domain);
+    there.map(|&node| held[node]).fold(0, u64::saturating_add)
+}
+
+fn cost(problem: &Problem, flows: &[Flow], stock: &[Vec<u64>]) -> Money {
+    let mut over: BTreeMap<usize, u64> = BTreeMap::new();
+    for flow in flows {
+        let sum = over.entry(flow.link).or_default();
+        *sum = sum.saturating_add(flow.bytes.get());
+    }
+    let moving = over
+        .into_iter()
+        .map(|(link, bytes)| problem.links[link].price.of(Bytes::new(bytes)));
+    let keeping = problem.nodes.iter().enumerate().map(|(place, node)| {
+        let lies = stock
+            .iter()
+            .enumerate()
+            .map(|(slot, held)| byte_seconds(held[place], problem.grid.length(slot)))
+            .fold(0u128, u128::saturating_add);
+        node.hold.keeping(lies)
+    });
+    moving.chain(keeping).sum()
+}
+
+fn shortfall(problem: &Problem, demand: &Demand, stock: &[Vec<u64>]) -> Shortfall {
+    let slots = problem.grid.slots();
+    let at = |deadline| &stock[problem.grid.ended_by(deadline).min(slots)];
+    let bytes = demand.bytes.get();
+    let offload = demand.offload_by.map_or(0, |deadline| {
+        let held = at(deadline);
+        let left = bytes.saturating_sub(at_sink(demand, held));
+        left - safe(problem, demand, left, held)
+    });
+    let deliver = match (demand.sink, demand.deliver_by) {
+        (Some(sink), Some(deadline)) => bytes.saturating_sub(at(deadline)[sink]),
+        // A copy without a deadline wants to be done within the plan.
+        (Some(sink), None) if !demand.is_coded() => bytes.saturating_sub(stock[slots][sink]),
+        (Some(_) | None, _) => 0,
+    };
+    Shortfall {
+        offload: Bytes::new(offload),
+        deliver: Bytes::new(deliver),
+    }
+}
+
+/// How many of `left` bytes the depots hold coded: the most y such that shares of at most y/k a depot
+/// and m·y/k a domain add up to (k+m)·y/k (`docs/algorithms/placement.md`, on volumes).
+pub(crate) fn safe(problem: &Problem, demand: &Demand, left: u64, held: &[u64]) -> u64 {
+    let (data, parity) = (
+        u128::from(demand.code.data()),
+        u128::from(demand.code.parity()),
+    );
+    let mut domains: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+    for &node in &demand.via {
+        let domain = problem.nodes[node].domain;
+        domains.entry(domain).or_default().push(held[node]);
+    }
+    let holds = |column: u64| {
+        let counted = domains.values().map(|inside| {
+            let shares: u128 = inside
+                .iter()
+                .map(|&held| u128::from(held.min(column)))
+                .sum();
+            if parity > 0 {
+                shares.min(parity * u128::from(column))
+            } else {
+                shares
+            }
+        });
+        counted.sum::<u128>() >= (data + parity) * u128::from(column)
+    };
+    let (mut low, mut high) = (0, left.div_ceil(u64::from(demand.code.data())));
+    while low < high {
+        let middle = low + (high - low).div_ceil(2);
+        if holds(middle) {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    left.min(low.saturating_mul(u64::from(demand.code.data())))
+}

@@ -1,0 +1,153 @@
+//! Slots: time cut into pieces, even or growing.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+use posthaste_types::{ByteRate, Bytes};
+
+/// Most slots: a week of minutes. Longer stretches of `Grid::of` are cut there.
+const SLOTS_MAX: usize = 7 * 24 * 60;
+
+/// Where the slots of a plan begin and end, from now.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Grid {
+    /// The end of each, ascending; the first begins now, each other where the last ends.
+    ends: Vec<Duration>,
+}
+
+impl Grid {
+    /// `count` slots of one length.
+    #[must_use]
+    pub fn even(length: Duration, count: usize) -> Self {
+        Self::of(&[(length, count)])
+    }
+
+    /// Slots that grow with their distance: 30 of a minute, 24 of five, 40 of half an hour, which
+    /// is near 22 hours in all.
+    #[must_use]
+    pub fn geometric() -> Self {
+        let minutes = |count: u64| Duration::from_secs(60 * count);
+        Self::of(&[(minutes(1), 30), (minutes(5), 24), (minutes(30), 40)])
+    }
+
+    /// Stretches of equal slots, one after the other. Slots without length are left out, and all
+    /// behind the most there may be.
+    #[must_use]
+    pub fn of(stretches: &[(Duration, usize)]) -> Self {
+        let mut end = Duration::ZERO;
+        let lengths = stretches
+            .iter()
+            .filter(|(length, _)| !length.is_zero())
+            .flat_map(|&(length, count)| core::iter::repeat_n(length, count.min(SLOTS_MAX)));
+        let ends = lengths
+            .take(SLOTS_MAX)
+            .map(|length| {
+                end = end.saturating_add(length);
+                end
+            })
+            .collect();
+        Self { ends }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn slots(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// When a slot begins; behind the last one, its end.
+    #[must_use]
+    pub fn start(&self, slot: usize) -> Duration {
+        match slot.min(self.ends.len()).checked_sub(1) {
+            Some(before) => self.ends[before],
+            None => Duration::ZERO,
+        }
+    }
+
+    /// How long a slot is; zero behind the last one.
+    #[must_use]
+    pub fn length(&self, slot: usize) -> Duration {
+        self.start(slot + 1) - self.start(slot)
+    }
+
+    /// How many slots have ended at `moment`: what happens in these happens by it.
+    #[must_use]
+    pub fn ended_by(&self, moment: Duration) -> usize {
+        self.ends.partition_point(|&end| end <= moment)
+    }
+
+    /// The first slot that begins at `moment` or after it; the number of slots when none does.
+    #[must_use]
+    pub fn first_from(&self, moment: Duration) -> usize {
+        if moment.is_zero() {
+            0
+        } else {
+            (self.ends.partition_point(|&end| end < moment) + 1).min(self.ends.len())
+        }
+    }
+
+    /// What a rate carries in each slot.
+    #[must_use]
+    pub fn volumes(&self, rate: ByteRate) -> Vec<Bytes> {
+        (0..self.slots())
+            .map(|slot| rate.volume(self.length(slot)))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const fn secs(secs: u64) -> Duration {
+        Duration::from_secs(secs)
+    }
+
+    #[test]
+    fn growing_slots_reach_far() {
+        let grid = Grid::geometric();
+        assert_eq!(grid.slots(), 94);
+        assert_eq!(grid.length(29), secs(60));
+        assert_eq!(grid.length(30), secs(300));
+        assert_eq!(grid.start(94), secs(30 * 60 + 24 * 300 + 40 * 1800));
+        assert_eq!(
+            grid.volumes(ByteRate::new(10))[93],
+            Bytes::new(18_000),
+            "half an hour at 10 B/s"
+        );
+    }
+
+    #[test]
+    fn a_deadline_counts_whole_slots_and_a_release_waits_for_the_next() {
+        let grid = Grid::even(secs(10), 3);
+        let by = [(0, 0), (9, 0), (10, 1), (29, 2), (30, 3), (99, 3)];
+        for (moment, slots) in by {
+            assert_eq!(grid.ended_by(secs(moment)), slots, "{moment} s");
+        }
+        let from = [(0, 0), (1, 1), (10, 1), (11, 2), (20, 2), (21, 3), (99, 3)];
+        for (moment, slot) in from {
+            assert_eq!(grid.first_from(secs(moment)), slot, "{moment} s");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn slots_follow_each_other_without_a_gap(
+            stretches in proptest::collection::vec((0u64..100, 0usize..20), 0..5),
+            moment in 0u64..5000,
+        ) {
+            let stretches: Vec<(Duration, usize)> =
+                stretches.iter().map(|&(length, count)| (secs(length), count)).collect();
+            let grid = Grid::of(&stretches);
+            let moment = secs(moment);
+            let all: Duration = (0..grid.slots()).map(|slot| grid.length(slot)).sum();
+            prop_assert_eq!(all, grid.start(grid.slots()));
+            let ended = grid.ended_by(moment);
+            prop_assert!(grid.start(ended) <= moment);
+            prop_assert!(ended == grid.slots() || grid.start(ended + 1) > moment);
+            let first = grid.first_from(moment);
+            prop_assert!(first == grid.slots() || grid.start(first) >= moment);
+            prop_assert!(first == 0 || grid.start(first - 1) < moment);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What of a problem's limits and spaces is still free, slot by slot.
+
+use alloc::{vec, vec::Vec};
+use posthaste_types::Bytes;
+
+use super::{Calendar, Demand, Node, Problem, trial::Trial};
+
+/// Links, ways out of and into nodes, and the rates of demands, in one calendar.
+pub(super) struct Limits {
+    /// Links by their place, the others behind them.
+    pub(super) calendar: Calendar,
+    out: Vec<Option<usize>>,
+    into: Vec<Option<usize>>,
+    rate: Vec<Option<usize>>,
+}
+
+impl Limits {
+    pub(super) fn of(problem: &Problem) -> Self {
+        let mut calendar = Calendar::new();
+        for link in &problem.links {
+            calendar.add(&link.capacity);
+        }
+        let mut limit = |cap: Option<&[Bytes]>| cap.map(|cap| calendar.add(cap));
+        let (nodes, demands) = (problem.nodes.iter(), problem.demands.iter());
+        let out = nodes
+            .clone()
+            .map(|node| limit(node.way_out.as_deref()))
+            .collect();
+        let into = nodes.map(|node| limit(node.way_in.as_deref())).collect();
+        let rate = demands
+            .map(|demand| limit(problem.rate_caps(demand).as_deref()))
+            .collect();
+        Self {
+            calendar,
+            out,
+            into,
+            rate,
+        }
+    }
+
+    /// All that limits a demand on a link.
+    pub(super) fn path(&self, problem: &Problem, demand: usize, link: usize) -> Vec<usize> {
+        let ends = &problem.links[link];
+        let is_first = ends.from == problem.demands[demand].source;
+        let rate = self.rate[demand].filter(|_| is_first);
+        let limits = [self.out[ends.from], self.into[ends.to], rate];
+        limits.into_iter().flatten().chain([link]).collect()
+    }
+}
+
+/// What is free of links, ways in and out, and space.
+pub(super) struct Book {
+    pub(super) limits: Limits,
+    /// Free bytes of each node when each slot begins, and in the end.
+    pub(super) space: Vec<Vec<u64>>,
+}
+
+impl Book {
+    pub(super) fn new(problem: &Problem) -> Self {
+        let free = |(place, node): (usize, &Node)| {
+            let held = problem.demands.iter().map(|demand| demand.held_at(place));
+            let held = held.fold(0, u64::saturating_add);
+            vec![node.space.get().saturating_sub(held); problem.grid.slots() + 1]
+        };
+        Self {
+            limits: Limits::of(problem),
+            space: problem.nodes.iter().enumerate().map(free).collect(),
+        }
+    }
+
+    pub(super) fn path(&self, problem: &Problem, place: usize, link: usize) -> Vec<usize> {
+        self.limits.path(problem, place, link)
+    }
+
+    /// What the demand holds already is given back while it is planned, or taken again.
+    pub(super) fn set_aside(&mut self, demand: &Demand, is_given: bool) {
+        for &(node, bytes) in &demand.held {
+            for free in &mut self.space[node] {
+                *free = if is_given {
+                    free.saturating_add(bytes.get())
+                } else {
+                    free.saturating_sub(bytes.get())
+                };
+            }
+        }
+    }
+
+    /// Enters what a trial came to.
+    pub(super) fn enter(&mut self, problem: &Problem, trial: &Trial) {
+        for flow in &trial.flows {
+            let path = self.path(problem, flow.demand, flow.link);
+            self.limits.calendar.take(&path, flow.slot, flow.bytes);
+        }
+        for (slot, held) in trial.course.stock.iter().enumerate() {
+            for (free, held) in self.space.iter_mut().zip(held) {
+                free[slot] = free[slot].saturating_sub(*held);
+            }
+        }
+    }
+}
