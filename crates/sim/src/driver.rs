@@ -25,19 +25,17 @@ use crate::{
     random::Dice,
     report::{Fate, Recorder, What},
     scenario::FaultKind,
-    world::{Site, World},
+    world::{self, Site, World},
 };
 use journal::Journal;
 
 /// The moment every run starts at: 2027-01-15 08:00:00 UTC.
 const START: Timestamp = Timestamp::from_secs(1_800_000_000);
-/// How often a depot is asked whether it is there.
-const PROBE_EVERY: Duration = Duration::from_secs(2);
 /// How long a driver waits for an answer to that.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a connection to nothing takes to fail.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// How often throughput is measured and links stray.
+/// How often throughput is measured and samples are drawn.
 const MEASURE_EVERY: Duration = Duration::from_secs(1);
 /// Steps after which a run is called off as endless.
 const STEPS_MAX: u64 = 5_000_000;
@@ -53,23 +51,31 @@ enum Pending {
     Probe { epoch: u32 },
     /// The driver of this epoch measures.
     Measure { epoch: u32 },
-    /// Links stray.
-    Stray,
+    /// Somebody draws samples.
+    Sample,
     /// Scratch loses the source, on behalf of the driver of this epoch.
     Remove { epoch: u32, request: RequestId },
     /// Something goes wrong.
-    Strike {
-        kind: FaultKind,
-        place: usize,
-        rate: Option<u64>,
-        lasts: Option<Duration>,
-    },
+    Strike { place: usize, blow: Blow },
     /// It is over.
     Heal {
         kind: FaultKind,
         place: usize,
         ordeal: u32,
+        is_routine: bool,
     },
+}
+
+/// What befalls a depot, or everybody.
+#[derive(Debug, Clone, Copy)]
+struct Blow {
+    kind: FaultKind,
+    /// What a slow link carries, in bytes a second.
+    rate: Option<u64>,
+    /// Without it, for ever.
+    lasts: Option<Duration>,
+    /// Whether the like comes again and again.
+    is_routine: bool,
 }
 
 struct Run<'a> {
@@ -135,18 +141,15 @@ pub fn simulate_recorded(
 
 impl<'a> Run<'a> {
     fn new(scenario: &'a Scenario, seed: u64, mut settings: Settings) -> Self {
-        let egress = scenario.egress_mib_per_s.map(setup::mebi);
-        settings.egress = egress.filter(|_| scenario.egress_known).map(ByteRate::new);
+        settings.egress = scenario
+            .egress()
+            .filter(|_| scenario.egress_known)
+            .map(ByteRate::new);
         let mind = Mind::new(settings.clone());
         Self {
             scenario,
             now: START,
-            world: World {
-                now: START,
-                sites: Vec::new(),
-                egress,
-                specs: BTreeMap::new(),
-            },
+            world: world::build(scenario, seed, START),
             journal: Journal::new(&mind),
             mind: Some(mind),
             epoch: 0,
@@ -189,7 +192,7 @@ impl<'a> Run<'a> {
                 .as_ref()
                 .and_then(Mind::next_wakeup)
                 .map(|at| at.max(self.now));
-            let next = [queued, self.world.next_arrival(), wakeup]
+            let next = [queued, self.world.next(), wakeup]
                 .into_iter()
                 .flatten()
                 .min();
@@ -197,8 +200,11 @@ impl<'a> Run<'a> {
                 break;
             };
             self.now = next;
-            for (depot, sending) in self.world.advance(next) {
-                self.on_arrival(depot, sending);
+            for arrival in self.world.advance(next) {
+                self.on_arrival(arrival);
+            }
+            for strike in self.world.turn() {
+                self.on_strike(&strike);
             }
             let mut inputs = Vec::new();
             while let Some(entry) = self
@@ -251,7 +257,8 @@ impl<'a> Run<'a> {
             Pending::Probe { epoch } => {
                 if epoch == self.epoch {
                     self.probe();
-                    self.after(PROBE_EVERY, Pending::Probe { epoch });
+                    let every = Duration::from_secs(self.scenario.probe_every_s);
+                    self.after(every, Pending::Probe { epoch });
                 }
             }
             Pending::Measure { epoch } => {
@@ -260,10 +267,9 @@ impl<'a> Run<'a> {
                     self.after(MEASURE_EVERY, Pending::Measure { epoch });
                 }
             }
-            Pending::Stray => {
+            Pending::Sample => {
                 self.sample();
-                self.world.sites.iter_mut().for_each(Site::roll_jitter);
-                self.after(MEASURE_EVERY, Pending::Stray);
+                self.after(MEASURE_EVERY, Pending::Sample);
             }
             Pending::Remove { epoch, request } => {
                 if epoch == self.epoch {
@@ -272,16 +278,12 @@ impl<'a> Run<'a> {
                     self.tell_after(span, Input::SourceReleased { request });
                 }
             }
-            Pending::Strike {
-                kind,
-                place,
-                rate,
-                lasts,
-            } => self.strike(kind, place, rate, lasts),
+            Pending::Strike { place, blow } => self.strike(place, blow),
             Pending::Heal {
                 kind,
                 place,
                 ordeal,
+                ..
             } => self.heal(kind, place, ordeal, inputs),
         }
     }
@@ -465,13 +467,11 @@ impl<'a> Run<'a> {
 /// Whether it would go on for ever and changes nothing by itself.
 fn is_routine(pending: &Pending) -> bool {
     match pending {
-        Pending::Probe { .. } | Pending::Measure { .. } | Pending::Stray => true,
+        Pending::Probe { .. } | Pending::Measure { .. } | Pending::Sample => true,
+        Pending::Heal { is_routine, .. } => *is_routine,
         Pending::Tell { input, .. } => {
             matches!(input, Input::DepotUp { .. } | Input::DepotDown { .. })
         }
-        Pending::Ask { .. }
-        | Pending::Remove { .. }
-        | Pending::Strike { .. }
-        | Pending::Heal { .. } => false,
+        Pending::Ask { .. } | Pending::Remove { .. } | Pending::Strike { .. } => false,
     }
 }

@@ -39,13 +39,46 @@ impl Dice {
         shifted.rotate_right((old >> 59) as u32)
     }
 
+    fn wide(&mut self) -> u64 {
+        let high = u64::from(self.next());
+        high << 32 | u64::from(self.next())
+    }
+
     /// A number from `low` to `high`, both included.
     pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
-        let wide = u64::from(self.next()) << 32 | u64::from(self.next());
+        let wide = self.wide();
         match (high.max(low) - low).checked_add(1) {
             Some(range) => low + wide % range,
             None => wide,
         }
+    }
+
+    /// A time with this mean that comes without memory: exponential, by inversion. In whole numbers, so
+    /// that every machine draws the same.
+    pub(crate) fn exponential(&mut self, mean: u64) -> u64 {
+        /// ln 2 in 2^-32.
+        const LN_2: u128 = 2_977_044_472;
+        let drawn = self.wide() | 1;
+        let zeros = drawn.leading_zeros();
+        // The binary logarithm, a bit for each squaring of the mantissa (Knuth, The Art of Computer
+        // Programming 1, section 1.2.2).
+        let mut mantissa = u128::from(drawn << zeros);
+        let mut fraction = 0u128;
+        for _ in 0..32 {
+            mantissa = (mantissa * mantissa) >> 63;
+            let is_over = mantissa >> 64;
+            mantissa >>= is_over;
+            fraction = (fraction << 1) | is_over;
+        }
+        let below_one = ((u128::from(zeros) + 1) << 32) - fraction;
+        let drawn = (u128::from(mean) * ((below_one * LN_2) >> 32)) >> 32;
+        u64::try_from(drawn).unwrap_or(u64::MAX)
+    }
+
+    /// A place among so many.
+    pub(crate) fn place(&mut self, count: usize) -> usize {
+        let last = (count as u64).saturating_sub(1);
+        usize::try_from(self.between(0, last)).unwrap_or(0)
     }
 
     /// True `permille` times in a thousand.
@@ -69,6 +102,18 @@ mod tests {
         assert_eq!(draw(1, "a"), draw(1, "a"));
         assert_ne!(draw(1, "a"), draw(2, "a"));
         assert_ne!(draw(1, "a"), draw(1, "b"));
+    }
+
+    #[test]
+    fn exponential_times_have_their_mean_and_their_tail() {
+        let mut dice = Dice::new(3, "times");
+        let drawn: Vec<u64> = (0..20_000).map(|_| dice.exponential(1_000_000)).collect();
+        let mean = drawn.iter().sum::<u64>() / 20_000;
+        assert!((980_000..1_020_000).contains(&mean), "{mean}");
+        // e^-1, e^-3 of all are longer than one and three means.
+        let longer = |than| drawn.iter().filter(|time| **time > than).count();
+        assert!((7_150..7_560).contains(&longer(1_000_000)));
+        assert!((910..1_090).contains(&longer(3_000_000)));
     }
 
     #[test]

@@ -1,46 +1,24 @@
 //! What a world is and what goes wrong in it, as TOML. `scenarios/` holds the named ones.
 
-use std::{collections::BTreeSet, fmt, path::Path};
+mod amount;
+mod check;
+mod plan;
+mod trace;
 
-use posthaste_core::contract::Method;
+use std::{collections::BTreeMap, fmt, path::Path, sync::Arc};
+
 use serde::Deserialize;
 
-use crate::{random::Dice, report::Fate};
+pub(crate) use amount::{Amount, Price, SECONDS_A_MONTH, mebi};
+pub(crate) use plan::{
+    BackgroundPlan, DepotPlan, DomainPlan, FaultKind, FaultPlan, LinkPlan, PathPlan, RequestPlan,
+    Varies,
+};
+pub(crate) use trace::Trace;
 
-/// A number, or two between which the seed draws one.
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(untagged)]
-pub(crate) enum Amount {
-    Fixed(f64),
-    Drawn([f64; 2]),
-}
-
-impl Amount {
-    /// The amount in thousandths.
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "scenarios hold small positive numbers"
-    )]
-    #[expect(
-        clippy::cast_sign_loss,
-        reason = "negative amounts are refused when read"
-    )]
-    pub(crate) fn draw_milli(self, dice: &mut Dice) -> u64 {
-        let milli = |amount: f64| (amount * 1000.0).round() as u64;
-        match self {
-            Self::Fixed(amount) => milli(amount),
-            Self::Drawn([low, high]) => dice.between(milli(low), milli(high)),
-        }
-    }
-
-    fn is_sound(self) -> bool {
-        let fine = |amount: f64| amount.is_finite() && (0.0..1e12).contains(&amount);
-        match self {
-            Self::Fixed(amount) => fine(amount),
-            Self::Drawn([low, high]) => fine(low) && fine(high) && low <= high,
-        }
-    }
-}
+/// Most depots of a scenario, and most requests: what memory holds.
+const DEPOTS_MAX: u64 = 100_000;
+const REQUESTS_MAX: u64 = 10_000_000;
 
 /// A named world with its requests and faults.
 #[derive(Debug, Clone, Deserialize)]
@@ -60,6 +38,9 @@ pub struct Scenario {
     /// Steps between two snapshots of the mind that must come back as it was.
     #[serde(default = "default_snapshot_every")]
     pub(crate) snapshot_every: u64,
+    /// How often every depot is asked whether it is there.
+    #[serde(default = "default_probe_every")]
+    pub(crate) probe_every_s: u64,
     /// Fragments damaged on the way, of a thousand.
     #[serde(default)]
     pub(crate) corrupt_permille: u64,
@@ -72,143 +53,24 @@ pub struct Scenario {
     pub(crate) requests: Vec<RequestPlan>,
     #[serde(default, rename = "fault")]
     pub(crate) faults: Vec<FaultPlan>,
+    #[serde(default, rename = "link")]
+    pub(crate) links: Vec<LinkPlan>,
+    #[serde(default, rename = "path")]
+    pub(crate) paths: Vec<PathPlan>,
+    #[serde(default, rename = "domain")]
+    pub(crate) domains: Vec<DomainPlan>,
+    #[serde(default, rename = "background")]
+    pub(crate) background: Vec<BackgroundPlan>,
+    /// Traces in files, by the name the scenario calls them by.
+    #[serde(skip)]
+    traces: BTreeMap<String, Arc<Trace>>,
 }
 
 fn default_snapshot_every() -> u64 {
     50
 }
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct DepotPlan {
-    pub(crate) name: String,
-    pub(crate) rate_mib_per_s: Amount,
-    #[serde(default = "default_latency")]
-    pub(crate) latency_ms: Amount,
-    pub(crate) capacity_mib: Amount,
-    /// Whether its owner says what it lends.
-    #[serde(default)]
-    pub(crate) advertises: bool,
-    /// How far the rate strays each second, of a thousand.
-    #[serde(default)]
-    pub(crate) jitter_permille: u64,
-    /// What sending 10^9 bytes there costs. The mind does not know.
-    #[serde(default)]
-    pub(crate) usd_per_gb: Price,
-    /// What keeping 10^9 bytes there for a month costs. The mind does not know.
-    #[serde(default)]
-    pub(crate) usd_per_gb_month: Price,
-}
-
-/// A price in dollars.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize)]
-pub(crate) struct Price(f64);
-
-/// What prices by the month mean by one: 30 days.
-pub(crate) const SECONDS_A_MONTH: u64 = 30 * 86_400;
-
-impl Price {
-    /// In millionths of a dollar.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "prices out of range are refused when read"
-    )]
-    pub(crate) fn micro(self) -> u64 {
-        (self.0 * 1e6).round() as u64
-    }
-
-    fn is_sound(self) -> bool {
-        (0.0..=1e6).contains(&self.0)
-    }
-}
-
-fn default_latency() -> Amount {
-    Amount::Fixed(20.0)
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct RequestPlan {
-    /// How many like this.
-    #[serde(default = "default_count")]
-    pub(crate) count: u64,
-    #[serde(default = "default_zero")]
-    pub(crate) at_s: Amount,
-    pub(crate) size_mib: Amount,
-    #[serde(default = "default_chunk")]
-    pub(crate) chunk_mib: f64,
-    /// Whether its chunks are encrypted: depots store a tag with each.
-    #[serde(default)]
-    pub(crate) encrypted: bool,
-    /// From its submission.
-    pub(crate) deadline_s: Amount,
-    pub(crate) code: String,
-    /// Empty: every depot but the destination.
-    #[serde(default)]
-    pub(crate) via: Vec<String>,
-    pub(crate) destination: Option<String>,
-    #[serde(default = "default_true")]
-    pub(crate) release: bool,
-    #[serde(default)]
-    pub(crate) best_effort: bool,
-    /// What chooses how many fragments go to a depot at once, by name.
-    pub(crate) optimizer: Option<String>,
-    pub(crate) cancel_after_s: Option<Amount>,
-    pub(crate) delivered_after_s: Option<Amount>,
-    /// What must become of it with every seed.
-    #[serde(default)]
-    pub(crate) expect: Vec<Fate>,
-}
-
-fn default_count() -> u64 {
-    1
-}
-fn default_zero() -> Amount {
-    Amount::Fixed(0.0)
-}
-fn default_chunk() -> f64 {
-    4.0
-}
-fn default_true() -> bool {
-    true
-}
-
-/// What goes wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum FaultKind {
-    /// The depot is gone; connections break.
-    Dies,
-    /// The depot is gone and nothing says so: the network swallows everything.
-    Vanishes,
-    /// The depot answers probes and stores nothing.
-    Hangs,
-    /// The depot is gone and comes back empty.
-    Wiped,
-    /// The link carries `rate_mib_per_s` from now on.
-    Slows,
-    /// The depot says that it is full.
-    Full,
-    /// The service is killed and starts again from its journal.
-    DriverCrash,
-    /// A file of every request changes.
-    SourceChanges,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct FaultPlan {
-    #[serde(default = "default_count")]
-    pub(crate) count: u64,
-    pub(crate) at_s: Amount,
-    /// Empty: the seed names one.
-    #[serde(default)]
-    pub(crate) depot: String,
-    pub(crate) kind: FaultKind,
-    /// How long it lasts; without it, for ever.
-    pub(crate) for_s: Option<Amount>,
-    pub(crate) rate_mib_per_s: Option<Amount>,
+fn default_probe_every() -> u64 {
+    2
 }
 
 /// A scenario that can't be used, in one line.
@@ -224,101 +86,132 @@ impl fmt::Display for ScenarioError {
 impl std::error::Error for ScenarioError {}
 
 impl Scenario {
-    /// Reads a scenario from a file.
+    /// Reads a scenario from a file, and the traces it names from files beside it.
     ///
     /// # Errors
-    /// [`ScenarioError`] when the file can't be read or is no scenario. Trying again won't help.
+    /// [`ScenarioError`] when a file can't be read or is no scenario. Trying again won't help.
     pub fn load(path: &Path) -> Result<Self, ScenarioError> {
-        let text = std::fs::read_to_string(path).map_err(|error| {
-            ScenarioError(format!("reading the scenario {}: {error}", path.display()))
-        })?;
-        Self::parse(&text).map_err(|error| ScenarioError(format!("in {}: {error}", path.display())))
+        let text = read(path, "scenario")?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let load = |name: &str| {
+            let path = folder.join(name);
+            let trace = Trace::parse(&read(&path, "trace")?);
+            trace.map_err(|error| ScenarioError(format!("the trace {}: {error}", path.display())))
+        };
+        Self::build(&text, load)
+            .map_err(|error| ScenarioError(format!("in {}: {error}", path.display())))
     }
 
     /// Reads a scenario from text.
     ///
     /// # Errors
-    /// [`ScenarioError`] naming what is wrong.
+    /// [`ScenarioError`] naming what is wrong; also when it names a trace: there is no file it could
+    /// lie beside.
     pub fn parse(text: &str) -> Result<Self, ScenarioError> {
-        let scenario: Self =
+        Self::build(text, |name| {
+            Err(ScenarioError(format!(
+                "the trace `{name}` lies beside the scenario's file, and there is none: write it as \
+                 trace_mbit_per_s"
+            )))
+        })
+    }
+
+    fn build(
+        text: &str,
+        load: impl Fn(&str) -> Result<Trace, ScenarioError>,
+    ) -> Result<Self, ScenarioError> {
+        let mut scenario: Self =
             toml::from_str(text).map_err(|error| ScenarioError(error.to_string()))?;
-        scenario.check().map_err(ScenarioError)?;
+        scenario.number().map_err(ScenarioError)?;
+        check::check(&scenario).map_err(ScenarioError)?;
+        let mut traces = BTreeMap::new();
+        for varies in scenario.varying() {
+            if let Some(name) = &varies.trace
+                && !traces.contains_key(name)
+            {
+                traces.insert(name.clone(), Arc::new(load(name)?));
+            }
+        }
+        scenario.traces = traces;
         Ok(scenario)
     }
 
-    fn check(&self) -> Result<(), String> {
-        let names: BTreeSet<&str> = self
-            .depots
-            .iter()
-            .map(|depot| depot.name.as_str())
-            .collect();
-        if names.len() != self.depots.len() || names.is_empty() {
-            return Err("each depot needs its own name, and there must be one".into());
-        }
-        let known = |name: &str| {
-            if names.contains(name) {
-                Ok(())
-            } else {
-                Err(format!("no depot is called `{name}`"))
-            }
-        };
-        for request in &self.requests {
-            request
-                .via
-                .iter()
-                .chain(&request.destination)
-                .try_for_each(|name| known(name))?;
-            if request.code.parse::<posthaste_types::Code>().is_err() {
-                return Err(format!(
-                    "`{}` is no code: write k+m, like 4+1",
-                    request.code
-                ));
-            }
-            if let Some(name) = &request.optimizer {
-                name.parse::<Method>().map_err(|error| error.to_string())?;
-            }
-            if !(request.chunk_mib > 0.0 && request.chunk_mib <= 1024.0) {
-                return Err("chunk_mib must be above 0 and at most 1024".into());
-            }
-        }
-        for fault in &self.faults {
-            if !fault.depot.is_empty() {
-                known(&fault.depot)?;
-            }
-            if fault.kind == FaultKind::Slows && fault.rate_mib_per_s.is_none() {
-                return Err("a link that slows needs rate_mib_per_s".into());
-            }
-        }
-        let mut prices = self
-            .depots
-            .iter()
-            .flat_map(|depot| [depot.usd_per_gb, depot.usd_per_gb_month]);
-        if !prices.all(Price::is_sound) {
-            return Err("prices are numbers from 0 to a million".into());
-        }
-        if self.amounts().all(Amount::is_sound) {
-            Ok(())
-        } else {
-            Err("amounts are numbers from 0, or [low, high]".into())
-        }
+    /// What the centre's way out carries, in bytes a second.
+    pub(crate) fn egress(&self) -> Option<u64> {
+        self.egress_mib_per_s.map(mebi)
     }
 
-    fn amounts(&self) -> impl Iterator<Item = Amount> + '_ {
-        let depots = self
-            .depots
-            .iter()
-            .flat_map(|depot| [depot.rate_mib_per_s, depot.latency_ms, depot.capacity_mib]);
-        let requests = self
-            .requests
-            .iter()
-            .flat_map(|request| [request.at_s, request.size_mib, request.deadline_s]);
-        let faults = self.faults.iter().flat_map(|fault| {
-            [Some(fault.at_s), fault.for_s, fault.rate_mib_per_s]
-                .into_iter()
-                .flatten()
-        });
-        depots.chain(requests).chain(faults)
+    /// Makes every depot of a table that says how many.
+    fn number(&mut self) -> Result<(), String> {
+        let all: u64 = self.depots.iter().map(|depot| depot.count).sum();
+        let requests: u64 = self.requests.iter().map(|request| request.count).sum();
+        if all > DEPOTS_MAX || requests > REQUESTS_MAX {
+            return Err(format!(
+                "at most {DEPOTS_MAX} depots and {REQUESTS_MAX} requests fit in a scenario"
+            ));
+        }
+        let plans = std::mem::take(&mut self.depots);
+        self.depots = plans.into_iter().flat_map(numbered).collect();
+        Ok(())
     }
+
+    /// Everything that says how a rate changes.
+    fn varying(&self) -> impl Iterator<Item = &Varies> {
+        let depots = self.depots.iter().map(|depot| &depot.varies);
+        let links = self.links.iter().map(|link| &link.varies);
+        let paths = self.paths.iter().map(|path| &path.varies);
+        depots.chain(links).chain(paths)
+    }
+
+    /// The trace a rate follows, if it does.
+    pub(crate) fn trace(&self, varies: &Varies) -> Option<Arc<Trace>> {
+        let written = varies.trace_mbit_per_s.as_ref();
+        let written = written.and_then(|points| Trace::new(&pairs(points)).ok());
+        let named = varies.trace.as_ref().and_then(|name| self.traces.get(name));
+        written.map(Arc::new).or_else(|| named.cloned())
+    }
+
+    /// Places of the depots of each name: one for a depot's own, all for a numbered one.
+    pub(crate) fn places(&self) -> BTreeMap<&str, Vec<usize>> {
+        let mut places: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        for (place, depot) in self.depots.iter().enumerate() {
+            let names = [Some(&depot.name), depot.template.as_ref()];
+            for name in names.into_iter().flatten() {
+                places.entry(name).or_default().push(place);
+            }
+        }
+        places
+    }
+
+    /// Places of the depots of a domain.
+    pub(crate) fn members(&self, domain: &str) -> Vec<usize> {
+        let depots = self.depots.iter().enumerate();
+        let members = depots.filter(|(_, depot)| depot.domain.as_deref() == Some(domain));
+        members.map(|(place, _)| place).collect()
+    }
+}
+
+fn read(path: &Path, what: &str) -> Result<String, ScenarioError> {
+    std::fs::read_to_string(path)
+        .map_err(|error| ScenarioError(format!("reading the {what} {}: {error}", path.display())))
+}
+
+fn pairs(points: &[[f64; 2]]) -> Vec<(f64, f64)> {
+    points.iter().map(|[at, rate]| (*at, *rate)).collect()
+}
+
+/// The depots of one table: itself, or as many as it says with a number after the name.
+fn numbered(plan: DepotPlan) -> Vec<DepotPlan> {
+    if plan.count == 1 {
+        return vec![plan];
+    }
+    let number = |number: u64| DepotPlan {
+        name: format!("{}-{number}", plan.name),
+        count: 1,
+        template: Some(plan.name.clone()),
+        ..plan.clone()
+    };
+    (1..=plan.count).map(number).collect()
 }
 
 #[cfg(test)]
@@ -346,22 +239,114 @@ mod tests {
     }
 
     #[test]
+    fn a_table_of_several_depots_is_numbered_and_its_name_means_all() {
+        let text = SMALL.replace("[[request]]", "count = 3\n[[request]]");
+        let scenario = Scenario::parse(&text).unwrap();
+        let names: Vec<&str> = scenario
+            .depots
+            .iter()
+            .map(|plan| plan.name.as_str())
+            .collect();
+        assert_eq!(names, ["alpha-1", "alpha-2", "alpha-3"]);
+        assert_eq!(scenario.places()["alpha"], [0, 1, 2]);
+        assert_eq!(scenario.places()["alpha-2"], [1]);
+    }
+
+    /// What to write instead of what, and what is said of it.
+    const WRONG: &[(&str, &str, &str)] = &[
+        ("code = \"1+0\"", "code = \"x\"", "`x` is no code"),
+        ("[1, 2]", "[2, 1]", "amounts are"),
+        ("deadline_s", "deadlin_s", "deadlin_s"),
+        (
+            "code =",
+            "optimizer = \"best\"\ncode =",
+            "`best` is no optimizer",
+        ),
+        (
+            "code = \"1+0\"",
+            "code = \"1+0\"\nvia = [\"beta\"]",
+            "no depot is called `beta`",
+        ),
+        (
+            "code = \"1+0\"",
+            "code = \"1+0\"\nvia_count = 2",
+            "via_count is 2, of 1",
+        ),
+        (
+            "[[request]]",
+            "mtbf_s = 5\n[[request]]",
+            "`alpha`: mtbf_s and mttr_s belong",
+        ),
+        (
+            "[[request]]",
+            "domain = \"hall\"\n[[request]]",
+            "no domain is called `hall`",
+        ),
+        (
+            "[[request]]",
+            "loss_permille = 1001\n[[request]]",
+            "loss_permille is at most",
+        ),
+        (
+            "[[request]]",
+            "online_mean_s = 3\n[[request]]",
+            "offline_mean_s belong",
+        ),
+        (
+            "[[request]]",
+            "offline_s = [[5, 3]]\n[[request]]",
+            "offline_s are",
+        ),
+        (
+            "[[request]]",
+            "varies = { scale = 2 }\n[[request]]",
+            "need a trace",
+        ),
+        (
+            "[[request]]",
+            "varies = { trace = \"x\" }\n[[request]]",
+            "the trace `x` lies beside",
+        ),
+        (
+            "[[request]]",
+            "varies = { trace_mbit_per_s = [[0, 1], [0, 2]] }\n[[request]]",
+            "moments of a trace rise",
+        ),
+        (
+            "[[request]]",
+            "varies = { daily_permille = [1000] }\n[[request]]",
+            "daily_permille are 24",
+        ),
+        (
+            "[[request]]",
+            "[[path]]\nfrom = \"alpha\"\nto = \"alpha\"\nrate_mib_per_s = 1\n[[request]]",
+            "is none, or named twice",
+        ),
+        (
+            "[[request]]",
+            "[[background]]\non = \"x\"\nrate_mib_per_s = 1\non_mean_s = 1\noff_mean_s = 1\n[[request]]",
+            "no link and no depot is called `x`",
+        ),
+        (
+            "[[request]]",
+            "[[link]]\nname = \"alpha\"\nrate_mib_per_s = 1\n[[request]]",
+            "each link needs its own name",
+        ),
+        (
+            "horizon_s",
+            "probe_every_s = 0\nhorizon_s",
+            "must be 1 or more",
+        ),
+        (
+            "[[request]]",
+            "count = 200000\n[[request]]",
+            "at most 100000 depots",
+        ),
+    ];
+
+    #[test]
     fn what_is_wrong_with_a_scenario_is_named() {
-        for (from, to, said) in [
-            ("code = \"1+0\"", "code = \"x\"", "`x` is no code"),
-            ("[1, 2]", "[2, 1]", "amounts are"),
-            ("deadline_s", "deadlin_s", "deadlin_s"),
-            (
-                "code =",
-                "optimizer = \"best\"\ncode =",
-                "`best` is no optimizer",
-            ),
-            (
-                "code = \"1+0\"",
-                "code = \"1+0\"\nvia = [\"beta\"]",
-                "no depot is called `beta`",
-            ),
-        ] {
+        for (from, to, said) in WRONG {
             let error = Scenario::parse(&SMALL.replace(from, to))
                 .unwrap_err()
                 .to_string();

@@ -1,216 +1,200 @@
-//! The model world: depots that hold fragments, links that move bytes, a source on scratch.
-//!
-//! A link carries one fragment after the other at its rate of the moment; all links together share
-//! the centre's way out fairly. Bytes are exact integers: an amount on its way is kept in millionths,
-//! so that rate times microseconds loses nothing.
+//! The model world: depots that hold fragments, a network that moves them, a source on scratch, and
+//! what changes by itself.
 
-use std::collections::{BTreeMap, VecDeque};
+mod build;
+mod course;
+mod network;
+mod process;
+mod shares;
+mod site;
+
+use std::collections::BTreeMap;
 
 use posthaste_core::contract::RequestSpec;
-use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp};
+use posthaste_types::{ChunkIndex, DepotId, RequestId, Timestamp};
 
-use crate::random::Dice;
+pub(crate) use build::build;
+pub(crate) use network::{Arrival, Carried, Node, Sending};
+pub(crate) use process::Strike;
+pub(crate) use site::{Condition, Site};
 
-/// A fragment on its way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Sending {
-    pub(crate) request: RequestId,
-    pub(crate) chunk: ChunkIndex,
-    pub(crate) fragment: FragmentIndex,
-    pub(crate) bytes: Bytes,
-}
-
-/// How a depot is, whatever anybody knows of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Condition {
-    /// It works.
-    Well,
-    /// It is gone and connections break.
-    Dead,
-    /// It is gone and nothing says so.
-    Vanished,
-    /// It answers probes and stores nothing.
-    Hung,
-}
-
-/// A depot in the world.
-#[derive(Debug)]
-pub(crate) struct Site {
-    pub(crate) id: DepotId,
-    pub(crate) name: String,
-    pub(crate) condition: Condition,
-    pub(crate) says_full: bool,
-    pub(crate) advertises: bool,
-    pub(crate) capacity: Bytes,
-    pub(crate) used: Bytes,
-    pub(crate) latency_micros: u64,
-    /// Bytes a second now, before jitter.
-    pub(crate) base_rate: u64,
-    pub(crate) first_rate: u64,
-    pub(crate) jitter_permille: u64,
-    /// Bytes a second now.
-    pub(crate) rate: u64,
-    pub(crate) dice: Dice,
-    pub(crate) queue: VecDeque<Sending>,
-    /// Millionths of a byte of the first in the queue that are still to move.
-    pub(crate) head_left: u128,
-    /// Millionths of a byte moved since the last measurement.
-    pub(crate) moved: u128,
-    /// Whether the queue was empty at some time since the last measurement.
-    pub(crate) was_idle: bool,
-    /// Whether anything was queued since the last measurement.
-    pub(crate) was_busy: bool,
-    /// Fragments of each chunk, as a mask; a whole chunk at a destination is bit 0.
-    pub(crate) held: BTreeMap<RequestId, Vec<u64>>,
-    /// Whether the mind was told that it is gone since it last came back.
-    pub(crate) is_told_gone: bool,
-    /// Counts what befell it: when two faults overlap, the later one decides when it is over.
-    pub(crate) ordeal: u32,
-}
-
-impl Site {
-    pub(crate) fn is_reachable(&self) -> bool {
-        matches!(self.condition, Condition::Well | Condition::Hung)
-    }
-
-    fn moves(&self) -> bool {
-        self.condition == Condition::Well && !self.queue.is_empty()
-    }
-
-    pub(crate) fn enqueue(&mut self, sending: Sending) {
-        if self.queue.is_empty() {
-            self.head_left = u128::from(sending.bytes.get()) * 1_000_000;
-        }
-        self.was_busy = true;
-        self.queue.push_back(sending);
-    }
-
-    /// Takes sends out of the queue; what had moved of the first is lost with it.
-    pub(crate) fn drop_sends(&mut self, gone: impl Fn(&Sending) -> bool) -> Vec<Sending> {
-        let first = self.queue.front().copied();
-        let (dropped, kept): (Vec<Sending>, Vec<Sending>) =
-            self.queue.drain(..).partition(|sending| gone(sending));
-        self.queue = kept.into();
-        if self.queue.front().copied() != first {
-            self.restart_head();
-        }
-        dropped
-    }
-
-    fn restart_head(&mut self) {
-        self.head_left = self
-            .queue
-            .front()
-            .map_or(0, |head| u128::from(head.bytes.get()) * 1_000_000);
-        self.was_idle |= self.queue.is_empty();
-    }
-
-    pub(crate) fn free(&self) -> Bytes {
-        if self.says_full {
-            Bytes::ZERO
-        } else {
-            self.capacity - self.used
-        }
-    }
-
-    /// Puts a fragment on the disk. False when it does not fit.
-    pub(crate) fn store(&mut self, sending: &Sending, chunks: u32) -> bool {
-        let held = self
-            .held
-            .entry(sending.request)
-            .or_insert_with(|| vec![0; chunks as usize]);
-        let whole = sending.fragment == FragmentIndex::WHOLE;
-        let bit = 1u64 << if whole { 0 } else { sending.fragment.get() };
-        let mask = &mut held[sending.chunk.get() as usize];
-        if *mask & bit != 0 {
-            return true;
-        }
-        if self.says_full || self.used + sending.bytes > self.capacity {
-            return false;
-        }
-        *mask |= bit;
-        self.used += sending.bytes;
-        true
-    }
-
-    pub(crate) fn roll_jitter(&mut self) {
-        let spread = self.jitter_permille.min(990);
-        let factor = self.dice.between(1000 - spread, 1000 + spread);
-        self.rate = self.base_rate * factor / 1000;
-    }
-}
+use course::{Course, CourseId, Loss};
+use network::Network;
+use process::{Alternation, Change, Process, Processes};
+use shares::ResourceId;
 
 /// Everything that is really so.
 #[derive(Debug)]
 pub(crate) struct World {
-    pub(crate) now: Timestamp,
+    now: Timestamp,
     pub(crate) sites: Vec<Site>,
-    pub(crate) egress: Option<u64>,
     pub(crate) specs: BTreeMap<RequestId, RequestSpec>,
+    network: Network,
+    /// What bends each resource that changes.
+    courses: Vec<(ResourceId, Course)>,
+    processes: Processes,
+    /// Capacities that never change: ways in and out.
+    ways: Vec<u64>,
+    /// Others that send.
+    others: u64,
 }
 
 impl World {
-    pub(crate) fn site(&mut self, depot: DepotId) -> Option<&mut Site> {
-        self.sites.iter_mut().find(|site| site.id == depot)
-    }
-
-    /// What each site moves a second now: its rate, or its fair share of the way out.
-    fn rates(&self) -> Vec<u64> {
-        let mut rates: Vec<u64> = self
-            .sites
-            .iter()
-            .map(|site| if site.moves() { site.rate } else { 0 })
-            .collect();
-        let Some(mut left) = self.egress else {
-            return rates;
+    /// A world with a centre whose way out carries `egress` bytes a second.
+    fn new(now: Timestamp, egress: Option<u64>) -> Self {
+        let mut world = Self {
+            now,
+            sites: Vec::new(),
+            specs: BTreeMap::new(),
+            network: Network::new(now),
+            courses: Vec::new(),
+            processes: Processes::default(),
+            ways: Vec::new(),
+            others: 0,
         };
-        let mut places: Vec<usize> = (0..rates.len()).filter(|&place| rates[place] > 0).collect();
-        places.sort_by_key(|&place| rates[place]);
-        let mut sharers = places.len() as u64;
-        for place in places {
-            let fair = left / sharers;
-            rates[place] = rates[place].min(fair);
-            left -= rates[place];
-            sharers -= 1;
+        if let Some(egress) = egress {
+            let way_out = world.add_way(egress);
+            world.network.set_way_out(Node::CENTRE, way_out);
         }
-        rates
+        world
     }
 
-    /// When the next fragment has arrived, if nothing changes before.
-    pub(crate) fn next_arrival(&self) -> Option<Timestamp> {
-        let soonest = self
-            .sites
+    /// Adds something with a capacity that stays.
+    fn add_way(&mut self, capacity: u64) -> ResourceId {
+        self.ways.push(capacity);
+        self.network.add_resource(capacity)
+    }
+
+    /// Adds something with a capacity that may change.
+    fn add_course(&mut self, course: Course) -> CourseId {
+        let resource = self.network.add_resource(course.capacity());
+        self.courses.push((resource, course));
+        CourseId(self.courses.len() - 1)
+    }
+
+    /// What flows cross when they follow the course.
+    fn resource(&self, course: CourseId) -> ResourceId {
+        self.courses[course.0].0
+    }
+
+    fn add_process(&mut self, at: Timestamp, process: Process) {
+        self.processes.add(at, process);
+    }
+
+    /// The place of a depot among the sites: depots are numbered from one.
+    pub(crate) fn place(&self, depot: DepotId) -> Option<usize> {
+        let place = usize::try_from(depot.get()).ok()?.checked_sub(1)?;
+        self.sites.get(place).map(|_| place)
+    }
+
+    pub(crate) fn site(&mut self, depot: DepotId) -> Option<&mut Site> {
+        let place = self.place(depot)?;
+        self.sites.get_mut(place)
+    }
+
+    /// What the path from the centre to the site carries now.
+    pub(crate) fn rate(&self, place: usize) -> u64 {
+        self.courses[self.sites[place].course.0].1.capacity()
+    }
+
+    /// Bytes a second that something on its way gets at least, however many share: the least that any
+    /// path or way carried, faults that are over apart, shared with all others that send.
+    pub(crate) fn slowest(&self) -> u64 {
+        let courses = self
+            .courses
             .iter()
-            .zip(self.rates())
-            .filter(|(_, rate)| *rate > 0);
-        soonest
-            .map(|(site, rate)| site.head_left.div_ceil(u128::from(rate)))
-            .min()
-            .map(|micros| {
-                let micros = u64::try_from(micros).unwrap_or(u64::MAX);
-                self.now + std::time::Duration::from_micros(micros)
-            })
+            .filter_map(|(_, course)| course.slowest());
+        let least = courses.chain(self.ways.iter().copied()).min();
+        least.unwrap_or(1) / (1 + self.others)
     }
 
-    /// Moves bytes until `then` and returns what arrived exactly there. No arrival lies before.
-    pub(crate) fn advance(&mut self, then: Timestamp) -> Vec<(DepotId, Sending)> {
-        let rates = self.rates();
-        let micros = then.since(self.now).as_micros();
+    /// The path from the centre carries this from now on, or again what it is meant to.
+    pub(crate) fn cut(&mut self, place: usize, rate: Option<u64>) {
+        self.bend(self.sites[place].course, |course| course.set_cut(rate));
+    }
+
+    /// The site is like this from now on; nothing moves to or from one that isn't well.
+    pub(crate) fn set_condition(&mut self, place: usize, condition: Condition) {
+        self.sites[place].condition = condition;
+        self.network
+            .set_closed(Node::site(place), condition != Condition::Well);
+    }
+
+    /// Queues a fragment. Between two sites that nobody named a path for, what the slower of their
+    /// paths to the centre is declared to carry limits it.
+    pub(crate) fn send(&mut self, from: Node, to: Node, sending: Sending) {
+        if !self.network.has_path(from, to) {
+            let declared = [from, to].into_iter().filter_map(Node::place);
+            let declared = declared.map(|place| self.sites[place].first_rate).min();
+            let path = self.network.add_resource(declared.unwrap_or(0));
+            self.network.add_path(from, to, path);
+        }
+        self.network.send(from, to, sending);
+    }
+
+    /// Takes sends from the centre back.
+    pub(crate) fn drop_sends(
+        &mut self,
+        place: usize,
+        is_gone: impl Fn(&Sending) -> bool,
+    ) -> Vec<Sending> {
+        self.network
+            .drop_sends(Node::CENTRE, Node::site(place), is_gone)
+    }
+
+    /// Takes back whatever moves to or from a site.
+    pub(crate) fn drop_all(&mut self, place: usize) -> Vec<Arrival> {
+        self.network.drop_all(Node::site(place))
+    }
+
+    /// What the paths from the centre carried since the last time.
+    pub(crate) fn measure(&mut self) -> Vec<Carried> {
+        self.network.measure()
+    }
+
+    /// When the world changes next by itself.
+    pub(crate) fn next(&mut self) -> Option<Timestamp> {
+        let arrival = self.network.next_arrival();
+        [arrival, self.processes.next()].into_iter().flatten().min()
+    }
+
+    /// Moves bytes until `then` and returns what arrived then. Nothing arrives before.
+    pub(crate) fn advance(&mut self, then: Timestamp) -> Vec<Arrival> {
         self.now = self.now.max(then);
         let mut arrived = Vec::new();
-        for (site, rate) in self.sites.iter_mut().zip(rates) {
-            let moved = (u128::from(rate) * micros).min(site.head_left);
-            site.head_left -= moved;
-            site.moved += moved;
-            if site.head_left == 0
-                && site.moves()
-                && let Some(sending) = site.queue.pop_front()
-            {
-                arrived.push((site.id, sending));
-                site.restart_head();
+        self.network.advance(self.now, &mut arrived);
+        arrived
+    }
+
+    /// Lets everything change that changes by itself now, and returns the sites that are struck.
+    pub(crate) fn turn(&mut self) -> Vec<Strike> {
+        let mut strikes = Vec::new();
+        while let Some(change) = self.processes.turn(self.now) {
+            match change {
+                Change::Jitter(course, factor) => {
+                    self.bend(course, |course| course.jitter_permille = factor);
+                }
+                Change::State(course, factor) => {
+                    self.bend(course, |course| course.state_permille = factor);
+                }
+                Change::Day(course, factor) => {
+                    self.bend(course, |course| course.day_permille = factor);
+                }
+                Change::Traced(course, rate) => {
+                    self.bend(course, |course| course.traced = Some(rate));
+                }
+                Change::Background(traffic, wants) => self.network.set_background(traffic, wants),
+                Change::Strike(strike) => strikes.push(strike),
             }
         }
-        arrived
+        strikes
+    }
+
+    fn bend(&mut self, course: CourseId, how: impl FnOnce(&mut Course)) {
+        let (resource, course) = &mut self.courses[course.0];
+        how(course);
+        course.watch();
+        self.network.set_capacity(*resource, course.capacity());
     }
 
     /// A chunk that the loss of as many depots as the code has parity could destroy, looking at the
@@ -221,26 +205,15 @@ impl World {
         counts: impl Fn(&Site) -> bool,
     ) -> Option<ChunkIndex> {
         let spec = self.specs.get(&request)?;
-        let held = |site: &Site, chunk: usize| {
-            site.held
-                .get(&request)
-                .and_then(|held| held.get(chunk))
-                .copied()
-                .unwrap_or(0)
-        };
+        let at = |depot: &DepotId| self.sites.get(self.place(*depot)?);
+        let destination = spec.destination.as_ref().and_then(at);
+        let is_staged = |site: &&Site| Some(site.id) != spec.destination && counts(site);
+        let via: Vec<&Site> = spec.via.iter().filter_map(at).filter(is_staged).collect();
         (0..spec.chunks()).map(ChunkIndex::new).find(|chunk| {
             let place = chunk.get() as usize;
-            let delivered = self
-                .sites
-                .iter()
-                .any(|site| Some(site.id) == spec.destination && held(site, place) & 1 == 1);
-            let masks: Vec<u64> = self
-                .sites
-                .iter()
-                .filter(|site| Some(site.id) != spec.destination && counts(site))
-                .map(|site| held(site, place))
-                .collect();
-            !delivered && !survives(&masks, spec.code.total())
+            let is_delivered = destination.is_some_and(|site| site.mask(request, place) & 1 == 1);
+            let masks = via.iter().map(|site| site.mask(request, place));
+            !is_delivered && !survives(&masks.collect::<Vec<u64>>(), spec.code.total())
         })
     }
 }

@@ -169,3 +169,25 @@ fn a_fan_out_that_never_changes_misses_the_papers_deadline() {
         assert_eq!(report.count(Fate::Met), 0, "{}", report.to_text());
     }
 }
+
+#[test]
+fn whatever_the_weather_promises_are_kept_or_the_danger_said() {
+    let reports = play("weather", 0..60);
+    let count = |fate| {
+        reports
+            .iter()
+            .map(|report| report.count(fate))
+            .sum::<usize>()
+    };
+    assert!(count(Fate::Met) > 300, "{} met of 420", count(Fate::Met));
+    let saw = |what: &str| {
+        let said = |report: &&Report| {
+            let mut entries = report.timeline.iter();
+            entries.any(|entry| entry.what.to_string().contains(what))
+        };
+        assert!(reports.iter().any(|report| said(&report)), "never: {what}");
+    };
+    for what in ["north-1 dies", "home goes offline", "is back empty"] {
+        saw(what);
+    }
+}

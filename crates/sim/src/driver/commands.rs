@@ -6,7 +6,7 @@ use posthaste_types::{ChunkIndex, DepotId, FragmentIndex, RequestId};
 use super::{CONNECT_TIMEOUT, PROBE_TIMEOUT, Pending, Run};
 use crate::{
     checkers::End,
-    world::{Condition, Sending},
+    world::{Condition, Node, Sending},
 };
 
 impl Run<'_> {
@@ -19,7 +19,7 @@ impl Run<'_> {
                 fragment,
                 ..
             } => {
-                self.send(request, depot, chunk, fragment);
+                self.send(Node::CENTRE, request, depot, chunk, fragment);
             }
             Command::Abandon { request, depot, .. } => self.abandon(request, depot),
             Command::Inventory { request, depot, .. } => self.inventory(request, depot),
@@ -33,8 +33,10 @@ impl Run<'_> {
         }
     }
 
+    /// Starts a fragment on its way from the centre, or from wherever it lies.
     fn send(
         &mut self,
+        from: Node,
         request: RequestId,
         depot: DepotId,
         chunk: ChunkIndex,
@@ -55,31 +57,35 @@ impl Run<'_> {
             fragment,
             fault,
         };
-        if self.source_gone.get(&request).copied().unwrap_or(false) {
+        let is_gone = self.source_gone.get(&request).copied().unwrap_or(false);
+        if from == Node::CENTRE && is_gone {
             self.tell_after(Duration::from_millis(1), failed(Fault::SourceVanished));
             return;
         }
-        let Some(site) = self.world.site(depot) else {
+        let Some(place) = self.world.place(depot) else {
             return;
         };
-        if site.condition == Condition::Dead {
+        if self.world.sites[place].condition() == Condition::Dead {
             self.tell_after(CONNECT_TIMEOUT, failed(Fault::Unreachable));
         } else {
-            site.enqueue(Sending {
+            let sending = Sending {
                 request,
                 chunk,
                 fragment,
                 bytes,
-            });
+            };
+            self.world.send(from, Node::site(place), sending);
         }
     }
 
     /// Stops sends and forgets their answers, as a driver that drops a connection does.
     fn abandon(&mut self, request: RequestId, depot: DepotId) {
-        let dropped = self
-            .world
-            .site(depot)
-            .map(|site| site.drop_sends(|sending| sending.request == request))
+        let place = self.world.place(depot);
+        let dropped = place
+            .map(|place| {
+                self.world
+                    .drop_sends(place, |sending| sending.request == request)
+            })
             .unwrap_or_default();
         for sending in dropped {
             self.end_send(
@@ -100,7 +106,7 @@ impl Run<'_> {
                 Pending::Ask { .. }
                 | Pending::Probe { .. }
                 | Pending::Measure { .. }
-                | Pending::Stray
+                | Pending::Sample
                 | Pending::Remove { .. }
                 | Pending::Strike { .. }
                 | Pending::Heal { .. } => None,
@@ -128,7 +134,7 @@ impl Run<'_> {
         };
         let latency = Duration::from_micros(site.latency_micros);
         if !site.is_reachable() {
-            let is_silent = site.condition == Condition::Vanished;
+            let is_silent = site.condition() == Condition::Vanished;
             let span = if is_silent { PROBE_TIMEOUT } else { latency };
             self.tell_after(
                 span,

@@ -3,26 +3,34 @@ use std::time::Duration;
 use posthaste_core::contract::{Fault, Input};
 use posthaste_types::Bytes;
 
-use super::{Pending, Run};
+use super::{Blow, Pending, Run};
 use crate::{
     checkers::End,
     report::What,
     scenario::FaultKind,
-    world::{Condition, Sending},
+    world::{Arrival, Condition, Sending, Strike},
 };
 
 /// How soon a broken connection is noticed, in milliseconds.
 const BREAK_NOTICED_MS_MAX: u64 = 1500;
 
 impl Run<'_> {
+    /// Something goes wrong by itself, at several places at once perhaps.
+    pub(super) fn on_strike(&mut self, strike: &Strike) {
+        for &place in &strike.places {
+            let blow = Blow {
+                kind: strike.kind,
+                rate: None,
+                lasts: Some(strike.lasts),
+                is_routine: true,
+            };
+            self.strike(place, blow);
+        }
+    }
+
     /// Something goes wrong in the world.
-    pub(super) fn strike(
-        &mut self,
-        kind: FaultKind,
-        place: usize,
-        rate: Option<u64>,
-        lasts: Option<Duration>,
-    ) {
+    pub(super) fn strike(&mut self, place: usize, blow: Blow) {
+        let Blow { kind, lasts, .. } = blow;
         self.last_change = self.now + lasts.unwrap_or_default();
         let site = &mut self.world.sites[place];
         let name = site.name.clone();
@@ -34,18 +42,22 @@ impl Run<'_> {
                 self.break_off(place);
                 format!("{name} dies")
             }
+            FaultKind::Offline => {
+                self.break_off(place);
+                format!("{name} goes offline")
+            }
             FaultKind::Vanishes => {
-                site.condition = Condition::Vanished;
+                self.world.set_condition(place, Condition::Vanished);
                 format!("{name} vanishes")
             }
             FaultKind::Hangs => {
-                site.condition = Condition::Hung;
+                self.world.set_condition(place, Condition::Hung);
                 format!("{name} hangs")
             }
             FaultKind::Slows => {
-                site.base_rate = rate.unwrap_or(0);
-                site.rate = site.base_rate;
-                let rate = posthaste_types::ByteRate::new(site.rate);
+                let rate = blow.rate.unwrap_or(0);
+                self.world.cut(place, Some(rate));
+                let rate = posthaste_types::ByteRate::new(rate);
                 format!("the link to {name} carries {rate}")
             }
             FaultKind::Full => {
@@ -69,6 +81,7 @@ impl Run<'_> {
                     kind,
                     place,
                     ordeal,
+                    is_routine: blow.is_routine,
                 },
             );
         }
@@ -86,8 +99,9 @@ impl Run<'_> {
             return;
         }
         let site = &mut self.world.sites[place];
+        let name = site.name.clone();
         let what = match kind {
-            FaultKind::Dies | FaultKind::Wiped => {
+            FaultKind::Dies | FaultKind::Wiped | FaultKind::Offline => {
                 // Its connections broke: no driver that was there overlooks that.
                 if !site.is_told_gone && self.mind.is_some() {
                     site.is_told_gone = true;
@@ -96,30 +110,27 @@ impl Run<'_> {
                         fault: Fault::Unreachable,
                     });
                 }
-                if kind == FaultKind::Wiped {
+                let with = if kind == FaultKind::Wiped {
                     site.held.clear();
                     site.used = Bytes::ZERO;
-                }
-                site.condition = Condition::Well;
-                let with = if kind == FaultKind::Wiped {
                     "empty"
                 } else {
                     "with its data"
                 };
-                format!("{} is back {with}", site.name)
+                self.world.set_condition(place, Condition::Well);
+                format!("{name} is back {with}")
             }
             FaultKind::Vanishes | FaultKind::Hangs => {
-                site.condition = Condition::Well;
-                format!("{} is well again", site.name)
+                self.world.set_condition(place, Condition::Well);
+                format!("{name} is well again")
             }
             FaultKind::Slows => {
-                site.base_rate = site.first_rate;
-                site.rate = site.first_rate;
-                format!("the link to {} is as before", site.name)
+                self.world.cut(place, None);
+                format!("the link to {name} is as before")
             }
             FaultKind::Full => {
                 site.says_full = false;
-                format!("{} has space again", site.name)
+                format!("{name} has space again")
             }
             FaultKind::DriverCrash => {
                 self.restart(inputs);
@@ -138,17 +149,16 @@ impl Run<'_> {
 
     /// Every connection to the depot breaks, and that is noticed soon.
     fn break_off(&mut self, place: usize) {
-        let site = &mut self.world.sites[place];
-        site.condition = Condition::Dead;
-        let depot = site.id;
-        let dropped = site.drop_sends(|_| true);
-        for Sending {
-            request,
-            chunk,
-            fragment,
-            ..
-        } in dropped
-        {
+        self.world.set_condition(place, Condition::Dead);
+        for Arrival { to, sending } in self.world.drop_all(place) {
+            let Some(to) = to.place() else { continue };
+            let depot = self.world.sites[to].id;
+            let Sending {
+                request,
+                chunk,
+                fragment,
+                ..
+            } = sending;
             let fault = Fault::Unreachable;
             let span = Duration::from_millis(self.dice.between(1, BREAK_NOTICED_MS_MAX));
             self.tell_after(
@@ -166,7 +176,7 @@ impl Run<'_> {
         // depot is known to be gone.
         let span = Duration::from_millis(self.dice.between(1, BREAK_NOTICED_MS_MAX));
         let input = Input::DepotDown {
-            depot,
+            depot: self.world.sites[place].id,
             fault: Fault::Unreachable,
         };
         self.tell_after(span, input);
@@ -179,7 +189,7 @@ impl Run<'_> {
         }
         for place in 0..self.world.sites.len() {
             let depot = self.world.sites[place].id;
-            for sending in self.world.sites[place].drop_sends(|_| true) {
+            for sending in self.world.drop_sends(place, |_| true) {
                 let send = (depot, sending.request, sending.chunk, sending.fragment);
                 self.end_send(send, End::Dropped);
             }
@@ -218,7 +228,11 @@ fn is_of_depot(kind: FaultKind) -> bool {
 /// Whether the depot itself is out while it lasts.
 fn is_outage(kind: FaultKind) -> bool {
     match kind {
-        FaultKind::Dies | FaultKind::Wiped | FaultKind::Vanishes | FaultKind::Hangs => true,
+        FaultKind::Dies
+        | FaultKind::Wiped
+        | FaultKind::Vanishes
+        | FaultKind::Hangs
+        | FaultKind::Offline => true,
         FaultKind::Slows | FaultKind::Full | FaultKind::DriverCrash | FaultKind::SourceChanges => {
             false
         }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use posthaste_core::contract::{Fault, Input, RequestSpec};
-use posthaste_types::{ByteRate, Bytes, DepotId};
+use posthaste_types::{ByteRate, Bytes};
 
 use super::{MEASURE_EVERY, PROBE_TIMEOUT, Run};
-use crate::world::{Condition, Sending};
+use crate::world::{Arrival, Condition, Sending};
 
 impl Run<'_> {
     /// Asks every depot whether it is there.
@@ -32,7 +32,7 @@ impl Run<'_> {
                 },
             )
         } else {
-            let is_silent = site.condition == Condition::Vanished;
+            let is_silent = site.condition() == Condition::Vanished;
             let span = if is_silent { PROBE_TIMEOUT } else { latency };
             (
                 span,
@@ -46,27 +46,25 @@ impl Run<'_> {
 
     /// Measures what each depot took since the last time.
     pub(super) fn measure(&mut self, inputs: &mut Vec<Input>) {
-        for site in &mut self.world.sites {
-            let bytes = u64::try_from(site.moved / 1_000_000).unwrap_or(u64::MAX);
+        for carried in self.world.measure() {
+            let Some(place) = carried.to.place() else {
+                continue;
+            };
+            let depot = self.world.sites[place].id;
             if let Some(recorder) = &mut self.recorder {
-                recorder.on_moved(site.id, bytes);
+                recorder.on_moved(depot, carried.bytes);
             }
-            if site.was_busy || !site.queue.is_empty() {
-                inputs.push(Input::Throughput {
-                    depot: site.id,
-                    bytes: Bytes::new(bytes),
-                    window: MEASURE_EVERY,
-                    saturated: !site.was_idle,
-                });
-            }
-            site.moved = 0;
-            site.was_busy = !site.queue.is_empty();
-            site.was_idle = site.queue.is_empty();
+            inputs.push(Input::Throughput {
+                depot,
+                bytes: Bytes::new(carried.bytes),
+                window: MEASURE_EVERY,
+                saturated: carried.is_saturated,
+            });
         }
     }
 
     /// A fragment has arrived at a depot: it is checked, stored and answered, or not.
-    pub(super) fn on_arrival(&mut self, depot: DepotId, sending: Sending) {
+    pub(super) fn on_arrival(&mut self, Arrival { to, sending }: Arrival) {
         let chunks = self
             .world
             .specs
@@ -75,10 +73,11 @@ impl Run<'_> {
         let is_corrupt = self.dice.chance(self.scenario.corrupt_permille);
         let is_lost = self.dice.chance(self.scenario.answer_lost_permille);
         let is_changed = self.source_changed;
-        let Some(site) = self.world.site(depot) else {
+        let Some(site) = to.place().and_then(|place| self.world.sites.get_mut(place)) else {
             return;
         };
         let latency = Duration::from_micros(site.latency_micros);
+        let depot = site.id;
         let (id, used, capacity) = (site.id, site.used, site.capacity);
         let fault = if is_changed {
             Some(Fault::SourceChanged)

@@ -1,43 +1,18 @@
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, rc::Rc, time::Duration};
 
 use posthaste_core::contract::{Input, Method, ReleasePolicy, RequestSpec};
 use posthaste_types::{ByteRate, Bytes, Code, DepotId, RequestId, encrypted_sizes};
 
-use super::{Pending, Run, START};
+use super::{Blow, Pending, Run, START};
 use crate::{
     random::Dice,
-    scenario::{DepotPlan, FaultKind, RequestPlan},
-    world::{Condition, Site},
+    scenario::{FaultKind, RequestPlan, mebi},
+    world::Site,
 };
 
-const MEBI: u64 = 1 << 20;
-
-/// Mebibytes as bytes, to the nearest.
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "scenarios hold small positive numbers"
-)]
-#[expect(
-    clippy::cast_sign_loss,
-    reason = "negative amounts are refused when read"
-)]
-pub(super) fn mebi(amount: f64) -> u64 {
-    (amount * 1_048_576.0).round() as u64
-}
-
-/// Thousandths of a mebibyte as bytes.
-fn from_milli_mebi(milli: u64) -> u64 {
-    milli * MEBI / 1000
-}
-
 impl Run<'_> {
-    /// Builds the world and queues all that will happen to it.
+    /// Tells the mind of the world and queues all that will happen to it.
     pub(super) fn set_up(&mut self, seed: u64) {
-        for (number, plan) in (1u32..).zip(&self.scenario.depots) {
-            self.world
-                .sites
-                .push(site(DepotId::new(number), plan, seed));
-        }
         let added: Vec<Input> = self
             .world
             .sites
@@ -55,7 +30,9 @@ impl Run<'_> {
             self.tell_after(span, input);
         }
         self.start_routine();
-        self.after(Duration::ZERO, Pending::Stray);
+        if self.recorder.is_some() {
+            self.after(Duration::ZERO, Pending::Sample);
+        }
         self.queue_requests(seed);
         self.queue_faults(seed);
     }
@@ -63,29 +40,28 @@ impl Run<'_> {
     /// What a driver does all the time.
     pub(super) fn start_routine(&mut self) {
         let epoch = self.epoch;
-        self.after(super::PROBE_EVERY, Pending::Probe { epoch });
+        let every = Duration::from_secs(self.scenario.probe_every_s);
+        self.after(every, Pending::Probe { epoch });
         self.after(super::MEASURE_EVERY, Pending::Measure { epoch });
     }
 
     fn queue_requests(&mut self, seed: u64) {
-        let ids: BTreeMap<&str, DepotId> = self
-            .scenario
-            .depots
+        let places = self.scenario.places();
+        let scenario = self.scenario;
+        let plans = scenario.requests.iter().map(|plan| {
+            let named = named(plan, &places, &self.world.sites);
+            (plan, Rc::new(named))
+        });
+        let plans: Vec<_> = plans.collect();
+        let plans = plans
             .iter()
-            .map(|depot| depot.name.as_str())
-            .zip((1..).map(DepotId::new))
-            .collect();
-        let plans = self
-            .scenario
-            .requests
-            .iter()
-            .flat_map(|plan| (0..plan.count).map(move |_| plan));
-        for (number, plan) in (1u64..).zip(plans) {
+            .flat_map(|(plan, named)| (0..plan.count).map(move |_| (*plan, Rc::clone(named))));
+        for (number, (plan, named)) in (1u64..).zip(plans) {
             let mut dice = Dice::new(seed, &format!("request {number}"));
             let request = RequestId::new(number);
             // Nobody submits before the depots answered first.
             let at = Duration::from_millis(plan.at_s.draw_milli(&mut dice) + 200);
-            let spec = spec(plan, at, &ids, &mut dice);
+            let spec = spec(plan, at, &named, &mut dice);
             let optimizer = plan.optimizer.as_deref().and_then(|name| name.parse().ok());
             if spec.release == ReleasePolicy::WhenSafe {
                 self.checkers.releases.on_asked(request);
@@ -119,6 +95,7 @@ impl Run<'_> {
     }
 
     fn queue_faults(&mut self, seed: u64) {
+        let places = self.scenario.places();
         let plans = self
             .scenario
             .faults
@@ -130,17 +107,18 @@ impl Run<'_> {
             let lasts = plan
                 .for_s
                 .map(|lasts| Duration::from_millis(lasts.draw_milli(&mut dice)));
-            let rate = plan
-                .rate_mib_per_s
-                .map(|rate| from_milli_mebi(rate.draw_milli(&mut dice)));
-            let named = self
-                .world
-                .sites
-                .iter()
-                .position(|site| site.name == plan.depot);
-            let last = self.world.sites.len() as u64 - 1;
-            let drawn = usize::try_from(dice.between(0, last)).unwrap_or(0);
-            let place = named.unwrap_or(drawn);
+            let rate = plan.rate_mib_per_s.map(|rate| rate.draw_bytes(&mut dice));
+            let named = places.get(plan.depot.as_str());
+            let all: Vec<usize> = (0..self.world.sites.len()).collect();
+            let drawn = match named.map(Vec::as_slice) {
+                Some([place]) => *place,
+                Some(several) => several[dice.place(several.len())],
+                None => all[dice.place(all.len())],
+            };
+            let struck = match &plan.domain {
+                Some(domain) => self.scenario.members(domain),
+                None => vec![drawn],
+            };
             let lasts = match plan.kind {
                 FaultKind::DriverCrash => {
                     Some(lasts.unwrap_or(Duration::from_millis(dice.between(500, 5000))))
@@ -151,17 +129,18 @@ impl Run<'_> {
                 | FaultKind::Wiped
                 | FaultKind::Slows
                 | FaultKind::Full
+                | FaultKind::Offline
                 | FaultKind::SourceChanges => lasts,
             };
-            self.after(
-                at,
-                Pending::Strike {
-                    kind: plan.kind,
-                    place,
-                    rate,
-                    lasts,
-                },
-            );
+            let blow = Blow {
+                kind: plan.kind,
+                rate,
+                lasts,
+                is_routine: false,
+            };
+            for place in struck {
+                self.after(at, Pending::Strike { place, blow });
+            }
         }
     }
 }
@@ -177,65 +156,57 @@ fn submitted(request: RequestId, spec: RequestSpec, optimizer: Option<Method>) -
     }
 }
 
-fn site(id: DepotId, plan: &DepotPlan, seed: u64) -> Site {
-    let mut dice = Dice::new(seed, &plan.name);
-    let rate = from_milli_mebi(plan.rate_mib_per_s.draw_milli(&mut dice));
-    Site {
-        id,
-        name: plan.name.clone(),
-        condition: Condition::Well,
-        says_full: false,
-        advertises: plan.advertises,
-        capacity: Bytes::new(from_milli_mebi(plan.capacity_mib.draw_milli(&mut dice))),
-        used: Bytes::ZERO,
-        latency_micros: plan.latency_ms.draw_milli(&mut dice),
-        base_rate: rate,
-        first_rate: rate,
-        jitter_permille: plan.jitter_permille,
-        rate,
-        dice,
-        queue: std::collections::VecDeque::new(),
-        head_left: 0,
-        moved: 0,
-        was_idle: true,
-        was_busy: false,
-        held: BTreeMap::new(),
-        is_told_gone: false,
-        ordeal: 0,
-    }
+/// The depots a request's table names.
+struct Named {
+    via: Vec<DepotId>,
+    /// Those one of which the request goes to.
+    destinations: Vec<DepotId>,
 }
 
-fn spec(
-    plan: &RequestPlan,
-    at: Duration,
-    ids: &BTreeMap<&str, DepotId>,
-    dice: &mut Dice,
-) -> RequestSpec {
-    let destination = plan
-        .destination
-        .as_deref()
-        .and_then(|name| ids.get(name))
-        .copied();
-    let via: Vec<DepotId> = if plan.via.is_empty() {
-        ids.values()
-            .copied()
-            .filter(|id| Some(*id) != destination)
-            .collect()
-    } else {
-        plan.via
-            .iter()
-            .filter_map(|name| ids.get(name.as_str()))
-            .copied()
-            .collect()
+fn named(plan: &RequestPlan, places: &BTreeMap<&str, Vec<usize>>, sites: &[Site]) -> Named {
+    let of = |name: &String| {
+        let found = places.get(name.as_str()).into_iter().flatten();
+        found.map(|place| sites[*place].id)
     };
+    let via = if plan.via.is_empty() {
+        sites.iter().map(|site| site.id).collect()
+    } else {
+        plan.via.iter().flat_map(of).collect()
+    };
+    let destinations = plan.destination.iter().flat_map(of).collect();
+    Named { via, destinations }
+}
+
+/// Some of the depots, in the order they are drawn in.
+fn draw(mut depots: Vec<DepotId>, count: usize, dice: &mut Dice) -> Vec<DepotId> {
+    for turn in 0..count.min(depots.len()) {
+        let other = turn + dice.place(depots.len() - turn);
+        depots.swap(turn, other);
+    }
+    depots.truncate(count);
+    depots
+}
+
+fn spec(plan: &RequestPlan, at: Duration, named: &Named, dice: &mut Dice) -> RequestSpec {
     let deadline = Duration::from_millis(plan.deadline_s.draw_milli(dice));
-    let bytes = Bytes::new(from_milli_mebi(plan.size_mib.draw_milli(dice)));
+    let bytes = Bytes::new(plan.size_mib.draw_bytes(dice));
     let chunk_size = Bytes::new(mebi(plan.chunk_mib));
     // Of encryption the mind sees nothing but sizes.
     let (bytes, chunk_size) = if plan.encrypted {
         encrypted_sizes(bytes, chunk_size)
     } else {
         (bytes, chunk_size)
+    };
+    let destination = match named.destinations.as_slice() {
+        [] => None,
+        [only] => Some(*only),
+        several => Some(several[dice.place(several.len())]),
+    };
+    let via = named.via.iter().copied();
+    let via = via.filter(|id| Some(*id) != destination || !plan.via.is_empty());
+    let via = match plan.via_count {
+        None => via.collect(),
+        Some(count) => draw(via.collect(), count, dice),
     };
     RequestSpec {
         bytes,

@@ -94,7 +94,7 @@ impl Run<'_> {
                 .world
                 .sites
                 .iter()
-                .filter(|site| site.condition == Condition::Well)
+                .filter(|site| site.condition() == Condition::Well)
             {
                 let is_up = states
                     .iter()
@@ -160,26 +160,17 @@ impl Run<'_> {
         let column = view.spec.code.fragment_size(view.spec.chunk_size);
         let column = column.times(u64::from(view.spec.chunks()));
         let is_well = |depot: &DepotId| {
-            self.world.sites.iter().any(|site| {
-                site.id == *depot
-                    && site.condition == Condition::Well
-                    && site.rate > 0
+            self.world.place(*depot).is_some_and(|place| {
+                let site = &self.world.sites[place];
+                site.condition() == Condition::Well
+                    && self.world.rate(place) > 0
                     && site.free() >= column
             })
         };
         let staged = view.spec.via.iter().filter(|depot| is_well(depot)).count();
         let can_go = staged >= usize::from(view.spec.code.total())
             || view.spec.destination.is_some_and(|depot| is_well(&depot));
-        let slowest = self
-            .world
-            .sites
-            .iter()
-            .map(|site| site.rate)
-            .filter(|rate| *rate > 0)
-            .min();
-        let slowest = slowest
-            .unwrap_or(1)
-            .min(self.world.egress.unwrap_or(u64::MAX));
+        let slowest = self.world.slowest();
         let all: u64 = mind
             .requests()
             .map(|view| {

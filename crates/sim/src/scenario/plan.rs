@@ -1,0 +1,260 @@
+//! What a scenario's file can say, table by table.
+
+use serde::Deserialize;
+
+use super::{Amount, Price};
+use crate::report::Fate;
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DepotPlan {
+    pub(crate) name: String,
+    /// How many like this: `name-1`, `name-2` and so on, each with what the seed draws for it.
+    #[serde(default = "default_count")]
+    pub(crate) count: u64,
+    /// What it was called before it was numbered.
+    #[serde(skip)]
+    pub(crate) template: Option<String>,
+    /// Of its path from the centre.
+    pub(crate) rate_mib_per_s: Amount,
+    #[serde(default = "default_latency")]
+    pub(crate) latency_ms: Amount,
+    pub(crate) capacity_mib: Amount,
+    /// What its own way in carries, whoever sends.
+    pub(crate) way_in_mib_per_s: Option<Amount>,
+    /// What its own way out carries, whoever receives.
+    pub(crate) way_out_mib_per_s: Option<Amount>,
+    /// Whether its owner says what it lends.
+    #[serde(default)]
+    pub(crate) advertises: bool,
+    /// How far the rate strays, of a thousand.
+    #[serde(default)]
+    pub(crate) jitter_permille: u64,
+    /// How often.
+    #[serde(default = "default_jitter_every")]
+    pub(crate) jitter_every_s: f64,
+    /// What sending 10^9 bytes there costs. The mind does not know.
+    #[serde(default)]
+    pub(crate) usd_per_gb: Price,
+    /// What keeping 10^9 bytes there for a month costs. The mind does not know.
+    #[serde(default)]
+    pub(crate) usd_per_gb_month: Price,
+    /// Packets lost on its path from the centre, of a thousand.
+    #[serde(default)]
+    pub(crate) loss_permille: u64,
+    /// Connections that share that loss.
+    #[serde(default = "default_streams")]
+    pub(crate) streams: u64,
+    /// How the rate changes over time.
+    #[serde(default)]
+    pub(crate) varies: Varies,
+    /// What it fails together with.
+    pub(crate) domain: Option<String>,
+    /// Mean time from one repair to the next failure, and until it is repaired.
+    pub(crate) mtbf_s: Option<f64>,
+    pub(crate) mttr_s: Option<f64>,
+    /// Failures that lose the data as well, of a thousand.
+    #[serde(default)]
+    pub(crate) wiped_permille: u64,
+    /// When it is away: from and to, in seconds.
+    #[serde(default)]
+    pub(crate) offline_s: Vec<[f64; 2]>,
+    /// Mean time it is there and away by turns.
+    pub(crate) online_mean_s: Option<f64>,
+    pub(crate) offline_mean_s: Option<f64>,
+}
+
+fn default_latency() -> Amount {
+    Amount::Fixed(20.0)
+}
+fn default_jitter_every() -> f64 {
+    1.0
+}
+/// The most connections a copy opens over one path.
+fn default_streams() -> u64 {
+    64
+}
+
+/// How a rate changes over time; what is named multiplies.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Varies {
+    /// A file beside the scenario: seconds and Mbit/s, line by line. It takes the place of the rate.
+    pub(crate) trace: Option<String>,
+    /// The same, written here.
+    pub(crate) trace_mbit_per_s: Option<Vec<[f64; 2]>>,
+    /// What to multiply the trace with.
+    pub(crate) scale: Option<f64>,
+    /// Whether the seed draws where in the trace it begins.
+    #[serde(default)]
+    pub(crate) begins_anywhere: bool,
+    /// High and low by turns.
+    pub(crate) two_state: Option<TwoState>,
+    /// A factor for each hour of the day in UTC, of a thousand.
+    pub(crate) daily_permille: Option<Vec<u64>>,
+}
+
+impl Varies {
+    /// What to multiply the trace with, in thousandths.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "scales out of range are refused when read"
+    )]
+    pub(crate) fn scale_permille(&self) -> u64 {
+        (self.scale.unwrap_or(1.0) * 1000.0).round() as u64
+    }
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TwoState {
+    /// What is left of the rate while it is low, of a thousand.
+    pub(crate) low_permille: u64,
+    pub(crate) high_mean_s: f64,
+    pub(crate) low_mean_s: f64,
+}
+
+/// Something between these depots and the rest of the world that they share.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LinkPlan {
+    pub(crate) name: String,
+    pub(crate) rate_mib_per_s: Amount,
+    /// Empty: all.
+    #[serde(default)]
+    pub(crate) depots: Vec<String>,
+    #[serde(default)]
+    pub(crate) jitter_permille: u64,
+    #[serde(default = "default_jitter_every")]
+    pub(crate) jitter_every_s: f64,
+    #[serde(default)]
+    pub(crate) varies: Varies,
+}
+
+/// What the path from one depot to another carries.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PathPlan {
+    pub(crate) from: String,
+    pub(crate) to: String,
+    pub(crate) rate_mib_per_s: Amount,
+    #[serde(default)]
+    pub(crate) varies: Varies,
+}
+
+/// Depots that fail together.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DomainPlan {
+    pub(crate) name: String,
+    pub(crate) mtbf_s: Option<f64>,
+    pub(crate) mttr_s: Option<f64>,
+    #[serde(default)]
+    pub(crate) wiped_permille: u64,
+}
+
+/// What others send over a link, or over the path to a depot.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BackgroundPlan {
+    #[serde(default = "default_count")]
+    pub(crate) count: u64,
+    /// A link or a depot.
+    pub(crate) on: String,
+    /// Drawn anew each time it begins.
+    pub(crate) rate_mib_per_s: Amount,
+    pub(crate) on_mean_s: f64,
+    pub(crate) off_mean_s: f64,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RequestPlan {
+    /// How many like this.
+    #[serde(default = "default_count")]
+    pub(crate) count: u64,
+    #[serde(default = "default_zero")]
+    pub(crate) at_s: Amount,
+    pub(crate) size_mib: Amount,
+    #[serde(default = "default_chunk")]
+    pub(crate) chunk_mib: f64,
+    /// Whether its chunks are encrypted: depots store a tag with each.
+    #[serde(default)]
+    pub(crate) encrypted: bool,
+    /// From its submission.
+    pub(crate) deadline_s: Amount,
+    pub(crate) code: String,
+    /// Empty: every depot but the destination.
+    #[serde(default)]
+    pub(crate) via: Vec<String>,
+    /// How many of those the seed draws; without it, all.
+    pub(crate) via_count: Option<usize>,
+    /// One of them, where a numbered name is given.
+    pub(crate) destination: Option<String>,
+    #[serde(default = "default_true")]
+    pub(crate) release: bool,
+    #[serde(default)]
+    pub(crate) best_effort: bool,
+    /// What chooses how many fragments go to a depot at once, by name.
+    pub(crate) optimizer: Option<String>,
+    pub(crate) cancel_after_s: Option<Amount>,
+    pub(crate) delivered_after_s: Option<Amount>,
+    /// What must become of it with every seed.
+    #[serde(default)]
+    pub(crate) expect: Vec<Fate>,
+}
+
+fn default_count() -> u64 {
+    1
+}
+fn default_zero() -> Amount {
+    Amount::Fixed(0.0)
+}
+fn default_chunk() -> f64 {
+    4.0
+}
+fn default_true() -> bool {
+    true
+}
+
+/// What goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum FaultKind {
+    /// The depot is gone; connections break.
+    Dies,
+    /// The depot is gone and nothing says so: the network swallows everything.
+    Vanishes,
+    /// The depot answers probes and stores nothing.
+    Hangs,
+    /// The depot is gone and comes back empty.
+    Wiped,
+    /// The link carries `rate_mib_per_s` from now on.
+    Slows,
+    /// The depot says that it is full.
+    Full,
+    /// The service is killed and starts again from its journal.
+    DriverCrash,
+    /// A file of every request changes.
+    SourceChanges,
+    /// The depot leaves cleanly, with its data; connections are closed.
+    Offline,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FaultPlan {
+    #[serde(default = "default_count")]
+    pub(crate) count: u64,
+    pub(crate) at_s: Amount,
+    /// Empty: the seed names one; a numbered name: one of them.
+    #[serde(default)]
+    pub(crate) depot: String,
+    /// All depots of this domain together.
+    pub(crate) domain: Option<String>,
+    pub(crate) kind: FaultKind,
+    /// How long it lasts; without it, for ever.
+    pub(crate) for_s: Option<Amount>,
+    pub(crate) rate_mib_per_s: Option<Amount>,
+}

@@ -1,0 +1,522 @@
+//! The network as a fluid: queues of fragments between places, each moving at its fair share.
+//!
+//! A flow carries one fragment after the other from one place to another. It crosses its own path,
+//! the way out of where it begins, the way in of where it ends, and links on the way. Bytes are exact
+//! integers: an amount on its way is kept in millionths, so that rate times microseconds loses
+//! nothing. A flow is brought up to date only when its rate changes or its first fragment arrives;
+//! arrivals wait in a heap, and entries that no longer hold are skipped when they come up.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque},
+    time::Duration,
+};
+
+use posthaste_types::{Bytes, ChunkIndex, FragmentIndex, RequestId, Timestamp};
+
+use super::shares::{ResourceId, Shares, UserId};
+
+/// A place that sends or receives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Node(usize);
+
+impl Node {
+    /// Where the sources are.
+    pub(crate) const CENTRE: Self = Self(0);
+
+    /// The depot or destination at this place among the sites.
+    pub(crate) const fn site(place: usize) -> Self {
+        Self(place + 1)
+    }
+
+    /// Its place among the sites; none for the centre.
+    pub(crate) const fn place(self) -> Option<usize> {
+        self.0.checked_sub(1)
+    }
+}
+
+/// A fragment on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sending {
+    pub(crate) request: RequestId,
+    pub(crate) chunk: ChunkIndex,
+    pub(crate) fragment: FragmentIndex,
+    pub(crate) bytes: Bytes,
+}
+
+/// A fragment that is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Arrival {
+    pub(crate) to: Node,
+    pub(crate) sending: Sending,
+}
+
+/// What a flow carried since it was last measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Carried {
+    pub(crate) to: Node,
+    pub(crate) bytes: u64,
+    /// Whether there was something to send all the time.
+    pub(crate) is_saturated: bool,
+}
+
+/// Fragments in a row from one place to another. Its number is that of its user of [`Shares`].
+#[derive(Debug)]
+struct Flow {
+    from: Node,
+    to: Node,
+    queue: VecDeque<Sending>,
+    /// Millionths of a byte of the first in the queue that are still to move, at `since`.
+    left: u128,
+    rate: u64,
+    since: Timestamp,
+    /// Which of its entries in the heap holds.
+    entry: u64,
+    /// Millionths of a byte moved since the last measurement, at `since`.
+    moved: u128,
+    was_idle: bool,
+    is_busy: bool,
+}
+
+impl Flow {
+    fn new(from: Node, to: Node, now: Timestamp) -> Self {
+        Self {
+            from,
+            to,
+            queue: VecDeque::new(),
+            left: 0,
+            rate: 0,
+            since: now,
+            entry: 0,
+            moved: 0,
+            was_idle: true,
+            is_busy: false,
+        }
+    }
+
+    fn bring_up(&mut self, now: Timestamp) {
+        let moved = u128::from(self.rate) * now.since(self.since).as_micros();
+        let moved = moved.min(self.left);
+        self.left -= moved;
+        self.moved += moved;
+        self.since = now;
+    }
+
+    fn begin_first(&mut self) {
+        let first = self.queue.front();
+        self.left = first.map_or(0, |first| u128::from(first.bytes.get()) * 1_000_000);
+        self.was_idle |= first.is_none();
+    }
+
+    fn arrives_at(&self) -> Option<Timestamp> {
+        if self.queue.is_empty() || self.rate == 0 {
+            return None;
+        }
+        let micros = self.left.div_ceil(u128::from(self.rate));
+        let micros = u64::try_from(micros).unwrap_or(u64::MAX);
+        Some(self.since + Duration::from_micros(micros))
+    }
+}
+
+/// What all flows of a place have in common.
+#[derive(Debug, Default)]
+struct Attachment {
+    way_out: Option<ResourceId>,
+    way_in: Option<ResourceId>,
+    /// Links between this place and the rest.
+    links: BTreeSet<ResourceId>,
+    is_closed: bool,
+    flows: Vec<UserId>,
+}
+
+/// The flows between all places.
+#[derive(Debug, Default)]
+pub(crate) struct Network {
+    now: Timestamp,
+    shares: Shares,
+    nodes: Vec<Attachment>,
+    flows: Vec<Flow>,
+    by_ends: BTreeMap<(Node, Node), UserId>,
+    arrivals: BinaryHeap<Reverse<(Timestamp, UserId, u64)>>,
+    /// Flows that had something to send since they were last measured.
+    busy: Vec<UserId>,
+    /// Reused by each settling.
+    changed: Vec<(UserId, u64)>,
+}
+
+impl Network {
+    /// A network of the centre alone.
+    pub(crate) fn new(now: Timestamp) -> Self {
+        Self {
+            now,
+            nodes: vec![Attachment::default()],
+            ..Self::default()
+        }
+    }
+
+    /// Adds the next site.
+    pub(crate) fn add_site(&mut self) -> Node {
+        self.nodes.push(Attachment::default());
+        Node(self.nodes.len() - 1)
+    }
+
+    /// Something flows can be made to cross. `capacity` is in bytes a second.
+    pub(crate) fn add_resource(&mut self, capacity: u64) -> ResourceId {
+        self.shares.add_resource(capacity)
+    }
+
+    /// All that leaves the place crosses this. To be said before its paths are added.
+    pub(crate) fn set_way_out(&mut self, node: Node, way: ResourceId) {
+        self.nodes[node.0].way_out = Some(way);
+    }
+
+    /// All that comes to the place crosses this. To be said before its paths are added.
+    pub(crate) fn set_way_in(&mut self, node: Node, way: ResourceId) {
+        self.nodes[node.0].way_in = Some(way);
+    }
+
+    /// The link lies between these places and all others. To be said before their paths are added.
+    pub(crate) fn set_link(&mut self, node: Node, link: ResourceId) {
+        self.nodes[node.0].links.insert(link);
+    }
+
+    /// Adds the path between two places that have none yet.
+    pub(crate) fn add_path(&mut self, from: Node, to: Node, path: ResourceId) {
+        let (begin, end) = (&self.nodes[from.0], &self.nodes[to.0]);
+        let crosses = [Some(path), begin.way_out, end.way_in];
+        let links = begin.links.symmetric_difference(&end.links).copied();
+        let crosses = crosses.into_iter().flatten().chain(links);
+        let flow = self.shares.add_user(u64::MAX, crosses);
+        self.flows.push(Flow::new(from, to, self.now));
+        self.by_ends.insert((from, to), flow);
+        self.nodes[from.0].flows.push(flow);
+        self.nodes[to.0].flows.push(flow);
+    }
+
+    pub(crate) fn has_path(&self, from: Node, to: Node) -> bool {
+        self.by_ends.contains_key(&(from, to))
+    }
+
+    /// Adds traffic of others on a resource; it wants nothing yet.
+    pub(crate) fn add_background(&mut self, on: ResourceId) -> UserId {
+        // Nothing is queued in it, so nothing arrives: it only takes its share.
+        self.flows
+            .push(Flow::new(Node::CENTRE, Node::CENTRE, self.now));
+        self.shares.add_user(0, [on])
+    }
+
+    /// What the traffic of others wants now, in bytes a second.
+    pub(crate) fn set_background(&mut self, background: UserId, wants: u64) {
+        self.shares.set_limit(background, wants);
+        self.shares.set_active(background, wants > 0);
+    }
+
+    pub(crate) fn set_capacity(&mut self, resource: ResourceId, capacity: u64) {
+        self.shares.set_capacity(resource, capacity);
+    }
+
+    /// Closes a place or opens it again: what is queued to and from a closed one stands still.
+    pub(crate) fn set_closed(&mut self, node: Node, is_closed: bool) {
+        if self.nodes[node.0].is_closed != is_closed {
+            self.nodes[node.0].is_closed = is_closed;
+            for place in 0..self.nodes[node.0].flows.len() {
+                self.refresh(self.nodes[node.0].flows[place]);
+            }
+        }
+    }
+
+    /// Queues a fragment on a path that was added. Without one, it is lost.
+    pub(crate) fn send(&mut self, from: Node, to: Node, sending: Sending) {
+        let Some(&id) = self.by_ends.get(&(from, to)) else {
+            return;
+        };
+        let flow = &mut self.flows[id];
+        if !flow.is_busy {
+            flow.is_busy = true;
+            self.busy.push(id);
+        }
+        flow.queue.push_back(sending);
+        if flow.queue.len() == 1 {
+            flow.bring_up(self.now);
+            flow.begin_first();
+            self.refresh(id);
+        }
+    }
+
+    /// Takes sends out of one path; what had moved of the first is lost with it.
+    pub(crate) fn drop_sends(
+        &mut self,
+        from: Node,
+        to: Node,
+        is_gone: impl Fn(&Sending) -> bool,
+    ) -> Vec<Sending> {
+        let found = self.by_ends.get(&(from, to)).copied();
+        found.map_or_else(Vec::new, |id| self.drop_of(id, is_gone))
+    }
+
+    /// Takes everything out that is on its way to or from a place.
+    pub(crate) fn drop_all(&mut self, node: Node) -> Vec<Arrival> {
+        let mut dropped = Vec::new();
+        for place in 0..self.nodes[node.0].flows.len() {
+            let id = self.nodes[node.0].flows[place];
+            let to = self.flows[id].to;
+            let sends = self.drop_of(id, |_| true);
+            dropped.extend(sends.into_iter().map(|sending| Arrival { to, sending }));
+        }
+        dropped
+    }
+
+    fn drop_of(&mut self, id: UserId, is_gone: impl Fn(&Sending) -> bool) -> Vec<Sending> {
+        let flow = &mut self.flows[id];
+        let first = flow.queue.front().copied();
+        let (dropped, kept): (Vec<Sending>, Vec<Sending>) =
+            flow.queue.drain(..).partition(|sending| is_gone(sending));
+        flow.queue = kept.into();
+        if flow.queue.front().copied() != first {
+            flow.bring_up(self.now);
+            flow.begin_first();
+            self.refresh(id);
+        }
+        dropped
+    }
+
+    /// When the next fragment is there, if nothing changes before.
+    pub(crate) fn next_arrival(&mut self) -> Option<Timestamp> {
+        self.settle();
+        while let Some(&Reverse((at, id, entry))) = self.arrivals.peek() {
+            if self.flows[id].entry == entry {
+                return Some(at.max(self.now));
+            }
+            self.arrivals.pop();
+        }
+        None
+    }
+
+    /// Moves bytes until `then` and appends what is there exactly then. Nothing arrives before.
+    pub(crate) fn advance(&mut self, then: Timestamp, arrived: &mut Vec<Arrival>) {
+        self.settle();
+        self.now = self.now.max(then);
+        while let Some(&Reverse((at, id, entry))) = self.arrivals.peek() {
+            if self.flows[id].entry != entry {
+                self.arrivals.pop();
+                continue;
+            }
+            if at > self.now {
+                break;
+            }
+            self.arrivals.pop();
+            let flow = &mut self.flows[id];
+            flow.bring_up(self.now);
+            let to = flow.to;
+            let sending = flow.queue.pop_front();
+            flow.begin_first();
+            arrived.extend(sending.map(|sending| Arrival { to, sending }));
+            self.refresh(id);
+        }
+    }
+
+    /// What each path from the centre carried that had something to send since the last time, in the
+    /// order of the sites.
+    pub(crate) fn measure(&mut self) -> Vec<Carried> {
+        let mut busy = std::mem::take(&mut self.busy);
+        busy.sort_unstable();
+        let mut carried = Vec::new();
+        for id in busy {
+            let flow = &mut self.flows[id];
+            flow.bring_up(self.now);
+            if flow.from == Node::CENTRE {
+                carried.push(Carried {
+                    to: flow.to,
+                    bytes: u64::try_from(flow.moved / 1_000_000).unwrap_or(u64::MAX),
+                    is_saturated: !flow.was_idle,
+                });
+            }
+            flow.moved = 0;
+            flow.was_idle = flow.queue.is_empty();
+            flow.is_busy = !flow.queue.is_empty();
+            if flow.is_busy {
+                self.busy.push(id);
+            }
+        }
+        carried
+    }
+
+    /// A flow got or lost its first fragment, or an end of it opened or closed.
+    fn refresh(&mut self, id: UserId) {
+        let flow = &mut self.flows[id];
+        let (from, to) = (flow.from, flow.to);
+        let is_open = !self.nodes[from.0].is_closed && !self.nodes[to.0].is_closed;
+        let moves = is_open && !flow.queue.is_empty();
+        if !moves {
+            flow.bring_up(self.now);
+            flow.rate = 0;
+        }
+        self.shares.set_active(id, moves);
+        self.schedule(id);
+    }
+
+    /// Deals out the rates anew where something changed.
+    fn settle(&mut self) {
+        let mut changed = std::mem::take(&mut self.changed);
+        self.shares.settle(&mut changed);
+        for (id, rate) in changed.drain(..) {
+            let flow = &mut self.flows[id];
+            flow.bring_up(self.now);
+            flow.rate = rate;
+            self.schedule(id);
+        }
+        self.changed = changed;
+    }
+
+    fn schedule(&mut self, id: UserId) {
+        let flow = &mut self.flows[id];
+        flow.entry += 1;
+        if let Some(at) = flow.arrives_at() {
+            self.arrivals.push(Reverse((at, id, flow.entry)));
+        }
+        if self.arrivals.len() > 64 + 4 * self.flows.len() {
+            let flows = &self.flows;
+            self.arrivals
+                .retain(|Reverse((_, id, entry))| flows[*id].entry == *entry);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Timestamp = Timestamp::from_secs(100);
+
+    fn fragment(request: u64, bytes: u64) -> Sending {
+        Sending {
+            request: RequestId::new(request),
+            chunk: ChunkIndex::new(0),
+            fragment: FragmentIndex::new(0),
+            bytes: Bytes::new(bytes),
+        }
+    }
+
+    /// The centre and sites with these paths from it; the way out carries 100 bytes a second.
+    fn network(paths: &[u64]) -> (Network, Vec<ResourceId>) {
+        let mut network = Network::new(START);
+        let way_out = network.add_resource(100);
+        network.set_way_out(Node::CENTRE, way_out);
+        let paths = paths.iter().map(|path| {
+            let site = network.add_site();
+            let path = network.add_resource(*path);
+            network.add_path(Node::CENTRE, site, path);
+            path
+        });
+        let paths = paths.collect();
+        (network, paths)
+    }
+
+    /// Plays to the end: which request arrived where and after how many milliseconds.
+    fn play(network: &mut Network) -> Vec<(usize, u64, u128)> {
+        let mut all = Vec::new();
+        while let Some(at) = network.next_arrival() {
+            let mut arrived = Vec::new();
+            network.advance(at, &mut arrived);
+            all.extend(arrived.iter().map(|arrival| {
+                let request = arrival.sending.request.get();
+                (arrival.to.0, request, at.since(START).as_millis())
+            }));
+        }
+        all
+    }
+
+    #[test]
+    fn fragments_of_a_path_go_one_after_the_other_and_paths_share_the_way_out() {
+        let (mut network, _) = network(&[80, 80]);
+        network.send(Node::CENTRE, Node(1), fragment(1, 100));
+        network.send(Node::CENTRE, Node(1), fragment(2, 80));
+        network.send(Node::CENTRE, Node(2), fragment(3, 100));
+        // 50 each for 2 s; then the first path is alone with 80.
+        assert_eq!(
+            play(&mut network),
+            [(1, 1, 2000), (2, 3, 2000), (1, 2, 3000)]
+        );
+    }
+
+    #[test]
+    fn a_path_between_sites_shares_their_ways_and_not_the_centres() {
+        let (mut network, _) = network(&[100, 100]);
+        let site = network.add_site();
+        let way_in = network.add_resource(30);
+        network.set_way_in(site, way_in);
+        for from in [Node::CENTRE, Node(1)] {
+            let path = network.add_resource(1000);
+            network.add_path(from, site, path);
+        }
+        network.send(Node::CENTRE, site, fragment(1, 30));
+        network.send(Node(1), site, fragment(2, 30));
+        network.send(Node::CENTRE, Node(2), fragment(3, 85));
+        assert_eq!(
+            play(&mut network),
+            [(2, 3, 1000), (3, 1, 2000), (3, 2, 2000)]
+        );
+    }
+
+    #[test]
+    fn a_link_is_crossed_by_what_goes_through_it_and_not_by_what_stays_behind_it() {
+        let mut network = Network::new(START);
+        let link = network.add_resource(10);
+        let sites = [network.add_site(), network.add_site()];
+        for site in sites {
+            network.set_link(site, link);
+        }
+        for (from, to) in [(Node::CENTRE, sites[0]), (sites[0], sites[1])] {
+            let path = network.add_resource(40);
+            network.add_path(from, to, path);
+        }
+        network.send(Node::CENTRE, sites[0], fragment(1, 40));
+        network.send(sites[0], sites[1], fragment(2, 40));
+        assert_eq!(play(&mut network), [(2, 2, 1000), (1, 1, 4000)]);
+    }
+
+    #[test]
+    fn a_closed_site_stands_still_and_goes_on_where_it_stopped() {
+        let (mut network, paths) = network(&[50]);
+        network.send(Node::CENTRE, Node(1), fragment(1, 100));
+        network.next_arrival();
+        network.advance(START + Duration::from_secs(1), &mut Vec::new());
+        network.set_closed(Node(1), true);
+        assert_eq!(network.next_arrival(), None);
+        network.advance(START + Duration::from_secs(5), &mut Vec::new());
+        network.set_closed(Node(1), false);
+        network.set_capacity(paths[0], 25);
+        assert_eq!(play(&mut network), [(1, 1, 7000)]);
+    }
+
+    #[test]
+    fn what_is_dropped_leaves_its_share_to_the_others() {
+        let (mut network, _) = network(&[100, 100]);
+        network.send(Node::CENTRE, Node(1), fragment(1, 500));
+        network.send(Node::CENTRE, Node(1), fragment(2, 100));
+        network.send(Node::CENTRE, Node(2), fragment(3, 150));
+        network.next_arrival();
+        network.advance(START + Duration::from_secs(1), &mut Vec::new());
+        let first = |sending: &Sending| sending.request == RequestId::new(1);
+        let dropped = network.drop_sends(Node::CENTRE, Node(1), first);
+        assert_eq!(dropped.len(), 1);
+        assert_eq!(network.drop_all(Node(1)).len(), 1);
+        assert_eq!(play(&mut network), [(2, 3, 2000)]);
+        let bytes: Vec<u64> = network.measure().iter().map(|path| path.bytes).collect();
+        assert_eq!(bytes, [50, 150]);
+    }
+
+    #[test]
+    fn the_traffic_of_others_takes_its_fair_share_and_no_more_than_it_wants() {
+        let (mut network, paths) = network(&[100]);
+        let others = network.add_background(paths[0]);
+        network.set_background(others, 80);
+        network.send(Node::CENTRE, Node(1), fragment(1, 50));
+        network.send(Node::CENTRE, Node(1), fragment(2, 50));
+        let at = network.next_arrival();
+        assert_eq!(at, Some(START + Duration::from_secs(1)));
+        network.advance(START + Duration::from_secs(1), &mut Vec::new());
+        network.set_background(others, 0);
+        assert_eq!(play(&mut network), [(1, 2, 1500)]);
+    }
+}

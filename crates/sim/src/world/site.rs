@@ -1,0 +1,87 @@
+//! A depot or destination: whether it is there, and what lies on its disk.
+
+use std::collections::BTreeMap;
+
+use posthaste_types::{Bytes, DepotId, FragmentIndex, RequestId};
+
+use super::{course::CourseId, network::Sending};
+
+/// How a depot is, whatever anybody knows of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Condition {
+    /// It works.
+    Well,
+    /// It is gone and connections break.
+    Dead,
+    /// It is gone and nothing says so.
+    Vanished,
+    /// It answers probes and stores nothing.
+    Hung,
+}
+
+/// A depot in the world.
+#[derive(Debug)]
+pub(crate) struct Site {
+    pub(crate) id: DepotId,
+    pub(crate) name: String,
+    pub(super) condition: Condition,
+    pub(crate) says_full: bool,
+    pub(crate) advertises: bool,
+    pub(crate) capacity: Bytes,
+    pub(crate) used: Bytes,
+    pub(crate) latency_micros: u64,
+    /// Bytes a second its owner lends.
+    pub(crate) first_rate: u64,
+    /// Of its path from the centre.
+    pub(crate) course: CourseId,
+    /// Fragments of each chunk, as a mask; a whole chunk at a destination is bit 0.
+    pub(crate) held: BTreeMap<RequestId, Vec<u64>>,
+    /// Whether the mind was told that it is gone since it last came back.
+    pub(crate) is_told_gone: bool,
+    /// Counts what befell it: when two faults overlap, the later one decides when it is over.
+    pub(crate) ordeal: u32,
+}
+
+impl Site {
+    pub(crate) fn condition(&self) -> Condition {
+        self.condition
+    }
+
+    pub(crate) fn is_reachable(&self) -> bool {
+        matches!(self.condition, Condition::Well | Condition::Hung)
+    }
+
+    pub(crate) fn free(&self) -> Bytes {
+        if self.says_full {
+            Bytes::ZERO
+        } else {
+            self.capacity - self.used
+        }
+    }
+
+    /// Puts a fragment on the disk. False when it does not fit.
+    pub(crate) fn store(&mut self, sending: &Sending, chunks: u32) -> bool {
+        let held = self
+            .held
+            .entry(sending.request)
+            .or_insert_with(|| vec![0; chunks as usize]);
+        let whole = sending.fragment == FragmentIndex::WHOLE;
+        let bit = 1u64 << if whole { 0 } else { sending.fragment.get() };
+        let mask = &mut held[sending.chunk.get() as usize];
+        if *mask & bit != 0 {
+            return true;
+        }
+        if self.says_full || self.used + sending.bytes > self.capacity {
+            return false;
+        }
+        *mask |= bit;
+        self.used += sending.bytes;
+        true
+    }
+
+    /// What it holds of a chunk, as a mask.
+    pub(super) fn mask(&self, request: RequestId, chunk: usize) -> u64 {
+        let held = self.held.get(&request);
+        held.and_then(|held| held.get(chunk)).copied().unwrap_or(0)
+    }
+}
