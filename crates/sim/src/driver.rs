@@ -13,7 +13,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use posthaste_core::{
     Mind, Settings,
-    contract::{Event, Happening, Input, Outbox, RequestSpec, RequestState},
+    contract::{Event, Happening, Input, Outbox, RequestSpec, RequestState, RequestView},
 };
 use posthaste_types::{
     ByteRate, Bytes, ChunkIndex, DepotId, FragmentIndex, Record, RequestId, Timestamp,
@@ -37,8 +37,9 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// How often throughput is measured and samples are drawn.
 const MEASURE_EVERY: Duration = Duration::from_secs(1);
-/// Steps after which a run is called off as endless.
+/// Steps after which a run is called off as endless, and steps more for each request.
 const STEPS_MAX: u64 = 5_000_000;
+const STEPS_PER_REQUEST: u64 = 1000;
 
 /// Something that will happen.
 #[derive(Debug, Clone)]
@@ -100,6 +101,12 @@ struct Run<'a> {
     source_changed: bool,
     /// Fragments that arrived and whose answer the mind never got.
     surplus: BTreeMap<(DepotId, RequestId), usize>,
+    /// What became of each request so far: the mind forgets finished ones in time.
+    fates: BTreeMap<RequestId, Fate>,
+    /// A request that moved when it was last looked at.
+    waits_for: Option<RequestId>,
+    /// How long an answer can be on its way.
+    answer_max: Duration,
     last_change: Timestamp,
     blind_since: Option<Timestamp>,
     fan_outs: Vec<u32>,
@@ -150,7 +157,7 @@ impl<'a> Run<'a> {
             scenario,
             now: START,
             world: world::build(scenario, seed, START),
-            journal: Journal::new(&mind),
+            journal: Journal::new(&mind, scenario.kills_driver()),
             mind: Some(mind),
             epoch: 0,
             queue: BTreeMap::new(),
@@ -165,6 +172,9 @@ impl<'a> Run<'a> {
             source_gone: BTreeMap::new(),
             source_changed: false,
             surplus: BTreeMap::new(),
+            fates: BTreeMap::new(),
+            waits_for: None,
+            answer_max: Duration::ZERO,
             last_change: START,
             blind_since: None,
             fan_outs: Vec::new(),
@@ -185,7 +195,9 @@ impl<'a> Run<'a> {
 
     fn play(&mut self) {
         let end = START + Duration::from_secs(self.scenario.horizon_s);
-        while self.checkers.progress.steps() < STEPS_MAX && !self.checkers.is_violated() {
+        let requests: u64 = self.scenario.requests.iter().map(|plan| plan.count).sum();
+        let steps_max = STEPS_MAX + STEPS_PER_REQUEST * requests;
+        while self.checkers.progress.steps() < steps_max && !self.checkers.is_violated() {
             let queued = self.queue.first_key_value().map(|((at, _), _)| *at);
             let wakeup = self
                 .mind
@@ -225,17 +237,16 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn is_settled(&self) -> bool {
+    /// Whether no request moves. Costs a look at one request most times: the one that moved last time
+    /// still does.
+    fn is_settled(&mut self) -> bool {
         let Some(mind) = &self.mind else { return false };
-        mind.requests().all(|view| match view.state {
-            RequestState::Moving => false,
-            RequestState::Safe => true,
-            RequestState::Refused
-            | RequestState::Released
-            | RequestState::Delivered
-            | RequestState::Cancelled
-            | RequestState::Failed => true,
-        })
+        let moves = |view: &RequestView| view.state == RequestState::Moving;
+        let waited_for = self.waits_for.and_then(|request| mind.request(request));
+        if !waited_for.as_ref().is_some_and(moves) {
+            self.waits_for = first_moving(mind);
+        }
+        self.waits_for.is_none()
     }
 
     fn happen(&mut self, pending: Pending, inputs: &mut Vec<Input>) {
@@ -297,26 +308,24 @@ impl<'a> Run<'a> {
         let told = inputs.len();
         self.journal.append(self.now, &inputs);
         mind.step(self.now, inputs, &mut out);
-        let is_busy = mind
-            .requests()
-            .any(|view| view.state == RequestState::Moving);
+        let wakeup = mind.next_wakeup();
+        // Whoever wants to be woken may be as busy as it likes.
+        let is_busy = wakeup.is_none() && first_moving(&mind).is_some();
         let found = self
             .checkers
             .progress
-            .on_step(self.now, told, mind.next_wakeup(), is_busy);
+            .on_step(self.now, told, wakeup, is_busy);
         self.checkers.note(self.now, found);
-        if self
-            .checkers
-            .progress
-            .steps()
-            .is_multiple_of(self.scenario.snapshot_every)
-        {
+        if self.journal.is_due(self.scenario.snapshot_every) {
             mind = self.round_trip(mind);
         }
         self.mind = Some(mind);
         self.fold(&out);
         for event in &out.events {
             self.on_event(event);
+        }
+        if !out.events.is_empty() {
+            self.note_fan_out();
         }
         for command in out.commands {
             self.execute(command);
@@ -346,7 +355,7 @@ impl<'a> Run<'a> {
             reason: event.reason.clone(),
         };
         self.log(event.request, event.depot, what);
-        self.note_fan_out();
+        self.hear_fate(event);
     }
 
     /// Follows the fan-out of the first request.
@@ -462,6 +471,14 @@ impl<'a> Run<'a> {
                 }
             })
     }
+}
+
+/// A request that moves.
+fn first_moving(mind: &Mind) -> Option<RequestId> {
+    let mut moving = mind
+        .requests()
+        .filter(|view| view.state == RequestState::Moving);
+    moving.next().map(|view| view.request)
 }
 
 /// Whether it would go on for ever and changes nothing by itself.

@@ -141,6 +141,12 @@ impl Scenario {
         self.egress_mib_per_s.map(mebi)
     }
 
+    /// Whether the service is ever killed.
+    pub(crate) fn kills_driver(&self) -> bool {
+        let mut faults = self.faults.iter();
+        faults.any(|fault| fault.kind == FaultKind::DriverCrash)
+    }
+
     /// Makes every depot of a table that says how many.
     fn number(&mut self) -> Result<(), String> {
         let all: u64 = self.depots.iter().map(|depot| depot.count).sum();

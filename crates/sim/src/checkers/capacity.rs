@@ -81,6 +81,9 @@ impl Capacity {
             *count -= 1;
             if *count == 0 {
                 open.remove(&chunk);
+                if open.is_empty() {
+                    self.open.remove(&request);
+                }
             }
         }
     }

@@ -98,9 +98,10 @@ impl Run<'_> {
 
     /// Forgets answers that are on their way.
     pub(super) fn forget_answers(&mut self, matches: impl Fn(RequestId, DepotId) -> bool) {
+        let last = (self.now + self.answer_max, u64::MAX);
         let answers: Vec<_> = self
             .queue
-            .iter()
+            .range(..=last)
             .filter_map(|(key, pending)| match pending {
                 Pending::Tell { input, .. } => Some((*key, answered(input)?)),
                 Pending::Ask { .. }

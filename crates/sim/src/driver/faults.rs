@@ -11,7 +11,8 @@ use crate::{
     world::{Arrival, Condition, Sending, Strike},
 };
 
-/// How soon a broken connection is noticed, in milliseconds.
+/// How soon a broken connection is noticed.
+pub(super) const BREAK_NOTICED_MAX: Duration = Duration::from_millis(BREAK_NOTICED_MS_MAX);
 const BREAK_NOTICED_MS_MAX: u64 = 1500;
 
 impl Run<'_> {

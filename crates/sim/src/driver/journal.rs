@@ -6,17 +6,27 @@ use crate::checkers::{Found, ensure};
 
 pub(super) const NAME: &str = "snapshot and replay give the same mind";
 
+/// Steps between two snapshots for each so many bytes of the last: at most a microsecond or so of
+/// writing and reading for each step, however much the mind knows.
+const BYTES_PER_STEP: u64 = 1000;
+
 /// What survives the driver: a snapshot and the inputs since.
 #[derive(Debug)]
 pub(super) struct Journal {
+    /// Whether anybody will read it.
+    is_kept: bool,
     snapshot: Vec<u8>,
+    /// Steps since the last snapshot.
+    steps: u64,
     inputs: Vec<(Timestamp, Vec<Input>)>,
     lost: Option<Mind>,
 }
 
 impl Journal {
-    pub(super) fn new(mind: &Mind) -> Self {
+    pub(super) fn new(mind: &Mind, is_kept: bool) -> Self {
         Self {
+            is_kept,
+            steps: 0,
             snapshot: mind.snapshot(),
             inputs: Vec::new(),
             lost: None,
@@ -24,7 +34,16 @@ impl Journal {
     }
 
     pub(super) fn append(&mut self, now: Timestamp, inputs: &[Input]) {
-        self.inputs.push((now, inputs.to_vec()));
+        self.steps += 1;
+        if self.is_kept {
+            self.inputs.push((now, inputs.to_vec()));
+        }
+    }
+
+    /// Whether it is time for a snapshot: after `every` steps, and later when it is large.
+    pub(super) fn is_due(&self, every: u64) -> bool {
+        let large = self.snapshot.len() as u64 / BYTES_PER_STEP;
+        self.steps >= every.max(large)
     }
 
     /// Keeps the mind that was killed, to compare with.
@@ -65,6 +84,7 @@ impl Run<'_> {
         self.checkers.note(self.now, found);
         self.journal.snapshot = snapshot;
         self.journal.inputs.clear();
+        self.journal.steps = 0;
         restored.unwrap_or(mind)
     }
 }

@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, rc::Rc, time::Duration};
 use posthaste_core::contract::{Input, Method, ReleasePolicy, RequestSpec};
 use posthaste_types::{ByteRate, Bytes, Code, DepotId, RequestId, encrypted_sizes};
 
-use super::{Blow, Pending, Run, START};
+use super::{Blow, CONNECT_TIMEOUT, Pending, Run, START, faults::BREAK_NOTICED_MAX};
 use crate::{
     random::Dice,
     scenario::{FaultKind, RequestPlan, mebi},
@@ -13,6 +13,14 @@ use crate::{
 impl Run<'_> {
     /// Tells the mind of the world and queues all that will happen to it.
     pub(super) fn set_up(&mut self, seed: u64) {
+        let slowest = self
+            .world
+            .sites
+            .iter()
+            .map(|site| site.latency_micros)
+            .max();
+        let slowest = Duration::from_micros(slowest.unwrap_or(0));
+        self.answer_max = slowest.max(CONNECT_TIMEOUT).max(BREAK_NOTICED_MAX);
         let added: Vec<Input> = self
             .world
             .sites

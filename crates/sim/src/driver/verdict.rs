@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use posthaste_core::{
     Mind,
-    contract::{DepotState, RequestState, RequestView},
+    contract::{DepotState, Event, Happening, RequestState, RequestView},
 };
 use posthaste_types::{ChunkIndex, DepotId, FragmentIndex, RequestId};
 
@@ -11,7 +11,7 @@ use crate::{
     Report,
     checkers::{Conservation, Found, Progress, ensure},
     report::Fate,
-    world::Condition,
+    world::{Condition, Site},
 };
 
 /// How long the mind may leave a depot alone after the last fault, in seconds, and then some.
@@ -24,20 +24,19 @@ impl Run<'_> {
         let mut found = self.checkers.deadlines.at_end(now);
         found.push(self.checkers.conservation.at_end());
         found.push(self.checkers.progress.at_end(START, now));
-        let mut fates = Vec::new();
+        let mut fates = std::mem::take(&mut self.fates);
         if let Some(mind) = self.mind.take() {
             if !self.checkers.is_violated() {
                 found.extend(self.compare_books(&mind));
+                let needed_s = self.needed_s(&mind);
                 found.extend(
                     mind.requests()
-                        .map(|view| Progress::ended(&view, self.is_possible(&mind, &view))),
+                        .map(|view| Progress::ended(&view, self.is_possible(&view, needed_s))),
                 );
             }
-            fates = mind
-                .requests()
-                .map(|view| (view.request, fate(&view)))
-                .collect();
+            fates.extend(mind.requests().map(|view| (view.request, fate(&view))));
         }
+        let fates: Vec<(RequestId, Fate)> = fates.into_iter().collect();
         if !self.checkers.is_violated() {
             found.extend(
                 fates
@@ -84,79 +83,100 @@ impl Run<'_> {
         )
     }
 
+    /// Remembers what an event makes of a request.
+    pub(super) fn hear_fate(&mut self, event: &Event) {
+        let Some(request) = event.request else { return };
+        match event.happening {
+            Happening::Safe { .. } | Happening::Delivered => {
+                let spec = self.world.specs.get(&request);
+                let is_met = spec.is_some_and(|spec| event.at <= spec.deadline);
+                let fate = if is_met { Fate::Met } else { Fate::Late };
+                self.fates.entry(request).or_insert(fate);
+            }
+            Happening::Refused => {
+                self.fates.insert(request, Fate::Refused);
+            }
+            Happening::Cancelled => {
+                self.fates.insert(request, Fate::Cancelled);
+            }
+            Happening::Failed => {
+                self.fates.insert(request, Fate::Failed);
+            }
+            Happening::Admitted
+            | Happening::AtRisk { .. }
+            | Happening::OnTime { .. }
+            | Happening::Missed
+            | Happening::DepotActivated
+            | Happening::DepotRetired
+            | Happening::DepotDown
+            | Happening::DepotUp
+            | Happening::ForecastMoved
+            | Happening::Repairing { .. }
+            | Happening::Unsafe { .. }
+            | Happening::Released
+            | Happening::ReleaseFailed
+            | Happening::Rerouted => {}
+        }
+    }
+
     /// The mind's books of each live depot beside what it holds.
     fn compare_books(&self, mind: &Mind) -> Vec<Result<(), Found>> {
         let states = mind.depots();
+        let up: BTreeSet<DepotId> = states
+            .iter()
+            .filter(|state| state.state == DepotState::Up)
+            .map(|state| state.depot)
+            .collect();
         let mut found = Vec::new();
-        for view in mind.requests().filter(|view| is_kept(view.state)) {
+        let is_compared =
+            |view: &RequestView| is_kept(view.state) && view.state != RequestState::Delivered;
+        for view in mind.requests().filter(is_compared) {
             let holders = mind.holders(view.request);
-            for site in self
-                .world
-                .sites
-                .iter()
-                .filter(|site| site.condition() == Condition::Well)
-            {
-                let is_up = states
-                    .iter()
-                    .any(|state| state.depot == site.id && state.state == DepotState::Up);
-                let is_used = view.shares.iter().any(|share| share.depot == site.id);
+            let in_flight = view.shares.iter().map(|share| share.in_flight as usize);
+            let in_flight: usize = in_flight.sum();
+            for depot in view.shares.iter().map(|share| share.depot) {
+                let Some(place) = self.world.place(depot) else {
+                    continue;
+                };
+                let site = &self.world.sites[place];
                 // Whoever is being asked what it holds answers for itself.
-                let is_sure =
-                    is_up && is_used && !site.is_told_gone && view.state != RequestState::Delivered;
+                let is_sure = site.condition() == Condition::Well
+                    && up.contains(&depot)
+                    && !site.is_told_gone;
                 if !is_sure {
                     continue;
                 }
-                let believed = holders.iter().find(|(depot, _)| *depot == site.id);
+                let believed = holders.iter().find(|(holder, _)| *holder == depot);
                 let believed = believed.map(|(_, held)| held.iter().copied().collect());
-                let held = self.held(site.id, &view);
-                let surplus = self
-                    .surplus
-                    .get(&(site.id, view.request))
-                    .copied()
-                    .unwrap_or(0)
-                    + view
-                        .shares
-                        .iter()
-                        .map(|share| share.in_flight as usize)
-                        .sum::<usize>();
+                let held = held(site, &view);
+                let lost = self.surplus.get(&(depot, view.request)).copied();
                 found.push(Conservation::compare(
-                    site.id,
+                    depot,
                     view.request,
                     &believed.unwrap_or_default(),
                     &held,
-                    surplus,
+                    lost.unwrap_or(0) + in_flight,
                 ));
             }
         }
         found
     }
 
-    fn held(&self, depot: DepotId, view: &RequestView) -> BTreeSet<(ChunkIndex, FragmentIndex)> {
-        let site = self.world.sites.iter().find(|site| site.id == depot);
-        let masks = site.and_then(|site| site.held.get(&view.request));
-        let masks = masks.map(Vec::as_slice).unwrap_or_default();
-        let is_destination = view.spec.destination == Some(depot);
-        let chunks = (0..).map(ChunkIndex::new).zip(masks);
-        chunks
-            .flat_map(|(chunk, mask)| {
-                let bits = (0u8..64).filter(move |bit| mask >> bit & 1 == 1);
-                bits.map(move |bit| {
-                    let index = FragmentIndex::new(bit);
-                    (
-                        chunk,
-                        if is_destination {
-                            FragmentIndex::WHOLE
-                        } else {
-                            index
-                        },
-                    )
-                })
+    /// Time in which the slowest depot takes all that was asked for, and then some.
+    fn needed_s(&self, mind: &Mind) -> u64 {
+        let slowest = self.world.slowest();
+        let all: u64 = mind
+            .requests()
+            .map(|view| {
+                view.spec.bytes.get() * u64::from(view.spec.code.total())
+                    / u64::from(view.spec.code.data())
             })
-            .collect()
+            .sum();
+        SETTLING_S + 4 * all / slowest.max(1)
     }
 
     /// Whether the depots that are left could have made the request safe within the time there was.
-    fn is_possible(&self, mind: &Mind, view: &RequestView) -> bool {
+    fn is_possible(&self, view: &RequestView, needed_s: u64) -> bool {
         let column = view.spec.code.fragment_size(view.spec.chunk_size);
         let column = column.times(u64::from(view.spec.chunks()));
         let is_well = |depot: &DepotId| {
@@ -170,17 +190,32 @@ impl Run<'_> {
         let staged = view.spec.via.iter().filter(|depot| is_well(depot)).count();
         let can_go = staged >= usize::from(view.spec.code.total())
             || view.spec.destination.is_some_and(|depot| is_well(&depot));
-        let slowest = self.world.slowest();
-        let all: u64 = mind
-            .requests()
-            .map(|view| {
-                view.spec.bytes.get() * u64::from(view.spec.code.total())
-                    / u64::from(view.spec.code.data())
-            })
-            .sum();
-        let needed_s = SETTLING_S + 4 * all / slowest.max(1);
         can_go && self.now.since(self.last_change).as_secs() > needed_s
     }
+}
+
+/// What a site really holds of a request.
+fn held(site: &Site, view: &RequestView) -> BTreeSet<(ChunkIndex, FragmentIndex)> {
+    let masks = site.held.get(&view.request);
+    let masks = masks.map(Vec::as_slice).unwrap_or_default();
+    let is_destination = view.spec.destination == Some(site.id);
+    let chunks = (0..).map(ChunkIndex::new).zip(masks);
+    chunks
+        .flat_map(|(chunk, mask)| {
+            let bits = (0u8..64).filter(move |bit| mask >> bit & 1 == 1);
+            bits.map(move |bit| {
+                let index = FragmentIndex::new(bit);
+                (
+                    chunk,
+                    if is_destination {
+                        FragmentIndex::WHOLE
+                    } else {
+                        index
+                    },
+                )
+            })
+        })
+        .collect()
 }
 
 fn is_kept(state: RequestState) -> bool {
