@@ -6,6 +6,7 @@ mod figures;
 mod lab;
 mod list;
 mod measure;
+mod mind;
 mod programs;
 mod site;
 mod stage;
@@ -47,6 +48,11 @@ const ALL: &[Benchmark] = &[
         list::run,
         "[--dir DIR] [--runs N] [--objects N] [--entries N]: posthaste ls beside rclone, s5cmd, aws and \
          find",
+    ),
+    (
+        "mind",
+        mind::run,
+        "[--steps N]: steps of the mind with up to 10^5 open requests and 10^3 depots",
     ),
     (
         "tuner",

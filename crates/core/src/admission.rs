@@ -2,14 +2,14 @@
 
 use alloc::{format, vec, vec::Vec};
 use core::time::Duration;
-use posthaste_plan::{Fit, Offer, Proposal, Scene, choose, offers};
+use posthaste_plan::{Load, Offer, Proposal, Scene, Supplies, choose, offers};
 use posthaste_types::{Bytes, Code, Timestamp};
 
 use crate::{
     Mind,
     books::{Request, Route},
     contract::{Reason, WouldBuy},
-    outlook::Belief,
+    outlook::{Belief, Promised, places_of},
 };
 
 /// What was decided about a request.
@@ -20,6 +20,8 @@ pub(crate) enum Verdict {
         /// Lanes to feed.
         active: Vec<usize>,
         reason: Reason,
+        /// When it will be done, so far.
+        finish: Option<Timestamp>,
         /// Its deadline can't be met: it gets what the others leave.
         is_leftover: bool,
     },
@@ -37,7 +39,7 @@ struct Way {
 
 impl Mind {
     /// Weighs a request that is not in the books yet, or moves and may go another way.
-    pub(crate) fn weigh(&self, request: &Request) -> Verdict {
+    pub(crate) fn weigh(&self, request: &Request, left: &Promised) -> Verdict {
         if let Some(refusal) = self.find_flaw(request) {
             return Verdict::Refuse(refusal);
         }
@@ -45,17 +47,17 @@ impl Mind {
             let reason = Reason::AllSafe {
                 losses: u32::from(request.spec.code.parity()),
             };
-            return admit(Route::Staged, Vec::new(), reason);
+            return admit(Route::Staged, Vec::new(), self.now, reason);
         }
-        let careful_direct = self.way(request, Route::Direct, Belief::P10);
-        let careful_staged = self.way(request, Route::Staged, Belief::P10);
+        let careful_direct = self.way(request, Route::Direct, Belief::P10, left);
+        let careful_staged = self.way(request, Route::Staged, Belief::P10, left);
         for way in [careful_direct, careful_staged].into_iter().flatten() {
             if let Some(verdict) = self.try_way(request, &way, self.margin(request.spec.deadline)) {
                 return verdict;
             }
         }
-        let staged = self.way(request, Route::Staged, Belief::Hopeful);
-        let direct = self.way(request, Route::Direct, Belief::Hopeful);
+        let staged = self.way(request, Route::Staged, Belief::Hopeful, left);
+        let direct = self.way(request, Route::Direct, Belief::Hopeful, left);
         for way in [&staged, &direct].into_iter().flatten() {
             if let Some(verdict) = self.try_way(request, way, Duration::ZERO) {
                 return verdict;
@@ -99,12 +101,9 @@ impl Mind {
     }
 
     fn try_way(&self, request: &Request, way: &Way, margin: Duration) -> Option<Verdict> {
-        let (chosen, fit) = choose(&way.scene, &way.proposal, margin);
-        if !fit.holds_by(way.proposal.deadline) {
-            return None;
-        }
         let deadline = request.spec.deadline;
-        let finish = self.now + fit.finish?;
+        let (chosen, finish) = choose(&way.scene, &way.proposal, deadline - margin);
+        let finish = finish.filter(|&finish| finish <= deadline)?;
         let fan_out = u32::try_from(chosen.len()).unwrap_or(u32::MAX);
         let reason = match way.route {
             Route::Direct => Reason::DirectSuffices { finish, deadline },
@@ -114,7 +113,8 @@ impl Mind {
                 deadline,
             },
         };
-        Some(admit(way.route, way.lanes[..chosen.len()].to_vec(), reason))
+        let active = way.lanes[..chosen.len()].to_vec();
+        Some(admit(way.route, active, finish, reason))
     }
 
     fn weigh_infeasible(
@@ -124,14 +124,14 @@ impl Mind {
         direct: Option<Way>,
     ) -> Verdict {
         if let Some(way) = &staged
-            && let Some(reason) = self.want_of_space(way)
+            && let Some(reason) = want_of_space(way)
             && direct.is_none()
         {
             return Verdict::Refuse(reason);
         }
-        let fit = |way: &Way| -> Fit { way.scene.fit(&way.proposal, &way.proposal.candidates) };
-        let finish = |way: &Way| fit(way).finish.unwrap_or(Duration::MAX);
-        let best = staged.into_iter().chain(direct).min_by_key(finish);
+        let finish = |way: &Way| way.scene.finish(&way.proposal, &way.proposal.candidates);
+        let is_never = |way: &Way| (finish(way).is_none(), finish(way));
+        let best = staged.into_iter().chain(direct).min_by_key(is_never);
         let deadline = request.spec.deadline;
         let Some(way) = best else {
             let (earliest, would_buy) = (None, Vec::new());
@@ -141,7 +141,7 @@ impl Mind {
                 would_buy,
             });
         };
-        let (earliest, would_buy) = self.counter_offer(&way);
+        let (earliest, would_buy) = counter_offer(&way);
         let reason = Reason::Infeasible {
             earliest,
             deadline,
@@ -149,6 +149,7 @@ impl Mind {
         };
         if request.spec.best_effort {
             Verdict::Admit {
+                finish: finish(&way),
                 route: way.route,
                 active: way.lanes,
                 reason,
@@ -159,51 +160,8 @@ impl Mind {
         }
     }
 
-    fn counter_offer(&self, way: &Way) -> (Option<Timestamp>, Vec<WouldBuy>) {
-        let mut earliest = None;
-        let mut would_buy = Vec::new();
-        for offer in offers(&way.scene, &way.proposal) {
-            would_buy.push(match offer {
-                Offer::Later(span) => {
-                    let deadline = self.now + span;
-                    earliest = Some(deadline);
-                    WouldBuy::Later { deadline }
-                }
-                Offer::LighterCode(code) => WouldBuy::LighterCode { code },
-                Offer::MoreRate(rate) => WouldBuy::MoreRate { rate },
-            });
-        }
-        (earliest, would_buy)
-    }
-
-    /// The refusal, when it is space that is missing and not rate.
-    fn want_of_space(&self, way: &Way) -> Option<Reason> {
-        let all = &way.proposal.candidates;
-        let roomy = way.scene.with_endless_space();
-        let never = way.scene.fit(&way.proposal, all).finish.is_none();
-        if !never || roomy.fit(&way.proposal, all).finish.is_none() {
-            return None;
-        }
-        let load = way.proposal.load(all);
-        let there = load
-            .lanes
-            .iter()
-            .map(|lane| way.scene.supplies[lane.supply].space.min(lane.room));
-        let promised: Bytes = way
-            .scene
-            .promises
-            .iter()
-            .map(|promise| promise.load.bytes)
-            .sum();
-        let available = there.sum::<Bytes>() - promised;
-        Some(Reason::NoSpace {
-            needed: load.bytes,
-            available,
-        })
-    }
-
     /// The request on one route, as a question to the planner; none when the route is not there.
-    fn way(&self, request: &Request, route: Route, belief: Belief) -> Option<Way> {
+    fn way(&self, request: &Request, route: Route, belief: Belief, left: &Promised) -> Option<Way> {
         let spec = &request.spec;
         let (lanes, code) = match route {
             Route::Direct => {
@@ -214,25 +172,42 @@ impl Mind {
             }
             Route::Staged => (self.staging_lanes(request), spec.code),
         };
+        let is_placed = |lane: &usize| left.places.contains_key(&request.lanes[*lane].depot);
+        let lanes: Vec<usize> = lanes.into_iter().filter(is_placed).collect();
         if lanes.len() < usize::from(code.total()) {
             return None;
         }
-        let (scene, places) = self.scene(belief, None);
-        let candidates = lanes
+        let all = left.scene(belief);
+        let places = places_of(&lanes, request, &left.places);
+        let depots = places
             .iter()
-            .filter_map(|&lane| places.get(&request.lanes[lane].depot).copied());
+            .map(|&place| all.supplies.depots[place].clone());
+        let scene = Scene {
+            now: all.now,
+            supplies: Supplies {
+                depots: depots.collect(),
+                way_out: all.supplies.way_out.clone(),
+            },
+        };
         let proposal = Proposal {
             bytes: spec.bytes,
             chunk_size: spec.chunk_size,
             code,
-            deadline: spec.deadline.since(self.now),
-            candidates: candidates.collect(),
+            deadline: spec.deadline,
+            candidates: (0..lanes.len()).collect(),
         };
         Some(Way {
             route,
             lanes,
             scene,
             proposal,
+        })
+    }
+
+    /// What a request that was just taken puts on the depots: no newcomer gets that.
+    pub(crate) fn promised_load(&self, request: &Request, left: &Promised) -> Load {
+        self.load(request, &left.places, request.route, |lane| {
+            request.lanes[lane].is_active
         })
     }
 
@@ -285,11 +260,49 @@ impl Mind {
     }
 }
 
-fn admit(route: Route, active: Vec<usize>, reason: Reason) -> Verdict {
+/// What would make the way feasible, and the earliest finish among that.
+fn counter_offer(way: &Way) -> (Option<Timestamp>, Vec<WouldBuy>) {
+    let mut earliest = None;
+    let mut would_buy = Vec::new();
+    for offer in offers(&way.scene, &way.proposal) {
+        would_buy.push(match offer {
+            Offer::Later(deadline) => {
+                earliest = Some(deadline);
+                WouldBuy::Later { deadline }
+            }
+            Offer::LighterCode(code) => WouldBuy::LighterCode { code },
+            Offer::MoreRate(rate) => WouldBuy::MoreRate { rate },
+        });
+    }
+    (earliest, would_buy)
+}
+
+/// The refusal, when it is space that is missing and not rate.
+fn want_of_space(way: &Way) -> Option<Reason> {
+    let all = &way.proposal.candidates;
+    let roomy = way.scene.with_endless_space();
+    let never = way.scene.finish(&way.proposal, all).is_none();
+    if !never || roomy.finish(&way.proposal, all).is_none() {
+        return None;
+    }
+    let load = way.proposal.load(all);
+    let there = load
+        .lanes
+        .iter()
+        .map(|lane| way.scene.supplies.depots[lane.supply].space.min(lane.room));
+    let available = there.sum::<Bytes>();
+    Some(Reason::NoSpace {
+        needed: load.bytes,
+        available,
+    })
+}
+
+fn admit(route: Route, active: Vec<usize>, finish: Timestamp, reason: Reason) -> Verdict {
     Verdict::Admit {
         route,
         active,
         reason,
+        finish: Some(finish),
         is_leftover: false,
     }
 }

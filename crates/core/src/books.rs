@@ -1,7 +1,9 @@
 //! What the mind knows. Books answer and record; they decide nothing.
 
 mod bitmap;
+mod book;
 mod depot;
+mod index;
 mod link;
 mod replica;
 mod request;
@@ -9,7 +11,9 @@ mod transfer;
 mod tuning;
 
 pub(crate) use bitmap::Bitmap;
+pub(crate) use book::Book;
 pub(crate) use depot::{Answer, Depot};
+pub(crate) use index::{Entry, Index, Urgency};
 pub(crate) use link::Link;
 pub(crate) use replica::{Replica, Stored};
 pub(crate) use request::{Release, Request, Route, Stripe};

@@ -7,17 +7,16 @@ use posthaste_types::{RequestId, Timestamp};
 
 use crate::{
     Mind,
-    admission::Verdict,
     books::Request,
     books::Route,
     contract::{Fault, Happening, Outbox, Reason},
-    outlook::Belief,
+    outlook::Sweep,
     review::reason_late,
 };
 
 impl Mind {
     /// Feeds one more depot when behind, one less when far ahead (`docs/algorithms/greedy-planner.md`).
-    pub(crate) fn review_fan_out(&mut self, id: RequestId, out: &mut Outbox) {
+    pub(crate) fn review_fan_out(&mut self, id: RequestId, sweep: &Sweep, out: &mut Outbox) {
         let Some(request) = self.requests.get(&id) else {
             return;
         };
@@ -36,7 +35,7 @@ impl Mind {
             Change::Add => {
                 self.activate_next(id, reason_late, out);
             }
-            Change::Drop => self.retire_slowest(id, left, out),
+            Change::Drop => self.retire_slowest(id, left, sweep, out),
         }
         self.fill_fan_out(id, out);
     }
@@ -97,7 +96,7 @@ impl Mind {
         true
     }
 
-    fn retire_slowest(&mut self, id: RequestId, left: Duration, out: &mut Outbox) {
+    fn retire_slowest(&mut self, id: RequestId, left: Duration, sweep: &Sweep, out: &mut Outbox) {
         /// With less than this to go, another plan is not worth its churn.
         const NEARLY_DONE: Duration = Duration::from_secs(60);
         let Some(request) = self.requests.get(&id) else {
@@ -114,28 +113,18 @@ impl Mind {
         if rest.len() < usize::from(request.spec.code.total()) {
             return;
         }
-        let (scene, places) = self.scene(Belief::P10, Some(id));
-        let load = self.load(request, &places, Route::Staged, |lane| rest.contains(&lane));
-        let mut loads: Vec<_> = scene
-            .promises
-            .iter()
-            .map(|promise| promise.load.clone())
-            .collect();
-        let urgency = scene
-            .promises
-            .partition_point(|promise| promise.deadline <= request.spec.deadline.since(self.now));
-        loads.insert(urgency, load);
-        let outcomes = posthaste_plan::flow(&scene.supplies, &loads, scene.egress);
+        let uses = |lane| rest.contains(&lane);
+        let load = self.load(request, sweep.places(), Route::Staged, uses);
+        let finish = sweep.finish_slow(&load, self.now);
         let is_worth = request
             .finish
             .is_some_and(|finish| finish.p90 > self.now + NEARLY_DONE);
-        let Some(finish) = outcomes[urgency]
-            .finish
-            .filter(|&finish| is_worth && finish <= left * 3 / 4)
+        let Some(finish) =
+            finish.filter(|&finish| is_worth && finish.since(self.now) <= left * 3 / 4)
         else {
             return;
         };
-        let (finish, deadline) = (self.now + finish, request.spec.deadline);
+        let deadline = request.spec.deadline;
         let Some(request) = self.requests.get_mut(&id) else {
             return;
         };
@@ -150,7 +139,7 @@ impl Mind {
     }
 
     /// Leaves the direct path when it is too slow, and takes it when staging can't go on.
-    pub(crate) fn review_route(&mut self, id: RequestId, out: &mut Outbox) {
+    pub(crate) fn review_route(&mut self, id: RequestId, sweep: &Sweep, out: &mut Outbox) {
         let Some(request) = self.requests.get(&id) else {
             return;
         };
@@ -176,14 +165,9 @@ impl Mind {
             Route::Staged => lanes.len() >= usize::from(request.spec.code.total()),
             Route::Direct => lanes.iter().all(|&lane| self.can_use(request, lane)),
         };
-        let (supplies, places) = self.supplies(Belief::P50);
-        let load = self.load(request, &places, other, |lane| lanes.contains(&lane));
-        let outcome = posthaste_plan::flow(&supplies, &[load], self.settings.egress);
-        let Some(after) = outcome[0]
-            .finish
-            .filter(|_| is_possible)
-            .map(|span| self.now + span)
-        else {
+        let load = self.load(request, sweep.places(), other, |lane| lanes.contains(&lane));
+        let after = sweep.finish_middle(&load, self.now);
+        let Some(after) = after.filter(|_| is_possible) else {
             return;
         };
         if before.is_some_and(|before| after >= before) {
@@ -200,7 +184,7 @@ impl Mind {
             },
             (Route::Direct, _) => reason_late(request, self.now),
         };
-        self.reroute(id, other, lanes, reason, out);
+        self.reroute(id, other, lanes, reason, sweep, out);
     }
 
     fn reroute(
@@ -209,26 +193,13 @@ impl Mind {
         route: Route,
         lanes: Vec<usize>,
         reason: Reason,
+        sweep: &Sweep,
         out: &mut Outbox,
     ) {
         self.abandon_all(id, &reason, out);
-        // The fewest depots that keep the deadline, where some do.
-        let chosen = self
-            .requests
-            .get(&id)
-            .and_then(|request| match self.weigh(request) {
-                Verdict::Admit {
-                    route: Route::Staged,
-                    active,
-                    is_leftover: false,
-                    ..
-                } => Some(active),
-                Verdict::Admit { .. } | Verdict::Refuse(_) => None,
-            });
-        let active = if route == Route::Staged {
-            chosen.unwrap_or(lanes)
-        } else {
-            lanes
+        let active = match route {
+            Route::Staged => self.fewest(id, lanes, sweep),
+            Route::Direct => lanes,
         };
         let now = self.now;
         let Some(request) = self.requests.get_mut(&id) else {
@@ -243,5 +214,23 @@ impl Mind {
         }
         request.replica.unpark();
         self.tell(out, Some(id), None, Happening::Rerouted, reason);
+    }
+
+    /// The fewest depots, the best first, that keep the deadline; all where none do.
+    fn fewest(&self, id: RequestId, lanes: Vec<usize>, sweep: &Sweep) -> Vec<usize> {
+        let Some(request) = self.requests.get(&id) else {
+            return lanes;
+        };
+        let by = request.spec.deadline - self.margin(request.spec.deadline);
+        let least = usize::from(request.spec.code.total());
+        let holds = |count: &usize| {
+            let uses = |lane| lanes[..*count].contains(&lane);
+            let load = self.load(request, sweep.places(), Route::Staged, uses);
+            sweep
+                .finish_slow(&load, self.now)
+                .is_some_and(|finish| finish <= by)
+        };
+        let count = (least..lanes.len()).find(holds).unwrap_or(lanes.len());
+        lanes[..count].to_vec()
     }
 }

@@ -6,16 +6,19 @@ use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Time
 
 use crate::{
     Mind, Settings,
-    books::{Depot, Flight, FlightKey, Release, Request, Route, Stripe, Transfers},
+    books::{Book, Depot, Flight, FlightKey, Release, Request, Route, Stripe, Transfers, Urgency},
     contract::{Command, Fault, Outbox, Reason},
 };
-use alloc::collections::BTreeMap;
+use alloc::collections::BTreeSet;
+
+/// A depot that had no room for so many requests in a row has none for others either.
+const MISSES_MAX: u32 = 4;
 
 /// The books one placement needs, borrowed apart.
 struct Placing<'a> {
     id: RequestId,
     request: &'a mut Request,
-    depots: &'a mut BTreeMap<DepotId, Depot>,
+    depots: &'a mut Book<DepotId, Depot>,
     transfers: &'a mut Transfers,
     settings: &'a Settings,
     now: Timestamp,
@@ -23,14 +26,49 @@ struct Placing<'a> {
 
 impl Mind {
     /// Gives every depot with room its next fragments, the most urgent request first.
+    ///
+    /// Only depots about which something changed are looked at, and for each only the requests that
+    /// could send something there: the rest would find what they found before.
     pub(crate) fn dispatch(&mut self, out: &mut Outbox) {
-        for place in 0..self.order.len() {
-            let id = self.order[place];
-            self.begin_tuning(id);
-            if let Some(mut placing) = self.placing(id) {
-                placing.feed(out);
+        let changed = self.depots.take_touched();
+        let mut heads: BTreeSet<(Urgency, DepotId, u32)> = changed
+            .into_iter()
+            .filter(|depot| self.depots.get(depot).is_some_and(Depot::is_up))
+            .filter_map(|depot| Some((self.index.next_for(depot, None)?, depot, 0)))
+            .collect();
+        while let Some((urgency, depot, misses)) = heads.pop_first() {
+            let id = urgency.request;
+            let could = self.could_take(depot, id);
+            if could {
+                self.begin_tuning(id);
+                if let Some(mut placing) = self.placing(id) {
+                    placing.feed(out);
+                }
+                self.bring_up_to_date();
+            }
+            let misses = if could { 0 } else { misses + 1 };
+            if misses < MISSES_MAX {
+                let next = self.index.next_for(depot, Some(urgency));
+                heads.extend(next.map(|next| (next, depot, misses)));
             }
         }
+        // What was fed found its place; nothing is left over for the next step.
+        self.depots.take_touched();
+    }
+
+    /// Whether the depot has room for what the request would send it next.
+    fn could_take(&self, depot: DepotId, id: RequestId) -> bool {
+        let Some(request) = self.requests.get(&id) else {
+            return false;
+        };
+        let bytes = request
+            .replica
+            .bytes_of(ChunkIndex::new(0), request.fragment(0));
+        let Some((lane, depot)) = request.lane_of(depot).zip(self.depots.get(&depot)) else {
+            return false;
+        };
+        let has_time = depot.resume_at <= self.now;
+        has_time && is_open(request, lane, depot, bytes, &self.settings)
     }
 
     fn placing(&mut self, id: RequestId) -> Option<Placing<'_>> {
@@ -121,12 +159,7 @@ impl Placing<'_> {
     /// Opens chunks as long as one of their fragments can start at once.
     fn open_stripes(&mut self, out: &mut Outbox) {
         loop {
-            let stripes = self.request.stripes.len();
-            let bytes = self.request.open_bytes() + self.request.spec.chunk_size;
-            let has_memory = stripes < 2
-                || (stripes < self.settings.stripes_max as usize
-                    && bytes <= self.settings.stripes_bytes_max);
-            if !has_memory
+            if !self.request.has_memory(self.settings)
                 || !(0..self.request.lanes.len()).any(|lane| self.is_open(lane, Bytes::ZERO))
             {
                 return;
@@ -315,32 +348,10 @@ impl Placing<'_> {
 
     /// Whether a fragment of `bytes` can start towards the depot now.
     fn is_open(&self, lane: usize, bytes: Bytes) -> bool {
-        let fed = &self.request.lanes[lane];
-        fed.is_active
-            && fed.asked_at.is_none()
-            && self.request.is_on_route(lane)
-            && self.depots.get(&fed.depot).is_some_and(|depot| {
-                depot.is_up()
-                    && depot.resume_at <= self.now
-                    && depot.space() >= bytes
-                    && self.has_turn(lane, depot, bytes)
-            })
-    }
-
-    /// Whether one more than is on its way now is what the optimizer wants, and fits the window.
-    fn has_turn(&self, lane: usize, depot: &Depot, bytes: Bytes) -> bool {
-        let fed = &self.request.lanes[lane];
-        let Some(tuning) = &fed.tuning else {
-            let span = self.settings.window;
-            return depot.link.has_window(bytes, span, self.settings);
-        };
-        let span = if tuning.is_raised() {
-            self.settings.window_raised
-        } else {
-            self.settings.window
-        };
-        fed.in_flight < u32::from(tuning.at_once())
-            && depot.link.has_window(bytes, span, self.settings)
+        let depot = self.depots.get(&self.request.lanes[lane].depot);
+        depot.is_some_and(|depot| {
+            depot.resume_at <= self.now && is_open(self.request, lane, depot, bytes, self.settings)
+        })
     }
 
     fn finish_micros(&self, lane: usize, bytes: Bytes) -> u64 {
@@ -376,6 +387,32 @@ impl Placing<'_> {
         }
         (wanted, taken)
     }
+}
+
+/// Whether the request may send a fragment of `bytes` to the depot of a lane, as far as the depot is
+/// not being left alone: it is fed, has space, and one more than is on its way now is what the
+/// optimizer wants, and fits the window.
+fn is_open(
+    request: &Request,
+    lane: usize,
+    depot: &Depot,
+    bytes: Bytes,
+    settings: &Settings,
+) -> bool {
+    let fed = &request.lanes[lane];
+    let is_fed = fed.is_active && fed.asked_at.is_none() && request.is_on_route(lane);
+    let has_turn = || {
+        let Some(tuning) = &fed.tuning else {
+            return depot.link.has_window(bytes, settings.window, settings);
+        };
+        let span = if tuning.is_raised() {
+            settings.window_raised
+        } else {
+            settings.window
+        };
+        fed.in_flight < u32::from(tuning.at_once()) && depot.link.has_window(bytes, span, settings)
+    };
+    is_fed && depot.is_up() && depot.space() >= bytes && has_turn()
 }
 
 /// How long to leave a depot alone after `failures` sends in a row failed.

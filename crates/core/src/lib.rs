@@ -2,7 +2,7 @@
 //!
 //! A driver hands [`Mind::step`] what happened and carries out what comes back. The books hold what
 //! is known (of requests, replicas, transfers, depots and links); one file under `on`
-//! takes each kind of input; `dispatch` places fragments, `outlook` forecasts, `review` and
+//! takes each kind of input; `arrange` keeps them in order, `dispatch` places fragments, `outlook` forecasts, `review` and
 //! `course` change what is under way, `tuning` how much of it at once. Nothing here reads a clock, a file, a socket or a random number.
 #![no_std]
 extern crate alloc;
@@ -10,6 +10,7 @@ extern crate alloc;
 extern crate std;
 
 mod admission;
+mod arrange;
 mod books;
 pub mod contract;
 mod course;

@@ -1,15 +1,16 @@
-use alloc::{collections::BTreeMap, format, string::String, vec::Vec};
+use alloc::{format, string::String, vec::Vec};
 use posthaste_plan::tuner::Method;
 use posthaste_types::{DepotId, Malformed, Record, RequestId, Timestamp, record};
 
 use crate::{
     Settings,
-    books::{Depot, Request, Transfers},
+    books::{Book, Depot, Index, Request, Transfers},
     contract::{Decision, Event, Happening, Input, Outbox, Reason},
+    outlook::{Promised, Sweep},
 };
 
 /// Leads every snapshot; another number is another layout.
-const SNAPSHOT_VERSION: u32 = 4;
+const SNAPSHOT_VERSION: u32 = 5;
 
 record! {
     /// The decision maker of one centre.
@@ -21,17 +22,20 @@ record! {
     pub struct Mind {
         pub(crate) settings: Settings,
         pub(crate) now: Timestamp,
-        pub(crate) depots: BTreeMap<DepotId, Depot>,
-        pub(crate) requests: BTreeMap<RequestId, Request>,
+        pub(crate) depots: Book<DepotId, Depot>,
+        pub(crate) requests: Book<RequestId, Request>,
         pub(crate) transfers: Transfers,
-        /// Requests that move, the most urgent first.
-        pub(crate) order: Vec<RequestId>,
+        pub(crate) index: Index,
         /// When everything is looked at next, while something moves.
         pub(crate) tick_at: Option<Timestamp>,
+        /// When time was last looked at.
+        pub(crate) looked_at: Timestamp,
         /// When time alone changes something next.
         pub(crate) alarm: Option<Timestamp>,
-        /// Whether order and alarm must be worked out anew.
-        pub(crate) is_stale: bool,
+        /// The look at everything that is under way.
+        pub(crate) sweep: Option<Sweep>,
+        /// What the last look left for newcomers.
+        pub(crate) promised: Option<Promised>,
     }
 }
 
@@ -42,43 +46,38 @@ impl Mind {
         Self {
             settings,
             now: Timestamp::default(),
-            depots: BTreeMap::new(),
-            requests: BTreeMap::new(),
+            depots: Book::default(),
+            requests: Book::default(),
             transfers: Transfers::default(),
-            order: Vec::new(),
+            index: Index::default(),
             tick_at: None,
+            looked_at: Timestamp::default(),
             alarm: None,
-            is_stale: false,
+            sweep: None,
+            promised: None,
         }
     }
 
     /// Takes what happened until `now` and appends to `out` what shall be done and said.
     ///
-    /// A stored fragment costs a visit of each depot of its request and of each request that moves;
-    /// the inputs about a whole depot cost a visit of each chunk it holds. A `now` before an earlier
-    /// one counts as that one.
+    /// A stored fragment costs a visit of each depot of its request, whatever else there is; the inputs
+    /// about a whole depot cost a visit of each request, and of each chunk it holds. Each tick begins
+    /// a look at everything, which many requests spread over many steps. A `now` before an earlier one
+    /// counts as that one.
     pub fn step(&mut self, now: Timestamp, inputs: Vec<Input>, out: &mut Outbox) {
         self.now = self.now.max(now);
         for input in inputs {
-            // Only these two come by the thousand and leave order and alarm as they are.
-            let is_common = matches!(
-                input,
-                Input::FragmentStored { .. } | Input::Throughput { .. }
-            );
-            self.is_stale |= !is_common;
             self.take(input, out);
         }
-        if self.is_stale {
-            self.arrange();
-        }
-        if self.alarm.is_some_and(|alarm| alarm <= self.now) {
+        self.bring_up_to_date();
+        if self.find_alarm().is_some_and(|alarm| alarm <= self.now) {
             self.on_time(out);
-            self.arrange();
+            self.bring_up_to_date();
         }
         self.dispatch(out);
-        if self.is_stale {
-            self.arrange();
-        }
+        self.forget_oldest();
+        self.set_tick();
+        self.alarm = self.find_alarm();
     }
 
     /// When the mind wants to be stepped next, if nothing happens before.
@@ -250,6 +249,8 @@ impl Mind {
     /// Everything is looked at within this step, not at the next tick.
     pub(crate) fn look_now(&mut self) {
         self.tick_at = Some(self.now);
-        self.is_stale = true;
+        if let Some(promised) = &mut self.promised {
+            promised.is_stale = true;
+        }
     }
 }

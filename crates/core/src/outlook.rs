@@ -1,15 +1,28 @@
-//! When will it be done? The books as a scene for the planner, and the answers put back.
+//! When will it be done? The books as the planner sees them, and the answers put back.
+//!
+//! A look at everything goes through the requests that move, the most urgent first. Each takes its
+//! share of what the more urgent ones left: early, for its forecast, and late, for what it was
+//! promised. What is left at the end is what a newcomer finds.
 
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::time::Duration;
-use posthaste_plan::{Lane, Load, Promise, Scene, Supply, flow};
-use posthaste_types::{ByteRate, DepotId, RequestId, Timestamp};
+use posthaste_plan::{Curve, Lane, Load, Outcome, Scene, Supplies, Supply};
+use posthaste_types::{ByteRate, DepotId, RequestId, Timestamp, record};
 
 use crate::{
     Mind,
-    books::{Depot, Request, Route},
+    books::{Depot, Request, Route, Urgency},
     contract::Forecast,
 };
+
+/// Requests of one slice of a look at everything: about a millisecond.
+pub(crate) const SLICE: usize = 32;
+/// So many requests are looked at in one go where somebody waits for it.
+const QUICK: usize = 128;
+/// Time between two slices.
+pub(crate) const SLICE_PAUSE: Duration = Duration::from_millis(10);
+/// How old what was left for newcomers may be before it is worked out again for one.
+const PROMISED_AGE_MAX: Duration = Duration::from_secs(1);
 
 /// Which rate of a depot to count on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,26 +51,131 @@ impl Belief {
     }
 }
 
+/// Where each depot stands among the supplies.
+pub(crate) type Places = BTreeMap<DepotId, u32>;
+
+record! {
+    /// What is left for newcomers.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) struct Promised {
+        /// As of when.
+        at: Timestamp,
+        /// Something about depots changed since.
+        pub(crate) is_stale: bool,
+        pub(crate) places: Places,
+        careful: Scene,
+        /// None where every depot was measured: it is the careful one then.
+        hopeful: Option<Scene>,
+    }
+}
+
+impl Promised {
+    pub(crate) fn scene(&self, belief: Belief) -> &Scene {
+        match (belief, &self.hopeful) {
+            (Belief::Hopeful, Some(hopeful)) => hopeful,
+            _ => &self.careful,
+        }
+    }
+
+    pub(crate) fn promise(&mut self, load: &Load, deadline: Timestamp) {
+        self.careful.promise(load, deadline);
+        if let Some(hopeful) = &mut self.hopeful {
+            hopeful.promise(load, deadline);
+        }
+    }
+}
+
+record! {
+    /// A look at everything, as far as it has come.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) struct Sweep {
+        /// When the next slice is due.
+        pub(crate) goes_on: Timestamp,
+        /// The last request that was looked at.
+        after: Option<Urgency>,
+        /// What the requests so far leave at p10, p50 and p90.
+        slow: Supplies,
+        middle: Supplies,
+        fast: Supplies,
+        promised: Promised,
+    }
+}
+
+/// How one request fares after the more urgent ones.
+pub(crate) struct Fares {
+    load: Load,
+    slow: Outcome,
+    middle: Outcome,
+    fast: Outcome,
+}
+
+impl Sweep {
+    /// Where each depot stands.
+    pub(crate) fn places(&self) -> &Places {
+        &self.promised.places
+    }
+
+    /// When a load would be done after the requests so far, at p10.
+    pub(crate) fn finish_slow(&self, load: &Load, now: Timestamp) -> Option<Timestamp> {
+        self.slow.early(load, now).edge
+    }
+
+    /// The same at p50.
+    pub(crate) fn finish_middle(&self, load: &Load, now: Timestamp) -> Option<Timestamp> {
+        self.middle.early(load, now).edge
+    }
+
+    fn fares(&self, load: Load, now: Timestamp) -> Fares {
+        Fares {
+            slow: self.slow.early(&load, now),
+            middle: self.middle.early(&load, now),
+            fast: self.fast.early(&load, now),
+            load,
+        }
+    }
+
+    /// What the request uses is not there for the next one.
+    fn take(&mut self, fares: &Fares, request: &Request) {
+        self.slow.take(&fares.load, &fares.slow);
+        self.middle.take(&fares.load, &fares.middle);
+        self.fast.take(&fares.load, &fares.fast);
+        // Who can't be on time was promised nothing.
+        if !request.is_leftover {
+            self.promised.promise(&fares.load, request.spec.deadline);
+        }
+    }
+}
+
+impl Fares {
+    fn forecast(&self) -> Option<Forecast> {
+        Some(Forecast {
+            p10: self.fast.edge?,
+            p50: self.middle.edge?,
+            p90: self.slow.edge?,
+        })
+    }
+}
+
 impl Mind {
-    /// What the depots offer, and each one's place in that.
-    pub(crate) fn supplies(&self, belief: Belief) -> (Vec<Supply>, BTreeMap<DepotId, usize>) {
-        let live = self.depots.iter().filter(|(_, depot)| !depot.is_down());
-        live.enumerate()
-            .map(|(place, (&id, depot))| {
-                let supply = Supply {
-                    rate: belief.rate(depot),
+    /// What the depots that are there offer.
+    fn supplies(&self, belief: Belief) -> Supplies {
+        let live = self.depots.values().filter(|depot| !depot.is_down());
+        Supplies {
+            depots: live
+                .map(|depot| Supply {
+                    curve: Curve::constant(belief.rate(depot)),
                     space: depot.free,
-                };
-                (supply, (id, place))
-            })
-            .unzip()
+                })
+                .collect(),
+            way_out: self.settings.egress.map(Curve::constant),
+        }
     }
 
     /// What a request still has to send on the lanes `uses` lets through.
     pub(crate) fn load(
         &self,
         request: &Request,
-        places: &BTreeMap<DepotId, usize>,
+        places: &Places,
         route: Route,
         uses: impl Fn(usize) -> bool,
     ) -> Load {
@@ -75,7 +193,7 @@ impl Mind {
                 Route::Staged => request.replica.room(place),
             };
             Some(Lane {
-                supply: *places.get(&lane.depot)?,
+                supply: *places.get(&lane.depot)? as usize,
                 room,
             })
         });
@@ -86,73 +204,106 @@ impl Mind {
     }
 
     /// What the request still has to send as things stand.
-    pub(crate) fn load_now(&self, request: &Request, places: &BTreeMap<DepotId, usize>) -> Load {
+    fn load_now(&self, request: &Request, places: &Places) -> Load {
         self.load(request, places, request.route, |place| {
             request.lanes[place].is_active
         })
     }
 
-    /// Depots and promises, without the request `but`.
-    pub(crate) fn scene(
-        &self,
-        belief: Belief,
-        but: Option<RequestId>,
-    ) -> (Scene, BTreeMap<DepotId, usize>) {
-        let (supplies, places) = self.supplies(belief);
-        let mut promises: Vec<Promise> = self
-            .requests
-            .iter()
-            .filter(|&(id, request)| {
-                request.is_moving() && !request.is_leftover && Some(*id) != but
-            })
-            .map(|(_, request)| Promise {
-                load: self.load_now(request, &places),
-                deadline: request.spec.deadline.since(self.now),
-            })
-            .collect();
-        promises.sort_by_key(|promise| promise.deadline);
-        (
-            Scene {
-                supplies,
-                promises,
-                egress: self.settings.egress,
+    /// Begins a look at everything.
+    pub(crate) fn begin_sweep(&self) -> Sweep {
+        let live = self.depots.iter().filter(|(_, depot)| !depot.is_down());
+        let is_measured = |depot: &Depot| depot.is_down() || depot.link.is_measured();
+        let scene = |belief| Scene {
+            now: self.now,
+            supplies: self.supplies(belief),
+        };
+        let slow = self.supplies(Belief::P10);
+        Sweep {
+            goes_on: self.now,
+            after: None,
+            middle: self.supplies(Belief::P50),
+            fast: self.supplies(Belief::P90),
+            promised: Promised {
+                at: self.now,
+                is_stale: false,
+                places: live.map(|(id, _)| *id).zip(0..).collect(),
+                careful: Scene {
+                    now: self.now,
+                    supplies: slow.clone(),
+                },
+                hopeful: (!self.depots.values().all(is_measured)).then(|| scene(Belief::Hopeful)),
             },
-            places,
-        )
+            slow,
+        }
     }
 
     /// Lets what is known of every link age until now.
     pub(crate) fn look_at_links(&mut self) {
-        for depot in self.depots.values_mut() {
-            depot.link.look(self.now, &self.settings);
+        let all: Vec<DepotId> = self.depots.keys().copied().collect();
+        for id in all {
+            if let Some(depot) = self.depots.get_mut(&id) {
+                depot.link.look(self.now, &self.settings);
+            }
         }
     }
 
-    /// Forecasts the finish of every request that moves.
-    pub(crate) fn look_ahead(&mut self) {
-        let by = |belief| -> Vec<Option<Timestamp>> {
-            let (supplies, places) = self.supplies(belief);
-            let moving = self.order.iter().filter_map(|id| self.requests.get(id));
-            let loads: Vec<Load> = moving
-                .map(|request| self.load_now(request, &places))
-                .collect();
-            let outcomes = flow(&supplies, &loads, self.settings.egress);
-            outcomes
-                .into_iter()
-                .map(|outcome| outcome.finish.map(|span| self.now + span))
-                .collect()
-        };
-        let slow = by(Belief::P10);
-        let middle = by(Belief::P50);
-        let fast = by(Belief::P90);
-        for (place, id) in self.order.iter().enumerate() {
-            if let Some(request) = self.requests.get_mut(id) {
-                request.finish = match (fast[place], middle[place], slow[place]) {
-                    (Some(p10), Some(p50), Some(p90)) => Some(Forecast { p10, p50, p90 }),
-                    _ => None,
-                };
-            }
+    /// The next request a sweep comes to.
+    pub(crate) fn next_in(&self, sweep: &Sweep) -> Option<Urgency> {
+        self.index.after(sweep.after).next()
+    }
+
+    /// Forecasts the finish of a request after the more urgent ones.
+    pub(crate) fn look_at(&mut self, sweep: &Sweep, id: RequestId) -> Option<Fares> {
+        let request = self.requests.get(&id)?;
+        let fares = sweep.fares(self.load_now(request, sweep.places()), self.now);
+        let finish = fares.forecast();
+        self.requests.get_mut(&id)?.finish = finish;
+        Some(fares)
+    }
+
+    /// The request is done with: the sweep goes on to the next one.
+    pub(crate) fn pass(&self, sweep: &mut Sweep, urgency: Urgency, fares: Option<&Fares>) {
+        sweep.after = Some(urgency);
+        if let Some((request, fares)) = self.requests.get(&urgency.request).zip(fares) {
+            sweep.take(fares, request);
         }
+    }
+
+    /// A look at everything is over: what is left is for newcomers.
+    pub(crate) fn end_sweep(&mut self, sweep: Sweep) {
+        self.promised = Some(sweep.promised);
+    }
+
+    /// Forecasts everything at once, as long as that is quick.
+    pub(crate) fn look_ahead(&mut self) {
+        if self.index.moving() > QUICK {
+            return;
+        }
+        let mut sweep = self.begin_sweep();
+        while let Some(urgency) = self.next_in(&sweep) {
+            let fares = self.look_at(&sweep, urgency.request);
+            self.pass(&mut sweep, urgency, fares.as_ref());
+        }
+        self.end_sweep(sweep);
+    }
+
+    /// What is left for a newcomer: as of now where that is quick to say, else as of the last look at
+    /// everything.
+    pub(crate) fn left_for_newcomers(&mut self) -> Promised {
+        let is_fresh = self.promised.as_ref().is_some_and(|promised| {
+            !promised.is_stale && self.now.since(promised.at) < PROMISED_AGE_MAX
+        });
+        if !is_fresh {
+            self.look_ahead();
+        }
+        let promised = self.promised.take();
+        let mut promised = promised.unwrap_or_else(|| self.begin_sweep().promised);
+        promised.careful.now = self.now;
+        if let Some(hopeful) = &mut promised.hopeful {
+            hopeful.now = self.now;
+        }
+        promised
     }
 
     /// How far before the deadline the plan aims: a twentieth of what is left, within reason.
@@ -162,4 +313,14 @@ impl Mind {
         let left = deadline.since(self.now);
         (left / 20).clamp(LEAST, MOST).min(left / 2)
     }
+}
+
+/// The lanes of a load that a request may use, as places in a list of theirs.
+pub(crate) fn places_of(lanes: &[usize], request: &Request, places: &Places) -> Vec<usize> {
+    let place = |&lane: &usize| places.get(&request.lanes[lane].depot);
+    lanes
+        .iter()
+        .filter_map(place)
+        .map(|&place| place as usize)
+        .collect()
 }

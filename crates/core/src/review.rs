@@ -8,83 +8,66 @@ use crate::{
     Mind,
     books::Request,
     contract::{Command, Fault, Happening, Outbox, Reason},
+    outlook::{SLICE, SLICE_PAUSE, Sweep},
 };
 
 impl Mind {
-    /// Sorts what moves by urgency and works out when time alone changes something.
-    pub(crate) fn arrange(&mut self) {
-        self.is_stale = false;
-        let mut order: Vec<(bool, Timestamp, RequestId)> = self
-            .requests
-            .iter()
-            .filter(|(_, request)| request.is_moving())
-            .map(|(id, request)| (request.is_leftover, request.spec.deadline, *id))
-            .collect();
-        // Earliest deadline first (`docs/algorithms/greedy-planner.md`); what can't be on time gets what is left.
-        order.sort_unstable();
-        self.order = order.into_iter().map(|(_, _, id)| id).collect();
-        let is_asking =
-            |request: &Request| request.lanes.iter().any(|lane| lane.asked_at.is_some());
-        let is_busy = !self.order.is_empty()
-            || !self.transfers.is_empty()
-            || self.requests.values().any(is_asking);
-        self.tick_at = if is_busy {
-            self.tick_at.or(Some(self.now + self.settings.tick))
-        } else {
-            None
-        };
-        self.alarm = self.find_alarm();
-    }
-
-    fn find_alarm(&self) -> Option<Timestamp> {
-        let deadlines = self
-            .order
-            .iter()
-            .filter_map(|id| self.requests.get(id))
-            .flat_map(|request| {
-                let deadline = (!request.missed).then_some(request.spec.deadline);
-                let is_silent = !request.at_risk && request.safe_at.is_none();
-                let last_call = is_silent.then(|| self.last_call(request));
-                [deadline, last_call].into_iter().flatten()
-            });
-        let depots = self.depots.values().flat_map(|depot| {
-            let back = depot.answered.as_ref().map(|_| depot.hold_until);
-            let resume = (depot.resume_at > self.now).then_some(depot.resume_at);
-            [back, resume].into_iter().flatten()
-        });
-        deadlines.chain(depots).chain(self.tick_at).min()
-    }
-
-    /// The last moment at which danger can be said well before the deadline.
-    fn last_call(&self, request: &Request) -> Timestamp {
-        (request.spec.deadline - self.settings.tick).max(request.submitted)
-    }
-
+    /// Time alone brings something: depots are taken back, deadlines speak, and a tick begins a look at
+    /// everything.
     pub(crate) fn on_time(&mut self, out: &mut Outbox) {
         self.take_back_depots(out);
+        self.resume_depots();
         if self.tick_at.is_some_and(|tick_at| tick_at <= self.now) {
             self.tick_at = None;
+            // This touches every depot: once a tick all are tried, whatever is thought to have changed.
+            self.look_at_links();
+            debug_assert!(self.is_balanced(), "flights, lanes and links differ");
             self.find_stalled(out);
-            self.arrange();
-            self.tick_at = self.tick_at.map(|_| self.now + self.settings.tick);
-            self.tick(out);
+            self.ask_again(out);
+            self.bring_up_to_date();
+            self.set_tick();
+            if self.sweep.is_none() && !self.index.is_idle() {
+                self.sweep = Some(self.begin_sweep());
+            }
+        }
+        if let Some(sweep) = self.sweep.take_if(|sweep| sweep.goes_on <= self.now) {
+            self.sweep_on(sweep, out);
         }
         self.call_deadlines(out);
     }
 
-    fn tick(&mut self, out: &mut Outbox) {
-        debug_assert!(self.is_balanced(), "flights, lanes and links differ");
-        self.ask_again(out);
-        self.look_at_links();
-        self.look_ahead();
-        for id in self.order.clone() {
+    /// Depots that were left alone for a while are due.
+    fn resume_depots(&mut self) {
+        let before = core::mem::replace(&mut self.looked_at, self.now);
+        let is_due = |resume_at| before < resume_at && resume_at <= self.now;
+        let due = self
+            .depots
+            .iter()
+            .filter(|(_, depot)| is_due(depot.resume_at));
+        for id in due.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.depots.touch(id);
+        }
+    }
+
+    /// Looks at the next requests of a sweep: when each will be done, and what to change about it.
+    fn sweep_on(&mut self, mut sweep: Sweep, out: &mut Outbox) {
+        for _ in 0..SLICE {
+            let Some(urgency) = self.next_in(&sweep) else {
+                self.end_sweep(sweep);
+                return;
+            };
+            let id = urgency.request;
+            let fares = self.look_at(&sweep, id);
             self.give_up_if_hopeless(id, out);
             self.review_risk(id, out);
-            self.review_route(id, out);
-            self.review_fan_out(id, out);
+            self.review_route(id, &sweep, out);
+            self.review_fan_out(id, &sweep, out);
             self.review_tuning(id);
             self.send_duplicates(id, out);
+            self.pass(&mut sweep, urgency, fares.as_ref());
         }
+        sweep.goes_on = self.now + SLICE_PAUSE;
+        self.sweep = Some(sweep);
     }
 
     /// Whether links and lanes count the flights there are.
@@ -106,8 +89,9 @@ impl Mind {
 
     /// Says danger at the last call and a miss at the deadline. Never silent.
     fn call_deadlines(&mut self, out: &mut Outbox) {
+        self.bring_up_to_date();
         let now = self.now;
-        for id in self.order.clone() {
+        for id in self.index.called(now) {
             let Some(request) = self.requests.get(&id).filter(|request| request.is_moving()) else {
                 continue;
             };
@@ -126,7 +110,6 @@ impl Mind {
                     self.tell(out, Some(id), None, Happening::Missed, reason);
                 }
             }
-            self.is_stale = true;
         }
     }
 
@@ -220,7 +203,10 @@ impl Mind {
     /// An inventory that was not answered is asked for again.
     fn ask_again(&mut self, out: &mut Outbox) {
         let (now, wait) = (self.now, self.settings.inventory_wait);
-        for (&id, request) in &mut self.requests {
+        for id in self.index.asking().clone() {
+            let Some(request) = self.requests.get_mut(&id) else {
+                continue;
+            };
             for lane in &mut request.lanes {
                 if let Some(asked_at) = &mut lane.asked_at
                     && *asked_at + wait <= now

@@ -2,24 +2,27 @@
 
 use alloc::vec::Vec;
 use core::time::Duration;
-use posthaste_types::record;
+use posthaste_types::{Timestamp, record};
 
-use crate::{Fit, Proposal, Scene};
+use crate::{Proposal, Scene};
 
-/// The fewest of the proposal's candidates, the best first, on which it is done `margin` before its
-/// deadline without breaking a promise; all of them when none suffice.
+/// The fewest of the proposal's candidates, the best first, on which it is done by `by`, and when;
+/// all of them when none suffice.
 #[must_use]
-pub fn choose(scene: &Scene, proposal: &Proposal, margin: Duration) -> (Vec<usize>, Fit) {
+pub fn choose(
+    scene: &Scene,
+    proposal: &Proposal,
+    by: Timestamp,
+) -> (Vec<usize>, Option<Timestamp>) {
     let least = usize::from(proposal.code.total()).min(proposal.candidates.len());
-    let by = proposal.deadline.saturating_sub(margin);
     (least..proposal.candidates.len())
         .map(|count| &proposal.candidates[..count])
-        .map(|chosen| (chosen.to_vec(), scene.fit(proposal, chosen)))
-        .find(|(_, fit)| fit.holds_by(by))
+        .map(|chosen| (chosen.to_vec(), scene.finish(proposal, chosen)))
+        .find(|(_, finish)| finish.is_some_and(|finish| finish <= by))
         .unwrap_or_else(|| {
             let all = proposal.candidates.clone();
-            let fit = scene.fit(proposal, &all);
-            (all, fit)
+            let finish = scene.finish(proposal, &all);
+            (all, finish)
         })
 }
 
@@ -75,17 +78,20 @@ pub fn review(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Supply;
+    use crate::{Curve, Supplies, Supply};
     use posthaste_types::{ByteRate, Bytes};
 
     fn scene(rates: &[u64]) -> Scene {
         let supply = |&rate| Supply {
-            rate: ByteRate::new(rate),
+            curve: Curve::constant(ByteRate::new(rate)),
             space: Bytes::new(1 << 40),
         };
         Scene {
-            supplies: rates.iter().map(supply).collect(),
-            ..Scene::default()
+            now: Timestamp::default(),
+            supplies: Supplies {
+                depots: rates.iter().map(supply).collect(),
+                way_out: None,
+            },
         }
     }
 
@@ -94,7 +100,7 @@ mod tests {
             bytes: Bytes::new(10_000),
             chunk_size: Bytes::new(100),
             code: "1+1".parse().unwrap(),
-            deadline: Duration::from_secs(deadline_s),
+            deadline: Timestamp::from_secs(deadline_s),
             candidates: alloc::vec![0, 1, 2, 3],
         }
     }
@@ -103,7 +109,8 @@ mod tests {
     fn as_few_depots_as_the_deadline_needs_are_fed() {
         let scene = scene(&[100; 4]);
         for (deadline_s, fan_out) in [(200, 2), (101, 2), (99, 3), (60, 4), (10, 4)] {
-            let (chosen, _) = choose(&scene, &proposal(deadline_s), Duration::ZERO);
+            let by = Timestamp::from_secs(deadline_s);
+            let (chosen, _) = choose(&scene, &proposal(deadline_s), by);
             assert_eq!(chosen.len(), fan_out, "deadline {deadline_s} s");
         }
     }
@@ -116,13 +123,13 @@ mod tests {
         let scene = scene(&rates);
         for deadline_s in 1..400 {
             let proposal = proposal(deadline_s);
-            let (chosen, fit) = choose(&scene, &proposal, Duration::ZERO);
-            if !fit.holds_by(proposal.deadline) {
+            let (chosen, finish) = choose(&scene, &proposal, proposal.deadline);
+            if finish.is_none_or(|finish| finish > proposal.deadline) {
                 continue;
             }
             for subset in 1u32..16 {
                 let depots: Vec<usize> = (0..4).filter(|depot| subset >> depot & 1 == 1).collect();
-                let holds = scene.fit(&proposal, &depots).holds_by(proposal.deadline);
+                let holds = scene.holds(&proposal, &depots, proposal.deadline);
                 assert!(
                     !holds || depots.len() >= chosen.len(),
                     "{deadline_s} s: {depots:?}"

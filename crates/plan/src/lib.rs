@@ -1,18 +1,19 @@
 //! The mind: which depots, which shares, by when.
 //!
-//! Everything is a pure function of a [`Scene`]: what each depot takes a second and has room for, and
-//! what was promised already. [`flow`] is the one model underneath: requests in the order of their
-//! deadlines (preemptive EDF is optimal on one bottleneck) each take all that their depots still
-//! carry, until something runs out. Finish forecasts, admission, offers and fan-out are questions
-//! asked of it.
+//! One model lies underneath: each depot is a [`Curve`] of what it still carries over time, and each
+//! request takes its share out of the [`Supplies`] in turn. Taken as early as possible in the order of
+//! deadlines (preemptive EDF, optimal on one bottleneck) that forecasts when each is done; taken as
+//! late as its deadline allows it is a promise, and what stays free is the [`Scene`] a newcomer finds.
+//! Admission, offers and fan-out are questions asked of it.
 #![no_std]
 extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod curve;
 mod fan_out;
+mod fill;
 pub mod fleet;
-mod flow;
 pub mod horizon;
 mod offer;
 pub mod patience;
@@ -21,8 +22,9 @@ mod scene;
 mod timetable;
 pub mod tuner;
 
+pub use curve::Curve;
 pub use fan_out::{Change, Pace, choose, review};
-pub use flow::{Lane, Load, Outcome, Supply, flow};
+pub use fill::{Lane, Load, Outcome, Supplies, Supply};
 pub use offer::{Offer, offers};
-pub use scene::{Fit, Promise, Proposal, Scene};
+pub use scene::{Proposal, Scene};
 pub use timetable::{Timetable, TimetableError};

@@ -1,28 +1,25 @@
 //! What would make an infeasible proposal feasible. Each offer was tried before it is made.
 
 use alloc::vec::Vec;
-use core::time::Duration;
-use posthaste_types::{ByteRate, Bytes, Code};
+use posthaste_types::{ByteRate, Bytes, Code, Timestamp};
 
-use crate::{Proposal, Scene, Supply};
+use crate::{Curve, Proposal, Scene, Supply};
 
 /// Something that would make a proposal feasible, all else equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offer {
-    /// A later deadline, from now.
-    Later(Duration),
+    /// A later deadline.
+    Later(Timestamp),
     /// Fewer parity fragments.
     LighterCode(Code),
     /// This much rate more, spread evenly over as many further depots as the code has fragments.
     MoreRate(ByteRate),
 }
 
-/// Rounds of "if it is done then, is it done then when it is ranked there?".
-const LATER_ROUNDS_MAX: u32 = 8;
 /// Rates above 2^50 bytes/s are offered by nobody.
 const RATE_BITS: u32 = 50;
 /// A deadline offered is rounded up to this, so that a person can type it.
-const LATER_STEP: Duration = Duration::from_secs(1);
+const LATER_STEP_MICROS: u64 = 1_000_000;
 
 /// Everything that would help `proposal`, cheapest to say first. Empty when nothing would.
 #[must_use]
@@ -34,52 +31,12 @@ pub fn offers(scene: &Scene, proposal: &Proposal) -> Vec<Offer> {
     offers
 }
 
-/// The earliest deadline the proposal would keep without breaking a promise, as far as a few
-/// rounds find it: a later deadline ranks later, so its finish is tried until it holds.
-pub(crate) fn later(scene: &Scene, proposal: &Proposal) -> Option<Duration> {
-    let mut asked = proposal.clone();
-    let last = scene
-        .promises
-        .iter()
-        .map(|promise| promise.deadline)
-        .max()
-        .unwrap_or_default();
-    for round in 0..LATER_ROUNDS_MAX {
-        let fit = scene.fit(&asked, &asked.candidates);
-        if fit.holds_by(asked.deadline) && asked.deadline > proposal.deadline {
-            return Some(asked.deadline);
-        }
-        let finish = round_up(fit.finish?);
-        // Ranked before a promise it breaks, it must go behind that promise.
-        let behind = if fit.harmless {
-            finish
-        } else {
-            finish.max(next_promise(scene, &asked))
-        };
-        let next = behind.max(asked.deadline + LATER_STEP);
-        asked.deadline = if round + 2 == LATER_ROUNDS_MAX {
-            next.max(last)
-        } else {
-            next
-        };
-    }
-    None
-}
-
-/// The first promised deadline after the proposal's own, or its own.
-fn next_promise(scene: &Scene, proposal: &Proposal) -> Duration {
-    scene
-        .promises
-        .iter()
-        .map(|promise| promise.deadline)
-        .find(|&deadline| deadline > proposal.deadline)
-        .unwrap_or(proposal.deadline)
-}
-
-fn round_up(span: Duration) -> Duration {
-    let step = LATER_STEP.as_micros();
-    let micros = span.as_micros().div_ceil(step) * step;
-    Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
+/// The earliest deadline the proposal would keep without breaking a promise.
+fn later(scene: &Scene, proposal: &Proposal) -> Option<Timestamp> {
+    let finish = scene.finish(proposal, &proposal.candidates)?;
+    let steps = finish.as_micros().div_ceil(LATER_STEP_MICROS);
+    let deadline = Timestamp::from_micros(steps.saturating_mul(LATER_STEP_MICROS));
+    (deadline > proposal.deadline).then_some(deadline)
 }
 
 fn lighter_code(scene: &Scene, proposal: &Proposal) -> Option<Code> {
@@ -89,17 +46,16 @@ fn lighter_code(scene: &Scene, proposal: &Proposal) -> Option<Code> {
             code,
             ..proposal.clone()
         };
-        let fit = scene.fit(&lighter, &lighter.candidates);
-        fit.holds_by(proposal.deadline).then_some(code)
+        scene
+            .holds(&lighter, &lighter.candidates, proposal.deadline)
+            .then_some(code)
     })
 }
 
 fn more_rate(scene: &Scene, proposal: &Proposal) -> Option<ByteRate> {
     let enough = |rate: u64| {
         let (scene, proposal) = with_more_rate(scene, proposal, ByteRate::new(rate));
-        scene
-            .fit(&proposal, &proposal.candidates)
-            .holds_by(proposal.deadline)
+        scene.holds(&proposal, &proposal.candidates, proposal.deadline)
     };
     let (mut low, mut high) = (1u64, 1u64 << RATE_BITS);
     if !enough(high) {
@@ -125,9 +81,9 @@ pub(crate) fn with_more_rate(
     let (mut scene, mut proposal) = (scene.clone(), proposal.clone());
     let depots = u64::from(proposal.code.total());
     for _ in 0..depots {
-        proposal.candidates.push(scene.supplies.len());
-        scene.supplies.push(Supply {
-            rate: ByteRate::new(rate.get().div_ceil(depots)),
+        proposal.candidates.push(scene.supplies.depots.len());
+        scene.supplies.depots.push(Supply {
+            curve: Curve::constant(ByteRate::new(rate.get().div_ceil(depots))),
             space: Bytes::new(u64::MAX >> 8),
         });
     }
@@ -137,28 +93,35 @@ pub(crate) fn with_more_rate(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Lane, Load, Promise};
+    use crate::{Lane, Load, Supplies};
+    use core::time::Duration;
     use proptest::prelude::*;
 
-    fn scene(rates: &[u64], promises: Vec<Promise>) -> Scene {
+    const NOW: Timestamp = Timestamp::from_secs(1000);
+
+    fn scene(rates: &[u64]) -> Scene {
         let supply = |&rate| Supply {
-            rate: ByteRate::new(rate),
+            curve: Curve::constant(ByteRate::new(rate)),
             space: Bytes::new(1 << 50),
         };
         Scene {
-            supplies: rates.iter().map(supply).collect(),
-            promises,
-            egress: None,
+            now: NOW,
+            supplies: Supplies {
+                depots: rates.iter().map(supply).collect(),
+                way_out: None,
+            },
         }
     }
 
-    fn promise(bytes: u64, depots: usize, deadline_s: u64) -> Promise {
+    fn promise(scene: &mut Scene, bytes: u64, deadline_s: u64) {
         let room = Bytes::new(bytes);
+        let depots = scene.supplies.depots.len();
         let lanes = (0..depots).map(|supply| Lane { supply, room }).collect();
-        Promise {
-            load: Load { bytes: room, lanes },
-            deadline: Duration::from_secs(deadline_s),
-        }
+        scene.promise(&Load { bytes: room, lanes }, by(deadline_s));
+    }
+
+    fn by(secs: u64) -> Timestamp {
+        NOW + Duration::from_secs(secs)
     }
 
     fn proposal(bytes: u64, code: &str, deadline_s: u64, depots: usize) -> Proposal {
@@ -166,7 +129,7 @@ mod tests {
             bytes: Bytes::new(bytes),
             chunk_size: Bytes::new(1000),
             code: code.parse().unwrap(),
-            deadline: Duration::from_secs(deadline_s),
+            deadline: by(deadline_s),
             candidates: (0..depots).collect(),
         }
     }
@@ -174,11 +137,8 @@ mod tests {
     #[test]
     fn an_infeasible_deadline_is_answered_with_what_would_buy_it() {
         // 2+1 of 20 000 bytes on three depots at 100 B/s each: 10 000 a depot, 100 s.
-        let offers = offers(
-            &scene(&[100; 3], Vec::new()),
-            &proposal(20_000, "2+1", 80, 3),
-        );
-        assert_eq!(offers[0], Offer::Later(Duration::from_secs(100)));
+        let offers = offers(&scene(&[100; 3]), &proposal(20_000, "2+1", 80, 3));
+        assert_eq!(offers[0], Offer::Later(by(100)));
         assert_eq!(offers[1], Offer::LighterCode("2+0".parse().unwrap()));
         assert!(
             matches!(offers[2], Offer::MoreRate(rate) if rate.get() > 50),
@@ -188,8 +148,22 @@ mod tests {
 
     #[test]
     fn without_any_depot_only_rate_helps() {
-        let offers = offers(&scene(&[], Vec::new()), &proposal(10_000, "1+0", 10, 0));
+        let offers = offers(&scene(&[]), &proposal(10_000, "1+0", 10, 0));
         assert_eq!(offers, [Offer::MoreRate(ByteRate::new(1000))]);
+    }
+
+    #[test]
+    fn a_promise_far_off_is_in_nobodys_way() {
+        let mut scene = scene(&[100]);
+        promise(&mut scene, 5000, 100);
+        assert_eq!(
+            scene.finish(&proposal(5000, "1+0", 50, 1), &[0]),
+            Some(by(50))
+        );
+        assert_eq!(
+            scene.finish(&proposal(6000, "1+0", 50, 1), &[0]),
+            Some(by(110))
+        );
     }
 
     proptest! {
@@ -201,10 +175,10 @@ mod tests {
             data in 1u8..4, parity in 0u8..3,
             deadline_s in 1u64..100,
         ) {
-            let mut promises: Vec<Promise> =
-                promised.iter().map(|&(bytes, by)| promise(bytes, rates.len(), by)).collect();
-            promises.sort_by_key(|promise| promise.deadline);
-            let scene = scene(&rates, promises);
+            let mut scene = scene(&rates);
+            for (bytes, by) in promised {
+                promise(&mut scene, bytes, by);
+            }
             let code = alloc::format!("{data}+{parity}");
             let asked = proposal(bytes, &code, deadline_s, rates.len());
             for offer in offers(&scene, &asked) {
@@ -216,8 +190,9 @@ mod tests {
                     Offer::LighterCode(code) => (scene.clone(), Proposal { code, ..asked.clone() }),
                     Offer::MoreRate(rate) => with_more_rate(&scene, &asked, rate),
                 };
-                let fit = scene.fit(&taken, &taken.candidates);
-                prop_assert!(fit.holds_by(taken.deadline), "{offer:?}: {fit:?}");
+                let finish = scene.finish(&taken, &taken.candidates);
+                prop_assert!(finish.is_some_and(|finish| finish <= taken.deadline),
+                    "{offer:?}: {finish:?}");
             }
         }
     }

@@ -1,29 +1,19 @@
-//! What is offered, what is promised, and what is asked.
+//! What is left over after all promises, and what is asked of it.
 
-use alloc::vec::Vec;
-use core::time::Duration;
-use posthaste_types::{ByteRate, Bytes, Code};
+use posthaste_types::{Bytes, Code, Timestamp, record};
 
-use crate::{Lane, Load, Supply, flow};
+use crate::{Lane, Load, Supplies};
 
-/// A request that runs already.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Promise {
-    /// What it still has to send, on the depots it is fed to.
-    pub load: Load,
-    /// When it must be done, from now.
-    pub deadline: Duration,
-}
-
-/// Depots and promises as they stand.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Scene {
-    /// What each depot offers.
-    pub supplies: Vec<Supply>,
-    /// What was promised, the most urgent first.
-    pub promises: Vec<Promise>,
-    /// What the centre's way out carries, where that is known.
-    pub egress: Option<ByteRate>,
+record! {
+    /// The depots as a newcomer finds them: what was promised is taken already, as late as each
+    /// promise allows. So a newcomer that fits breaks no promise, and may start at once.
+    #[derive(Debug, Clone, PartialEq, Eq, Default)]
+    pub struct Scene {
+        /// When.
+        pub now: Timestamp,
+        /// What each depot has left.
+        pub supplies: Supplies,
+    }
 }
 
 /// A dataset somebody wants to be safe by a deadline.
@@ -35,27 +25,10 @@ pub struct Proposal {
     pub chunk_size: Bytes,
     /// How chunks are coded.
     pub code: Code,
-    /// When it must be safe, from now.
-    pub deadline: Duration,
+    /// When it must be safe.
+    pub deadline: Timestamp,
     /// Depots it may use, the best first, as places among the supplies.
-    pub candidates: Vec<usize>,
-}
-
-/// How a proposal fares in a scene.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fit {
-    /// When it would be done; none for never.
-    pub finish: Option<Duration>,
-    /// Whether no promise that holds without it breaks with it.
-    pub harmless: bool,
-}
-
-impl Fit {
-    /// Whether the proposal is done by `deadline` and breaks no promise.
-    #[must_use]
-    pub fn holds_by(&self, deadline: Duration) -> bool {
-        self.harmless && self.finish.is_some_and(|finish| finish <= deadline)
-    }
+    pub candidates: alloc::vec::Vec<usize>,
 }
 
 impl Proposal {
@@ -88,51 +61,32 @@ impl Proposal {
 }
 
 impl Scene {
-    /// When each promise is done as things stand.
+    /// When the proposal would be done on the depots `chosen`; none for never.
     #[must_use]
-    pub fn finishes(&self) -> Vec<Option<Duration>> {
-        let loads: Vec<Load> = self
-            .promises
-            .iter()
-            .map(|promise| promise.load.clone())
-            .collect();
-        flow(&self.supplies, &loads, self.egress)
-            .into_iter()
-            .map(|outcome| outcome.finish)
-            .collect()
+    pub fn finish(&self, proposal: &Proposal, chosen: &[usize]) -> Option<Timestamp> {
+        self.supplies.early(&proposal.load(chosen), self.now).edge
     }
 
-    /// How `proposal` fares on the depots `chosen`, inserted by its deadline (`docs/algorithms/greedy-planner.md`).
+    /// Whether the proposal would be done on the depots `chosen` by `deadline`.
     #[must_use]
-    pub fn fit(&self, proposal: &Proposal, chosen: &[usize]) -> Fit {
-        let place = self
-            .promises
-            .partition_point(|promise| promise.deadline <= proposal.deadline);
-        let mut loads: Vec<Load> = self
-            .promises
-            .iter()
-            .map(|promise| promise.load.clone())
-            .collect();
-        loads.insert(place, proposal.load(chosen));
-        let mut after = flow(&self.supplies, &loads, self.egress);
-        let ours = after.remove(place);
-        let holds = |finish: Option<Duration>, promise: &Promise| {
-            finish.is_some_and(|finish| finish <= promise.deadline)
-        };
-        let harmless = self.promises.iter().zip(self.finishes()).zip(after).all(
-            |((promise, before), after)| !holds(before, promise) || holds(after.finish, promise),
-        );
-        Fit {
-            finish: ours.finish,
-            harmless,
-        }
+    pub fn holds(&self, proposal: &Proposal, chosen: &[usize], deadline: Timestamp) -> bool {
+        self.finish(proposal, chosen)
+            .is_some_and(|finish| finish <= deadline)
+    }
+
+    /// Promises a load by its deadline: as late as it goes. Whether all of it fitted; what fitted is
+    /// promised in any case.
+    pub fn promise(&mut self, load: &Load, deadline: Timestamp) -> bool {
+        let outcome = self.supplies.late(load, self.now, deadline);
+        self.supplies.take(load, &outcome);
+        outcome.edge.is_some()
     }
 
     /// The same scene with endless space everywhere: tells want of space from want of rate.
     #[must_use]
     pub fn with_endless_space(&self) -> Self {
         let mut scene = self.clone();
-        for supply in &mut scene.supplies {
+        for supply in &mut scene.supplies.depots {
             supply.space = Bytes::new(u64::MAX >> 1);
         }
         scene

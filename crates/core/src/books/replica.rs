@@ -348,6 +348,11 @@ impl Replica {
         self.todo.absorb(&mut self.parked);
     }
 
+    /// Whether chunks were set aside because no depot fed could take more of them.
+    pub(crate) fn has_parked(&self) -> bool {
+        self.parked.len() > 0
+    }
+
     /// Whether no chunk waits to be sent.
     pub(crate) fn is_all_open(&self) -> bool {
         self.todo.len() == 0

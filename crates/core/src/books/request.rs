@@ -3,7 +3,10 @@ use posthaste_plan::{Pace, tuner::Method};
 use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, Timestamp, record};
 
 use super::{Replica, Tuning};
-use crate::contract::{Decision, Fault, Forecast, Reason, RequestSpec, RequestState};
+use crate::{
+    Settings,
+    contract::{Decision, Fault, Forecast, Reason, RequestSpec, RequestState},
+};
 
 record! {
     /// Which way a request's data goes.
@@ -223,6 +226,22 @@ impl Request {
             Route::Direct => FragmentIndex::WHOLE,
             Route::Staged => FragmentIndex::new(u8::try_from(bit).unwrap_or(u8::MAX)),
         }
+    }
+
+    /// Lanes that some chunk could still use, as a mask: whether they have room or are fed is not asked.
+    pub(crate) fn wanted_lanes(&self, settings: &Settings) -> u64 {
+        if !self.replica.is_all_open() && self.has_memory(settings) {
+            return u64::MAX;
+        }
+        let waiting = self.stripes.values().filter(|stripe| stripe.wanted != 0);
+        waiting.fold(0, |lanes, stripe| lanes | !stripe.taken)
+    }
+
+    /// Whether one more chunk may be encoded and sent.
+    pub(crate) fn has_memory(&self, settings: &Settings) -> bool {
+        let open = self.stripes.len();
+        let bytes = self.open_bytes() + self.spec.chunk_size;
+        open < 2 || (open < settings.stripes_max as usize && bytes <= settings.stripes_bytes_max)
     }
 
     /// Bytes of the chunks being sent: what the driver may hold in memory for it.

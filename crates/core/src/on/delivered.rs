@@ -27,6 +27,5 @@ impl Mind {
         request.state = RequestState::Delivered;
         self.tell(out, Some(id), None, Happening::Delivered, reason);
         self.release_if_safe(id, out);
-        self.forget_oldest();
     }
 }

@@ -67,13 +67,8 @@ impl Mind {
     /// Forgets flights to the depot and stops counting what it holds.
     pub(crate) fn drop_depot(&mut self, id: DepotId, reason: &Reason, out: &mut Outbox) {
         let name = self.name_of(id);
-        let users: Vec<RequestId> = self
-            .requests
-            .iter()
-            .filter(|(_, request)| request.is_kept() && request.lane_of(id).is_some())
-            .map(|(id, _)| *id)
-            .collect();
-        for request in users {
+        self.bring_up_to_date();
+        for request in self.index.users(id) {
             if self.end_flights(id, Some(request)) > 0 {
                 let reason = reason.clone();
                 out.commands.push(Command::Abandon {

@@ -3,7 +3,7 @@ use posthaste_types::{ByteRate, Bytes, DepotId, RequestId};
 
 use crate::{
     Mind,
-    books::Answer,
+    books::{Answer, Request},
     contract::{Command, DepotState, Happening, Outbox, Reason},
 };
 
@@ -39,13 +39,8 @@ impl Mind {
         if before == DepotState::Down {
             self.tell(out, None, Some(id), Happening::DepotUp, Reason::DepotBack);
         }
-        let users: Vec<RequestId> = self
-            .requests
-            .iter()
-            .filter(|(_, request)| request.is_kept() && request.lane_of(id).is_some())
-            .map(|(id, _)| *id)
-            .collect();
-        for request in users {
+        self.bring_up_to_date();
+        for request in self.index.users(id) {
             self.ask_if_used(request, id, Reason::DepotBack, out);
             self.fill_fan_out(request, out);
         }
@@ -82,8 +77,13 @@ impl Mind {
 
     /// Chunks that waited for this depot get another chance.
     fn unpark_all(&mut self, depot: DepotId) {
-        for request in self.requests.values_mut() {
-            if request.is_moving() && request.lane_of(depot).is_some() {
+        self.bring_up_to_date();
+        for id in self.index.users(depot) {
+            let has_parked =
+                |request: &Request| request.is_moving() && request.replica.has_parked();
+            if self.requests.get(&id).is_some_and(has_parked)
+                && let Some(request) = self.requests.get_mut(&id)
+            {
                 request.replica.unpark();
             }
         }

@@ -81,7 +81,6 @@ impl Mind {
             request.finish = None;
             let bytes = request.spec.bytes;
             self.tell(out, Some(id), None, Happening::Safe { bytes }, reason);
-            self.is_stale = true;
         }
         self.release_if_safe(id, out);
         self.deliver_if_there(id, out);
@@ -120,7 +119,6 @@ impl Mind {
                 request: id,
                 reason,
             });
-            self.is_stale = true;
         }
     }
 

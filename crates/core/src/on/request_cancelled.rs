@@ -59,21 +59,5 @@ impl Mind {
             request.close_books();
         }
         self.tell(out, Some(id), None, happening, reason);
-        self.forget_oldest();
-        self.is_stale = true;
-    }
-
-    /// Forgets the oldest finished requests beyond the number kept.
-    pub(crate) fn forget_oldest(&mut self) {
-        let finished: Vec<RequestId> = self
-            .requests
-            .iter()
-            .filter(|(_, request)| request.is_final())
-            .map(|(id, _)| *id)
-            .collect();
-        let most = self.settings.finished_max as usize;
-        for id in finished.iter().take(finished.len().saturating_sub(most)) {
-            self.requests.remove(id);
-        }
     }
 }

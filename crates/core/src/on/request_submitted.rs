@@ -5,7 +5,7 @@ use crate::{
     Mind,
     admission::Verdict,
     books::Request,
-    contract::{Happening, Outbox, Reason, RequestSpec, RequestState},
+    contract::{Forecast, Happening, Outbox, Reason, RequestSpec, RequestState},
 };
 
 impl Mind {
@@ -23,28 +23,41 @@ impl Mind {
         }
         self.look_at_links();
         let mut request = Request::new(spec, optimizer, self.now);
-        match self.weigh(&request) {
+        self.bring_up_to_date();
+        let mut left = self.left_for_newcomers();
+        match self.weigh(&request, &left) {
             Verdict::Refuse(reason) => {
                 request.state = RequestState::Refused;
                 request.close_books();
                 self.requests.insert(id, request);
                 self.tell(out, Some(id), None, Happening::Refused, reason);
-                self.forget_oldest();
+                self.promised = Some(left);
             }
             Verdict::Admit {
                 route,
                 active,
                 reason,
+                finish,
                 is_leftover,
             } => {
                 request.route = route;
                 request.is_leftover = is_leftover;
+                request.finish = finish.map(|finish| Forecast {
+                    p10: finish,
+                    p50: finish,
+                    p90: finish,
+                });
                 for (place, lane) in request.lanes.iter_mut().enumerate() {
                     lane.is_active = active.contains(&place);
                     let depot = self.depots.get(&lane.depot);
                     let is_live = depot.is_some_and(|depot| !depot.is_down());
                     request.replica.set_live(place, is_live);
                 }
+                if !is_leftover {
+                    let load = self.promised_load(&request, &left);
+                    left.promise(&load, request.spec.deadline);
+                }
+                self.promised = Some(left);
                 self.requests.insert(id, request);
                 self.admit(id, reason, is_leftover, out);
             }
@@ -56,7 +69,7 @@ impl Mind {
         self.remember_optimizer(id);
         self.remember_spares(id);
         self.settle(id, out);
-        self.arrange();
+        self.bring_up_to_date();
         self.look_ahead();
         if is_leftover {
             self.say_at_risk(id, out);

@@ -29,6 +29,5 @@ impl Mind {
         }
         self.tell(out, Some(id), None, Happening::Released, reason);
         self.deliver_if_there(id, out);
-        self.is_stale = true;
     }
 }

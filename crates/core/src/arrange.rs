@@ -1,0 +1,112 @@
+//! Keeps what is derived from the books up to date: who comes first, who waits for what, and when
+//! time alone changes something.
+
+use alloc::vec::Vec;
+use posthaste_types::{DepotId, RequestId, Timestamp};
+
+use crate::{
+    Mind,
+    books::{Entry, Release, Request, Urgency},
+};
+
+impl Mind {
+    /// Brings the index up to date with the requests that were touched.
+    pub(crate) fn bring_up_to_date(&mut self) {
+        for id in self.requests.take_touched() {
+            let entry = self
+                .requests
+                .get(&id)
+                .map(|request| self.entry_of(id, request))
+                .unwrap_or_default();
+            for &depot in &entry.wants {
+                self.depots.touch(depot);
+            }
+            self.index.set(id, entry);
+        }
+    }
+
+    fn entry_of(&self, id: RequestId, request: &Request) -> Entry {
+        let is_moving = request.is_moving();
+        let deadline = request.spec.deadline;
+        let is_silent = !request.at_risk && request.safe_at.is_none();
+        let last_call = is_silent.then(|| self.last_call(request));
+        let call = [(!request.missed).then_some(deadline), last_call];
+        Entry {
+            urgency: is_moving.then_some(Urgency {
+                is_leftover: request.is_leftover,
+                deadline,
+                request: id,
+            }),
+            call: call.into_iter().flatten().min().filter(|_| is_moving),
+            wants: self.wants(request),
+            uses: if request.is_kept() {
+                request.lanes.iter().map(|lane| lane.depot).collect()
+            } else {
+                Vec::new()
+            },
+            is_asking: request.lanes.iter().any(|lane| lane.asked_at.is_some()),
+            is_final: request.is_final(),
+        }
+    }
+
+    /// Depots the request could send something to now, if they had room.
+    fn wants(&self, request: &Request) -> Vec<DepotId> {
+        // While the source is being removed it can't be counted on.
+        if !request.is_moving() || request.release == Release::Commanded {
+            return Vec::new();
+        }
+        let lanes = request.wanted_lanes(&self.settings);
+        let lanes = request.lanes.iter().enumerate().filter(|&(place, lane)| {
+            let has_turn = lane
+                .tuning
+                .as_ref()
+                .is_none_or(|tuning| lane.in_flight < u32::from(tuning.at_once()));
+            lanes >> place & 1 == 1
+                && lane.is_active
+                && lane.asked_at.is_none()
+                && has_turn
+                && request.is_on_route(place)
+        });
+        lanes.map(|(_, lane)| lane.depot).collect()
+    }
+
+    /// The last moment at which danger can be said well before the deadline.
+    pub(crate) fn last_call(&self, request: &Request) -> Timestamp {
+        (request.spec.deadline - self.settings.tick).max(request.submitted)
+    }
+
+    /// Everything is looked at every tick while anything is under way.
+    pub(crate) fn set_tick(&mut self) {
+        let is_busy =
+            !self.index.is_idle() || !self.transfers.is_empty() || !self.index.asking().is_empty();
+        self.tick_at = if is_busy {
+            self.tick_at.or(Some(self.now + self.settings.tick))
+        } else {
+            None
+        };
+    }
+
+    /// When time alone changes something next.
+    pub(crate) fn find_alarm(&self) -> Option<Timestamp> {
+        let depots = self.depots.values().flat_map(|depot| {
+            let back = depot.answered.as_ref().map(|_| depot.hold_until);
+            let resume = (depot.resume_at > self.looked_at).then_some(depot.resume_at);
+            [back, resume].into_iter().flatten()
+        });
+        let sweep = self.sweep.as_ref().map(|sweep| sweep.goes_on);
+        depots
+            .chain(self.index.next_call())
+            .chain(sweep)
+            .chain(self.tick_at)
+            .min()
+    }
+
+    /// Forgets the oldest finished requests beyond the number kept.
+    pub(crate) fn forget_oldest(&mut self) {
+        self.bring_up_to_date();
+        for id in self.index.forgettable(self.settings.finished_max) {
+            self.requests.remove(&id);
+        }
+        self.bring_up_to_date();
+    }
+}

@@ -1,0 +1,91 @@
+use alloc::{
+    collections::{BTreeMap, btree_map},
+    vec::Vec,
+};
+use posthaste_types::{Malformed, Record};
+
+/// Entries by number, and which of them may have changed since somebody last asked.
+///
+/// What is derived from an entry (an index, a queue) is brought up to date from that, so that a step
+/// costs what it touched and not all there is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Book<K, V> {
+    entries: BTreeMap<K, V>,
+    touched: Vec<K>,
+}
+
+impl<K: Ord + Copy, V> Default for Book<K, V> {
+    fn default() -> Self {
+        Self {
+            entries: BTreeMap::new(),
+            touched: Vec::new(),
+        }
+    }
+}
+
+impl<K: Record + Ord, V: Record> Record for Book<K, V> {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.entries.write(out);
+        self.touched.write(out);
+    }
+
+    fn read(input: &mut &[u8]) -> Result<Self, Malformed> {
+        Ok(Self {
+            entries: BTreeMap::read(input)?,
+            touched: Vec::read(input)?,
+        })
+    }
+}
+
+impl<K: Ord + Copy, V> Book<K, V> {
+    pub(crate) fn get(&self, key: &K) -> Option<&V> {
+        self.entries.get(key)
+    }
+
+    /// The entry, to be changed.
+    pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+        self.touch(*key);
+        self.entries.get_mut(key)
+    }
+
+    pub(crate) fn insert(&mut self, key: K, value: V) {
+        self.touch(key);
+        self.entries.insert(key, value);
+    }
+
+    pub(crate) fn remove(&mut self, key: &K) {
+        self.touch(*key);
+        self.entries.remove(key);
+    }
+
+    pub(crate) fn contains_key(&self, key: &K) -> bool {
+        self.entries.contains_key(key)
+    }
+
+    pub(crate) fn iter(&self) -> btree_map::Iter<'_, K, V> {
+        self.entries.iter()
+    }
+
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &K> {
+        self.entries.keys()
+    }
+
+    pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
+        self.entries.values()
+    }
+
+    /// What is derived from the entry must be looked at again.
+    pub(crate) fn touch(&mut self, key: K) {
+        if self.touched.last() != Some(&key) {
+            self.touched.push(key);
+        }
+    }
+
+    /// The entries that were touched since this was last asked, each once, in order.
+    pub(crate) fn take_touched(&mut self) -> Vec<K> {
+        let mut touched = core::mem::take(&mut self.touched);
+        touched.sort_unstable();
+        touched.dedup();
+        touched
+    }
+}

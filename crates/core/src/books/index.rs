@@ -1,0 +1,152 @@
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    vec::Vec,
+};
+use core::ops::Bound;
+use posthaste_types::{DepotId, RequestId, Timestamp, record};
+
+record! {
+    /// Who comes first: those that can be on time before those that can't, the earliest deadline
+    /// before later ones (`docs/algorithms/greedy-planner.md`).
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub(crate) struct Urgency {
+        pub(crate) is_leftover: bool,
+        pub(crate) deadline: Timestamp,
+        pub(crate) request: RequestId,
+    }
+}
+
+record! {
+    /// What the index knows of a request.
+    #[derive(Debug, Clone, PartialEq, Eq, Default)]
+    pub(crate) struct Entry {
+        /// While it moves.
+        pub(crate) urgency: Option<Urgency>,
+        /// When its deadline says something next.
+        pub(crate) call: Option<Timestamp>,
+        /// Depots that it could send something to now, if they have room.
+        pub(crate) wants: Vec<DepotId>,
+        /// Depots it may use, as long as anybody cares what they hold of it.
+        pub(crate) uses: Vec<DepotId>,
+        /// A depot is being asked what it holds of it.
+        pub(crate) is_asking: bool,
+        /// Nothing about it can change any more.
+        pub(crate) is_final: bool,
+    }
+}
+
+record! {
+    /// The requests by what is asked of all of them: so that a step visits those concerned and not
+    /// each of a hundred thousand.
+    #[derive(Debug, Clone, PartialEq, Eq, Default)]
+    pub(crate) struct Index {
+        entries: BTreeMap<RequestId, Entry>,
+        order: BTreeSet<Urgency>,
+        calls: BTreeSet<(Timestamp, RequestId)>,
+        wants: BTreeMap<DepotId, BTreeSet<Urgency>>,
+        users: BTreeMap<DepotId, BTreeSet<RequestId>>,
+        asking: BTreeSet<RequestId>,
+        finals: BTreeSet<RequestId>,
+    }
+}
+
+impl Index {
+    /// Notes how a request stands now.
+    pub(crate) fn set(&mut self, id: RequestId, new: Entry) {
+        let old = self.entries.remove(&id).unwrap_or_default();
+        if old.urgency != new.urgency {
+            old.urgency.map(|urgency| self.order.remove(&urgency));
+            self.order.extend(new.urgency);
+        }
+        if old.call != new.call {
+            old.call.map(|call| self.calls.remove(&(call, id)));
+            self.calls.extend(new.call.map(|call| (call, id)));
+        }
+        if (old.urgency, &old.wants) != (new.urgency, &new.wants) {
+            if let Some(urgency) = old.urgency {
+                for depot in &old.wants {
+                    self.wants
+                        .get_mut(depot)
+                        .map(|wants| wants.remove(&urgency));
+                }
+            }
+            if let Some(urgency) = new.urgency {
+                for &depot in &new.wants {
+                    self.wants.entry(depot).or_default().insert(urgency);
+                }
+            }
+        }
+        if old.uses != new.uses {
+            for depot in &old.uses {
+                self.users.get_mut(depot).map(|users| users.remove(&id));
+            }
+            for &depot in &new.uses {
+                self.users.entry(depot).or_default().insert(id);
+            }
+        }
+        set_member(&mut self.asking, id, new.is_asking);
+        set_member(&mut self.finals, id, new.is_final);
+        if new != Entry::default() {
+            self.entries.insert(id, new);
+        }
+    }
+
+    /// Whether any request moves.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    /// How many requests move.
+    pub(crate) fn moving(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Requests that move, the most urgent first, after one of them.
+    pub(crate) fn after(&self, urgency: Option<Urgency>) -> impl Iterator<Item = Urgency> + '_ {
+        let from = urgency.map_or(Bound::Unbounded, Bound::Excluded);
+        self.order.range((from, Bound::Unbounded)).copied()
+    }
+
+    /// The most urgent request that could send something to the depot, after one of them.
+    pub(crate) fn next_for(&self, depot: DepotId, after: Option<Urgency>) -> Option<Urgency> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let wants = self.wants.get(&depot)?;
+        wants.range((from, Bound::Unbounded)).next().copied()
+    }
+
+    /// Requests that may use the depot, as long as anybody cares what it holds of them.
+    pub(crate) fn users(&self, depot: DepotId) -> Vec<RequestId> {
+        let users = self.users.get(&depot);
+        users.into_iter().flatten().copied().collect()
+    }
+
+    /// When a deadline says something next.
+    pub(crate) fn next_call(&self) -> Option<Timestamp> {
+        self.calls.first().map(|(at, _)| *at)
+    }
+
+    /// Requests whose deadline says something now.
+    pub(crate) fn called(&self, now: Timestamp) -> Vec<RequestId> {
+        let due = self.calls.iter().take_while(|(at, _)| *at <= now);
+        due.map(|(_, id)| *id).collect()
+    }
+
+    /// Requests of which a depot is being asked what it holds.
+    pub(crate) fn asking(&self) -> &BTreeSet<RequestId> {
+        &self.asking
+    }
+
+    /// The oldest requests that are over, beyond the `most` that are kept.
+    pub(crate) fn forgettable(&self, most: u32) -> Vec<RequestId> {
+        let beyond = self.finals.len().saturating_sub(most as usize);
+        self.finals.iter().take(beyond).copied().collect()
+    }
+}
+
+fn set_member(set: &mut BTreeSet<RequestId>, id: RequestId, is_member: bool) {
+    if is_member {
+        set.insert(id);
+    } else {
+        set.remove(&id);
+    }
+}
