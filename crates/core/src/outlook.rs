@@ -64,7 +64,7 @@ record! {
         pub(crate) is_stale: bool,
         pub(crate) places: Places,
         careful: Scene,
-        /// None where every depot was measured: it is the careful one then.
+        /// None where every depot was measured just now: it is the careful one then.
         hopeful: Option<Scene>,
     }
 }
@@ -213,7 +213,9 @@ impl Mind {
     /// Begins a look at everything.
     pub(crate) fn begin_sweep(&self) -> Sweep {
         let live = self.depots.iter().filter(|(_, depot)| !depot.is_down());
-        let is_measured = |depot: &Depot| depot.is_down() || depot.link.is_measured();
+        let is_certain = |depot: &Depot| {
+            depot.is_down() || Belief::Hopeful.rate(depot) == Belief::P10.rate(depot)
+        };
         let scene = |belief| Scene {
             now: self.now,
             supplies: self.supplies(belief),
@@ -232,7 +234,7 @@ impl Mind {
                     now: self.now,
                     supplies: slow.clone(),
                 },
-                hopeful: (!self.depots.values().all(is_measured)).then(|| scene(Belief::Hopeful)),
+                hopeful: (!self.depots.values().all(is_certain)).then(|| scene(Belief::Hopeful)),
             },
             slow,
         }
@@ -242,9 +244,14 @@ impl Mind {
     pub(crate) fn look_at_links(&mut self) {
         let all: Vec<DepotId> = self.depots.keys().copied().collect();
         for id in all {
-            if let Some(depot) = self.depots.get_mut(&id) {
-                depot.link.look(self.now, &self.settings);
-            }
+            self.look_at_link(id);
+        }
+    }
+
+    /// The same for the link to one depot.
+    pub(crate) fn look_at_link(&mut self, id: DepotId) {
+        if let Some(depot) = self.depots.get_mut(&id) {
+            depot.link.look(self.now, &self.settings);
         }
     }
 

@@ -21,8 +21,10 @@ impl Mind {
         if self.requests.contains_key(&id) {
             return;
         }
-        self.look_at_links();
         let mut request = Request::new(spec, optimizer, self.now);
+        for lane in &request.lanes {
+            self.look_at_link(lane.depot);
+        }
         self.bring_up_to_date();
         let mut left = self.left_for_newcomers();
         match self.weigh(&request, &left) {
