@@ -26,6 +26,7 @@ const HOUSE: &[Room] = &[
     Room { name: "forecast", floor: MIND, uses: &["types"] },
     Room { name: "plan", floor: MIND, uses: &["types", "forecast"] },
     Room { name: "core", floor: MIND, uses: &["types", "forecast", "plan"] },
+    Room { name: "solve", floor: HANDS, uses: &["types", "plan"] },
     Room { name: "endpoint", floor: HANDS, uses: &["types", "plan"] },
     Room { name: "engine", floor: HANDS, uses: &["types", "plan", "endpoint"] },
     Room { name: "journal", floor: HANDS, uses: &["types", "core"] },

@@ -1,0 +1,102 @@
+//! Plans over time by linear programs: what the mind asks for and does not compute itself.
+//!
+//! [`solve`] takes a [`Problem`] of `posthaste_plan::horizon` and returns a [`Schedule`] that breaks no
+//! rule and is never worse than [`greedy`]'s. Inside, flows are real numbers found by the simplex
+//! method; outside, all is integers again (`docs/algorithms/time-expanded-plan.md`).
+
+mod program;
+mod residual;
+mod search;
+
+use std::fmt;
+
+use posthaste_plan::horizon::{Flaw, Problem, Schedule, Worth, greedy};
+
+/// How much may be spent. Counted, never timed: the same problem and effort give the same schedule on
+/// any machine. The simplex method has no useful bound of its own, so what is bounded is how many
+/// programs are solved and how large one may be; `docs/benchmarks/plan.md` says how long sizes take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Effort {
+    /// Most linear programs that are solved.
+    pub programs: u32,
+    /// Most variables of one. What is larger is planned one demand after the other; a demand that is too
+    /// large alone keeps its greedy plan.
+    pub columns: usize,
+}
+
+impl Default for Effort {
+    /// 24 programs of 12 000 variables: some seconds at most.
+    fn default() -> Self {
+        Self {
+            programs: 24,
+            columns: 12_000,
+        }
+    }
+}
+
+/// Why there is no schedule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SolveError {
+    /// The problem is none: it names what does not exist. Asking again is of no use.
+    Unsound(Flaw),
+}
+
+impl fmt::Display for SolveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unsound(flaw) => write!(f, "the problem is unsound: {flaw}"),
+        }
+    }
+}
+
+impl std::error::Error for SolveError {}
+
+/// The best schedule that `effort` finds: most weight of deadlines kept, then least missing, then least
+/// cost with the churn against the plan in force. At least as good as [`greedy`]'s, and always one
+/// that `Schedule::check` passes.
+///
+/// # Errors
+/// [`SolveError::Unsound`] when the problem names nodes that do not exist, or one twice.
+pub fn solve(problem: &Problem, effort: Effort) -> Result<Schedule, SolveError> {
+    problem.check().map_err(SolveError::Unsound)?;
+    let mut best = Best::new(problem, greedy(problem));
+    let all: Vec<usize> = (0..problem.demands.len()).collect();
+    if all.is_empty() {
+        return Ok(best.schedule);
+    }
+    if program::columns(problem, &all) <= effort.columns {
+        search::together(problem, &mut best, effort.programs);
+    } else {
+        search::in_turn(problem, &mut best, effort);
+    }
+    Ok(best.schedule)
+}
+
+/// The best schedule so far.
+struct Best {
+    schedule: Schedule,
+    worth: Worth,
+}
+
+impl Best {
+    fn new(problem: &Problem, schedule: Schedule) -> Self {
+        Self {
+            worth: schedule.worth(problem),
+            schedule,
+        }
+    }
+
+    /// Keeps the better one; says whether that is the new one.
+    fn offer(&mut self, problem: &Problem, schedule: Schedule) -> bool {
+        let worth = schedule.worth(problem);
+        let is_better = worth > self.worth;
+        if is_better {
+            (self.schedule, self.worth) = (schedule, worth);
+        }
+        is_better
+    }
+
+    fn is_kept(&self, demand: usize) -> bool {
+        self.schedule.shortfalls[demand].is_none()
+    }
+}
