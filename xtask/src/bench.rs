@@ -7,6 +7,7 @@ mod lab;
 mod list;
 mod measure;
 mod mind;
+mod plan;
 mod programs;
 mod site;
 mod stage;
@@ -53,6 +54,11 @@ const ALL: &[Benchmark] = &[
         "mind",
         mind::run,
         "[--steps N]: steps of the mind with up to 10^5 open requests and 10^3 depots",
+    ),
+    (
+        "plan",
+        plan::run,
+        "[--runs N]: plans over time, greedily and by linear programs",
     ),
     (
         "tuner",

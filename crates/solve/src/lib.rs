@@ -25,11 +25,11 @@ pub struct Effort {
 }
 
 impl Default for Effort {
-    /// 24 programs of 12 000 variables: some seconds at most.
+    /// 24 programs of 6 000 variables: each takes a second at most, and mostly one is enough.
     fn default() -> Self {
         Self {
             programs: 24,
-            columns: 12_000,
+            columns: 6_000,
         }
     }
 }
@@ -60,16 +60,22 @@ impl std::error::Error for SolveError {}
 pub fn solve(problem: &Problem, effort: Effort) -> Result<Schedule, SolveError> {
     problem.check().map_err(SolveError::Unsound)?;
     let mut best = Best::new(problem, greedy(problem));
-    let all: Vec<usize> = (0..problem.demands.len()).collect();
-    if all.is_empty() {
+    if problem.demands.is_empty() {
         return Ok(best.schedule);
     }
-    if program::columns(problem, &all) <= effort.columns {
+    if columns(problem) <= effort.columns {
         search::together(problem, &mut best, effort.programs);
     } else {
         search::in_turn(problem, &mut best, effort);
     }
     Ok(best.schedule)
+}
+
+/// Variables of one program for all demands, at most: what [`Effort::columns`] bounds.
+#[must_use]
+pub fn columns(problem: &Problem) -> usize {
+    let all: Vec<usize> = (0..problem.demands.len()).collect();
+    program::columns(problem, &all)
 }
 
 /// The best schedule so far.

@@ -57,14 +57,23 @@ impl Program<'_> {
         }
     }
 
-    /// Boundaries at which a cap on what a depot holds can bind: all where data passes on, the last
-    /// where it only comes.
-    fn boundaries(strand: &Strand, node: usize) -> std::ops::RangeInclusive<usize> {
-        if strand.stays(node).is_some() {
-            1..=strand.last
-        } else {
-            strand.last..=strand.last
-        }
+    /// Boundaries at which a cap on what depots hold can bind: the last, and where they pass data on, each
+    /// behind a slot in which some arrives.
+    fn boundaries(strand: &Strand, nodes: &[usize]) -> Vec<usize> {
+        let passes = nodes.iter().any(|&node| strand.stays(node).is_some());
+        let arrives = |boundary: usize| {
+            let mut nodes = nodes.iter();
+            nodes.any(|&node| strand.arriving(node, boundary - 1).next().is_some())
+        };
+        (1..=strand.last)
+            .filter(|&boundary| {
+                if passes {
+                    arrives(boundary)
+                } else {
+                    boundary == strand.last
+                }
+            })
+            .collect()
     }
 
     /// One fragment of a chunk a depot, m a failure domain.
@@ -80,7 +89,7 @@ impl Program<'_> {
                 .or_default()
                 .push(node);
             let column = strand.column(self, node);
-            for boundary in Self::boundaries(strand, node) {
+            for boundary in Self::boundaries(strand, &[node]) {
                 if strand.potential(self, node, boundary) > column + HAIR {
                     rows.push(strand.stock(self, node, boundary).leq(column));
                 }
@@ -97,9 +106,7 @@ impl Program<'_> {
         {
             let held = nodes.iter().map(|&node| self.scaled(demand.held_at(node)));
             let max = (column * real(parity as u64)).max(held.sum());
-            let passes = nodes.iter().any(|&node| strand.stays(node).is_some());
-            let first = if passes { 1 } else { strand.last };
-            for boundary in first..=strand.last {
+            for boundary in Self::boundaries(strand, &nodes) {
                 let potential = nodes.iter().map(|&node| {
                     strand
                         .potential(self, node, boundary)
