@@ -1,9 +1,16 @@
 //! `posthaste simulate`: plays a scenario in the model world and judges it.
 
-use std::{path::PathBuf, process::ExitCode};
+mod files;
+mod swarm;
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use clap::Args;
-use posthaste_sim::{Report, Scenario, simulate};
+use posthaste_core::Settings;
+use posthaste_sim::{Report, Scenario, simulate, simulate_recorded};
 use serde_json::json;
 
 use crate::{
@@ -21,13 +28,26 @@ const SEEDS_MAX: u64 = 1_000_000;
 #[derive(Debug, Args)]
 pub struct SimulateArguments {
     /// A scenario, like scenarios/demo.toml
-    scenario: PathBuf,
+    #[arg(required_unless_present = "swarm", conflicts_with = "swarm")]
+    scenario: Option<PathBuf>,
     /// Decides what the scenario leaves to chance
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Plays many seeds and prints a line for each that fails: a number, or a range like 100..200
     #[arg(long, value_name = "N|FROM..TO", conflicts_with = "seed")]
     seeds: Option<String>,
+    /// Writes what happened and how things stood to this file, as JSON lines
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seeds", "swarm"])]
+    timeline: Option<PathBuf>,
+    /// Writes an HTML page with plots to this file; it needs nothing else
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seeds", "swarm"])]
+    report: Option<PathBuf>,
+    /// Draws this many random scenarios, from the seed on, plays each, and makes those that fail small
+    #[arg(long, value_name = "N", conflicts_with = "seeds", value_parser = clap::value_parser!(u64).range(1..=SEEDS_MAX))]
+    swarm: Option<u64>,
+    /// Where the swarm writes a scenario that fails
+    #[arg(long, value_name = "DIR", default_value = ".", requires = "swarm")]
+    into: PathBuf,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -38,8 +58,10 @@ pub struct SimulateArguments {
 /// # Errors
 /// A scenario that can't be read, or seeds that are no range.
 pub fn run(arguments: &SimulateArguments) -> Outcome {
-    let scenario =
-        Scenario::load(&arguments.scenario).map_err(|error| Failure::usage(format!("{error}")))?;
+    let Some(path) = &arguments.scenario else {
+        return swarm::run(arguments);
+    };
+    let scenario = Scenario::load(path).map_err(|error| Failure::usage(format!("{error}")))?;
     match &arguments.seeds {
         Some(seeds) => many(arguments, &scenario, seeds),
         None => one(arguments, &scenario),
@@ -47,7 +69,14 @@ pub fn run(arguments: &SimulateArguments) -> Outcome {
 }
 
 fn one(arguments: &SimulateArguments, scenario: &Scenario) -> Outcome {
-    let report = simulate(scenario, arguments.seed);
+    let is_recorded = arguments.timeline.is_some() || arguments.report.is_some();
+    let report = if is_recorded {
+        let (report, recording) = simulate_recorded(scenario, arguments.seed, Settings::default());
+        files::write(arguments, scenario, &report, &recording)?;
+        report
+    } else {
+        simulate(scenario, arguments.seed)
+    };
     // Determinism is a promise, so it is kept under watch as well.
     let is_same = simulate(scenario, arguments.seed).fingerprint == report.fingerprint;
     if arguments.json {
@@ -97,8 +126,14 @@ fn many(arguments: &SimulateArguments, scenario: &Scenario, seeds: &str) -> Outc
 
 /// The one command that plays a seed again.
 fn again(arguments: &SimulateArguments, seed: u64) -> String {
-    let path = arguments.scenario.display();
-    format!("play it again with: posthaste simulate {path} --seed {seed}")
+    let path = arguments.scenario.clone().unwrap_or_default();
+    let command = command(&path, seed);
+    format!("play it again with: {command}")
+}
+
+/// What plays a scenario with a seed.
+fn command(path: &Path, seed: u64) -> String {
+    format!("posthaste simulate {} --seed {seed}", path.display())
 }
 
 fn parse_range(text: &str) -> Option<(u64, u64)> {

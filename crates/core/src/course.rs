@@ -167,10 +167,14 @@ impl Mind {
         };
         let load = self.load(request, sweep.places(), other, |lane| lanes.contains(&lane));
         let after = sweep.finish_middle(&load, self.now);
-        let Some(after) = after.filter(|_| is_possible) else {
-            return;
+        let is_better = match (before, after) {
+            (Some(before), Some(after)) => after < before,
+            (None, Some(_)) => true,
+            (Some(_), None) => false,
+            // Nothing is known to carry anything: then whatever answers is tried.
+            (None, None) => !self.can_go_on(request),
         };
-        if before.is_some_and(|before| after >= before) {
+        if !is_possible || !is_better {
             return;
         }
         let reason = match (other, before) {
@@ -178,13 +182,18 @@ impl Mind {
             (Route::Staged, None) => Reason::DepotLost {
                 fault: Fault::Unreachable,
             },
-            (Route::Direct, _) if after <= deadline => Reason::DirectSuffices {
-                finish: after,
-                deadline,
+            (Route::Direct, _) => match after.filter(|after| *after <= deadline) {
+                Some(finish) => Reason::DirectSuffices { finish, deadline },
+                None => reason_late(request, self.now),
             },
-            (Route::Direct, _) => reason_late(request, self.now),
         };
         self.reroute(id, other, lanes, reason, sweep, out);
+    }
+
+    /// Whether any depot on the way the request goes answers.
+    fn can_go_on(&self, request: &Request) -> bool {
+        let mut lanes = 0..request.lanes.len();
+        lanes.any(|lane| request.is_on_route(lane) && self.can_use(request, lane))
     }
 
     fn reroute(

@@ -119,7 +119,12 @@ impl Mind {
         let (now, Some(request)) = (self.now, self.requests.get_mut(&id)) else {
             return;
         };
-        if !request.is_moving() || request.missed {
+        if !request.is_moving() {
+            return;
+        }
+        if request.missed {
+            // Nothing more is said of it, but another way may still end it sooner.
+            request.late_ticks = request.late_ticks.saturating_add(1);
             return;
         }
         let deadline = request.spec.deadline;

@@ -5,11 +5,15 @@ mod commands;
 mod faults;
 mod journal;
 mod notes;
+mod pulls;
 mod senses;
 mod setup;
 mod verdict;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use posthaste_core::{
     Mind, Settings,
@@ -98,6 +102,8 @@ struct Run<'a> {
     recorder: Option<Recorder>,
     expected: BTreeMap<RequestId, Vec<Fate>>,
     source_gone: BTreeMap<RequestId, bool>,
+    /// Datasets that their users have pulled.
+    pulled: BTreeSet<RequestId>,
     source_changed: bool,
     /// Fragments that arrived and whose answer the mind never got.
     surplus: BTreeMap<(DepotId, RequestId), usize>,
@@ -170,6 +176,7 @@ impl<'a> Run<'a> {
             recorder: None,
             expected: BTreeMap::new(),
             source_gone: BTreeMap::new(),
+            pulled: BTreeSet::new(),
             source_changed: false,
             surplus: BTreeMap::new(),
             fates: BTreeMap::new(),
@@ -258,7 +265,7 @@ impl<'a> Run<'a> {
                 }
             }
             Pending::Ask { input } => {
-                if self.mind.is_some() {
+                if self.mind.is_some() && self.may_ask(&input) {
                     self.on_asked(&input);
                     inputs.push(input);
                 } else {
@@ -378,6 +385,8 @@ impl<'a> Run<'a> {
     fn check_claim(&mut self, request: RequestId, is_release: bool) {
         let counts = |site: &Site| site.is_reachable() || !site.is_told_gone;
         let weakest = self.world.weakest(request, counts);
+        // Whoever pulled and verified it needs no depot.
+        let weakest = weakest.filter(|_| !self.pulled.contains(&request));
         let found = self
             .checkers
             .releases

@@ -10,9 +10,10 @@ mod driver;
 mod random;
 mod report;
 mod scenario;
+pub mod swarm;
 mod world;
 
 pub use checkers::{Checkers, Violation};
 pub use driver::{simulate, simulate_recorded, simulate_with};
-pub use report::{Entry, Fate, Recording, Report, Sample, What, timeline};
+pub use report::{Entry, Fate, Page, Recording, Report, Sample, What, page, timeline};
 pub use scenario::{Scenario, ScenarioError};

@@ -1,5 +1,7 @@
 //! What a run came to, for people and programs.
 
+mod page;
+mod plot;
 mod recording;
 mod timeline;
 
@@ -11,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Checkers, Violation};
 
+pub use page::{Page, page};
 pub(crate) use recording::Recorder;
 pub use recording::{Recording, Sample};
 pub use timeline::timeline;

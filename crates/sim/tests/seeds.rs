@@ -113,6 +113,11 @@ fn a_driver_killed_with_no_depot_to_spare_places_every_fragment() {
 }
 
 #[test]
+fn a_direct_path_that_hangs_gives_way_to_depots_after_the_deadline_too() {
+    play("direct-hangs", 0..40);
+}
+
+#[test]
 fn the_direct_path_gives_way_to_depots() {
     let is_rerouted = |report: &&Report| {
         report

@@ -30,7 +30,6 @@ record! {
         pub(crate) losses: u32,
         /// Times it was lost to failing sends since it last stored something.
         pub(crate) fruitless: u32,
-        pub(crate) lost_at: Timestamp,
         /// Nothing is sent before.
         pub(crate) resume_at: Timestamp,
         /// It is not taken back before, whatever it answers.
@@ -52,7 +51,6 @@ impl Depot {
             failures: 0,
             losses: 0,
             fruitless: 0,
-            lost_at: Timestamp::default(),
             resume_at: Timestamp::default(),
             hold_until: Timestamp::default(),
             answered: None,

@@ -8,7 +8,7 @@ use crate::{
     dispatch::is_lasting,
 };
 
-/// A depot that stayed this long is as good as new.
+/// A depot that stayed this long after it was left alone is as good as new.
 const STEADY: Duration = Duration::from_secs(60);
 
 impl Mind {
@@ -25,7 +25,7 @@ impl Mind {
             return;
         }
         // The first loss costs nothing: a relay may restart.
-        let is_first = depot.losses == 0 || depot.lost_at + STEADY <= self.now;
+        let is_first = depot.losses == 0 || depot.hold_until + STEADY <= self.now;
         let hold = if is_first && !is_lasting(fault) { 0 } else { 1 };
         self.lose(id, Reason::DepotLost { fault }, hold, out);
     }
@@ -52,11 +52,10 @@ impl Mind {
         let Some(depot) = self.depots.get_mut(&id) else {
             return;
         };
-        let is_steady = depot.lost_at + STEADY <= now;
+        let is_steady = depot.hold_until + STEADY <= now;
         depot.losses = if is_steady { 1 } else { depot.losses + 1 };
         let hold = self.settings.hold * hold_factor * (1 << depot.losses.saturating_sub(1).min(8));
         depot.hold_until = now + hold.min(self.settings.hold_max);
-        depot.lost_at = now;
         depot.state = DepotState::Down;
         depot.answered = None;
         depot.failures = 0;

@@ -1,0 +1,50 @@
+//! Users who pull: nobody can have more than the depots hold.
+
+use posthaste_core::contract::{Input, RequestState};
+use posthaste_types::RequestId;
+
+use super::Run;
+
+impl Run<'_> {
+    /// Whether a user can do this now. That a dataset has been pulled is said only when it can have
+    /// been, and of one that is no longer kept whenever it comes.
+    pub(super) fn may_ask(&mut self, input: &Input) -> bool {
+        let Input::Delivered { request } = input else {
+            return true;
+        };
+        let view = self.mind.as_ref().and_then(|mind| mind.request(*request));
+        let is_kept = view.is_some_and(|view| match view.state {
+            RequestState::Moving | RequestState::Safe | RequestState::Released => true,
+            RequestState::Refused
+            | RequestState::Delivered
+            | RequestState::Cancelled
+            | RequestState::Failed => false,
+        });
+        if is_kept && !self.can_pull(*request) {
+            return false;
+        }
+        if is_kept {
+            self.pulled.insert(*request);
+        }
+        true
+    }
+
+    /// Whether every chunk can be rebuilt from depots that answer.
+    fn can_pull(&self, request: RequestId) -> bool {
+        let Some(spec) = self.world.specs.get(&request) else {
+            return false;
+        };
+        let there = self.world.sites.iter().filter(|site| site.is_reachable());
+        let holders: Vec<(bool, &Vec<u64>)> = there
+            .filter_map(|site| Some((Some(site.id) == spec.destination, site.held.get(&request)?)))
+            .collect();
+        (0..spec.chunks() as usize).all(|chunk| {
+            let is_whole = holders
+                .iter()
+                .any(|(is_end, held)| *is_end && held[chunk] & 1 == 1);
+            let staged = holders.iter().filter(|(is_end, _)| !is_end);
+            let fragments = staged.fold(0, |mask, (_, held)| mask | held[chunk]);
+            is_whole || fragments.count_ones() >= u32::from(spec.code.data())
+        })
+    }
+}

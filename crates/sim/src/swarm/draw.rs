@@ -1,0 +1,201 @@
+//! Draws a scenario: a world as a seed would have it, with everything that can go wrong in it.
+
+use std::fmt::Write;
+
+use posthaste_core::contract::Method;
+
+use crate::random::Dice;
+
+/// Codes that are drawn, and their fragments.
+const CODES: [(&str, u64); 10] = [
+    ("1+0", 1),
+    ("2+0", 2),
+    ("1+1", 2),
+    ("2+1", 3),
+    ("1+2", 3),
+    ("3+1", 4),
+    ("2+2", 4),
+    ("4+1", 5),
+    ("3+2", 5),
+    ("4+2", 6),
+];
+
+/// Faults and how often each is drawn. A source that changes ends every request, so mostly something
+/// else is tried.
+const FAULTS: [(&str, u64); 8] = [
+    ("dies", 20),
+    ("vanishes", 15),
+    ("hangs", 15),
+    ("wiped", 15),
+    ("slows", 20),
+    ("full", 10),
+    ("driver-crash", 15),
+    ("source-changes", 2),
+];
+
+/// Chunks of a request at most: enough for every rule to apply, few enough to be played in
+/// milliseconds.
+const CHUNKS_MAX: u64 = 120;
+
+/// The scenario of a seed, as TOML: the same seed draws the same. Everything in it is a plain number, so
+/// that taking something out leaves the rest as it was.
+#[must_use]
+pub fn draw(seed: u64) -> String {
+    let mut dice = Dice::new(seed, "swarm");
+    let dice = &mut dice;
+    let mut text = format!(
+        "name = \"swarm-{seed}\"\nsummary = \"Drawn by the swarm with seed {seed}.\"\n\
+         horizon_s = 6000\nsnapshot_every = {}\n",
+        dice.between(5, 120)
+    );
+    if dice.chance(300) {
+        let (rate, known) = (dice.between(2, 60), dice.chance(500));
+        let _ = writeln!(text, "egress_mib_per_s = {rate}\negress_known = {known}");
+    }
+    for key in ["corrupt_permille", "answer_lost_permille"] {
+        if dice.chance(300) {
+            let _ = writeln!(text, "{key} = {}", dice.between(1, 20));
+        }
+    }
+    let depots = dice.between(1, 7);
+    for number in 1..=depots {
+        depot(number, dice, &mut text);
+    }
+    for _ in 0..dice.between(1, 6) {
+        request(depots, dice, &mut text);
+    }
+    for _ in 0..dice.between(0, 8) {
+        fault(depots, dice, &mut text);
+    }
+    text
+}
+
+fn depot(number: u64, dice: &mut Dice, text: &mut String) {
+    let _ = writeln!(
+        text,
+        "\n[[depot]]\nname = \"depot-{number}\"\nrate_mib_per_s = {}\nlatency_ms = {}\ncapacity_mib = {}",
+        tenths(dice.between(5, 300)),
+        dice.between(1, 150),
+        dice.between(30, 3000)
+    );
+    if dice.chance(500) {
+        text.push_str("advertises = true\n");
+    }
+    if dice.chance(600) {
+        let _ = writeln!(text, "jitter_permille = {}", dice.between(20, 400));
+    }
+}
+
+fn request(depots: u64, dice: &mut Dice, text: &mut String) {
+    let destination = dice.chance(300).then(|| dice.between(1, depots));
+    let staging = depots - u64::from(destination.is_some());
+    // Now and then more fragments than there are depots.
+    let most = if dice.chance(60) { 6 } else { staging.max(1) };
+    let codes = CODES.iter().filter(|(_, total)| *total <= most).count() as u64;
+    let (code, _) = CODES[index(dice.between(0, codes - 1))];
+    let (chunks, quarters) = (dice.between(1, CHUNKS_MAX), dice.between(1, 24));
+    let _ = writeln!(
+        text,
+        "\n[[request]]\nat_s = {}\nsize_mib = {}\nchunk_mib = {}\ndeadline_s = {}\ncode = \"{code}\"\n\
+         release = {}",
+        tenths(dice.between(0, 2000)),
+        quarter(chunks * quarters),
+        quarter(quarters),
+        dice.between(10, 900),
+        dice.chance(700)
+    );
+    if let Some(destination) = destination {
+        let _ = writeln!(text, "destination = \"depot-{destination}\"");
+    }
+    if dice.chance(200) {
+        let others = (1..=depots).filter(|depot| Some(*depot) != destination);
+        let via: Vec<String> = others
+            .filter(|_| dice.chance(800))
+            .map(|depot| format!("\"depot-{depot}\""))
+            .collect();
+        let _ = writeln!(text, "via = [{}]", via.join(", "));
+    }
+    for (key, permille) in [("encrypted", 150), ("best_effort", 350)] {
+        if dice.chance(permille) {
+            let _ = writeln!(text, "{key} = true");
+        }
+    }
+    if dice.chance(200) {
+        let (name, _) = Method::NAMES[index(dice.between(0, Method::NAMES.len() as u64 - 1))];
+        let _ = writeln!(text, "optimizer = \"{name}\"");
+    }
+    for (key, low, high) in [("cancel_after_s", 0, 1200), ("delivered_after_s", 50, 3000)] {
+        if dice.chance(100) {
+            let _ = writeln!(text, "{key} = {}", tenths(dice.between(low, high)));
+        }
+    }
+}
+
+fn fault(depots: u64, dice: &mut Dice, text: &mut String) {
+    let all = FAULTS.iter().map(|(_, weight)| weight).sum::<u64>();
+    let mut drawn = dice.between(1, all);
+    let kind = FAULTS.iter().find(|(_, weight)| {
+        let is_it = drawn <= *weight;
+        drawn = drawn.saturating_sub(*weight);
+        is_it
+    });
+    let kind = kind.map_or("dies", |(kind, _)| kind);
+    let _ = writeln!(
+        text,
+        "\n[[fault]]\nat_s = {}\ndepot = \"depot-{}\"\nkind = \"{kind}\"",
+        tenths(dice.between(0, 3000)),
+        dice.between(1, depots)
+    );
+    if kind == "slows" {
+        let _ = writeln!(text, "rate_mib_per_s = {}", tenths(dice.between(0, 50)));
+    }
+    let lasts = dice.between(1, 1500);
+    if kind == "driver-crash" || dice.chance(700) {
+        let _ = writeln!(text, "for_s = {}", tenths(lasts));
+    }
+}
+
+fn index(drawn: u64) -> usize {
+    usize::try_from(drawn).unwrap_or(0)
+}
+
+fn tenths(count: u64) -> String {
+    format!("{}.{}", count / 10, count % 10)
+}
+
+fn quarter(count: u64) -> String {
+    format!("{}.{:02}", count / 4, count % 4 * 25)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Scenario;
+
+    #[test]
+    fn what_is_drawn_is_sound_and_everything_is_drawn_some_time() {
+        let all: Vec<String> = (0..300).map(draw).collect();
+        for (seed, text) in all.iter().enumerate() {
+            Scenario::parse(text).unwrap_or_else(|error| panic!("seed {seed}: {error}\n{text}"));
+        }
+        let all = all.concat();
+        for (kind, _) in FAULTS {
+            assert!(all.contains(&format!("kind = \"{kind}\"")), "{kind}");
+        }
+        for (code, _) in CODES {
+            assert!(all.contains(&format!("code = \"{code}\"")), "{code}");
+        }
+        for key in [
+            "egress_mib_per_s",
+            "destination",
+            "via",
+            "cancel_after_s",
+            "optimizer",
+            "encrypted",
+        ] {
+            assert!(all.contains(key), "{key}");
+        }
+        assert_eq!(draw(1), draw(1));
+        assert_ne!(draw(1), draw(2));
+    }
+}
