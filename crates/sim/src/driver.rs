@@ -24,7 +24,7 @@ use posthaste_types::{
 };
 
 use crate::{
-    Checkers, Entry, Recording, Report, Scenario,
+    Checkers, Entry, Report, Scenario,
     checkers::End,
     random::Dice,
     report::{Fate, Recorder, What},
@@ -44,6 +44,8 @@ const MEASURE_EVERY: Duration = Duration::from_secs(1);
 /// Steps after which a run is called off as endless, and steps more for each request.
 const STEPS_MAX: u64 = 5_000_000;
 const STEPS_PER_REQUEST: u64 = 1000;
+
+pub use notes::simulate_recorded;
 
 /// Something that will happen.
 #[derive(Debug, Clone)]
@@ -133,23 +135,6 @@ pub fn simulate_with(scenario: &Scenario, seed: u64, settings: Settings) -> Repo
     run.set_up(seed);
     run.play();
     run.into_report(seed)
-}
-
-/// The same, drawing samples all the while: what plots are made of.
-#[must_use]
-pub fn simulate_recorded(
-    scenario: &Scenario,
-    seed: u64,
-    settings: Settings,
-) -> (Report, Recording) {
-    let mut run = Run::new(scenario, seed, settings);
-    run.recorder = Some(Recorder::new(scenario));
-    run.set_up(seed);
-    run.play();
-    let (at, used) = (run.now.since(START), run.used());
-    let recorder = run.recorder.take();
-    let recording = recorder.map(|recorder| recorder.finish(at, used, run.mind.as_ref()));
-    (run.into_report(seed), recording.unwrap_or_default())
 }
 
 impl<'a> Run<'a> {

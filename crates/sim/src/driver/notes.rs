@@ -1,14 +1,35 @@
 //! What is noted of a run while it is played.
 
+use posthaste_core::Settings;
 use posthaste_types::{DepotId, RequestId};
 
 use super::{Run, START};
-use crate::{Entry, report::What};
+use crate::{
+    Entry, Recording, Report, Scenario,
+    report::{Recorder, What},
+};
 
 /// Entries of the timeline kept.
 const TIMELINE_MAX: usize = 5000;
 /// The same when the timeline is asked for.
 const RECORDED_MAX: usize = 100_000;
+
+/// Plays a scenario like `simulate_with`, drawing samples all the while: what plots are made of.
+#[must_use]
+pub fn simulate_recorded(
+    scenario: &Scenario,
+    seed: u64,
+    settings: Settings,
+) -> (Report, Recording) {
+    let mut run = Run::new(scenario, seed, settings);
+    run.recorder = Some(Recorder::new(scenario));
+    run.set_up(seed);
+    run.play();
+    let (at, used) = (run.now.since(START), run.used());
+    let recorder = run.recorder.take();
+    let recording = recorder.map(|recorder| recorder.finish(at, used, run.mind.as_ref()));
+    (run.into_report(seed), recording.unwrap_or_default())
+}
 
 impl Run<'_> {
     pub(super) fn log(&mut self, request: Option<RequestId>, depot: Option<DepotId>, what: What) {
