@@ -6,8 +6,10 @@
 //! they prove is true of the code that ships, because the mind here is the mind that ships.
 
 mod checkers;
+mod crowd;
 mod driver;
 mod random;
+mod rehearsal;
 mod report;
 mod scenario;
 pub mod swarm;
@@ -15,5 +17,6 @@ mod world;
 
 pub use checkers::{Checkers, Violation};
 pub use driver::{simulate, simulate_recorded, simulate_with};
+pub use rehearsal::{Rehearsal, rehearse};
 pub use report::{Entry, Fate, Page, Recording, Report, Sample, What, page, timeline};
 pub use scenario::{Scenario, ScenarioError};

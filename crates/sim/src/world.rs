@@ -37,6 +37,7 @@ pub(crate) struct World {
     ways: Vec<u64>,
     /// Others that send.
     others: u64,
+    events: u64,
 }
 
 impl World {
@@ -51,6 +52,7 @@ impl World {
             processes: Processes::default(),
             ways: Vec::new(),
             others: 0,
+            events: 0,
         };
         if let Some(egress) = egress {
             let way_out = world.add_way(egress);
@@ -63,6 +65,11 @@ impl World {
     fn add_way(&mut self, capacity: u64) -> ResourceId {
         self.ways.push(capacity);
         self.network.add_resource(capacity)
+    }
+
+    /// Arrivals, changes of rates and faults so far.
+    pub(crate) fn events(&self) -> u64 {
+        self.events
     }
 
     /// Adds something with a capacity that may change.
@@ -163,6 +170,7 @@ impl World {
         self.now = self.now.max(then);
         let mut arrived = Vec::new();
         self.network.advance(self.now, &mut arrived);
+        self.events += arrived.len() as u64;
         arrived
     }
 
@@ -170,6 +178,7 @@ impl World {
     pub(crate) fn turn(&mut self) -> Vec<Strike> {
         let mut strikes = Vec::new();
         while let Some(change) = self.processes.turn(self.now) {
+            self.events += 1;
             match change {
                 Change::Jitter(course, factor) => {
                     self.bend(course, |course| course.jitter_permille = factor);

@@ -1,13 +1,13 @@
-use std::{collections::BTreeMap, rc::Rc, time::Duration};
+use std::time::Duration;
 
 use posthaste_core::contract::{Input, Method, ReleasePolicy, RequestSpec};
-use posthaste_types::{ByteRate, Bytes, Code, DepotId, RequestId, encrypted_sizes};
+use posthaste_types::{ByteRate, RequestId};
 
 use super::{Blow, CONNECT_TIMEOUT, Pending, Run, START, faults::BREAK_NOTICED_MAX};
 use crate::{
+    crowd::{Crowd, Wish},
     random::Dice,
-    scenario::{FaultKind, RequestPlan, mebi},
-    world::Site,
+    scenario::FaultKind,
 };
 
 impl Run<'_> {
@@ -54,50 +54,25 @@ impl Run<'_> {
     }
 
     fn queue_requests(&mut self, seed: u64) {
-        let places = self.scenario.places();
-        let scenario = self.scenario;
-        let plans = scenario.requests.iter().map(|plan| {
-            let named = named(plan, &places, &self.world.sites);
-            (plan, Rc::new(named))
-        });
-        let plans: Vec<_> = plans.collect();
-        let plans = plans
-            .iter()
-            .flat_map(|(plan, named)| (0..plan.count).map(move |_| (*plan, Rc::clone(named))));
-        for (number, (plan, named)) in (1u64..).zip(plans) {
-            let mut dice = Dice::new(seed, &format!("request {number}"));
-            let request = RequestId::new(number);
-            // Nobody submits before the depots answered first.
-            let at = Duration::from_millis(plan.at_s.draw_milli(&mut dice) + 200);
-            let spec = spec(plan, at, &named, &mut dice);
-            let optimizer = plan.optimizer.as_deref().and_then(|name| name.parse().ok());
-            if spec.release == ReleasePolicy::WhenSafe {
+        for wish in Crowd::new(self.scenario, &self.world.sites, seed).wishes(START) {
+            let Wish { request, at, .. } = wish;
+            if wish.spec.release == ReleasePolicy::WhenSafe {
                 self.checkers.releases.on_asked(request);
             }
-            self.expected.insert(request, plan.expect.clone());
-            self.after(
-                at,
-                Pending::Ask {
-                    input: submitted(request, spec, optimizer),
-                },
-            );
-            if let Some(after) = plan.cancel_after_s {
-                let span = at + Duration::from_millis(after.draw_milli(&mut dice));
-                self.after(
-                    span,
-                    Pending::Ask {
-                        input: Input::RequestCancelled { request },
-                    },
-                );
+            if !wish.plan.expect.is_empty() {
+                self.expected.insert(request, wish.plan.expect.clone());
             }
-            if let Some(after) = plan.delivered_after_s {
-                let span = at + Duration::from_millis(after.draw_milli(&mut dice));
-                self.after(
-                    span,
-                    Pending::Ask {
-                        input: Input::Delivered { request },
-                    },
-                );
+            let optimizer = wish.plan.optimizer.as_deref();
+            let optimizer = optimizer.and_then(|name| name.parse().ok());
+            let input = submitted(request, wish.spec, optimizer);
+            self.after(at, Pending::Ask { input });
+            if let Some(at) = wish.cancelled_at {
+                let input = Input::RequestCancelled { request };
+                self.after(at, Pending::Ask { input });
+            }
+            if let Some(at) = wish.delivered_at {
+                let input = Input::Delivered { request };
+                self.after(at, Pending::Ask { input });
             }
         }
     }
@@ -161,74 +136,5 @@ fn submitted(request: RequestId, spec: RequestSpec, optimizer: Option<Method>) -
             spec,
             optimizer,
         },
-    }
-}
-
-/// The depots a request's table names.
-struct Named {
-    via: Vec<DepotId>,
-    /// Those one of which the request goes to.
-    destinations: Vec<DepotId>,
-}
-
-fn named(plan: &RequestPlan, places: &BTreeMap<&str, Vec<usize>>, sites: &[Site]) -> Named {
-    let of = |name: &String| {
-        let found = places.get(name.as_str()).into_iter().flatten();
-        found.map(|place| sites[*place].id)
-    };
-    let via = if plan.via.is_empty() {
-        sites.iter().map(|site| site.id).collect()
-    } else {
-        plan.via.iter().flat_map(of).collect()
-    };
-    let destinations = plan.destination.iter().flat_map(of).collect();
-    Named { via, destinations }
-}
-
-/// Some of the depots, in the order they are drawn in.
-fn draw(mut depots: Vec<DepotId>, count: usize, dice: &mut Dice) -> Vec<DepotId> {
-    for turn in 0..count.min(depots.len()) {
-        let other = turn + dice.place(depots.len() - turn);
-        depots.swap(turn, other);
-    }
-    depots.truncate(count);
-    depots
-}
-
-fn spec(plan: &RequestPlan, at: Duration, named: &Named, dice: &mut Dice) -> RequestSpec {
-    let deadline = Duration::from_millis(plan.deadline_s.draw_milli(dice));
-    let bytes = Bytes::new(plan.size_mib.draw_bytes(dice));
-    let chunk_size = Bytes::new(mebi(plan.chunk_mib));
-    // Of encryption the mind sees nothing but sizes.
-    let (bytes, chunk_size) = if plan.encrypted {
-        encrypted_sizes(bytes, chunk_size)
-    } else {
-        (bytes, chunk_size)
-    };
-    let destination = match named.destinations.as_slice() {
-        [] => None,
-        [only] => Some(*only),
-        several => Some(several[dice.place(several.len())]),
-    };
-    let via = named.via.iter().copied();
-    let via = via.filter(|id| Some(*id) != destination || !plan.via.is_empty());
-    let via = match plan.via_count {
-        None => via.collect(),
-        Some(count) => draw(via.collect(), count, dice),
-    };
-    RequestSpec {
-        bytes,
-        files: 1,
-        chunk_size,
-        deadline: START + at + deadline,
-        code: plan.code.parse().unwrap_or(Code::NONE),
-        via,
-        destination,
-        release: if plan.release {
-            ReleasePolicy::WhenSafe
-        } else {
-            ReleasePolicy::Never
-        },
-        best_effort: plan.best_effort,
     }
 }

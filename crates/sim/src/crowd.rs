@@ -1,0 +1,163 @@
+//! The users: what they ask for and when, as the seed draws it.
+
+use std::{borrow::Cow, collections::BTreeMap, time::Duration};
+
+use posthaste_core::contract::{ReleasePolicy, RequestSpec};
+use posthaste_types::{Bytes, Code, DepotId, RequestId, Timestamp, encrypted_sizes};
+
+use crate::{
+    Scenario,
+    random::Dice,
+    scenario::{Amount, RequestPlan, mebi},
+    world::Site,
+};
+
+/// Nobody submits before the depots answered first.
+const FIRST_AFTER: Duration = Duration::from_millis(200);
+
+/// Something one of them wants, with times since the start.
+#[derive(Debug)]
+pub(crate) struct Wish<'a> {
+    pub(crate) request: RequestId,
+    pub(crate) plan: &'a RequestPlan,
+    pub(crate) at: Duration,
+    pub(crate) spec: RequestSpec,
+    pub(crate) cancelled_at: Option<Duration>,
+    pub(crate) delivered_at: Option<Duration>,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(crate) struct Crowd<'a> {
+    seed: u64,
+    tables: Vec<(&'a RequestPlan, Named)>,
+}
+
+impl<'a> Crowd<'a> {
+    pub(crate) fn new(scenario: &'a Scenario, sites: &[Site], seed: u64) -> Self {
+        let places = scenario.places();
+        let of = |name: &String| {
+            let found = places.get(name.as_str()).into_iter().flatten();
+            found.map(|place| sites[*place].id)
+        };
+        let named = |plan: &'a RequestPlan| {
+            let via = if plan.via.is_empty() {
+                sites.iter().map(|site| site.id).collect()
+            } else {
+                plan.via.iter().flat_map(of).collect()
+            };
+            let destinations = plan.destination.iter().flat_map(of).collect();
+            (plan, Named { via, destinations })
+        };
+        Self {
+            seed,
+            tables: scenario.requests.iter().map(named).collect(),
+        }
+    }
+
+    /// Everything they want, table by table. Deadlines count from `start`.
+    pub(crate) fn wishes(&self, start: Timestamp) -> impl Iterator<Item = Wish<'a>> {
+        let tables = self.tables.iter();
+        let each = tables.flat_map(|(plan, named)| (0..plan.count).map(move |_| (*plan, named)));
+        let numbered = (1u64..).zip(each);
+        numbered.map(move |(number, (plan, named))| {
+            let mut dice = Dice::new(self.seed, &format!("request {number}"));
+            let at = Duration::from_millis(plan.at_s.draw_milli(&mut dice)) + FIRST_AFTER;
+            let spec = spec(plan, start + at, named, &mut dice);
+            let mut later = |after: Option<Amount>| {
+                after.map(|after| at + Duration::from_millis(after.draw_milli(&mut dice)))
+            };
+            Wish {
+                request: RequestId::new(number),
+                plan,
+                at,
+                spec,
+                cancelled_at: later(plan.cancel_after_s),
+                delivered_at: later(plan.delivered_after_s),
+            }
+        })
+    }
+}
+
+/// The depots a request's table names.
+#[derive(Debug)]
+struct Named {
+    via: Vec<DepotId>,
+    /// Those one of which the request goes to.
+    destinations: Vec<DepotId>,
+}
+
+/// Some of the depots, in the order they are drawn in: the beginning of a shuffle (Fisher and Yates),
+/// of which only the moved places are kept, so that a few of very many cost little.
+fn draw(depots: &[DepotId], count: usize, dice: &mut Dice) -> Vec<DepotId> {
+    let mut moved: BTreeMap<usize, usize> = BTreeMap::new();
+    let at = |moved: &BTreeMap<usize, usize>, place: usize| *moved.get(&place).unwrap_or(&place);
+    (0..count.min(depots.len()))
+        .map(|turn| {
+            let other = turn + dice.place(depots.len() - turn);
+            let drawn = at(&moved, other);
+            moved.insert(other, at(&moved, turn));
+            depots[drawn]
+        })
+        .collect()
+}
+
+fn spec(plan: &RequestPlan, at: Timestamp, named: &Named, dice: &mut Dice) -> RequestSpec {
+    let deadline = Duration::from_millis(plan.deadline_s.draw_milli(dice));
+    let bytes = Bytes::new(plan.size_mib.draw_bytes(dice));
+    let chunk_size = Bytes::new(mebi(plan.chunk_mib));
+    // Of encryption the mind sees nothing but sizes.
+    let (bytes, chunk_size) = if plan.encrypted {
+        encrypted_sizes(bytes, chunk_size)
+    } else {
+        (bytes, chunk_size)
+    };
+    let destination = match named.destinations.as_slice() {
+        [] => None,
+        [only] => Some(*only),
+        several => Some(several[dice.place(several.len())]),
+    };
+    let mut via = Cow::Borrowed(&named.via);
+    if plan.via.is_empty() && destination.is_some() {
+        via.to_mut().retain(|id| Some(*id) != destination);
+    }
+    let via = match plan.via_count {
+        None => via.into_owned(),
+        Some(count) => draw(&via, count, dice),
+    };
+    RequestSpec {
+        bytes,
+        files: 1,
+        chunk_size,
+        deadline: at + deadline,
+        code: plan.code.parse().unwrap_or(Code::NONE),
+        via,
+        destination,
+        release: if plan.release {
+            ReleasePolicy::WhenSafe
+        } else {
+            ReleasePolicy::Never
+        },
+        best_effort: plan.best_effort,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_draw_takes_each_once_and_anyone_can_come_first() {
+        let depots: Vec<DepotId> = (1..=5).map(DepotId::new).collect();
+        let mut firsts = std::collections::BTreeSet::new();
+        for seed in 0..100 {
+            let mut drawn = draw(&depots, 5, &mut Dice::new(seed, "draw"));
+            firsts.insert(drawn[0]);
+            drawn.sort_unstable();
+            assert_eq!(drawn, depots);
+        }
+        assert_eq!(firsts.len(), 5);
+        let few = draw(&depots, 2, &mut Dice::new(1, "draw"));
+        assert_eq!(few, draw(&depots, 5, &mut Dice::new(1, "draw"))[..2]);
+    }
+}
