@@ -7,6 +7,7 @@ mod bench;
 mod ci;
 mod demo;
 mod generate;
+mod reproduce;
 mod test;
 mod tidy;
 
@@ -25,6 +26,7 @@ Usage: cargo xtask CHORE [ARGUMENTS]
   demo [DIR] [--json]  build posthaste and show it move a real tree by a deadline
   test [ARGUMENTS]     install what the tests need, then run all of them (ARGUMENTS go to cargo test)
   bench NAME           measure posthaste beside others, into docs/benchmarks/; without NAME: which there are
+  reproduce NAME       a paper's results beside ours, into docs/reproduced/: offload
   generate             write openapi/, man pages and shell completions
   tidy                 check the house rules no compiler checks
   ci                   everything a change must pass, as .ci/run does it
@@ -50,6 +52,7 @@ fn chore(arguments: &[String]) -> anyhow::Result<()> {
         "demo" => demo::run(rest),
         "test" => test::run(rest),
         "generate" => generate::run(),
+        "reproduce" => reproduce::run(rest),
         "tidy" => tidy::run(&root()),
         "ci" => ci::run(),
         "help" | "-h" | "--help" => {

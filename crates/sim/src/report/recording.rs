@@ -6,7 +6,7 @@ use posthaste_core::{
     Mind,
     contract::{RequestState, RequestView},
 };
-use posthaste_types::{DepotId, RequestId};
+use posthaste_types::{ChunkIndex, DepotId, FragmentIndex, RequestId};
 
 use crate::{Scenario, scenario::SECONDS_A_MONTH};
 
@@ -41,6 +41,8 @@ pub struct Recording {
     pub samples: Vec<Sample>,
     /// Every request as it stood at the end.
     pub requests: Vec<RequestView>,
+    /// What each depot held of the first request at the end, as the mind knew it.
+    pub holders: Vec<(DepotId, Vec<(ChunkIndex, FragmentIndex)>)>,
     /// Whether any depot has a price.
     pub is_priced: bool,
 }
@@ -195,9 +197,12 @@ impl Recorder {
         self.sample(at, used, mind);
         let requests = mind.into_iter().flat_map(Mind::requests).collect();
         let mut prices = self.prices.iter();
+        let first = mind.zip(self.followed.first());
+        let holders = first.map(|(mind, request)| mind.holders(*request));
         Recording {
             samples: self.samples,
             requests,
+            holders: holders.unwrap_or_default(),
             is_priced: prices.any(|price| price.gigabyte + price.gigabyte_month > 0),
         }
     }

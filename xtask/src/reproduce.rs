@@ -1,0 +1,30 @@
+//! `cargo xtask reproduce NAME`: what a paper measured beside what our own decisions come to, one page of
+//! `docs/reproduced/` from each paper.
+
+mod offload;
+
+use std::fs;
+
+use anyhow::{Context, bail};
+
+use crate::root;
+
+/// Reproduces the paper named by the only argument.
+///
+/// # Errors
+/// When there is no such paper, or its page can't be made or written.
+pub fn run(arguments: &[String]) -> anyhow::Result<()> {
+    match arguments {
+        [name] if name == "offload" => publish(name, &offload::page()?),
+        [..] => bail!("write `cargo xtask reproduce offload`: Timely Offloading, ICS 2008"),
+    }
+}
+
+/// Writes a page to `docs/reproduced/NAME.md` and shows it.
+fn publish(name: &str, text: &str) -> anyhow::Result<()> {
+    let path = root().join(format!("docs/reproduced/{name}.md"));
+    fs::create_dir_all(path.parent().context("the page has a folder")?)?;
+    fs::write(&path, text)?;
+    eprintln!("{text}\nwritten to {}", path.display());
+    Ok(())
+}
