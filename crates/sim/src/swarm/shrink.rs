@@ -111,10 +111,10 @@ fn cuts(scenario: &Table) -> Vec<Cut> {
     cuts
 }
 
+/// Whether it is a list with something in it; an empty one is a setting that may go.
 fn is_list(value: &Value) -> bool {
-    value
-        .as_array()
-        .is_some_and(|list| list.iter().all(Value::is_table))
+    let list = value.as_array().filter(|list| !list.is_empty());
+    list.is_some_and(|list| list.iter().all(Value::is_table))
 }
 
 fn find<'a>(scenario: &'a Table, at: &Place) -> Option<&'a Table> {

@@ -129,7 +129,7 @@ pub fn table2(matrix: &Matrix, tables: &Tables) -> anyhow::Result<String> {
     let links: Vec<f64> = matrix
         .nodes
         .iter()
-        .map(from_center)
+        .map(from_centre)
         .collect::<Result<_, _>>()?;
     let plain = scatter(&links, LARGE);
     let ours = offload(matrix, &LEVEL_1, LARGE, CHUNK_KIB, "1+0")?.safe_after_s()?;
