@@ -2,6 +2,7 @@
 //! keeps a journal it can be killed over at any moment.
 
 mod commands;
+mod fates;
 mod faults;
 mod journal;
 mod notes;
@@ -17,7 +18,7 @@ use std::{
 
 use posthaste_core::{
     Mind, Settings,
-    contract::{Event, Happening, Input, Outbox, RequestSpec, RequestState, RequestView},
+    contract::{Event, Happening, Input, Outbox, RequestSpec, RequestState},
 };
 use posthaste_types::{
     ByteRate, Bytes, ChunkIndex, DepotId, FragmentIndex, Record, RequestId, Timestamp,
@@ -31,6 +32,7 @@ use crate::{
     scenario::FaultKind,
     world::{self, Site, World},
 };
+use fates::Fates;
 use journal::Journal;
 
 /// The moment every run starts at: 2027-01-15 08:00:00 UTC.
@@ -109,10 +111,7 @@ struct Run<'a> {
     source_changed: bool,
     /// Fragments that arrived and whose answer the mind never got.
     surplus: BTreeMap<(DepotId, RequestId), usize>,
-    /// What became of each request so far: the mind forgets finished ones in time.
-    fates: BTreeMap<RequestId, Fate>,
-    /// A request that moved when it was last looked at.
-    waits_for: Option<RequestId>,
+    fates: Fates,
     /// How long an answer can be on its way.
     answer_max: Duration,
     last_change: Timestamp,
@@ -164,8 +163,7 @@ impl<'a> Run<'a> {
             pulled: BTreeSet::new(),
             source_changed: false,
             surplus: BTreeMap::new(),
-            fates: BTreeMap::new(),
-            waits_for: None,
+            fates: Fates::default(),
             answer_max: Duration::ZERO,
             last_change: START,
             blind_since: None,
@@ -229,16 +227,9 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Whether no request moves. Costs a look at one request most times: the one that moved last time
-    /// still does.
-    fn is_settled(&mut self) -> bool {
-        let Some(mind) = &self.mind else { return false };
-        let moves = |view: &RequestView| view.state == RequestState::Moving;
-        let waited_for = self.waits_for.and_then(|request| mind.request(request));
-        if !waited_for.as_ref().is_some_and(moves) {
-            self.waits_for = first_moving(mind);
-        }
-        self.waits_for.is_none()
+    fn is_settled(&self) -> bool {
+        let mind = self.mind.as_ref();
+        mind.is_some_and(|mind| !self.fates.is_any_moving(mind))
     }
 
     fn happen(&mut self, pending: Pending, inputs: &mut Vec<Input>) {
@@ -300,9 +291,16 @@ impl<'a> Run<'a> {
         let told = inputs.len();
         self.journal.append(self.now, &inputs);
         mind.step(self.now, inputs, &mut out);
+        for event in &out.events {
+            let spec = event
+                .request
+                .and_then(|request| self.world.specs.get(&request));
+            self.fates
+                .hear(event, &mind, spec.map(|spec| spec.deadline));
+        }
         let wakeup = mind.next_wakeup();
         // Whoever wants to be woken may be as busy as it likes.
-        let is_busy = wakeup.is_none() && first_moving(&mind).is_some();
+        let is_busy = wakeup.is_none() && self.fates.is_any_moving(&mind);
         let found = self
             .checkers
             .progress
@@ -347,7 +345,6 @@ impl<'a> Run<'a> {
             reason: event.reason.clone(),
         };
         self.log(event.request, event.depot, what);
-        self.hear_fate(event);
     }
 
     /// Follows the fan-out of the first request.
@@ -465,14 +462,6 @@ impl<'a> Run<'a> {
                 }
             })
     }
-}
-
-/// A request that moves.
-fn first_moving(mind: &Mind) -> Option<RequestId> {
-    let mut moving = mind
-        .requests()
-        .filter(|view| view.state == RequestState::Moving);
-    moving.next().map(|view| view.request)
 }
 
 /// Whether it would go on for ever and changes nothing by itself.

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use posthaste_core::{
     Mind,
-    contract::{DepotState, Event, Happening, RequestState, RequestView},
+    contract::{DepotState, RequestState, RequestView},
 };
 use posthaste_types::{ChunkIndex, DepotId, FragmentIndex, RequestId};
 
@@ -24,7 +24,7 @@ impl Run<'_> {
         let mut found = self.checkers.deadlines.at_end(now);
         found.push(self.checkers.conservation.at_end());
         found.push(self.checkers.progress.at_end(START, now));
-        let mut fates = std::mem::take(&mut self.fates);
+        let mut fates = std::mem::take(&mut self.fates).into_known();
         if let Some(mind) = self.mind.take() {
             if !self.checkers.is_violated() {
                 found.extend(self.compare_books(&mind));
@@ -81,42 +81,6 @@ impl Run<'_> {
             expected.is_empty() || expected.contains(&fate),
             || format!("{request} came out {}", fate.name()),
         )
-    }
-
-    /// Remembers what an event makes of a request.
-    pub(super) fn hear_fate(&mut self, event: &Event) {
-        let Some(request) = event.request else { return };
-        match event.happening {
-            Happening::Safe { .. } | Happening::Delivered => {
-                let spec = self.world.specs.get(&request);
-                let is_met = spec.is_some_and(|spec| event.at <= spec.deadline);
-                let fate = if is_met { Fate::Met } else { Fate::Late };
-                self.fates.entry(request).or_insert(fate);
-            }
-            Happening::Refused => {
-                self.fates.insert(request, Fate::Refused);
-            }
-            Happening::Cancelled => {
-                self.fates.insert(request, Fate::Cancelled);
-            }
-            Happening::Failed => {
-                self.fates.insert(request, Fate::Failed);
-            }
-            Happening::Admitted
-            | Happening::AtRisk { .. }
-            | Happening::OnTime { .. }
-            | Happening::Missed
-            | Happening::DepotActivated
-            | Happening::DepotRetired
-            | Happening::DepotDown
-            | Happening::DepotUp
-            | Happening::ForecastMoved
-            | Happening::Repairing { .. }
-            | Happening::Unsafe { .. }
-            | Happening::Released
-            | Happening::ReleaseFailed
-            | Happening::Rerouted => {}
-        }
     }
 
     /// The mind's books of each live depot beside what it holds.

@@ -1,0 +1,75 @@
+//! What became of each request so far, by what the mind said: it forgets finished ones in time, and to
+//! ask it about all of them costs much.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use posthaste_core::{
+    Mind,
+    contract::{Event, Happening, RequestState},
+};
+use posthaste_types::{RequestId, Timestamp};
+
+use crate::report::Fate;
+
+#[derive(Debug, Default)]
+pub(super) struct Fates {
+    known: BTreeMap<RequestId, Fate>,
+    /// Those that moved when something was last said of them. Whatever begins or ends to move says so.
+    moving: BTreeSet<RequestId>,
+}
+
+impl Fates {
+    /// Remembers what an event makes of a request.
+    pub(super) fn hear(&mut self, event: &Event, mind: &Mind, deadline: Option<Timestamp>) {
+        let Some(request) = event.request else { return };
+        if moves(mind, request) {
+            self.moving.insert(request);
+        } else {
+            self.moving.remove(&request);
+        }
+        match event.happening {
+            Happening::Safe { .. } | Happening::Delivered => {
+                let is_met = deadline.is_some_and(|deadline| event.at <= deadline);
+                let fate = if is_met { Fate::Met } else { Fate::Late };
+                self.known.entry(request).or_insert(fate);
+            }
+            Happening::Refused => {
+                self.known.insert(request, Fate::Refused);
+            }
+            Happening::Cancelled => {
+                self.known.insert(request, Fate::Cancelled);
+            }
+            Happening::Failed => {
+                self.known.insert(request, Fate::Failed);
+            }
+            Happening::Admitted
+            | Happening::AtRisk { .. }
+            | Happening::OnTime { .. }
+            | Happening::Missed
+            | Happening::DepotActivated
+            | Happening::DepotRetired
+            | Happening::DepotDown
+            | Happening::DepotUp
+            | Happening::ForecastMoved
+            | Happening::Repairing { .. }
+            | Happening::Unsafe { .. }
+            | Happening::Released
+            | Happening::ReleaseFailed
+            | Happening::Rerouted => {}
+        }
+    }
+
+    /// Whether any request moves. Costs a look at one request most times.
+    pub(super) fn is_any_moving(&self, mind: &Mind) -> bool {
+        self.moving.iter().any(|request| moves(mind, *request))
+    }
+
+    pub(super) fn into_known(self) -> BTreeMap<RequestId, Fate> {
+        self.known
+    }
+}
+
+fn moves(mind: &Mind, request: RequestId) -> bool {
+    let view = mind.request(request);
+    view.is_some_and(|view| view.state == RequestState::Moving)
+}
