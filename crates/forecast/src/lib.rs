@@ -14,7 +14,9 @@ extern crate std;
 mod mapping;
 mod path;
 mod predictor;
+mod probe;
 mod series;
 
 pub use path::{Measure, Path, Score};
+pub use probe::{Finding, Probe};
 pub use series::{Prior, Quantiles, Series};
