@@ -2,8 +2,10 @@
 //!
 //! A driver hands [`Mind::step`] what happened and carries out what comes back. The books hold what
 //! is known (of requests, replicas, transfers, depots and links); one file under `on`
-//! takes each kind of input; `arrange` keeps them in order, `dispatch` places fragments, `outlook` forecasts, `review` and
-//! `course` change what is under way, `tuning` how much of it at once. Nothing here reads a clock, a file, a socket or a random number.
+//! takes each kind of input; `arrange` keeps them in order, `dispatch` places fragments, `outlook`
+//! forecasts, `review` and `course` change what is under way, `tuning` how much of it at once,
+//! `probing` asks for what nobody measured. Nothing here reads a clock, a file, a socket or a random
+//! number.
 #![no_std]
 extern crate alloc;
 #[cfg(test)]
@@ -18,6 +20,7 @@ mod dispatch;
 mod mind;
 mod on;
 mod outlook;
+mod probing;
 mod review;
 mod settings;
 mod tuning;

@@ -7,10 +7,11 @@ use crate::{
     books::{Book, Depot, Index, Request, Transfers},
     contract::{Decision, Event, Happening, Input, Outbox, Reason},
     outlook::{Promised, Sweep},
+    probing::Probing,
 };
 
 /// Leads every snapshot; another number is another layout.
-const SNAPSHOT_VERSION: u32 = 5;
+const SNAPSHOT_VERSION: u32 = 6;
 
 record! {
     /// The decision maker of one centre.
@@ -26,6 +27,8 @@ record! {
         pub(crate) requests: Book<RequestId, Request>,
         pub(crate) transfers: Transfers,
         pub(crate) index: Index,
+        /// The probe under way: one at a time for the whole centre.
+        pub(crate) probing: Option<Probing>,
         /// When everything is looked at next, while something moves.
         pub(crate) tick_at: Option<Timestamp>,
         /// When time was last looked at.
@@ -50,6 +53,7 @@ impl Mind {
             requests: Book::default(),
             transfers: Transfers::default(),
             index: Index::default(),
+            probing: None,
             tick_at: None,
             looked_at: Timestamp::default(),
             alarm: None,
@@ -202,6 +206,14 @@ impl Mind {
             Input::DeadlineMoved { request, deadline } => {
                 self.on_deadline_moved(request, deadline, out);
             }
+            Input::Probed {
+                depot,
+                sent,
+                bytes,
+                window,
+                is_bound,
+            } => self.on_probed(depot, sent, bytes, window, is_bound, out),
+            Input::ProbeAsked { depot } => self.on_probe_asked(depot, out),
         }
     }
 

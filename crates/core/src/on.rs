@@ -10,6 +10,8 @@ mod depot_up;
 mod driver_started;
 mod fragment_failed;
 mod fragment_stored;
+mod probe_asked;
+mod probed;
 mod request_cancelled;
 mod request_submitted;
 mod source_kept;

@@ -24,6 +24,7 @@ impl Mind {
             debug_assert!(self.is_balanced(), "flights, lanes and links differ");
             self.find_stalled(out);
             self.ask_again(out);
+            self.probe_asked(out);
             self.bring_up_to_date();
             self.set_tick();
             if self.sweep.is_none() && !self.index.is_idle() {
@@ -64,6 +65,7 @@ impl Mind {
             self.review_fan_out(id, &sweep, out);
             self.review_tuning(id);
             self.send_duplicates(id, out);
+            self.probe_for(id, out);
             self.pass(&mut sweep, urgency, fares.as_ref());
         }
         sweep.goes_on = self.now + SLICE_PAUSE;

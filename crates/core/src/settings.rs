@@ -13,6 +13,19 @@ record! {
         /// Age at which the variance of a measured rate counts double: 10 minutes suit relays, an hour
         /// object stores. Longer trusts old measurements more, and probes less often matter.
         pub forecast_tau: Duration,
+        /// A path that could be used is probed when nothing measured it for this long.
+        pub probe_after: Duration,
+        /// Bytes of probes for a request, in thousandths of what is to be sent for it.
+        pub probe_permille: u32,
+        /// Least worth a probe: less ends inside slow start almost everywhere.
+        pub probe_bytes_min: Bytes,
+        /// Most of one probe.
+        pub probe_bytes_max: Bytes,
+        /// A request that is forecast (p50) to be done within this is not probed for: the answer would
+        /// come too late.
+        pub probe_lead: Duration,
+        /// A probe not answered for this long is forgotten.
+        pub probe_wait: Duration,
         /// What the centre's way out carries, where that is known.
         pub egress: Option<ByteRate>,
         /// Data in flight to a depot, as time at its p50 rate.
@@ -78,6 +91,16 @@ impl Default for Settings {
                 advert_p50_permille: 950,
             },
             forecast_tau: Duration::from_secs(600),
+            // The notes' rule (`docs/algorithms/bandwidth-forecast.md`).
+            probe_after: Duration::from_secs(300),
+            probe_permille: 10,
+            probe_bytes_min: Bytes::mebi(4),
+            // What a relay's sink takes at once.
+            probe_bytes_max: Bytes::mebi(256),
+            // Six times what a probe takes, so that most of the request can profit.
+            probe_lead: Duration::from_secs(30),
+            // A probe lasts 20 s at most; the rest is for connecting and failing to.
+            probe_wait: Duration::from_secs(60),
             egress: None,
             // Long enough to hide a round trip and a late acknowledgement, short enough that a
             // decision bites within seconds.

@@ -131,6 +131,16 @@ fn input() -> impl Strategy<Value = Input> {
                 saturated,
             }
         ),
+        3 => (depot(), 0u64..200, 0u64..200, 0u64..3000, any::<bool>()).prop_map(
+            |(depot, sent, bytes, window_ms, is_bound)| Input::Probed {
+                depot,
+                sent: Bytes::new(sent),
+                bytes: Bytes::new(bytes),
+                window: Duration::from_millis(window_ms),
+                is_bound,
+            }
+        ),
+        1 => depot().prop_map(|depot| Input::ProbeAsked { depot }),
         2 => request().prop_map(|request| Input::SourceReleased { request }),
         1 => (request(), fault()).prop_map(|(request, fault)| Input::SourceKept { request, fault }),
         1 => request().prop_map(|request| Input::Delivered { request }),
@@ -188,7 +198,12 @@ fn arrive(depot: DepotId) -> [Input; 2] {
 
 /// Plays the moves; `cut` is where the mind is written and read back.
 fn play(moves: &[Move], cut: Option<usize>) -> (Vec<Outbox>, Mind) {
-    let mut mind = Mind::new(Settings::default());
+    // The requests are small, and probes shall be seen.
+    let mut mind = Mind::new(Settings {
+        probe_bytes_min: Bytes::new(1),
+        probe_lead: Duration::ZERO,
+        ..Settings::default()
+    });
     let (mut now, mut open, mut outs) = (START, Vec::new(), Vec::new());
     for (place, step) in moves.iter().enumerate() {
         if cut == Some(place) {
@@ -258,6 +273,33 @@ proptest! {
             mind.step(far, Vec::new(), &mut Outbox::default());
         }
         prop_assert!(mind.next_wakeup().is_none_or(|wakeup| wakeup > far));
+    }
+
+    #[test]
+    fn one_probe_runs_at_a_time_whatever_happens(moves in moves()) {
+        let (outs, _) = play(&moves, None);
+        let mut now = START;
+        let mut running: Option<(DepotId, Timestamp)> = None;
+        for (step, out) in moves.iter().zip(&outs) {
+            now = now + Duration::from_millis(step.after_ms);
+            for input in &step.inputs {
+                let is_over = match input {
+                    Input::DriverStarted => true,
+                    Input::Probed { depot, .. } => running.is_some_and(|(at, _)| at == *depot),
+                    _ => false,
+                };
+                running = running.filter(|_| !is_over);
+            }
+            for command in &out.commands {
+                if let Command::Probe { depot, .. } = command {
+                    let is_free = running.is_none_or(|(_, since)| {
+                        since + Settings::default().probe_wait <= now
+                    });
+                    prop_assert!(is_free, "{command:?} beside {running:?}");
+                    running = Some((*depot, now));
+                }
+            }
+        }
     }
 
     #[test]

@@ -20,6 +20,10 @@ record! {
         pub(crate) flights: u32,
         /// When something was last seen to move, or the link last began to be used.
         pub(crate) progress_at: Timestamp,
+        /// When a probe of it last ended, whether it showed anything or not.
+        pub(crate) probed_at: Option<Timestamp>,
+        /// A person asked for a probe that did not start yet.
+        pub(crate) is_probe_asked: bool,
         announced: ByteRate,
         moved_samples: u32,
     }
@@ -39,6 +43,8 @@ impl Link {
             in_flight: Bytes::ZERO,
             flights: 0,
             progress_at: Timestamp::default(),
+            probed_at: None,
+            is_probe_asked: false,
             announced: ByteRate::ZERO,
             moved_samples: 0,
         }
@@ -95,6 +101,19 @@ impl Link {
         }
         self.moved_samples = 0;
         Some((core::mem::replace(&mut self.announced, now), now))
+    }
+
+    /// Takes what a probe showed, or at least showed.
+    pub(crate) fn observe_probe(
+        &mut self,
+        now: Timestamp,
+        rate: ByteRate,
+        is_bound: bool,
+        settings: &Settings,
+    ) {
+        self.look(now, settings);
+        self.path.observe_probe(now, rate, is_bound, self.rates);
+        self.learn(now, settings);
     }
 
     /// What is believed of the path now.

@@ -93,6 +93,8 @@ record! {
         pub(crate) duplicates: u32,
         pub(crate) repaired: u32,
         pub(crate) last_lost: Option<DepotId>,
+        /// Bytes that probes for it sent or may still send.
+        pub(crate) probed: Bytes,
         pub(crate) decisions: Vec<Decision>,
     }
 }
@@ -141,6 +143,7 @@ impl Request {
             duplicates: 0,
             repaired: 0,
             last_lost: None,
+            probed: Bytes::ZERO,
             decisions: Vec::new(),
             spec,
         }

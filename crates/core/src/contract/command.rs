@@ -1,4 +1,4 @@
-use posthaste_types::{ChunkIndex, DepotId, FragmentIndex, RequestId, record};
+use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, record};
 
 use super::Reason;
 
@@ -57,6 +57,16 @@ record! {
             /// Why.
             reason: Reason,
         },
+        /// Measure the path to the depot with bytes that are thrown away there. Answered by `Probed`,
+        /// also when it failed.
+        16 = Probe {
+            /// To this depot.
+            depot: DepotId,
+            /// Most bytes to send.
+            budget: Bytes,
+            /// Why.
+            reason: Reason,
+        },
     }
 }
 
@@ -69,7 +79,8 @@ impl Command {
             | Self::Abandon { reason, .. }
             | Self::Inventory { reason, .. }
             | Self::Release { reason, .. }
-            | Self::Forget { reason, .. } => reason,
+            | Self::Forget { reason, .. }
+            | Self::Probe { reason, .. } => reason,
         }
     }
 }

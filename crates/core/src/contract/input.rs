@@ -195,5 +195,23 @@ record! {
             /// What chooses how many fragments go to a depot at once.
             optimizer: Method,
         },
+        /// How a [`Command::Probe`](super::Command::Probe) ended.
+        32 = Probed {
+            /// The depot.
+            depot: DepotId,
+            /// Bytes it sent in all.
+            sent: Bytes,
+            /// Bytes that arrived while it was averaged.
+            bytes: Bytes,
+            /// How long that was; zero when it failed.
+            window: Duration,
+            /// Whether it ended before it was averaged long enough: the path carries at least this.
+            is_bound: bool,
+        },
+        /// A person asks for a probe of the path to a depot.
+        33 = ProbeAsked {
+            /// The depot.
+            depot: DepotId,
+        },
     }
 }

@@ -201,6 +201,13 @@ record! {
             /// Why.
             why: tuner::Reason,
         },
+        /// A path that could be used was not measured for long, or never.
+        64 = PathStale {
+            /// When it was measured last; none when it never was.
+            measured_at: Option<Timestamp>,
+            /// Most that may be spent on a probe.
+            budget: Bytes,
+        },
     }
 }
 
@@ -312,6 +319,20 @@ impl fmt::Display for Reason {
             Self::Verified => f.write_str("every chunk was pulled and its digest verified"),
             Self::Spare { name } => write!(f, "the others suffice without {name}"),
             Self::Tuned { why } => write!(f, "{}", why.of_fragments()),
+            Self::PathStale {
+                measured_at: None,
+                budget,
+            } => write!(
+                f,
+                "the path was never measured: at most {budget} are spent on that"
+            ),
+            Self::PathStale {
+                measured_at: Some(at),
+                budget,
+            } => write!(
+                f,
+                "the path was last measured at {at}: at most {budget} are spent on that"
+            ),
         }
     }
 }

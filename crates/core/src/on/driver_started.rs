@@ -10,6 +10,7 @@ use crate::{
 impl Mind {
     /// The driver starts (again): what was in flight has an unknown end, so the depots are asked.
     pub(crate) fn on_driver_started(&mut self, out: &mut Outbox) {
+        self.probing = None;
         let depots: Vec<DepotId> = self.depots.keys().copied().collect();
         for &depot in &depots {
             self.end_flights(depot, None);

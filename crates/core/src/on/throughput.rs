@@ -17,6 +17,9 @@ impl Mind {
         out: &mut Outbox,
     ) {
         let (now, settings) = (self.now, &self.settings);
+        // What a probe took is missing here.
+        let is_probed = self.probing.is_some_and(|probing| probing.depot == id);
+        let saturated = saturated && !is_probed;
         let Some(depot) = self.depots.get_mut(&id).filter(|_| !window.is_zero()) else {
             return;
         };

@@ -1,0 +1,35 @@
+use core::time::Duration;
+use posthaste_types::{ByteRate, Bytes, DepotId};
+
+use crate::{Mind, contract::Outbox};
+
+impl Mind {
+    /// A probe ended, with or without having shown anything.
+    pub(crate) fn on_probed(
+        &mut self,
+        id: DepotId,
+        sent: Bytes,
+        bytes: Bytes,
+        window: Duration,
+        is_bound: bool,
+        out: &mut Outbox,
+    ) {
+        if let Some(probing) = self.probing.take_if(|probing| probing.depot == id)
+            && let Some(request) = probing.request
+            && let Some(request) = self.requests.get_mut(&request)
+        {
+            request.probed -= probing.budget - sent;
+        }
+        let (now, settings) = (self.now, &self.settings);
+        if let Some(depot) = self.depots.get_mut(&id) {
+            depot.link.probed_at = Some(now);
+            if !window.is_zero() && bytes > Bytes::ZERO {
+                // Fragments that set out meanwhile took their part.
+                let is_bound = is_bound || depot.link.flights > 0;
+                let rate = ByteRate::over(bytes, window);
+                depot.link.observe_probe(now, rate, is_bound, settings);
+            }
+        }
+        self.probe_asked(out);
+    }
+}

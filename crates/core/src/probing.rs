@@ -1,0 +1,149 @@
+//! Which path is probed when (`docs/algorithms/bandwidth-forecast.md`): only one that a request could
+//! use, that nothing measured lately and that carries nothing, one at a time, for a hundredth of what
+//! the request sends. Transfers tell more, so probes fill gaps.
+
+use alloc::{format, vec::Vec};
+use core::time::Duration;
+use posthaste_types::{Bytes, DepotId, RequestId, Timestamp, record};
+
+use crate::{
+    Mind,
+    books::{Request, Route},
+    contract::{Command, Outbox, Reason},
+};
+
+/// How long a path is counted on to carry a probe: slow start and three seconds.
+const PROBE_SPAN: Duration = Duration::from_secs(5);
+
+record! {
+    /// The probe under way.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) struct Probing {
+        pub(crate) depot: DepotId,
+        pub(crate) since: Timestamp,
+        /// Most that it may send.
+        pub(crate) budget: Bytes,
+        /// The request that pays for it; none when a person asked.
+        pub(crate) request: Option<RequestId>,
+    }
+}
+
+impl Mind {
+    /// Starts a probe for the request, if one is due and none is under way.
+    pub(crate) fn probe_for(&mut self, id: RequestId, out: &mut Outbox) {
+        if self.may_probe()
+            && let Some((depot, budget)) = self.find_stale(id)
+        {
+            self.probe(depot, budget, Some(id), out);
+        }
+    }
+
+    /// Starts a probe that a person asked for, if its link is free and no other is under way.
+    pub(crate) fn probe_asked(&mut self, out: &mut Outbox) {
+        if !self.may_probe() {
+            return;
+        }
+        let mut asked = self.depots.iter().filter(|(_, depot)| {
+            depot.link.is_probe_asked && depot.is_up() && depot.link.flights == 0
+        });
+        if let Some(depot) = asked.next().map(|(id, _)| *id) {
+            self.probe(depot, self.settings.probe_bytes_max, None, out);
+        }
+    }
+
+    /// Whether no probe is under way, or one that is not answered any more.
+    fn may_probe(&mut self) -> bool {
+        let (now, wait) = (self.now, self.settings.probe_wait);
+        self.probing.take_if(|probing| probing.since + wait <= now);
+        self.probing.is_none()
+    }
+
+    fn probe(&mut self, id: DepotId, budget: Bytes, request: Option<RequestId>, out: &mut Outbox) {
+        let Some(depot) = self.depots.get_mut(&id) else {
+            return;
+        };
+        depot.link.is_probe_asked = false;
+        let measured_at = depot.link.path().measured_at();
+        let name = depot.name.clone();
+        self.probing = Some(Probing {
+            depot: id,
+            since: self.now,
+            budget,
+            request,
+        });
+        let reason = match request {
+            None => Reason::Asked,
+            Some(payer) => {
+                let reason = Reason::PathStale {
+                    measured_at,
+                    budget,
+                };
+                self.remember(payer, format!("{name}: probed"), reason.clone());
+                if let Some(payer) = self.requests.get_mut(&payer) {
+                    payer.probed += budget;
+                }
+                reason
+            }
+        };
+        out.commands.push(Command::Probe {
+            depot: id,
+            budget,
+            reason,
+        });
+    }
+
+    /// The path of the request that is worth a probe most, and what that may cost.
+    fn find_stale(&self, id: RequestId) -> Option<(DepotId, Bytes)> {
+        let settings = &self.settings;
+        let request = self.requests.get(&id)?;
+        let comes_in_time = request
+            .finish
+            .is_none_or(|finish| finish.p50 > self.now + settings.probe_lead);
+        let left = allowance(request, settings.probe_permille) - request.probed;
+        if !comes_in_time || left < settings.probe_bytes_min {
+            return None;
+        }
+        let stale: Vec<(Option<Timestamp>, DepotId)> = request
+            .lanes
+            .iter()
+            .enumerate()
+            .filter(|(lane, _)| is_candidate(request, *lane))
+            .filter_map(|(_, lane)| Some((self.stale_since(lane.depot)?, lane.depot)))
+            .collect();
+        // Never measured comes first, then the oldest.
+        let (_, depot) = stale.into_iter().min()?;
+        let rate = self.depots.get(&depot)?.link.rates.p90;
+        let wanted = rate.volume(PROBE_SPAN).max(settings.probe_bytes_min);
+        Some((depot, wanted.min(left).min(settings.probe_bytes_max)))
+    }
+
+    /// When the idle path to the depot was measured last, where that is too long ago.
+    fn stale_since(&self, id: DepotId) -> Option<Option<Timestamp>> {
+        let depot = self.depots.get(&id)?;
+        let link = &depot.link;
+        let measured_at = link.path().measured_at();
+        let heard_at = measured_at.max(link.probed_at);
+        let is_stale = heard_at.is_none_or(|at| at + self.settings.probe_after <= self.now);
+        let is_free = depot.is_up() && depot.resume_at <= self.now && link.flights == 0;
+        (is_stale && is_free).then_some(measured_at)
+    }
+}
+
+/// Whether the request may come to use this lane. One that it feeds is measured by that.
+fn is_candidate(request: &Request, lane: usize) -> bool {
+    let is_fed = request.lanes[lane].is_active && request.is_on_route(lane);
+    !is_fed && request.lanes[lane].asked_at.is_none()
+}
+
+/// Bytes of probes that the request may pay for in all.
+fn allowance(request: &Request, permille: u32) -> Bytes {
+    let code = request.spec.code;
+    let planned = match request.route {
+        Route::Direct => u128::from(request.spec.bytes.get()),
+        Route::Staged => {
+            u128::from(request.spec.bytes.get()) * u128::from(code.total())
+                / u128::from(code.data().max(1))
+        }
+    };
+    Bytes::new(u64::try_from(planned * u128::from(permille) / 1000).unwrap_or(u64::MAX))
+}
