@@ -9,6 +9,7 @@ mod address;
 mod client;
 mod connection;
 pub(crate) mod pin;
+mod probe;
 mod token;
 pub mod wire;
 
@@ -16,4 +17,5 @@ pub(crate) use address::from_hex;
 pub use address::{DatasetId, DatasetIdError, Fingerprint, FingerprintError, RelayAddress};
 pub use client::{RelayClient, RelayStatus};
 pub use pin::{crypto_provider, fingerprint_of};
+pub use probe::Probed;
 pub use token::{Credential, Refusal, Scope, TOKEN_LIFETIME_S, mint, read_secret_file, verify};

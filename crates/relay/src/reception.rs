@@ -5,10 +5,10 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use posthaste_endpoint::ErrorKind;
+use posthaste_endpoint::{ErrorKind, relay::wire::ProbeBody};
 use tokio::{
     task::{JoinHandle, spawn_blocking},
-    time::timeout,
+    time::{Instant, timeout},
 };
 
 use crate::{
@@ -18,6 +18,10 @@ use crate::{
 
 /// A body of which nothing arrives for this long is given up, and its space with it.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest probe.
+const PROBE_SPAN_MAX: Duration = Duration::from_secs(35);
+/// How often the bytes of a probe are noted.
+const MARK_EVERY: Duration = Duration::from_millis(40);
 /// Bytes gathered before they go to the disk: fewer hand-overs between threads. An upload holds
 /// twice as many in memory, as one batch is written while the next arrives.
 const BATCH_BYTES: usize = 1 << 20;
@@ -65,6 +69,41 @@ impl Reception {
         }
         let upload = writing.write(batch).await?.finish().await?;
         blocking(move || upload.seal(expires_s)).await
+    }
+
+    /// Reads and forgets a probe, and says when its bytes came.
+    ///
+    /// # Errors
+    /// What is wrong with it, and the rest of it: when it has more than `bytes_max`, or lasts.
+    pub(crate) async fn sink(mut self, bytes_max: u64) -> Result<ProbeBody, (Refusal, Self)> {
+        let mut seen = ProbeBody {
+            received_bytes: 0,
+            marks: Vec::new(),
+        };
+        let mut started = None;
+        loop {
+            let data = match self.next().await {
+                Ok(Some(data)) => data,
+                Ok(None) => return Ok(seen),
+                Err(refusal) => return Err((refusal, self)),
+            };
+            let since = started.get_or_insert_with(Instant::now).elapsed();
+            seen.received_bytes += data.len() as u64;
+            if seen.received_bytes > bytes_max || since > PROBE_SPAN_MAX {
+                let most = PROBE_SPAN_MAX.as_secs();
+                let what = format!("a probe has {bytes_max} bytes and {most} s at most");
+                return Err((Refusal::new(ErrorKind::Invalid, what), self));
+            }
+            let micros = u64::try_from(since.as_micros()).unwrap_or(u64::MAX);
+            let grain = u64::try_from(MARK_EVERY.as_micros()).unwrap_or(u64::MAX);
+            match seen.marks.last_mut() {
+                // The last mark of a grain stands for it.
+                Some((at, bytes)) if micros / grain == *at / grain => {
+                    (*at, *bytes) = (micros, seen.received_bytes);
+                }
+                _ => seen.marks.push((micros, seen.received_bytes)),
+            }
+        }
     }
 
     /// Reads and forgets at most `bytes_max`, so that the refusal reaches a client that is still

@@ -16,6 +16,7 @@ use posthaste_endpoint::{
     },
 };
 use posthaste_types::{ChunkIndex, Digest, FragmentIndex};
+use tokio::sync::Semaphore;
 
 use crate::{
     clock,
@@ -41,6 +42,8 @@ pub(crate) struct Service {
     pub(crate) store: Arc<Store>,
     pub(crate) rate: Arc<RateLimit>,
     pub(crate) files: Arc<Files>,
+    /// Probes that may be under way at once.
+    pub(crate) probes: Semaphore,
 }
 
 impl Service {
@@ -70,6 +73,7 @@ impl Service {
         let target = Target::parse(head.uri.path());
         let (scope, dataset) = match (&head.method, &target) {
             (&Method::GET, Some(Target::Status)) => (Scope::Read, None),
+            (&Method::POST, Some(Target::Probe)) => (Scope::Write, None),
             (&Method::GET, Some(Target::Inventory(id) | Target::Object(id, _))) => {
                 (Scope::Read, Some(*id))
             }
@@ -94,6 +98,7 @@ impl Service {
             Some(Target::Object(id, object)) => self.get(id, object).await,
             Some(Target::Inventory(id)) => self.inventory(id, head.uri.query()),
             Some(Target::Dataset(id)) => self.delete(id).await,
+            Some(Target::Probe) => return self.sink(body).await,
             Some(Target::Status) | None => Ok(json(StatusCode::OK, &self.status())),
         };
         answer.map_err(|refusal| (refusal, None))
@@ -109,6 +114,21 @@ impl Service {
             free_bytes: usage.free,
             rate_limit_bytes_per_s: self.rate.rate().map(|rate| rate.get()),
             received_bytes: self.rate.taken_bytes(),
+        }
+    }
+
+    /// Takes a probe in and throws it away.
+    async fn sink(
+        &self,
+        body: Reception,
+    ) -> Result<Response<Body>, (Refusal, Option<(Reception, u64)>)> {
+        let Ok(_permit) = self.probes.try_acquire() else {
+            let refusal = Refusal::new(ErrorKind::Busy, "other probes are under way");
+            return Err((refusal, Some((body, 0))));
+        };
+        match body.sink(wire::PROBE_BYTES_MAX).await {
+            Ok(seen) => Ok(json(StatusCode::OK, &seen)),
+            Err((refusal, body)) => Err((refusal, Some((body, 0)))),
         }
     }
 

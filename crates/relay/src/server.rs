@@ -36,6 +36,8 @@ use crate::{
 
 /// Connections served at once; more wait to be accepted. Each may hold 2 MiB of an upload.
 const CONNECTIONS_MAX: usize = 256;
+/// Probes taken in at once: they measure each other when they are many.
+const PROBES_MAX: usize = 2;
 /// Connections the kernel keeps waiting for us.
 const BACKLOG: u32 = 1024;
 /// A client that does not finish its TLS handshake within this is none.
@@ -113,6 +115,7 @@ impl Relay {
             store,
             rate,
             files,
+            probes: Semaphore::new(PROBES_MAX),
         };
         Ok(Self {
             listener,

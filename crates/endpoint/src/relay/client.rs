@@ -46,9 +46,9 @@ pub struct RelayStatus {
 /// A relay, reached over a few kept connections. Cloning shares them.
 #[derive(Clone)]
 pub struct RelayClient {
-    address: Arc<RelayAddress>,
-    credential: Credential,
-    pool: Arc<Pool>,
+    pub(super) address: Arc<RelayAddress>,
+    pub(super) credential: Credential,
+    pub(super) pool: Arc<Pool>,
 }
 
 impl fmt::Debug for RelayClient {
@@ -72,7 +72,7 @@ struct Ask<'a> {
 impl Ask<'_> {
     fn dataset(&self) -> Option<&DatasetId> {
         match &self.target {
-            Target::Status => None,
+            Target::Status | Target::Probe => None,
             Target::Dataset(dataset) | Target::Inventory(dataset) | Target::Object(dataset, _) => {
                 Some(dataset)
             }

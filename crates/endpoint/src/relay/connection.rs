@@ -24,7 +24,7 @@ use tokio::{
     task::JoinSet,
     time::{Instant, sleep, timeout},
 };
-use tokio_rustls::TlsConnector;
+use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use super::{RelayAddress, pin};
 use crate::{Error, ErrorKind, Locus, Result};
@@ -56,8 +56,8 @@ pub(super) struct Traffic {
 }
 
 /// A TCP stream that counts.
-struct Counted {
-    stream: TcpStream,
+pub(super) struct Counted {
+    pub(super) stream: TcpStream,
     activity: Arc<AtomicU64>,
     traffic: Arc<Traffic>,
 }
@@ -109,6 +109,14 @@ pub(super) struct Connection {
     /// Owns the future that drives the connection.
     _driver: JoinSet<()>,
     idle_since: Instant,
+}
+
+/// A connection that speaks TLS and nothing above it yet.
+pub(super) struct Opened {
+    pub(super) stream: TlsStream<Counted>,
+    pub(super) activity: Arc<AtomicU64>,
+    /// How long the TCP handshake took.
+    pub(super) round_trip: Duration,
 }
 
 /// The right to use one connection.
@@ -201,39 +209,11 @@ impl Pool {
     }
 
     async fn open(&self) -> Result<Connection> {
-        let failed = |cause| {
-            Error::io("connect to", self.url.clone(), cause)
-                .at(Locus::Network)
-                .hint("is the relay running, and does a firewall let its port through?")
-        };
-        let late = || {
-            Error::new(ErrorKind::TimedOut, "connect to", self.url.clone())
-                .at(Locus::Network)
-                .cause("no answer")
-                .hint("is the relay running, and does a firewall let its port through?")
-        };
-        let connect = TcpStream::connect((self.host.as_str(), self.port));
-        let stream = timeout(CONNECT_TIMEOUT, connect)
-            .await
-            .map_err(|_| late())?;
-        let stream = stream.map_err(failed)?;
-        stream.set_nodelay(true).map_err(failed)?;
-        let activity = Arc::new(AtomicU64::new(0));
-        let traffic = Arc::clone(&self.traffic);
-        let counted = Counted {
-            stream,
-            activity: Arc::clone(&activity),
-            traffic,
-        };
-        let shake = self.tls.connect(self.server_name.clone(), counted);
-        let stream = timeout(HANDSHAKE_TIMEOUT, shake)
-            .await
-            .map_err(|_| late())?;
-        let stream = stream.map_err(|cause| pin::handshake_error(&self.url, cause))?;
+        let opened = self.connect().await?;
         let (sender, connection) = http1::Builder::new()
-            .handshake(TokioIo::new(stream))
+            .handshake(TokioIo::new(opened.stream))
             .await
-            .map_err(|cause| failed(io::Error::other(cause)))?;
+            .map_err(|cause| self.unreachable(io::Error::other(cause)))?;
         let mut driver = JoinSet::new();
         driver.spawn(async move {
             // The request on this connection gets the same error; there is nobody else to tell.
@@ -241,10 +221,52 @@ impl Pool {
         });
         Ok(Connection {
             sender,
-            activity,
+            activity: opened.activity,
             _driver: driver,
             idle_since: Instant::now(),
         })
+    }
+
+    /// Opens a connection of its own, beside those that requests share.
+    pub(super) async fn connect(&self) -> Result<Opened> {
+        let late = || {
+            Error::new(ErrorKind::TimedOut, "connect to", self.url.clone())
+                .at(Locus::Network)
+                .cause("no answer")
+                .hint("is the relay running, and does a firewall let its port through?")
+        };
+        let started = Instant::now();
+        let connect = TcpStream::connect((self.host.as_str(), self.port));
+        let stream = timeout(CONNECT_TIMEOUT, connect)
+            .await
+            .map_err(|_| late())?;
+        let stream = stream.map_err(|cause| self.unreachable(cause))?;
+        let round_trip = started.elapsed();
+        stream
+            .set_nodelay(true)
+            .map_err(|cause| self.unreachable(cause))?;
+        let activity = Arc::new(AtomicU64::new(0));
+        let counted = Counted {
+            stream,
+            activity: Arc::clone(&activity),
+            traffic: Arc::clone(&self.traffic),
+        };
+        let shake = self.tls.connect(self.server_name.clone(), counted);
+        let stream = timeout(HANDSHAKE_TIMEOUT, shake)
+            .await
+            .map_err(|_| late())?;
+        let stream = stream.map_err(|cause| pin::handshake_error(&self.url, cause))?;
+        Ok(Opened {
+            stream,
+            activity,
+            round_trip,
+        })
+    }
+
+    fn unreachable(&self, cause: io::Error) -> Error {
+        Error::io("connect to", self.url.clone(), cause)
+            .at(Locus::Network)
+            .hint("is the relay running, and does a firewall let its port through?")
     }
 
     /// Runs a step of a request for as long as bytes move.

@@ -10,6 +10,9 @@ use crate::ErrorKind;
 /// and a client in memory.
 pub const OBJECT_BYTES_MAX: u64 = 256 << 20;
 
+/// Largest probe, in bytes: what one request may make a relay's network carry for nothing.
+pub const PROBE_BYTES_MAX: u64 = 256 << 20;
+
 /// Entries in one page of an inventory: 2.4 MB, so that neither side needs much memory.
 pub const INVENTORY_PAGE_MAX: usize = 65_536;
 
@@ -37,6 +40,8 @@ pub enum Object {
 pub enum Target {
     /// `/v1/status`
     Status,
+    /// `/v1/probe`
+    Probe,
     /// `/v1/datasets/ID`
     Dataset(DatasetId),
     /// `/v1/datasets/ID/inventory`
@@ -51,6 +56,7 @@ impl Target {
     pub fn path(&self) -> String {
         match self {
             Self::Status => "/v1/status".into(),
+            Self::Probe => "/v1/probe".into(),
             Self::Dataset(dataset) => format!("/v1/datasets/{dataset}"),
             Self::Inventory(dataset) => format!("/v1/datasets/{dataset}/inventory"),
             Self::Object(dataset, Object::Manifest) => format!("/v1/datasets/{dataset}/manifest"),
@@ -65,8 +71,10 @@ impl Target {
     #[must_use]
     pub fn parse(path: &str) -> Option<Self> {
         let fields: Vec<&str> = path.strip_prefix("/v1/")?.split('/').collect();
-        if fields == ["status"] {
-            return Some(Self::Status);
+        match fields[..] {
+            ["status"] => return Some(Self::Status),
+            ["probe"] => return Some(Self::Probe),
+            _ => {}
         }
         let ["datasets", dataset, ref rest @ ..] = fields[..] else {
             return None;
@@ -148,6 +156,15 @@ pub struct StatusBody {
     pub received_bytes: u64,
 }
 
+/// What a relay saw of a probe.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProbeBody {
+    /// Bytes that arrived.
+    pub received_bytes: u64,
+    /// Microseconds since the first byte and bytes that had arrived by then, in order.
+    pub marks: Vec<(u64, u64)>,
+}
+
 /// The body of every refusal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorBody {
@@ -206,6 +223,7 @@ mod tests {
         let fragment = Object::Fragment(ChunkIndex::new(7), FragmentIndex::WHOLE);
         for target in [
             Target::Status,
+            Target::Probe,
             Target::Dataset(dataset),
             Target::Inventory(dataset),
             Target::Object(dataset, Object::Manifest),

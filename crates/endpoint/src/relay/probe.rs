@@ -1,0 +1,163 @@
+//! Measures what the path to a relay carries, with bytes that the relay throws away.
+
+use std::{convert::Infallible, pin::Pin, time::Duration};
+
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use http::{Method, Request, StatusCode, header};
+use http_body_util::{BodyExt, Limited, StreamBody};
+use hyper::{body::Frame, client::conn::http1};
+use hyper_util::rt::TokioIo;
+use posthaste_types::Bytes as Amount;
+use socket2::SockRef;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, timeout},
+};
+
+use super::{
+    RelayClient, Scope,
+    connection::Opened,
+    wire::{self, ErrorBody, ProbeBody, Target},
+};
+use crate::{Error, ErrorKind, Locus, Result, clock};
+
+/// Bytes handed over at once: a probe looks at the clock between two of them.
+const BLOCK_BYTES: usize = 64 << 10;
+/// Longest answer: a mark is 30 bytes at most, and a relay sends some thousand.
+const MARKS_BYTES_MAX: usize = 256 << 10;
+/// What the kernel may hold unsent: little, so that the end of a probe is not long in coming.
+const UNSENT_BYTES_MAX: u32 = 256 << 10;
+/// How long a probe may take with all that is not its own: what kernels hold when it ends, and the
+/// answer.
+const SPAN_MAX: Duration = Duration::from_secs(40);
+
+/// What a probe showed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Probed {
+    /// How long a TCP handshake takes.
+    pub round_trip: Duration,
+    /// Bytes sent.
+    pub sent: Amount,
+    /// Time since the first byte and bytes that the relay had by then.
+    pub marks: Vec<(Duration, Amount)>,
+}
+
+impl RelayClient {
+    /// Sends bytes of no meaning over a connection of its own for as long as `goes_on(round trip,
+    /// time since the first, bytes sent)`, at most `budget` and [`wire::PROBE_BYTES_MAX`]. The relay
+    /// throws them away and tells when they arrived.
+    ///
+    /// # Errors
+    /// As [`Self::status`]; [`ErrorKind::Busy`] when the relay takes as many probes as it will, and
+    /// [`ErrorKind::NotFound`] from a relay that knows no probes yet.
+    pub async fn probe(
+        &self,
+        budget: Amount,
+        goes_on: impl FnMut(Duration, Duration, Amount) -> bool + Send + 'static,
+    ) -> Result<Probed> {
+        let opened = self.pool.connect().await?;
+        let probing = timeout(SPAN_MAX, self.probe_over(opened, budget, goes_on));
+        probing.await.map_err(|_| {
+            Error::new(ErrorKind::TimedOut, "probe", self.address.url.clone())
+                .at(Locus::Network)
+                .cause(format!("it took longer than {} s", SPAN_MAX.as_secs()))
+        })?
+    }
+
+    async fn probe_over(
+        &self,
+        opened: Opened,
+        budget: Amount,
+        mut goes_on: impl FnMut(Duration, Duration, Amount) -> bool + Send + 'static,
+    ) -> Result<Probed> {
+        let socket = SockRef::from(&opened.stream.get_ref().0.stream);
+        // An improvement, no need.
+        let _ = socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
+        let round_trip = opened.round_trip;
+        let budget = budget.get().min(wire::PROBE_BYTES_MAX);
+        let block = noise();
+        let mut started = None;
+        let blocks = stream::unfold(0, move |sent| {
+            let since = started.get_or_insert_with(Instant::now).elapsed();
+            let size =
+                usize::try_from(budget - sent).map_or(BLOCK_BYTES, |left| left.min(BLOCK_BYTES));
+            let more = size > 0 && goes_on(round_trip, since, Amount::new(sent));
+            let piece = more.then(|| (Frame::data(block.slice(..size)), sent + size as u64));
+            std::future::ready(piece)
+        });
+        let request = self.probe_request(StreamBody::new(blocks.map(Ok::<_, Infallible>)))?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(opened.stream))
+            .await
+            .map_err(|cause| self.probe_broke(cause))?;
+        let mut driver = JoinSet::new();
+        driver.spawn(async move {
+            // The request gets the same error; there is nobody else to tell.
+            let _ = connection.await;
+        });
+        let answer = sender.send_request(request).await;
+        let answer = answer.map_err(|cause| self.probe_broke(cause))?;
+        let status = answer.status();
+        let body = Limited::new(answer.into_body(), MARKS_BYTES_MAX).collect();
+        let body = body.await.map_err(|cause| self.probe_broke(cause))?;
+        self.read_probe(round_trip, status, &body.to_bytes())
+    }
+
+    fn probe_request<B>(&self, body: B) -> Result<Request<Pin<Box<B>>>> {
+        let url = &self.address.url;
+        let host = url.trim_start_matches("https://").trim_end_matches('/');
+        let token = self
+            .credential
+            .token(Scope::Write, None, clock::unix_secs());
+        Request::builder()
+            .method(Method::POST)
+            .uri(Target::Probe.path())
+            .header(header::HOST, host)
+            .header(header::AUTHORIZATION, format!("Bearer {token}"))
+            .body(Box::pin(body))
+            .map_err(|_| {
+                Error::new(ErrorKind::Invalid, "probe", url.clone())
+                    .cause("the token has characters no token has")
+            })
+    }
+
+    fn read_probe(&self, round_trip: Duration, status: StatusCode, body: &[u8]) -> Result<Probed> {
+        if !status.is_success() {
+            let kind = wire::kind_of(status.as_u16());
+            let refused = Error::new(kind, "probe", self.address.url.clone())
+                .at(Locus::Destination)
+                .with("status", status.as_u16());
+            return Err(match serde_json::from_slice::<ErrorBody>(body) {
+                Ok(told) => refused.cause(told.message),
+                Err(_) => refused.cause(format!("it answered {status}")),
+            });
+        }
+        let told: ProbeBody = serde_json::from_slice(body).map_err(|cause| {
+            Error::new(ErrorKind::Other, "probe", self.address.url.clone())
+                .at(Locus::Network)
+                .cause(cause)
+                .hint("what answers there is no relay of this release")
+        })?;
+        let marks = told.marks.iter();
+        let marks = marks.map(|&(after, bytes)| (Duration::from_micros(after), Amount::new(bytes)));
+        Ok(Probed {
+            round_trip,
+            sent: Amount::new(told.received_bytes),
+            marks: marks.collect(),
+        })
+    }
+
+    fn probe_broke(&self, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+        Error::new(ErrorKind::Unreachable, "probe", self.address.url.clone())
+            .at(Locus::Network)
+            .cause(cause)
+            .hint("the connection broke")
+    }
+}
+
+/// A block that no network on the way can make smaller.
+fn noise() -> Bytes {
+    let mut block = vec![0; BLOCK_BYTES];
+    blake3::Hasher::new().finalize_xof().fill(&mut block);
+    block.into()
+}
