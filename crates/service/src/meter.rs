@@ -1,4 +1,9 @@
 //! What each depot really takes, measured on the sends themselves.
+//!
+//! Bytes count when the depot has acknowledged them, and a window reaches from one acknowledgement to
+//! another: so what is on its way when it closes is what was when it opened. A burst of sends begins
+//! with nothing on its way; until the sends that began before its first acknowledgement have ended,
+//! what is measured is only a lower bound (`docs/algorithms/bandwidth-forecast.md`).
 
 use std::{
     sync::Mutex,
@@ -14,8 +19,11 @@ const ACKNOWLEDGED_MIN: u32 = 3;
 /// …unless it has been open this long.
 const WINDOW_MAX: Duration = Duration::from_secs(5);
 /// A window busy for at least this share, in per cent, says what the depot can take; a less busy
-/// one only what it took (a censored sample: `docs/algorithms/bandwidth-forecast.md`).
+/// one only what it took (a censored sample).
 const BUSY_PERCENT_MIN: u128 = 95;
+/// After a pause of this long sends are a new burst: connections have begun to forget how fast they
+/// were.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
 
 /// One depot's meter.
 #[derive(Debug)]
@@ -23,15 +31,61 @@ pub(crate) struct Meter {
     window: Mutex<Window>,
 }
 
+/// How far a burst of sends is in filling the path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ramp {
+    /// Nothing was acknowledged yet.
+    Filling,
+    /// So many of the sends that began before the first acknowledgement are still under way.
+    Draining(u32),
+    /// What leaves is what arrives.
+    Over,
+}
+
 #[derive(Debug)]
 struct Window {
     opened: Instant,
     in_flight: u32,
     busy_since: Option<Instant>,
+    idle_since: Option<Instant>,
+    ramp: Ramp,
+    /// Time with something in flight, but for what `busy_since` says.
     busy: Duration,
+    /// When something was acknowledged last in it, and how long it was busy until then.
+    acknowledged_at: Option<(Instant, Duration)>,
     bytes: u64,
     acknowledged: u32,
     latest: ByteRate,
+}
+
+impl Window {
+    fn busy_until(&self, now: Instant) -> Duration {
+        let since = self.busy_since.map(|since| now.duration_since(since));
+        self.busy + since.unwrap_or_default()
+    }
+
+    /// Begins the next window where the one before ended.
+    fn open(&mut self, at: Instant, busy_before: Duration, now: Instant) {
+        self.busy = self.busy_until(now) - busy_before;
+        self.busy_since = self.busy_since.map(|_| now);
+        self.opened = at;
+        self.acknowledged_at = None;
+        self.bytes = 0;
+        self.acknowledged = 0;
+    }
+
+    /// Moves the ramp on after a send ended.
+    fn climb(&mut self, now: Instant, is_stored: bool) {
+        self.ramp = match self.ramp {
+            Ramp::Filling if is_stored => Ramp::Draining(self.in_flight),
+            Ramp::Draining(left) => Ramp::Draining(left.saturating_sub(1)),
+            ramp @ (Ramp::Filling | Ramp::Over) => ramp,
+        };
+        if self.ramp == Ramp::Draining(0) {
+            self.ramp = Ramp::Over;
+            self.open(now, self.busy_until(now), now);
+        }
+    }
 }
 
 /// A closed window.
@@ -41,7 +95,7 @@ pub(crate) struct Sample {
     pub(crate) bytes: Bytes,
     /// Time with something in flight.
     pub(crate) window: Duration,
-    /// Whether there was always something in flight.
+    /// Whether there was always something in flight, and the path full.
     pub(crate) saturated: bool,
 }
 
@@ -52,7 +106,10 @@ impl Meter {
                 opened: now,
                 in_flight: 0,
                 busy_since: None,
+                idle_since: None,
+                ramp: Ramp::Filling,
                 busy: Duration::ZERO,
+                acknowledged_at: None,
                 bytes: 0,
                 acknowledged: 0,
                 latest: ByteRate::ZERO,
@@ -72,6 +129,12 @@ impl Meter {
     /// A send starts.
     pub(crate) fn on_start(&self, now: Instant) {
         self.with(|window| {
+            let is_burst = window
+                .idle_since
+                .is_none_or(|since| now.duration_since(since) >= PAUSE_MIN);
+            if window.in_flight == 0 && is_burst {
+                window.ramp = Ramp::Filling;
+            }
             window.in_flight += 1;
             window.busy_since.get_or_insert(now);
         });
@@ -80,48 +143,59 @@ impl Meter {
     /// A send ended, with this many bytes stored.
     pub(crate) fn on_end(&self, now: Instant, stored: Bytes) {
         self.with(|window| {
+            let is_stored = stored > Bytes::ZERO;
             window.in_flight = window.in_flight.saturating_sub(1);
             window.bytes += stored.get();
-            window.acknowledged += u32::from(stored > Bytes::ZERO);
-            if window.in_flight == 0
-                && let Some(since) = window.busy_since.take()
-            {
-                window.busy += now.duration_since(since);
+            window.acknowledged += u32::from(is_stored);
+            if window.in_flight == 0 {
+                window.busy = window.busy_until(now);
+                window.busy_since = None;
+                window.idle_since = Some(now);
             }
+            if is_stored {
+                window.acknowledged_at = Some((now, window.busy_until(now)));
+            }
+            window.climb(now, is_stored);
         });
     }
 
     /// Closes the window if it is time to, and opens the next.
     pub(crate) fn sample(&self, now: Instant) -> Option<Sample> {
         self.with(|window| {
-            let open_for = now.duration_since(window.opened);
-            let enough = window.acknowledged >= ACKNOWLEDGED_MIN || open_for >= WINDOW_MAX;
-            if open_for < WINDOW_MIN || !enough {
+            let (ended, busy) = match window.acknowledged_at {
+                Some(acknowledged) => acknowledged,
+                None if now.duration_since(window.opened) < WINDOW_MAX => return None,
+                None => {
+                    window.latest = ByteRate::ZERO;
+                    window.open(now, window.busy_until(now), now);
+                    return None;
+                }
+            };
+            let (open_for, waited) = (
+                ended.duration_since(window.opened),
+                now.duration_since(window.opened),
+            );
+            let is_enough = open_for >= WINDOW_MIN && window.acknowledged >= ACKNOWLEDGED_MIN;
+            if !is_enough && waited < WINDOW_MAX {
                 return None;
             }
-            let busy = window.busy
-                + window
-                    .busy_since
-                    .map_or(Duration::ZERO, |since| now.duration_since(since));
-            let sample = (window.acknowledged > 0 && !busy.is_zero()).then(|| Sample {
-                bytes: Bytes::new(window.bytes),
+            let bytes = Bytes::new(window.bytes);
+            let is_busy = busy.as_micros() * 100 >= open_for.as_micros() * BUSY_PERCENT_MIN;
+            let sample = Sample {
+                bytes,
                 window: busy,
-                saturated: busy.as_micros() * 100 >= open_for.as_micros() * BUSY_PERCENT_MIN,
-            });
-            window.latest = ByteRate::over(Bytes::new(window.bytes), open_for);
-            window.opened = now;
-            window.busy = Duration::ZERO;
-            window.busy_since = window.busy_since.map(|_| now);
-            window.bytes = 0;
-            window.acknowledged = 0;
-            sample
+                saturated: is_busy && window.ramp == Ramp::Over,
+            };
+            window.latest = ByteRate::over(bytes, open_for);
+            window.open(ended, busy, now);
+            (!busy.is_zero()).then_some(sample)
         })
     }
 
     /// The rate over the last closed window; zero when nothing was sent for long.
     pub(crate) fn latest(&self, now: Instant) -> ByteRate {
         self.with(|window| {
-            let stale = now.duration_since(window.opened) > WINDOW_MAX + WINDOW_MIN;
+            let stale = now.duration_since(window.opened) > 2 * WINDOW_MAX + WINDOW_MIN;
             if stale { ByteRate::ZERO } else { window.latest }
         })
     }
@@ -148,38 +222,101 @@ mod tests {
         Instant::now()
     }
 
+    /// `sends` in flight all the time from 0 ms on, one of 1000 bytes stored every `every` ms; the
+    /// meter is read every 100 ms until `until`.
+    fn run(meter: &Meter, start: Instant, sends: u32, every: u64, until: u64) -> Vec<Sample> {
+        (0..sends).for_each(|_| meter.on_start(start));
+        let mut samples = Vec::new();
+        for now in 1..=until {
+            if now % every == 0 {
+                meter.on_start(after(start, now));
+                meter.on_end(after(start, now), Bytes::new(1000));
+            }
+            if now % 100 == 0 {
+                samples.extend(meter.sample(after(start, now)));
+            }
+        }
+        samples
+    }
+
     #[test]
     fn a_busy_second_is_a_rate() {
         let start = start();
         let meter = Meter::new(start);
-        meter.on_start(start);
-        for step in 1..=4 {
-            meter.on_start(after(start, step * 250));
-            meter.on_end(after(start, step * 250), Bytes::new(1000));
+        let samples = run(&meter, start, 1, 250, 1500);
+        let sample = Sample {
+            bytes: Bytes::new(4000),
+            window: Duration::from_secs(1),
+            saturated: true,
+        };
+        assert_eq!(samples, [sample]);
+        assert_eq!(meter.latest(after(start, 1500)), ByteRate::new(4000));
+    }
+
+    #[test]
+    fn the_ramp_of_a_burst_is_only_a_lower_bound() {
+        let start = start();
+        let meter = Meter::new(start);
+        // Twenty on their way at once: the first second shows what filled the path.
+        let samples = run(&meter, start, 20, 100, 5000);
+        let saturated = samples.iter().map(|sample| sample.saturated);
+        assert_eq!(saturated.collect::<Vec<_>>(), [false, false, true, true, true]);
+        for sample in &samples[2..] {
+            assert_eq!(ByteRate::over(sample.bytes, sample.window), ByteRate::new(10_000));
         }
-        assert_eq!(
-            meter.sample(after(start, 1000)),
-            Some(Sample {
-                bytes: Bytes::new(4000),
-                window: Duration::from_secs(1),
-                saturated: true
-            })
-        );
-        assert_eq!(meter.latest(after(start, 1000)), ByteRate::new(4000));
+    }
+
+    #[test]
+    fn sends_that_end_together_are_not_counted_to_the_wrong_second() {
+        let start = start();
+        let meter = Meter::new(start);
+        (0..4).for_each(|_| meter.on_start(start));
+        let mut samples = Vec::new();
+        for step in 1..=10 {
+            for _ in 0..4 {
+                meter.on_end(after(start, step * 1300), Bytes::new(1000));
+                meter.on_start(after(start, step * 1300));
+            }
+            for wait in [100, 600, 1100] {
+                samples.extend(meter.sample(after(start, step * 1300 + wait)));
+            }
+        }
+        assert!(samples.len() >= 8, "{samples:?}");
+        for sample in samples.iter().filter(|sample| sample.saturated) {
+            assert_eq!(sample.window, Duration::from_millis(1300), "{sample:?}");
+            assert_eq!(sample.bytes, Bytes::new(4000));
+        }
+        assert!(samples.iter().filter(|sample| sample.saturated).count() >= 8);
+    }
+
+    #[test]
+    fn a_short_pause_is_no_new_burst_and_a_long_one_is() {
+        let start = start();
+        let meter = Meter::new(start);
+        run(&meter, start, 1, 250, 1500);
+        meter.on_end(after(start, 1510), Bytes::new(1000));
+        let again = after(start, 2000);
+        let samples = run(&meter, again, 1, 250, 1500);
+        assert!(!samples.is_empty());
+        meter.on_end(after(again, 1510), Bytes::new(1000));
+        let late = after(again, 5000);
+        let samples = run(&meter, late, 20, 250, 2000);
+        assert!(samples.iter().all(|sample| !sample.saturated), "{samples:?}");
     }
 
     #[test]
     fn idle_time_does_not_count_and_says_the_sample_is_a_lower_bound() {
         let start = start();
         let meter = Meter::new(start);
-        for step in 0..3 {
+        for step in 0..5 {
             meter.on_start(after(start, step * 300));
             meter.on_end(after(start, step * 300 + 100), Bytes::new(500));
         }
-        let sample = meter.sample(after(start, 1000)).unwrap();
+        let sample = meter.sample(after(start, 1400)).unwrap();
+        assert_eq!(sample.bytes, Bytes::new(2000));
         assert_eq!(
             (sample.window, sample.saturated),
-            (Duration::from_millis(300), false)
+            (Duration::from_millis(400), false)
         );
     }
 
@@ -187,6 +324,7 @@ mod tests {
     fn a_window_stays_open_until_it_says_something() {
         let start = start();
         let meter = Meter::new(start);
+        meter.on_start(start);
         meter.on_start(start);
         assert_eq!(meter.sample(after(start, 1000)), None);
         meter.on_end(after(start, 1500), Bytes::new(500));
@@ -197,5 +335,6 @@ mod tests {
             None,
             "nothing was acknowledged"
         );
+        assert_eq!(meter.latest(after(start, 10_001)), ByteRate::ZERO);
     }
 }
