@@ -14,7 +14,7 @@ mod view;
 pub use command::Command;
 pub use event::{Event, Happening};
 pub use input::{Fault, Input};
-pub use posthaste_forecast::{Quantiles, Score};
+pub use posthaste_forecast::{Finding, Probe, Quantiles, Score};
 pub use posthaste_plan::tuner::{Method, MethodError};
 pub use reason::{Decision, Reason, WouldBuy};
 pub use request::{ReleasePolicy, RequestSpec};

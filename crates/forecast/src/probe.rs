@@ -12,8 +12,8 @@ const AVERAGED_MAX: Duration = Duration::from_secs(3);
 const BOUND_MIN: Duration = Duration::from_millis(200);
 /// Longest probe, whatever the round trip: a path that has not left slow start by then is slow.
 const SPAN_MAX: Duration = Duration::from_secs(20);
-/// Marks of one probe: one in 20 ms.
-const MARKS_MAX: usize = 1000;
+/// Time between two marks that are kept: finer ones only cost memory.
+const MARK_EVERY: Duration = Duration::from_millis(20);
 
 /// A probe under way: decides when it has seen enough, and what it showed.
 ///
@@ -50,10 +50,15 @@ impl Probe {
         }
     }
 
-    /// Notes that `carried` bytes in all arrived until `after` its first byte.
+    /// Notes that `carried` bytes in all arrived until `after` its first byte. Of marks within 20 ms
+    /// the last is kept, so that there are some thousand at most.
     pub fn mark(&mut self, after: Duration, carried: Bytes) {
-        if self.marks.len() < MARKS_MAX {
-            self.marks.push((after, carried));
+        let marks = self.marks.len();
+        let before = marks.checked_sub(2).map(|place| self.marks[place].0);
+        let is_close = before.is_some_and(|before| after < before + MARK_EVERY);
+        match self.marks.last_mut() {
+            Some(last) if is_close => *last = (after, carried),
+            _ => self.marks.push((after, carried)),
         }
     }
 
@@ -61,7 +66,7 @@ impl Probe {
     #[must_use]
     pub fn goes_on(&self, after: Duration, sent: Bytes) -> bool {
         let most = (self.slow_start() + AVERAGED_MAX).min(SPAN_MAX);
-        after < most && sent < self.budget && self.marks.len() < MARKS_MAX
+        after < most && sent < self.budget
     }
 
     /// How long slow start takes at the rate seen so far.

@@ -16,7 +16,7 @@ use tokio::{
 use crate::{
     depots::{Depots, fault_of},
     driver::Arrival,
-    monotonic, release,
+    monotonic, probe, release,
     sealed::Sealed,
     store::{Remains, Store},
 };
@@ -95,6 +95,11 @@ impl Hands {
                 depot,
                 reason: _,
             } => self.forget(request, depot),
+            Command::Probe {
+                depot,
+                budget,
+                reason: _,
+            } => self.probe(depot, budget),
         }
     }
 
@@ -195,6 +200,21 @@ impl Hands {
             if let Err(error) = depot.client.delete_dataset(&dataset).await {
                 eprintln!("posthaste: {request}: {error}");
             }
+        });
+    }
+
+    /// Measures the path to a depot. The answer always comes: the mind starts no other probe before.
+    fn probe(&mut self, depot: DepotId, budget: Bytes) {
+        let (depots, inputs) = (Arc::clone(&self.depots), self.inputs.clone());
+        self.running.spawn(async move {
+            let input = match probe::probe(&depots, depot, budget).await {
+                Ok(input) => input,
+                Err(error) => {
+                    eprintln!("posthaste: {error}");
+                    probe::nothing(depot, budget, &error)
+                }
+            };
+            let _ = inputs.send(Arrival::bare(input)).await;
         });
     }
 

@@ -10,6 +10,7 @@ mod driver;
 mod hands;
 mod http;
 mod meter;
+mod probe;
 mod release;
 mod render;
 mod sealed;

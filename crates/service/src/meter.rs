@@ -260,9 +260,15 @@ mod tests {
         // Twenty on their way at once: the first second shows what filled the path.
         let samples = run(&meter, start, 20, 100, 5000);
         let saturated = samples.iter().map(|sample| sample.saturated);
-        assert_eq!(saturated.collect::<Vec<_>>(), [false, false, true, true, true]);
+        assert_eq!(
+            saturated.collect::<Vec<_>>(),
+            [false, false, true, true, true]
+        );
         for sample in &samples[2..] {
-            assert_eq!(ByteRate::over(sample.bytes, sample.window), ByteRate::new(10_000));
+            assert_eq!(
+                ByteRate::over(sample.bytes, sample.window),
+                ByteRate::new(10_000)
+            );
         }
     }
 
@@ -301,7 +307,10 @@ mod tests {
         meter.on_end(after(again, 1510), Bytes::new(1000));
         let late = after(again, 5000);
         let samples = run(&meter, late, 20, 250, 2000);
-        assert!(samples.iter().all(|sample| !sample.saturated), "{samples:?}");
+        assert!(
+            samples.iter().all(|sample| !sample.saturated),
+            "{samples:?}"
+        );
     }
 
     #[test]

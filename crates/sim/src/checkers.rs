@@ -3,6 +3,7 @@
 mod capacity;
 mod conservation;
 mod deadline;
+mod probes;
 mod progress;
 mod release;
 
@@ -11,6 +12,7 @@ use posthaste_types::Timestamp;
 pub(crate) use capacity::Capacity;
 pub(crate) use conservation::{Conservation, End};
 pub(crate) use deadline::Deadlines;
+pub(crate) use probes::Probes;
 pub(crate) use progress::Progress;
 pub(crate) use release::Releases;
 
@@ -28,7 +30,7 @@ pub struct Violation {
 /// Violations kept of one run: the first ones tell the story.
 const VIOLATIONS_MAX: usize = 20;
 
-/// The five checkers and what they saw.
+/// The six checkers and what they saw.
 #[derive(Debug)]
 pub struct Checkers {
     pub(crate) deadlines: Deadlines,
@@ -36,17 +38,19 @@ pub struct Checkers {
     pub(crate) conservation: Conservation,
     pub(crate) progress: Progress,
     pub(crate) releases: Releases,
+    pub(crate) probes: Probes,
     violations: Vec<Violation>,
 }
 
 impl Checkers {
     /// The checkers' names, in the order of their verdicts.
-    pub const NAMES: [&'static str; 5] = [
+    pub const NAMES: [&'static str; 6] = [
         deadline::NAME,
         capacity::NAME,
         conservation::NAME,
         progress::NAME,
         release::NAME,
+        probes::NAME,
     ];
 
     pub(crate) fn new(settings: &posthaste_core::Settings) -> Self {
@@ -56,6 +60,7 @@ impl Checkers {
             conservation: Conservation::default(),
             progress: Progress::default(),
             releases: Releases::default(),
+            probes: Probes::new(settings),
             violations: Vec::new(),
         }
     }

@@ -6,6 +6,7 @@ mod fates;
 mod faults;
 mod journal;
 mod notes;
+mod probes;
 mod pulls;
 mod senses;
 mod setup;
@@ -62,6 +63,8 @@ enum Pending {
     Measure { epoch: u32 },
     /// Somebody draws samples.
     Sample,
+    /// A probe should be over by now.
+    Overdue { epoch: u32, number: u64 },
     /// Scratch loses the source, on behalf of the driver of this epoch.
     Remove { epoch: u32, request: RequestId },
     /// Something goes wrong.
@@ -114,6 +117,10 @@ struct Run<'a> {
     fates: Fates,
     /// How long an answer can be on its way.
     answer_max: Duration,
+    /// The probe of a path under way.
+    probing: Option<probes::UnderWay>,
+    /// The site that a probe went to when it was last measured.
+    was_probed: Option<usize>,
     last_change: Timestamp,
     blind_since: Option<Timestamp>,
     fan_outs: Vec<u32>,
@@ -165,6 +172,8 @@ impl<'a> Run<'a> {
             surplus: BTreeMap::new(),
             fates: Fates::default(),
             answer_max: Duration::ZERO,
+            probing: None,
+            was_probed: None,
             last_change: START,
             blind_since: None,
             fan_outs: Vec::new(),
@@ -259,6 +268,11 @@ impl<'a> Run<'a> {
                 if epoch == self.epoch {
                     self.measure(inputs);
                     self.after(MEASURE_EVERY, Pending::Measure { epoch });
+                }
+            }
+            Pending::Overdue { epoch, number } => {
+                if epoch == self.epoch {
+                    self.on_overdue(number);
                 }
             }
             Pending::Sample => {
@@ -388,6 +402,7 @@ impl<'a> Run<'a> {
         {
             site.is_told_gone = false;
         }
+        self.heed_measures(input);
         let (send, end) = match input {
             Input::FragmentStored {
                 request,
@@ -415,7 +430,9 @@ impl<'a> Run<'a> {
             | Input::SourceReleased { .. }
             | Input::SourceKept { .. }
             | Input::Delivered { .. }
-            | Input::DeadlineMoved { .. } => return,
+            | Input::DeadlineMoved { .. }
+            | Input::Probed { .. }
+            | Input::ProbeAsked { .. } => return,
         };
         self.end_send(send, end);
     }
@@ -434,6 +451,7 @@ impl<'a> Run<'a> {
             self.checkers
                 .deadlines
                 .on_submitted(*request, spec.deadline);
+            self.checkers.probes.on_submitted(spec);
             self.world.specs.insert(*request, spec.clone());
             if let Some(recorder) = &mut self.recorder {
                 recorder.on_submitted(*request);
@@ -467,7 +485,10 @@ impl<'a> Run<'a> {
 /// Whether it would go on for ever and changes nothing by itself.
 fn is_routine(pending: &Pending) -> bool {
     match pending {
-        Pending::Probe { .. } | Pending::Measure { .. } | Pending::Sample => true,
+        Pending::Probe { .. }
+        | Pending::Measure { .. }
+        | Pending::Sample
+        | Pending::Overdue { .. } => true,
         Pending::Heal { is_routine, .. } => *is_routine,
         Pending::Tell { input, .. } => {
             matches!(input, Input::DepotUp { .. } | Input::DepotDown { .. })

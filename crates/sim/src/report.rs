@@ -122,6 +122,10 @@ pub struct Report {
     pub sent: Bytes,
     /// Bytes stored.
     pub stored: Bytes,
+    /// Probes of paths.
+    pub probes: u64,
+    /// Bytes that probes sent or set aside, but for those that somebody asked for.
+    pub probed: Bytes,
     /// Steps of the mind.
     pub steps: u64,
     /// How long the run was, in virtual time.
@@ -204,9 +208,11 @@ impl Report {
         }
         let _ = writeln!(
             text,
-            "{} sent, {} stored, {} steps in {:.1} s of virtual time, fingerprint {:016x}",
+            "{} sent, {} stored, {} in {} probes, {} steps in {:.1} s of virtual time, fingerprint {:016x}",
             self.sent,
             self.stored,
+            self.probed,
+            self.probes,
             self.steps,
             self.span.as_secs_f64(),
             self.fingerprint

@@ -196,3 +196,17 @@ fn whatever_the_weather_promises_are_kept_or_the_danger_said() {
         saw(what);
     }
 }
+
+/// Probes fill gaps: they are made, within their budget, whatever befalls depots and driver.
+#[test]
+fn paths_that_nobody_measured_are_probed_within_their_budget() {
+    let reports = play("stale-paths", 0..40);
+    for report in &reports {
+        assert!(report.probes >= 5, "{}", report.to_text());
+        assert!(
+            report.probed.times(100) <= report.sent,
+            "{}",
+            report.to_text()
+        );
+    }
+}

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use posthaste_core::contract::{Command, Fault, Input};
+use posthaste_core::contract::{Command, Fault, Input, Reason};
 use posthaste_types::{ChunkIndex, DepotId, FragmentIndex, RequestId};
 
 use super::{CONNECT_TIMEOUT, PROBE_TIMEOUT, Pending, Run};
@@ -30,6 +30,11 @@ impl Run<'_> {
                 self.after(span, Pending::Remove { epoch, request });
             }
             Command::Forget { request, depot, .. } => self.forget(request, depot),
+            Command::Probe {
+                depot,
+                budget,
+                reason,
+            } => self.start_probe(depot, budget, reason == Reason::Asked),
         }
     }
 
@@ -108,6 +113,7 @@ impl Run<'_> {
                 | Pending::Probe { .. }
                 | Pending::Measure { .. }
                 | Pending::Sample
+                | Pending::Overdue { .. }
                 | Pending::Remove { .. }
                 | Pending::Strike { .. }
                 | Pending::Heal { .. } => None,
@@ -211,6 +217,8 @@ fn answered(input: &Input) -> Option<(Send, bool)> {
         | Input::SourceReleased { .. }
         | Input::SourceKept { .. }
         | Input::Delivered { .. }
-        | Input::DeadlineMoved { .. } => None,
+        | Input::DeadlineMoved { .. }
+        | Input::Probed { .. }
+        | Input::ProbeAsked { .. } => None,
     }
 }

@@ -3,7 +3,7 @@ use std::time::Duration;
 use posthaste_core::contract::{Fault, Input};
 use posthaste_types::Bytes;
 
-use super::{Blow, Pending, Run};
+use super::{Blow, Pending, Run, probes::is_block};
 use crate::{
     checkers::End,
     report::What,
@@ -152,6 +152,11 @@ impl Run<'_> {
     fn break_off(&mut self, place: usize) {
         self.world.set_condition(place, Condition::Dead);
         for Arrival { to, sending } in self.world.drop_all(place) {
+            if is_block(&sending) {
+                let span = Duration::from_millis(self.dice.between(1, BREAK_NOTICED_MS_MAX));
+                self.end_probe(span);
+                continue;
+            }
             let Some(to) = to.place() else { continue };
             let depot = self.world.sites[to].id;
             let Sending {
@@ -188,6 +193,7 @@ impl Run<'_> {
         if self.mind.is_none() {
             return;
         }
+        self.forget_probe();
         for place in 0..self.world.sites.len() {
             let depot = self.world.sites[place].id;
             for sending in self.world.drop_sends(place, |_| true) {

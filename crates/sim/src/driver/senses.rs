@@ -50,6 +50,9 @@ impl Run<'_> {
             let Some(place) = carried.to.place() else {
                 continue;
             };
+            if self.is_probed(place) {
+                continue;
+            }
             let depot = self.world.sites[place].id;
             if let Some(recorder) = &mut self.recorder {
                 recorder.on_moved(depot, carried.bytes);
@@ -61,10 +64,14 @@ impl Run<'_> {
                 saturated: carried.is_saturated,
             });
         }
+        self.measure_probe();
     }
 
     /// A fragment has arrived at a depot: it is checked, stored and answered, or not.
     pub(super) fn on_arrival(&mut self, Arrival { to, sending }: Arrival) {
+        if self.on_block(&sending) {
+            return;
+        }
         let chunks = self
             .world
             .specs

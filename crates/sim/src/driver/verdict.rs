@@ -47,6 +47,7 @@ impl Run<'_> {
         for found in found {
             self.checkers.note(now, found);
         }
+        let (probes, probed) = self.checkers.probes.sum();
         Report {
             scenario: self.scenario.name.clone(),
             seed,
@@ -62,6 +63,8 @@ impl Run<'_> {
             fan_outs: self.fan_outs,
             sent: self.checkers.conservation.sent(),
             stored: self.checkers.conservation.stored(),
+            probes,
+            probed,
             steps: self.checkers.progress.steps(),
             span: now.since(START),
             fingerprint: self.fingerprint,

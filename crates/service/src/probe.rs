@@ -1,0 +1,59 @@
+//! Probes the path to a depot: sends for as long as the mind's rule says, and tells what came of it.
+
+use std::time::Duration;
+
+use posthaste_core::contract::{Finding, Input, Probe};
+use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_types::{Bytes, DepotId};
+
+use crate::depots::Depots;
+
+/// Sends at most `budget` to the depot and returns what to tell the mind.
+///
+/// # Errors
+/// That the depot is gone, and the relay's: whatever they are, another probe may succeed later.
+pub(crate) async fn probe(depots: &Depots, depot: DepotId, budget: Bytes) -> Result<Input> {
+    let found = depots
+        .get(depot)
+        .ok_or_else(|| Error::new(ErrorKind::NotFound, "probe", format!("depot {depot}")))?;
+    let mut sending: Option<Probe> = None;
+    let goes_on = move |round_trip, since, sent| {
+        let probe = sending.get_or_insert_with(|| Probe::new(round_trip, budget));
+        // When it ends is decided by what was sent; what it shows, by what the relay saw.
+        probe.mark(since, sent);
+        probe.goes_on(since, sent)
+    };
+    let probed = found.client.probe(budget, goes_on).await?;
+    let mut seen = Probe::new(probed.round_trip, budget);
+    for (after, carried) in probed.marks {
+        seen.mark(after, carried);
+    }
+    let Finding {
+        bytes,
+        window,
+        is_bound,
+    } = seen.finding();
+    Ok(Input::Probed {
+        depot,
+        sent: probed.sent,
+        bytes,
+        window,
+        is_bound,
+    })
+}
+
+/// What the mind is told of a probe that failed: where the connection broke it may have sent all it
+/// was allowed to.
+pub(crate) fn nothing(depot: DepotId, budget: Bytes, error: &Error) -> Input {
+    let may_have_sent = matches!(
+        error.kind(),
+        ErrorKind::Unreachable | ErrorKind::TimedOut | ErrorKind::Invalid
+    );
+    Input::Probed {
+        depot,
+        sent: if may_have_sent { budget } else { Bytes::ZERO },
+        bytes: Bytes::ZERO,
+        window: Duration::ZERO,
+        is_bound: true,
+    }
+}
