@@ -19,11 +19,9 @@ use std::{
 
 use posthaste_core::{
     Mind, Settings,
-    contract::{Event, Happening, Input, Outbox, RequestSpec, RequestState},
+    contract::{Event, Happening, Input, Outbox, RequestState},
 };
-use posthaste_types::{
-    ByteRate, Bytes, ChunkIndex, DepotId, FragmentIndex, Record, RequestId, Timestamp,
-};
+use posthaste_types::{ByteRate, ChunkIndex, DepotId, FragmentIndex, Record, RequestId, Timestamp};
 
 use crate::{
     Checkers, Entry, Report, Scenario,
@@ -270,11 +268,7 @@ impl<'a> Run<'a> {
                     self.after(MEASURE_EVERY, Pending::Measure { epoch });
                 }
             }
-            Pending::Overdue { epoch, number } => {
-                if epoch == self.epoch {
-                    self.on_overdue(number);
-                }
-            }
+            Pending::Overdue { epoch, number } => self.on_overdue(epoch, number),
             Pending::Sample => {
                 self.sample();
                 self.after(MEASURE_EVERY, Pending::Sample);
@@ -465,20 +459,6 @@ impl<'a> Run<'a> {
             );
             self.log(Some(*request), None, What::User(asked));
         }
-    }
-
-    fn bytes_of(&self, request: RequestId, chunk: ChunkIndex, fragment: FragmentIndex) -> Bytes {
-        self.world
-            .specs
-            .get(&request)
-            .map_or(Bytes::ZERO, |spec: &RequestSpec| {
-                let size = spec.chunk_bytes(chunk.get());
-                if fragment == FragmentIndex::WHOLE {
-                    size
-                } else {
-                    spec.code.fragment_size(size)
-                }
-            })
     }
 }
 

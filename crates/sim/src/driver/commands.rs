@@ -1,7 +1,7 @@
 use std::time::Duration;
 
-use posthaste_core::contract::{Command, Fault, Input, Reason};
-use posthaste_types::{ChunkIndex, DepotId, FragmentIndex, RequestId};
+use posthaste_core::contract::{Command, Fault, Input, Reason, RequestSpec};
+use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId};
 
 use super::{CONNECT_TIMEOUT, PROBE_TIMEOUT, Pending, Run};
 use crate::{
@@ -10,6 +10,26 @@ use crate::{
 };
 
 impl Run<'_> {
+    /// Size of a fragment.
+    pub(super) fn bytes_of(
+        &self,
+        request: RequestId,
+        chunk: ChunkIndex,
+        fragment: FragmentIndex,
+    ) -> Bytes {
+        self.world
+            .specs
+            .get(&request)
+            .map_or(Bytes::ZERO, |spec: &RequestSpec| {
+                let size = spec.chunk_bytes(chunk.get());
+                if fragment == FragmentIndex::WHOLE {
+                    size
+                } else {
+                    spec.code.fragment_size(size)
+                }
+            })
+    }
+
     pub(super) fn execute(&mut self, command: Command) {
         match command {
             Command::Send {

@@ -124,8 +124,9 @@ impl Run<'_> {
     }
 
     /// Nothing was heard of this probe for long.
-    pub(super) fn on_overdue(&mut self, number: u64) {
-        if self.probing.as_ref().is_some_and(|it| it.number == number) {
+    pub(super) fn on_overdue(&mut self, epoch: u32, number: u64) {
+        let is_there = self.probing.as_ref().is_some_and(|it| it.number == number);
+        if is_there && epoch == self.epoch {
             self.end_probe(Duration::ZERO);
         }
     }
