@@ -137,6 +137,10 @@ impl Mind {
     }
 
     /// The dispatcher: one file for each kind of input.
+    #[expect(
+        clippy::too_many_lines,
+        reason = "every kind of input, in one place, and nothing else"
+    )]
     fn take(&mut self, input: Input, out: &mut Outbox) {
         match input {
             Input::DriverStarted => self.on_driver_started(out),
