@@ -13,6 +13,7 @@ mod site;
 mod stage;
 mod tuner;
 mod wan;
+mod world;
 
 use std::fs;
 
@@ -70,6 +71,11 @@ const ALL: &[Benchmark] = &[
         wan::run,
         "[--runs N] [--case NAME] [--contender NAME] [--quick] [--limit S] [--dir DIR]: posthaste and \
          its rivals over 1 Gbit/s and 60 ms",
+    ),
+    (
+        "world",
+        world::run,
+        "[--whole]: what the simulated world costs, alone and with the mind",
     ),
 ];
 
