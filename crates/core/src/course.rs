@@ -3,7 +3,7 @@
 use alloc::{vec, vec::Vec};
 use core::time::Duration;
 use posthaste_plan::{Change, review};
-use posthaste_types::{RequestId, Timestamp};
+use posthaste_types::{Bytes, RequestId, Timestamp};
 
 use crate::{
     Mind,
@@ -171,8 +171,8 @@ impl Mind {
             (Some(before), Some(after)) => after < before,
             (None, Some(_)) => true,
             (Some(_), None) => false,
-            // Nothing is known to carry anything: then whatever answers is tried.
-            (None, None) => !self.can_go_on(request),
+            // Nothing is known to carry anything: then whatever answers and has space is tried.
+            (None, None) => !self.has_way(request, request.route) && self.has_way(request, other),
         };
         if !is_possible || !is_better {
             return;
@@ -190,10 +190,24 @@ impl Mind {
         self.reroute(id, other, lanes, reason, sweep, out);
     }
 
-    /// Whether any depot on the way the request goes answers.
-    fn can_go_on(&self, request: &Request) -> bool {
-        let mut lanes = 0..request.lanes.len();
-        lanes.any(|lane| request.is_on_route(lane) && self.can_use(request, lane))
+    /// Whether enough depots of a route answer, each with space for all it may get, whatever their
+    /// rates.
+    fn has_way(&self, request: &Request, route: Route) -> bool {
+        let has_space = |lane: usize, bytes: Bytes| {
+            let depot = self.depots.get(&request.lanes[lane].depot);
+            depot.is_some_and(|depot| depot.free >= bytes)
+        };
+        match route {
+            Route::Direct => request.destination().is_some_and(|lane| {
+                let left = request.replica.unsafe_bytes().min(request.spec.bytes);
+                self.can_use(request, lane) && has_space(lane, left)
+            }),
+            Route::Staged => {
+                let lanes = self.staging_lanes(request).into_iter();
+                let there = lanes.filter(|&lane| has_space(lane, request.replica.room(lane)));
+                there.count() >= usize::from(request.spec.code.total())
+            }
+        }
     }
 
     fn reroute(

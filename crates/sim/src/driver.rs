@@ -1,13 +1,13 @@
 //! The driver: carries out what the mind commands in the model world, tells it what happened, and
 //! keeps a journal it can be killed over at any moment.
 
+mod asks;
 mod commands;
 mod fates;
 mod faults;
 mod journal;
 mod notes;
 mod probes;
-mod pulls;
 mod senses;
 mod setup;
 mod verdict;
@@ -293,6 +293,7 @@ impl<'a> Run<'a> {
     /// One step of the mind, journalled, watched and carried out.
     fn step(&mut self, inputs: Vec<Input>) {
         let Some(mut mind) = self.mind.take() else {
+            self.ask_again(inputs);
             return;
         };
         let mut out = Outbox::default();

@@ -118,6 +118,11 @@ fn a_direct_path_that_hangs_gives_way_to_depots_after_the_deadline_too() {
 }
 
 #[test]
+fn staging_that_cannot_go_on_gives_way_to_the_direct_path() {
+    play("staged-ends", 0..10);
+}
+
+#[test]
 fn the_direct_path_gives_way_to_depots() {
     let is_rerouted = |report: &&Report| {
         report

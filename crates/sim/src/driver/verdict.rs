@@ -4,7 +4,7 @@ use posthaste_core::{
     Mind,
     contract::{DepotState, RequestState, RequestView},
 };
-use posthaste_types::{ChunkIndex, DepotId, FragmentIndex, RequestId};
+use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId};
 
 use super::{Run, START};
 use crate::{
@@ -146,17 +146,19 @@ impl Run<'_> {
     fn is_possible(&self, view: &RequestView, needed_s: u64) -> bool {
         let column = view.spec.code.fragment_size(view.spec.chunk_size);
         let column = column.times(u64::from(view.spec.chunks()));
-        let is_well = |depot: &DepotId| {
-            self.world.place(*depot).is_some_and(|place| {
+        let is_well = |depot: DepotId, bytes: Bytes| {
+            self.world.place(depot).is_some_and(|place| {
                 let site = &self.world.sites[place];
                 site.condition() == Condition::Well
                     && self.world.rate(place) > 0
-                    && site.free() >= column
+                    && site.free() >= bytes
             })
         };
-        let staged = view.spec.via.iter().filter(|depot| is_well(depot)).count();
+        let via = view.spec.via.iter();
+        let staged = via.filter(|depot| is_well(**depot, column)).count();
+        let destination = view.spec.destination;
         let can_go = staged >= usize::from(view.spec.code.total())
-            || view.spec.destination.is_some_and(|depot| is_well(&depot));
+            || destination.is_some_and(|depot| is_well(depot, view.spec.bytes));
         can_go && self.now.since(self.last_change).as_secs() > needed_s
     }
 }

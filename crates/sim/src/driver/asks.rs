@@ -1,9 +1,11 @@
-//! Users who pull: nobody can have more than the depots hold.
+//! Users: what they say only when it can be so, and what they say again.
+
+use std::time::Duration;
 
 use posthaste_core::contract::{Input, RequestState};
 use posthaste_types::RequestId;
 
-use super::Run;
+use super::{Pending, Run};
 
 impl Run<'_> {
     /// Whether a user can do this now. That a dataset has been pulled is said only when it can have
@@ -27,6 +29,22 @@ impl Run<'_> {
             self.pulled.insert(*request);
         }
         true
+    }
+
+    /// The service was killed at the very moment it was asked: nobody was answered, so users ask again.
+    pub(super) fn ask_again(&mut self, inputs: Vec<Input>) {
+        let asked = inputs.into_iter().filter(|input| {
+            matches!(
+                input,
+                Input::RequestSubmitted { .. }
+                    | Input::RequestSubmittedWith { .. }
+                    | Input::RequestCancelled { .. }
+                    | Input::Delivered { .. }
+            )
+        });
+        for input in asked {
+            self.after(Duration::from_secs(1), Pending::Ask { input });
+        }
     }
 
     /// Whether every chunk can be rebuilt from depots that answer.
