@@ -8,7 +8,7 @@ for (const chart of JSON.parse(document.getElementById("numbers").textContent)) 
   readout.className = "readout";
   readout.hidden = true;
   figure.append(readout);
-  const end = chart.moments[chart.moments.length - 1] || 1;
+  const end = chart.end;
   const show = (event) => {
     const box = svg.getBoundingClientRect();
     const x = (event.clientX - box.left) * chart.width / box.width;

@@ -79,6 +79,8 @@ pub(super) struct Chart<'a> {
     pub(super) id: &'static str,
     pub(super) label: &'static str,
     pub(super) moments: &'a [f64],
+    /// Where the plot ends: at the last moment or after.
+    pub(super) end_s: f64,
     pub(super) series: Vec<Series>,
     pub(super) shape: Shape,
     pub(super) unit: Unit,
@@ -107,8 +109,11 @@ impl Chart<'_> {
     /// The plot as an SVG element.
     pub(super) fn to_svg(&self) -> String {
         let (low, high) = self.range();
-        let end_s = self.moments.last().copied().unwrap_or(1.0).max(1.0);
-        let ground = Ground { end_s, low, high };
+        let ground = Ground {
+            end_s: self.end_s.max(1.0),
+            low,
+            high,
+        };
         let mut svg = format!(
             "<svg id=\"{}\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">\n",
             self.id, self.label
@@ -138,7 +143,7 @@ impl Chart<'_> {
         let moments: Vec<f64> = self.moments.iter().map(|at_s| round(*at_s)).collect();
         serde_json::json!({
             "id": self.id, "unit": unit, "left": LEFT, "right": WIDTH - RIGHT, "width": WIDTH,
-            "top": TOP, "bottom": HEIGHT - BOTTOM, "moments": moments,
+            "end": self.end_s.max(1.0), "top": TOP, "bottom": HEIGHT - BOTTOM, "moments": moments,
             "series": series.collect::<Vec<_>>(),
         })
     }
@@ -157,8 +162,10 @@ impl Chart<'_> {
                 all.sort_by(f64::total_cmp);
                 let cut = all.len() / 100;
                 let first = all.get(cut).copied().unwrap_or(0.0);
-                let last = all.iter().rev().nth(cut).copied().unwrap_or(0.0);
-                (first.min(0.0), last.max(0.0))
+                let last = all.iter().rev().nth(cut).copied().unwrap_or(0.0).max(0.0);
+                // However short the danger was, it shows.
+                let is_below = all.first().is_some_and(|least| *least < 0.0);
+                (first.min(if is_below { -last / 8.0 } else { 0.0 }), last)
             }
         };
         let room = if high > low { (high - low) * 0.05 } else { 1.0 };
@@ -357,6 +364,7 @@ mod tests {
             id: "a",
             label: "a",
             moments: &[0.0, 1.0, 2.0],
+            end_s: 2.0,
             series,
             shape,
             unit: Unit::Bytes,

@@ -100,12 +100,14 @@ pub(super) fn marks(report: &Report, recording: &Recording) -> Vec<Mark> {
 /// All plots as HTML, and their numbers for the script.
 pub(super) fn figures(report: &Report, recording: &Recording, marks: &[Mark]) -> (String, Value) {
     let thin = Thinned::new(&recording.samples);
+    let end_s = end(&thin.moments, marks);
     let rates = |sample: &Sample| sample.rates.clone();
     let used = |sample: &Sample| sample.used.clone();
     let chart = |id, label, series, shape, unit| Chart {
         id,
         label,
         moments: &thin.moments,
+        end_s,
         series,
         shape,
         unit,
@@ -158,6 +160,16 @@ pub(super) fn figures(report: &Report, recording: &Recording, marks: &[Mark]) ->
     let mut html: String = figures.collect();
     html.push_str(&legend(marks));
     (html, numbers)
+}
+
+/// Where plots end: at the last moment, or at a deadline that lies little after it.
+fn end(moments: &[f64], marks: &[Mark]) -> f64 {
+    let last = moments.last().copied().unwrap_or(0.0);
+    let deadlines = marks.iter().filter(|mark| mark.class == "deadline");
+    let near = deadlines
+        .map(|mark| mark.at_s)
+        .filter(|at_s| *at_s < last * 1.4);
+    near.fold(last, f64::max)
 }
 
 fn figure(chart: &Chart<'_>, about: &str) -> String {
