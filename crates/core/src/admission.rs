@@ -91,12 +91,20 @@ impl Mind {
         let is_direct = request
             .destination()
             .is_some_and(|lane| self.can_use(request, lane));
-        (spec.bytes > Bytes::ZERO && available < needed && !is_direct).then(|| {
-            Reason::TooFewDepots {
+        if spec.bytes == Bytes::ZERO || is_direct {
+            return None;
+        }
+        if available < needed {
+            return Some(Reason::TooFewDepots {
                 code: spec.code,
                 needed: u32::try_from(needed).unwrap_or(u32::MAX),
                 available: u32::try_from(available).unwrap_or(u32::MAX),
-            }
+            });
+        }
+        let is_spread = request.domain_max <= 1.max(u32::from(spec.code.parity()));
+        (!is_spread).then(|| Reason::TooFewDomains {
+            code: spec.code,
+            available: domains(request, &self.staging_lanes(request)),
         })
     }
 
@@ -211,27 +219,46 @@ impl Mind {
         })
     }
 
-    /// Lanes to depots that can be staged to, the fastest first, then in the user's order.
+    /// Lanes to depots that can be staged to, the best first: those of the user before landmarks, those
+    /// open now before others, one of each domain before a second, fast ones before slow ones, then in
+    /// the user's order.
     pub(crate) fn staging_lanes(&self, request: &Request) -> Vec<usize> {
         let destination = request.destination();
-        let mut lanes: Vec<usize> = (0..request.lanes.len())
+        let mut lanes: Vec<(bool, bool, core::cmp::Reverse<_>, usize)> = (0..request.lanes.len())
             .filter(|&lane| destination != Some(lane) && self.can_use(request, lane))
+            .filter_map(|lane| {
+                let depot = self.depots.get(&request.lanes[lane].depot)?;
+                let rate = core::cmp::Reverse(depot.link.rates.p50);
+                let is_closed = !depot.is_within_hours(self.now);
+                Some((depot.terms.is_landmark, is_closed, rate, lane))
+            })
             .collect();
-        lanes.sort_by_key(|&lane| {
-            let rate = self
-                .depots
-                .get(&request.lanes[lane].depot)
-                .map(|depot| depot.link.rates.p50);
-            (core::cmp::Reverse(rate), lane)
-        });
-        lanes
+        lanes.sort_unstable();
+        let (mut first, mut more, mut taken) = (Vec::new(), Vec::new(), 0);
+        for (_, _, _, lane) in lanes {
+            if request.is_free(taken, lane) {
+                first.push(lane);
+                taken |= 1 << lane;
+            } else {
+                more.push(lane);
+            }
+        }
+        first.extend(more);
+        first
     }
 
-    /// Whether the depot of a lane is there, not down, and not given up.
+    /// Whether the depot of a lane is there or will be, and was not given up.
     pub(crate) fn can_use(&self, request: &Request, lane: usize) -> bool {
         self.depots
             .get(&request.lanes[lane].depot)
-            .is_some_and(|depot| !depot.is_down())
+            .is_some_and(|depot| depot.is_expected())
+    }
+
+    /// Whether the depot of a lane is there and its hours let it be used.
+    pub(crate) fn is_there(&self, request: &Request, lane: usize) -> bool {
+        self.depots
+            .get(&request.lanes[lane].depot)
+            .is_some_and(|depot| !depot.is_down() && depot.is_within_hours(self.now))
     }
 
     /// Which depots are kept in reserve, for `explain`.
@@ -295,6 +322,13 @@ fn want_of_space(way: &Way) -> Option<Reason> {
         needed: load.bytes,
         available,
     })
+}
+
+/// How many groups of depots that fail together there are among the lanes.
+fn domains(request: &Request, lanes: &[usize]) -> u32 {
+    let masks: alloc::collections::BTreeSet<u64> =
+        lanes.iter().map(|&lane| request.lanes[lane].kin).collect();
+    u32::try_from(masks.len()).unwrap_or(u32::MAX)
 }
 
 fn admit(route: Route, active: Vec<usize>, finish: Timestamp, reason: Reason) -> Verdict {

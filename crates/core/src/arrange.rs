@@ -91,7 +91,7 @@ impl Mind {
         let depots = self.depots.values().flat_map(|depot| {
             let back = depot.answered.as_ref().map(|_| depot.hold_until);
             let resume = (depot.resume_at > self.looked_at).then_some(depot.resume_at);
-            [back, resume].into_iter().flatten()
+            [back, resume, depot.turns_at].into_iter().flatten()
         });
         let sweep = self.sweep.as_ref().map(|sweep| sweep.goes_on);
         depots

@@ -9,15 +9,20 @@ mod event;
 mod input;
 mod reason;
 mod request;
+mod terms;
 mod view;
 
 pub use command::Command;
 pub use event::{Event, Happening};
 pub use input::{Fault, Input};
 pub use posthaste_forecast::{Finding, Probe, Quantiles, Score};
-pub use posthaste_plan::tuner::{Method, MethodError};
+pub use posthaste_plan::{
+    Windows, WindowsError,
+    tuner::{Method, MethodError},
+};
 pub use reason::{Decision, Reason, WouldBuy};
 pub use request::{ReleasePolicy, RequestSpec};
+pub use terms::DepotTerms;
 pub use view::{
     DepotState, DepotView, Forecast, Knowledge, PathView, RequestState, RequestView, ShareView,
 };

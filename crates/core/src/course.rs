@@ -49,7 +49,7 @@ impl Mind {
             let fed = (0..request.lanes.len()).filter(|&lane| {
                 request.lanes[lane].is_active
                     && request.is_on_route(lane)
-                    && self.can_use(request, lane)
+                    && self.is_there(request, lane)
             });
             if fed.count() >= usize::from(request.spec.code.total()) {
                 return;

@@ -67,7 +67,7 @@ impl Mind {
         let Some((lane, depot)) = request.lane_of(depot).zip(self.depots.get(&depot)) else {
             return false;
         };
-        let has_time = depot.resume_at <= self.now;
+        let has_time = depot.resume_at <= self.now && depot.is_within_hours(self.now);
         has_time && is_open(request, lane, depot, bytes, &self.settings)
     }
 
@@ -195,7 +195,7 @@ impl Placing<'_> {
             let bytes = self.request.replica.bytes_of(chunk, fragment);
             let taken = stripe.taken;
             let best = (0..self.request.lanes.len())
-                .filter(|&lane| taken >> lane & 1 == 0 && self.is_open(lane, bytes))
+                .filter(|&lane| self.request.is_free(taken, lane) && self.is_open(lane, bytes))
                 .min_by_key(|&lane| (self.finish_micros(lane, bytes), lane));
             let Some(lane) = best else { break };
             let reason = self.reason(chunk);
@@ -220,7 +220,7 @@ impl Placing<'_> {
             .bytes_of(chunk, self.request.fragment(0));
         let can_go_on = stripe.wanted == 0
             || (0..self.request.lanes.len())
-                .any(|lane| stripe.taken >> lane & 1 == 0 && self.is_fed(lane, bytes));
+                .any(|lane| self.request.is_free(stripe.taken, lane) && self.is_fed(lane, bytes));
         if can_go_on || self.is_flying(chunk) {
             return false;
         }
@@ -267,7 +267,7 @@ impl Placing<'_> {
         let taken = stripe.taken;
         let left_micros = self.finish_micros(from, Bytes::ZERO);
         let other = (0..self.request.lanes.len())
-            .filter(|&lane| taken >> lane & 1 == 0 && self.is_open(lane, flight.bytes))
+            .filter(|&lane| self.request.is_free(taken, lane) && self.is_open(lane, flight.bytes))
             .min_by_key(|&lane| (self.finish_micros(lane, flight.bytes), lane));
         let Some(other) = other else { return };
         if self.finish_micros(other, flight.bytes).saturating_mul(2) > left_micros {
@@ -350,7 +350,9 @@ impl Placing<'_> {
     fn is_open(&self, lane: usize, bytes: Bytes) -> bool {
         let depot = self.depots.get(&self.request.lanes[lane].depot);
         depot.is_some_and(|depot| {
-            depot.resume_at <= self.now && is_open(self.request, lane, depot, bytes, self.settings)
+            depot.resume_at <= self.now
+                && depot.is_within_hours(self.now)
+                && is_open(self.request, lane, depot, bytes, self.settings)
         })
     }
 

@@ -17,6 +17,7 @@ mod books;
 pub mod contract;
 mod course;
 mod dispatch;
+mod domains;
 mod mind;
 mod on;
 mod outlook;

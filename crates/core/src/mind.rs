@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Leads every snapshot; another number is another layout.
-const SNAPSHOT_VERSION: u32 = 6;
+const SNAPSHOT_VERSION: u32 = 7;
 
 record! {
     /// The decision maker of one centre.
@@ -152,6 +152,7 @@ impl Mind {
             } => {
                 self.on_depot_added(depot, name, capacity, rate_max, out);
             }
+            Input::DepotLent { depot, terms } => self.on_depot_terms(depot, terms),
             Input::DepotRemoved { depot } => self.on_depot_removed(depot, out),
             Input::DepotUp {
                 depot,

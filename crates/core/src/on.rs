@@ -6,6 +6,7 @@ mod depot_added;
 mod depot_down;
 mod depot_inventory;
 mod depot_removed;
+mod depot_terms;
 mod depot_up;
 mod driver_started;
 mod fragment_failed;

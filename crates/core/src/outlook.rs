@@ -24,6 +24,9 @@ pub(crate) const SLICE_PAUSE: Duration = Duration::from_millis(10);
 /// How old what was left for newcomers may be before it is worked out again for one.
 const PROMISED_AGE_MAX: Duration = Duration::from_secs(1);
 
+/// Hours of depots are planned with so far ahead; beyond they count as open.
+const HOURS_AHEAD: Duration = Duration::from_secs(8 * 86400);
+
 /// Which rate of a depot to count on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Belief {
@@ -159,11 +162,17 @@ impl Fares {
 impl Mind {
     /// What the depots that are there offer.
     fn supplies(&self, belief: Belief) -> Supplies {
-        let live = self.depots.values().filter(|depot| !depot.is_down());
+        let expected = self.depots.values().filter(|depot| depot.is_expected());
+        let curve = |depot: &Depot| {
+            let mut curve = Curve::constant(belief.rate(depot));
+            let (from, until) = (self.now, self.now + HOURS_AHEAD);
+            depot.terms.windows.close(&mut curve, from, until);
+            curve
+        };
         Supplies {
-            depots: live
+            depots: expected
                 .map(|depot| Supply {
-                    curve: Curve::constant(belief.rate(depot)),
+                    curve: curve(depot),
                     space: depot.free,
                 })
                 .collect(),
@@ -190,7 +199,7 @@ impl Mind {
         let lanes = lanes.filter_map(|(place, lane)| {
             let room = match route {
                 Route::Direct => bytes,
-                Route::Staged => request.replica.room(place),
+                Route::Staged => request.share_of_domain(place, request.replica.room(place)),
             };
             Some(Lane {
                 supply: *places.get(&lane.depot)? as usize,
@@ -212,9 +221,9 @@ impl Mind {
 
     /// Begins a look at everything.
     pub(crate) fn begin_sweep(&self) -> Sweep {
-        let live = self.depots.iter().filter(|(_, depot)| !depot.is_down());
+        let expected = self.depots.iter().filter(|(_, depot)| depot.is_expected());
         let is_certain = |depot: &Depot| {
-            depot.is_down() || Belief::Hopeful.rate(depot) == Belief::P10.rate(depot)
+            !depot.is_expected() || Belief::Hopeful.rate(depot) == Belief::P10.rate(depot)
         };
         let scene = |belief| Scene {
             now: self.now,
@@ -229,7 +238,7 @@ impl Mind {
             promised: Promised {
                 at: self.now,
                 is_stale: false,
-                places: live.map(|(id, _)| *id).zip(0..).collect(),
+                places: expected.map(|(id, _)| *id).zip(0..).collect(),
                 careful: Scene {
                     now: self.now,
                     supplies: slow.clone(),

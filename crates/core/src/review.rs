@@ -17,6 +17,7 @@ impl Mind {
     pub(crate) fn on_time(&mut self, out: &mut Outbox) {
         self.take_back_depots(out);
         self.resume_depots();
+        self.keep_hours(out);
         if self.tick_at.is_some_and(|tick_at| tick_at <= self.now) {
             self.tick_at = None;
             // This touches every depot: once a tick all are tried, whatever is thought to have changed.

@@ -21,6 +21,7 @@ pub mod run;
 mod scene;
 mod timetable;
 pub mod tuner;
+mod windows;
 
 pub use curve::Curve;
 pub use fan_out::{Change, Pace, choose, review};
@@ -28,3 +29,4 @@ pub use fill::{Lane, Load, Outcome, Supplies, Supply};
 pub use offer::{Offer, offers};
 pub use scene::{Proposal, Scene};
 pub use timetable::{Timetable, TimetableError};
+pub use windows::{Windows, WindowsError};

@@ -374,7 +374,8 @@ impl<'a> Run<'a> {
 
     /// Compares a claim of safety with the world. A depot that is gone counts until the mind can know.
     fn check_claim(&mut self, request: RequestId, is_release: bool) {
-        let counts = |site: &Site| site.is_reachable() || !site.is_told_gone;
+        let is_away = |site: &Site| !site.hours.is_open(self.now);
+        let counts = |site: &Site| site.is_reachable() || !site.is_told_gone || is_away(site);
         let weakest = self.world.weakest(request, counts);
         // Whoever pulled and verified it needs no depot.
         let weakest = weakest.filter(|_| !self.pulled.contains(&request));
@@ -415,6 +416,7 @@ impl<'a> Run<'a> {
             Input::DriverStarted
             | Input::DepotAdded { .. }
             | Input::DepotRemoved { .. }
+            | Input::DepotLent { .. }
             | Input::DepotUp { .. }
             | Input::DepotDown { .. }
             | Input::DepotInventory { .. }

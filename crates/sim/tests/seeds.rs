@@ -57,6 +57,22 @@ fn encryption_costs_a_tag_for_each_chunk_and_nothing_else() {
 }
 
 #[test]
+fn depots_lent_by_the_hour_go_and_come_back_with_what_they_hold() {
+    for report in play("night-shift", 0..1) {
+        assert_eq!(report.count(Fate::Met), 5);
+        assert_eq!(report.sent, report.stored, "something was sent again");
+    }
+}
+
+#[test]
+fn sites_that_fail_as_a_whole_lose_nothing() {
+    for report in play("site-failure", 0..30) {
+        assert_eq!(report.count(Fate::Late) + report.count(Fate::Unsafe), 0);
+        assert!(report.count(Fate::Met) >= 2);
+    }
+}
+
+#[test]
 fn flapping_depots_lose_nothing() {
     play("flapping-depots", 0..50);
 }

@@ -3,7 +3,7 @@ use posthaste_plan::tuner::Setting;
 use posthaste_types::{ByteRate, Bytes, Timestamp, record};
 
 use super::Link;
-use crate::contract::DepotState;
+use crate::contract::{DepotState, DepotTerms};
 
 record! {
     /// What a depot said when it answered while it was being left alone.
@@ -24,6 +24,11 @@ record! {
         /// Space it has for us, not counting what is in flight.
         pub(crate) free: Bytes,
         pub(crate) link: Link,
+        pub(crate) terms: DepotTerms,
+        /// When its hours begin or end next.
+        pub(crate) turns_at: Option<Timestamp>,
+        /// It went as its hours said: what it holds still counts, and it will be back.
+        pub(crate) is_away: bool,
         /// Sends that failed since the last one that did not.
         pub(crate) failures: u32,
         /// Times it was lost since it last stayed.
@@ -48,6 +53,9 @@ impl Depot {
             state: DepotState::Unknown,
             free: capacity,
             link,
+            terms: DepotTerms::default(),
+            turns_at: None,
+            is_away: false,
             failures: 0,
             losses: 0,
             fruitless: 0,
@@ -64,6 +72,16 @@ impl Depot {
 
     pub(crate) fn is_down(&self) -> bool {
         self.state == DepotState::Down
+    }
+
+    /// Whether it is there or will be: what plans count on.
+    pub(crate) fn is_expected(&self) -> bool {
+        !self.is_down() || self.is_away
+    }
+
+    /// Whether its hours let it be used.
+    pub(crate) fn is_within_hours(&self, at: Timestamp) -> bool {
+        self.terms.windows.is_open(at)
     }
 
     /// Space for new fragments, after what is in flight.

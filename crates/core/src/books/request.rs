@@ -6,6 +6,7 @@ use super::{Replica, Tuning};
 use crate::{
     Settings,
     contract::{Decision, Fault, Forecast, Reason, RequestSpec, RequestState},
+    domains::Kin,
 };
 
 record! {
@@ -46,6 +47,8 @@ record! {
         /// When it was asked what it holds, while the answer is out. Nothing is sent meanwhile.
         pub(crate) asked_at: Option<Timestamp>,
         pub(crate) in_flight: u32,
+        /// Lanes to depots that fail together with this one, itself among them, as a mask.
+        pub(crate) kin: u64,
         /// Governs how many are; none until the optimizer knows enough to begin.
         pub(crate) tuning: Option<Tuning>,
     }
@@ -84,6 +87,8 @@ record! {
         pub(crate) routed_at: Timestamp,
         /// The depots in the user's order, then the destination.
         pub(crate) lanes: Vec<Lane>,
+        /// Fragments of a chunk that depots which fail together may hold.
+        pub(crate) domain_max: u32,
         pub(crate) replica: Replica,
         pub(crate) stripes: BTreeMap<ChunkIndex, Stripe>,
         pub(crate) pace: Pace,
@@ -110,6 +115,7 @@ impl Request {
                     is_used: false,
                     asked_at: None,
                     in_flight: 0,
+                    kin: 1 << lanes.len(),
                     tuning: None,
                 });
             }
@@ -135,6 +141,7 @@ impl Request {
             routed_at: now,
             replica: Replica::new(&spec, chunks, lanes.len(), destination),
             lanes,
+            domain_max: 1,
             stripes: BTreeMap::new(),
             pace: Pace::default(),
             late_ticks: 0,
@@ -237,7 +244,37 @@ impl Request {
             return u64::MAX;
         }
         let waiting = self.stripes.values().filter(|stripe| stripe.wanted != 0);
-        waiting.fold(0, |lanes, stripe| lanes | !stripe.taken)
+        let free = |taken| {
+            let lanes = (0..self.lanes.len()).filter(|&lane| self.is_free(taken, lane));
+            lanes.fold(0, |free, lane| free | 1 << lane)
+        };
+        waiting.fold(0, |lanes, stripe| lanes | free(stripe.taken))
+    }
+
+    /// Notes which of its depots fail together.
+    pub(crate) fn set_kin(&mut self, kin: Kin) {
+        self.domain_max = kin.most;
+        for (lane, mask) in self.lanes.iter_mut().zip(kin.masks) {
+            lane.kin = mask;
+        }
+    }
+
+    /// Whether the lane may get a fragment of a chunk of which those `taken` have one: it has none, and
+    /// those that fail together with it not too many.
+    pub(crate) fn is_free(&self, taken: u64, lane: usize) -> bool {
+        let kin = (taken & self.lanes[lane].kin).count_ones();
+        taken >> lane & 1 == 0 && kin < self.domain_max
+    }
+
+    /// What the lane may get of `room`, which it shares with those that fail together with it.
+    pub(crate) fn share_of_domain(&self, lane: usize, room: Bytes) -> Bytes {
+        let kin = self.lanes[lane].kin.count_ones().max(1);
+        let share = room.get() / u64::from(kin) * u64::from(self.domain_max.min(kin));
+        if kin <= self.domain_max {
+            room
+        } else {
+            Bytes::new(share)
+        }
     }
 
     /// Whether one more chunk may be encoded and sent.

@@ -5,7 +5,7 @@ use posthaste_types::{
     ByteRate, Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp, record,
 };
 
-use super::RequestSpec;
+use super::{DepotTerms, RequestSpec};
 
 record! {
     /// Why something the hands tried did not work, as far as the mind decides by it.
@@ -194,6 +194,13 @@ record! {
             spec: RequestSpec,
             /// What chooses how many fragments go to a depot at once.
             optimizer: Method,
+        },
+        /// An owner said on which terms a depot is lent.
+        16 = DepotLent {
+            /// The depot.
+            depot: DepotId,
+            /// The terms.
+            terms: DepotTerms,
         },
         /// How a [`Command::Probe`](super::Command::Probe) ended.
         32 = Probed {

@@ -201,6 +201,15 @@ record! {
             /// Why.
             why: tuner::Reason,
         },
+        /// The depot is outside the hours its owner lends it.
+        26 = OutsideHours,
+        /// Too few depots fail apart from each other for one fragment each.
+        27 = TooFewDomains {
+            /// The code asked for.
+            code: Code,
+            /// Sites, providers or regions there are.
+            available: u32,
+        },
         /// A path that could be used was not measured for long, or never.
         64 = PathStale {
             /// When it was measured last; none when it never was.
@@ -315,6 +324,12 @@ impl fmt::Display for Reason {
             } => write!(
                 f,
                 "fed to {fan_out}: p90 finish {finish} leaves too little slack to the deadline {deadline}"
+            ),
+            Self::OutsideHours => f.write_str("it is outside the hours its owner lends it"),
+            Self::TooFewDomains { code, available } => write!(
+                f,
+                "with code {code} on {available} sites the loss of one of them could lose data: name depots \
+                 elsewhere, or ask for more parity"
             ),
             Self::Verified => f.write_str("every chunk was pulled and its digest verified"),
             Self::Spare { name } => write!(f, "the others suffice without {name}"),

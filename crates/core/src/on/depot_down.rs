@@ -8,6 +8,10 @@ use crate::{
     dispatch::is_lasting,
 };
 
+/// A depot may go so much before its hours end, and come so much after they begin.
+const EARLY: Duration = Duration::from_secs(60);
+const LATE: Duration = Duration::from_secs(60);
+
 /// A depot that stayed this long after it was left alone is as good as new.
 const STEADY: Duration = Duration::from_secs(60);
 
@@ -17,17 +21,55 @@ impl Mind {
         let Some(depot) = self.depots.get(&id) else {
             return;
         };
+        let is_outside =
+            !depot.is_within_hours(self.now + EARLY) || !depot.is_within_hours(self.now);
         if depot.is_down() {
-            let Some(depot) = self.depots.get_mut(&id) else {
-                return;
-            };
-            depot.answered = None;
+            let is_overdue = depot.is_away && !is_outside && depot.is_within_hours(self.now - LATE);
+            if let Some(depot) = self.depots.get_mut(&id) {
+                depot.answered = None;
+            }
+            if is_overdue {
+                self.lose(id, Reason::DepotLost { fault }, 0, out);
+            }
+            return;
+        }
+        if is_outside {
+            self.let_go(id, out);
             return;
         }
         // The first loss costs nothing: a relay may restart.
         let is_first = depot.losses == 0 || depot.hold_until + STEADY <= self.now;
         let hold = if is_first && !is_lasting(fault) { 0 } else { 1 };
         self.lose(id, Reason::DepotLost { fault }, hold, out);
+    }
+
+    /// The depot goes as its hours say: nothing is lost with it.
+    fn let_go(&mut self, id: DepotId, out: &mut Outbox) {
+        let Some(depot) = self.depots.get_mut(&id) else {
+            return;
+        };
+        (depot.state, depot.is_away) = (DepotState::Down, true);
+        (depot.answered, depot.failures) = (None, 0);
+        self.tell(
+            out,
+            None,
+            Some(id),
+            Happening::DepotDown,
+            Reason::OutsideHours,
+        );
+        self.bring_up_to_date();
+        for request in self.index.users(id) {
+            if self.end_flights(id, Some(request)) > 0 {
+                let reason = Reason::OutsideHours;
+                out.commands.push(Command::Abandon {
+                    request,
+                    depot: id,
+                    reason,
+                });
+            }
+            self.fill_fan_out(request, out);
+        }
+        self.look_now();
     }
 
     /// Sends to the depot keep failing though it answers.
@@ -56,7 +98,7 @@ impl Mind {
         depot.losses = if is_steady { 1 } else { depot.losses + 1 };
         let hold = self.settings.hold * hold_factor * (1 << depot.losses.saturating_sub(1).min(8));
         depot.hold_until = now + hold.min(self.settings.hold_max);
-        depot.state = DepotState::Down;
+        (depot.state, depot.is_away) = (DepotState::Down, false);
         depot.answered = None;
         depot.failures = 0;
         self.tell(out, None, Some(id), Happening::DepotDown, reason.clone());

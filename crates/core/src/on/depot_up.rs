@@ -27,6 +27,7 @@ impl Mind {
         let before = depot.state;
         let had_space = depot.free;
         depot.state = DepotState::Up;
+        depot.is_away = false;
         depot.answered = None;
         depot.free = free;
         depot.link.set_advert(now, rate_max, settings);
@@ -76,7 +77,7 @@ impl Mind {
     }
 
     /// Chunks that waited for this depot get another chance.
-    fn unpark_all(&mut self, depot: DepotId) {
+    pub(crate) fn unpark_all(&mut self, depot: DepotId) {
         self.bring_up_to_date();
         for id in self.index.users(depot) {
             let has_parked =

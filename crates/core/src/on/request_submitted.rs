@@ -4,7 +4,7 @@ use posthaste_types::RequestId;
 use crate::{
     Mind,
     admission::Verdict,
-    books::Request,
+    books::{Depot, Request},
     contract::{Forecast, Happening, Outbox, Reason, RequestSpec, RequestState},
 };
 
@@ -25,6 +25,7 @@ impl Mind {
         for lane in &request.lanes {
             self.look_at_link(lane.depot);
         }
+        request.set_kin(self.kin(&request));
         self.bring_up_to_date();
         let mut left = self.left_for_newcomers();
         match self.weigh(&request, &left) {
@@ -52,7 +53,7 @@ impl Mind {
                 for (place, lane) in request.lanes.iter_mut().enumerate() {
                     lane.is_active = active.contains(&place);
                     let depot = self.depots.get(&lane.depot);
-                    let is_live = depot.is_some_and(|depot| !depot.is_down());
+                    let is_live = depot.is_some_and(Depot::is_expected);
                     request.replica.set_live(place, is_live);
                 }
                 if !is_leftover {

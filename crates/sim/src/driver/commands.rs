@@ -227,6 +227,7 @@ fn answered(input: &Input) -> Option<(Send, bool)> {
         Input::DriverStarted
         | Input::DepotAdded { .. }
         | Input::DepotRemoved { .. }
+        | Input::DepotLent { .. }
         | Input::DepotUp { .. }
         | Input::DepotDown { .. }
         | Input::DepotInventory { .. }

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use posthaste_core::contract::{Input, Method, ReleasePolicy, RequestSpec};
+use posthaste_core::contract::{DepotTerms, Input, Method, ReleasePolicy, RequestSpec};
 use posthaste_types::{ByteRate, RequestId};
 
 use super::{Blow, CONNECT_TIMEOUT, Pending, Run, START, faults::BREAK_NOTICED_MAX};
@@ -32,7 +32,16 @@ impl Run<'_> {
                 rate_max: site.advertises.then_some(ByteRate::new(site.first_rate)),
             })
             .collect();
-        self.step(added.into_iter().chain([Input::DriverStarted]).collect());
+        let lent = self.world.sites.iter().zip(&self.scenario.depots);
+        let lent = lent.filter_map(|(site, plan)| {
+            let terms = plan.terms();
+            (terms != DepotTerms::default()).then_some(Input::DepotLent {
+                depot: site.id,
+                terms,
+            })
+        });
+        let told: Vec<Input> = added.into_iter().chain(lent).collect();
+        self.step(told.into_iter().chain([Input::DriverStarted]).collect());
         for place in 0..self.world.sites.len() {
             let (span, input) = self.probe_one(place);
             self.tell_after(span, input);

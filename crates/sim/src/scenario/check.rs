@@ -136,6 +136,10 @@ fn check_depot(depot: &DepotPlan, names: &Names<'_>) -> Result<(), String> {
             return Err("online_mean_s and offline_mean_s belong together".into());
         }
     }
+    depot.windows().map_err(|error| error.to_string())?;
+    if !depot.hours.is_empty() && !depot.offline_s.is_empty() {
+        return Err("a depot has either hours or offline_s".into());
+    }
     let mut last = 0.0;
     for [from, to] in &depot.offline_s {
         if !(from.is_finite() && to.is_finite() && *from >= last && from < to && *to < 1e9) {

@@ -1,5 +1,6 @@
 //! What a scenario's file can say, table by table.
 
+use posthaste_core::contract::{DepotTerms, Windows, WindowsError};
 use serde::Deserialize;
 
 use super::{Amount, Price};
@@ -33,10 +34,16 @@ pub(crate) struct DepotPlan {
     /// How often.
     #[serde(default = "default_jitter_every")]
     pub(crate) jitter_every_s: f64,
-    /// What sending 10^9 bytes there costs. The mind does not know.
+    /// When its owner lends it, like 20-06: it is there then and only then, and the mind knows.
+    #[serde(default)]
+    pub(crate) hours: String,
+    /// Whether it belongs to the site, for want of others.
+    #[serde(default)]
+    pub(crate) landmark: bool,
+    /// What sending 10^9 bytes there costs.
     #[serde(default)]
     pub(crate) usd_per_gb: Price,
-    /// What keeping 10^9 bytes there for a month costs. The mind does not know.
+    /// What keeping 10^9 bytes there for a month costs.
     #[serde(default)]
     pub(crate) usd_per_gb_month: Price,
     /// Packets lost on its path from the centre, of a thousand.
@@ -62,6 +69,28 @@ pub(crate) struct DepotPlan {
     /// Mean time it is there and away by turns.
     pub(crate) online_mean_s: Option<f64>,
     pub(crate) offline_mean_s: Option<f64>,
+}
+
+impl DepotPlan {
+    /// On which terms it is lent.
+    pub(crate) fn terms(&self) -> DepotTerms {
+        DepotTerms {
+            windows: self.windows().unwrap_or_default(),
+            domain: self.domain.clone().unwrap_or_default(),
+            is_landmark: self.landmark,
+            send_micro_usd: self.usd_per_gb.micro(),
+            keep_micro_usd: self.usd_per_gb_month.micro(),
+        }
+    }
+
+    /// Its hours; always without any.
+    pub(crate) fn windows(&self) -> Result<Windows, WindowsError> {
+        if self.hours.is_empty() {
+            Ok(Windows::default())
+        } else {
+            self.hours.parse()
+        }
+    }
 }
 
 fn default_latency() -> Amount {

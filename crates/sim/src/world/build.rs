@@ -1,6 +1,9 @@
 //! The world a scenario describes, with what the seed draws.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
 
 use posthaste_types::{Bytes, DepotId, Timestamp};
 
@@ -77,6 +80,7 @@ impl<'a> Builder<'a> {
             first_rate: rate,
             course,
             held: BTreeMap::new(),
+            hours: plan.windows().unwrap_or_default(),
             is_told_gone: false,
             ordeal: 0,
         });
@@ -229,10 +233,13 @@ impl<'a> Builder<'a> {
                 let lasts = Duration::from_secs_f64(to - from);
                 (self.start + Duration::from_secs_f64(*from), lasts)
             };
-            let windows = plan.offline_s.iter().map(window).collect();
-            let process = Process::Windows { place, windows };
-            if let Some([from, _]) = plan.offline_s.first() {
-                let first = self.start + Duration::from_secs_f64(*from);
+            let windows: VecDeque<(Timestamp, Duration)> = if plan.hours.is_empty() {
+                plan.offline_s.iter().map(window).collect()
+            } else {
+                self.closed(plan)
+            };
+            if let Some(&(first, _)) = windows.front() {
+                let process = Process::Windows { place, windows };
                 self.world.add_process(first, process);
             }
         }
@@ -247,6 +254,21 @@ impl<'a> Builder<'a> {
                 plan.wiped_permille,
             );
         }
+    }
+
+    /// When a depot's hours keep it away.
+    fn closed(&self, plan: &DepotPlan) -> VecDeque<(Timestamp, Duration)> {
+        let hours = plan.windows().unwrap_or_default();
+        let end = self.start + Duration::from_secs(self.scenario.horizon_s);
+        let (mut at, mut closed) = (self.start, VecDeque::new());
+        while at < end {
+            let next = hours.next_change(at).unwrap_or(end);
+            if !hours.is_open(at) {
+                closed.push_back((at, next.since(at)));
+            }
+            at = next;
+        }
+        closed
     }
 
     fn add_outage(

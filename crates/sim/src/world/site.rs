@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use posthaste_core::contract::Windows;
 use posthaste_types::{Bytes, DepotId, FragmentIndex, RequestId};
 
 use super::{course::CourseId, network::Sending};
@@ -36,6 +37,8 @@ pub(crate) struct Site {
     pub(crate) course: CourseId,
     /// Fragments of each chunk, as a mask; a whole chunk at a destination is bit 0.
     pub(crate) held: BTreeMap<RequestId, Vec<u64>>,
+    /// When its owner lends it.
+    pub(crate) hours: Windows,
     /// Whether the mind was told that it is gone since it last came back.
     pub(crate) is_told_gone: bool,
     /// Counts what befell it: when two faults overlap, the later one decides when it is over.

@@ -1,0 +1,67 @@
+//! Depots that fail together: how many fragments of a chunk they may hold among them.
+//!
+//! One each where there are enough groups of depots for all fragments of a chunk; else as few as will
+//! do (`docs/algorithms/placement.md`).
+
+use alloc::vec::Vec;
+use posthaste_types::RequestId;
+
+use crate::{Mind, books::Request};
+
+/// Which lanes of a request fail together, and how many fragments of a chunk each group may get.
+#[derive(Debug)]
+pub(crate) struct Kin {
+    /// For each lane a mask of those that fail together with it, itself among them.
+    pub(crate) masks: Vec<u64>,
+    pub(crate) most: u32,
+}
+
+impl Mind {
+    /// Terms changed: finds out anew which depots of a request fail together.
+    pub(crate) fn sort_by_domain(&mut self, id: RequestId) {
+        let kin = self.requests.get(&id).map(|request| self.kin(request));
+        if let Some((request, kin)) = self.requests.get_mut(&id).zip(kin) {
+            request.set_kin(kin);
+        }
+    }
+
+    /// Which depots of the request fail together.
+    pub(crate) fn kin(&self, request: &Request) -> Kin {
+        let domain = |lane: usize| {
+            let depot = self.depots.get(&request.lanes[lane].depot);
+            depot.map_or("", |depot| depot.terms.domain.as_str())
+        };
+        let lanes = request.lanes.len();
+        let masks: Vec<u64> = (0..lanes)
+            .map(|lane| {
+                let is_kin = |other: &usize| {
+                    *other == lane || (!domain(lane).is_empty() && domain(*other) == domain(lane))
+                };
+                (0..lanes)
+                    .filter(is_kin)
+                    .fold(0, |mask, other| mask | 1 << other)
+            })
+            .collect();
+        let most = self.least_crowding(request, &masks);
+        Kin { masks, most }
+    }
+
+    /// The least number of fragments of a chunk a group must take for all to find a place.
+    fn least_crowding(&self, request: &Request, masks: &[u64]) -> u32 {
+        let destination = request.destination();
+        let usable = (0..request.lanes.len())
+            .filter(|&lane| destination != Some(lane) && self.can_use(request, lane))
+            .fold(0u64, |mask, lane| mask | 1 << lane);
+        let mut groups: Vec<u64> = masks.iter().map(|mask| mask & usable).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        let needed = u32::from(request.spec.code.total());
+        let places = |most: u32| -> u32 {
+            let taken = groups.iter().map(|group| group.count_ones().min(most));
+            taken.sum()
+        };
+        (1..=needed)
+            .find(|&most| places(most) >= needed)
+            .unwrap_or(1)
+    }
+}

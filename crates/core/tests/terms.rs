@@ -1,0 +1,253 @@
+//! On which terms depots are lent: what fails together, and when it may be used.
+#![allow(
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test may stop at once"
+)]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use posthaste_core::{Mind, Settings, contract::*};
+use posthaste_types::{ByteRate, Bytes, ChunkIndex, DepotId, RequestId, Timestamp};
+
+/// A Friday, 08:00 UTC.
+const START: Timestamp = Timestamp::from_secs(1_800_000_000);
+const REQUEST: RequestId = RequestId::new(1);
+
+struct Desk {
+    mind: Mind,
+    now: Timestamp,
+    /// Who was sent something of each chunk.
+    sent: BTreeMap<ChunkIndex, Vec<DepotId>>,
+    happened: Vec<(Happening, Reason)>,
+}
+
+impl Desk {
+    /// A mind with a depot of 10 MiB/s on each of these terms.
+    fn new(lent: &[DepotTerms]) -> Self {
+        let mut desk = Self {
+            mind: Mind::new(Settings::default()),
+            now: START,
+            sent: BTreeMap::new(),
+            happened: Vec::new(),
+        };
+        for (depot, terms) in (1..).map(DepotId::new).zip(lent) {
+            desk.give(vec![
+                Input::DepotAdded {
+                    depot,
+                    name: format!("depot {depot}"),
+                    capacity: Bytes::mebi(1 << 20),
+                    rate_max: Some(ByteRate::new(10 << 20)),
+                },
+                Input::DepotLent {
+                    depot,
+                    terms: terms.clone(),
+                },
+                up(depot),
+            ]);
+        }
+        desk
+    }
+
+    fn give(&mut self, inputs: Vec<Input>) {
+        let mut out = Outbox::default();
+        self.mind.step(self.now, inputs, &mut out);
+        let told = out.events.into_iter();
+        self.happened
+            .extend(told.map(|event| (event.happening, event.reason)));
+        for command in out.commands {
+            if let Command::Send { depot, chunk, .. } = command {
+                self.sent.entry(chunk).or_default().push(depot);
+            }
+        }
+    }
+
+    /// Submits a request over all depots.
+    fn submit(&mut self, code: &str, mebi: u64, deadline: Duration) -> RequestState {
+        let depots = u32::try_from(self.mind.depots().len()).unwrap();
+        let spec = RequestSpec {
+            bytes: Bytes::mebi(mebi),
+            files: 1,
+            chunk_size: Bytes::mebi(4),
+            deadline: self.now + deadline,
+            code: code.parse().unwrap(),
+            via: (1..=depots).map(DepotId::new).collect(),
+            destination: None,
+            release: ReleasePolicy::Never,
+            best_effort: false,
+        };
+        let request = REQUEST;
+        self.give(vec![Input::RequestSubmitted { request, spec }]);
+        self.mind.request(request).unwrap().state
+    }
+
+    /// Lets time pass until `then`, waking the mind when it asks for that.
+    fn wait(&mut self, then: Timestamp) {
+        while let Some(at) = self.mind.next_wakeup().filter(|at| *at <= then) {
+            self.now = self.now.max(at);
+            self.give(Vec::new());
+        }
+        self.now = then;
+        self.give(Vec::new());
+    }
+
+    /// Depots that were sent something, so far.
+    fn fed(&self) -> BTreeSet<u32> {
+        self.sent
+            .values()
+            .flatten()
+            .map(|depot| depot.get())
+            .collect()
+    }
+}
+
+fn up(depot: DepotId) -> Input {
+    Input::DepotUp {
+        depot,
+        free: Bytes::mebi(1 << 20),
+        rate_max: None,
+    }
+}
+
+fn down(depot: u32) -> Vec<Input> {
+    vec![Input::DepotDown {
+        depot: DepotId::new(depot),
+        fault: Fault::Unreachable,
+    }]
+}
+
+fn at(domain: &str) -> DepotTerms {
+    DepotTerms {
+        domain: domain.into(),
+        ..DepotTerms::default()
+    }
+}
+
+fn hours(hours: &str) -> DepotTerms {
+    DepotTerms {
+        windows: hours.parse().unwrap(),
+        ..DepotTerms::default()
+    }
+}
+
+#[test]
+fn what_fails_together_gets_one_fragment_of_a_chunk() {
+    let mut desk = Desk::new(&[at("north"), at("north"), at("south"), at("south")]);
+    assert_eq!(
+        desk.submit("1+1", 400, Duration::from_secs(40)),
+        RequestState::Moving
+    );
+    assert!(
+        desk.sent.len() > 2 && desk.fed().len() > 2,
+        "{:?}",
+        desk.fed()
+    );
+    for (chunk, depots) in &desk.sent {
+        let norths = depots.iter().filter(|depot| depot.get() <= 2).count();
+        let souths = depots.len() - norths;
+        assert!(norths <= 1 && souths <= 1, "{chunk}: {depots:?}");
+    }
+}
+
+#[test]
+fn as_much_as_the_parity_covers_may_lie_together_and_no_more() {
+    let sites = [at("north"), at("north"), at("south"), at("south")];
+    assert_eq!(
+        Desk::new(&sites).submit("2+2", 40, Duration::from_secs(600)),
+        RequestState::Moving
+    );
+    let mut desk = Desk::new(&sites);
+    assert_eq!(
+        desk.submit("3+1", 40, Duration::from_secs(600)),
+        RequestState::Refused
+    );
+    let refused = desk
+        .happened
+        .iter()
+        .find(|(what, _)| *what == Happening::Refused);
+    let reason = &refused.unwrap().1;
+    assert!(
+        matches!(reason, Reason::TooFewDomains { available: 2, .. }),
+        "{reason}"
+    );
+}
+
+#[test]
+fn landmarks_are_fed_when_the_others_do_not_suffice() {
+    let landmark = DepotTerms {
+        is_landmark: true,
+        ..DepotTerms::default()
+    };
+    let lent = [landmark.clone(), DepotTerms::default(), landmark];
+    let mut desk = Desk::new(&lent);
+    desk.submit("1+0", 100, Duration::from_secs(600));
+    assert_eq!(desk.fed(), BTreeSet::from([2]));
+    let mut desk = Desk::new(&lent);
+    desk.submit("1+0", 1000, Duration::from_secs(60));
+    assert_eq!(desk.fed(), BTreeSet::from([1, 2, 3]));
+}
+
+#[test]
+fn nothing_is_sent_outside_the_hours_and_the_plan_counts_on_them() {
+    let mut desk = Desk::new(&[hours("20-06")]);
+    // 100 GiB take three hours. By 21:00 there is one, by noon tomorrow there are ten.
+    let hour = Duration::from_secs(3600);
+    assert_eq!(
+        desk.submit("1+0", 102_400, hour * 13),
+        RequestState::Refused
+    );
+    let mut desk = Desk::new(&[hours("20-06")]);
+    assert_eq!(desk.submit("1+0", 102_400, hour * 28), RequestState::Moving);
+    desk.wait(START + hour * 12 - Duration::from_secs(1));
+    assert!(desk.sent.is_empty());
+    desk.wait(START + hour * 12);
+    assert!(!desk.sent.is_empty());
+}
+
+#[test]
+fn a_depot_that_goes_by_its_hours_is_not_lost_unless_it_stays_away() {
+    let mut desk = Desk::new(&[hours("00-09"), DepotTerms::default(), DepotTerms::default()]);
+    desk.submit("1+1", 4, Duration::from_secs(36_000));
+    let chunk = ChunkIndex::new(0);
+    for (fragment, depot) in (0..).zip(desk.sent[&chunk].clone()) {
+        desk.give(vec![Input::FragmentStored {
+            request: REQUEST,
+            depot,
+            chunk,
+            fragment: posthaste_types::FragmentIndex::new(fragment),
+        }]);
+    }
+    assert_eq!(
+        desk.mind.request(REQUEST).unwrap().state,
+        RequestState::Safe
+    );
+    let other = *desk.sent[&chunk]
+        .iter()
+        .find(|depot| depot.get() != 1)
+        .unwrap();
+    assert_eq!(desk.sent[&chunk].len(), 2);
+    assert!(desk.sent[&chunk].contains(&DepotId::new(1)));
+    desk.wait(START + Duration::from_secs(3590));
+    desk.give(down(1));
+    assert_eq!(
+        desk.mind.request(REQUEST).unwrap().state,
+        RequestState::Safe
+    );
+    // At midnight it should be back; five minutes later it is overdue.
+    desk.wait(START + Duration::from_secs(16 * 3600 + 30));
+    desk.give(down(1));
+    assert_eq!(
+        desk.mind.request(REQUEST).unwrap().state,
+        RequestState::Safe
+    );
+    desk.wait(START + Duration::from_secs(16 * 3600 + 300));
+    desk.give(down(1));
+    assert_eq!(
+        desk.mind.request(REQUEST).unwrap().state,
+        RequestState::Moving
+    );
+    assert!(desk.sent[&chunk].len() > 2, "nothing is repaired: {other}");
+}
