@@ -192,18 +192,15 @@ fn landmarks_are_fed_when_the_others_do_not_suffice() {
 
 #[test]
 fn nothing_is_sent_outside_the_hours_and_the_plan_counts_on_them() {
-    let mut desk = Desk::new(&[hours("20-06")]);
-    // 100 GiB take three hours. By 21:00 there is one, by noon tomorrow there are ten.
+    let mut desk = Desk::new(&[hours("09-06")]);
+    // 100 GiB take three hours. By 11:00 there are two, by 14:00 five.
     let hour = Duration::from_secs(3600);
-    assert_eq!(
-        desk.submit("1+0", 102_400, hour * 13),
-        RequestState::Refused
-    );
-    let mut desk = Desk::new(&[hours("20-06")]);
-    assert_eq!(desk.submit("1+0", 102_400, hour * 28), RequestState::Moving);
-    desk.wait(START + hour * 12 - Duration::from_secs(1));
+    assert_eq!(desk.submit("1+0", 102_400, hour * 3), RequestState::Refused);
+    let mut desk = Desk::new(&[hours("09-06")]);
+    assert_eq!(desk.submit("1+0", 102_400, hour * 6), RequestState::Moving);
+    desk.wait(START + hour - Duration::from_secs(1));
     assert!(desk.sent.is_empty());
-    desk.wait(START + hour * 12);
+    desk.wait(START + hour);
     assert!(!desk.sent.is_empty());
 }
 
