@@ -282,12 +282,18 @@ proptest! {
         let mut running: Option<(DepotId, Timestamp)> = None;
         for (step, out) in moves.iter().zip(&outs) {
             now = now + Duration::from_millis(step.after_ms);
+            // What was begun in a step may end in it, and the next begin.
+            let ends = |input: &&Input| {
+                matches!(input, Input::DriverStarted | Input::Probed { .. })
+            };
+            let mut endings = step.inputs.iter().filter(ends).count();
             for input in &step.inputs {
                 let is_over = match input {
                     Input::DriverStarted => true,
                     Input::Probed { depot, .. } => running.is_some_and(|(at, _)| at == *depot),
                     _ => false,
                 };
+                endings -= usize::from(is_over && running.is_some());
                 running = running.filter(|_| !is_over);
             }
             for command in &out.commands {
@@ -295,7 +301,8 @@ proptest! {
                     let is_free = running.is_none_or(|(_, since)| {
                         since + Settings::default().probe_wait <= now
                     });
-                    prop_assert!(is_free, "{command:?} beside {running:?}");
+                    prop_assert!(is_free || endings > 0, "{command:?} beside {running:?}");
+                    endings -= usize::from(!is_free);
                     running = Some((*depot, now));
                 }
             }
