@@ -385,6 +385,7 @@ impl Network {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::{collection::vec, prelude::*};
 
     const START: Timestamp = Timestamp::from_secs(100);
 
@@ -518,5 +519,95 @@ mod tests {
         network.advance(START + Duration::from_secs(1), &mut Vec::new());
         network.set_background(others, 0);
         assert_eq!(play(&mut network), [(1, 2, 1500)]);
+    }
+
+    /// What a test does to a network of three sites, the second of which also sends to the third.
+    #[derive(Debug, Clone)]
+    enum Deed {
+        Send(usize, u64),
+        Drop(usize),
+        Close(usize, bool),
+        Carry(usize, u64),
+        Others(u64),
+        Pass(u64),
+    }
+
+    fn deed() -> impl Strategy<Value = Deed> {
+        prop_oneof![
+            4 => (0..4usize, 0..5000u64).prop_map(|(path, bytes)| Deed::Send(path, bytes)),
+            1 => (0..3usize).prop_map(Deed::Drop),
+            1 => (0..3usize, any::<bool>()).prop_map(|(site, to)| Deed::Close(site, to)),
+            2 => (0..4usize, 0..3000u64).prop_map(|(path, to)| Deed::Carry(path, to)),
+            1 => (0..3000u64).prop_map(Deed::Others),
+            4 => (1..3_000_000u64).prop_map(Deed::Pass),
+        ]
+    }
+
+    proptest! {
+        /// Whatever is sent arrives once, is dropped once or still waits; the way out is never
+        /// exceeded; and nothing arrives before its bytes can have moved.
+        #[test]
+        fn what_is_sent_arrives_or_is_dropped_or_waits(deeds in vec(deed(), 1..80)) {
+            let (mut network, mut paths) = network(&[1000, 1500, 800]);
+            network.set_capacity(network.nodes[0].way_out.unwrap(), 2000);
+            let ends = [(0, 1), (0, 2), (0, 3), (2, 3)].map(|(from, to)| (Node(from), Node(to)));
+            let path = network.add_resource(700);
+            network.add_path(Node(2), Node(3), path);
+            paths.push(path);
+            let others = network.add_background(paths[0]);
+            let (mut sent, mut arrived, mut dropped) = (0, 0, 0);
+            let mut number = 0;
+            let mut waits: BTreeMap<u64, usize> = BTreeMap::new();
+            for deed in deeds {
+                match deed {
+                    Deed::Send(path, bytes) => {
+                        number += 1;
+                        sent += bytes;
+                        waits.insert(number, path);
+                        network.send(ends[path].0, ends[path].1, fragment(number, bytes));
+                    }
+                    Deed::Drop(site) => {
+                        for Arrival { sending, .. } in network.drop_all(Node::site(site)) {
+                            dropped += sending.bytes.get();
+                            prop_assert!(waits.remove(&sending.request.get()).is_some());
+                        }
+                    }
+                    Deed::Close(site, to) => network.set_closed(Node::site(site), to),
+                    Deed::Carry(path, to) => network.set_capacity(paths[path], to),
+                    Deed::Others(wants) => network.set_background(others, wants),
+                    Deed::Pass(micros) => {
+                        let until = network.now + Duration::from_micros(micros);
+                        let left = |network: &Network| -> u128 {
+                            let from = network.flows.iter().filter(|flow| flow.from == Node::CENTRE);
+                            from.map(|flow| flow.moved).sum()
+                        };
+                        network.measure();
+                        while let Some(at) = network.next_arrival().filter(|at| *at <= until) {
+                            let mut there = Vec::new();
+                            network.advance(at, &mut there);
+                            prop_assert!(!there.is_empty(), "called for nothing");
+                            for Arrival { to, sending } in there {
+                                arrived += sending.bytes.get();
+                                let path = waits.remove(&sending.request.get());
+                                prop_assert_eq!(path.map(|path| ends[path].1), Some(to));
+                                prop_assert!(!network.nodes[to.0].is_closed);
+                            }
+                        }
+                        network.advance(until, &mut Vec::new());
+                        network.flows.iter_mut().for_each(|flow| flow.bring_up(until));
+                        prop_assert!(left(&network) <= 2000 * u128::from(micros));
+                    }
+                }
+            }
+            let queued: u64 = network
+                .flows
+                .iter()
+                .flat_map(|flow| &flow.queue)
+                .map(|sending| sending.bytes.get())
+                .sum();
+            prop_assert_eq!(sent, arrived + dropped + queued);
+            let waiting: usize = network.flows.iter().map(|flow| flow.queue.len()).sum();
+            prop_assert_eq!(waits.len(), waiting);
+        }
     }
 }
