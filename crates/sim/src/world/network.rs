@@ -508,6 +508,18 @@ mod tests {
     }
 
     #[test]
+    fn when_the_first_is_dropped_the_second_begins_from_its_beginning() {
+        let (mut network, _) = network(&[100]);
+        network.send(Node::CENTRE, Node(1), fragment(1, 500));
+        network.send(Node::CENTRE, Node(1), fragment(2, 200));
+        network.next_arrival();
+        network.advance(START + Duration::from_secs(1), &mut Vec::new());
+        let first = |sending: &Sending| sending.request == RequestId::new(1);
+        network.drop_sends(Node::CENTRE, Node(1), first);
+        assert_eq!(play(&mut network), [(1, 2, 3000)]);
+    }
+
+    #[test]
     fn the_traffic_of_others_takes_its_fair_share_and_no_more_than_it_wants() {
         let (mut network, paths) = network(&[100]);
         let others = network.add_background(paths[0]);

@@ -151,8 +151,8 @@ impl Shares {
                     }
                 }
             }
-            self.note_if_binding(resource);
         }
+        // From an active user everything that binds after the change is reached.
         self.note(user);
     }
 
@@ -299,7 +299,6 @@ impl Shares {
             self.note_if_binding(resource);
             let crossed = &mut self.resources[resource.0];
             crossed.demand = crossed.demand - u128::from(old) + u128::from(new);
-            self.note_if_binding(resource);
         }
         self.note(user);
     }
@@ -311,7 +310,7 @@ impl Shares {
         }
     }
 
-    /// Whoever crosses a resource that binds before or after a change may be touched by it.
+    /// Whoever crosses a resource that binds may be touched by a change.
     fn note_if_binding(&mut self, resource: ResourceId) {
         let noted = &mut self.resources[resource.0];
         if noted.binds() && !noted.is_noted {
