@@ -76,17 +76,20 @@ pub enum What {
     },
     /// Something happened in the world.
     World(String),
+    /// The driver did this on its own account.
+    Driver(String),
     /// A user asked for this.
     User(String),
 }
 
 impl What {
-    /// The word programs know it by: an event's own name, `world` or `user`.
+    /// The word programs know it by: an event's own name, `world`, `driver` or `user`.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Said { happening, .. } => happening.name(),
             Self::World(_) => "world",
+            Self::Driver(_) => "driver",
             Self::User(_) => "user",
         }
     }
@@ -96,7 +99,7 @@ impl fmt::Display for What {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Said { happening, reason } => write!(f, "{happening}: {reason}"),
-            Self::World(what) | Self::User(what) => f.write_str(what),
+            Self::World(what) | Self::Driver(what) | Self::User(what) => f.write_str(what),
         }
     }
 }
@@ -182,6 +185,7 @@ impl Report {
         let what = &entry.what;
         match what {
             What::World(_) => format!("world: {what}"),
+            What::Driver(_) => format!("driver: {what}"),
             What::User(_) => format!("user: {}, {what}", request.unwrap_or_default()),
             What::Said { .. } => {
                 let depot = entry.depot.map(|it| format!("{}:", self.depot(it)));

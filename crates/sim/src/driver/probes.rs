@@ -48,7 +48,7 @@ impl Run<'_> {
         let what = format!("{} is probed with {budget} at most", site.name);
         let latency = Duration::from_micros(site.latency_micros);
         let is_dead = site.condition() == Condition::Dead;
-        self.log(None, Some(depot), What::World(what));
+        self.log(None, Some(depot), What::Driver(what));
         if is_dead {
             self.tell_after(CONNECT_TIMEOUT, nothing(depot, Bytes::ZERO));
             return;

@@ -114,13 +114,21 @@ impl Run<'_> {
                     continue;
                 }
                 let believed = holders.iter().find(|(holder, _)| *holder == depot);
-                let believed = believed.map(|(_, held)| held.iter().copied().collect());
-                let held = held(site, &view);
+                let believed: BTreeSet<_> = believed
+                    .map(|(_, held)| held.iter().copied().collect())
+                    .unwrap_or_default();
+                let mut held = held(site, &view);
+                if !held.is_subset(&believed) {
+                    // A copy that another depot holds too stops counting where it is in the way.
+                    let elsewhere = holders.iter().filter(|(holder, _)| *holder != depot);
+                    let spare: BTreeSet<_> = elsewhere.flat_map(|(_, held)| held).collect();
+                    held.retain(|held| believed.contains(held) || !spare.contains(held));
+                }
                 let lost = self.surplus.get(&(depot, view.request)).copied();
                 found.push(Conservation::compare(
                     depot,
                     view.request,
-                    &believed.unwrap_or_default(),
+                    &believed,
                     &held,
                     lost.unwrap_or(0) + in_flight,
                 ));

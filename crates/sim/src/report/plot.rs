@@ -8,7 +8,7 @@ use super::page::escape;
 const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 300.0;
 const LEFT: f64 = 70.0;
-const RIGHT: f64 = 14.0;
+const RIGHT: f64 = 26.0;
 const TOP: f64 = 50.0;
 const BOTTOM: f64 = 28.0;
 /// How high above the ground the rows of symbols are, and how wide a symbol is.

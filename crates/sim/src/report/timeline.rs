@@ -46,7 +46,7 @@ fn first(report: &Report) -> Value {
 fn event(report: &Report, entry: &Entry) -> Value {
     let (what, reason) = match &entry.what {
         What::Said { happening, reason } => (happening.to_string(), Some(reason.to_string())),
-        What::World(what) | What::User(what) => (what.clone(), None),
+        What::World(what) | What::Driver(what) | What::User(what) => (what.clone(), None),
     };
     json!({
         "at_s": entry.at.as_secs_f64(),

@@ -40,7 +40,7 @@ pub(super) const SYMBOLS: [(&str, &str, &str); 8] = [
 pub(super) fn class(what: &What) -> Option<&'static str> {
     match what {
         What::World(_) => Some("world"),
-        What::User(_) => None,
+        What::Driver(_) | What::User(_) => None,
         What::Said { happening, .. } => match happening {
             Happening::DepotActivated => Some("added"),
             Happening::Rerouted => Some("rerouted"),
