@@ -306,6 +306,8 @@ proptest! {
                     running = Some((*depot, now));
                 }
             }
+            // An ending may have come after the probe that it ended.
+            running = running.filter(|_| endings == 0);
         }
     }
 
