@@ -2,6 +2,7 @@
 
 mod code;
 mod copy;
+mod deadlines;
 mod figures;
 mod lab;
 mod list;
@@ -39,6 +40,11 @@ const ALL: &[Benchmark] = &[
         "copy",
         copy::run,
         "[--dir DIR] [--runs N] [--place NAME] [--load NAME] [--quick]: posthaste cp beside its rivals",
+    ),
+    (
+        "deadlines",
+        deadlines::run,
+        "[--seeds N] [--from FILE]: who keeps how many deadlines in the same simulated worlds",
     ),
     (
         "lab",

@@ -40,6 +40,7 @@ pub struct Checkers {
     pub(crate) releases: Releases,
     pub(crate) probes: Probes,
     violations: Vec<Violation>,
+    is_mute: bool,
 }
 
 impl Checkers {
@@ -62,13 +63,20 @@ impl Checkers {
             releases: Releases::default(),
             probes: Probes::new(settings),
             violations: Vec::new(),
+            is_mute: false,
         }
+    }
+
+    /// Notes nothing from now on.
+    pub(crate) fn mute(&mut self) {
+        self.is_mute = true;
     }
 
     /// Notes what a checker found, if anything.
     pub(crate) fn note(&mut self, at: Timestamp, found: Result<(), Found>) {
         if let Err(Found { checker, what }) = found
             && self.violations.len() < VIOLATIONS_MAX
+            && !self.is_mute
         {
             self.violations.push(Violation { checker, at, what });
         }

@@ -8,6 +8,7 @@ mod faults;
 mod journal;
 mod notes;
 mod probes;
+mod scored;
 mod senses;
 mod setup;
 mod verdict;
@@ -26,13 +27,16 @@ use posthaste_types::{ByteRate, ChunkIndex, DepotId, FragmentIndex, Record, Requ
 use crate::{
     Checkers, Entry, Report, Scenario,
     checkers::End,
+    deadlines::Seen,
     random::Dice,
     report::{Fate, Recorder, What},
+    rivals::Decider,
     scenario::FaultKind,
     world::{self, Site, World},
 };
 use fates::Fates;
 use journal::Journal;
+pub(crate) use scored::{score, watch};
 
 /// The moment every run starts at: 2027-01-15 08:00:00 UTC.
 const START: Timestamp = Timestamp::from_secs(1_800_000_000);
@@ -92,7 +96,7 @@ struct Run<'a> {
     scenario: &'a Scenario,
     now: Timestamp,
     world: World,
-    mind: Option<Mind>,
+    mind: Option<Decider>,
     journal: Journal,
     epoch: u32,
     queue: BTreeMap<(Timestamp, u64), Pending>,
@@ -122,6 +126,9 @@ struct Run<'a> {
     last_change: Timestamp,
     blind_since: Option<Timestamp>,
     fan_outs: Vec<u32>,
+    /// Where each request was sent, and what the world was like, when somebody asked for them.
+    reached: Option<BTreeSet<(RequestId, DepotId)>>,
+    seen: Option<Seen>,
     fingerprint: u64,
 }
 
@@ -153,7 +160,7 @@ impl<'a> Run<'a> {
             now: START,
             world: world::build(scenario, seed, START),
             journal: Journal::new(&mind, scenario.kills_driver()),
-            mind: Some(mind),
+            mind: Some(Decider::mind(mind)),
             epoch: 0,
             queue: BTreeMap::new(),
             sequence: 0,
@@ -175,6 +182,8 @@ impl<'a> Run<'a> {
             last_change: START,
             blind_since: None,
             fan_outs: Vec::new(),
+            reached: None,
+            seen: None,
             fingerprint: 0xcbf2_9ce4_8422_2325,
         }
     }
@@ -199,7 +208,7 @@ impl<'a> Run<'a> {
             let wakeup = self
                 .mind
                 .as_ref()
-                .and_then(Mind::next_wakeup)
+                .and_then(Decider::next_wakeup)
                 .map(|at| at.max(self.now));
             let next = [queued, self.world.next(), wakeup]
                 .into_iter()
@@ -228,6 +237,7 @@ impl<'a> Run<'a> {
             if !inputs.is_empty() || wakeup.is_some_and(|wakeup| wakeup <= next) {
                 self.step(inputs);
             }
+            self.see();
             if self.upcoming == 0 && self.is_settled() {
                 break;
             }
@@ -316,7 +326,7 @@ impl<'a> Run<'a> {
             .on_step(self.now, told, wakeup, is_busy);
         self.checkers.note(self.now, found);
         if self.journal.is_due(self.scenario.snapshot_every) {
-            mind = self.round_trip(mind);
+            mind = mind.through(|mind| self.round_trip(mind));
         }
         self.mind = Some(mind);
         self.fold(&out);
@@ -361,6 +371,7 @@ impl<'a> Run<'a> {
         let Some(view) = self
             .mind
             .as_ref()
+            .and_then(Decider::as_mind)
             .and_then(|mind| mind.request(RequestId::new(1)))
         else {
             return;

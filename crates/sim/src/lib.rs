@@ -7,10 +7,12 @@
 
 mod checkers;
 mod crowd;
+pub mod deadlines;
 mod driver;
 mod random;
 mod rehearsal;
 mod report;
+mod rivals;
 mod scenario;
 pub mod swarm;
 mod world;
@@ -19,4 +21,5 @@ pub use checkers::{Checkers, Violation};
 pub use driver::{simulate, simulate_recorded, simulate_with};
 pub use rehearsal::{Rehearsal, rehearse};
 pub use report::{Entry, Fate, Page, Recording, Report, Sample, What, page, timeline};
+pub use rivals::Rival;
 pub use scenario::{Scenario, ScenarioError};

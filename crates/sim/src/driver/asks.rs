@@ -6,6 +6,7 @@ use posthaste_core::contract::{Input, RequestState};
 use posthaste_types::RequestId;
 
 use super::{Pending, Run};
+use crate::rivals::Decider;
 
 impl Run<'_> {
     /// Whether a user can do this now. That a dataset has been pulled is said only when it can have
@@ -14,7 +15,8 @@ impl Run<'_> {
         let Input::Delivered { request } = input else {
             return true;
         };
-        let view = self.mind.as_ref().and_then(|mind| mind.request(*request));
+        let mind = self.mind.as_ref().and_then(Decider::as_mind);
+        let view = mind.and_then(|mind| mind.request(*request));
         let is_kept = view.is_some_and(|view| match view.state {
             RequestState::Moving | RequestState::Safe | RequestState::Released => true,
             RequestState::Refused

@@ -68,6 +68,9 @@ impl Run<'_> {
         fragment: FragmentIndex,
     ) {
         let bytes = self.bytes_of(request, chunk, fragment);
+        if let Some(reached) = &mut self.reached {
+            reached.insert((request, depot));
+        }
         let found = self.checkers.capacity.on_send(depot, request, chunk, bytes);
         self.checkers.note(self.now, found);
         let found = self

@@ -3,13 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use posthaste_core::{
-    Mind,
-    contract::{Event, Happening, RequestState},
-};
+use posthaste_core::contract::{Event, Happening};
 use posthaste_types::{RequestId, Timestamp};
 
-use crate::report::Fate;
+use crate::{report::Fate, rivals::Decider};
 
 #[derive(Debug, Default)]
 pub(super) struct Fates {
@@ -20,9 +17,9 @@ pub(super) struct Fates {
 
 impl Fates {
     /// Remembers what an event makes of a request.
-    pub(super) fn hear(&mut self, event: &Event, mind: &Mind, deadline: Option<Timestamp>) {
+    pub(super) fn hear(&mut self, event: &Event, mind: &Decider, deadline: Option<Timestamp>) {
         let Some(request) = event.request else { return };
-        if moves(mind, request) {
+        if mind.is_moving(request) {
             self.moving.insert(request);
         } else {
             self.moving.remove(&request);
@@ -59,17 +56,13 @@ impl Fates {
         }
     }
 
-    /// Whether any request moves. Costs a look at one request most times.
-    pub(super) fn is_any_moving(&self, mind: &Mind) -> bool {
-        self.moving.iter().any(|request| moves(mind, *request))
+    /// Whether any request moves. Costs a look at one request most times. Rivals say nothing, and are
+    /// asked.
+    pub(super) fn is_any_moving(&self, mind: &Decider) -> bool {
+        mind.is_rival_moving() || self.moving.iter().any(|request| mind.is_moving(*request))
     }
 
     pub(super) fn into_known(self) -> BTreeMap<RequestId, Fate> {
         self.known
     }
-}
-
-fn moves(mind: &Mind, request: RequestId) -> bool {
-    let view = mind.request(request);
-    view.is_some_and(|view| view.state == RequestState::Moving)
 }

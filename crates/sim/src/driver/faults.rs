@@ -7,6 +7,7 @@ use super::{Blow, Pending, Run, probes::is_block};
 use crate::{
     checkers::End,
     report::What,
+    rivals::Decider,
     scenario::FaultKind,
     world::{Arrival, Condition, Sending, Strike},
 };
@@ -206,7 +207,7 @@ impl Run<'_> {
         self.epoch += 1;
         self.blind_since = Some(self.now);
         let mind = self.mind.take();
-        self.journal.lose(mind);
+        self.journal.lose(mind.and_then(Decider::into_mind));
     }
 
     /// The driver starts from its journal: snapshot and replay must give the mind that was lost.
@@ -217,7 +218,7 @@ impl Run<'_> {
         self.checkers.deadlines.on_blind(blind_since, self.now);
         let (mind, found) = self.journal.recover();
         self.checkers.note(self.now, found);
-        self.mind = mind;
+        self.mind = mind.map(Decider::mind);
         inputs.push(Input::DriverStarted);
         self.start_routine();
         for place in 0..self.world.sites.len() {

@@ -7,6 +7,7 @@ use super::{Run, START};
 use crate::{
     Entry, Recording, Report, Scenario,
     report::{Recorder, What},
+    rivals::Decider,
 };
 
 /// Entries of the timeline kept.
@@ -27,7 +28,8 @@ pub fn simulate_recorded(
     run.play();
     let (at, used) = (run.now.since(START), run.used());
     let recorder = run.recorder.take();
-    let recording = recorder.map(|recorder| recorder.finish(at, used, run.mind.as_ref()));
+    let mind = run.mind.as_ref().and_then(Decider::as_mind);
+    let recording = recorder.map(|recorder| recorder.finish(at, used, mind));
     (run.into_report(seed), recording.unwrap_or_default())
 }
 
@@ -58,7 +60,8 @@ impl Run<'_> {
         }
         let (at, used) = (self.now.since(START), self.used());
         if let Some(recorder) = &mut self.recorder {
-            recorder.sample(at, used, self.mind.as_ref());
+            let mind = self.mind.as_ref().and_then(Decider::as_mind);
+            recorder.sample(at, used, mind);
         }
     }
 

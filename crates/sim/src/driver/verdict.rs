@@ -25,16 +25,19 @@ impl Run<'_> {
         found.push(self.checkers.conservation.at_end());
         found.push(self.checkers.progress.at_end(START, now));
         let mut fates = std::mem::take(&mut self.fates).into_known();
-        if let Some(mind) = self.mind.take() {
-            if !self.checkers.is_violated() {
-                found.extend(self.compare_books(&mind));
-                let needed_s = self.needed_s(&mind);
+        if let Some(decider) = self.mind.take() {
+            if let Some(mind) = decider.as_mind()
+                && !self.checkers.is_violated()
+            {
+                found.extend(self.compare_books(mind));
+                let needed_s = self.needed_s(mind);
                 found.extend(
                     mind.requests()
                         .map(|view| Progress::ended(&view, self.is_possible(&view, needed_s))),
                 );
             }
-            fates.extend(mind.requests().map(|view| (view.request, fate(&view))));
+            let views = decider.views();
+            fates.extend(views.iter().map(|view| (view.request, fate(view))));
         }
         let fates: Vec<(RequestId, Fate)> = fates.into_iter().collect();
         if !self.checkers.is_violated() {

@@ -1,0 +1,189 @@
+//! What could have been: a scenario's true future as a problem for a planner that knows it.
+//!
+//! The world's course does not depend on who decides, so it is played once with nobody deciding, and
+//! what every path carried in each second becomes the capacity of a link. What a solver then keeps is
+//! what a clairvoyant keeps: the yardstick of the benchmark of deadlines.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use posthaste_core::contract::RequestSpec;
+use posthaste_plan::horizon::{Demand, Grid, Link, Node, Price, Problem};
+use posthaste_types::{Bytes, DepotId, RequestId};
+
+use crate::{Report, Rival, Scenario, driver};
+
+/// Length of slots between releases and deadlines.
+const STEP: Duration = Duration::from_secs(15);
+
+/// A scenario's true future with a seed.
+#[derive(Debug, Clone)]
+pub struct Prophecy {
+    /// What was asked, and what the links carry. Data at depots that will lose it counts as there: a
+    /// bound, not a promise.
+    pub problem: Problem,
+    /// The request of each demand.
+    pub requests: Vec<RequestId>,
+}
+
+/// What was seen in a world nobody moved anything in.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// What each site's path carried from each second on; none while the site was away.
+    pub(crate) rates: Vec<(Duration, Vec<u64>)>,
+}
+
+/// What one who decides came to.
+#[derive(Debug, Clone)]
+pub struct Score {
+    /// The run.
+    pub report: Report,
+    /// Every depot and destination anything of a request was sent to.
+    pub reached: BTreeSet<(RequestId, DepotId)>,
+}
+
+/// Plays a scenario with the mind, or with a rival in its place; of rivals the checkers say nothing.
+#[must_use]
+pub fn score(scenario: &Scenario, seed: u64, rival: Option<Rival>) -> Score {
+    driver::score(scenario, seed, rival)
+}
+
+/// Looks into the future of a scenario.
+#[must_use]
+pub fn prophesy(scenario: &Scenario, seed: u64) -> Prophecy {
+    let world = driver::watch(scenario, seed);
+    let end = Duration::from_secs(scenario.horizon_s);
+    let requests = world.requests.iter();
+    let marks: Vec<Duration> = requests
+        .clone()
+        .flat_map(|(_, at, by, _)| [*at, *by])
+        .collect();
+    let grid = slots(&marks, STEP, end);
+    let node = |(capacity, domain): &(Bytes, u32)| Node {
+        space: *capacity,
+        domain: *domain,
+        ..Node::default()
+    };
+    let centre = Node {
+        way_out: world.egress.map(|egress| grid.volumes(egress)),
+        ..Node::default()
+    };
+    let sites = world.capacities.iter().map(node);
+    let link = |place: usize| Link {
+        from: 0,
+        to: place + 1,
+        capacity: carried(&world.seen, place, &grid),
+        price: Price::FREE,
+    };
+    let problem = Problem {
+        nodes: std::iter::once(centre).chain(sites).collect(),
+        links: (0..world.capacities.len()).map(link).collect(),
+        demands: requests
+            .clone()
+            .map(|(_, at, by, spec)| demand(spec, *at, *by))
+            .collect(),
+        grid,
+        ..Problem::default()
+    };
+    Prophecy {
+        requests: requests.map(|(request, ..)| *request).collect(),
+        problem,
+    }
+}
+
+/// A request as a demand: depots are numbered as nodes are, behind the centre.
+fn demand(spec: &RequestSpec, at: Duration, by: Duration) -> Demand {
+    let place = |depot: DepotId| depot.get() as usize;
+    let via = spec
+        .via
+        .iter()
+        .filter(|depot| Some(**depot) != spec.destination);
+    Demand {
+        source: 0,
+        sink: spec.destination.map(place),
+        bytes: spec.bytes,
+        code: spec.code,
+        held: Vec::new(),
+        release: at,
+        offload_by: Some(by),
+        deliver_by: None,
+        not_before: None,
+        via: via.copied().map(place).collect(),
+        weight: 1,
+        budget: None,
+        rate_max: None,
+    }
+}
+
+/// Slots of at most `step` whose boundaries are all of `marks` up to `end`.
+pub(crate) fn slots(marks: &[Duration], step: Duration, end: Duration) -> Grid {
+    let mut marks: Vec<Duration> = marks.iter().copied().filter(|mark| *mark < end).collect();
+    marks.push(end);
+    marks.sort_unstable();
+    let mut stretches = Vec::new();
+    let mut from = Duration::ZERO;
+    for mark in marks {
+        let span = mark.saturating_sub(from);
+        let count = span.as_micros().div_ceil(step.as_micros().max(1));
+        let count = u32::try_from(count).unwrap_or(u32::MAX).max(1);
+        let length = span / count;
+        // What division leaves goes to the last, so that the mark is met.
+        stretches.push((length, count as usize - 1));
+        stretches.push((span - length * (count - 1), 1));
+        from = from.max(mark);
+    }
+    Grid::of(&stretches)
+}
+
+/// What a path carries in each slot.
+fn carried(seen: &Seen, place: usize, grid: &Grid) -> Vec<Bytes> {
+    let last = grid.start(grid.slots());
+    let ends = seen.rates.iter().skip(1).map(|(at, _)| *at).chain([last]);
+    let mut volumes = vec![0u128; grid.slots()];
+    let mut slot = 0;
+    for ((from, rates), to) in seen.rates.iter().zip(ends) {
+        let mut from = *from;
+        while from < to && slot < volumes.len() {
+            let until = to.min(grid.start(slot + 1));
+            let span = until.saturating_sub(from).as_micros();
+            volumes[slot] += u128::from(rates[place]) * span;
+            from = until;
+            if until == grid.start(slot + 1) {
+                slot += 1;
+            }
+        }
+    }
+    let bytes = |volume: u128| Bytes::new(u64::try_from(volume / 1_000_000).unwrap_or(u64::MAX));
+    volumes.into_iter().map(bytes).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn secs(secs: u64) -> Duration {
+        Duration::from_secs(secs)
+    }
+
+    #[test]
+    fn slots_end_at_every_mark() {
+        let grid = slots(&[secs(7), secs(31), secs(7), secs(99)], secs(10), secs(60));
+        for mark in [7, 31, 60] {
+            assert_eq!(grid.start(grid.ended_by(secs(mark))), secs(mark));
+        }
+        assert!((0..grid.slots()).all(|slot| grid.length(slot) <= secs(10)));
+        assert_eq!(grid.start(grid.slots()), secs(60));
+    }
+
+    #[test]
+    fn what_paths_carry_is_summed_by_slot() {
+        let seen = Seen {
+            rates: vec![
+                (secs(0), vec![10]),
+                (secs(3), vec![0]),
+                (secs(4), vec![100]),
+            ],
+        };
+        let carried = carried(&seen, 0, &Grid::even(secs(2), 3));
+        assert_eq!(carried, [20, 10, 200].map(Bytes::new));
+    }
+}
