@@ -55,6 +55,41 @@ pub struct Depot {
     pub rate_p90_bytes_per_s: u64,
 }
 
+/// The path from the centre to a depot, as it is forecast now.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Path {
+    /// Where it begins: `centre`.
+    pub from: String,
+    /// The name of the depot where it ends.
+    pub to: String,
+    /// Forecast rate: nine in ten are higher.
+    pub rate_p10_bytes_per_s: u64,
+    /// Forecast rate: as likely higher as lower.
+    pub rate_p50_bytes_per_s: u64,
+    /// Forecast rate: one in ten is higher.
+    pub rate_p90_bytes_per_s: u64,
+    /// How that is known: `transfers` or `probe` (whichever tells more), `advertised` or `assumed`.
+    pub known_by: String,
+    /// When it was last measured, RFC 3339.
+    pub measured: Option<String>,
+    /// Seconds since then.
+    pub age_s: Option<f64>,
+    /// Measurements of transfers so far.
+    pub transfers: u64,
+    /// Probes so far that showed something.
+    pub probes: u64,
+    /// When the last probe ended, whether it showed anything or not, RFC 3339.
+    pub probed: Option<String>,
+    /// Mean absolute error of the forecast (p50) so far, as a share of the mean measurement.
+    pub error: Option<f64>,
+    /// Measurements that the error was taken from.
+    pub judged: u64,
+    /// Share of them below p10: 0.1 when it is right.
+    pub below_p10: Option<f64>,
+    /// Share of them above p90: 0.1 when it is right.
+    pub above_p90: Option<f64>,
+}
+
 /// A stage-out to submit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -19,6 +19,7 @@ mod moment;
 mod offload;
 mod output;
 mod parked;
+mod paths;
 mod peer;
 mod ports;
 mod pull;
@@ -57,6 +58,7 @@ enum Command {
     #[command(hide = true)]
     Peer(peer::PeerArguments),
     Depot(depot::DepotArguments),
+    Paths(paths::PathsArguments),
     Offload(offload::OffloadArguments),
     List(request::ListArguments),
     Status(request::StatusArguments),
@@ -80,6 +82,7 @@ fn main() -> ExitCode {
         Command::Relay(arguments) => wait_for(relay::run(arguments)),
         Command::Peer(arguments) => peer::run(arguments),
         Command::Depot(arguments) => wait_for(depot::run(arguments)),
+        Command::Paths(arguments) => wait_for(paths::run(arguments)),
         Command::Offload(arguments) => wait_for(offload::run(arguments)),
         Command::List(arguments) => wait_for(request::list(arguments)),
         Command::Status(arguments) => wait_for(request::status(arguments)),

@@ -52,6 +52,7 @@ fn nothing_but_health_is_told_without_the_token() {
     assert!(ask(&service, "GET", "/v1/health", None, "").starts_with("HTTP/1.1 200"));
     for path in [
         "/v1/depots",
+        "/v1/paths",
         "/v1/requests",
         "/v1/events",
         "/v1/requests/r1/manifest",
@@ -101,6 +102,7 @@ fn nonsense_is_answered_in_our_words_and_the_service_lives_on() {
         ("GET", "/v1/events?after=x", "", "400"),
         ("GET", "/nowhere", "", "404"),
         ("DELETE", "/v1/depots/nobody", "", "404"),
+        ("POST", "/v1/paths/nobody/probe", "", "404"),
     ] {
         let answer = ask(&service, method, path, token, body);
         assert!(

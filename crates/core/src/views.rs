@@ -53,6 +53,7 @@ impl Mind {
                 measured_at: link.path().measured_at(),
                 transfers,
                 probes,
+                probed_at: link.probed_at,
                 score: link.path().score(),
             }
         };

@@ -33,9 +33,14 @@ impl Mapping {
         self.pairs.push((probe, transfer));
     }
 
+    /// Whether enough pairs told.
+    pub(crate) fn is_known(&self) -> bool {
+        self.pairs.len() >= PAIRS_ENOUGH
+    }
+
     /// What a transfer would show where a probe shows `probe`. O(pairs log pairs).
     pub(crate) fn map(&self, probe: u64) -> u64 {
-        if self.pairs.len() < PAIRS_ENOUGH {
+        if !self.is_known() {
             return times(probe, self.ratio_permille(), ONE);
         }
         let mut probes: Vec<u64> = self.pairs.iter().map(|(probe, _)| *probe).collect();

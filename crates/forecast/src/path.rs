@@ -162,12 +162,19 @@ impl Path {
         });
         let probes = self.mapped.map(|forecast| {
             let age = age_permille(now, self.probes.at, tau);
-            (aged(forecast, age), weight(forecast, age))
+            (aged(forecast, age), self.probe_weight(forecast, age))
         });
         match (transfers, probes) {
             (Some((transfers, by)), Some((probes, of))) => Some(weighed(transfers, by, probes, of)),
             (one, other) => one.or(other).map(|(forecast, _)| forecast),
         }
+    }
+
+    /// The precision of the probes' forecast. What a transfer would show is a guess until enough pairs
+    /// told: then the variance counts as if the spread were twice what probes alone have.
+    fn probe_weight(&self, of: Quantiles, age_permille: u64) -> u128 {
+        let doubt = if self.mapping.is_known() { 1 } else { 4 };
+        weight(of, age_permille.saturating_mul(doubt))
     }
 
     fn map_probes(&mut self) {
@@ -182,11 +189,12 @@ impl Path {
     /// What speaks loudest in the forecast now; none before the first measurement.
     #[must_use]
     pub fn measured_by(&self, now: Timestamp, tau: Duration) -> Option<Measure> {
-        let weighs = |forecast: Option<Quantiles>, at: Timestamp| {
-            forecast.map(|forecast| weight(forecast, age_permille(now, at, tau)))
-        };
-        let transfers = weighs(self.transfers.forecast, self.transfers.at);
-        match (transfers, weighs(self.mapped, self.probes.at)) {
+        let age = |at| age_permille(now, at, tau);
+        let transfers = self.transfers.forecast;
+        let transfers = transfers.map(|forecast| weight(forecast, age(self.transfers.at)));
+        let probes = self.mapped;
+        let probes = probes.map(|forecast| self.probe_weight(forecast, age(self.probes.at)));
+        match (transfers, probes) {
             (None, None) => None,
             (by, of) if of > by => Some(Measure::Probe),
             _ => Some(Measure::Transfers),
@@ -346,6 +354,17 @@ mod tests {
         assert_eq!(path.measured_by(now, TAU), Some(Measure::Transfers));
         let middle = path.forecast(now, TAU).unwrap().p50.get();
         assert!((900..1600).contains(&middle), "{middle}");
+    }
+
+    #[test]
+    fn a_few_transfers_tell_more_than_a_probe_as_fresh() {
+        let mut path = Path::default();
+        path.observe_probe(at(0), ByteRate::new(1000), false, all(1000));
+        for (second, rate) in (1..).zip([1300, 900, 1500, 1100, 1400]) {
+            path.observe_transfer(at(second), ByteRate::new(rate), false, all(1000));
+        }
+        assert_eq!(path.measured_by(at(5), TAU), Some(Measure::Transfers));
+        assert_eq!(path.measured_by(at(600), TAU), Some(Measure::Transfers));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod depots;
 mod events;
+mod paths;
 mod requests;
 
 pub(crate) use depots::added;
@@ -88,6 +89,8 @@ pub(crate) type Answer<T> = Result<T, Refusal>;
         depots::list,
         depots::add,
         depots::remove,
+        paths::list,
+        paths::probe,
         requests::list,
         requests::submit,
         requests::show,
@@ -128,6 +131,8 @@ pub(crate) fn router(desk: Desk) -> Router {
     let guarded = Router::new()
         .route("/v1/depots", get(depots::list).post(depots::add))
         .route("/v1/depots/{name}", axum::routing::delete(depots::remove))
+        .route("/v1/paths", get(paths::list))
+        .route("/v1/paths/{to}/probe", post(paths::probe))
         .route("/v1/requests", get(requests::list).post(requests::submit))
         .route(
             "/v1/requests/{id}",

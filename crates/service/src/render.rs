@@ -3,7 +3,7 @@
 use posthaste_api as api;
 use posthaste_core::{
     Mind,
-    contract::{DepotState, Reason, RequestState, RequestView, ShareView},
+    contract::{DepotState, PathView, Reason, RequestState, RequestView, ShareView},
 };
 use posthaste_endpoint::{Error, ErrorKind, Result};
 use posthaste_journal::{EventRecord, RequestRecord, Scan};
@@ -64,6 +64,40 @@ pub(crate) fn depot(centre: &Centre, depot: &Depot) -> api::Depot {
         rate_p50_bytes_per_s: view.as_ref().map_or(0, |view| view.rate_p50.get()),
         rate_p90_bytes_per_s: view.as_ref().map_or(0, |view| view.rate_p90.get()),
     }
+}
+
+/// The path to a depot, as of `now`.
+pub(crate) fn path(view: &PathView, now: Timestamp) -> api::Path {
+    let score = view.score;
+    let of_judged = |count: u64| (score.samples > 0).then(|| ratio(count, score.samples));
+    let age = view.measured_at.map(|at| now.since(at).as_micros());
+    api::Path {
+        from: "centre".to_owned(),
+        to: view.name.clone(),
+        rate_p10_bytes_per_s: view.rates.p10.get(),
+        rate_p50_bytes_per_s: view.rates.p50.get(),
+        rate_p90_bytes_per_s: view.rates.p90.get(),
+        known_by: view.knowledge.name().to_owned(),
+        measured: view.measured_at.map(moment),
+        age_s: age.map(|micros| seconds(i64::try_from(micros).unwrap_or(i64::MAX))),
+        transfers: view.transfers,
+        probes: view.probes,
+        probed: view.probed_at.map(moment),
+        error: score.error_permille().map(|permille| ratio(permille, 1000)),
+        judged: score.samples,
+        below_p10: of_judged(score.under_p10),
+        above_p90: of_judged(score.over_p90),
+    }
+}
+
+/// One number to another, to the thousandth.
+fn ratio(of: u64, to: u64) -> f64 {
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "shown to people, to the thousandth"
+    )]
+    let ratio = of as f64 / to as f64;
+    (ratio * 1e3).round() / 1e3
 }
 
 pub(crate) fn event(centre: &Centre, record: &EventRecord) -> api::Event {

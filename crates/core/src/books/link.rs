@@ -79,6 +79,8 @@ impl Link {
         saturated: bool,
         settings: &Settings,
     ) -> Option<(ByteRate, ByteRate)> {
+        // What the owner lends bounds what can be forecast; above it lies what buffers took.
+        let rate = rate.min(self.advert.unwrap_or(rate));
         self.look(now, settings);
         self.path
             .observe_transfer(now, rate, !saturated, self.rates);

@@ -148,6 +148,8 @@ record! {
         pub transfers: u64,
         /// Probes taken so far.
         pub probes: u64,
+        /// When the last probe ended, whether it showed anything or not.
+        pub probed_at: Option<Timestamp>,
         /// How well it was forecast so far.
         pub score: Score,
     }

@@ -1,0 +1,157 @@
+//! `posthaste paths`: what each path is forecast to carry, and how well that is known.
+
+use std::{process::ExitCode, time::Duration};
+
+use clap::Args;
+use hyper::Method;
+use posthaste_api as api;
+use posthaste_types::ByteRate;
+
+use crate::{
+    client::{ServiceArguments, ServiceClient},
+    failure::{Exit, Failure, Outcome},
+    moment::show_seconds,
+    output,
+};
+
+/// How often a probe that was asked for is looked after.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// A probe takes 40 s at most; the rest is for one before it, and for sends that must end first.
+const PROBE_PATIENCE: Duration = Duration::from_secs(120);
+
+/// Shows what each path is forecast to carry, how that is known, and how far it was off so far
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  posthaste paths                 every path from the centre
+  posthaste paths --probe ash     measures the path to ash first, once nothing is on its way there
+
+Nine in ten measurements are faster than p10, one in ten is faster than p90; both move away from p50
+with AGE, the time since the path was last measured. ERROR is how far p50 was off so far, on average.
+KNOWN BY: `transfers` and `probe` were measured, `advertised` is what the depot says it lends,
+`assumed` is a guess.")]
+pub struct PathsArguments {
+    /// Measure the path to this depot first
+    #[arg(long, value_name = "DEPOT")]
+    probe: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    service: ServiceArguments,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The service's refusal, that it can't be reached, or that a probe asked for does not end.
+pub async fn run(arguments: PathsArguments) -> Outcome {
+    let service = ServiceClient::open(&arguments.service)?;
+    if let Some(depot) = &arguments.probe {
+        probe(&service, depot).await?;
+    }
+    let paths: Vec<api::Path> = service.get("/v1/paths").await?;
+    if arguments.json {
+        output::json(&paths);
+    } else {
+        output::table(&table(&paths));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Has the path to the depot probed, and waits for the end of that.
+async fn probe(service: &ServiceClient, depot: &str) -> Result<(), Failure> {
+    let before = probed(service, depot).await?;
+    service
+        .tell(Method::POST, &format!("/v1/paths/{depot}/probe"))
+        .await?;
+    let ended = async {
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            let now = probed(service, depot).await?;
+            if now != before {
+                return Ok(());
+            }
+        }
+    };
+    let waited = tokio::time::timeout(PROBE_PATIENCE, ended).await;
+    waited.unwrap_or_else(|_| {
+        Err(Failure::new(
+            Exit::Temporary,
+            format!(
+                "can't probe the path to {depot}: it did not begin or end within {} s (is something on its way there? its transfers tell more)",
+                PROBE_PATIENCE.as_secs()
+            ),
+        ))
+    })
+}
+
+/// When the last probe of the path ended.
+async fn probed(service: &ServiceClient, depot: &str) -> Result<Option<String>, Failure> {
+    let paths: Vec<api::Path> = service.get("/v1/paths").await?;
+    let path = paths.into_iter().find(|path| path.to == depot);
+    Ok(path.and_then(|path| path.probed))
+}
+
+fn table(paths: &[api::Path]) -> Vec<Vec<String>> {
+    let heading = [
+        "FROM", "TO", "p10", "p50", "p90", "AGE", "SAMPLES", "ERROR", "KNOWN BY",
+    ];
+    let row = |path: &api::Path| {
+        vec![
+            path.from.clone(),
+            path.to.clone(),
+            ByteRate::new(path.rate_p10_bytes_per_s).to_string(),
+            ByteRate::new(path.rate_p50_bytes_per_s).to_string(),
+            ByteRate::new(path.rate_p90_bytes_per_s).to_string(),
+            path.age_s.map_or_else(|| "-".into(), show_seconds),
+            (path.transfers + path.probes).to_string(),
+            path.error
+                .map_or_else(|| "-".into(), |error| format!("{:.0} %", error * 100.0)),
+            path.known_by.clone(),
+        ]
+    };
+    let rows = paths.iter().map(row);
+    std::iter::once(heading.map(str::to_owned).to_vec())
+        .chain(rows)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_is_a_dash() {
+        let mut path = api::Path {
+            from: "centre".into(),
+            to: "ash".into(),
+            rate_p10_bytes_per_s: 4 << 20,
+            rate_p50_bytes_per_s: 32 << 20,
+            rate_p90_bytes_per_s: 1 << 30,
+            known_by: "assumed".into(),
+            measured: None,
+            age_s: None,
+            transfers: 0,
+            probes: 0,
+            probed: None,
+            error: None,
+            judged: 0,
+            below_p10: None,
+            above_p90: None,
+        };
+        let shown = |path: &api::Path| table(std::slice::from_ref(path)).remove(1).join(" ");
+        assert_eq!(
+            shown(&path),
+            "centre ash 4.0 MiB/s 32.0 MiB/s 1.0 GiB/s - 0 - assumed"
+        );
+        path.age_s = Some(90.0);
+        (path.transfers, path.probes, path.error) = (12, 2, Some(0.137));
+        path.known_by = "transfers".into();
+        assert!(
+            shown(&path).ends_with("14 14 % transfers"),
+            "{}",
+            shown(&path)
+        );
+    }
+}
