@@ -1,6 +1,6 @@
 //! The users: what they ask for and when, as the seed draws it.
 
-use std::{borrow::Cow, collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use posthaste_core::contract::{ReleasePolicy, RequestSpec};
 use posthaste_types::{Bytes, Code, DepotId, RequestId, Timestamp, encrypted_sizes};
@@ -41,12 +41,14 @@ impl<'a> Crowd<'a> {
             found.map(|place| sites[*place].id)
         };
         let named = |plan: &'a RequestPlan| {
+            let destinations: Vec<DepotId> = plan.destination.iter().flat_map(of).collect();
             let via = if plan.via.is_empty() {
-                sites.iter().map(|site| site.id).collect()
+                // Where users have their data sent to is no depot for others.
+                let all = sites.iter().map(|site| site.id);
+                all.filter(|id| !destinations.contains(id)).collect()
             } else {
                 plan.via.iter().flat_map(of).collect()
             };
-            let destinations = plan.destination.iter().flat_map(of).collect();
             (plan, Named { via, destinations })
         };
         Self {
@@ -117,13 +119,9 @@ fn spec(plan: &RequestPlan, at: Timestamp, named: &Named, dice: &mut Dice) -> Re
         [only] => Some(*only),
         several => Some(several[dice.place(several.len())]),
     };
-    let mut via = Cow::Borrowed(&named.via);
-    if plan.via.is_empty() && destination.is_some() {
-        via.to_mut().retain(|id| Some(*id) != destination);
-    }
     let via = match plan.via_count {
-        None => via.into_owned(),
-        Some(count) => draw(&via, count, dice),
+        None => named.via.clone(),
+        Some(count) => draw(&named.via, count, dice),
     };
     RequestSpec {
         bytes,
@@ -159,5 +157,45 @@ mod tests {
         assert_eq!(firsts.len(), 5);
         let few = draw(&depots, 2, &mut Dice::new(1, "draw"));
         assert_eq!(few, draw(&depots, 5, &mut Dice::new(1, "draw"))[..2]);
+    }
+
+    #[test]
+    fn each_request_has_a_destination_and_depots_of_its_own() {
+        let scenario = Scenario::parse(
+            r#"
+            name = "users"
+            summary = "Users and depots."
+            horizon_s = 100
+            [[depot]]
+            name = "edge"
+            count = 9
+            rate_mib_per_s = 1
+            capacity_mib = 100
+            [[depot]]
+            name = "user"
+            count = 3
+            rate_mib_per_s = 1
+            capacity_mib = 100
+            [[request]]
+            count = 50
+            size_mib = 10
+            deadline_s = 60
+            code = "2+1"
+            destination = "user"
+            via_count = 4
+            "#,
+        )
+        .unwrap();
+        let start = Timestamp::from_secs(1);
+        let world = crate::world::build(&scenario, 1, start);
+        let mut destinations = std::collections::BTreeSet::new();
+        for wish in Crowd::new(&scenario, &world.sites, 1).wishes(start) {
+            destinations.insert(wish.spec.destination.unwrap().get());
+            let via = wish.spec.via.iter().map(|depot| depot.get());
+            let via: std::collections::BTreeSet<u32> = via.collect();
+            assert_eq!(via.len(), 4, "one twice");
+            assert!(via.iter().all(|depot| (1..=9).contains(depot)), "{via:?}");
+        }
+        assert_eq!(destinations.into_iter().collect::<Vec<_>>(), [10, 11, 12]);
     }
 }

@@ -195,7 +195,12 @@ fn check_request(
     }
     if let Some(count) = request.via_count {
         let depots = if request.via.is_empty() {
-            scenario.depots.len() - usize::from(request.destination.is_some())
+            let is_destination = |plan: &&DepotPlan| {
+                let names = [Some(&plan.name), plan.template.as_ref()];
+                request.destination.is_some() && names.contains(&request.destination.as_ref())
+            };
+            let destinations = scenario.depots.iter().filter(is_destination).count();
+            scenario.depots.len() - destinations
         } else {
             let is_meant = |plan: &&DepotPlan| {
                 let names = [Some(&plan.name), plan.template.as_ref()];

@@ -214,7 +214,7 @@ pub(crate) struct RequestPlan {
     /// From its submission.
     pub(crate) deadline_s: Amount,
     pub(crate) code: String,
-    /// Empty: every depot but the destination.
+    /// Empty: every depot but the destination, or those it can be.
     #[serde(default)]
     pub(crate) via: Vec<String>,
     /// How many of those the seed draws; without it, all.
