@@ -84,6 +84,47 @@ fn depot(number: u64, dice: &mut Dice, text: &mut String) {
     if dice.chance(600) {
         let _ = writeln!(text, "jitter_permille = {}", dice.between(20, 400));
     }
+    weather(dice, text);
+}
+
+/// Failures again and again, now and then.
+fn failing(dice: &mut Dice, text: &mut String) {
+    if dice.chance(80) {
+        let (mean, repair, wiped) = (
+            dice.between(100, 3000),
+            dice.between(2, 90),
+            dice.between(0, 500),
+        );
+        let _ = writeln!(
+            text,
+            "mtbf_s = {mean}\nmttr_s = {repair}\nwiped_permille = {wiped}"
+        );
+    }
+}
+
+/// How a depot and its path change by themselves, now and then.
+fn weather(dice: &mut Dice, text: &mut String) {
+    if dice.chance(100) {
+        let (loss, streams) = (dice.between(1, 10), dice.between(1, 64));
+        let _ = writeln!(text, "loss_permille = {loss}\nstreams = {streams}");
+    }
+    if dice.chance(100) {
+        let low = dice.between(0, 600);
+        let (high_s, low_s) = (dice.between(5, 200), dice.between(1, 60));
+        let _ = writeln!(
+            text,
+            "varies = {{ two_state = {{ low_permille = {low}, high_mean_s = {high_s}, low_mean_s = {low_s} }} }}"
+        );
+    }
+    failing(dice, text);
+    if dice.chance(80) {
+        let from = dice.between(1, 400);
+        let _ = writeln!(
+            text,
+            "offline_s = [[{from}, {}]]",
+            from + dice.between(1, 120)
+        );
+    }
 }
 
 fn request(depots: u64, dice: &mut Dice, text: &mut String) {
@@ -192,6 +233,10 @@ mod tests {
             "cancel_after_s",
             "optimizer",
             "encrypted",
+            "loss_permille",
+            "two_state",
+            "mtbf_s",
+            "offline_s",
         ] {
             assert!(all.contains(key), "{key}");
         }
