@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 /// A depot to add to the books, or to change the facts of.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewDepot {
     /// The name people use: letters, digits, `-`, `_` and `.`.
@@ -28,10 +28,23 @@ pub struct NewDepot {
     pub capacity_bytes: Option<u64>,
     /// Most that may be sent there; what the relay says, when left out.
     pub rate_bytes_per_s_max: Option<u64>,
+    /// When it may be used, by the centre's clock; always, when left out.
+    #[schema(example = "Mon-Fri 20-06, Sat-Sun 00-24")]
+    pub hours: Option<String>,
+    /// What fails together with it: its site, provider or region.
+    #[schema(example = "campus-north")]
+    pub domain: Option<String>,
+    /// It belongs to the site: used when the depots of the user do not suffice.
+    #[serde(default)]
+    pub landmark: bool,
+    /// What sending 10^9 bytes there costs, in dollars.
+    pub usd_per_gb: Option<f64>,
+    /// What keeping 10^9 bytes there for a month costs, in dollars.
+    pub usd_per_gb_month: Option<f64>,
 }
 
 /// A depot as the mind sees it now.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Depot {
     /// Its number, like `d3`.
     pub id: String,
@@ -53,6 +66,16 @@ pub struct Depot {
     pub rate_p50_bytes_per_s: u64,
     /// Forecast rate: one in ten is higher.
     pub rate_p90_bytes_per_s: u64,
+    /// When it may be used, by the centre's clock: `always`, or like `mon 20:00-06:00, …`.
+    pub hours: String,
+    /// What fails together with it; empty when nothing does.
+    pub domain: String,
+    /// It is used when the depots of the user do not suffice.
+    pub landmark: bool,
+    /// What sending 10^9 bytes there costs, in dollars.
+    pub usd_per_gb: f64,
+    /// What keeping 10^9 bytes there for a month costs, in dollars.
+    pub usd_per_gb_month: f64,
 }
 
 /// The path from the centre to a depot, as it is forecast now.
@@ -188,6 +211,10 @@ pub struct Request {
     pub chunks_safe: u32,
     /// Chunks that were made safe again after a depot was lost.
     pub chunks_repaired: u32,
+    /// What sending it costs when it goes as planned, in dollars, where depots have prices.
+    pub cost_usd: f64,
+    /// What keeping it on the depots costs a month, in dollars.
+    pub cost_usd_per_month: f64,
     /// What each depot does for it.
     pub shares: Vec<Share>,
 }

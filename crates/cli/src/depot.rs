@@ -5,6 +5,7 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{Args, Subcommand};
 use hyper::Method;
 use posthaste_api as api;
+use posthaste_core::contract::Windows;
 use posthaste_types::{ByteRate, Bytes};
 
 use crate::{
@@ -59,6 +60,22 @@ struct AddArguments {
     /// Most to send there a second [default: what the relay lends]
     #[arg(long, value_name = "RATE")]
     rate: Option<ByteRate>,
+    /// When it may be used, by the service's clock: 20-06, or "Mon-Fri 20-06, Sat-Sun 00-24"
+    /// [default: always]
+    #[arg(long, value_name = "HOURS")]
+    hours: Option<Windows>,
+    /// What fails together with it: its site, provider or region. Fragments are spread over domains
+    #[arg(long, value_name = "NAME")]
+    domain: Option<String>,
+    /// It belongs to the site: use it when the other depots of a request do not suffice
+    #[arg(long)]
+    landmark: bool,
+    /// What sending a gigabyte (10^9 bytes) there costs, in dollars
+    #[arg(long, value_name = "PRICE")]
+    usd_per_gb: Option<f64>,
+    /// What keeping a gigabyte there for a month costs, in dollars
+    #[arg(long, value_name = "PRICE")]
+    usd_per_gb_month: Option<f64>,
     #[command(flatten)]
     service: ServiceArguments,
 }
@@ -90,6 +107,11 @@ async fn add(arguments: AddArguments) -> Result<(), crate::failure::Failure> {
         secret: posthaste_service::read_private(&arguments.secret_file)?,
         capacity_bytes: arguments.capacity.map(Bytes::get),
         rate_bytes_per_s_max: arguments.rate.map(ByteRate::get),
+        hours: arguments.hours.map(|hours| hours.to_string()),
+        domain: arguments.domain,
+        landmark: arguments.landmark,
+        usd_per_gb: arguments.usd_per_gb,
+        usd_per_gb_month: arguments.usd_per_gb_month,
     };
     let depot: api::Depot = service.post("/v1/depots", &new).await?;
     output::line(&format!(
@@ -107,7 +129,7 @@ async fn list(service: &ServiceArguments, json: bool) -> Result<(), crate::failu
         return Ok(());
     }
     let heading = [
-        "NAME", "STATE", "FREE", "CAPACITY", "RATE p10", "p50", "p90", "URL",
+        "NAME", "STATE", "FREE", "CAPACITY", "RATE p10", "p50", "p90", "LENT", "URL",
     ];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
     rows.extend(depots.into_iter().map(|depot| {
@@ -119,9 +141,26 @@ async fn list(service: &ServiceArguments, json: bool) -> Result<(), crate::failu
             ByteRate::new(depot.rate_p10_bytes_per_s).to_string(),
             ByteRate::new(depot.rate_p50_bytes_per_s).to_string(),
             ByteRate::new(depot.rate_p90_bytes_per_s).to_string(),
+            lent(&depot),
             depot.url,
         ]
     }));
     output::table(&rows);
     Ok(())
+}
+
+/// On which terms, in a few words.
+fn lent(depot: &api::Depot) -> String {
+    let mut words = vec![depot.hours.clone()];
+    if !depot.domain.is_empty() {
+        words.push(format!("domain {}", depot.domain));
+    }
+    if depot.landmark {
+        words.push("landmark".into());
+    }
+    if depot.usd_per_gb > 0.0 || depot.usd_per_gb_month > 0.0 {
+        let (send, keep) = (depot.usd_per_gb, depot.usd_per_gb_month);
+        words.push(format!("${send}/GB, ${keep}/GB a month"));
+    }
+    words.join("; ")
 }

@@ -21,6 +21,7 @@ mod output;
 mod parked;
 mod paths;
 mod peer;
+mod plan;
 mod ports;
 mod pull;
 mod relay;
@@ -60,6 +61,7 @@ enum Command {
     Depot(depot::DepotArguments),
     Paths(paths::PathsArguments),
     Offload(offload::OffloadArguments),
+    Plan(plan::PlanArguments),
     List(request::ListArguments),
     Status(request::StatusArguments),
     Watch(watch::WatchArguments),
@@ -84,6 +86,7 @@ fn main() -> ExitCode {
         Command::Depot(arguments) => wait_for(depot::run(arguments)),
         Command::Paths(arguments) => wait_for(paths::run(arguments)),
         Command::Offload(arguments) => wait_for(offload::run(arguments)),
+        Command::Plan(arguments) => wait_for(plan::run(arguments)),
         Command::List(arguments) => wait_for(request::list(arguments)),
         Command::Status(arguments) => wait_for(request::status(arguments)),
         Command::Watch(arguments) => wait_for(watch::run(arguments)),

@@ -27,6 +27,27 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct OffloadArguments {
+    #[command(flatten)]
+    wish: WishArguments,
+    /// An id of your own: submitting it twice is submitting it once
+    #[arg(long, value_name = "ID")]
+    submission_id: Option<String>,
+    /// Say what would be decided, and change nothing
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+    /// Stay, show progress, and end when it is safe
+    #[arg(long)]
+    wait: bool,
+    /// Print the request as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    service: ServiceArguments,
+}
+
+/// What is wanted of a stage-out.
+#[derive(Debug, Args)]
+pub struct WishArguments {
     /// The directory or file
     source: PathBuf,
     /// Name of where it goes; if a depot has that name, chunks may go there directly
@@ -52,24 +73,10 @@ pub struct OffloadArguments {
     /// How long depots keep it after the deadline
     #[arg(long, value_name = "TIME", default_value = "30d", value_parser = moment::parse_seconds)]
     keep: u64,
-    /// An id of your own: submitting it twice is submitting it once
-    #[arg(long, value_name = "ID")]
-    submission_id: Option<String>,
     /// Who decides how many fragments go to a depot at once: auto, falcon, scc, mcc, promc,
     /// partial-second-order, full-second-order, c-order, or fixed:FRAGMENTS,1,1
     #[arg(long, value_name = "NAME", default_value_t)]
     optimizer: Method,
-    /// Say what would be decided, and change nothing
-    #[arg(short = 'n', long)]
-    dry_run: bool,
-    /// Stay, show progress, and end when it is safe
-    #[arg(long)]
-    wait: bool,
-    /// Print the request as JSON
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    service: ServiceArguments,
 }
 
 /// When the source may be removed.
@@ -88,7 +95,8 @@ enum Release {
 /// [`Exit::Refused`] when the mind refuses it; the service's refusal else.
 pub async fn run(arguments: OffloadArguments) -> Outcome {
     let service = ServiceClient::open(&arguments.service)?;
-    let new = new_request(&arguments)?;
+    let submission_id = arguments.submission_id.clone();
+    let new = arguments.wish.request(submission_id)?;
     let path = if arguments.dry_run {
         "/v1/requests?dry_run=true"
     } else {
@@ -130,42 +138,48 @@ pub async fn run(arguments: OffloadArguments) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn new_request(arguments: &OffloadArguments) -> Result<api::NewRequest, Failure> {
-    let source = std::path::absolute(&arguments.source).map_err(|cause| {
-        Failure::usage(format!(
-            "can't use the source {}: {cause}",
-            arguments.source.display()
-        ))
-    })?;
-    let source = source.to_str().ok_or_else(|| {
+impl WishArguments {
+    /// The request as the service takes it.
+    ///
+    /// # Errors
+    /// For names and moments that make no sense.
+    pub fn request(&self, submission_id: Option<String>) -> Result<api::NewRequest, Failure> {
+        let source = std::path::absolute(&self.source).map_err(|cause| {
+            Failure::usage(format!(
+                "can't use the source {}: {cause}",
+                self.source.display()
+            ))
+        })?;
+        let source = source.to_str().ok_or_else(|| {
         Failure::usage(format!(
             "can't offload {}: the name of the source itself is not UTF-8 (names inside it may be anything; offload its parent)",
             source.display()
         ))
     })?;
-    let depots = u8::try_from(arguments.via.len()).unwrap_or(Code::FRAGMENTS_MAX);
-    let spread = depots.saturating_sub(1).clamp(1, Code::FRAGMENTS_MAX);
-    let code = match arguments.code {
-        Some(code) => code,
-        None if depots == 1 => Code::NONE,
-        None => Code::new(spread, 1).map_err(anyhow::Error::from)?,
-    };
-    Ok(api::NewRequest {
-        source: source.to_owned(),
-        to: arguments.to.clone(),
-        deadline: moment::parse_deadline(&arguments.deadline)?.to_string(),
-        via: arguments.via.clone(),
-        code: code.to_string(),
-        encrypt_for: arguments.recipients.resolve()?,
-        release: match arguments.release {
-            Release::Never => api::Release::Never,
-            Release::WhenSafe => api::Release::WhenSafe,
-        },
-        best_effort: arguments.best_effort,
-        keep_s: Some(arguments.keep),
-        submission_id: arguments.submission_id.clone(),
-        optimizer: Some(arguments.optimizer.to_string()),
-    })
+        let depots = u8::try_from(self.via.len()).unwrap_or(Code::FRAGMENTS_MAX);
+        let spread = depots.saturating_sub(1).clamp(1, Code::FRAGMENTS_MAX);
+        let code = match self.code {
+            Some(code) => code,
+            None if depots == 1 => Code::NONE,
+            None => Code::new(spread, 1).map_err(anyhow::Error::from)?,
+        };
+        Ok(api::NewRequest {
+            source: source.to_owned(),
+            to: self.to.clone(),
+            deadline: moment::parse_deadline(&self.deadline)?.to_string(),
+            via: self.via.clone(),
+            code: code.to_string(),
+            encrypt_for: self.recipients.resolve()?,
+            release: match self.release {
+                Release::Never => api::Release::Never,
+                Release::WhenSafe => api::Release::WhenSafe,
+            },
+            best_effort: self.best_effort,
+            keep_s: Some(self.keep),
+            submission_id,
+            optimizer: Some(self.optimizer.to_string()),
+        })
+    }
 }
 
 fn describe(request: &api::Request, dry_run: bool) -> String {

@@ -24,7 +24,8 @@ pub use reason::{Decision, Reason, WouldBuy};
 pub use request::{ReleasePolicy, RequestSpec};
 pub use terms::DepotTerms;
 pub use view::{
-    DepotState, DepotView, Forecast, Knowledge, PathView, RequestState, RequestView, ShareView,
+    Cost, DepotState, DepotView, Forecast, Knowledge, PathView, RequestState, RequestView,
+    ShareView,
 };
 
 use alloc::vec::Vec;

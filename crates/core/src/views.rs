@@ -1,24 +1,29 @@
 //! What people and drivers may look at.
 
 use alloc::vec::Vec;
-use posthaste_types::{ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp};
+use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp};
 
 use crate::{
     Mind,
-    books::{Depot, Request},
-    contract::{DepotView, PathView, RequestView, ShareView},
+    books::{Depot, Request, Route},
+    contract::{Cost, DepotView, PathView, RequestView, ShareView},
 };
+
+/// A month of storage, as stores bill it: 730 hours.
+const MONTH_S: u64 = 730 * 3600;
 
 impl Mind {
     /// One request as it stands; none when it is not known.
     #[must_use]
     pub fn request(&self, id: RequestId) -> Option<RequestView> {
-        self.requests.get(&id).map(|request| view(id, request))
+        self.requests.get(&id).map(|request| self.view(id, request))
     }
 
     /// Every request that is known, in the order of their numbers.
     pub fn requests(&self) -> impl Iterator<Item = RequestView> + '_ {
-        self.requests.iter().map(|(id, request)| view(*id, request))
+        self.requests
+            .iter()
+            .map(|(id, request)| self.view(*id, request))
     }
 
     /// Every depot in the books.
@@ -73,30 +78,72 @@ impl Mind {
             .map(|(place, lane)| (lane.depot, request.replica.held(place).collect()))
             .collect()
     }
-}
 
-fn view(id: RequestId, request: &Request) -> RequestView {
-    let shares = request.lanes.iter().enumerate().map(|(place, lane)| {
-        let (stored, stored_bytes) = request.replica.stored(place);
-        ShareView {
-            depot: lane.depot,
-            active: lane.is_active && request.is_on_route(place),
-            stored,
-            stored_bytes,
-            in_flight: lane.in_flight,
+    fn view(&self, id: RequestId, request: &Request) -> RequestView {
+        let shares = request.lanes.iter().enumerate().map(|(place, lane)| {
+            let (stored, stored_bytes) = request.replica.stored(place);
+            ShareView {
+                depot: lane.depot,
+                active: lane.is_active && request.is_on_route(place),
+                stored,
+                stored_bytes,
+                in_flight: lane.in_flight,
+            }
+        });
+        RequestView {
+            request: id,
+            spec: request.spec.clone(),
+            state: request.state,
+            at_risk: request.at_risk,
+            missed: request.missed && request.safe_at.is_none_or(|at| at > request.spec.deadline),
+            submitted: request.submitted,
+            safe_at: request.safe_at,
+            finish: request.finish,
+            chunks_safe: request.replica.safe(),
+            chunks_repaired: request.repaired,
+            cost: self.cost(request),
+            shares: shares.collect(),
         }
-    });
-    RequestView {
-        request: id,
-        spec: request.spec.clone(),
-        state: request.state,
-        at_risk: request.at_risk,
-        missed: request.missed && request.safe_at.is_none_or(|at| at > request.spec.deadline),
-        submitted: request.submitted,
-        safe_at: request.safe_at,
-        finish: request.finish,
-        chunks_safe: request.replica.safe(),
-        chunks_repaired: request.repaired,
-        shares: shares.collect(),
+    }
+
+    /// What the request costs: what is stored where it lies, and what is missing where it is fed to,
+    /// by what each depot is forecast to take.
+    fn cost(&self, request: &Request) -> Cost {
+        let terms = |lane: usize| {
+            let depot = self.depots.get(&request.lanes[lane].depot)?;
+            Some((&depot.terms, depot.link.rates.p50.get()))
+        };
+        let fed = |lane: usize| request.lanes[lane].is_active && request.is_on_route(lane);
+        let lanes = 0..request.lanes.len();
+        let rates = lanes.clone().filter(|&lane| fed(lane)).filter_map(terms);
+        let all: u64 = rates
+            .fold(0u64, |sum, (_, rate)| sum.saturating_add(rate))
+            .max(1);
+        let missing = if request.is_moving() {
+            match request.route {
+                Route::Direct => request.replica.unsafe_bytes(),
+                Route::Staged => request.replica.missing_bytes(),
+            }
+        } else {
+            Bytes::ZERO
+        };
+        let mut cost = Cost::default();
+        for lane in lanes {
+            let Some((terms, rate)) = terms(lane) else {
+                continue;
+            };
+            let share = u128::from(missing.get()) * u128::from(rate) / u128::from(all);
+            let share = if fed(lane) {
+                u64::try_from(share).unwrap_or(u64::MAX)
+            } else {
+                0
+            };
+            let bytes = request.replica.stored(lane).1 + Bytes::new(share);
+            let month = terms.cost(bytes, MONTH_S).micro_usd();
+            let send = terms.cost(bytes, 0).micro_usd();
+            cost.send_micro_usd = cost.send_micro_usd.saturating_add(send);
+            cost.month_micro_usd = cost.month_micro_usd.saturating_add(month - send);
+        }
+        cost
     }
 }

@@ -1,6 +1,7 @@
 //! The depots people added: names and addresses. Their secrets lie elsewhere.
 
-use posthaste_types::{ByteRate, Bytes, DepotId};
+use posthaste_core::contract::DepotTerms;
+use posthaste_types::{ByteRate, Bytes, DepotId, Record};
 use rusqlite::{Row, params};
 
 use crate::{Journal, JournalError, from_sql, to_sql};
@@ -20,6 +21,8 @@ pub struct DepotRecord {
     pub capacity: Bytes,
     /// The rate its owner lends, when said.
     pub rate_max: Option<ByteRate>,
+    /// On which terms it is lent; its hours are those of the centre's clock.
+    pub terms: DepotTerms,
 }
 
 fn from_row(row: &Row<'_>) -> rusqlite::Result<DepotRecord> {
@@ -33,6 +36,10 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<DepotRecord> {
             .get::<_, Option<i64>>("rate_max")?
             .map(from_sql)
             .map(ByteRate::new),
+        terms: row
+            .get::<_, Option<Vec<u8>>>("terms")?
+            .and_then(|bytes| DepotTerms::from_bytes(&bytes).ok())
+            .unwrap_or_default(),
     })
 }
 
@@ -45,16 +52,17 @@ impl Journal {
     pub fn keep_depot(&mut self, depot: &DepotRecord) -> Result<DepotId, JournalError> {
         self.connection
             .query_row(
-                "INSERT INTO depot (name, url, fingerprint, capacity, rate_max)
-                 VALUES (?1, ?2, ?3, ?4, ?5)
+                "INSERT INTO depot (name, url, fingerprint, capacity, rate_max, terms)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)
                  ON CONFLICT (name) DO UPDATE SET url = ?2, fingerprint = ?3, capacity = ?4,
-                 rate_max = ?5 RETURNING id",
+                 rate_max = ?5, terms = ?6 RETURNING id",
                 params![
                     depot.name,
                     depot.url,
                     depot.fingerprint,
                     to_sql(depot.capacity.get()),
                     depot.rate_max.map(|rate| to_sql(rate.get())),
+                    depot.terms.to_bytes(),
                 ],
                 |row| row.get(0),
             )

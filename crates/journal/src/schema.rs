@@ -5,7 +5,7 @@ use rusqlite::OptionalExtension;
 use crate::{Journal, JournalError};
 
 /// Each entry brings the schema from its index to the next; entries are never changed.
-const MIGRATIONS: [&str; 3] = [
+const MIGRATIONS: [&str; 4] = [
     "
     CREATE TABLE input (
         seq INTEGER PRIMARY KEY,
@@ -66,6 +66,7 @@ const MIGRATIONS: [&str; 3] = [
 ",
     "ALTER TABLE request ADD COLUMN recipients TEXT NOT NULL DEFAULT '';",
     "ALTER TABLE request ADD COLUMN optimizer TEXT NOT NULL DEFAULT 'auto';",
+    "ALTER TABLE depot ADD COLUMN terms BLOB;",
 ];
 
 /// Opens for one process, durable at each commit, and brings the schema up to date.

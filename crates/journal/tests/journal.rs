@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use posthaste_core::contract::{
-    Event, Fault, Happening, Input, Method, Reason, ReleasePolicy, RequestSpec,
+    DepotTerms, Event, Fault, Happening, Input, Method, Reason, ReleasePolicy, RequestSpec,
 };
 use posthaste_journal::{
     ChunkRecord, DepotRecord, Journal, JournalError, RequestRecord, Scan, Step,
@@ -238,6 +238,11 @@ fn a_depot_keeps_its_number_when_its_facts_change() {
         fingerprint: "sha256:00".into(),
         capacity: Bytes::mebi(1),
         rate_max: Some(ByteRate::new(5)),
+        terms: DepotTerms {
+            windows: "20-06".parse().unwrap(),
+            domain: "north".into(),
+            ..DepotTerms::default()
+        },
     };
     depot.id = journal.keep_depot(&depot).unwrap();
     depot.url = "https://127.0.0.1:2".into();

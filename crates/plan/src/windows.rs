@@ -24,6 +24,8 @@ record! {
         /// Openings in minutes of the week, from and until: in order, none touches another, the last
         /// may end in the week after.
         open: Vec<(u64, u64)>,
+        /// As they were written.
+        text: String,
         /// Minutes that local time is ahead of UTC, modulo a week.
         ahead_min: u64,
     }
@@ -186,6 +188,7 @@ impl FromStr for Windows {
         }
         Ok(Self {
             open: merged,
+            text: text.into(),
             ahead_min: 0,
         })
     }
@@ -196,14 +199,7 @@ impl fmt::Display for Windows {
         if self.is_always() {
             return f.write_str("always");
         }
-        for (place, &(from, to)) in self.open.iter().enumerate() {
-            let day = usize::try_from(from / DAY_MIN % 7).unwrap_or(0);
-            let clock = |minute: u64| (minute % DAY_MIN / 60, minute % 60);
-            let ((h0, m0), (h1, m1)) = (clock(from), clock(to));
-            let comma = if place == 0 { "" } else { ", " };
-            write!(f, "{comma}{} {h0:02}:{m0:02}-{h1:02}:{m1:02}", DAYS[day])?;
-        }
-        Ok(())
+        f.write_str(&self.text)
     }
 }
 

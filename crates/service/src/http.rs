@@ -5,7 +5,7 @@ mod events;
 mod paths;
 mod requests;
 
-pub(crate) use depots::added;
+pub(crate) use depots::{added, lent};
 
 use std::sync::Arc;
 

@@ -191,6 +191,7 @@ async fn resume(desk: &http::Desk) -> Result<()> {
         let depot = Arc::new(depots::open(record, secret, monotonic())?);
         centre.depots.insert(Arc::clone(&depot));
         centre.tell(http::added(&depot.record)).await?;
+        centre.tell(http::lent(&depot.record)).await?;
         let _ = desk.watches.send(depot).await;
     }
     centre.tell(Input::DriverStarted).await?;

@@ -63,6 +63,11 @@ pub(crate) fn depot(centre: &Centre, depot: &Depot) -> api::Depot {
         rate_p10_bytes_per_s: view.as_ref().map_or(0, |view| view.rate_p10.get()),
         rate_p50_bytes_per_s: view.as_ref().map_or(0, |view| view.rate_p50.get()),
         rate_p90_bytes_per_s: view.as_ref().map_or(0, |view| view.rate_p90.get()),
+        hours: depot.record.terms.windows.to_string(),
+        domain: depot.record.terms.domain.clone(),
+        landmark: depot.record.terms.is_landmark,
+        usd_per_gb: usd(depot.record.terms.send_micro_usd),
+        usd_per_gb_month: usd(depot.record.terms.keep_micro_usd),
     }
 }
 
@@ -184,6 +189,8 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
         chunks: view.map_or(0, |view| view.spec.chunks()),
         chunks_safe: view.map_or(0, |view| view.chunks_safe),
         chunks_repaired: view.map_or(0, |view| view.chunks_repaired),
+        cost_usd: view.map_or(0.0, |view| usd(view.cost.send_micro_usd)),
+        cost_usd_per_month: view.map_or(0.0, |view| usd(view.cost.month_micro_usd)),
         shares: view.map_or_else(Vec::new, |view| {
             view.shares
                 .iter()
@@ -191,6 +198,15 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
                 .collect()
         }),
     }
+}
+
+/// Dollars; exact to a millionth up to some billions.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "nobody pays so much that cents get lost"
+)]
+fn usd(micro: u64) -> f64 {
+    micro as f64 / 1e6
 }
 
 /// Deadline less p90 finish; once safe, deadline less the moment it became so.

@@ -117,8 +117,7 @@ impl Stage {
                 url: relay.url,
                 fingerprint: relay.fingerprint,
                 secret: posthaste_service::read_private(&relay.secret_file)?,
-                capacity_bytes: None,
-                rate_bytes_per_s_max: None,
+                ..api::NewDepot::default()
             };
             let _added: api::Depot = client.post("/v1/depots", &new).await?;
         }

@@ -173,6 +173,17 @@ record! {
 }
 
 record! {
+    /// What a request costs, once it is done as planned.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub struct Cost {
+        /// Of sending, in millionths of a dollar.
+        pub send_micro_usd: u64,
+        /// Of keeping it a month, in millionths of a dollar.
+        pub month_micro_usd: u64,
+    }
+}
+
+record! {
     /// One request, as the mind sees it now.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct RequestView {
@@ -196,6 +207,8 @@ record! {
         pub chunks_safe: u32,
         /// Chunks that were made safe again after a depot was lost.
         pub chunks_repaired: u32,
+        /// What it costs, where owners said what their depots cost.
+        pub cost: Cost,
         /// What each depot does for it, in the user's order.
         pub shares: Vec<ShareView>,
     }

@@ -8,7 +8,7 @@ use axum::{
     http::StatusCode,
 };
 use posthaste_api as api;
-use posthaste_core::contract::Input;
+use posthaste_core::contract::{DepotTerms, Input, Windows};
 use posthaste_endpoint::{Error, ErrorKind};
 use posthaste_journal::DepotRecord;
 use posthaste_types::{ByteRate, Bytes, DepotId};
@@ -62,6 +62,13 @@ pub(crate) async fn add(
         fingerprint: new.fingerprint,
         capacity: Bytes::ZERO,
         rate_max: new.rate_bytes_per_s_max.map(ByteRate::new),
+        terms: DepotTerms {
+            windows: hours(new.hours.as_deref())?,
+            domain: new.domain.unwrap_or_default(),
+            is_landmark: new.landmark,
+            send_micro_usd: micro_usd(new.usd_per_gb)?,
+            keep_micro_usd: micro_usd(new.usd_per_gb_month)?,
+        },
     };
     let status = depots::open(record.clone(), secret, monotonic())?
         .client
@@ -78,6 +85,7 @@ pub(crate) async fn add(
     let depot = Arc::new(depots::open(record, secret, monotonic())?);
     centre.depots.insert(Arc::clone(&depot));
     centre.tell(added(&depot.record)).await?;
+    centre.tell(lent(&depot.record)).await?;
     let rate_max = match (depot.record.rate_max, status.rate_limit) {
         (Some(ours), Some(theirs)) => Some(ours.min(theirs)),
         (ours, theirs) => ours.or(theirs),
@@ -102,6 +110,45 @@ pub(crate) fn added(record: &DepotRecord) -> Input {
         capacity: record.capacity,
         rate_max: record.rate_max,
     }
+}
+
+/// On which terms a depot is lent, its hours by the centre's clock as it is now.
+pub(crate) fn lent(record: &DepotRecord) -> Input {
+    let mut terms = record.terms.clone();
+    let ahead_s = jiff::Zoned::now().offset().seconds();
+    terms.windows = terms.windows.ahead_of_utc(ahead_s / 60);
+    Input::DepotLent {
+        depot: record.id,
+        terms,
+    }
+}
+
+fn hours(text: Option<&str>) -> Answer<Windows> {
+    let read = text.map(str::parse::<Windows>).transpose();
+    let read =
+        read.map_err(|cause| Error::new(ErrorKind::Invalid, "read", "the hours").cause(cause))?;
+    Ok(read.unwrap_or_default())
+}
+
+/// Most that a gigabyte may be said to cost, in dollars.
+const USD_MAX: f64 = 1e6;
+
+/// Dollars as millionths of them.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "what is out of range is refused"
+)]
+fn micro_usd(usd: Option<f64>) -> Answer<u64> {
+    let usd = usd.unwrap_or(0.0);
+    if (0.0..=USD_MAX).contains(&usd) {
+        return Ok((usd * 1e6).round() as u64);
+    }
+    Err(
+        Error::new(ErrorKind::Invalid, "read", format!("price {usd}"))
+            .cause("a price is from 0 to a million dollars for a gigabyte")
+            .into(),
+    )
 }
 
 /// Takes a depot out of the books. What it holds stays there until it expires.

@@ -1,0 +1,117 @@
+//! `posthaste plan`: what would become of a stage-out, without submitting it.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use posthaste_api as api;
+use posthaste_types::Bytes;
+
+use crate::{
+    client::{ServiceArguments, ServiceClient},
+    failure::{Exit, Failure, Outcome},
+    moment,
+    offload::WishArguments,
+    output,
+};
+
+/// Says what would become of a stage-out, and changes nothing
+///
+/// When it would be done (as likely as not, and nine times in ten), over which depots, how long the
+/// data stays on scratch and what it costs; or the earliest deadline that can be met and what
+/// would make yours possible. Exit code 11 when the deadline can't be met.
+///
+/// Example:
+///   posthaste plan /scratch/run7 --to home --deadline 2h --via a,b,c,d --code 2+1
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct PlanArguments {
+    #[command(flatten)]
+    wish: WishArguments,
+    /// Print the request as it would be, as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    service: ServiceArguments,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// [`Exit::Refused`] when the deadline can't be met; the service's refusal else.
+pub async fn run(arguments: PlanArguments) -> Outcome {
+    let service = ServiceClient::open(&arguments.service)?;
+    let new = arguments.wish.request(None)?;
+    let request: api::Request = service.post("/v1/requests?dry_run=true", &new).await?;
+    if arguments.json {
+        output::json(&request);
+    }
+    if request.state == "refused" {
+        let reason = request.reason.as_deref().unwrap_or("no reason was given");
+        return Err(Failure::new(
+            Exit::Refused,
+            format!("{} can't be safe in time: {reason}", request.source),
+        ));
+    }
+    if !arguments.json {
+        output::line(describe(&request).trim_end());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn describe(request: &api::Request) -> String {
+    let verdict = if request.at_risk {
+        "would be taken, but not be safe in time"
+    } else {
+        "would be safe in time"
+    };
+    let mut text = format!(
+        "{} {verdict}: {} in {} files as {}, by {}\n",
+        request.source,
+        Bytes::new(request.bytes),
+        request.files,
+        request.code,
+        moment::time_of_day(&request.deadline),
+    );
+    let mut row = |name: &str, what: String| {
+        text += &format!("  {name:<8} {what}\n");
+    };
+    if let Some(finish) = &request.finish {
+        let slack = request.slack_s.map_or_else(String::new, |slack| {
+            format!(" (slack {})", moment::show_seconds(slack))
+        });
+        row(
+            "safe",
+            format!(
+                "as likely as not by {}, nine times in ten by {}{slack}",
+                moment::time_of_day(&finish.p50),
+                moment::time_of_day(&finish.p90),
+            ),
+        );
+        if let Some(exposure) = exposure(request, finish) {
+            row("scratch", format!("is needed for {exposure} more (p90)"));
+        }
+    }
+    let names = |active: bool| -> Vec<&str> {
+        let shares = request.shares.iter().filter(|share| share.active == active);
+        shares.map(|share| share.depot.as_str()).collect()
+    };
+    row("depots", names(true).join(", "));
+    if !names(false).is_empty() {
+        row("spare", names(false).join(", "));
+    }
+    if request.cost_usd > 0.0 || request.cost_usd_per_month > 0.0 {
+        let (send, month) = (request.cost_usd, request.cost_usd_per_month);
+        row(
+            "costs",
+            format!("${send:.2} to send, ${month:.2} a month to keep"),
+        );
+    }
+    text
+}
+
+/// How long the data stays on scratch from now on: until nine times in ten it is safe.
+fn exposure(request: &api::Request, finish: &api::Finish) -> Option<String> {
+    let at = |text: &str| text.parse::<jiff::Timestamp>().ok();
+    let span = at(&finish.p90)?.duration_since(at(&request.submitted)?);
+    Some(moment::show_seconds(span.as_secs_f64()))
+}
