@@ -133,6 +133,7 @@ async fn list(service: &ServiceArguments, json: bool) -> Result<(), crate::failu
     ];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
     rows.extend(depots.into_iter().map(|depot| {
+        let lent = lent(&depot);
         vec![
             depot.name,
             depot.state,
@@ -141,7 +142,7 @@ async fn list(service: &ServiceArguments, json: bool) -> Result<(), crate::failu
             ByteRate::new(depot.rate_p10_bytes_per_s).to_string(),
             ByteRate::new(depot.rate_p50_bytes_per_s).to_string(),
             ByteRate::new(depot.rate_p90_bytes_per_s).to_string(),
-            lent(&depot),
+            lent,
             depot.url,
         ]
     }));

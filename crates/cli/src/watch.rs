@@ -347,6 +347,8 @@ mod tests {
             chunks: 4,
             chunks_safe: 1,
             chunks_repaired: 0,
+            cost_usd: 0.0,
+            cost_usd_per_month: 0.0,
             shares: vec![],
         }
     }

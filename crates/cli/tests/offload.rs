@@ -421,6 +421,72 @@ fn a_dry_run_decides_the_same_and_changes_nothing() {
 }
 
 #[test]
+fn depots_are_lent_on_terms_and_a_plan_says_what_comes_of_them() {
+    let centre = Centre::with(&[("ash", "60M"), ("birch", "60M"), ("cedar", "60M")], 8, 12);
+    let [ash, birch, cedar] = &centre.relays[..] else {
+        panic!("three relays were started");
+    };
+    // Two hours from now, in the time zone the service runs in.
+    let now = jiff::Zoned::now().hour();
+    let closed = format!("{:02}-{:02}", (now + 2) % 24, (now + 3) % 24);
+    centre.service.lend(ash, &["--hours", &closed]);
+    let prices = ["--usd-per-gb", "0.5", "--usd-per-gb-month", "0.02"];
+    centre.service.lend(birch, &prices);
+    centre.service.lend(cedar, &["--landmark"]);
+    let listed = text(&centre.service.run(&["depot", "list"]).stdout);
+    for said in [closed.as_str(), "$0.5/GB, $0.02/GB a month", "landmark"] {
+        assert!(listed.contains(said), "{listed}");
+    }
+    let plan = |via: &str, code: &str, more: &[&str]| {
+        let scratch = centre.scratch();
+        let mut arguments = vec!["plan", scratch.to_str().unwrap(), "--to", "home"];
+        arguments.extend_from_slice(&["--deadline", "10m", "--via", via, "--code", code]);
+        arguments.extend_from_slice(more);
+        centre.service.run(&arguments)
+    };
+    let taken = plan("ash,birch,cedar", "1+1", &[]);
+    let said = text(&taken.stdout);
+    assert!(taken.status.success(), "{}", text(&taken.stderr));
+    for row in [
+        "would be safe in time",
+        "nine times in ten by",
+        "is needed for",
+        "depots   birch, cedar",
+        "spare    ash",
+        "$0.00 to send",
+    ] {
+        assert!(said.contains(row), "`{row}` is missing in\n{said}");
+    }
+    let json: Value =
+        serde_json::from_slice(&plan("birch,cedar", "1+1", &["--json"]).stdout).unwrap();
+    // Eight megabytes for half a dollar a gigabyte, on one of two depots.
+    let cost = json["cost_usd"].as_f64().unwrap();
+    assert!((0.003..0.006).contains(&cost), "{cost}");
+    let (code, said) = failure(&plan("ash", "1+0", &[]));
+    assert_eq!(code, 11);
+    assert!(said.contains("earliest finish"), "{said}");
+    centre.service.lend(birch, &["--domain", "hall"]);
+    centre.service.lend(cedar, &["--domain", "hall"]);
+    let (code, said) = failure(&plan("birch,cedar", "1+1", &[]));
+    assert_eq!(code, 11);
+    assert!(said.contains("on 1 site the loss of one"), "{said}");
+    assert_eq!(
+        centre.service.json(&["list", "--json"]),
+        Value::Array(vec![]),
+        "a plan was submitted"
+    );
+    let wrong = centre
+        .service
+        .run(&["depot", "add", "x", "y", "--hours", "whenever"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(
+        text(&wrong.stderr).contains("20-06"),
+        "{}",
+        text(&wrong.stderr)
+    );
+}
+
+#[test]
 fn the_destination_takes_chunks_itself_when_that_is_fast_enough() {
     let centre = Centre::with(&[("ash", "60M"), ("birch", "60M"), ("home", "60M")], 8, 10);
     let scratch = centre.scratch();

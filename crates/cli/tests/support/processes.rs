@@ -174,8 +174,13 @@ impl Service {
     }
 
     pub fn add(&self, relay: &Relay) {
+        self.lend(relay, &[]);
+    }
+
+    /// Adds a depot on these terms.
+    pub fn lend(&self, relay: &Relay, terms: &[&str]) {
         let ready = &relay.process.ready;
-        let output = self.run(&[
+        let mut arguments = vec![
             "depot",
             "add",
             &relay.name,
@@ -184,7 +189,9 @@ impl Service {
             ready["fingerprint"].as_str().unwrap(),
             "--secret-file",
             ready["secret_file"].as_str().unwrap(),
-        ]);
+        ];
+        arguments.extend_from_slice(terms);
+        let output = self.run(&arguments);
         assert!(output.status.success(), "{}", text(&output.stderr));
     }
 

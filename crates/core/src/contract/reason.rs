@@ -328,8 +328,9 @@ impl fmt::Display for Reason {
             Self::OutsideHours => f.write_str("it is outside the hours its owner lends it"),
             Self::TooFewDomains { code, available } => write!(
                 f,
-                "with code {code} on {available} sites the loss of one of them could lose data: name depots \
-                 elsewhere, or ask for more parity"
+                "with code {code} on {available} {} the loss of one could lose data: name depots elsewhere, or ask \
+                 for more parity",
+                if *available == 1 { "site" } else { "sites" }
             ),
             Self::Verified => f.write_str("every chunk was pulled and its digest verified"),
             Self::Spare { name } => write!(f, "the others suffice without {name}"),

@@ -74,8 +74,8 @@ pub(crate) async fn add(
         .client
         .status()
         .await?;
-    let lent = Bytes::new(new.capacity_bytes.unwrap_or(u64::MAX));
-    record.capacity = status.capacity.min(lent);
+    let most = Bytes::new(new.capacity_bytes.unwrap_or(u64::MAX));
+    record.capacity = status.capacity.min(most);
     let centre = &desk.centre;
     let path = depots::secret_path(centre.store.directory(), &record.name);
     secrets::write_private(&path, &format!("{}\n", secrets::to_hex(&secret)))?;
