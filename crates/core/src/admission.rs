@@ -219,8 +219,8 @@ impl Mind {
         })
     }
 
-    /// Lanes to depots that can be staged to, the best first: those of the user before landmarks, those
-    /// open now before others, one of each domain before a second, fast ones before slow ones, then in
+    /// Lanes to depots that can be staged to, the best first: those open now before others, those of the
+    /// user before landmarks, one of each domain before a second, fast ones before slow ones, then in
     /// the user's order.
     pub(crate) fn staging_lanes(&self, request: &Request) -> Vec<usize> {
         let destination = request.destination();
@@ -230,7 +230,7 @@ impl Mind {
                 let depot = self.depots.get(&request.lanes[lane].depot)?;
                 let rate = core::cmp::Reverse(depot.link.rates.p50);
                 let is_closed = !depot.is_within_hours(self.now);
-                Some((depot.terms.is_landmark, is_closed, rate, lane))
+                Some((is_closed, depot.terms.is_landmark, rate, lane))
             })
             .collect();
         lanes.sort_unstable();

@@ -196,7 +196,10 @@ impl Placing<'_> {
             let taken = stripe.taken;
             let best = (0..self.request.lanes.len())
                 .filter(|&lane| self.request.is_free(taken, lane) && self.is_open(lane, bytes))
-                .min_by_key(|&lane| (self.finish_micros(lane, bytes), lane));
+                .min_by_key(|&lane| {
+                    let crowd = self.request.crowd(taken, lane);
+                    (crowd, self.finish_micros(lane, bytes), lane)
+                });
             let Some(lane) = best else { break };
             let reason = self.reason(chunk);
             self.start(lane, chunk, fragment, reason, out);
@@ -238,9 +241,28 @@ impl Placing<'_> {
             }
             return false;
         }
+        if self.crowd(chunk, bytes) {
+            return false;
+        }
         self.request.stripes.remove(&chunk);
         self.request.replica.park(chunk);
         true
+    }
+
+    /// Where only the rule about depots that fail together leaves no place for a fragment, another
+    /// depot with room takes it, domain or not: any depot may still be lost, and nothing waits for ever.
+    /// Returns whether that helps.
+    fn crowd(&mut self, chunk: ChunkIndex, bytes: Bytes) -> bool {
+        let Some(stripe) = self.request.stripes.get(&chunk) else {
+            return false;
+        };
+        let taken = stripe.taken;
+        let has_room = |lane: &usize| taken >> lane & 1 == 0 && self.is_fed(*lane, bytes);
+        let helps = (0..self.request.lanes.len()).any(|lane| has_room(&lane));
+        if helps {
+            self.request.domain_max += 1;
+        }
+        helps
     }
 
     fn duplicate_late(&mut self, out: &mut Outbox) {

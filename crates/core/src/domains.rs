@@ -1,7 +1,7 @@
 //! Depots that fail together: how many fragments of a chunk they may hold among them.
 //!
-//! One each where there are enough groups of depots for all fragments of a chunk; else as few as will
-//! do (`docs/algorithms/placement.md`).
+//! As many as the parity covers, so that the loss of a whole group loses nothing; fewer wherever other
+//! depots have room (`docs/algorithms/placement.md`).
 
 use alloc::vec::Vec;
 use posthaste_types::RequestId;
@@ -42,8 +42,12 @@ impl Mind {
                     .fold(0, |mask, other| mask | 1 << other)
             })
             .collect();
-        let most = self.least_crowding(request, &masks);
-        Kin { masks, most }
+        let least = self.least_crowding(request, &masks);
+        let covered = u32::from(request.spec.code.parity());
+        Kin {
+            masks,
+            most: least.max(covered),
+        }
     }
 
     /// The least number of fragments of a chunk a group must take for all to find a place.

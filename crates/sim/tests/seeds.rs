@@ -73,6 +73,20 @@ fn sites_that_fail_as_a_whole_lose_nothing() {
 }
 
 #[test]
+fn what_a_destination_took_does_not_count_while_it_is_gone() {
+    for report in play("destination-wiped", 0..20) {
+        assert_eq!(report.count(Fate::Unsafe), 0);
+    }
+}
+
+#[test]
+fn a_site_takes_more_than_it_should_rather_than_nobody() {
+    for report in play("tight-sites", 530..550) {
+        assert_eq!(report.count(Fate::Unsafe), 0, "{}", report.to_text());
+    }
+}
+
+#[test]
 fn flapping_depots_lose_nothing() {
     play("flapping-depots", 0..50);
 }
@@ -221,7 +235,7 @@ fn whatever_the_weather_promises_are_kept_or_the_danger_said() {
 /// Probes fill gaps: they are made, within their budget, whatever befalls depots and driver.
 #[test]
 fn paths_that_nobody_measured_are_probed_within_their_budget() {
-    let reports = play("stale-paths", 0..40);
+    let reports = play("stale-paths", 0..20);
     for report in &reports {
         assert!(report.probes >= 5, "{}", report.to_text());
         assert!(

@@ -120,10 +120,9 @@ impl Replica {
     /// Whether the destination has every chunk.
     pub(crate) fn is_delivered(&self) -> bool {
         self.chunks > 0
-            && self
-                .columns
-                .iter()
-                .any(|column| column.is_destination && column.stored == self.chunks)
+            && self.columns.iter().any(|column| {
+                column.is_destination && column.is_live && column.stored == self.chunks
+            })
     }
 
     /// Fragments the depot holds, and their bytes.
@@ -358,6 +357,13 @@ impl Replica {
         self.todo.len() == 0
     }
 
+    /// Lanes whose depots' holdings count now, as a mask.
+    pub(crate) fn live(&self) -> u64 {
+        let live = self.columns.iter().enumerate();
+        let live = live.filter(|(_, column)| column.is_live);
+        live.fold(0, |mask, (lane, _)| mask | 1 << lane)
+    }
+
     fn all(&self) -> u64 {
         u64::MAX >> (64 - u32::from(self.code.total()).clamp(1, 64))
     }
@@ -368,7 +374,8 @@ impl Replica {
         for column in &self.columns {
             match column.at(chunk) {
                 NOTHING => {}
-                WHOLE => return (self.all(), true),
+                WHOLE if column.is_live => return (self.all(), true),
+                WHOLE => {}
                 fragment => have |= u64::from(column.is_live) << (fragment - 1),
             }
         }
@@ -488,7 +495,8 @@ mod tests {
     /// The oracle: every count made anew from what the columns hold.
     fn assert_counts(replica: &Replica) {
         let held = |lane: usize, chunk: u32| replica.columns[lane].at(chunk);
-        let is_whole = |chunk: u32| held(DESTINATION, chunk) == WHOLE;
+        let is_there = replica.columns[DESTINATION].is_live;
+        let is_whole = |chunk: u32| is_there && held(DESTINATION, chunk) == WHOLE;
         let live = |chunk: u32, fragment: u8| {
             (0..LANES).any(|lane| replica.columns[lane].is_live && held(lane, chunk) == fragment)
         };

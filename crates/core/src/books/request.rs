@@ -238,17 +238,14 @@ impl Request {
         }
     }
 
-    /// Lanes that some chunk could still use, as a mask: whether they have room or are fed is not asked.
+    /// Lanes that some chunk could still use, as a mask: whether they have room, are fed, or fail
+    /// together with others is not asked.
     pub(crate) fn wanted_lanes(&self, settings: &Settings) -> u64 {
         if !self.replica.is_all_open() && self.has_memory(settings) {
             return u64::MAX;
         }
         let waiting = self.stripes.values().filter(|stripe| stripe.wanted != 0);
-        let free = |taken| {
-            let lanes = (0..self.lanes.len()).filter(|&lane| self.is_free(taken, lane));
-            lanes.fold(0, |free, lane| free | 1 << lane)
-        };
-        waiting.fold(0, |lanes, stripe| lanes | free(stripe.taken))
+        waiting.fold(0, |lanes, stripe| lanes | !stripe.taken)
     }
 
     /// Notes which of its depots fail together.
@@ -260,10 +257,14 @@ impl Request {
     }
 
     /// Whether the lane may get a fragment of a chunk of which those `taken` have one: it has none, and
-    /// those that fail together with it not too many.
+    /// of those that fail together with it not too many that are there have one.
     pub(crate) fn is_free(&self, taken: u64, lane: usize) -> bool {
-        let kin = (taken & self.lanes[lane].kin).count_ones();
-        taken >> lane & 1 == 0 && kin < self.domain_max
+        taken >> lane & 1 == 0 && self.crowd(taken, lane) < self.domain_max
+    }
+
+    /// How many of those `taken` fail together with the lane and are there.
+    pub(crate) fn crowd(&self, taken: u64, lane: usize) -> u32 {
+        (taken & self.lanes[lane].kin & self.replica.live()).count_ones()
     }
 
     /// What the lane may get of `room`, which it shares with those that fail together with it.
