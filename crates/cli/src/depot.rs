@@ -24,7 +24,7 @@ pub struct DepotArguments {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Adds a depot; `posthaste relay` prints the line to paste
-    Add(AddArguments),
+    Add(Box<AddArguments>),
     /// Lists the depots and what each is forecast to take
     List {
         #[command(flatten)]
@@ -86,7 +86,7 @@ struct AddArguments {
 /// The service's refusal, or that it can't be reached.
 pub async fn run(arguments: DepotArguments) -> Outcome {
     match arguments.verb {
-        Verb::Add(arguments) => add(arguments).await?,
+        Verb::Add(arguments) => add(*arguments).await?,
         Verb::List { service, json } => list(&service, json).await?,
         Verb::Remove { name, service } => {
             let path = format!("/v1/depots/{name}");
