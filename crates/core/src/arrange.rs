@@ -86,19 +86,28 @@ impl Mind {
         };
     }
 
+    /// Notes when time alone changes something about the depots that were touched.
+    pub(crate) fn wind_timers(&mut self) {
+        for &id in self.depots.touched() {
+            let timer = self.depots.get(&id).and_then(|depot| {
+                let back = depot.answered.as_ref().map(|_| depot.hold_until);
+                let resume = (depot.resume_at > self.now).then_some(depot.resume_at);
+                [back, resume, depot.turns_at].into_iter().flatten().min()
+            });
+            self.index.set_timer(id, timer);
+        }
+    }
+
     /// When time alone changes something next.
-    pub(crate) fn find_alarm(&self) -> Option<Timestamp> {
-        let depots = self.depots.values().flat_map(|depot| {
-            let back = depot.answered.as_ref().map(|_| depot.hold_until);
-            let resume = (depot.resume_at > self.looked_at).then_some(depot.resume_at);
-            [back, resume, depot.turns_at].into_iter().flatten()
-        });
+    pub(crate) fn find_alarm(&mut self) -> Option<Timestamp> {
+        self.wind_timers();
         let sweep = self.sweep.as_ref().map(|sweep| sweep.goes_on);
-        depots
-            .chain(self.index.next_call())
-            .chain(sweep)
-            .chain(self.tick_at)
-            .min()
+        let others = [
+            self.index.next_timer(),
+            self.index.next_call(),
+            self.tick_at,
+        ];
+        others.into_iter().chain([sweep]).flatten().min()
     }
 
     /// Forgets the oldest finished requests beyond the number kept.

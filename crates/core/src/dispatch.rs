@@ -30,6 +30,7 @@ impl Mind {
     /// Only depots about which something changed are looked at, and for each only the requests that
     /// could send something there: the rest would find what they found before.
     pub(crate) fn dispatch(&mut self, out: &mut Outbox) {
+        self.wind_timers();
         let changed = self.depots.take_touched();
         let mut heads: BTreeSet<(Urgency, DepotId, u32)> = changed
             .into_iter()
@@ -53,6 +54,7 @@ impl Mind {
             }
         }
         // What was fed found its place; nothing is left over for the next step.
+        self.wind_timers();
         self.depots.take_touched();
     }
 

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Leads every snapshot; another number is another layout.
-const SNAPSHOT_VERSION: u32 = 7;
+const SNAPSHOT_VERSION: u32 = 8;
 
 record! {
     /// The decision maker of one centre.
@@ -31,8 +31,6 @@ record! {
         pub(crate) probing: Option<Probing>,
         /// When everything is looked at next, while something moves.
         pub(crate) tick_at: Option<Timestamp>,
-        /// When time was last looked at.
-        pub(crate) looked_at: Timestamp,
         /// When time alone changes something next.
         pub(crate) alarm: Option<Timestamp>,
         /// The look at everything that is under way.
@@ -55,7 +53,6 @@ impl Mind {
             index: Index::default(),
             probing: None,
             tick_at: None,
-            looked_at: Timestamp::default(),
             alarm: None,
             sweep: None,
             promised: None,

@@ -15,9 +15,12 @@ impl Mind {
     /// Time alone brings something: depots are taken back, deadlines speak, and a tick begins a look at
     /// everything.
     pub(crate) fn on_time(&mut self, out: &mut Outbox) {
-        self.take_back_depots(out);
-        self.resume_depots();
-        self.keep_hours(out);
+        for id in self.index.timed(self.now) {
+            // One that was left alone for a while is due: it is touched, and so looked at.
+            self.depots.touch(id);
+            self.take_back_depot(id, out);
+            self.keep_hours(id, out);
+        }
         if self.tick_at.is_some_and(|tick_at| tick_at <= self.now) {
             self.tick_at = None;
             // This touches every depot: once a tick all are tried, whatever is thought to have changed.
@@ -36,19 +39,6 @@ impl Mind {
             self.sweep_on(sweep, out);
         }
         self.call_deadlines(out);
-    }
-
-    /// Depots that were left alone for a while are due.
-    fn resume_depots(&mut self) {
-        let before = core::mem::replace(&mut self.looked_at, self.now);
-        let is_due = |resume_at| before < resume_at && resume_at <= self.now;
-        let due = self
-            .depots
-            .iter()
-            .filter(|(_, depot)| is_due(depot.resume_at));
-        for id in due.map(|(id, _)| *id).collect::<Vec<_>>() {
-            self.depots.touch(id);
-        }
     }
 
     /// Looks at the next requests of a sweep: when each will be done, and what to change about it.

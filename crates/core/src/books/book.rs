@@ -81,6 +81,11 @@ impl<K: Ord + Copy, V> Book<K, V> {
         }
     }
 
+    /// The entries that were touched since they were last taken, as they come.
+    pub(crate) fn touched(&self) -> &[K] {
+        &self.touched
+    }
+
     /// The entries that were touched since this was last asked, each once, in order.
     pub(crate) fn take_touched(&mut self) -> Vec<K> {
         let mut touched = core::mem::take(&mut self.touched);

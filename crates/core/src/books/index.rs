@@ -45,6 +45,8 @@ record! {
         calls: BTreeSet<(Timestamp, RequestId)>,
         wants: BTreeMap<DepotId, BTreeSet<Urgency>>,
         users: BTreeMap<DepotId, BTreeSet<RequestId>>,
+        timers: BTreeSet<(Timestamp, DepotId)>,
+        timer_of: BTreeMap<DepotId, Timestamp>,
         asking: BTreeSet<RequestId>,
         finals: BTreeSet<RequestId>,
     }
@@ -118,6 +120,29 @@ impl Index {
     pub(crate) fn users(&self, depot: DepotId) -> Vec<RequestId> {
         let users = self.users.get(&depot);
         users.into_iter().flatten().copied().collect()
+    }
+
+    /// Notes when time alone changes something about a depot next.
+    pub(crate) fn set_timer(&mut self, depot: DepotId, at: Option<Timestamp>) {
+        let old = match at {
+            Some(at) => self.timer_of.insert(depot, at),
+            None => self.timer_of.remove(&depot),
+        };
+        if old != at {
+            old.map(|old| self.timers.remove(&(old, depot)));
+            self.timers.extend(at.map(|at| (at, depot)));
+        }
+    }
+
+    /// When time alone changes something about any depot next.
+    pub(crate) fn next_timer(&self) -> Option<Timestamp> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    /// Depots about which time has changed something.
+    pub(crate) fn timed(&self, now: Timestamp) -> Vec<DepotId> {
+        let due = self.timers.iter().take_while(|(at, _)| *at <= now);
+        due.map(|(_, id)| *id).collect()
     }
 
     /// When a deadline says something next.

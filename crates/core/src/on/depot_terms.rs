@@ -2,6 +2,7 @@ use posthaste_types::DepotId;
 
 use crate::{
     Mind,
+    books::Depot,
     contract::{DepotTerms, Outbox},
 };
 
@@ -21,24 +22,21 @@ impl Mind {
         self.look_now();
     }
 
-    /// Hours begin or end: what waited for a depot gets another chance, and plans are made anew.
-    pub(crate) fn keep_hours(&mut self, out: &mut Outbox) {
+    /// The hours of a depot begin or end: what waited for it gets another chance, and plans are made
+    /// anew.
+    pub(crate) fn keep_hours(&mut self, id: DepotId, out: &mut Outbox) {
         let now = self.now;
-        let is_due = |turns_at: Option<_>| turns_at.is_some_and(|at| at <= now);
-        let turned = self
-            .depots
-            .iter()
-            .filter(|(_, depot)| is_due(depot.turns_at));
-        for id in turned.map(|(id, _)| *id).collect::<alloc::vec::Vec<_>>() {
-            let Some(depot) = self.depots.get_mut(&id) else {
-                continue;
-            };
-            depot.turns_at = depot.terms.windows.next_change(now);
-            self.unpark_all(id);
-            for request in self.index.users(id) {
-                self.fill_fan_out(request, out);
-            }
-            self.look_now();
+        let is_due = |depot: &Depot| depot.turns_at.is_some_and(|at| at <= now);
+        if !self.depots.get(&id).is_some_and(is_due) {
+            return;
         }
+        if let Some(depot) = self.depots.get_mut(&id) {
+            depot.turns_at = depot.terms.windows.next_change(now);
+        }
+        self.unpark_all(id);
+        for request in self.index.users(id) {
+            self.fill_fan_out(request, out);
+        }
+        self.look_now();
     }
 }

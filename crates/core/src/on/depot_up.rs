@@ -1,4 +1,3 @@
-use alloc::vec::Vec;
 use posthaste_types::{ByteRate, Bytes, DepotId, RequestId};
 
 use crate::{
@@ -90,15 +89,11 @@ impl Mind {
         }
     }
 
-    /// Takes back depots that answered while they were left alone, once that time is over.
-    pub(crate) fn take_back_depots(&mut self, out: &mut Outbox) {
-        let due: Vec<(DepotId, Answer)> = self
-            .depots
-            .iter()
-            .filter(|(_, depot)| depot.hold_until <= self.now)
-            .filter_map(|(id, depot)| Some((*id, depot.answered.clone()?)))
-            .collect();
-        for (id, answer) in due {
+    /// Takes back a depot that answered while it was left alone, once that time is over.
+    pub(crate) fn take_back_depot(&mut self, id: DepotId, out: &mut Outbox) {
+        let depot = self.depots.get(&id);
+        let is_due = depot.filter(|depot| depot.hold_until <= self.now);
+        if let Some(answer) = is_due.and_then(|depot| depot.answered.clone()) {
             self.on_depot_up(id, answer.free, answer.rate_max, out);
         }
     }
