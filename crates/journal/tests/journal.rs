@@ -269,6 +269,7 @@ fn a_journal_from_before_encryption_is_taken_over() {
         .execute_batch(
             "ALTER TABLE request DROP COLUMN recipients;
              ALTER TABLE request DROP COLUMN optimizer;
+             ALTER TABLE depot DROP COLUMN terms;
              UPDATE meta SET value = 1 WHERE key = 'schema';",
         )
         .unwrap();
@@ -310,6 +311,7 @@ fn a_journal_from_before_optimizers_is_taken_over() {
     older
         .execute_batch(
             "ALTER TABLE request DROP COLUMN optimizer;
+             ALTER TABLE depot DROP COLUMN terms;
              UPDATE meta SET value = 2 WHERE key = 'schema';",
         )
         .unwrap();
@@ -317,6 +319,34 @@ fn a_journal_from_before_optimizers_is_taken_over() {
     before.optimizer = Method::Auto;
     let journal = Journal::open(&path).unwrap();
     assert_eq!(journal.request(before.id).unwrap(), Some(before));
+}
+
+#[test]
+fn a_depot_from_before_terms_is_lent_without_any() {
+    let (_directory, path) = file();
+    let mut depot = DepotRecord {
+        id: DepotId::new(0),
+        name: "campus".into(),
+        url: "https://127.0.0.1:1".into(),
+        fingerprint: "sha256:00".into(),
+        capacity: Bytes::mebi(1),
+        rate_max: None,
+        terms: DepotTerms {
+            is_landmark: true,
+            ..DepotTerms::default()
+        },
+    };
+    depot.id = Journal::open(&path).unwrap().keep_depot(&depot).unwrap();
+    let older = rusqlite::Connection::open(&path).unwrap();
+    older
+        .execute_batch(
+            "ALTER TABLE depot DROP COLUMN terms;
+             UPDATE meta SET value = 3 WHERE key = 'schema';",
+        )
+        .unwrap();
+    drop(older);
+    depot.terms = DepotTerms::default();
+    assert_eq!(Journal::open(&path).unwrap().depots().unwrap(), [depot]);
 }
 
 #[test]
