@@ -60,7 +60,7 @@ pub async fn run(arguments: PlanArguments) -> Outcome {
 
 fn describe(request: &api::Request) -> String {
     let verdict = if request.at_risk {
-        "would be taken, but not be safe in time"
+        "would be taken, its deadline in danger"
     } else {
         "would be safe in time"
     };
