@@ -113,7 +113,8 @@ impl Mind {
             request.lanes.len() <= Request::LANES_MAX
                 && (!request.is_kept() || request.replica.chunks() == request.spec.chunks())
                 && request.replica.is_sound(request.lanes.len())
-        });
+        }) && mind.sweep.as_ref().is_none_or(Sweep::is_sound)
+            && mind.promised.as_ref().is_none_or(Promised::is_sound);
         if is_sound { Ok(mind) } else { Err(malformed) }
     }
 

@@ -57,6 +57,11 @@ impl Belief {
 /// Where each depot stands among the supplies.
 pub(crate) type Places = BTreeMap<DepotId, u32>;
 
+fn has_places(supplies: &Supplies, places: &Places) -> bool {
+    let most = supplies.depots.len();
+    places.values().all(|&place| (place as usize) < most)
+}
+
 record! {
     /// What is left for newcomers.
     #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,6 +78,14 @@ record! {
 }
 
 impl Promised {
+    /// Whether bytes from outside made something in which every depot has its place.
+    pub(crate) fn is_sound(&self) -> bool {
+        let scenes = self.hopeful.iter().chain([&self.careful]);
+        scenes
+            .into_iter()
+            .all(|scene| has_places(&scene.supplies, &self.places))
+    }
+
     pub(crate) fn scene(&self, belief: Belief) -> &Scene {
         match (belief, &self.hopeful) {
             (Belief::Hopeful, Some(hopeful)) => hopeful,
@@ -113,6 +126,15 @@ pub(crate) struct Fares {
 }
 
 impl Sweep {
+    /// As [`Promised::is_sound`].
+    pub(crate) fn is_sound(&self) -> bool {
+        let supplies = [&self.slow, &self.middle, &self.fast];
+        self.promised.is_sound()
+            && supplies
+                .into_iter()
+                .all(|supplies| has_places(supplies, self.places()))
+    }
+
     /// Where each depot stands.
     pub(crate) fn places(&self) -> &Places {
         &self.promised.places
