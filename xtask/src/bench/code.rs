@@ -14,7 +14,7 @@ use anyhow::{Context, bail, ensure};
 use posthaste_testbed::install;
 
 use super::{figures, figures::Spread, say, stage, stage::Folder};
-use crate::{cargo, root, succeed};
+use crate::{root, succeed};
 
 /// Measurements of each program in each row.
 const RUNS: usize = 5;
@@ -101,16 +101,7 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
 
 /// Our program, as it ships.
 fn build() -> anyhow::Result<PathBuf> {
-    let arguments = [
-        "--release",
-        "--locked",
-        "--package",
-        "posthaste-engine",
-        "--example",
-        "code_speed",
-    ];
-    succeed(cargo(&["build"]).args(arguments))?;
-    Ok(stage::target_folder()?.join("release/examples/code_speed"))
+    stage::build_example("posthaste-engine", "code_speed")
 }
 
 /// ISA-L's, compiled with the system's compiler.

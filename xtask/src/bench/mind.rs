@@ -7,7 +7,7 @@ use std::{fmt::Write, path::PathBuf, process::Command};
 use anyhow::{Context, bail, ensure};
 
 use super::{figures, say, stage};
-use crate::{cargo, root, succeed};
+use crate::root;
 
 /// Open requests and depots of each row.
 const SIZES: [(u64, u64); 4] = [(100, 10), (1000, 100), (10_000, 1000), (100_000, 1000)];
@@ -55,16 +55,7 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
 }
 
 fn build() -> anyhow::Result<PathBuf> {
-    let arguments = [
-        "--release",
-        "--locked",
-        "--package",
-        "posthaste-core",
-        "--example",
-        "mind_speed",
-    ];
-    succeed(cargo(&["build"]).args(arguments))?;
-    Ok(stage::target_folder()?.join("release/examples/mind_speed"))
+    stage::build_example("posthaste-core", "mind_speed")
 }
 
 fn measure(program: &PathBuf, requests: u64, depots: u64, steps: u64) -> anyhow::Result<Row> {

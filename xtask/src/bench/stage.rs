@@ -70,6 +70,20 @@ pub fn build(package: &str, program: &str) -> anyhow::Result<PathBuf> {
     Ok(target_folder()?.join("release").join(program))
 }
 
+/// Builds an example of a package as it ships, and says where it lies.
+///
+/// # Errors
+/// When it does not compile.
+pub fn build_example(package: &str, example: &str) -> anyhow::Result<PathBuf> {
+    let arguments = ["--release", "--locked", "--package", package];
+    succeed(
+        cargo(&["build"])
+            .args(arguments)
+            .args(["--example", example]),
+    )?;
+    Ok(target_folder()?.join("release/examples").join(example))
+}
+
 /// Where cargo puts what it builds.
 ///
 /// # Errors

@@ -4,14 +4,14 @@ use std::{
     fmt::Write,
     fs,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
     time::Duration,
 };
 
 use anyhow::{Context, bail};
 
 use super::{figures, measure, publish, say, stage};
-use crate::{cargo, root, succeed};
+use crate::root;
 
 /// Whoever takes longer has lost.
 const LONGEST: Duration = Duration::from_secs(1800);
@@ -52,17 +52,7 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
 }
 
 fn build() -> anyhow::Result<PathBuf> {
-    let words = [
-        "build",
-        "--release",
-        "--locked",
-        "--package",
-        "posthaste-sim",
-        "--example",
-        "world",
-    ];
-    succeed(cargo(&words).stdout(Stdio::null()))?;
-    Ok(stage::target_folder()?.join("release/examples/world"))
+    stage::build_example("posthaste-sim", "world")
 }
 
 fn cases(is_whole: bool) -> anyhow::Result<Vec<Case>> {
