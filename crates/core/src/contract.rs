@@ -11,6 +11,7 @@ mod reason;
 mod request;
 mod terms;
 mod view;
+mod wishes;
 
 pub use command::Command;
 pub use event::{Event, Happening};
@@ -27,6 +28,7 @@ pub use view::{
     Cost, DepotState, DepotView, Forecast, Knowledge, PathView, RequestState, RequestView,
     ShareView,
 };
+pub use wishes::{Priority, PriorityError, Repair, Survive, Wishes};
 
 use alloc::vec::Vec;
 

@@ -5,13 +5,13 @@ use posthaste_types::{DepotId, Malformed, Record, RequestId, Timestamp, record};
 use crate::{
     Settings,
     books::{Book, Depot, Index, Request, Transfers},
-    contract::{Decision, Event, Happening, Input, Outbox, Reason},
+    contract::{Decision, Event, Happening, Input, Outbox, Reason, Wishes},
     outlook::{Promised, Sweep},
     probing::Probing,
 };
 
 /// Leads every snapshot; another number is another layout.
-const SNAPSHOT_VERSION: u32 = 8;
+const SNAPSHOT_VERSION: u32 = 9;
 
 record! {
     /// The decision maker of one centre.
@@ -168,14 +168,25 @@ impl Mind {
                 self.on_depot_inventory(depot, request, &held, out);
             }
             Input::RequestSubmitted { request, spec } => {
-                self.on_request_submitted(request, spec, Method::Auto, out);
+                let asked = Request::new(spec, Method::Auto, Wishes::default(), self.now);
+                self.on_request_submitted(request, asked, out);
             }
             Input::RequestSubmittedWith {
                 request,
                 spec,
                 optimizer,
             } => {
-                self.on_request_submitted(request, spec, optimizer, out);
+                let asked = Request::new(spec, optimizer, Wishes::default(), self.now);
+                self.on_request_submitted(request, asked, out);
+            }
+            Input::RequestAsked {
+                request,
+                spec,
+                optimizer,
+                wishes,
+            } => {
+                let asked = Request::new(spec, optimizer, wishes, self.now);
+                self.on_request_submitted(request, asked, out);
             }
             Input::RequestCancelled { request } => self.on_request_cancelled(request, out),
             Input::FragmentStored {

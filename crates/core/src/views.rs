@@ -93,6 +93,7 @@ impl Mind {
         RequestView {
             request: id,
             spec: request.spec.clone(),
+            wishes: request.wishes.clone(),
             state: request.state,
             at_risk: request.at_risk,
             missed: request.missed && request.safe_at.is_none_or(|at| at > request.spec.deadline),

@@ -89,6 +89,34 @@ fn optimizer() -> impl Strategy<Value = Method> {
     prop_oneof![1 => fixed, 3 => named]
 }
 
+fn wishes() -> impl Strategy<Value = Wishes> {
+    let survive = prop_oneof![
+        3 => Just(Survive::AsCoded),
+        2 => (0u32..5).prop_map(|depots| Survive::Losses { depots }),
+        2 => (0u32..1_000_000_000).prop_map(|loss_ppb_max| Survive::Chance { loss_ppb_max }),
+    ];
+    let names = ("[ab]?", "[xy]?");
+    let limits = (
+        proptest::option::of(0u64..100),
+        proptest::option::of(0u64..5000),
+        proptest::option::of(0u64..1000),
+    );
+    let forbidden = proptest::collection::vec(depot(), 0..2);
+    (-9i64..=9, names, survive, limits, forbidden, any::<bool>()).prop_map(
+        |(level, (owner, project), survive, limits, forbidden, is_lazy)| Wishes {
+            priority: Priority::new(level).unwrap_or_default(),
+            owner,
+            project,
+            budget_micro_usd: limits.0,
+            survive,
+            rate_max: limits.1.map(ByteRate::new),
+            forbidden,
+            repair: if is_lazy { Repair::Lazy } else { Repair::Eager },
+            keep_until: limits.2.map(|secs| START + Duration::from_secs(secs)),
+        },
+    )
+}
+
 fn facts() -> impl Strategy<Value = (Bytes, Option<ByteRate>)> {
     (0u64..100_000, proptest::option::of(0u64..5000))
         .prop_map(|(space, rate)| (Bytes::new(space), rate.map(ByteRate::new)))
@@ -112,6 +140,11 @@ fn input() -> impl Strategy<Value = Input> {
         2 => (request(), spec(), optimizer()).prop_map(|(request, spec, optimizer)| {
             Input::RequestSubmittedWith { request, spec, optimizer }
         }),
+        5 => (request(), spec(), optimizer(), wishes()).prop_map(
+            |(request, spec, optimizer, wishes)| {
+                Input::RequestAsked { request, spec, optimizer, wishes }
+            }
+        ),
         1 => request().prop_map(|request| Input::RequestCancelled { request }),
         9 => (request(), depot(), chunk(), fragment()).prop_map(
             |(request, depot, chunk, fragment)| {
@@ -196,6 +229,40 @@ fn arrive(depot: DepotId) -> [Input; 2] {
     ]
 }
 
+/// The same moves by users who wish nothing beyond a deadline: in words of today, or in those of
+/// journals from before wishes.
+fn wishing_nothing(moves: &[Move], is_old: bool) -> Vec<Move> {
+    let plain = |input: &Input| match input.clone() {
+        Input::RequestAsked {
+            request,
+            spec,
+            optimizer,
+            ..
+        } if is_old => Input::RequestSubmittedWith {
+            request,
+            spec,
+            optimizer,
+        },
+        Input::RequestAsked {
+            request,
+            spec,
+            optimizer,
+            ..
+        } => Input::RequestAsked {
+            request,
+            spec,
+            optimizer,
+            wishes: Wishes::default(),
+        },
+        other => other,
+    };
+    let plain = |step: &Move| Move {
+        inputs: step.inputs.iter().map(plain).collect(),
+        ..*step
+    };
+    moves.iter().map(plain).collect()
+}
+
 /// Plays the moves; `cut` is where the mind is written and read back.
 fn play(moves: &[Move], cut: Option<usize>) -> (Vec<Outbox>, Mind) {
     // The requests are small, and probes shall be seen.
@@ -248,6 +315,12 @@ proptest! {
         let (cut, restored) = play(&moves, Some(cut % moves.len()));
         prop_assert_eq!(straight, cut);
         prop_assert_eq!(mind, restored);
+    }
+
+    #[test]
+    fn a_journal_from_before_wishes_is_one_of_users_who_wished_nothing(moves in moves()) {
+        let old = play(&wishing_nothing(&moves, true), None);
+        prop_assert_eq!(old, play(&wishing_nothing(&moves, false), None));
     }
 
     #[test]

@@ -269,7 +269,8 @@ fn keep_course(
         transaction.prepare_cached("UPDATE request SET submitted = 1 WHERE id = ?1")?;
     for input in step.inputs {
         if let Input::RequestSubmitted { request, .. }
-        | Input::RequestSubmittedWith { request, .. } = input
+        | Input::RequestSubmittedWith { request, .. }
+        | Input::RequestAsked { request, .. } = input
         {
             submitted.execute([to_sql(request.get())])?;
         }

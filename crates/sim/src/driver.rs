@@ -433,6 +433,7 @@ impl<'a> Run<'a> {
             | Input::DepotInventory { .. }
             | Input::RequestSubmitted { .. }
             | Input::RequestSubmittedWith { .. }
+            | Input::RequestAsked { .. }
             | Input::RequestCancelled { .. }
             | Input::Throughput { .. }
             | Input::SourceReleased { .. }
@@ -454,7 +455,8 @@ impl<'a> Run<'a> {
 
     fn on_asked(&mut self, input: &Input) {
         if let Input::RequestSubmitted { request, spec }
-        | Input::RequestSubmittedWith { request, spec, .. } = input
+        | Input::RequestSubmittedWith { request, spec, .. }
+        | Input::RequestAsked { request, spec, .. } = input
         {
             self.checkers
                 .deadlines

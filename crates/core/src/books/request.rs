@@ -5,7 +5,7 @@ use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, Timestamp, reco
 use super::{Replica, Tuning};
 use crate::{
     Settings,
-    contract::{Decision, Fault, Forecast, Reason, RequestSpec, RequestState},
+    contract::{Decision, Fault, Forecast, Reason, RequestSpec, RequestState, Wishes},
     domains::Kin,
 };
 
@@ -75,6 +75,8 @@ record! {
         pub(crate) spec: RequestSpec,
         /// The optimizer asked for.
         pub(crate) method: Method,
+        /// What is wished beyond the deadline.
+        pub(crate) wishes: Wishes,
         pub(crate) submitted: Timestamp,
         pub(crate) state: RequestState,
         /// It was taken though its deadline can't be met, or it missed it: it gets what is left.
@@ -105,7 +107,7 @@ record! {
 }
 
 impl Request {
-    pub(crate) fn new(spec: RequestSpec, method: Method, now: Timestamp) -> Self {
+    pub(crate) fn new(spec: RequestSpec, method: Method, wishes: Wishes, now: Timestamp) -> Self {
         let mut lanes: Vec<Lane> = Vec::new();
         for &depot in spec.via.iter().chain(&spec.destination) {
             if lanes.len() < Self::LANES_MAX && lanes.iter().all(|lane| lane.depot != depot) {
@@ -130,6 +132,7 @@ impl Request {
         };
         Self {
             method,
+            wishes,
             submitted: now,
             state: RequestState::Moving,
             is_leftover: false,

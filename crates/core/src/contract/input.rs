@@ -5,7 +5,7 @@ use posthaste_types::{
     ByteRate, Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp, record,
 };
 
-use super::{DepotTerms, RequestSpec};
+use super::{DepotTerms, RequestSpec, Wishes};
 
 record! {
     /// Why something the hands tried did not work, as far as the mind decides by it.
@@ -219,6 +219,17 @@ record! {
         33 = ProbeAsked {
             /// The depot.
             depot: DepotId,
+        },
+        /// As [`Input::RequestSubmittedWith`], with what else is wished; the other two wish nothing.
+        48 = RequestAsked {
+            /// Its number.
+            request: RequestId,
+            /// What is wanted.
+            spec: RequestSpec,
+            /// What chooses how many fragments go to a depot at once.
+            optimizer: Method,
+            /// What is wished beyond that.
+            wishes: Wishes,
         },
     }
 }

@@ -2,7 +2,7 @@ use alloc::{string::String, vec::Vec};
 use posthaste_forecast::{Quantiles, Score};
 use posthaste_types::{ByteRate, Bytes, DepotId, RequestId, Timestamp, record};
 
-use super::RequestSpec;
+use super::{RequestSpec, Wishes};
 
 record! {
     /// Where a request stands.
@@ -191,6 +191,8 @@ record! {
         pub request: RequestId,
         /// What was asked for.
         pub spec: RequestSpec,
+        /// What was wished beyond that.
+        pub wishes: Wishes,
         /// Where it stands.
         pub state: RequestState,
         /// Whether its deadline is in danger.

@@ -1,11 +1,10 @@
-use posthaste_plan::tuner::Method;
 use posthaste_types::RequestId;
 
 use crate::{
     Mind,
     admission::Verdict,
     books::{Depot, Request},
-    contract::{Forecast, Happening, Outbox, Reason, RequestSpec, RequestState},
+    contract::{Forecast, Happening, Outbox, Reason, RequestState},
 };
 
 impl Mind {
@@ -14,14 +13,12 @@ impl Mind {
     pub(crate) fn on_request_submitted(
         &mut self,
         id: RequestId,
-        spec: RequestSpec,
-        optimizer: Method,
+        mut request: Request,
         out: &mut Outbox,
     ) {
         if self.requests.contains_key(&id) {
             return;
         }
-        let mut request = Request::new(spec, optimizer, self.now);
         for lane in &request.lanes {
             self.look_at_link(lane.depot);
         }

@@ -40,6 +40,7 @@ impl Run<'_> {
                 input,
                 Input::RequestSubmitted { .. }
                     | Input::RequestSubmittedWith { .. }
+                    | Input::RequestAsked { .. }
                     | Input::RequestCancelled { .. }
                     | Input::Delivered { .. }
             )

@@ -236,6 +236,7 @@ fn answered(input: &Input) -> Option<(Send, bool)> {
         | Input::DepotInventory { .. }
         | Input::RequestSubmitted { .. }
         | Input::RequestSubmittedWith { .. }
+        | Input::RequestAsked { .. }
         | Input::RequestCancelled { .. }
         | Input::Throughput { .. }
         | Input::SourceReleased { .. }

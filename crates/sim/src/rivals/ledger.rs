@@ -240,7 +240,8 @@ impl Ledger {
                 held,
             } => self.on_inventory(*depot, *request, held),
             Input::RequestSubmitted { request, spec }
-            | Input::RequestSubmittedWith { request, spec, .. } => {
+            | Input::RequestSubmittedWith { request, spec, .. }
+            | Input::RequestAsked { request, spec, .. } => {
                 let order = Order {
                     chunks: vec![Vec::new(); spec.chunks() as usize],
                     spec: spec.clone(),
@@ -431,6 +432,7 @@ impl Ledger {
             RequestView {
                 request: *request,
                 spec: order.spec.clone(),
+                wishes: posthaste_core::contract::Wishes::default(),
                 state: order.state,
                 at_risk: false,
                 missed: order.safe_at.is_none_or(|at| at > order.spec.deadline),
