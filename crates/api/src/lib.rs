@@ -279,6 +279,15 @@ pub struct Decision {
     pub reason: String,
 }
 
+/// What became of a request, in sentences.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Story {
+    /// Which request, like `r7`.
+    pub request: String,
+    /// From what was asked to how it stands or ended, in order; times are UTC.
+    pub sentences: Vec<String>,
+}
+
 /// What somebody needs to pull a dataset: who holds it, and leave to read it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Ticket {

@@ -39,7 +39,10 @@ pub struct StatusArguments {
     service: ServiceArguments,
 }
 
-/// Explains a request, or the last copy: what was decided when, and why
+/// Explains a request, or the last copy: what was asked, answered and done, and why
+///
+/// Tells the story of a request in sentences, from what was asked to how it stands or ended; of one in
+/// danger or late also where its slack went. With --json every decision and its reason.
 #[derive(Debug, Args)]
 pub struct ExplainArguments {
     /// The request's id, like r7; `last` is the last `posthaste cp` of this user with a remote end
@@ -155,15 +158,16 @@ pub async fn explain(arguments: ExplainArguments) -> Outcome {
         return explain_last(arguments.json);
     }
     let service = ServiceClient::open(&arguments.service)?;
-    let path = format!("/v1/requests/{}/explain", arguments.id);
-    let decisions: Vec<api::Decision> = service.get(&path).await?;
     if arguments.json {
+        let path = format!("/v1/requests/{}/explain", arguments.id);
+        let decisions: Vec<api::Decision> = service.get(&path).await?;
         output::json(&decisions);
         return Ok(ExitCode::SUCCESS);
     }
-    for decision in decisions {
-        let at = moment::time_of_day(&decision.at);
-        output::line(&format!("{at}  {}: {}", decision.what, decision.reason));
+    let path = format!("/v1/requests/{}/story", arguments.id);
+    let story: api::Story = service.get(&path).await?;
+    for sentence in story.sentences {
+        output::line(&sentence);
     }
     Ok(ExitCode::SUCCESS)
 }

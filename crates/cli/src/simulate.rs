@@ -10,7 +10,7 @@ use std::{
 
 use clap::Args;
 use posthaste_core::Settings;
-use posthaste_sim::{Report, Scenario, simulate, simulate_recorded};
+use posthaste_sim::{Report, Scenario, simulate, simulate_explained, simulate_recorded};
 use serde_json::json;
 
 use crate::{
@@ -48,6 +48,9 @@ pub struct SimulateArguments {
     /// Where the swarm writes a scenario that fails
     #[arg(long, value_name = "DIR", default_value = ".", requires = "swarm")]
     into: PathBuf,
+    /// Tells the story of a request instead, like `posthaste explain`
+    #[arg(long, value_name = "ID", conflicts_with_all = ["seeds", "swarm", "timeline", "report"])]
+    explain: Option<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -62,10 +65,31 @@ pub fn run(arguments: &SimulateArguments) -> Outcome {
         return swarm::run(arguments);
     };
     let scenario = Scenario::load(path).map_err(|error| Failure::usage(format!("{error}")))?;
-    match &arguments.seeds {
-        Some(seeds) => many(arguments, &scenario, seeds),
-        None => one(arguments, &scenario),
+    match (&arguments.seeds, &arguments.explain) {
+        (Some(seeds), _) => many(arguments, &scenario, seeds),
+        (None, Some(id)) => explain(arguments, &scenario, id),
+        (None, None) => one(arguments, &scenario),
     }
+}
+
+/// Tells the story of one request.
+fn explain(arguments: &SimulateArguments, scenario: &Scenario, id: &str) -> Outcome {
+    let request = id
+        .parse()
+        .map_err(|_| Failure::usage(format!("`{id}` is no request: they are r1, r2 and so on")))?;
+    let (report, story) = simulate_explained(scenario, arguments.seed, request);
+    let story = story.ok_or_else(|| {
+        let name = &scenario.name;
+        Failure::usage(format!("nobody knows {id} at the end of {name}"))
+    })?;
+    if arguments.json {
+        output::json(&json!({"request": id, "seed": arguments.seed, "story": story}));
+    } else {
+        for sentence in story {
+            output::line(&sentence);
+        }
+    }
+    Ok(exit(report.is_clean()))
 }
 
 fn one(arguments: &SimulateArguments, scenario: &Scenario) -> Outcome {

@@ -137,12 +137,22 @@ fn a_dataset_leaves_scratch_and_comes_home_whole() {
     assert!(!centre.scratch().exists(), "scratch was not released");
     let report = centre.pull_and_compare("r1");
     assert_eq!(report["rebuilt_chunks"], 0);
-    let explained = centre.service.run(&["explain", "r1"]);
-    assert!(
-        text(&explained.stdout).contains("p90 finish"),
-        "{}",
-        text(&explained.stdout)
-    );
+    let explained = text(&centre.service.run(&["explain", "r1"]).stdout);
+    for said in [
+        " r1 was asked for: ",
+        "as 2+1 over ash, birch or cedar; scratch is to be released then.",
+        "It was taken: 3 depots at once: p90 finish",
+        " it was safe, ",
+        " scratch was released.",
+        "It lay on scratch for",
+    ] {
+        assert!(
+            explained.contains(said),
+            "`{said}` is missing in\n{explained}"
+        );
+    }
+    let decisions = centre.service.json(&["explain", "r1", "--json"]);
+    assert_eq!(decisions[0]["what"], "admitted", "{decisions}");
     centre
         .service
         .wait_until("r1", |request| state(request) == "delivered");
@@ -520,11 +530,19 @@ fn an_optimizer_by_name_governs_the_request_and_is_explained() {
     assert_eq!(shown["optimizer"], "fixed:2,1,1");
     let explained = text(&centre.service.run(&["explain", "r1"]).stdout);
     for said in [
-        "optimizer fixed:2,1,1: the user asked for it",
-        "ash: 2 fragments at once: asked for",
+        "optimizer fixed:2,1,1: the user asked for it.",
+        "how many fragments were on their way at once: ash 2",
     ] {
         assert!(explained.contains(said), "{explained}");
     }
+    let decisions = centre.service.json(&["explain", "r1", "--json"]);
+    let is_choice = |decision: &Value| {
+        decision["what"] == "ash: 2 fragments at once" && decision["reason"] == "asked for"
+    };
+    assert!(
+        decisions.as_array().unwrap().iter().any(is_choice),
+        "{decisions}"
+    );
     centre.pull_and_compare("r1");
     assert_eq!(centre.offload(&["--code", "2+1"])["optimizer"], "auto");
     let scratch = centre.scratch();

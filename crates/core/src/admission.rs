@@ -1,6 +1,6 @@
 //! Takes a request or says at once why not, and what would buy it.
 
-use alloc::{format, vec, vec::Vec};
+use alloc::{vec, vec::Vec};
 use core::time::Duration;
 use posthaste_plan::{Load, Offer, Proposal, Scene, Supplies, choose, offers};
 use posthaste_types::{Bytes, Code, Timestamp};
@@ -278,11 +278,8 @@ impl Mind {
             .map(|(_, lane)| self.name_of(lane.depot))
             .collect();
         for name in spares {
-            self.remember(
-                id,
-                format!("{name}: kept in reserve"),
-                Reason::Spare { name },
-            );
+            let reason = Reason::Spare { name: name.clone() };
+            self.remember_of(id, name, 0, "kept in reserve".into(), reason);
         }
     }
 }

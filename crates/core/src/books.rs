@@ -1,5 +1,6 @@
 //! What the mind knows. Books answer and record; they decide nothing.
 
+mod account;
 mod bitmap;
 mod book;
 mod depot;
@@ -10,6 +11,7 @@ mod request;
 mod transfer;
 mod tuning;
 
+pub(crate) use account::{Account, Seen};
 pub(crate) use bitmap::Bitmap;
 pub(crate) use book::Book;
 pub(crate) use depot::{Answer, Depot};

@@ -9,6 +9,7 @@ mod event;
 mod input;
 mod reason;
 mod request;
+mod tale;
 mod terms;
 mod view;
 mod wishes;
@@ -21,8 +22,9 @@ pub use posthaste_plan::{
     Windows, WindowsError,
     tuner::{Method, MethodError},
 };
-pub use reason::{Decision, Reason, WouldBuy};
+pub use reason::{Reason, WouldBuy};
 pub use request::{ReleasePolicy, RequestSpec};
+pub use tale::{Cause, Charge, Decision, Tale};
 pub use terms::DepotTerms;
 pub use view::{
     Cost, DepotState, DepotView, Forecast, Knowledge, PathView, RequestState, RequestView,

@@ -9,7 +9,7 @@ use crate::{
     Mind,
     books::Request,
     books::Route,
-    contract::{Fault, Happening, Outbox, Reason},
+    contract::{Cause, Fault, Happening, Outbox, Reason},
     outlook::Sweep,
     review::reason_late,
 };
@@ -84,6 +84,7 @@ impl Mind {
             return false;
         };
         request.lanes[lane].is_active = true;
+        request.account.blame(Cause::Course, None);
         request.replica.unpark();
         let reason = reason(request, self.now);
         self.tell(
@@ -129,6 +130,7 @@ impl Mind {
             return;
         };
         request.lanes[slowest].is_active = false;
+        request.account.blame(Cause::Course, None);
         let (fan_out, depot) = (request.fan_out(), request.lanes[slowest].depot);
         let reason = Reason::Ahead {
             fan_out,
@@ -235,6 +237,7 @@ impl Mind {
         for chunk in core::mem::take(&mut request.stripes).into_keys() {
             request.replica.put_back(chunk);
         }
+        request.account.blame(Cause::Course, None);
         request.replica.unpark();
         self.tell(out, Some(id), None, Happening::Rerouted, reason);
     }

@@ -4,7 +4,7 @@
 //! is known (of requests, replicas, transfers, depots and links); one file under `on`
 //! takes each kind of input; `arrange` keeps them in order, `dispatch` places fragments, `outlook`
 //! forecasts, `review` and `course` change what is under way, `tuning` how much of it at once,
-//! `probing` asks for what nobody measured. Nothing here reads a clock, a file, a socket or a random
+//! `probing` asks for what nobody measured, `memory` keeps what was decided and `story` tells it. Nothing here reads a clock, a file, a socket or a random
 //! number.
 #![no_std]
 extern crate alloc;
@@ -18,12 +18,14 @@ pub mod contract;
 mod course;
 mod dispatch;
 mod domains;
+mod memory;
 mod mind;
 mod on;
 mod outlook;
 mod probing;
 mod review;
 mod settings;
+pub mod story;
 mod tuning;
 mod views;
 

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Leads every snapshot; another number is another layout.
-const SNAPSHOT_VERSION: u32 = 9;
+const SNAPSHOT_VERSION: u32 = 10;
 
 record! {
     /// The decision maker of one centre.
@@ -248,21 +248,9 @@ impl Mind {
             reason,
         };
         if let Some(request) = request {
-            let what = match depot {
-                Some(depot) => format!("{}: {}", self.name_of(depot), event.happening),
-                None => format!("{}", event.happening),
-            };
-            self.remember(request, what, event.reason.clone());
+            self.remember_event(request, &event, 0);
         }
         out.events.push(event);
-    }
-
-    /// Remembers a decision that is no event.
-    pub(crate) fn remember(&mut self, request: RequestId, what: String, reason: Reason) {
-        let (now, most) = (self.now, self.settings.decisions_max);
-        if let Some(request) = self.requests.get_mut(&request) {
-            request.remember(now, what, reason, most);
-        }
     }
 
     /// The name people use for a depot.

@@ -297,6 +297,7 @@ impl Mind {
         let fares = sweep.fares(self.load_now(request, sweep.places()), self.now);
         let finish = fares.forecast();
         self.requests.get_mut(&id)?.finish = finish;
+        self.keep_account(id, sweep.after.is_none());
         Some(fares)
     }
 

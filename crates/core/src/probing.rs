@@ -2,7 +2,7 @@
 //! use, that nothing measured lately and that carries nothing, one at a time, for a hundredth of what
 //! the request sends. Transfers tell more, so probes fill gaps.
 
-use alloc::{format, vec::Vec};
+use alloc::vec::Vec;
 use core::time::Duration;
 use posthaste_types::{Bytes, DepotId, RequestId, Timestamp, record};
 
@@ -78,7 +78,7 @@ impl Mind {
                     measured_at,
                     budget,
                 };
-                self.remember(payer, format!("{name}: probed"), reason.clone());
+                self.remember_of(payer, name, 0, "probed".into(), reason.clone());
                 if let Some(payer) = self.requests.get_mut(&payer) {
                     payer.probed += budget;
                 }

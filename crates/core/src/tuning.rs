@@ -184,11 +184,8 @@ impl Mind {
         } else {
             "fragments"
         };
-        let what = format!("{}: {at_once} {noun} at once", self.name_of(depot));
-        let (now, most) = (self.now, self.settings.decisions_max);
-        if let Some(request) = self.requests.get_mut(&id) {
-            request.remember_tuned(now, what, Reason::Tuned { why }, most);
-        }
+        let (what, name) = (format!("{at_once} {noun} at once"), self.name_of(depot));
+        self.remember_of(id, name, at_once.into(), what, Reason::Tuned { why });
     }
 }
 

@@ -97,6 +97,7 @@ pub(crate) type Answer<T> = Result<T, Refusal>;
         requests::cancel,
         requests::move_deadline,
         requests::explain,
+        requests::story,
         requests::manifest,
         requests::ticket,
         requests::delivered,
@@ -141,6 +142,7 @@ pub(crate) fn router(desk: Desk) -> Router {
                 .patch(requests::move_deadline),
         )
         .route("/v1/requests/{id}/explain", get(requests::explain))
+        .route("/v1/requests/{id}/story", get(requests::story))
         .route("/v1/requests/{id}/manifest", get(requests::manifest))
         .route("/v1/requests/{id}/ticket", post(requests::ticket))
         .route("/v1/requests/{id}/delivered", post(requests::delivered))

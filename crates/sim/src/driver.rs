@@ -50,7 +50,7 @@ const MEASURE_EVERY: Duration = Duration::from_secs(1);
 const STEPS_MAX: u64 = 5_000_000;
 const STEPS_PER_REQUEST: u64 = 1000;
 
-pub use notes::simulate_recorded;
+pub use notes::{simulate_explained, simulate_recorded};
 
 /// Something that will happen.
 #[derive(Debug, Clone)]

@@ -18,7 +18,7 @@ pub mod swarm;
 mod world;
 
 pub use checkers::{Checkers, Violation};
-pub use driver::{simulate, simulate_recorded, simulate_with};
+pub use driver::{simulate, simulate_explained, simulate_recorded, simulate_with};
 pub use rehearsal::{Rehearsal, rehearse};
 pub use report::{Entry, Fate, Page, Recording, Report, Sample, What, page, timeline};
 pub use rivals::Rival;

@@ -71,6 +71,7 @@ mod tests {
         std::fs::write(&scenario, text).unwrap();
         let at = |name: &str| Some(dir.path().join(name));
         let arguments = SimulateArguments {
+            explain: None,
             scenario: Some(scenario),
             seed: 3,
             seeds: None,

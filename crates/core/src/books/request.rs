@@ -1,8 +1,8 @@
-use alloc::{collections::BTreeMap, string::String, vec::Vec};
+use alloc::{collections::BTreeMap, vec::Vec};
 use posthaste_plan::{Pace, tuner::Method};
 use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, Timestamp, record};
 
-use super::{Replica, Tuning};
+use super::{Account, Replica, Tuning};
 use crate::{
     Settings,
     contract::{Decision, Fault, Forecast, Reason, RequestSpec, RequestState, Wishes},
@@ -102,6 +102,8 @@ record! {
         pub(crate) last_lost: Option<DepotId>,
         /// Bytes that probes for it sent or may still send.
         pub(crate) probed: Bytes,
+        /// Where its slack went.
+        pub(crate) account: Account,
         pub(crate) decisions: Vec<Decision>,
     }
 }
@@ -154,6 +156,7 @@ impl Request {
             repaired: 0,
             last_lost: None,
             probed: Bytes::ZERO,
+            account: Account::default(),
             decisions: Vec::new(),
             spec,
         }
@@ -293,30 +296,31 @@ impl Request {
         self.spec.chunk_size.times(self.stripes.len() as u64)
     }
 
-    /// Remembers a decision; the oldest beyond `most` are forgotten.
-    pub(crate) fn remember(&mut self, at: Timestamp, what: String, reason: Reason, most: u32) {
-        if self.decisions.len() >= most as usize {
-            self.decisions.remove(0);
+    /// Remembers a decision; the oldest beyond `most` are forgotten, but for the first: the answer.
+    /// Of what comes again and again only a quarter of `most` are kept, so that it doesn't push out what
+    /// decided the request's fate.
+    pub(crate) fn remember(&mut self, decision: Decision, most: u32) {
+        let most = most as usize;
+        if is_routine(&decision.reason) {
+            let routine = |decision: &Decision| is_routine(&decision.reason);
+            let kept = self.decisions.iter().filter(|decision| routine(decision));
+            if kept.count() >= most / 4
+                && let Some(oldest) = self.decisions.iter().position(routine)
+            {
+                self.decisions.remove(oldest);
+            }
         }
-        self.decisions.push(Decision { at, what, reason });
+        if self.decisions.len() >= most {
+            self.decisions.remove(usize::from(most > 1));
+        }
+        self.decisions.push(decision);
     }
+}
 
-    /// Remembers a choice of an optimizer. Of those only a quarter of `most` are kept, so that they
-    /// don't push out what decided the request's fate.
-    pub(crate) fn remember_tuned(
-        &mut self,
-        at: Timestamp,
-        what: String,
-        reason: Reason,
-        most: u32,
-    ) {
-        let is_tuned = |decision: &Decision| matches!(decision.reason, Reason::Tuned { .. });
-        let tuned = self.decisions.iter().filter(|decision| is_tuned(decision));
-        if tuned.count() >= most as usize / 4
-            && let Some(oldest) = self.decisions.iter().position(is_tuned)
-        {
-            self.decisions.remove(oldest);
-        }
-        self.remember(at, what, reason, most);
-    }
+/// Whether a decision for this reason comes again and again.
+fn is_routine(reason: &Reason) -> bool {
+    matches!(
+        reason,
+        Reason::Tuned { .. } | Reason::RateMoved { .. } | Reason::Retry { .. }
+    )
 }

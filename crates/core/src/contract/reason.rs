@@ -210,6 +210,13 @@ record! {
             /// Sites, providers or regions there are.
             available: u32,
         },
+        /// A user moved the deadline.
+        96 = NewDeadline {
+            /// Before.
+            from: Timestamp,
+            /// From now on.
+            to: Timestamp,
+        },
         /// A path that could be used was not measured for long, or never.
         64 = PathStale {
             /// When it was measured last; none when it never was.
@@ -332,6 +339,9 @@ impl fmt::Display for Reason {
                  for more parity",
                 if *available == 1 { "site" } else { "sites" }
             ),
+            Self::NewDeadline { from, to } => {
+                write!(f, "the user moved it from {from} to {to}")
+            }
             Self::Verified => f.write_str("every chunk was pulled and its digest verified"),
             Self::Spare { name } => write!(f, "the others suffice without {name}"),
             Self::Tuned { why } => write!(f, "{}", why.of_fragments()),
@@ -350,18 +360,5 @@ impl fmt::Display for Reason {
                 "the path was last measured at {at}: at most {budget} are spent on that"
             ),
         }
-    }
-}
-
-record! {
-    /// One entry of what `explain` shows: what was decided when, and why.
-    #[derive(Debug, Clone, PartialEq, Eq)]
-    pub struct Decision {
-        /// When.
-        pub at: Timestamp,
-        /// What, as a person would say it.
-        pub what: String,
-        /// Why.
-        pub reason: Reason,
     }
 }

@@ -1,6 +1,9 @@
 use posthaste_types::{RequestId, Timestamp};
 
-use crate::{Mind, contract::Outbox};
+use crate::{
+    Mind,
+    contract::{Outbox, Reason},
+};
 
 impl Mind {
     /// A user moved the deadline: everything about it is judged anew.
@@ -18,13 +21,16 @@ impl Mind {
         else {
             return;
         };
-        request.spec.deadline = deadline;
+        let from = core::mem::replace(&mut request.spec.deadline, deadline);
         if deadline > now {
             request.missed = false;
             request.is_leftover = false;
         }
         let is_late = request.finish.is_some_and(|finish| finish.p90 > deadline);
-        if is_late && !request.at_risk {
+        let is_at_risk = request.at_risk;
+        let reason = Reason::NewDeadline { from, to: deadline };
+        self.remember(id, "deadline moved".into(), reason);
+        if is_late && !is_at_risk {
             self.say_at_risk(id, out);
         }
         self.look_now();

@@ -23,6 +23,9 @@ impl Mind {
         request.stripes.clear();
         request.at_risk = false;
         request.finish = None;
+        if request.safe_at.is_none() {
+            request.account.close(now);
+        }
         request.safe_at.get_or_insert(now);
         request.state = RequestState::Delivered;
         self.tell(out, Some(id), None, Happening::Delivered, reason);

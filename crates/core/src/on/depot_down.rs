@@ -1,10 +1,10 @@
-use alloc::{format, vec::Vec};
+use alloc::vec::Vec;
 use core::time::Duration;
 use posthaste_types::{ChunkIndex, DepotId, RequestId};
 
 use crate::{
     Mind,
-    contract::{Command, DepotState, Fault, Happening, Outbox, Reason, RequestState},
+    contract::{Cause, Command, DepotState, Fault, Happening, Outbox, Reason, RequestState},
     dispatch::is_lasting,
 };
 
@@ -59,6 +59,7 @@ impl Mind {
         );
         self.bring_up_to_date();
         for request in self.index.users(id) {
+            self.blame_for(request, Cause::Hours, Some(id));
             if self.end_flights(id, Some(request)) > 0 {
                 let reason = Reason::OutsideHours;
                 out.commands.push(Command::Abandon {
@@ -107,10 +108,10 @@ impl Mind {
 
     /// Forgets flights to the depot and stops counting what it holds.
     pub(crate) fn drop_depot(&mut self, id: DepotId, reason: &Reason, out: &mut Outbox) {
-        let name = self.name_of(id);
         self.bring_up_to_date();
         for request in self.index.users(id) {
-            if self.end_flights(id, Some(request)) > 0 {
+            let ended = self.end_flights(id, Some(request));
+            if ended > 0 {
                 let reason = reason.clone();
                 out.commands.push(Command::Abandon {
                     request,
@@ -118,7 +119,12 @@ impl Mind {
                     reason,
                 });
             }
-            self.remember(request, format!("{name}: depot down"), reason.clone());
+            let (down, ended) = (
+                Happening::DepotDown,
+                u32::try_from(ended).unwrap_or(u32::MAX),
+            );
+            self.remember_depot(request, id, down, reason.clone(), ended);
+            self.blame_for(request, Cause::Loss, Some(id));
             self.lose_for(request, id, out);
         }
         self.look_now();

@@ -3,7 +3,7 @@ use posthaste_types::{ByteRate, Bytes, DepotId, RequestId};
 use crate::{
     Mind,
     books::{Answer, Request},
-    contract::{Command, DepotState, Happening, Outbox, Reason},
+    contract::{Cause, Command, DepotState, Happening, Outbox, Reason},
 };
 
 impl Mind {
@@ -41,11 +41,26 @@ impl Mind {
         }
         self.bring_up_to_date();
         for request in self.index.users(id) {
+            if before == DepotState::Down {
+                self.remember_back(request, id);
+            }
             self.ask_if_used(request, id, Reason::DepotBack, out);
             self.fill_fan_out(request, out);
         }
         self.unpark_all(id);
         self.look_now();
+    }
+
+    /// A depot that a moving request used is back.
+    fn remember_back(&mut self, id: RequestId, depot: DepotId) {
+        let is_missed = self.requests.get(&id).is_some_and(|request| {
+            let lane = request.lane_of(depot);
+            request.is_moving() && lane.is_some_and(|lane| request.lanes[lane].is_used)
+        });
+        if is_missed {
+            self.remember_depot(id, depot, Happening::DepotUp, Reason::DepotBack, 0);
+            self.blame_for(id, Cause::Loss, Some(depot));
+        }
     }
 
     /// Asks what the depot holds of the request, if anything was ever sent there.

@@ -1,4 +1,3 @@
-use alloc::format;
 use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId};
 
 use crate::{
@@ -93,7 +92,7 @@ impl Mind {
                 fault,
                 attempt: attempts + 1,
             };
-            self.remember(id, format!("{name}: a send is tried again"), reason);
+            self.remember_of(id, name, 1, "a send is tried again".into(), reason);
         }
     }
 

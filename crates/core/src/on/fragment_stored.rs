@@ -76,6 +76,9 @@ impl Mind {
             } else {
                 RequestState::Safe
             };
+            if request.safe_at.is_none() {
+                request.account.close(now);
+            }
             request.safe_at.get_or_insert(now);
             request.at_risk = false;
             request.finish = None;

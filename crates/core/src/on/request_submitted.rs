@@ -3,7 +3,7 @@ use posthaste_types::RequestId;
 use crate::{
     Mind,
     admission::Verdict,
-    books::{Depot, Request},
+    books::{Account, Depot, Request},
     contract::{Forecast, Happening, Outbox, Reason, RequestState},
 };
 
@@ -58,6 +58,7 @@ impl Mind {
                     left.promise(&load, request.spec.deadline);
                 }
                 self.promised = Some(left);
+                request.account = Account::open(request.spec.deadline, finish);
                 self.requests.insert(id, request);
                 self.admit(id, reason, is_leftover, out);
             }

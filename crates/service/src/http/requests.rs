@@ -9,9 +9,12 @@ use axum::{
     response::IntoResponse,
 };
 use posthaste_api as api;
-use posthaste_core::contract::{Input, RequestState};
+use posthaste_core::{
+    contract::{Input, RequestState},
+    story,
+};
 use posthaste_endpoint::{Error, ErrorKind, relay};
-use posthaste_journal::RequestRecord;
+use posthaste_journal::{RequestRecord, Scan};
 use posthaste_types::RequestId;
 use serde::Deserialize;
 
@@ -221,6 +224,36 @@ pub(crate) async fn explain(
         reason: render::reason(&desk.centre, &decision.reason),
     });
     Ok(Json(shown.collect()))
+}
+
+/// Tells the story of a request: what was asked and answered, what happened and what was done about
+/// it, how it stands or ended, and where its slack went.
+#[utoipa::path(get, path = "/v1/requests/{id}/story", tag = "requests",
+    params(("id" = String, Path, description = "The request's id, like r7")),
+    responses((status = 200, body = api::Story), (status = 401, body = api::Problem),
+        (status = 404, body = api::Problem)))]
+pub(crate) async fn story(
+    State(desk): State<Desk>,
+    Path(id): Path<String>,
+) -> Answer<Json<api::Story>> {
+    let record = find(&desk, &id)?;
+    let tale = desk.centre.mind().tale(record.id);
+    let sentences = match (tale, &record.scan) {
+        (Some(tale), _) => story::tell(&tale),
+        (None, Some(Scan::Failed { error })) => vec![format!("It was never begun: {error}.")],
+        (None, None) => vec!["Its source is still being scanned.".to_owned()],
+        // The mind forgets the oldest that are over.
+        (None, Some(Scan::Sealed { .. })) => {
+            let end = record.ended.as_deref().unwrap_or("over");
+            vec![format!(
+                "It is {end}; what was decided about it is no longer known."
+            )]
+        }
+    };
+    Ok(Json(api::Story {
+        request: record.id.to_string(),
+        sentences,
+    }))
 }
 
 /// Gives out the manifest: the list of files and every digest. Of an encrypted dataset, the

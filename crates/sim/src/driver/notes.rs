@@ -1,6 +1,6 @@
 //! What is noted of a run while it is played.
 
-use posthaste_core::Settings;
+use posthaste_core::{Settings, story};
 use posthaste_types::{DepotId, RequestId};
 
 use super::{Run, START};
@@ -31,6 +31,23 @@ pub fn simulate_recorded(
     let mind = run.mind.as_ref().and_then(Decider::as_mind);
     let recording = recorder.map(|recorder| recorder.finish(at, used, mind));
     (run.into_report(seed), recording.unwrap_or_default())
+}
+
+/// Plays a scenario like `simulate`, and tells the story of one of its requests, a sentence an entry:
+/// as it stands at the end. None when the mind does not know that request, or is down, at the end.
+#[must_use]
+pub fn simulate_explained(
+    scenario: &Scenario,
+    seed: u64,
+    request: RequestId,
+) -> (Report, Option<Vec<String>>) {
+    let mut run = Run::new(scenario, seed, Settings::default());
+    run.set_up(seed);
+    run.play();
+    let mind = run.mind.as_ref().and_then(Decider::as_mind);
+    let tale = mind.and_then(|mind| mind.tale(request));
+    let story = tale.map(|tale| story::tell(&tale));
+    (run.into_report(seed), story)
 }
 
 impl Run<'_> {

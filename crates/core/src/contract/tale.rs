@@ -1,0 +1,75 @@
+use alloc::{string::String, vec::Vec};
+use posthaste_types::{DepotId, Timestamp, record};
+
+use super::{Happening, Reason, RequestView};
+
+record! {
+    /// One entry of what `explain` shows: what was decided when, and why.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Decision {
+        /// When.
+        pub at: Timestamp,
+        /// The event it is, where it is one.
+        pub happening: Option<Happening>,
+        /// The name of the depot it is about; empty when it is about none.
+        pub depot: String,
+        /// Chunks, sends or whatever else it counts; zero when it counts nothing.
+        pub count: u32,
+        /// What, as a person would say it.
+        pub what: String,
+        /// Why.
+        pub reason: Reason,
+    }
+}
+
+record! {
+    /// What moved the forecast finish of a request.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Cause {
+        /// A belief about a depot nobody had measured was too hopeful, or not hopeful enough.
+        0 = Belief,
+        /// A depot was lost, or came back.
+        1 = Loss,
+        /// A depot went as the hours of its owner say.
+        2 = Hours,
+        /// The forecast rate of a measured depot changed.
+        3 = Rate,
+        /// Depots were added or let go, or the data took another way.
+        4 = Course,
+        /// Less or more got through than was forecast.
+        5 = Pace,
+        /// More urgent requests took more or less of the way than before, or less got through.
+        6 = Others,
+    }
+}
+
+record! {
+    /// How far one cause moved the forecast finish of a request in all.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Charge {
+        /// The cause.
+        pub cause: Cause,
+        /// The depot it is about, where it is about one.
+        pub depot: Option<DepotId>,
+        /// Microseconds: what it cost of the slack; less than zero when it won some.
+        pub cost_micros: i64,
+    }
+}
+
+/// All that a request's story is told from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tale {
+    /// As of when.
+    pub now: Timestamp,
+    /// The request as it stands.
+    pub view: RequestView,
+    /// The names of its depots, and of its destination where that is one.
+    pub names: Vec<(DepotId, String)>,
+    /// What was decided, oldest first.
+    pub decisions: Vec<Decision>,
+    /// When it was to be safe, and the p90 finish that was answered; none where none was in sight.
+    pub answered: Option<(Timestamp, Timestamp)>,
+    /// What moved that finish since: with it they add up to the finish as last forecast, and in the
+    /// end to the moment it became safe.
+    pub charges: Vec<Charge>,
+}

@@ -1,0 +1,149 @@
+//! What is remembered of a request for whoever asks later: decisions, and where its slack went.
+
+use alloc::{format, string::String, vec::Vec};
+use posthaste_types::{DepotId, RequestId};
+
+use crate::{
+    Mind,
+    books::Seen,
+    contract::{Cause, Decision, Event, Happening, Reason, Tale},
+};
+
+impl Mind {
+    /// All that the story of a request is told from; none when it is not known.
+    #[must_use]
+    pub fn tale(&self, id: RequestId) -> Option<Tale> {
+        let request = self.requests.get(&id)?;
+        let lanes = request.lanes.iter();
+        Some(Tale {
+            now: self.now,
+            view: self.request(id)?,
+            names: lanes
+                .map(|lane| (lane.depot, self.name_of(lane.depot)))
+                .collect(),
+            decisions: request.decisions.clone(),
+            answered: request.account.answered(),
+            charges: request.account.charges().to_vec(),
+        })
+    }
+
+    /// Remembers an event with a request.
+    pub(crate) fn remember_event(&mut self, request: RequestId, event: &Event, count: u32) {
+        let depot = event.depot.map(|depot| self.name_of(depot));
+        let what = match &depot {
+            Some(name) => format!("{name}: {}", event.happening),
+            None => format!("{}", event.happening),
+        };
+        let decision = Decision {
+            at: self.now,
+            happening: Some(event.happening.clone()),
+            depot: depot.unwrap_or_default(),
+            count,
+            what,
+            reason: event.reason.clone(),
+        };
+        self.remember_decision(request, decision);
+    }
+
+    /// Remembers with a request what happened to one of its depots; `count` says how much of it that
+    /// concerned.
+    pub(crate) fn remember_depot(
+        &mut self,
+        request: RequestId,
+        depot: DepotId,
+        happening: Happening,
+        reason: Reason,
+        count: u32,
+    ) {
+        let event = Event {
+            at: self.now,
+            request: Some(request),
+            depot: Some(depot),
+            happening,
+            reason,
+        };
+        self.remember_event(request, &event, count);
+    }
+
+    /// Remembers a decision that is no event.
+    pub(crate) fn remember(&mut self, request: RequestId, what: String, reason: Reason) {
+        self.remember_of(request, String::new(), 0, what, reason);
+    }
+
+    /// The same about one depot, by name, with what it counts.
+    pub(crate) fn remember_of(
+        &mut self,
+        request: RequestId,
+        depot: String,
+        count: u32,
+        what: String,
+        reason: Reason,
+    ) {
+        let what = if depot.is_empty() {
+            what
+        } else {
+            format!("{depot}: {what}")
+        };
+        let decision = Decision {
+            at: self.now,
+            happening: None,
+            depot,
+            count,
+            what,
+            reason,
+        };
+        self.remember_decision(request, decision);
+    }
+
+    fn remember_decision(&mut self, request: RequestId, decision: Decision) {
+        let most = self.settings.decisions_max;
+        if let Some(request) = self.requests.get_mut(&request) {
+            request.remember(decision, most);
+        }
+    }
+
+    /// Charges what moved the finish of a request since the last look, and tells with it which of its
+    /// depots carry much less, or more, than was told last. `is_first`: no request comes before it.
+    pub(crate) fn keep_account(&mut self, id: RequestId, is_first: bool) {
+        let Some(request) = self.requests.get(&id) else {
+            return;
+        };
+        let (mut seen, mut moved) = (Vec::new(), Vec::new());
+        let lanes = request.lanes.iter().enumerate();
+        let fed = lanes.filter(|&(place, lane)| lane.is_active && request.is_on_route(place));
+        for (_, lane) in fed {
+            let Some(link) = self.depots.get(&lane.depot).map(|depot| &depot.link) else {
+                continue;
+            };
+            let before = request.account.seen().iter();
+            let before = before.into_iter().find(|before| before.depot == lane.depot);
+            let told = before.map_or(link.rates.p50, |before| before.told);
+            let band = told.scaled(3, 4)..=told.scaled(5, 4);
+            let is_told = band.contains(&link.rates.p50);
+            if !is_told {
+                moved.push((lane.depot, told, link.rates.p50));
+            }
+            seen.push(Seen {
+                depot: lane.depot,
+                rate: link.rates.p10,
+                is_measured: link.is_measured(),
+                told: if is_told { told } else { link.rates.p50 },
+            });
+        }
+        let finish = request.finish.map(|finish| finish.p90);
+        if let Some(request) = self.requests.get_mut(&id) {
+            request.account.note(finish, seen, is_first);
+        }
+        for (depot, from, to) in moved {
+            let reason = Reason::RateMoved { from, to };
+            self.remember_depot(id, depot, Happening::ForecastMoved, reason, 0);
+        }
+    }
+
+    /// Something happened that will show in the finish of a request.
+    pub(crate) fn blame_for(&mut self, id: RequestId, cause: Cause, depot: Option<DepotId>) {
+        if let Some(request) = self.requests.get_mut(&id) {
+            request.account.blame(cause, depot);
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! The story of a request in sentences: what was asked and answered, what happened and what was done
+//! about it, how it stands or ended, and for one in danger or late where its slack went.
+//!
+//! Built from what the mind remembers ([`Mind::tale`](crate::Mind::tale)) and nothing else, so the
+//! service and the simulator tell the same story. What comes again and again is summed up.
+
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "what has no words of its own here is told in those it brings"
+)]
+
+mod events;
+mod slack;
+mod words;
+
+use alloc::{
+    format,
+    string::{String, ToString},
+    vec::Vec,
+};
+use posthaste_types::{DepotId, Timestamp};
+
+use crate::contract::{Decision, Happening, Reason, ReleasePolicy, RequestState, Tale};
+
+/// Tells the story, a sentence an entry. Times are UTC; a date is said where the day changes.
+#[must_use]
+pub fn tell(tale: &Tale) -> Vec<String> {
+    let mut teller = Teller {
+        tale,
+        day: None,
+        at: None,
+        lines: Vec::new(),
+    };
+    teller.tell_question();
+    let rest = teller.tell_answer();
+    events::tell(&mut teller, rest);
+    teller.tell_end();
+    teller.lines
+}
+
+impl Tale {
+    /// The name of a depot; its number where the name is not known.
+    fn name_of(&self, depot: Option<DepotId>) -> String {
+        let Some(depot) = depot else {
+            return "no depot".into();
+        };
+        let known = self.names.iter().find(|(id, _)| *id == depot);
+        known.map_or_else(|| depot.to_string(), |(_, name)| name.clone())
+    }
+
+    /// The reason of a decision in words: depots by name, and moments of other days with their date.
+    fn why(&self, decision: &Decision) -> String {
+        let when = |at: Timestamp| words::moment(at, words::day_of(decision.at));
+        match &decision.reason {
+            Reason::Repair { lost } => {
+                format!("a fragment was lost with {}", self.name_of(Some(*lost)))
+            }
+            Reason::Behind {
+                finish, deadline, ..
+            } => format!(
+                "p90 finish {} was after the deadline {}",
+                when(*finish),
+                when(*deadline)
+            ),
+            Reason::DirectTooSlow { finish, deadline } => format!(
+                "the direct path was too slow, its p90 finish {} after the deadline {}",
+                when(*finish),
+                when(*deadline)
+            ),
+            Reason::SlackThin {
+                finish, deadline, ..
+            } => format!(
+                "p90 finish {} left too little slack to the deadline {}",
+                when(*finish),
+                when(*deadline)
+            ),
+            Reason::Ahead {
+                finish, deadline, ..
+            } => format!(
+                "p90 finish {} was well before the deadline {}",
+                when(*finish),
+                when(*deadline)
+            ),
+            Reason::Infeasible {
+                earliest: None,
+                would_buy,
+                ..
+            } if would_buy.is_empty() => "no finish was in sight".into(),
+            reason => reason.to_string(),
+        }
+    }
+
+    /// The deadline as it was asked for first.
+    fn first_deadline(&self) -> Timestamp {
+        let moved = self.decisions.iter().find_map(|decision| {
+            if let Reason::NewDeadline { from, .. } = decision.reason {
+                Some(from)
+            } else {
+                None
+            }
+        });
+        moved.unwrap_or(self.view.spec.deadline)
+    }
+
+    fn was_at_risk(&self) -> bool {
+        let at_risk = |decision: &Decision| {
+            matches!(
+                decision.happening,
+                Some(Happening::AtRisk { .. } | Happening::Missed)
+            )
+        };
+        self.view.at_risk || self.view.missed || self.decisions.iter().any(at_risk)
+    }
+}
+
+struct Teller<'a> {
+    tale: &'a Tale,
+    /// The day that was said last.
+    day: Option<u64>,
+    /// When the last sentence was about.
+    at: Option<Timestamp>,
+    lines: Vec<String>,
+}
+
+impl<'a> Teller<'a> {
+    /// A moment; with its date where that is another than the last one said.
+    fn moment(&mut self, at: Timestamp) -> String {
+        let day = words::day_of(at);
+        let before = self.day.replace(day);
+        before.map_or_else(
+            || format!("{} {at}", words::date(day)),
+            |before| words::moment(at, before),
+        )
+    }
+
+    /// How a sentence about a moment begins.
+    fn opening(&mut self, at: Timestamp) -> String {
+        if self.at.replace(at) == Some(at) {
+            "At once".into()
+        } else {
+            format!("At {}", self.moment(at))
+        }
+    }
+
+    fn say(&mut self, sentence: impl Into<String>) {
+        self.lines.push(sentence.into());
+    }
+
+    /// How far a moment lies before the deadline, or after it.
+    fn against_deadline(&self, at: Timestamp) -> String {
+        let slack = self.tale.view.spec.deadline.slack_micros(at);
+        let side = if slack >= 0 { "before" } else { "after" };
+        format!("{} {side} the deadline", words::span_micros(slack))
+    }
+
+    fn tell_question(&mut self) {
+        let tale = self.tale;
+        let (view, spec) = (&tale.view, &tale.view.spec);
+        let deadline = tale.first_deadline();
+        let asked = self.moment(view.submitted);
+        let by = self.moment(deadline);
+        let span = words::span(deadline.since(view.submitted));
+        let via: Vec<String> = spec.via.iter().map(|id| tale.name_of(Some(*id))).collect();
+        let over = match (spec.destination, via.as_slice()) {
+            (Some(depot), []) => format!(", straight to {}", tale.name_of(Some(depot))),
+            (Some(depot), via) => {
+                let (end, via) = (tale.name_of(Some(depot)), words::list(via, "or"));
+                format!(", straight to {end} or as {} over {via}", spec.code)
+            }
+            (None, via) => format!(", as {} over {}", spec.code, words::list(via, "or")),
+        };
+        let release = match spec.release {
+            ReleasePolicy::Never => "",
+            ReleasePolicy::WhenSafe => "; scratch is to be released then",
+        };
+        let files = u32::try_from(spec.files).unwrap_or(u32::MAX);
+        self.say(format!(
+            "At {asked} {} was asked for: {} in {} safe by {by}, {span} later{over}{release}.",
+            view.request,
+            spec.bytes,
+            words::count(files, "file"),
+        ));
+    }
+
+    /// Tells what was answered. Returns what was decided after that.
+    fn tell_answer(&mut self) -> &'a [Decision] {
+        let tale = self.tale;
+        let Some((first, rest)) = tale.decisions.split_first() else {
+            return &[];
+        };
+        let is_answer = matches!(
+            first.happening,
+            Some(Happening::Admitted | Happening::Refused)
+        );
+        if !is_answer {
+            return &tale.decisions;
+        }
+        let spares: Vec<&str> = rest
+            .iter()
+            .filter(|decision| matches!(decision.reason, Reason::Spare { .. }))
+            .map(|decision| decision.depot.as_str())
+            .collect();
+        let spares = match spares.len() {
+            0 => String::new(),
+            1 => format!("; {} was kept in reserve", spares[0]),
+            _ => format!("; {} were kept in reserve", words::list(&spares, "and")),
+        };
+        let why = tale.why(first);
+        let is_refused = first.happening == Some(Happening::Refused);
+        let taken = match (&first.reason, tale.answered) {
+            _ if is_refused => format!("It was refused: {why}"),
+            (Reason::Infeasible { .. }, _) => format!("It was taken all the same: {why}"),
+            (_, Some((deadline, finish))) if finish <= deadline => {
+                let slack = words::span(deadline.since(finish));
+                format!("It was taken: {why}, with {slack} of slack")
+            }
+            _ => format!("It was taken: {why}"),
+        };
+        self.say(format!("{taken}{spares}."));
+        rest
+    }
+
+    fn tell_end(&mut self) {
+        let tale = self.tale;
+        let view = &tale.view;
+        if view.state == RequestState::Refused {
+            return;
+        }
+        if tale.was_at_risk()
+            && let Some(told) = slack::told(tale)
+        {
+            self.say(told);
+        }
+        if view.state == RequestState::Moving {
+            let standing = self.standing();
+            self.say(standing);
+        }
+        let ended = self.ended();
+        if let Some(at) = ended {
+            let lay = at.since(view.submitted);
+            let what = match view.spec.release {
+                ReleasePolicy::WhenSafe => "It lay on scratch for",
+                ReleasePolicy::Never => "Scratch had to keep it for",
+            };
+            let hours = exposure(view.spec.bytes.get(), lay.as_secs());
+            self.say(format!("{what} {}: {hours}.", words::span(lay)));
+        }
+    }
+
+    /// When scratch was no longer needed.
+    fn ended(&self) -> Option<Timestamp> {
+        let released = self.tale.decisions.iter().rev();
+        let mut released =
+            released.filter(|decision| decision.happening == Some(Happening::Released));
+        match self.tale.view.spec.release {
+            ReleasePolicy::WhenSafe => released.next().map(|decision| decision.at),
+            ReleasePolicy::Never => self.tale.view.safe_at,
+        }
+    }
+
+    fn standing(&mut self) -> String {
+        let view = &self.tale.view;
+        let chunks = view.spec.chunks();
+        let safe = view.chunks_safe;
+        let now = self.moment(self.tale.now);
+        let verdict = match (view.missed, view.at_risk) {
+            (true, _) => "late",
+            (false, true) => "at risk",
+            (false, false) => "on time",
+        };
+        let Some(finish) = view.finish else {
+            return format!(
+                "Now, at {now}, {safe} of {chunks} chunks are safe and no finish is in sight: {verdict}."
+            );
+        };
+        let (middle, late) = (self.moment(finish.p50), self.moment(finish.p90));
+        let against = self.against_deadline(finish.p90);
+        format!(
+            "Now, at {now}, {safe} of {chunks} chunks are safe; all will be as likely as not by {middle}, nine \
+             times in ten by {late}, {against}: {verdict}."
+        )
+    }
+}
+
+/// Gigabytes (10^9 bytes) times hours on scratch.
+fn exposure(bytes: u64, seconds: u64) -> String {
+    let byte_hours = u128::from(bytes) * u128::from(seconds) / 3600;
+    let thousandths = byte_hours / 1_000_000;
+    format!("{}.{:03} GB·h", thousandths / 1000, thousandths % 1000)
+}

@@ -1,0 +1,164 @@
+//! Times, amounts and lists as people say them.
+
+use alloc::{
+    format,
+    string::{String, ToString},
+};
+use core::time::Duration;
+use posthaste_types::Timestamp;
+
+const DAY_S: u64 = 86400;
+
+/// The number of a moment's day since 1970-01-01, UTC.
+pub(super) fn day_of(at: Timestamp) -> u64 {
+    at.as_micros() / 1_000_000 / DAY_S
+}
+
+/// A day as people write it: `2026-11-22`.
+///
+/// Years are counted from a first of March, so that the odd day of a leap year is their last, and by
+/// eras of 400 years, after which the calendar repeats.
+pub(super) fn date(day: u64) -> String {
+    const ERA: u64 = 146_097;
+    // 0000-03-01 was so many days before 1970-01-01.
+    let since = day + 719_468;
+    let (era, day) = (since / ERA, since % ERA);
+    let year = (day - day / 1460 + day / 36_524 - day / (ERA - 1)) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, is_next) = if month < 10 {
+        (month + 3, 0)
+    } else {
+        (month - 9, 1)
+    };
+    let year = year + era * 400 + is_next;
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+/// A moment; with its date where that is another than the one it is read on.
+pub(super) fn moment(at: Timestamp, day: u64) -> String {
+    if day_of(at) == day {
+        at.to_string()
+    } else {
+        format!("{} {at}", date(day_of(at)))
+    }
+}
+
+/// A length of time: `41.2 s`, `12 min`, `3.5 h`, `2.1 d`.
+pub(super) fn span(span: Duration) -> String {
+    let tenths = |unit_ms: u128| {
+        let tenths = (span.as_millis() * 10 + unit_ms / 2) / unit_ms;
+        format!("{}.{}", tenths / 10, tenths % 10)
+    };
+    let seconds = span.as_secs();
+    if seconds < 100 {
+        format!("{} s", tenths(1000))
+    } else if seconds < 5400 {
+        format!("{} min", (seconds + 30) / 60)
+    } else if seconds < 2 * DAY_S {
+        format!("{} h", tenths(3_600_000))
+    } else {
+        format!("{} d", tenths(86_400_000))
+    }
+}
+
+/// The same of signed microseconds, without their sign.
+pub(super) fn span_micros(micros: i64) -> String {
+    span(Duration::from_micros(micros.unsigned_abs()))
+}
+
+/// `1 chunk`, `2 chunks`.
+pub(super) fn count(number: u32, noun: &str) -> String {
+    let end = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{end}")
+}
+
+/// `a`, `a and b`, `a, b and c`.
+pub(super) fn list<T: AsRef<str>>(items: &[T], last: &str) -> String {
+    let Some((end, rest)) = items.split_last() else {
+        return String::new();
+    };
+    let mut text = String::new();
+    for (place, item) in rest.iter().enumerate() {
+        if place > 0 {
+            text += ", ";
+        }
+        text += item.as_ref();
+    }
+    if !rest.is_empty() {
+        text += " ";
+        text += last;
+        text += " ";
+    }
+    text + end.as_ref()
+}
+
+/// `a third` of three; what comes after twelve is `another`.
+pub(super) fn one_more(fan_out: u32) -> &'static str {
+    const ORDINALS: [&str; 13] = [
+        "another",
+        "a first",
+        "a second",
+        "a third",
+        "a fourth",
+        "a fifth",
+        "a sixth",
+        "a seventh",
+        "an eighth",
+        "a ninth",
+        "a tenth",
+        "an eleventh",
+        "a twelfth",
+    ];
+    ORDINALS
+        .get(fan_out as usize)
+        .copied()
+        .unwrap_or(ORDINALS[0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_are_those_of_the_calendar() {
+        for (secs, expected) in [
+            (0, "1970-01-01"),
+            (68_169_599, "1972-02-28"),
+            (68_169_600, "1972-02-29"),
+            (68_256_000, "1972-03-01"),
+            (951_782_400, "2000-02-29"),
+            (1_800_000_000, "2027-01-15"),
+            (4_107_542_400, "2100-03-01"),
+            (253_402_300_799, "9999-12-31"),
+        ] {
+            assert_eq!(date(day_of(Timestamp::from_secs(secs))), expected);
+        }
+    }
+
+    #[test]
+    fn spans_are_short() {
+        for (millis, expected) in [
+            (0, "0.0 s"),
+            (41_234, "41.2 s"),
+            (100_000, "2 min"),
+            (754_000, "13 min"),
+            (12_600_000, "3.5 h"),
+            (181_440_000, "2.1 d"),
+        ] {
+            assert_eq!(span(Duration::from_millis(millis)), expected);
+        }
+    }
+
+    #[test]
+    fn lists_and_counts_read_well() {
+        assert_eq!(list(&["a"], "and"), "a");
+        assert_eq!(list(&["a", "b", "c"], "or"), "a, b or c");
+        assert_eq!(
+            (count(1, "chunk"), count(0, "chunk")),
+            ("1 chunk".into(), "0 chunks".into())
+        );
+        assert_eq!((one_more(3), one_more(99)), ("a third", "another"));
+    }
+}

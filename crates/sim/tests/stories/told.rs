@@ -1,0 +1,35 @@
+//! Requests of the named scenarios whose stories are kept.
+
+use std::path::PathBuf;
+
+use posthaste_sim::{Scenario, simulate_explained};
+use posthaste_types::RequestId;
+
+/// Scenario, request.
+const TOLD: [(&str, u64); 8] = [
+    ("demo", 1),
+    ("slowdown", 1),
+    ("infeasible", 1),
+    ("infeasible", 2),
+    ("infeasible", 6),
+    ("night-shift", 1),
+    ("site-failure", 1),
+    ("direct-to-staged", 1),
+];
+
+pub fn load(name: &str) -> Scenario {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../scenarios")
+        .join(format!("{name}.toml"));
+    Scenario::load(&path).expect("a scenario of the repository")
+}
+
+/// All of them, each under a heading.
+pub fn all() -> String {
+    let told = TOLD.map(|(name, request)| {
+        let (_, story) = simulate_explained(&load(name), 0, RequestId::new(request));
+        let story = story.map_or_else(|| "unknown".into(), |story| story.join("\n"));
+        format!("# {name} r{request}\n{story}\n\n")
+    });
+    told.concat()
+}
