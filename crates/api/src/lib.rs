@@ -4,8 +4,12 @@
 //! appears, the unit ends its name. The OpenAPI document made from these types and the service's
 //! routes is committed under `openapi/`.
 
+mod wishes;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+
+pub use wishes::Wishes;
 
 /// A depot to add to the books, or to change the facts of.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -114,7 +118,7 @@ pub struct Path {
 }
 
 /// A stage-out to submit.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewRequest {
     /// Absolute path of the directory or file, as the service's host sees it.
@@ -151,6 +155,9 @@ pub struct NewRequest {
     #[schema(example = "auto")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub optimizer: Option<String>,
+    /// What is wished beyond the deadline.
+    #[serde(default, skip_serializing_if = "Wishes::is_empty")]
+    pub wishes: Wishes,
 }
 
 /// When the source may be removed from scratch.
@@ -191,6 +198,9 @@ pub struct Request {
     pub release: Release,
     /// What chooses how many fragments go to a depot at once.
     pub optimizer: String,
+    /// What was wished beyond the deadline.
+    #[serde(default)]
+    pub wishes: Wishes,
     /// When it was submitted, RFC 3339.
     pub submitted: String,
     /// When it must be safe, RFC 3339.

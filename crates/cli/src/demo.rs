@@ -163,6 +163,7 @@ async fn offload(
         keep_s: Some(86400),
         submission_id: None,
         optimizer: None,
+        wishes: api::Wishes::default(),
     };
     let submitted: api::Request = stage.service().post("/v1/requests", &new).await?;
     let mut follower = Follower::new(stage.service(), &submitted.id).await?;

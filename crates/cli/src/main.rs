@@ -31,6 +31,7 @@ mod serve;
 mod shutdown;
 mod simulate;
 mod watch;
+mod wishes;
 
 use failure::{Failure, Outcome};
 

@@ -12,6 +12,7 @@ use crate::{
     failure::{Exit, Failure, Outcome},
     keys::RecipientArguments,
     moment, output, watch,
+    wishes::WishesArguments,
 };
 
 /// How often a request that is being scanned is looked at.
@@ -77,6 +78,8 @@ pub struct WishArguments {
     /// partial-second-order, full-second-order, c-order, or fixed:FRAGMENTS,1,1
     #[arg(long, value_name = "NAME", default_value_t)]
     optimizer: Method,
+    #[command(flatten)]
+    wishes: WishesArguments,
 }
 
 /// When the source may be removed.
@@ -178,6 +181,7 @@ impl WishArguments {
             keep_s: Some(self.keep),
             submission_id,
             optimizer: Some(self.optimizer.to_string()),
+            wishes: self.wishes.resolve(),
         })
     }
 }

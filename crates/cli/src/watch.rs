@@ -337,6 +337,7 @@ mod tests {
             code: "2+1".into(),
             release: api::Release::WhenSafe,
             optimizer: "auto".into(),
+            wishes: api::Wishes::default(),
             submitted: "2026-11-20T18:00:00Z".into(),
             deadline: "2026-11-20T18:01:00Z".into(),
             slack_s: Some(12.5),

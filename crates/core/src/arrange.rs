@@ -6,7 +6,7 @@ use posthaste_types::{DepotId, RequestId, Timestamp};
 
 use crate::{
     Mind,
-    books::{Entry, Release, Request, Urgency},
+    books::{Entry, Release, Request, Turn, Urgency},
 };
 
 impl Mind {
@@ -34,6 +34,11 @@ impl Mind {
         Entry {
             urgency: is_moving.then_some(Urgency {
                 is_leftover: request.is_leftover,
+                turn: if request.is_leftover {
+                    request.turn
+                } else {
+                    Turn::default()
+                },
                 deadline,
                 request: id,
             }),

@@ -8,6 +8,7 @@ mod index;
 mod link;
 mod replica;
 mod request;
+mod shares;
 mod transfer;
 mod tuning;
 
@@ -19,5 +20,6 @@ pub(crate) use index::{Entry, Index, Urgency};
 pub(crate) use link::Link;
 pub(crate) use replica::{Replica, Stored};
 pub(crate) use request::{Release, Request, Route, Stripe};
+pub(crate) use shares::{Shares, Turn};
 pub(crate) use transfer::{Flight, FlightKey, Transfers};
 pub(crate) use tuning::Tuning;

@@ -6,7 +6,9 @@ use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Time
 
 use crate::{
     Mind, Settings,
-    books::{Book, Depot, Flight, FlightKey, Release, Request, Route, Stripe, Transfers, Urgency},
+    books::{
+        Book, Depot, Flight, FlightKey, Release, Request, Route, Stripe, Transfers, Tuning, Urgency,
+    },
     contract::{Command, Fault, Outbox, Reason},
 };
 use alloc::collections::BTreeSet;
@@ -314,28 +316,25 @@ impl Placing<'_> {
     ) {
         let bytes = self.request.replica.bytes_of(chunk, fragment);
         let (depot, now) = (self.request.lanes[lane].depot, self.now);
-        self.request.lanes[lane].in_flight += 1;
-        self.request.lanes[lane].is_used = true;
+        let fed = &mut self.request.lanes[lane];
+        fed.in_flight += 1;
+        fed.is_used = true;
+        let tuning = fed.tuning.as_ref();
+        let flight = Flight {
+            fragment,
+            bytes,
+            since: now,
+            is_raised: tuning.is_some_and(Tuning::is_raised),
+        };
         if let Some(link) = self.depots.get_mut(&depot).map(|depot| &mut depot.link) {
-            if link.flights == 0 {
-                link.progress_at = now;
-            }
-            link.flights += 1;
-            link.in_flight += bytes;
+            link.begin_flight(now, &flight);
         }
         let key = FlightKey {
             depot,
             request: self.id,
             chunk,
         };
-        self.transfers.start(
-            key,
-            Flight {
-                fragment,
-                bytes,
-                since: now,
-            },
-        );
+        self.transfers.start(key, flight);
         out.commands.push(Command::Send {
             request: self.id,
             depot,
@@ -428,15 +427,16 @@ fn is_open(
     let fed = &request.lanes[lane];
     let is_fed = fed.is_active && fed.asked_at.is_none() && request.is_on_route(lane);
     let has_turn = || {
-        let Some(tuning) = &fed.tuning else {
-            return depot.link.has_window(bytes, settings.window, settings);
-        };
-        let span = if tuning.is_raised() {
+        let tuning = fed.tuning.as_ref();
+        // What others have in flight beyond a window must not keep out who is more urgent.
+        let is_raised = depot.link.raised > 0 || tuning.is_some_and(Tuning::is_raised);
+        let span = if is_raised {
             settings.window_raised
         } else {
             settings.window
         };
-        fed.in_flight < u32::from(tuning.at_once()) && depot.link.has_window(bytes, span, settings)
+        tuning.is_none_or(|tuning| fed.in_flight < u32::from(tuning.at_once()))
+            && depot.link.has_window(bytes, span, settings)
     };
     is_fed && depot.is_up() && depot.space() >= bytes && has_turn()
 }

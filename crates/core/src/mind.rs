@@ -4,14 +4,14 @@ use posthaste_types::{DepotId, Malformed, Record, RequestId, Timestamp, record};
 
 use crate::{
     Settings,
-    books::{Book, Depot, Index, Request, Transfers},
+    books::{Book, Depot, Index, Request, Shares, Transfers},
     contract::{Decision, Event, Happening, Input, Outbox, Reason, Wishes},
     outlook::{Promised, Sweep},
     probing::Probing,
 };
 
 /// Leads every snapshot; another number is another layout.
-const SNAPSHOT_VERSION: u32 = 10;
+const SNAPSHOT_VERSION: u32 = 11;
 
 record! {
     /// The decision maker of one centre.
@@ -27,6 +27,7 @@ record! {
         pub(crate) requests: Book<RequestId, Request>,
         pub(crate) transfers: Transfers,
         pub(crate) index: Index,
+        pub(crate) shares: Shares,
         /// The probe under way: one at a time for the whole centre.
         pub(crate) probing: Option<Probing>,
         /// When everything is looked at next, while something moves.
@@ -51,6 +52,7 @@ impl Mind {
             requests: Book::default(),
             transfers: Transfers::default(),
             index: Index::default(),
+            shares: Shares::default(),
             probing: None,
             tick_at: None,
             alarm: None,

@@ -6,7 +6,7 @@ use posthaste_types::{Bytes, RequestId, Timestamp};
 
 use crate::{
     Mind,
-    books::Request,
+    books::{Request, Urgency},
     contract::{Command, Fault, Happening, Outbox, Reason},
     outlook::{SLICE, SLICE_PAUSE, Sweep},
 };
@@ -32,6 +32,7 @@ impl Mind {
             self.bring_up_to_date();
             self.set_tick();
             if self.sweep.is_none() && !self.index.is_idle() {
+                self.shares.settle(self.now, &self.settings);
                 self.sweep = Some(self.begin_sweep());
             }
         }
@@ -49,6 +50,9 @@ impl Mind {
                 return;
             };
             let id = urgency.request;
+            if self.takes_later_turn(id, urgency) {
+                continue;
+            }
             let fares = self.look_at(&sweep, id);
             self.give_up_if_hopeless(id, out);
             self.review_risk(id, out);
@@ -61,6 +65,24 @@ impl Mind {
         }
         sweep.goes_on = self.now + SLICE_PAUSE;
         self.sweep = Some(sweep);
+    }
+
+    /// Brings the turn of a request that can't be on time up to date. Returns whether it comes later
+    /// now.
+    fn takes_later_turn(&mut self, id: RequestId, before: Urgency) -> bool {
+        let request = self.requests.get(&id);
+        let Some(request) = request.filter(|request| request.is_leftover) else {
+            return false;
+        };
+        let turn = self.shares.turn(&request.wishes, &self.settings);
+        if turn == request.turn {
+            return false;
+        }
+        if let Some(request) = self.requests.get_mut(&id) {
+            request.turn = turn;
+        }
+        self.bring_up_to_date();
+        Urgency { turn, ..before } > before
     }
 
     /// Whether links and lanes count the flights there are.
@@ -99,6 +121,7 @@ impl Mind {
                 request.missed = true;
                 if request.safe_at.is_none() {
                     request.is_leftover = true;
+                    request.turn = self.shares.turn(&request.wishes, &self.settings);
                     let reason = reason_late(request, now);
                     self.tell(out, Some(id), None, Happening::Missed, reason);
                 }

@@ -67,6 +67,12 @@ record! {
         pub inventory_wait: Duration,
         /// Shortest time between two changes of route.
         pub reroute_after: Duration,
+        /// What was served to a user or project counts half after this long: longer remembers more of
+        /// who had much, shorter shares what there is now.
+        pub share_half_life: Duration,
+        /// Of so many looks at everything one leaves priorities out among those that can't be on time:
+        /// fewer give more to low priorities.
+        pub fair_looks: u32,
         /// Decisions remembered for each request.
         pub decisions_max: u32,
         /// Finished requests remembered.
@@ -129,6 +135,9 @@ impl Default for Settings {
             // Listing 10^6 fragments at an object store takes about this long.
             inventory_wait: Duration::from_secs(60),
             reroute_after: Duration::from_secs(10),
+            // Slurm's default for shares of processors: a week.
+            share_half_life: Duration::from_secs(7 * 86400),
+            fair_looks: 8,
             decisions_max: 256,
             finished_max: 1000,
         }

@@ -1,7 +1,7 @@
 //! What people asked for, with what the mind doesn't need to know: where it lies, where it goes.
 
-use posthaste_core::contract::Method;
-use posthaste_types::{Bytes, Code, RequestId, Timestamp};
+use posthaste_core::contract::{Method, Wishes};
+use posthaste_types::{Bytes, Code, Record, RequestId, Timestamp};
 use rusqlite::{OptionalExtension, Row, params};
 
 use crate::{Journal, JournalError, from_sql, to_sql};
@@ -31,6 +31,8 @@ pub struct RequestRecord {
     pub best_effort: bool,
     /// What chooses how many fragments go to a depot at once.
     pub optimizer: Method,
+    /// What is wished beyond the deadline.
+    pub wishes: Wishes,
     /// When it was submitted.
     pub created: Timestamp,
     /// When it must be safe.
@@ -66,7 +68,7 @@ pub enum Scan {
 
 const COLUMNS: &str = "id, submission, dataset, source, destination, code, via, release, \
      best_effort, created_micros, deadline_micros, expires_micros, bytes, files, chunk_size, \
-     scan_error, submitted, ended, recipients, optimizer";
+     scan_error, submitted, ended, recipients, optimizer, wishes";
 
 fn from_row(row: &Row<'_>) -> rusqlite::Result<RequestRecord> {
     let moment = |column| -> rusqlite::Result<Timestamp> {
@@ -97,6 +99,10 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<RequestRecord> {
         release: row.get("release")?,
         best_effort: row.get("best_effort")?,
         optimizer: optimizer.parse().unwrap_or_default(),
+        wishes: row
+            .get::<_, Option<Vec<u8>>>("wishes")?
+            .and_then(|bytes| Wishes::from_bytes(&bytes).ok())
+            .unwrap_or_default(),
         created: moment("created_micros")?,
         deadline: moment("deadline_micros")?,
         expires: moment("expires_micros")?,
@@ -120,8 +126,9 @@ impl Journal {
         self.connection
             .execute(
                 "INSERT INTO request (submission, dataset, source, destination, code, via, release,
-                 best_effort, created_micros, deadline_micros, expires_micros, recipients, optimizer)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+                 best_effort, created_micros, deadline_micros, expires_micros, recipients, optimizer,
+                 wishes)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
                 params![
                     request.submission,
                     request.dataset,
@@ -136,6 +143,7 @@ impl Journal {
                     to_sql(request.expires.as_micros()),
                     request.recipients.join(","),
                     request.optimizer.to_string(),
+                    request.wishes.to_bytes(),
                 ],
             )
             .map_err(self.failed("append to"))?;

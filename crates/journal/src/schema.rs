@@ -5,7 +5,7 @@ use rusqlite::OptionalExtension;
 use crate::{Journal, JournalError};
 
 /// Each entry brings the schema from its index to the next; entries are never changed.
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 5] = [
     "
     CREATE TABLE input (
         seq INTEGER PRIMARY KEY,
@@ -67,6 +67,7 @@ const MIGRATIONS: [&str; 4] = [
     "ALTER TABLE request ADD COLUMN recipients TEXT NOT NULL DEFAULT '';",
     "ALTER TABLE request ADD COLUMN optimizer TEXT NOT NULL DEFAULT 'auto';",
     "ALTER TABLE depot ADD COLUMN terms BLOB;",
+    "ALTER TABLE request ADD COLUMN wishes BLOB;",
 ];
 
 /// Opens for one process, durable at each commit, and brings the schema up to date.

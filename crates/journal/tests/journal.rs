@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use posthaste_core::contract::{
-    DepotTerms, Event, Fault, Happening, Input, Method, Reason, ReleasePolicy, RequestSpec,
+    DepotTerms, Event, Fault, Happening, Input, Method, Reason, ReleasePolicy, RequestSpec, Wishes,
 };
 use posthaste_journal::{
     ChunkRecord, DepotRecord, Journal, JournalError, RequestRecord, Scan, Step,
@@ -126,6 +126,15 @@ fn events_are_numbered_without_gaps_and_found_by_request() {
     assert_eq!(journal.events(None, 0, 2).unwrap().len(), 2);
 }
 
+fn wishes() -> Wishes {
+    Wishes {
+        priority: "high".parse().unwrap(),
+        owner: "ann".into(),
+        project: "climate".into(),
+        ..Wishes::default()
+    }
+}
+
 fn request() -> RequestRecord {
     RequestRecord {
         id: RequestId::new(0),
@@ -139,6 +148,7 @@ fn request() -> RequestRecord {
         release: true,
         best_effort: false,
         optimizer: Method::Promc,
+        wishes: wishes(),
         created: Timestamp::from_secs(1),
         deadline: Timestamp::from_secs(2),
         expires: Timestamp::from_secs(3),
@@ -269,6 +279,7 @@ fn a_journal_from_before_encryption_is_taken_over() {
         .execute_batch(
             "ALTER TABLE request DROP COLUMN recipients;
              ALTER TABLE request DROP COLUMN optimizer;
+             ALTER TABLE request DROP COLUMN wishes;
              ALTER TABLE depot DROP COLUMN terms;
              UPDATE meta SET value = 1 WHERE key = 'schema';",
         )
@@ -276,6 +287,7 @@ fn a_journal_from_before_encryption_is_taken_over() {
     drop(older);
     before.recipients.clear();
     before.optimizer = Method::Auto;
+    before.wishes = Wishes::default();
     let journal = Journal::open(&path).unwrap();
     assert_eq!(journal.request(before.id).unwrap(), Some(before));
 }
@@ -311,12 +323,14 @@ fn a_journal_from_before_optimizers_is_taken_over() {
     older
         .execute_batch(
             "ALTER TABLE request DROP COLUMN optimizer;
+             ALTER TABLE request DROP COLUMN wishes;
              ALTER TABLE depot DROP COLUMN terms;
              UPDATE meta SET value = 2 WHERE key = 'schema';",
         )
         .unwrap();
     drop(older);
     before.optimizer = Method::Auto;
+    before.wishes = Wishes::default();
     let journal = Journal::open(&path).unwrap();
     assert_eq!(journal.request(before.id).unwrap(), Some(before));
 }
@@ -341,6 +355,7 @@ fn a_depot_from_before_terms_is_lent_without_any() {
     older
         .execute_batch(
             "ALTER TABLE depot DROP COLUMN terms;
+             ALTER TABLE request DROP COLUMN wishes;
              UPDATE meta SET value = 3 WHERE key = 'schema';",
         )
         .unwrap();

@@ -11,6 +11,7 @@ extern crate alloc;
 extern crate std;
 
 mod curve;
+pub mod decay;
 mod fan_out;
 mod fill;
 pub mod fleet;

@@ -17,6 +17,7 @@ mod sealed;
 mod secrets;
 mod store;
 mod submit;
+mod wishes;
 
 use std::{
     net::SocketAddr,

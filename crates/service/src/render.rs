@@ -167,12 +167,9 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
         missed: view.is_some_and(|view| view.missed),
         encrypt_for: record.recipients.clone(),
         code: record.code.to_string(),
-        release: if record.release {
-            api::Release::WhenSafe
-        } else {
-            api::Release::Never
-        },
+        release: release(record),
         optimizer: record.optimizer.to_string(),
+        wishes: crate::wishes::show(&record.wishes),
         submitted: moment(record.created),
         deadline: moment(deadline),
         slack_s: view.and_then(|view| slack(view, deadline)),
@@ -197,6 +194,14 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
                 .map(|of| share(centre, of, state_of(of.depot)))
                 .collect()
         }),
+    }
+}
+
+fn release(record: &RequestRecord) -> api::Release {
+    if record.release {
+        api::Release::WhenSafe
+    } else {
+        api::Release::Never
     }
 }
 

@@ -21,7 +21,7 @@ use posthaste_journal::{RequestRecord, Scan};
 use posthaste_types::{Bytes, RequestId, encrypted_sizes};
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::{driver::Centre, render, store::Remains};
+use crate::{driver::Centre, render, store::Remains, wishes};
 
 /// How long depots keep a dataset after its deadline, unless the request says.
 const KEEP_DEFAULT: Duration = Duration::from_secs(30 * 86400);
@@ -76,10 +76,11 @@ pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewRequest) -> Res
     let mut mind = Mind::restore(&copy)
         .map_err(|cause| Error::new(ErrorKind::Other, "copy", "the mind").cause(cause))?;
     if let Some(spec) = specification(centre, &record)? {
-        let input = Input::RequestSubmittedWith {
+        let input = Input::RequestAsked {
             request: record.id,
             spec,
             optimizer: record.optimizer,
+            wishes: record.wishes.clone(),
         };
         mind.step(centre.clock.now(), vec![input], &mut Outbox::default());
     }
@@ -176,6 +177,7 @@ fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
         release: new.release == api::Release::WhenSafe,
         best_effort: new.best_effort,
         optimizer: optimizer(new.optimizer.as_deref())?,
+        wishes: wishes::read(&new.wishes)?,
         created: now,
         deadline,
         expires: deadline + keep,
@@ -260,11 +262,11 @@ pub(crate) async fn submit(centre: &Centre, request: RequestId) -> Result<()> {
     let record = centre.store.request(request)?;
     match specification(centre, &record)? {
         Some(spec) => {
-            let optimizer = record.optimizer;
-            let input = Input::RequestSubmittedWith {
+            let input = Input::RequestAsked {
                 request,
                 spec,
-                optimizer,
+                optimizer: record.optimizer,
+                wishes: record.wishes,
             };
             centre.tell(input).await
         }

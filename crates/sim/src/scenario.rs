@@ -4,6 +4,7 @@ mod amount;
 mod check;
 mod plan;
 mod trace;
+mod wishes;
 
 use std::{collections::BTreeMap, fmt, path::Path, sync::Arc};
 

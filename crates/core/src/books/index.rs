@@ -5,12 +5,17 @@ use alloc::{
 use core::ops::Bound;
 use posthaste_types::{DepotId, RequestId, Timestamp, record};
 
+use super::Turn;
+
 record! {
     /// Who comes first: those that can be on time before those that can't, the earliest deadline
-    /// before later ones (`docs/algorithms/greedy-planner.md`).
+    /// before later ones (`docs/algorithms/greedy-planner.md`). Among those that can't, whose turn it is
+    /// (`docs/algorithms/fair-shares.md`).
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub(crate) struct Urgency {
         pub(crate) is_leftover: bool,
+        /// All alike for those that can be on time.
+        pub(crate) turn: Turn,
         pub(crate) deadline: Timestamp,
         pub(crate) request: RequestId,
     }

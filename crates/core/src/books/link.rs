@@ -2,6 +2,7 @@ use core::time::Duration;
 use posthaste_forecast::{Measure, Path, Prior, Quantiles};
 use posthaste_types::{ByteRate, Bytes, Timestamp, record};
 
+use super::Flight;
 use crate::{Settings, contract::Knowledge};
 
 record! {
@@ -18,6 +19,8 @@ record! {
         pub(crate) in_flight: Bytes,
         /// Fragments in flight.
         pub(crate) flights: u32,
+        /// Those of them whose optimizer wants more than a window has room for.
+        pub(crate) raised: u32,
         /// When something was last seen to move, or the link last began to be used.
         pub(crate) progress_at: Timestamp,
         /// When a probe of it last ended, whether it showed anything or not.
@@ -42,6 +45,7 @@ impl Link {
             p10_then: rates.p10,
             in_flight: Bytes::ZERO,
             flights: 0,
+            raised: 0,
             progress_at: Timestamp::default(),
             probed_at: None,
             is_probe_asked: false,
@@ -151,6 +155,23 @@ impl Link {
     /// What its owner says that it takes.
     pub(crate) fn advert(&self) -> Option<ByteRate> {
         self.advert
+    }
+
+    /// A fragment is on its way.
+    pub(crate) fn begin_flight(&mut self, now: Timestamp, flight: &Flight) {
+        if self.flights == 0 {
+            self.progress_at = now;
+        }
+        self.flights += 1;
+        self.raised += u32::from(flight.is_raised);
+        self.in_flight += flight.bytes;
+    }
+
+    /// It is no longer.
+    pub(crate) fn end_flight(&mut self, flight: &Flight) {
+        self.flights -= 1;
+        self.raised -= u32::from(flight.is_raised);
+        self.in_flight -= flight.bytes;
     }
 
     /// What may be in flight: what the link carries in `span`, as far as memory allows.

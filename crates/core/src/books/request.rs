@@ -2,7 +2,7 @@ use alloc::{collections::BTreeMap, vec::Vec};
 use posthaste_plan::{Pace, tuner::Method};
 use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, Timestamp, record};
 
-use super::{Account, Replica, Tuning};
+use super::{Account, Replica, Tuning, Turn};
 use crate::{
     Settings,
     contract::{Decision, Fault, Forecast, Reason, RequestSpec, RequestState, Wishes},
@@ -81,6 +81,8 @@ record! {
         pub(crate) state: RequestState,
         /// It was taken though its deadline can't be met, or it missed it: it gets what is left.
         pub(crate) is_leftover: bool,
+        /// Among those.
+        pub(crate) turn: Turn,
         pub(crate) at_risk: bool,
         pub(crate) missed: bool,
         pub(crate) safe_at: Option<Timestamp>,
@@ -138,6 +140,7 @@ impl Request {
             submitted: now,
             state: RequestState::Moving,
             is_leftover: false,
+            turn: Turn::default(),
             at_risk: false,
             missed: false,
             safe_at: None,

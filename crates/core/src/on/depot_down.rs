@@ -202,8 +202,7 @@ impl Mind {
         let ended = self.transfers.end_all(depot, id);
         for (key, flight) in &ended {
             if let Some(depot) = self.depots.get_mut(&depot) {
-                depot.link.flights -= 1;
-                depot.link.in_flight -= flight.bytes;
+                depot.link.end_flight(flight);
             }
             if let Some(request) = self.requests.get_mut(&key.request)
                 && let Some(lane) = request.lane_of(depot)

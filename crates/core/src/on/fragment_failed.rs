@@ -49,8 +49,7 @@ impl Mind {
     pub(crate) fn land(&mut self, key: FlightKey, fragment: FragmentIndex) -> Option<Flight> {
         let flight = self.transfers.end(key, fragment)?;
         if let Some(depot) = self.depots.get_mut(&key.depot) {
-            depot.link.flights -= 1;
-            depot.link.in_flight -= flight.bytes;
+            depot.link.end_flight(&flight);
         }
         if let Some(request) = self.requests.get_mut(&key.request)
             && let Some(lane) = request.lane_of(key.depot)

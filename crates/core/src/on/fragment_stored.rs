@@ -40,7 +40,10 @@ impl Mind {
         at.fruitless = 0;
         at.link.progress_at = now;
         if let Some(flight) = flight {
-            at.free -= request.replica.bytes_of(chunk, fragment);
+            let bytes = request.replica.bytes_of(chunk, fragment);
+            self.shares
+                .charge(&request.wishes, bytes, now, &self.settings);
+            at.free -= bytes;
             let lane = &mut request.lanes[lane];
             if let Some(tuning) = &mut lane.tuning {
                 tuning.on_stored(now, flight.since, lane.in_flight + 1, flight.bytes);

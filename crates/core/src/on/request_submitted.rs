@@ -42,6 +42,9 @@ impl Mind {
             } => {
                 request.route = route;
                 request.is_leftover = is_leftover;
+                if is_leftover {
+                    request.turn = self.shares.turn(&request.wishes, &self.settings);
+                }
                 request.finish = finish.map(|finish| Forecast {
                     p10: finish,
                     p50: finish,

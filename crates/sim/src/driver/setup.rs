@@ -1,7 +1,7 @@
 use std::time::Duration;
 
-use posthaste_core::contract::{DepotTerms, Input, Method, ReleasePolicy, RequestSpec};
-use posthaste_types::{ByteRate, RequestId};
+use posthaste_core::contract::{DepotTerms, Input, Method, ReleasePolicy, Wishes};
+use posthaste_types::ByteRate;
 
 use super::{Blow, CONNECT_TIMEOUT, Pending, Run, START, faults::BREAK_NOTICED_MAX};
 use crate::{
@@ -71,9 +71,7 @@ impl Run<'_> {
             if !wish.plan.expect.is_empty() {
                 self.expected.insert(request, wish.plan.expect.clone());
             }
-            let optimizer = wish.plan.optimizer.as_deref();
-            let optimizer = optimizer.and_then(|name| name.parse().ok());
-            let input = submitted(request, wish.spec, optimizer);
+            let input = submitted(&wish);
             self.after(at, Pending::Ask { input });
             if let Some(at) = wish.cancelled_at {
                 let input = Input::RequestCancelled { request };
@@ -137,13 +135,24 @@ impl Run<'_> {
     }
 }
 
-fn submitted(request: RequestId, spec: RequestSpec, optimizer: Option<Method>) -> Input {
+fn submitted(wish: &Wish<'_>) -> Input {
+    let (request, spec) = (wish.request, wish.spec.clone());
+    let optimizer = wish.plan.optimizer.as_deref();
+    let optimizer = optimizer.and_then(|name| name.parse::<Method>().ok());
+    // What makes no sense was refused when it was read.
+    let wishes = wish.plan.wishes().unwrap_or_default();
     match optimizer {
-        None => Input::RequestSubmitted { request, spec },
-        Some(optimizer) => Input::RequestSubmittedWith {
+        None if wishes == Wishes::default() => Input::RequestSubmitted { request, spec },
+        Some(optimizer) if wishes == Wishes::default() => Input::RequestSubmittedWith {
             request,
             spec,
             optimizer,
+        },
+        Some(_) | None => Input::RequestAsked {
+            request,
+            spec,
+            optimizer: optimizer.unwrap_or_default(),
+            wishes,
         },
     }
 }

@@ -190,6 +190,7 @@ fn check_request(
     if let Some(name) = &request.optimizer {
         name.parse::<Method>().map_err(|error| error.to_string())?;
     }
+    request.wishes()?;
     if !(request.chunk_mib > 0.0 && request.chunk_mib <= 1024.0) {
         return Err("chunk_mib must be above 0 and at most 1024".into());
     }

@@ -227,6 +227,13 @@ pub(crate) struct RequestPlan {
     pub(crate) best_effort: bool,
     /// What chooses how many fragments go to a depot at once, by name.
     pub(crate) optimizer: Option<String>,
+    /// How much it matters beside others, by name or as a number.
+    pub(crate) priority: Option<String>,
+    /// Whose it is, and on whose account it goes.
+    #[serde(default)]
+    pub(crate) owner: String,
+    #[serde(default)]
+    pub(crate) project: String,
     pub(crate) cancel_after_s: Option<Amount>,
     pub(crate) delivered_after_s: Option<Amount>,
     /// What must become of it with every seed.

@@ -1,0 +1,30 @@
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// What may be wished of a request beyond its deadline; all of it can be left out.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Wishes {
+    /// How much it matters beside others when not all can be served in time: `low`, `normal`, `high`,
+    /// `urgent`, or a number from -9 to 9. What was promised to others is kept whatever it is.
+    /// `normal` when left out.
+    #[schema(example = "high")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<String>,
+    /// Whose it is: users of a project share evenly what is left over.
+    #[schema(example = "alice")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// On whose account it goes: projects share evenly what is left over.
+    #[schema(example = "climate")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
+}
+
+impl Wishes {
+    /// Whether nothing is wished.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}

@@ -1,0 +1,42 @@
+//! What may be wished of a stage-out beyond its deadline.
+
+use clap::Args;
+use posthaste_api as api;
+use posthaste_core::contract::Priority;
+
+/// What may be wished beyond the deadline.
+#[derive(Debug, Args)]
+pub struct WishesArguments {
+    /// How much it matters when not all can be served in time: low, normal, high, urgent, or -9 to 9;
+    /// promises to others are kept whatever it is
+    #[arg(
+        long,
+        value_name = "PRIORITY",
+        allow_hyphen_values = true,
+        default_value_t
+    )]
+    priority: Priority,
+    /// On whose account it goes: projects share evenly what is left over
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "POSTHASTE_PROJECT",
+        hide_env_values = true
+    )]
+    project: Option<String>,
+    /// Whose it is: users of a project share evenly
+    #[arg(long, value_name = "NAME", env = "USER", hide_env_values = true)]
+    owner: Option<String>,
+}
+
+impl WishesArguments {
+    /// The wishes as the service takes them.
+    pub fn resolve(&self) -> api::Wishes {
+        let is_normal = self.priority == Priority::default();
+        api::Wishes {
+            priority: (!is_normal).then(|| self.priority.to_string()),
+            owner: self.owner.clone(),
+            project: self.project.clone(),
+        }
+    }
+}

@@ -1,0 +1,232 @@
+use alloc::{collections::BTreeMap, string::String, vec::Vec};
+use core::time::Duration;
+use posthaste_plan::decay::decayed;
+use posthaste_types::{Bytes, Timestamp, record};
+
+use crate::{Settings, contract::Wishes};
+
+/// What was served decays in steps of this: finer ones would cost more than they tell.
+const DECAY_STEP: Duration = Duration::from_secs(60);
+
+record! {
+    /// Whose turn it is among those that can't be on time: the lowest first.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+    pub(crate) struct Turn {
+        /// Levels of priority above it.
+        below_most: u64,
+        /// How many projects were served less lately.
+        project: u64,
+        /// The same of the users within the project.
+        owner: u64,
+    }
+}
+
+record! {
+    /// What one project, or one user of a project, was served.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    struct Served {
+        /// How much, less the longer ago.
+        bytes: u64,
+        /// As of when.
+        at: Timestamp,
+        /// How many others were served less, as of the last look at everything.
+        rank: u64,
+    }
+}
+
+record! {
+    /// Who was served how much lately. Bounded by the names people give: those that were served
+    /// nothing for long are forgotten.
+    #[derive(Debug, Clone, PartialEq, Eq, Default)]
+    pub(crate) struct Shares {
+        projects: BTreeMap<String, Served>,
+        /// By project and user.
+        owners: BTreeMap<(String, String), Served>,
+        /// Looks at everything so far.
+        looks: u64,
+        /// Levels above the highest priority met during the last look, and during this one.
+        top: Option<u64>,
+        top_so_far: Option<u64>,
+    }
+}
+
+impl Shares {
+    /// Something was stored for a request.
+    pub(crate) fn charge(
+        &mut self,
+        wishes: &Wishes,
+        bytes: Bytes,
+        now: Timestamp,
+        settings: &Settings,
+    ) {
+        if !self.projects.contains_key(&wishes.project) {
+            let party = Served::new(now);
+            self.projects.insert(wishes.project.clone(), party);
+        }
+        if let Some(party) = self.projects.get_mut(&wishes.project) {
+            party.charge(bytes, now, settings);
+        }
+        let owner = (wishes.project.clone(), wishes.owner.clone());
+        let party = self.owners.entry(owner).or_insert(Served::new(now));
+        party.charge(bytes, now, settings);
+    }
+
+    /// A look at everything begins: turns are what they are until the next one.
+    pub(crate) fn settle(&mut self, now: Timestamp, settings: &Settings) {
+        self.looks += 1;
+        self.top = self.top_so_far.take();
+        for party in self.projects.values_mut().chain(self.owners.values_mut()) {
+            party.age(now, settings);
+        }
+        self.projects.retain(|_, party| party.bytes > 0);
+        self.owners.retain(|_, party| party.bytes > 0);
+        rank(self.projects.values_mut().collect());
+        let mut of_project: BTreeMap<&str, Vec<&mut Served>> = BTreeMap::new();
+        for ((project, _), party) in &mut self.owners {
+            of_project.entry(project).or_default().push(party);
+        }
+        of_project.into_values().for_each(rank);
+    }
+
+    /// The turn of a request that can't be on time. Priority comes first, then who was served least;
+    /// but one look in `settings.fair_looks` counts everybody as of the highest priority there is, so
+    /// that nobody waits for ever.
+    pub(crate) fn turn(&mut self, wishes: &Wishes, settings: &Settings) -> Turn {
+        let below_most = wishes.priority.below_most();
+        let top = self.top_so_far.unwrap_or(below_most).min(below_most);
+        self.top_so_far = Some(top);
+        let is_fair = self
+            .looks
+            .is_multiple_of(u64::from(settings.fair_looks.max(1)));
+        let project = self.projects.get(&wishes.project);
+        let owner = (wishes.project.clone(), wishes.owner.clone());
+        let owner = self.owners.get(&owner);
+        Turn {
+            below_most: if is_fair {
+                self.top.map_or(below_most, |top| top.min(below_most))
+            } else {
+                below_most
+            },
+            project: project.map_or(0, |party| party.rank),
+            owner: owner.map_or(0, |party| party.rank),
+        }
+    }
+}
+
+impl Served {
+    fn new(now: Timestamp) -> Self {
+        Self {
+            bytes: 0,
+            at: now,
+            rank: 0,
+        }
+    }
+
+    fn age(&mut self, now: Timestamp, settings: &Settings) {
+        let span = now.since(self.at);
+        if span >= DECAY_STEP {
+            self.bytes = decayed(self.bytes, span, settings.share_half_life);
+            self.at = now;
+        }
+    }
+
+    fn charge(&mut self, bytes: Bytes, now: Timestamp, settings: &Settings) {
+        self.age(now, settings);
+        self.bytes = self.bytes.saturating_add(bytes.get());
+    }
+}
+
+/// Says of each party how many were served less. Those that are in no book were served nothing, and
+/// so come before all.
+fn rank(mut shares: Vec<&mut Served>) {
+    shares.sort_by_key(|party| party.bytes);
+    let (mut rank, mut last) = (0, 0);
+    for party in shares {
+        rank += u64::from(party.bytes > last);
+        last = party.bytes;
+        party.rank = rank;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    const NOW: Timestamp = Timestamp::from_secs(1_800_000_000);
+
+    fn wishes(project: &str, owner: &str, priority: &str) -> Wishes {
+        Wishes {
+            project: project.to_string(),
+            owner: owner.to_string(),
+            priority: priority.parse().unwrap(),
+            ..Wishes::default()
+        }
+    }
+
+    /// Who gets a byte next, a hundred times in a row: all want all the time.
+    fn served(all: &[Wishes], rounds: usize) -> Vec<u64> {
+        let (mut shares, settings) = (Shares::default(), Settings::default());
+        let mut served = alloc::vec![0; all.len()];
+        for round in 0..rounds as u64 {
+            let now = NOW + Duration::from_secs(round);
+            shares.settle(now, &settings);
+            let turns: Vec<Turn> = all
+                .iter()
+                .map(|wishes| shares.turn(wishes, &settings))
+                .collect();
+            let first = (0..all.len()).min_by_key(|&place| turns[place]).unwrap();
+            shares.charge(&all[first], Bytes::new(1000), now, &settings);
+            served[first] += 1;
+        }
+        served
+    }
+
+    #[test]
+    fn projects_and_the_users_in_them_share_evenly_whoever_asks_more() {
+        let all = [
+            wishes("climate", "ann", "normal"),
+            wishes("climate", "ben", "normal"),
+            wishes("physics", "eve", "normal"),
+        ];
+        assert_eq!(served(&all, 800), [200, 200, 400]);
+    }
+
+    #[test]
+    fn priority_comes_first_and_starves_nobody() {
+        let all = [
+            wishes("climate", "ann", "urgent"),
+            wishes("physics", "eve", "low"),
+        ];
+        assert_eq!(served(&all, 800), [700, 100]);
+    }
+
+    #[test]
+    fn where_all_are_alike_turns_never_differ() {
+        let (mut shares, settings) = (Shares::default(), Settings::default());
+        let mut turns = alloc::collections::BTreeSet::new();
+        for round in 0..50 {
+            let now = NOW + Duration::from_secs(round);
+            shares.settle(now, &settings);
+            if round > 1 {
+                turns.insert(shares.turn(&Wishes::default(), &settings));
+            }
+            shares.turn(&Wishes::default(), &settings);
+            shares.charge(&Wishes::default(), Bytes::new(7), now, &settings);
+        }
+        assert_eq!(turns.len(), 1, "{turns:?}");
+    }
+
+    #[test]
+    fn what_was_served_long_ago_is_forgotten() {
+        let (mut shares, settings) = (Shares::default(), Settings::default());
+        let (old, new) = (wishes("old", "", "normal"), wishes("new", "", "normal"));
+        shares.charge(&old, Bytes::new(3000), NOW, &settings);
+        let later = NOW + settings.share_half_life * 2;
+        shares.charge(&new, Bytes::new(1000), later, &settings);
+        shares.settle(later, &settings);
+        assert!(shares.turn(&old, &settings) < shares.turn(&new, &settings));
+        shares.settle(later + settings.share_half_life * 40, &settings);
+        assert_eq!(shares.projects.len() + shares.owners.len(), 0);
+    }
+}

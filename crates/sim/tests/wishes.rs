@@ -1,0 +1,70 @@
+//! What users wish beyond a deadline, in whole worlds and with many seeds; every checker is on.
+#![allow(clippy::unwrap_used, reason = "a test may stop at once")]
+
+use std::{path::PathBuf, time::Duration};
+
+use posthaste_core::contract::Happening;
+use posthaste_sim::{Fate, Report, Scenario, What, simulate};
+use posthaste_types::RequestId;
+
+fn load(name: &str) -> Scenario {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../scenarios")
+        .join(format!("{name}.toml"));
+    Scenario::load(&path).unwrap()
+}
+
+fn play(name: &str, seeds: std::ops::Range<u64>) -> Vec<Report> {
+    let scenario = load(name);
+    let one = |seed| {
+        let report = simulate(&scenario, seed);
+        assert!(report.is_clean(), "seed {seed}\n{}", report.to_text());
+        report
+    };
+    seeds.map(one).collect()
+}
+
+/// When a request was safe.
+fn safe_after(report: &Report, request: u64) -> Duration {
+    let entry = report.timeline.iter().find(|entry| {
+        entry.request == Some(RequestId::new(request))
+            && matches!(
+                &entry.what,
+                What::Said {
+                    happening: Happening::Safe { .. },
+                    ..
+                }
+            )
+    });
+    entry.unwrap().at
+}
+
+#[test]
+fn what_is_left_over_is_shared_by_priority_project_and_user() {
+    for report in play("fair-shares", 0..20) {
+        let at = |request| safe_after(&report, request);
+        // Numbers go on from table to table: 1 is punctual, 2 to 9 are ann's, 10 and 11 ben's.
+        let (punctual, eve, low, urgent) = (1, 12, 13, 14);
+        assert_eq!(report.fates[0].1, Fate::Met, "{punctual}");
+        let of_ann: Vec<Duration> = (2..=9).map(at).collect();
+        let of_ben = at(10).max(at(11));
+        let last = of_ann.iter().max().unwrap();
+        let text = report.to_text();
+        // The project with little has half of what is there and is done with the other's first third.
+        let before = of_ann.iter().filter(|&&done| done < at(eve)).count();
+        assert!(before <= 3, "{before} before eve\n{text}");
+        // Ben's two are not behind all of Ann's eight.
+        assert!(of_ben < *last * 3 / 4, "{of_ben:?} of {last:?}\n{text}");
+        // What is urgent has nearly all there is; what is low waits, but not until all others are done.
+        assert!(
+            at(urgent) < Duration::from_secs(200),
+            "{:?}\n{text}",
+            at(urgent)
+        );
+        assert!(
+            at(low) > at(urgent) && at(low) < *last * 3 / 4,
+            "{:?}\n{text}",
+            at(low)
+        );
+    }
+}
