@@ -1,9 +1,9 @@
 //! Takes a request or says at once why not, and what would buy it.
 
-use alloc::{vec, vec::Vec};
+use alloc::vec::Vec;
 use core::time::Duration;
 use posthaste_plan::{Load, Offer, Proposal, Scene, Supplies, choose, offers};
-use posthaste_types::{Bytes, Code, Timestamp};
+use posthaste_types::{Bytes, Timestamp};
 
 use crate::{
     Mind,
@@ -29,12 +29,22 @@ pub(crate) enum Verdict {
     Refuse(Reason),
 }
 
-/// A way the request could go: its lanes, best first, and what they were asked.
+/// The ways a request could go: its depots, best first, and what they and the destination were asked.
 struct Way {
-    route: Route,
     lanes: Vec<usize>,
     scene: Scene,
     proposal: Proposal,
+}
+
+impl Way {
+    /// The route on which so many depots are fed.
+    fn route(&self, depots: usize) -> Route {
+        if depots == 0 && self.proposal.destination.is_some() {
+            Route::Direct
+        } else {
+            Route::Staged
+        }
+    }
 }
 
 impl Mind {
@@ -47,23 +57,23 @@ impl Mind {
             let reason = Reason::AllSafe {
                 losses: u32::from(request.spec.code.parity()),
             };
-            return admit(Route::Staged, Vec::new(), self.now, reason);
+            return Verdict::Admit {
+                route: Route::Staged,
+                active: Vec::new(),
+                reason,
+                finish: Some(self.now),
+                is_leftover: false,
+            };
         }
-        let careful_direct = self.way(request, Route::Direct, Belief::P10, left);
-        let careful_staged = self.way(request, Route::Staged, Belief::P10, left);
-        for way in [careful_direct, careful_staged].into_iter().flatten() {
-            if let Some(verdict) = self.try_way(request, &way, self.margin(request.spec.deadline)) {
-                return verdict;
-            }
+        let careful = self.way(request, Belief::P10, left);
+        if let Some(verdict) = self.try_way(request, &careful, self.margin(request.spec.deadline)) {
+            return verdict;
         }
-        let staged = self.way(request, Route::Staged, Belief::Hopeful, left);
-        let direct = self.way(request, Route::Direct, Belief::Hopeful, left);
-        for way in [&staged, &direct].into_iter().flatten() {
-            if let Some(verdict) = self.try_way(request, way, Duration::ZERO) {
-                return verdict;
-            }
+        let hopeful = self.way(request, Belief::Hopeful, left);
+        if let Some(verdict) = self.try_way(request, &hopeful, Duration::ZERO) {
+            return verdict;
         }
-        self.weigh_infeasible(request, staged, direct)
+        weigh_infeasible(request, &hopeful)
     }
 
     /// What is wrong with the request whatever the rates.
@@ -113,80 +123,37 @@ impl Mind {
         let (chosen, finish) = choose(&way.scene, &way.proposal, deadline - margin);
         let finish = finish.filter(|&finish| finish <= deadline)?;
         let fan_out = u32::try_from(chosen.len()).unwrap_or(u32::MAX);
-        let reason = match way.route {
-            Route::Direct => Reason::DirectSuffices { finish, deadline },
-            Route::Staged => Reason::Admitted {
+        let reason = if chosen.is_empty() {
+            Reason::DirectSuffices { finish, deadline }
+        } else {
+            Reason::Admitted {
                 fan_out,
                 finish,
                 deadline,
-            },
-        };
-        let active = way.lanes[..chosen.len()].to_vec();
-        Some(admit(way.route, active, finish, reason))
-    }
-
-    fn weigh_infeasible(
-        &self,
-        request: &Request,
-        staged: Option<Way>,
-        direct: Option<Way>,
-    ) -> Verdict {
-        if let Some(way) = &staged
-            && let Some(reason) = want_of_space(way)
-            && direct.is_none()
-        {
-            return Verdict::Refuse(reason);
-        }
-        let finish = |way: &Way| way.scene.finish(&way.proposal, &way.proposal.candidates);
-        let is_never = |way: &Way| (finish(way).is_none(), finish(way));
-        let best = staged.into_iter().chain(direct).min_by_key(is_never);
-        let deadline = request.spec.deadline;
-        let Some(way) = best else {
-            let (earliest, would_buy) = (None, Vec::new());
-            return Verdict::Refuse(Reason::Infeasible {
-                earliest,
-                deadline,
-                would_buy,
-            });
-        };
-        let (earliest, would_buy) = counter_offer(&way);
-        let reason = Reason::Infeasible {
-            earliest,
-            deadline,
-            would_buy,
-        };
-        if request.spec.best_effort {
-            Verdict::Admit {
-                finish: finish(&way),
-                route: way.route,
-                active: way.lanes,
-                reason,
-                is_leftover: true,
             }
-        } else {
-            Verdict::Refuse(reason)
-        }
+        };
+        Some(Verdict::Admit {
+            route: way.route(chosen.len()),
+            active: way.lanes[..chosen.len()].to_vec(),
+            reason,
+            finish: Some(finish),
+            is_leftover: false,
+        })
     }
 
-    /// The request on one route, as a question to the planner; none when the route is not there.
-    fn way(&self, request: &Request, route: Route, belief: Belief, left: &Promised) -> Option<Way> {
+    /// The request as a question to the planner: its destination, and enough depots for its code or none.
+    fn way(&self, request: &Request, belief: Belief, left: &Promised) -> Way {
         let spec = &request.spec;
-        let (lanes, code) = match route {
-            Route::Direct => {
-                let lane = request
-                    .destination()
-                    .filter(|&lane| self.can_use(request, lane))?;
-                (vec![lane], Code::NONE)
-            }
-            Route::Staged => (self.staging_lanes(request), spec.code),
-        };
         let is_placed = |lane: &usize| left.places.contains_key(&request.lanes[*lane].depot);
-        let lanes: Vec<usize> = lanes.into_iter().filter(is_placed).collect();
-        if lanes.len() < usize::from(code.total()) {
-            return None;
+        let mut lanes = self.staging_lanes(request);
+        lanes.retain(is_placed);
+        if lanes.len() < usize::from(spec.code.total()) {
+            lanes.clear();
         }
+        let destination = request.destination().filter(is_placed);
         let all = left.scene(belief);
-        let places = places_of(&lanes, request, &left.places);
+        let named: Vec<usize> = lanes.iter().copied().chain(destination).collect();
+        let places = places_of(&named, request, &left.places);
         let depots = places
             .iter()
             .map(|&place| all.supplies.depots[place].clone());
@@ -200,16 +167,16 @@ impl Mind {
         let proposal = Proposal {
             bytes: spec.bytes,
             chunk_size: spec.chunk_size,
-            code,
+            code: spec.code,
             deadline: spec.deadline,
             candidates: (0..lanes.len()).collect(),
+            destination: destination.map(|_| lanes.len()),
         };
-        Some(Way {
-            route,
+        Way {
             lanes,
             scene,
             proposal,
-        })
+        }
     }
 
     /// What a request that was just taken puts on the depots: no newcomer gets that.
@@ -284,6 +251,30 @@ impl Mind {
     }
 }
 
+/// What to say of a request that can't be on time, and what would help.
+fn weigh_infeasible(request: &Request, way: &Way) -> Verdict {
+    if let Some(reason) = want_of_space(way) {
+        return Verdict::Refuse(reason);
+    }
+    let deadline = request.spec.deadline;
+    let (earliest, would_buy) = counter_offer(way);
+    let reason = Reason::Infeasible {
+        earliest,
+        deadline,
+        would_buy,
+    };
+    if !request.spec.best_effort {
+        return Verdict::Refuse(reason);
+    }
+    Verdict::Admit {
+        finish: way.scene.finish(&way.proposal, &way.proposal.candidates),
+        route: way.route(way.lanes.len()),
+        active: way.lanes.clone(),
+        reason,
+        is_leftover: true,
+    }
+}
+
 /// What would make the way feasible, and the earliest finish among that.
 fn counter_offer(way: &Way) -> (Option<Timestamp>, Vec<WouldBuy>) {
     let mut earliest = None;
@@ -310,9 +301,8 @@ fn want_of_space(way: &Way) -> Option<Reason> {
         return None;
     }
     let load = way.proposal.load(all);
-    let there = load
-        .lanes
-        .iter()
+    let whole = load.whole.map(|whole| whole.lane);
+    let there = (load.lanes.iter().copied().chain(whole))
         .map(|lane| way.scene.supplies.depots[lane.supply].space.min(lane.room));
     let available = there.sum::<Bytes>();
     Some(Reason::NoSpace {
@@ -326,14 +316,4 @@ fn domains(request: &Request, lanes: &[usize]) -> u32 {
     let masks: alloc::collections::BTreeSet<u64> =
         lanes.iter().map(|&lane| request.lanes[lane].kin).collect();
     u32::try_from(masks.len()).unwrap_or(u32::MAX)
-}
-
-fn admit(route: Route, active: Vec<usize>, finish: Timestamp, reason: Reason) -> Verdict {
-    Verdict::Admit {
-        route,
-        active,
-        reason,
-        finish: Some(finish),
-        is_leftover: false,
-    }
 }

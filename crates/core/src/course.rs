@@ -1,9 +1,9 @@
 //! The course of a request that runs: how many depots it is fed to, and which way it goes.
 
-use alloc::{vec, vec::Vec};
+use alloc::vec::Vec;
 use core::time::Duration;
 use posthaste_plan::{Change, review};
-use posthaste_types::{Bytes, RequestId, Timestamp};
+use posthaste_types::{RequestId, Timestamp};
 
 use crate::{
     Mind,
@@ -14,13 +14,17 @@ use crate::{
     review::reason_late,
 };
 
+/// A depot is added when what is left takes at most so many hundredths of the time then.
+const WORTH_PERCENT: u32 = 99;
+
 impl Mind {
-    /// Feeds one more depot when behind, one less when far ahead (`docs/algorithms/greedy-planner.md`).
+    /// Feeds one more depot when behind, one less when far ahead (`docs/algorithms/greedy-planner.md`). Where
+    /// only the destination was fed, as many more as the deadline needs.
     pub(crate) fn review_fan_out(&mut self, id: RequestId, sweep: &Sweep, out: &mut Outbox) {
         let Some(request) = self.requests.get(&id) else {
             return;
         };
-        if !request.is_moving() || request.route != Route::Staged {
+        if !request.is_moving() {
             return;
         }
         let (now, deadline) = (self.now, request.spec.deadline);
@@ -30,12 +34,17 @@ impl Mind {
         let Some(request) = self.requests.get_mut(&id) else {
             return;
         };
-        match review(&mut request.pace, finish, left, behind, ahead) {
-            Change::Keep => {}
-            Change::Add => {
+        match (
+            review(&mut request.pace, finish, left, behind, ahead),
+            request.route,
+        ) {
+            (Change::Keep, _) | (Change::Drop, Route::Direct) => {}
+            (Change::Add, Route::Direct) => self.stage_too(id, sweep, out),
+            (Change::Add, Route::Staged) if self.would_help(id, sweep) => {
                 self.activate_next(id, reason_late, out);
             }
-            Change::Drop => self.retire_slowest(id, left, sweep, out),
+            (Change::Add, Route::Staged) => {}
+            (Change::Drop, Route::Staged) => self.retire_slowest(id, left, sweep, out),
         }
         self.fill_fan_out(id, out);
     }
@@ -46,11 +55,9 @@ impl Mind {
             && request.is_moving()
             && request.route == Route::Staged
         {
-            let fed = (0..request.lanes.len()).filter(|&lane| {
-                request.lanes[lane].is_active
-                    && request.is_on_route(lane)
-                    && self.is_there(request, lane)
-            });
+            let fed = request
+                .depot_lanes()
+                .filter(|&lane| request.lanes[lane].is_active && self.is_there(request, lane));
             if fed.count() >= usize::from(request.spec.code.total()) {
                 return;
             }
@@ -61,6 +68,29 @@ impl Mind {
             if !self.activate_next(id, reason, out) {
                 return;
             }
+        }
+    }
+
+    /// Whether one depot more would end the request sooner: where the way out is what bounds it, none would.
+    fn would_help(&self, id: RequestId, sweep: &Sweep) -> bool {
+        let Some(request) = self.requests.get(&id) else {
+            return false;
+        };
+        let mut lanes = self.staging_lanes(request).into_iter();
+        let Some(next) = lanes.find(|&lane| !request.lanes[lane].is_active) else {
+            return false;
+        };
+        let uses = |lane: usize| lane == next || request.lanes[lane].is_active;
+        let load = self.load(request, sweep.places(), Route::Staged, uses);
+        let finish = sweep.finish_slow(&load, self.now);
+        let before = request.finish.map(|finish| finish.p90);
+        match (before, finish) {
+            (Some(before), Some(after)) => {
+                let left = before.since(self.now);
+                after.since(self.now) <= left / 100 * WORTH_PERCENT
+            }
+            (None, _) => true,
+            (Some(_), None) => false,
         }
     }
 
@@ -111,11 +141,20 @@ impl Mind {
         let Some((&slowest, rest)) = fed.split_last() else {
             return;
         };
-        if rest.len() < usize::from(request.spec.code.total()) {
+        let is_least = rest.len() < usize::from(request.spec.code.total());
+        let can_go_alone = request
+            .destination()
+            .is_some_and(|lane| self.is_there(request, lane));
+        if is_least && !can_go_alone {
             return;
         }
+        let route = if is_least {
+            Route::Direct
+        } else {
+            Route::Staged
+        };
         let uses = |lane| rest.contains(&lane);
-        let load = self.load(request, sweep.places(), Route::Staged, uses);
+        let load = self.load(request, sweep.places(), route, uses);
         let finish = sweep.finish_slow(&load, self.now);
         let is_worth = request
             .finish
@@ -126,6 +165,11 @@ impl Mind {
             return;
         };
         let deadline = request.spec.deadline;
+        if is_least {
+            let reason = Reason::DirectSuffices { finish, deadline };
+            self.go_direct(id, reason, out);
+            return;
+        }
         let Some(request) = self.requests.get_mut(&id) else {
             return;
         };
@@ -140,105 +184,50 @@ impl Mind {
         self.tell(out, Some(id), Some(depot), Happening::DepotRetired, reason);
     }
 
-    /// Leaves the direct path when it is too slow, and takes it when staging can't go on.
-    pub(crate) fn review_route(&mut self, id: RequestId, sweep: &Sweep, out: &mut Outbox) {
+    /// The destination alone does not keep the deadline, or does not answer: depots are fed as well.
+    fn stage_too(&mut self, id: RequestId, sweep: &Sweep, out: &mut Outbox) {
         let Some(request) = self.requests.get(&id) else {
             return;
         };
-        let settled = request.routed_at + self.settings.reroute_after;
-        let may_change = request.is_moving()
-            && request.destination().is_some()
-            && request.late_ticks >= self.settings.behind_ticks
-            && (request.routed_at == request.submitted || settled <= self.now);
-        if !may_change {
+        let lanes = self.staging_lanes(request);
+        if lanes.len() < usize::from(request.spec.code.total()) {
             return;
         }
         let deadline = request.spec.deadline;
-        let before = request.finish.map(|finish| finish.p90);
-        let other = match request.route {
-            Route::Direct => Route::Staged,
-            Route::Staged => Route::Direct,
-        };
-        let lanes = match other {
-            Route::Staged => self.staging_lanes(request),
-            Route::Direct => vec![request.destination().unwrap_or(0)],
-        };
-        let is_possible = match other {
-            Route::Staged => lanes.len() >= usize::from(request.spec.code.total()),
-            Route::Direct => lanes.iter().all(|&lane| self.can_use(request, lane)),
-        };
-        let load = self.load(request, sweep.places(), other, |lane| lanes.contains(&lane));
-        let after = sweep.finish_middle(&load, self.now);
-        let is_better = match (before, after) {
-            (Some(before), Some(after)) => after < before,
-            (None, Some(_)) => true,
-            (Some(_), None) => false,
-            // Nothing is known to carry anything: then whatever answers and has space is tried.
-            (None, None) => !self.has_way(request, request.route) && self.has_way(request, other),
-        };
-        if !is_possible || !is_better {
-            return;
-        }
-        let reason = match (other, before) {
-            (Route::Staged, Some(finish)) => Reason::DirectTooSlow { finish, deadline },
-            (Route::Staged, None) => Reason::DepotLost {
+        let reason = match request.finish {
+            Some(finish) => Reason::DirectTooSlow {
+                finish: finish.p90,
+                deadline,
+            },
+            None => Reason::DepotLost {
                 fault: Fault::Unreachable,
             },
-            (Route::Direct, _) => match after.filter(|after| *after <= deadline) {
-                Some(finish) => Reason::DirectSuffices { finish, deadline },
-                None => reason_late(request, self.now),
-            },
         };
-        self.reroute(id, other, lanes, reason, sweep, out);
-    }
-
-    /// Whether enough depots of a route answer, each with space for all it may get, whatever their
-    /// rates.
-    fn has_way(&self, request: &Request, route: Route) -> bool {
-        let has_space = |lane: usize, bytes: Bytes| {
-            let depot = self.depots.get(&request.lanes[lane].depot);
-            depot.is_some_and(|depot| depot.free >= bytes)
-        };
-        match route {
-            Route::Direct => request.destination().is_some_and(|lane| {
-                let left = request.replica.unsafe_bytes().min(request.spec.bytes);
-                self.can_use(request, lane) && has_space(lane, left)
-            }),
-            Route::Staged => {
-                let lanes = self.staging_lanes(request).into_iter();
-                let there = lanes.filter(|&lane| has_space(lane, request.replica.room(lane)));
-                there.count() >= usize::from(request.spec.code.total())
-            }
-        }
-    }
-
-    fn reroute(
-        &mut self,
-        id: RequestId,
-        route: Route,
-        lanes: Vec<usize>,
-        reason: Reason,
-        sweep: &Sweep,
-        out: &mut Outbox,
-    ) {
-        self.abandon_all(id, &reason, out);
-        let active = match route {
-            Route::Staged => self.fewest(id, lanes, sweep),
-            Route::Direct => lanes,
-        };
-        let now = self.now;
+        let active = self.fewest(id, lanes, sweep);
         let Some(request) = self.requests.get_mut(&id) else {
             return;
         };
-        (request.route, request.routed_at, request.late_ticks) = (route, now, 0);
-        for (place, lane) in request.lanes.iter_mut().enumerate() {
-            lane.is_active = active.contains(&place);
-        }
-        for chunk in core::mem::take(&mut request.stripes).into_keys() {
-            request.replica.put_back(chunk);
+        request.route = Route::Staged;
+        for lane in active {
+            request.lanes[lane].is_active = true;
         }
         request.account.blame(Cause::Course, None);
         request.replica.unpark();
+        self.refresh_stripes(id);
+        self.tell(out, Some(id), None, Happening::Rerouted, reason);
+    }
+
+    /// The destination alone suffices: what is on its way to depots still arrives.
+    fn go_direct(&mut self, id: RequestId, reason: Reason, out: &mut Outbox) {
+        let Some(request) = self.requests.get_mut(&id) else {
+            return;
+        };
+        request.route = Route::Direct;
+        for lane in request.depot_lanes() {
+            request.lanes[lane].is_active = false;
+        }
+        request.replica.unpark();
+        self.refresh_stripes(id);
         self.tell(out, Some(id), None, Happening::Rerouted, reason);
     }
 

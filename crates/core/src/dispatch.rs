@@ -2,6 +2,7 @@
 //! and one fragment of a chunk a depot allow (`docs/algorithms/placement.md`). Depots that are fast have room
 //! in their windows more often, so their share grows by itself.
 
+use core::time::Duration;
 use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp};
 
 use crate::{
@@ -65,13 +66,15 @@ impl Mind {
         let Some(request) = self.requests.get(&id) else {
             return false;
         };
-        let bytes = request
-            .replica
-            .bytes_of(ChunkIndex::new(0), request.fragment(0));
         let Some((lane, depot)) = request.lane_of(depot).zip(self.depots.get(&depot)) else {
             return false;
         };
-        let has_time = depot.resume_at <= self.now && depot.is_within_hours(self.now);
+        let bytes = request
+            .replica
+            .bytes_of(ChunkIndex::new(0), request.portion(lane));
+        let has_time = depot.resume_at <= self.now
+            && depot.is_within_hours(self.now)
+            && (request.is_due || !self.is_way_out_full());
         has_time && is_open(request, lane, depot, bytes, &self.settings)
     }
 
@@ -141,7 +144,8 @@ impl Mind {
 
 impl Placing<'_> {
     fn feed(&mut self, out: &mut Outbox) {
-        if !(0..self.request.lanes.len()).any(|lane| self.is_open(lane, Bytes::ZERO)) {
+        self.send_whole(out);
+        if !self.is_any_open() {
             return;
         }
         let waiting: alloc::vec::Vec<ChunkIndex> = self
@@ -160,25 +164,79 @@ impl Placing<'_> {
         self.open_stripes(out);
     }
 
+    /// Sends whole chunks to the destination as long as it has room for one.
+    fn send_whole(&mut self, out: &mut Outbox) {
+        let Some(lane) = self.request.destination() else {
+            return;
+        };
+        let most = self.request.spec.chunk_size.min(self.request.spec.bytes);
+        if !self.is_open(lane, most) {
+            return;
+        }
+        while let Some(chunk) = self.request.replica.next_whole() {
+            let bytes = self.request.replica.bytes_of(chunk, FragmentIndex::WHOLE);
+            if !self.is_open(lane, bytes) || !self.is_worth_whole(lane, bytes) {
+                self.request.replica.put_back(chunk);
+                return;
+            }
+            let (wanted, taken) = self.mask(chunk);
+            if self.is_flying(chunk) {
+                // It was safe, and lost that again while a late copy is still on its way.
+                self.await_flights(chunk, wanted, taken);
+                continue;
+            }
+            self.await_flights(chunk, 0, taken | 1 << lane);
+            let reason = self.reason(chunk);
+            self.start(lane, chunk, FragmentIndex::WHOLE, reason, out);
+        }
+    }
+
+    /// The chunk is being sent.
+    fn await_flights(&mut self, chunk: ChunkIndex, wanted: u64, taken: u64) {
+        let stripe = Stripe {
+            wanted,
+            taken,
+            failures: 0,
+            last_fault: None,
+        };
+        self.request.stripes.insert(chunk, stripe);
+    }
+
+    /// Whether a chunk that goes whole now would arrive before everything else has: else the depots are
+    /// done with it sooner.
+    fn is_worth_whole(&self, lane: usize, bytes: Bytes) -> bool {
+        let fed = self
+            .request
+            .depot_lanes()
+            .filter(|&lane| self.is_fed(lane, self.request.spec.code.fragment_size(bytes)));
+        if fed.count() < usize::from(self.request.spec.code.total()) {
+            return true;
+        }
+        let arrives = self.now + Duration::from_micros(self.finish_micros(lane, bytes));
+        let finish = self.request.finish.map(|finish| finish.p50);
+        finish.is_none_or(|finish| arrives <= finish)
+    }
+
+    /// Whether any depot could take a fragment now.
+    fn is_any_open(&self) -> bool {
+        let mut lanes = self.request.depot_lanes();
+        lanes.any(|lane| self.is_open(lane, Bytes::ZERO))
+    }
+
     /// Opens chunks as long as one of their fragments can start at once.
     fn open_stripes(&mut self, out: &mut Outbox) {
         loop {
-            if !self.request.has_memory(self.settings)
-                || !(0..self.request.lanes.len()).any(|lane| self.is_open(lane, Bytes::ZERO))
-            {
+            if !self.request.has_memory(self.settings) || !self.is_any_open() {
                 return;
             }
             let Some(chunk) = self.request.replica.next() else {
                 return;
             };
             let (wanted, taken) = self.mask(chunk);
-            let stripe = Stripe {
-                wanted,
-                taken,
-                failures: 0,
-                last_fault: None,
-            };
-            self.request.stripes.insert(chunk, stripe);
+            self.await_flights(chunk, wanted, taken);
+            if wanted == 0 {
+                continue;
+            }
             let started = self.fill(chunk, out);
             if !started && !self.park_if_stuck(chunk) && !self.fill(chunk, out) {
                 self.request.stripes.remove(&chunk);
@@ -195,10 +253,11 @@ impl Placing<'_> {
             && stripe.wanted != 0
         {
             let bit = stripe.wanted.trailing_zeros();
-            let fragment = self.request.fragment(bit);
+            let fragment = FragmentIndex::new(u8::try_from(bit).unwrap_or(u8::MAX));
             let bytes = self.request.replica.bytes_of(chunk, fragment);
             let taken = stripe.taken;
-            let best = (0..self.request.lanes.len())
+            let lanes = self.request.depot_lanes();
+            let best = lanes
                 .filter(|&lane| self.request.is_free(taken, lane) && self.is_open(lane, bytes))
                 .min_by_key(|&lane| {
                     let crowd = self.request.crowd(taken, lane);
@@ -221,23 +280,21 @@ impl Placing<'_> {
         let Some(stripe) = self.request.stripes.get(&chunk) else {
             return false;
         };
-        let bytes = self
-            .request
-            .replica
-            .bytes_of(chunk, self.request.fragment(0));
+        let bytes = self.request.replica.bytes_of(chunk, FragmentIndex::new(0));
         let can_go_on = stripe.wanted == 0
-            || (0..self.request.lanes.len())
+            || (self.request.depot_lanes())
                 .any(|lane| self.request.is_free(stripe.taken, lane) && self.is_fed(lane, bytes));
         if can_go_on || self.is_flying(chunk) {
             return false;
         }
-        let can_take: alloc::vec::Vec<bool> = (0..self.request.lanes.len())
-            .map(|lane| self.is_fed(lane, bytes))
-            .collect();
+        let fed = self.request.depot_lanes();
+        let fed = fed
+            .filter(|&lane| self.is_fed(lane, bytes))
+            .fold(0u64, |mask, lane| mask | 1 << lane);
         if self
             .request
             .replica
-            .free_redundant(chunk, |lane| can_take[lane])
+            .free_redundant(chunk, |lane| fed >> lane & 1 == 1)
         {
             let (wanted, taken) = self.mask(chunk);
             if let Some(stripe) = self.request.stripes.get_mut(&chunk) {
@@ -262,7 +319,7 @@ impl Placing<'_> {
         };
         let taken = stripe.taken;
         let has_room = |lane: &usize| taken >> lane & 1 == 0 && self.is_fed(*lane, bytes);
-        let helps = (0..self.request.lanes.len()).any(|lane| has_room(&lane));
+        let helps = self.request.depot_lanes().any(|lane| has_room(&lane));
         if helps {
             self.request.domain_max += 1;
         }
@@ -292,17 +349,75 @@ impl Placing<'_> {
         };
         let taken = stripe.taken;
         let left_micros = self.finish_micros(from, Bytes::ZERO);
+        let is_whole = flight.fragment == FragmentIndex::WHOLE;
+        let portion = |lane: usize| {
+            if self.request.is_destination(lane) {
+                FragmentIndex::WHOLE
+            } else {
+                flight.fragment
+            }
+        };
+        let bytes = |lane: usize| self.request.replica.bytes_of(chunk, portion(lane));
+        let may_take = |lane: usize| {
+            if self.request.is_destination(lane) {
+                taken >> lane & 1 == 0
+            } else {
+                !is_whole && self.request.is_free(taken, lane)
+            }
+        };
         let other = (0..self.request.lanes.len())
-            .filter(|&lane| self.request.is_free(taken, lane) && self.is_open(lane, flight.bytes))
-            .min_by_key(|&lane| (self.finish_micros(lane, flight.bytes), lane));
-        let Some(other) = other else { return };
-        if self.finish_micros(other, flight.bytes).saturating_mul(2) > left_micros {
+            .filter(|&lane| may_take(lane) && self.is_open(lane, bytes(lane)))
+            .min_by_key(|&lane| (self.finish_micros(lane, bytes(lane)), lane));
+        let Some(other) = other else {
+            if is_whole {
+                self.code_late(chunk, left_micros, out);
+            }
+            return;
+        };
+        if self.finish_micros(other, bytes(other)).saturating_mul(2) > left_micros {
             return;
         }
-        self.start(other, chunk, flight.fragment, Reason::Endgame, out);
+        let fragment = portion(other);
+        self.start(other, chunk, fragment, Reason::Endgame, out);
         self.request.duplicates += 1;
         if let Some(stripe) = self.request.stripes.get_mut(&chunk) {
             stripe.taken |= 1 << other;
+        }
+    }
+
+    /// Sends a chunk in fragments that is late on its way to the destination.
+    fn code_late(&mut self, chunk: ChunkIndex, left_micros: u64, out: &mut Outbox) {
+        let bytes = self.request.replica.bytes_of(chunk, FragmentIndex::new(0));
+        let Some(stripe) = self.request.stripes.get(&chunk) else {
+            return;
+        };
+        let mut taken = stripe.taken;
+        let wanted = self.request.replica.lacking(chunk);
+        let bits =
+            (0..u32::from(self.request.spec.code.total())).filter(|bit| wanted >> bit & 1 == 1);
+        let mut sends = alloc::vec::Vec::new();
+        for bit in bits {
+            let lanes = self.request.depot_lanes();
+            let best = lanes
+                .filter(|&lane| self.request.is_free(taken, lane) && self.is_open(lane, bytes))
+                .min_by_key(|&lane| (self.finish_micros(lane, bytes), lane));
+            let Some(lane) = best
+                .filter(|&lane| self.finish_micros(lane, bytes).saturating_mul(2) <= left_micros)
+            else {
+                return;
+            };
+            taken |= 1 << lane;
+            sends.push((
+                lane,
+                FragmentIndex::new(u8::try_from(bit).unwrap_or(u8::MAX)),
+            ));
+        }
+        for (lane, fragment) in sends {
+            self.start(lane, chunk, fragment, Reason::Endgame, out);
+        }
+        self.request.duplicates += 1;
+        if let Some(stripe) = self.request.stripes.get_mut(&chunk) {
+            stripe.taken = taken;
         }
     }
 
@@ -392,17 +507,17 @@ impl Placing<'_> {
     /// Fragments of the chunk that are wanted, and lanes that are taken, as masks.
     fn mask(&self, chunk: ChunkIndex) -> (u64, u64) {
         let mut wanted = self.request.replica.lacking(chunk);
-        if self.request.route == Route::Direct && wanted != 0 {
-            wanted = 1;
+        if self.request.route == Route::Direct {
+            wanted = 0;
         }
         let mut taken = 0;
         for (place, lane) in self.request.lanes.iter().enumerate() {
             if let Some(flight) = self.transfers.get(lane.depot, self.id, chunk) {
                 taken |= 1 << place;
-                let bit = u32::from(flight.fragment.get());
-                wanted &= match self.request.route {
-                    Route::Direct => !u64::from(flight.fragment == FragmentIndex::WHOLE),
-                    Route::Staged => !1u64.unbounded_shl(bit),
+                wanted &= if flight.fragment == FragmentIndex::WHOLE {
+                    0
+                } else {
+                    !1u64.unbounded_shl(u32::from(flight.fragment.get()))
                 };
             } else if self.request.replica.holds(place, chunk)
                 && !self.request.replica.is_redundant(place, chunk)

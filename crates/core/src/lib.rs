@@ -4,7 +4,8 @@
 //! is known (of requests, replicas, transfers, depots and links); one file under `on`
 //! takes each kind of input; `arrange` keeps them in order, `dispatch` places fragments, `outlook`
 //! forecasts, `review` and `course` change what is under way, `tuning` how much of it at once,
-//! `probing` asks for what nobody measured, `memory` keeps what was decided and `story` tells it. Nothing here reads a clock, a file, a socket or a random
+//! `probing` asks for what nobody measured, `way_out` knows whether the centre's own line is full,
+//! `memory` keeps what was decided and `story` tells it. Nothing here reads a clock, a file, a socket or a random
 //! number.
 #![no_std]
 extern crate alloc;
@@ -28,6 +29,7 @@ mod settings;
 pub mod story;
 mod tuning;
 mod views;
+mod way_out;
 
 pub use mind::Mind;
 pub use settings::Settings;

@@ -8,10 +8,11 @@ use crate::{
     contract::{Decision, Event, Happening, Input, Outbox, Reason, Wishes},
     outlook::{Promised, Sweep},
     probing::Probing,
+    way_out::WayOut,
 };
 
 /// Leads every snapshot; another number is another layout.
-const SNAPSHOT_VERSION: u32 = 11;
+const SNAPSHOT_VERSION: u32 = 12;
 
 record! {
     /// The decision maker of one centre.
@@ -38,6 +39,7 @@ record! {
         pub(crate) sweep: Option<Sweep>,
         /// What the last look left for newcomers.
         pub(crate) promised: Option<Promised>,
+        pub(crate) way_out: WayOut,
     }
 }
 
@@ -58,6 +60,7 @@ impl Mind {
             alarm: None,
             sweep: None,
             promised: None,
+            way_out: WayOut::default(),
         }
     }
 

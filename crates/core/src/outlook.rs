@@ -6,7 +6,7 @@
 
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::time::Duration;
-use posthaste_plan::{Curve, Lane, Load, Outcome, Scene, Supplies, Supply};
+use posthaste_plan::{Curve, Lane, Load, Outcome, Scene, Supplies, Supply, Whole};
 use posthaste_types::{ByteRate, DepotId, RequestId, Timestamp, record};
 
 use crate::{
@@ -42,13 +42,16 @@ pub(crate) enum Belief {
 }
 
 impl Belief {
-    fn rate(self, depot: &Depot) -> ByteRate {
+    fn rate(self, depot: &Depot, spread: u64) -> ByteRate {
         let rates = depot.link.rates;
         match self {
             Self::P10 => rates.p10,
             Self::P50 => rates.p50,
             Self::P90 => rates.p90,
-            Self::Hopeful if depot.link.is_measured() => depot.link.p10_then,
+            Self::Hopeful if depot.link.is_measured() => {
+                let below = rates.p50.get().saturating_sub(depot.link.p10_then.get());
+                ByteRate::new(rates.p50.get() - below / spread)
+            }
             Self::Hopeful => rates.p90,
         }
     }
@@ -145,11 +148,6 @@ impl Sweep {
         self.slow.early(load, now).edge
     }
 
-    /// The same at p50.
-    pub(crate) fn finish_middle(&self, load: &Load, now: Timestamp) -> Option<Timestamp> {
-        self.middle.early(load, now).edge
-    }
-
     fn fares(&self, load: Load, now: Timestamp) -> Fares {
         Fares {
             slow: self.slow.early(&load, now),
@@ -182,11 +180,20 @@ impl Fares {
 }
 
 impl Mind {
+    /// By how much less the sum of what depots carry strays than what each of them does: errors of paths
+    /// that have nothing to do with each other add up by their squares. Requests use a few depots only.
+    fn spread(&self) -> u64 {
+        const MOST: usize = 9;
+        let depots = self.depots.values().filter(|depot| depot.is_expected());
+        (depots.take(MOST).count() as u64).isqrt().max(1)
+    }
+
     /// What the depots that are there offer.
     fn supplies(&self, belief: Belief) -> Supplies {
+        let spread = self.spread();
         let expected = self.depots.values().filter(|depot| depot.is_expected());
         let curve = |depot: &Depot| {
-            let mut curve = Curve::constant(belief.rate(depot));
+            let mut curve = Curve::constant(belief.rate(depot, spread));
             let (from, until) = (self.now, self.now + HOURS_AHEAD);
             depot.terms.windows.close(&mut curve, from, until);
             curve
@@ -202,7 +209,8 @@ impl Mind {
         }
     }
 
-    /// What a request still has to send on the lanes `uses` lets through.
+    /// What a request still has to send: whole to its destination, and when staged in fragments to the
+    /// depots that `uses` lets through.
     pub(crate) fn load(
         &self,
         request: &Request,
@@ -210,27 +218,34 @@ impl Mind {
         route: Route,
         uses: impl Fn(usize) -> bool,
     ) -> Load {
-        let destination = request.destination();
-        let lanes = request.lanes.iter().enumerate().filter(|&(place, _)| {
-            uses(place) && (destination == Some(place)) == (route == Route::Direct)
+        let place = |lane: usize| Some(*places.get(&request.lanes[lane].depot)? as usize);
+        let bytes = request.replica.unsafe_bytes();
+        let whole = request.destination().and_then(place).map(|supply| Whole {
+            lane: Lane {
+                supply,
+                room: bytes,
+            },
+            code: request.spec.code,
         });
-        let bytes = match route {
-            Route::Direct => request.replica.unsafe_bytes(),
-            Route::Staged => request.replica.missing_bytes(),
-        };
-        let lanes = lanes.filter_map(|(place, lane)| {
-            let room = match route {
-                Route::Direct => bytes,
-                Route::Staged => request.share_of_domain(place, request.replica.room(place)),
-            };
+        let lanes = request.depot_lanes().filter(|&lane| uses(lane));
+        let lanes = lanes.filter_map(|lane| {
             Some(Lane {
-                supply: *places.get(&lane.depot)? as usize,
-                room,
+                supply: place(lane)?,
+                room: request.share_of_domain(lane, request.replica.room(lane)),
             })
         });
-        Load {
-            bytes,
-            lanes: lanes.collect(),
+        match (route, whole) {
+            (Route::Direct, Some(whole)) => Load::whole(bytes, whole.lane.supply),
+            (Route::Direct, None) => Load {
+                bytes,
+                lanes: Vec::new(),
+                whole: None,
+            },
+            (Route::Staged, whole) => Load {
+                bytes: request.replica.missing_bytes(),
+                lanes: lanes.collect(),
+                whole,
+            },
         }
     }
 
@@ -244,8 +259,10 @@ impl Mind {
     /// Begins a look at everything.
     pub(crate) fn begin_sweep(&self) -> Sweep {
         let expected = self.depots.iter().filter(|(_, depot)| depot.is_expected());
+        let spread = self.spread();
         let is_certain = |depot: &Depot| {
-            !depot.is_expected() || Belief::Hopeful.rate(depot) == Belief::P10.rate(depot)
+            let rate = |belief: Belief| belief.rate(depot, spread);
+            !depot.is_expected() || rate(Belief::Hopeful) == rate(Belief::P10)
         };
         let scene = |belief| Scene {
             now: self.now,
@@ -296,7 +313,9 @@ impl Mind {
         let request = self.requests.get(&id)?;
         let fares = sweep.fares(self.load_now(request, sweep.places()), self.now);
         let finish = fares.forecast();
-        self.requests.get_mut(&id)?.finish = finish;
+        let is_due = fares.middle.moves_at(self.now);
+        let request = self.requests.get_mut(&id)?;
+        (request.finish, request.is_due) = (finish, is_due);
         self.keep_account(id, sweep.after.is_none());
         Some(fares)
     }

@@ -56,7 +56,6 @@ impl Mind {
             let fares = self.look_at(&sweep, id);
             self.give_up_if_hopeless(id, out);
             self.review_risk(id, out);
-            self.review_route(id, &sweep, out);
             self.review_fan_out(id, &sweep, out);
             self.review_tuning(id);
             self.send_duplicates(id, out);

@@ -65,8 +65,6 @@ record! {
         pub hold_max: Duration,
         /// An inventory not answered for this long is asked for again.
         pub inventory_wait: Duration,
-        /// Shortest time between two changes of route.
-        pub reroute_after: Duration,
         /// What was served to a user or project counts half after this long: longer remembers more of
         /// who had much, shorter shares what there is now.
         pub share_half_life: Duration,
@@ -134,7 +132,6 @@ impl Default for Settings {
             hold_max: Duration::from_secs(300),
             // Listing 10^6 fragments at an object store takes about this long.
             inventory_wait: Duration::from_secs(60),
-            reroute_after: Duration::from_secs(10),
             // Slurm's default for shares of processors: a week.
             share_half_life: Duration::from_secs(7 * 86400),
             fair_looks: 8,

@@ -8,7 +8,7 @@ use posthaste_types::{Bytes, DepotId, RequestId};
 
 use crate::{
     Mind,
-    books::{Request, Route, Tuning},
+    books::{Request, Tuning},
     contract::Reason,
 };
 
@@ -51,7 +51,7 @@ impl Mind {
         let Some(book) = self.depots.get(&depot) else {
             return;
         };
-        let fragment = fragment_size(request);
+        let fragment = fragment_size(request, lane);
         let window = book.link.window(self.settings.window, &self.settings);
         let opened = narrow(window.get() / fragment.get()).max(2);
         let most = self.settings.window_bytes_max.get() / fragment.get();
@@ -136,14 +136,13 @@ impl Mind {
 
     /// What the lane still has to send, as the optimizers count it.
     fn stocks(&self, request: &Request, lane: usize, facts: &PathFacts) -> Stocks {
-        let fragment = fragment_size(request);
-        let bytes = match request.route {
-            Route::Direct => request.replica.unsafe_bytes(),
-            Route::Staged => {
-                let fed = u64::from(request.fan_out().max(1));
-                let share = Bytes::new(request.replica.missing_bytes().get() / fed);
-                share.min(request.replica.room(lane))
-            }
+        let fragment = fragment_size(request, lane);
+        let bytes = if request.is_destination(lane) {
+            request.replica.unsafe_bytes()
+        } else {
+            let fed = u64::from(request.fan_out().max(1));
+            let share = Bytes::new(request.replica.missing_bytes().get() / fed);
+            share.min(request.replica.room(lane))
         };
         let mut stocks = Stocks::default();
         stocks.add_all(facts.class(fragment), bytes.pieces(fragment), fragment);
@@ -189,12 +188,13 @@ impl Mind {
     }
 }
 
-/// What is sent at once: a whole chunk, or a fragment of one.
-fn fragment_size(request: &Request) -> Bytes {
+/// What a lane is sent at once: a whole chunk, or a fragment of one.
+fn fragment_size(request: &Request, lane: usize) -> Bytes {
     let chunk = request.spec.chunk_size;
-    let size = match request.route {
-        Route::Direct => chunk,
-        Route::Staged => request.spec.code.fragment_size(chunk),
+    let size = if request.is_destination(lane) {
+        chunk
+    } else {
+        request.spec.code.fragment_size(chunk)
     };
     size.max(Bytes::new(1))
 }

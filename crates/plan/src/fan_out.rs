@@ -6,21 +6,28 @@ use posthaste_types::{Timestamp, record};
 
 use crate::{Proposal, Scene};
 
-/// The fewest of the proposal's candidates, the best first, on which it is done by `by`, and when;
-/// all of them when none suffice.
+/// The fewest of the proposal's candidates, the best first, on which it is done by `by`, and when: none
+/// where its destination is fast enough, at least as many as the code has fragments else; all of them
+/// when none suffice.
 #[must_use]
 pub fn choose(
     scene: &Scene,
     proposal: &Proposal,
     by: Timestamp,
 ) -> (Vec<usize>, Option<Timestamp>) {
-    let least = usize::from(proposal.code.total()).min(proposal.candidates.len());
-    (least..proposal.candidates.len())
+    let all = proposal.candidates.len();
+    let least = usize::from(proposal.code.total());
+    let alone = proposal.destination.map(|_| 0);
+    alone
+        .into_iter()
+        .chain(least.min(all)..all)
         .map(|count| &proposal.candidates[..count])
         .map(|chosen| (chosen.to_vec(), scene.finish(proposal, chosen)))
         .find(|(_, finish)| finish.is_some_and(|finish| finish <= by))
         .unwrap_or_else(|| {
-            let all = proposal.candidates.clone();
+            // Too few for the code are none.
+            let all = if all < least { 0 } else { all };
+            let all = proposal.candidates[..all].to_vec();
             let finish = scene.finish(proposal, &all);
             (all, finish)
         })
@@ -102,6 +109,7 @@ mod tests {
             code: "1+1".parse().unwrap(),
             deadline: Timestamp::from_secs(deadline_s),
             candidates: alloc::vec![0, 1, 2, 3],
+            destination: None,
         }
     }
 

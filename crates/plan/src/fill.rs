@@ -2,7 +2,7 @@
 
 use alloc::{vec, vec::Vec};
 use core::time::Duration;
-use posthaste_types::{ByteRate, Bytes, Timestamp, record};
+use posthaste_types::{ByteRate, Bytes, Code, Timestamp, record};
 
 use crate::Curve;
 
@@ -45,6 +45,62 @@ pub struct Load {
     pub bytes: Bytes,
     /// Where they may go.
     pub lanes: Vec<Lane>,
+    /// Where whole chunks may go meanwhile.
+    pub whole: Option<Whole>,
+}
+
+/// A depot that takes whole chunks while others take the fragments of the rest. Nothing of a chunk that
+/// went whole need be coded: each of its bytes spares the other lanes the code's share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Whole {
+    /// Where, and the most of it: bytes of chunks that are not safe.
+    pub lane: Lane,
+    /// How the others are coded.
+    pub code: Code,
+}
+
+impl Whole {
+    /// Coded bytes that `bytes` of whole chunks spare in all, rounded up.
+    fn spares(self, bytes: u64) -> u64 {
+        let coded = u128::from(bytes) * u128::from(self.code.total());
+        narrow(coded.div_ceil(u128::from(self.code.data())))
+    }
+
+    /// Of those, what each lane is spared, rounded down.
+    fn spares_each(self, bytes: u64) -> u64 {
+        bytes / u64::from(self.code.data())
+    }
+}
+
+impl Load {
+    /// The load of whole chunks to one depot.
+    #[must_use]
+    pub fn whole(bytes: Bytes, supply: usize) -> Self {
+        let lane = Lane {
+            supply,
+            room: bytes,
+        };
+        Self {
+            bytes,
+            lanes: vec![lane],
+            whole: None,
+        }
+    }
+
+    /// All its lanes, the one for whole chunks last.
+    fn lanes(&self) -> impl Iterator<Item = Lane> + '_ {
+        let whole = self.whole.iter().map(|whole| whole.lane);
+        self.lanes.iter().copied().chain(whole)
+    }
+
+    /// The supply of a lane, counted as [`Self::lanes`] does.
+    fn supply(&self, lane: usize) -> usize {
+        match (self.lanes.get(lane), &self.whole) {
+            (Some(lane), _) => lane.supply,
+            (None, Some(whole)) => whole.lane.supply,
+            (None, None) => unreachable!("a lane of another load"),
+        }
+    }
 }
 
 /// A lane carries this rate from one moment to another.
@@ -62,9 +118,18 @@ pub struct Outcome {
     /// Filled early: when all of it has arrived. Filled late: when it must begin at the latest. None
     /// when it does not fit.
     pub edge: Option<Timestamp>,
-    /// What each of its lanes carried, in their order: its share.
+    /// What each of its lanes carried, in their order, and then the lane for whole chunks: its share.
     pub placed: Vec<Bytes>,
     stretches: Vec<Stretch>,
+}
+
+impl Outcome {
+    /// Whether anything of it moves at `at`.
+    #[must_use]
+    pub fn moves_at(&self, at: Timestamp) -> bool {
+        let mut stretches = self.stretches.iter();
+        stretches.any(|stretch| stretch.from <= at && at < stretch.to)
+    }
 }
 
 /// A load that would take longer than this never finishes.
@@ -134,13 +199,13 @@ impl Supplies {
     /// When `outcome` is of another load.
     pub fn take(&mut self, load: &Load, outcome: &Outcome) {
         for stretch in &outcome.stretches {
-            let supply = &mut self.depots[load.lanes[stretch.lane].supply];
+            let supply = &mut self.depots[load.supply(stretch.lane)];
             supply.curve.take(stretch.from, stretch.to, stretch.rate);
             if let Some(way_out) = &mut self.way_out {
                 way_out.take(stretch.from, stretch.to, stretch.rate);
             }
         }
-        for (lane, placed) in load.lanes.iter().zip(&outcome.placed) {
+        for (lane, placed) in load.lanes().zip(&outcome.placed) {
             self.depots[lane.supply].space -= *placed;
         }
     }
@@ -174,7 +239,9 @@ struct Filling<'a> {
     supplies: &'a Supplies,
     load: &'a Load,
     left: u64,
+    /// What each lane may still carry: as its room, and as space.
     room: Vec<u64>,
+    space: Vec<u64>,
     placed: Vec<u64>,
     given: Vec<u64>,
     stretches: Vec<Stretch>,
@@ -182,31 +249,46 @@ struct Filling<'a> {
 
 impl<'a> Filling<'a> {
     fn new(supplies: &'a Supplies, load: &'a Load) -> Self {
-        let room = |lane: &Lane| lane.room.min(supplies.depots[lane.supply].space).get();
-        let lanes = load.lanes.len();
+        let space = |lane: Lane| supplies.depots[lane.supply].space.get();
+        let room: Vec<u64> = load.lanes().map(|lane| lane.room.get()).collect();
+        let lanes = room.len();
         Self {
             supplies,
             load,
             left: load.bytes.get(),
-            room: load.lanes.iter().map(room).collect(),
+            room,
+            space: load.lanes().map(space).collect(),
             placed: vec![0; lanes],
             given: vec![0; lanes],
             stretches: Vec::with_capacity(lanes),
         }
     }
 
-    /// Gives each lane what its depot, then the way out, still carries.
+    /// Gives each lane what its depot, then the way out, still carries. Whole chunks come first: they are
+    /// fewer bytes for the same data.
     fn give(&mut self, at: Timestamp, towards: Towards) {
         let way_out = self.supplies.way_out.as_ref();
         let mut way_out = way_out.map_or(u64::MAX, |curve| towards.rate(curve, at).get());
-        for (place, lane) in self.load.lanes.iter().enumerate() {
+        let coded = self.load.lanes.len();
+        for place in (coded..self.room.len()).chain(0..coded) {
             self.given[place] = 0;
-            if self.room[place] > 0 {
-                let curve = &self.supplies.depots[lane.supply].curve;
+            if self.takes(place) > 0 {
+                let curve = &self.supplies.depots[self.load.supply(place)].curve;
                 self.given[place] = towards.rate(curve, at).get().min(way_out);
                 way_out -= self.given[place];
             }
         }
+    }
+
+    fn takes(&self, lane: usize) -> u64 {
+        self.room[lane].min(self.space[lane])
+    }
+
+    /// What the lane for whole chunks is given.
+    fn whole(&self) -> Option<(Whole, u64)> {
+        let whole = self.load.whole?;
+        let given = *self.given.last()?;
+        (given > 0).then_some((whole, given))
     }
 
     /// How long that stays so: until the load is done, a lane is full, or a rate changes. None when
@@ -214,24 +296,29 @@ impl<'a> Filling<'a> {
     fn next_change(&self, at: Timestamp, towards: Towards) -> Option<Duration> {
         let micros = |amount: u64, rate: u64| {
             let micros = (u128::from(amount) * 1_000_000).div_ceil(u128::from(rate));
-            Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX).max(1))
+            Duration::from_micros(narrow(micros).max(1))
         };
-        let total = self
-            .given
-            .iter()
-            .fold(0u64, |sum, &rate| sum.saturating_add(rate));
+        let coded = self.load.lanes.len();
+        let spared_each = self
+            .whole()
+            .map_or(0, |(whole, rate)| whole.spares_each(rate));
         let mut span = Duration::MAX;
+        let total = self.progress();
         if total > 0 {
             span = micros(self.left, total);
         }
-        for (place, lane) in self.load.lanes.iter().enumerate() {
-            if self.room[place] == 0 {
+        for (place, &given) in self.given.iter().enumerate() {
+            if self.takes(place) == 0 {
                 continue;
             }
-            let curve = &self.supplies.depots[lane.supply].curve;
+            let curve = &self.supplies.depots[self.load.supply(place)].curve;
             span = span.min(towards.lasts(curve, at));
-            if self.given[place] > 0 {
-                span = span.min(micros(self.room[place], self.given[place]));
+            let spared = if place < coded { spared_each } else { 0 };
+            if given > 0 {
+                span = span.min(micros(self.space[place], given));
+            }
+            if given > 0 || spared > 0 {
+                span = span.min(micros(self.room[place], given.saturating_add(spared)));
             }
         }
         if let Some(way_out) = &self.supplies.way_out {
@@ -240,29 +327,60 @@ impl<'a> Filling<'a> {
         (span < Duration::MAX).then_some(span)
     }
 
+    /// Coded bytes by which what is left shrinks in a second.
+    fn progress(&self) -> u64 {
+        let coded = &self.given[..self.load.lanes.len()];
+        let sum = |sum: u64, rate: &u64| sum.saturating_add(*rate);
+        let Some((whole, rate)) = self.whole() else {
+            return coded.iter().fold(0, sum);
+        };
+        // A lane that is full already has fragments of the chunks that go whole now: those were in vain.
+        let full = (0..coded.len()).filter(|&lane| self.room[lane] == 0);
+        let in_vain = whole.spares_each(rate).saturating_mul(full.count() as u64);
+        coded
+            .iter()
+            .fold(whole.spares(rate), sum)
+            .saturating_sub(in_vain)
+    }
+
     fn advance(&mut self, at: Timestamp, span: Duration, towards: Towards) {
         let end = towards.on(at, span);
-        for lane in 0..self.given.len() {
-            let rate = self.given[lane];
-            if rate == 0 {
-                continue;
+        let moved = |rate: u64| narrow((u128::from(rate) * span.as_micros()).div_ceil(1_000_000));
+        if let Some((whole, rate)) = self.whole() {
+            let lane = self.load.lanes.len();
+            let moved = moved(rate).min(self.takes(lane));
+            self.room[lane] -= moved;
+            self.space[lane] -= moved;
+            self.placed[lane] += moved;
+            let mut in_vain = 0;
+            for room in &mut self.room[..lane] {
+                in_vain += whole.spares_each(moved).saturating_sub(*room);
+                *room = room.saturating_sub(whole.spares_each(moved));
             }
-            let moved = (u128::from(rate) * span.as_micros()).div_ceil(1_000_000);
-            let moved = u64::try_from(moved)
-                .unwrap_or(u64::MAX)
-                .min(self.left)
-                .min(self.room[lane]);
+            let spared = whole.spares(moved).saturating_sub(in_vain);
+            self.left = self.left.saturating_sub(spared);
+        }
+        for lane in 0..self.load.lanes.len() {
+            let moved = moved(self.given[lane]).min(self.left).min(self.takes(lane));
             self.left -= moved;
             self.room[lane] -= moved;
+            self.space[lane] -= moved;
             self.placed[lane] += moved;
-            self.stretches.push(Stretch {
-                lane,
-                from: at.min(end),
-                to: at.max(end),
-                rate: ByteRate::new(rate),
-            });
         }
+        let given = self.given.iter().enumerate().filter(|(_, rate)| **rate > 0);
+        let stretch = |(lane, rate): (usize, &u64)| Stretch {
+            lane,
+            from: at.min(end),
+            to: at.max(end),
+            rate: ByteRate::new(*rate),
+        };
+        self.stretches.extend(given.map(stretch));
     }
+}
+
+/// An amount, at most what a word holds.
+fn narrow(amount: u128) -> u64 {
+    u64::try_from(amount).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -292,6 +410,7 @@ mod tests {
         Load {
             bytes: Bytes::new(bytes),
             lanes: lanes.iter().map(lane).collect(),
+            whole: None,
         }
     }
 
@@ -313,6 +432,37 @@ mod tests {
         let outcome = supplies(&[100, 100, 50]).early(&load, NOW);
         assert!((finish_s(&outcome) - 8.0).abs() < 0.01);
         assert_eq!(outcome.placed[2], Bytes::new(400));
+    }
+
+    /// A dataset of `bytes` in 2+1, to depots 0 to 2 and whole to depot 3.
+    fn both_ways(bytes: u64) -> Load {
+        let column = bytes.div_ceil(2);
+        Load {
+            whole: Some(Whole {
+                lane: Lane {
+                    supply: 3,
+                    room: Bytes::new(bytes),
+                },
+                code: Code::new(2, 1).unwrap(),
+            }),
+            ..load(3 * column, &[(0, column), (1, column), (2, column)])
+        }
+    }
+
+    #[test]
+    fn whole_chunks_spare_the_fragments_of_theirs() {
+        // Coded 200 bytes of data a second, whole 100: 3000 in 10 s, 1000 of them whole.
+        let outcome = supplies(&[100, 100, 100, 100]).early(&both_ways(3000), NOW);
+        assert!((finish_s(&outcome) - 10.0).abs() < 0.01);
+        assert_eq!(outcome.placed[3], Bytes::new(1000));
+        assert_eq!(outcome.placed[0], Bytes::new(1000));
+    }
+
+    #[test]
+    fn a_fast_depot_helps_no_more_than_its_share_of_what_is_coded() {
+        // Of depots with 1000, 10 and 10, coding carries 20 bytes of data a second.
+        let outcome = supplies(&[1000, 10, 10, 30]).early(&both_ways(3000), NOW);
+        assert!((finish_s(&outcome) - 60.0).abs() < 0.1, "{outcome:?}");
     }
 
     #[test]

@@ -26,7 +26,7 @@ mod windows;
 
 pub use curve::Curve;
 pub use fan_out::{Change, Pace, choose, review};
-pub use fill::{Lane, Load, Outcome, Supplies, Supply};
+pub use fill::{Lane, Load, Outcome, Supplies, Supply, Whole};
 pub use offer::{Offer, offers};
 pub use scene::{Proposal, Scene};
 pub use timetable::{Timetable, TimetableError};

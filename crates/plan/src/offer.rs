@@ -117,7 +117,14 @@ mod tests {
         let room = Bytes::new(bytes);
         let depots = scene.supplies.depots.len();
         let lanes = (0..depots).map(|supply| Lane { supply, room }).collect();
-        scene.promise(&Load { bytes: room, lanes }, by(deadline_s));
+        scene.promise(
+            &Load {
+                bytes: room,
+                lanes,
+                whole: None,
+            },
+            by(deadline_s),
+        );
     }
 
     fn by(secs: u64) -> Timestamp {
@@ -131,6 +138,7 @@ mod tests {
             code: code.parse().unwrap(),
             deadline: by(deadline_s),
             candidates: (0..depots).collect(),
+            destination: None,
         }
     }
 

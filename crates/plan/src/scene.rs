@@ -2,7 +2,7 @@
 
 use posthaste_types::{Bytes, Code, Timestamp, record};
 
-use crate::{Lane, Load, Supplies};
+use crate::{Lane, Load, Supplies, Whole};
 
 record! {
     /// The depots as a newcomer finds them: what was promised is taken already, as late as each
@@ -29,6 +29,8 @@ pub struct Proposal {
     pub deadline: Timestamp,
     /// Depots it may use, the best first, as places among the supplies.
     pub candidates: alloc::vec::Vec<usize>,
+    /// Where whole chunks may go: its destination, as a place among the supplies.
+    pub destination: Option<usize>,
 }
 
 impl Proposal {
@@ -43,10 +45,20 @@ impl Proposal {
         self.code.fragment_size(self.chunk_size).times(chunks - 1) + self.code.fragment_size(last)
     }
 
-    /// The load it puts on the depots `chosen`, one fragment of a chunk each.
+    /// The load it puts on the depots `chosen`, one fragment of a chunk each, and on its destination.
     #[must_use]
     pub fn load(&self, chosen: &[usize]) -> Load {
+        if let Some(destination) = self.destination.filter(|_| chosen.is_empty()) {
+            return Load::whole(self.bytes, destination);
+        }
         let column = self.column();
+        let whole = |supply| Whole {
+            lane: Lane {
+                supply,
+                room: self.bytes,
+            },
+            code: self.code,
+        };
         Load {
             bytes: column.times(u64::from(self.code.total())),
             lanes: chosen
@@ -56,6 +68,7 @@ impl Proposal {
                     room: column,
                 })
                 .collect(),
+            whole: self.destination.map(whole),
         }
     }
 }

@@ -36,6 +36,10 @@ pub struct Scenario {
     /// Whether the mind knows that.
     #[serde(default)]
     pub(crate) egress_known: bool,
+    /// For so long at the start other traffic shows what paths carry, one path a second: a centre knows
+    /// its paths before anybody asks for anything. Nothing is asked for before it is over.
+    #[serde(default)]
+    pub(crate) monitored_s: u64,
     /// Steps between two snapshots of the mind that must come back as it was.
     #[serde(default = "default_snapshot_every")]
     pub(crate) snapshot_every: u64,

@@ -2,12 +2,15 @@ use alloc::{vec, vec::Vec};
 use posthaste_types::record;
 
 record! {
-    /// A set of chunks, one bit each, that gives its lowest member in amortized constant time.
+    /// A set of chunks, one bit each, that gives its lowest and its highest member in amortized
+    /// constant time.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct Bitmap {
         words: Vec<u64>,
         /// No word before this one has a bit set.
         hint: u32,
+        /// No word from this one on has a bit set.
+        end: u32,
         count: u32,
     }
 }
@@ -17,6 +20,7 @@ impl Bitmap {
         Self {
             words: vec![0; words_for(chunks)],
             hint: 0,
+            end: 0,
             count: 0,
         }
     }
@@ -27,8 +31,9 @@ impl Bitmap {
             *last = (1 << (chunks % 64)) - 1;
         }
         Self {
-            words,
             hint: 0,
+            end: chunks.div_ceil(64),
+            words,
             count: chunks,
         }
     }
@@ -36,6 +41,7 @@ impl Bitmap {
     /// Whether it has room for exactly this many chunks.
     pub(crate) fn fits(&self, chunks: u32) -> bool {
         self.words.len() == words_for(chunks)
+            && self.end as usize <= self.words.len()
             && self.count == self.words.iter().map(|word| word.count_ones()).sum::<u32>()
     }
 
@@ -52,6 +58,7 @@ impl Bitmap {
             self.words[chunk as usize / 64] |= 1 << (chunk % 64);
             self.count += 1;
             self.hint = self.hint.min(chunk / 64);
+            self.end = self.end.max(chunk / 64 + 1);
         }
     }
 
@@ -75,6 +82,18 @@ impl Bitmap {
         Some(chunk)
     }
 
+    /// Takes the highest member out.
+    pub(crate) fn pop_last(&mut self) -> Option<u32> {
+        let words = self.words.get(..self.end as usize)?;
+        let word = words.iter().rposition(|&word| word != 0);
+        self.end = word.map_or(0, |word| {
+            u32::try_from(word).map_or(u32::MAX, |word| word + 1)
+        });
+        let chunk = self.end.checked_sub(1)? * 64 + 63 - self.words[word?].leading_zeros();
+        self.remove(chunk);
+        Some(chunk)
+    }
+
     /// Moves all members of `other` here.
     pub(crate) fn absorb(&mut self, other: &mut Self) {
         if other.count == 0 {
@@ -84,7 +103,8 @@ impl Bitmap {
             *word |= core::mem::take(more);
         }
         self.count = self.words.iter().map(|word| word.count_ones()).sum();
-        (self.hint, other.hint, other.count) = (0, 0, 0);
+        self.end = self.end.max(other.end);
+        (self.hint, other.hint, other.end, other.count) = (0, 0, 0, 0);
     }
 }
 
@@ -102,7 +122,7 @@ mod tests {
         #[test]
         fn a_bitmap_is_a_sorted_set(
             chunks in 1u32..300,
-            moves in proptest::collection::vec((0u8..4, 0u32..300), 0..200),
+            moves in proptest::collection::vec((0u8..5, 0u32..300), 0..200),
             full in any::<bool>(),
         ) {
             let mut bitmap = if full { Bitmap::full(chunks) } else { Bitmap::empty(chunks) };
@@ -113,6 +133,7 @@ mod tests {
                     0 => { bitmap.insert(chunk); model.insert(chunk); }
                     1 => { bitmap.remove(chunk); model.remove(&chunk); }
                     2 => prop_assert_eq!(bitmap.pop(), model.pop_first()),
+                    3 => prop_assert_eq!(bitmap.pop_last(), model.pop_last()),
                     _ => {
                         let mut other = Bitmap::empty(chunks);
                         other.insert(chunk);

@@ -39,6 +39,9 @@ record! {
         columns: Vec<Column>,
         /// Chunks that are not safe and not being sent.
         todo: Bitmap,
+        /// The same of chunks that lost a fragment with a depot: their turn comes last, since the depot
+        /// may be back before.
+        again: Bitmap,
         /// Chunks that are not safe and that no depot fed now can take more of.
         parked: Bitmap,
         /// Chunks that lost a fragment with a depot and have not been made safe again.
@@ -85,6 +88,7 @@ impl Replica {
             code: spec.code,
             columns: (0..lanes).map(column).collect(),
             todo: Bitmap::full(chunks),
+            again: Bitmap::empty(chunks),
             parked: Bitmap::empty(chunks),
             damaged: Bitmap::empty(chunks),
             safe: 0,
@@ -96,7 +100,7 @@ impl Replica {
     pub(crate) fn is_sound(&self, lanes: usize) -> bool {
         let chunks = self.chunks as usize;
         self.columns.len() == lanes
-            && [&self.todo, &self.parked, &self.damaged]
+            && [&self.todo, &self.again, &self.parked, &self.damaged]
                 .iter()
                 .all(|set| set.fits(self.chunks))
             && self
@@ -245,8 +249,7 @@ impl Replica {
             }
         }
         self.safe += 1;
-        self.todo.remove(chunk.get());
-        self.parked.remove(chunk.get());
+        self.open(chunk);
         let repaired = self.damaged.contains(chunk.get());
         self.damaged.remove(chunk.get());
         Stored::Complete { repaired }
@@ -319,22 +322,48 @@ impl Replica {
         true
     }
 
-    /// The next chunk to send, which the caller then either opens, parks or puts back.
+    /// The next chunk to send in fragments, which the caller then either opens, parks or puts back.
     pub(crate) fn next(&mut self) -> Option<ChunkIndex> {
-        self.todo.pop().map(ChunkIndex::new)
+        let chunk = self.todo.pop().or_else(|| self.again.pop());
+        chunk.map(ChunkIndex::new)
+    }
+
+    /// The next chunk to send whole, likewise: first those that no depot can take, then from behind, so
+    /// that both ways meet and hardly a chunk goes both.
+    pub(crate) fn next_whole(&mut self) -> Option<ChunkIndex> {
+        let chunk = self.parked.pop_last();
+        let chunk = chunk.or_else(|| self.todo.pop_last());
+        let chunk = chunk.or_else(|| self.again.pop_last());
+        chunk.map(ChunkIndex::new)
+    }
+
+    /// Whether some chunk could be sent whole.
+    pub(crate) fn has_next_whole(&self) -> bool {
+        !self.is_all_open() || self.has_parked()
     }
 
     /// The chunk is being sent.
     pub(crate) fn open(&mut self, chunk: ChunkIndex) {
         self.todo.remove(chunk.get());
+        self.again.remove(chunk.get());
         self.parked.remove(chunk.get());
     }
 
     /// The chunk is not being sent any more, or not yet.
     pub(crate) fn put_back(&mut self, chunk: ChunkIndex) {
         if self.lacking(chunk) != 0 {
-            self.todo.insert(chunk.get());
+            self.await_turn(chunk.get());
         }
+    }
+
+    fn await_turn(&mut self, chunk: u32) {
+        let (to, from) = if self.damaged.contains(chunk) {
+            (&mut self.again, &mut self.todo)
+        } else {
+            (&mut self.todo, &mut self.again)
+        };
+        to.insert(chunk);
+        from.remove(chunk);
     }
 
     /// No depot fed now can take more of the chunk.
@@ -354,7 +383,7 @@ impl Replica {
 
     /// Whether no chunk waits to be sent.
     pub(crate) fn is_all_open(&self) -> bool {
-        self.todo.len() == 0
+        self.todo.len() == 0 && self.again.len() == 0
     }
 
     /// Lanes whose depots' holdings count now, as a mask.
@@ -439,12 +468,11 @@ impl Replica {
             let (have, whole) = self.have(chunk);
             if whole || have == self.all() {
                 self.safe += 1;
-                self.todo.remove(chunk);
+                self.open(ChunkIndex::new(chunk));
                 self.damaged.remove(chunk);
                 continue;
             }
             self.missing += u64::from((self.all() & !have).count_ones());
-            self.todo.insert(chunk);
             for column in &mut self.columns {
                 column.held_unsafe += u32::from(column.at(chunk) != NOTHING);
             }
@@ -455,6 +483,7 @@ impl Replica {
                     gone == WHOLE || have | 1u64.unbounded_shl(u32::from(gone - 1)) == self.all();
                 lost += u32::from(was_safe);
             }
+            self.await_turn(chunk);
         }
         lost
     }

@@ -13,9 +13,9 @@ record! {
     /// Which way a request's data goes.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) enum Route {
-        /// Whole chunks straight to the destination.
+        /// Whole chunks straight to the destination, and nothing else.
         0 = Direct,
-        /// Fragments to depots.
+        /// Fragments to depots, and meanwhile whole chunks to the destination where there is one.
         1 = Staged,
     }
 }
@@ -88,7 +88,8 @@ record! {
         pub(crate) safe_at: Option<Timestamp>,
         pub(crate) finish: Option<Forecast>,
         pub(crate) route: Route,
-        pub(crate) routed_at: Timestamp,
+        /// More urgent ones leave it something of the way out now.
+        pub(crate) is_due: bool,
         /// The depots in the user's order, then the destination.
         pub(crate) lanes: Vec<Lane>,
         /// Fragments of a chunk that depots which fail together may hold.
@@ -146,7 +147,7 @@ impl Request {
             safe_at: None,
             finish: None,
             route: Route::Staged,
-            routed_at: now,
+            is_due: true,
             replica: Replica::new(&spec, chunks, lanes.len(), destination),
             lanes,
             domain_max: 1,
@@ -223,38 +224,55 @@ impl Request {
 
     /// Whether the route uses this lane at all.
     pub(crate) fn is_on_route(&self, lane: usize) -> bool {
-        let to_destination = self.destination() == Some(lane);
-        match self.route {
-            Route::Direct => to_destination,
-            Route::Staged => !to_destination,
-        }
+        self.route == Route::Staged || self.is_destination(lane)
     }
 
-    /// Depots fed at once.
+    /// Whether the lane takes whole chunks.
+    pub(crate) fn is_destination(&self, lane: usize) -> bool {
+        self.spec.destination == Some(self.lanes[lane].depot)
+    }
+
+    /// Lanes that take fragments.
+    pub(crate) fn depot_lanes(&self) -> impl Iterator<Item = usize> + use<> {
+        let destination = self.destination();
+        (0..self.lanes.len()).filter(move |&lane| destination != Some(lane))
+    }
+
+    /// Depots fed at once: the destination counts where it is the only one.
     pub(crate) fn fan_out(&self) -> u32 {
-        let fed = self.lanes.iter().enumerate();
-        let fed = fed
-            .filter(|&(place, lane)| lane.is_active && self.is_on_route(place))
-            .count();
+        let fed = self
+            .depot_lanes()
+            .filter(|&lane| self.lanes[lane].is_active);
+        let fed = match self.route {
+            Route::Direct => usize::from(self.destination().is_some()),
+            Route::Staged => fed.count(),
+        };
         u32::try_from(fed).unwrap_or(u32::MAX)
     }
 
-    /// The fragment a bit of a stripe's mask stands for.
-    pub(crate) fn fragment(&self, bit: u32) -> FragmentIndex {
-        match self.route {
-            Route::Direct => FragmentIndex::WHOLE,
-            Route::Staged => FragmentIndex::new(u8::try_from(bit).unwrap_or(u8::MAX)),
+    /// What a lane gets of a chunk at a time: all of it, or the first fragment as an example of its size.
+    pub(crate) fn portion(&self, lane: usize) -> FragmentIndex {
+        if self.is_destination(lane) {
+            FragmentIndex::WHOLE
+        } else {
+            FragmentIndex::new(0)
         }
     }
 
     /// Lanes that some chunk could still use, as a mask: whether they have room, are fed, or fail
     /// together with others is not asked.
     pub(crate) fn wanted_lanes(&self, settings: &Settings) -> u64 {
+        let whole = self.destination().map_or(0, |lane| 1 << lane);
+        let whole = if self.replica.has_next_whole() {
+            whole
+        } else {
+            0
+        };
         if !self.replica.is_all_open() && self.has_memory(settings) {
             return u64::MAX;
         }
         let waiting = self.stripes.values().filter(|stripe| stripe.wanted != 0);
-        waiting.fold(0, |lanes, stripe| lanes | !stripe.taken)
+        waiting.fold(whole, |lanes, stripe| lanes | !stripe.taken)
     }
 
     /// Notes which of its depots fail together.
@@ -287,10 +305,13 @@ impl Request {
         }
     }
 
-    /// Whether one more chunk may be encoded and sent.
+    /// Whether one more chunk may be encoded and sent. Those that only go whole take nothing from it: the
+    /// window to their destination bounds them.
     pub(crate) fn has_memory(&self, settings: &Settings) -> bool {
-        let open = self.stripes.len();
-        let bytes = self.open_bytes() + self.spec.chunk_size;
+        let whole = self.destination().map_or(0, |lane| 1 << lane);
+        let is_coded = |stripe: &&Stripe| stripe.wanted != 0 || stripe.taken & !whole != 0;
+        let open = self.stripes.values().filter(is_coded).count();
+        let bytes = self.spec.chunk_size.times(open as u64 + 1);
         open < 2 || (open < settings.stripes_max as usize && bytes <= settings.stripes_bytes_max)
     }
 

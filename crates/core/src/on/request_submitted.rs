@@ -50,8 +50,10 @@ impl Mind {
                     p50: finish,
                     p90: finish,
                 });
+                let destination = request.destination();
                 for (place, lane) in request.lanes.iter_mut().enumerate() {
-                    lane.is_active = active.contains(&place);
+                    // A destination that is away is fed as soon as it is back.
+                    lane.is_active = active.contains(&place) || destination == Some(place);
                     let depot = self.depots.get(&lane.depot);
                     let is_live = depot.is_some_and(Depot::is_expected);
                     request.replica.set_live(place, is_live);

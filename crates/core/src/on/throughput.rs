@@ -16,17 +16,21 @@ impl Mind {
         saturated: bool,
         out: &mut Outbox,
     ) {
+        if !window.is_zero() {
+            self.way_out.observe(self.now, bytes, window);
+        }
+        let rate = ByteRate::over(bytes, window);
+        let is_held = self.is_held_by_way_out(rate);
         let (now, settings) = (self.now, &self.settings);
         // What a probe took is missing here.
         let is_probed = self.probing.is_some_and(|probing| probing.depot == id);
-        let saturated = saturated && !is_probed;
+        let saturated = saturated && !is_probed && !is_held;
         let Some(depot) = self.depots.get_mut(&id).filter(|_| !window.is_zero()) else {
             return;
         };
         if bytes > Bytes::ZERO {
             depot.link.progress_at = now;
         }
-        let rate = ByteRate::over(bytes, window);
         if let Some((from, to)) = depot.link.observe(now, rate, saturated, settings) {
             self.tell(
                 out,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use posthaste_core::contract::{Fault, Input, RequestSpec};
 use posthaste_types::{ByteRate, Bytes};
 
-use super::{MEASURE_EVERY, PROBE_TIMEOUT, Run};
+use super::{MEASURE_EVERY, PROBE_TIMEOUT, Run, START};
 use crate::world::{Arrival, Condition, Sending};
 
 impl Run<'_> {
@@ -65,6 +65,28 @@ impl Run<'_> {
             });
         }
         self.measure_probe();
+        inputs.extend(self.monitor());
+    }
+
+    /// At the start of a scenario that says so: what one path carries, as other traffic shows.
+    fn monitor(&self) -> Option<Input> {
+        let gone = self.now.since(START);
+        if gone >= Duration::from_secs(self.scenario.monitored_s) {
+            return None;
+        }
+        let sites = self.world.sites.len() as u64;
+        let place = usize::try_from(gone.as_secs() % sites.max(1)).ok()?;
+        let site = self
+            .world
+            .sites
+            .get(place)
+            .filter(|site| site.is_reachable())?;
+        Some(Input::Throughput {
+            depot: site.id,
+            bytes: ByteRate::new(self.world.rate(place)).volume(MEASURE_EVERY),
+            window: MEASURE_EVERY,
+            saturated: true,
+        })
     }
 
     /// A fragment has arrived at a depot: it is checked, stored and answered, or not.
