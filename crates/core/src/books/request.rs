@@ -268,7 +268,7 @@ impl Request {
         } else {
             0
         };
-        if !self.replica.is_all_open() && self.has_memory(settings) {
+        if !self.replica.is_all_open() && self.has_memory(false, settings) {
             return u64::MAX;
         }
         let waiting = self.stripes.values().filter(|stripe| stripe.wanted != 0);
@@ -305,19 +305,17 @@ impl Request {
         }
     }
 
-    /// Whether one more chunk may be encoded and sent. Those that only go whole take nothing from it: the
-    /// window to their destination bounds them.
-    pub(crate) fn has_memory(&self, settings: &Settings) -> bool {
+    /// Whether one more chunk may be read to be sent in fragments, or whole: neither keeps the other
+    /// waiting.
+    pub(crate) fn has_memory(&self, is_whole: bool, settings: &Settings) -> bool {
         let whole = self.destination().map_or(0, |lane| 1 << lane);
-        let is_coded = |stripe: &&Stripe| stripe.wanted != 0 || stripe.taken & !whole != 0;
-        let open = self.stripes.values().filter(is_coded).count();
+        let goes_whole = |stripe: &Stripe| stripe.wanted == 0 && stripe.taken & !whole == 0;
+        let alike = self.stripes.values();
+        let open = alike
+            .filter(|stripe| goes_whole(stripe) == is_whole)
+            .count();
         let bytes = self.spec.chunk_size.times(open as u64 + 1);
         open < 2 || (open < settings.stripes_max as usize && bytes <= settings.stripes_bytes_max)
-    }
-
-    /// Bytes of the chunks being sent: what the driver may hold in memory for it.
-    pub(crate) fn open_bytes(&self) -> Bytes {
-        self.spec.chunk_size.times(self.stripes.len() as u64)
     }
 
     /// Remembers a decision; the oldest beyond `most` are forgotten, but for the first: the answer.
