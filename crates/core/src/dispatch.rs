@@ -2,7 +2,9 @@
 //! and one fragment of a chunk a depot allow (`docs/algorithms/placement.md`). Depots that are fast have room
 //! in their windows more often, so their share grows by itself.
 
-use core::time::Duration;
+mod endgame;
+mod whole;
+
 use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp};
 
 use crate::{
@@ -125,21 +127,6 @@ impl Mind {
             self.refresh_stripe(id, chunk);
         }
     }
-
-    /// Sends late fragments a second time when nothing else is left to send (`docs/algorithms/greedy-planner.md`): to a
-    /// depot that would have it in half the time, at most twice as many as depots are fed.
-    pub(crate) fn send_duplicates(&mut self, id: RequestId, out: &mut Outbox) {
-        if let Some(mut placing) = self.placing(id)
-            && placing.request.replica.is_all_open()
-            && placing
-                .request
-                .stripes
-                .values()
-                .all(|stripe| stripe.wanted == 0)
-        {
-            placing.duplicate_late(out);
-        }
-    }
 }
 
 impl Placing<'_> {
@@ -164,35 +151,6 @@ impl Placing<'_> {
         self.open_stripes(out);
     }
 
-    /// Sends whole chunks to the destination as long as it has room for one.
-    fn send_whole(&mut self, out: &mut Outbox) {
-        let Some(lane) = self.request.destination() else {
-            return;
-        };
-        let most = self.request.spec.chunk_size.min(self.request.spec.bytes);
-        if !self.is_open(lane, most) {
-            return;
-        }
-        while self.request.has_memory(true, self.settings)
-            && let Some(chunk) = self.request.replica.next_whole()
-        {
-            let bytes = self.request.replica.bytes_of(chunk, FragmentIndex::WHOLE);
-            if !self.is_open(lane, bytes) || !self.is_worth_whole(lane, bytes) {
-                self.request.replica.put_back(chunk);
-                return;
-            }
-            let (wanted, taken) = self.mask(chunk);
-            if self.is_flying(chunk) {
-                // It was safe, and lost that again while a late copy is still on its way.
-                self.await_flights(chunk, wanted, taken);
-                continue;
-            }
-            self.await_flights(chunk, 0, taken | 1 << lane);
-            let reason = self.reason(chunk);
-            self.start(lane, chunk, FragmentIndex::WHOLE, reason, out);
-        }
-    }
-
     /// The chunk is being sent.
     fn await_flights(&mut self, chunk: ChunkIndex, wanted: u64, taken: u64) {
         let stripe = Stripe {
@@ -202,21 +160,6 @@ impl Placing<'_> {
             last_fault: None,
         };
         self.request.stripes.insert(chunk, stripe);
-    }
-
-    /// Whether a chunk that goes whole now would arrive before everything else has: else the depots are
-    /// done with it sooner.
-    fn is_worth_whole(&self, lane: usize, bytes: Bytes) -> bool {
-        let fed = self
-            .request
-            .depot_lanes()
-            .filter(|&lane| self.is_fed(lane, self.request.spec.code.fragment_size(bytes)));
-        if fed.count() < usize::from(self.request.spec.code.total()) {
-            return true;
-        }
-        let arrives = self.now + Duration::from_micros(self.finish_micros(lane, bytes));
-        let finish = self.request.finish.map(|finish| finish.p50);
-        finish.is_none_or(|finish| arrives <= finish)
     }
 
     /// Whether any depot could take a fragment now.
@@ -326,101 +269,6 @@ impl Placing<'_> {
             self.request.domain_max += 1;
         }
         helps
-    }
-
-    fn duplicate_late(&mut self, out: &mut Outbox) {
-        let most = 2 * self.request.fan_out();
-        let open: alloc::vec::Vec<ChunkIndex> = self.request.stripes.keys().copied().collect();
-        for chunk in open {
-            for from in 0..self.request.lanes.len() {
-                if self.request.duplicates >= most {
-                    return;
-                }
-                self.duplicate(chunk, from, out);
-            }
-        }
-    }
-
-    fn duplicate(&mut self, chunk: ChunkIndex, from: usize, out: &mut Outbox) {
-        let depot = self.request.lanes[from].depot;
-        let Some(flight) = self.transfers.get(depot, self.id, chunk).copied() else {
-            return;
-        };
-        let Some(stripe) = self.request.stripes.get(&chunk) else {
-            return;
-        };
-        let taken = stripe.taken;
-        let left_micros = self.finish_micros(from, Bytes::ZERO);
-        let is_whole = flight.fragment == FragmentIndex::WHOLE;
-        let portion = |lane: usize| {
-            if self.request.is_destination(lane) {
-                FragmentIndex::WHOLE
-            } else {
-                flight.fragment
-            }
-        };
-        let bytes = |lane: usize| self.request.replica.bytes_of(chunk, portion(lane));
-        let may_take = |lane: usize| {
-            if self.request.is_destination(lane) {
-                taken >> lane & 1 == 0
-            } else {
-                !is_whole && self.request.is_free(taken, lane)
-            }
-        };
-        let other = (0..self.request.lanes.len())
-            .filter(|&lane| may_take(lane) && self.is_open(lane, bytes(lane)))
-            .min_by_key(|&lane| (self.finish_micros(lane, bytes(lane)), lane));
-        let Some(other) = other else {
-            if is_whole {
-                self.code_late(chunk, left_micros, out);
-            }
-            return;
-        };
-        if self.finish_micros(other, bytes(other)).saturating_mul(2) > left_micros {
-            return;
-        }
-        let fragment = portion(other);
-        self.start(other, chunk, fragment, Reason::Endgame, out);
-        self.request.duplicates += 1;
-        if let Some(stripe) = self.request.stripes.get_mut(&chunk) {
-            stripe.taken |= 1 << other;
-        }
-    }
-
-    /// Sends a chunk in fragments that is late on its way to the destination.
-    fn code_late(&mut self, chunk: ChunkIndex, left_micros: u64, out: &mut Outbox) {
-        let bytes = self.request.replica.bytes_of(chunk, FragmentIndex::new(0));
-        let Some(stripe) = self.request.stripes.get(&chunk) else {
-            return;
-        };
-        let mut taken = stripe.taken;
-        let wanted = self.request.replica.lacking(chunk);
-        let bits =
-            (0..u32::from(self.request.spec.code.total())).filter(|bit| wanted >> bit & 1 == 1);
-        let mut sends = alloc::vec::Vec::new();
-        for bit in bits {
-            let lanes = self.request.depot_lanes();
-            let best = lanes
-                .filter(|&lane| self.request.is_free(taken, lane) && self.is_open(lane, bytes))
-                .min_by_key(|&lane| (self.finish_micros(lane, bytes), lane));
-            let Some(lane) = best
-                .filter(|&lane| self.finish_micros(lane, bytes).saturating_mul(2) <= left_micros)
-            else {
-                return;
-            };
-            taken |= 1 << lane;
-            sends.push((
-                lane,
-                FragmentIndex::new(u8::try_from(bit).unwrap_or(u8::MAX)),
-            ));
-        }
-        for (lane, fragment) in sends {
-            self.start(lane, chunk, fragment, Reason::Endgame, out);
-        }
-        self.request.duplicates += 1;
-        if let Some(stripe) = self.request.stripes.get_mut(&chunk) {
-            stripe.taken = taken;
-        }
     }
 
     fn start(

@@ -1,0 +1,124 @@
+//! Sends late fragments a second time when nothing else is left to send.
+
+use alloc::vec::Vec;
+use posthaste_types::{Bytes, ChunkIndex, FragmentIndex, RequestId};
+
+use super::Placing;
+use crate::{
+    Mind,
+    contract::{Outbox, Reason},
+};
+
+impl Mind {
+    /// Sends late fragments a second time when nothing else is left to send (`docs/algorithms/greedy-planner.md`): to a
+    /// depot that would have it in half the time, at most twice as many as depots are fed.
+    pub(crate) fn send_duplicates(&mut self, id: RequestId, out: &mut Outbox) {
+        if let Some(mut placing) = self.placing(id)
+            && placing.request.replica.is_all_open()
+            && placing
+                .request
+                .stripes
+                .values()
+                .all(|stripe| stripe.wanted == 0)
+        {
+            placing.duplicate_late(out);
+        }
+    }
+}
+
+impl Placing<'_> {
+    fn duplicate_late(&mut self, out: &mut Outbox) {
+        let most = 2 * self.request.fan_out();
+        let open: Vec<ChunkIndex> = self.request.stripes.keys().copied().collect();
+        for chunk in open {
+            for from in 0..self.request.lanes.len() {
+                if self.request.duplicates >= most {
+                    return;
+                }
+                self.duplicate(chunk, from, out);
+            }
+        }
+    }
+
+    fn duplicate(&mut self, chunk: ChunkIndex, from: usize, out: &mut Outbox) {
+        let depot = self.request.lanes[from].depot;
+        let Some(flight) = self.transfers.get(depot, self.id, chunk).copied() else {
+            return;
+        };
+        let Some(stripe) = self.request.stripes.get(&chunk) else {
+            return;
+        };
+        let taken = stripe.taken;
+        let left_micros = self.finish_micros(from, Bytes::ZERO);
+        let is_whole = flight.fragment == FragmentIndex::WHOLE;
+        let portion = |lane: usize| {
+            if self.request.is_destination(lane) {
+                FragmentIndex::WHOLE
+            } else {
+                flight.fragment
+            }
+        };
+        let bytes = |lane: usize| self.request.replica.bytes_of(chunk, portion(lane));
+        let may_take = |lane: usize| {
+            if self.request.is_destination(lane) {
+                taken >> lane & 1 == 0
+            } else {
+                !is_whole && self.request.is_free(taken, lane)
+            }
+        };
+        let other = (0..self.request.lanes.len())
+            .filter(|&lane| may_take(lane) && self.is_open(lane, bytes(lane)))
+            .min_by_key(|&lane| (self.finish_micros(lane, bytes(lane)), lane));
+        let Some(other) = other else {
+            if is_whole {
+                self.code_late(chunk, left_micros, out);
+            }
+            return;
+        };
+        if self.finish_micros(other, bytes(other)).saturating_mul(2) > left_micros {
+            return;
+        }
+        let fragment = portion(other);
+        self.start(other, chunk, fragment, Reason::Endgame, out);
+        self.request.duplicates += 1;
+        if let Some(stripe) = self.request.stripes.get_mut(&chunk) {
+            stripe.taken |= 1 << other;
+        }
+    }
+
+    /// Sends a chunk in fragments that is late on its way to the destination.
+    fn code_late(&mut self, chunk: ChunkIndex, left_micros: u64, out: &mut Outbox) {
+        let bytes = self.request.replica.bytes_of(chunk, FragmentIndex::new(0));
+        let Some(stripe) = self.request.stripes.get(&chunk) else {
+            return;
+        };
+        let mut taken = stripe.taken;
+        let wanted = self.request.replica.lacking(chunk);
+        let bits =
+            (0..u32::from(self.request.spec.code.total())).filter(|bit| wanted >> bit & 1 == 1);
+        let mut sends = Vec::new();
+        for bit in bits {
+            let lanes = self.request.depot_lanes();
+            let best = lanes
+                .filter(|&lane| self.request.is_free(taken, lane) && self.is_open(lane, bytes))
+                .min_by_key(|&lane| (self.finish_micros(lane, bytes), lane));
+            let Some(lane) = best
+                .filter(|&lane| self.finish_micros(lane, bytes).saturating_mul(2) <= left_micros)
+            else {
+                return;
+            };
+            taken |= 1 << lane;
+            sends.push((
+                lane,
+                FragmentIndex::new(u8::try_from(bit).unwrap_or(u8::MAX)),
+            ));
+        }
+        for (lane, fragment) in sends {
+            self.start(lane, chunk, fragment, Reason::Endgame, out);
+        }
+        self.request.duplicates += 1;
+        if let Some(stripe) = self.request.stripes.get_mut(&chunk) {
+            stripe.taken = taken;
+        }
+    }
+}

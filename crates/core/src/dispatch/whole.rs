@@ -1,0 +1,53 @@
+//! Sends whole chunks to the destination, from the end of the dataset on.
+
+use core::time::Duration;
+use posthaste_types::{Bytes, FragmentIndex};
+
+use super::Placing;
+use crate::contract::Outbox;
+
+impl Placing<'_> {
+    /// Sends whole chunks to the destination as long as it has room for one.
+    pub(super) fn send_whole(&mut self, out: &mut Outbox) {
+        let Some(lane) = self.request.destination() else {
+            return;
+        };
+        let most = self.request.spec.chunk_size.min(self.request.spec.bytes);
+        if !self.is_open(lane, most) {
+            return;
+        }
+        while self.request.has_memory(true, self.settings)
+            && let Some(chunk) = self.request.replica.next_whole()
+        {
+            let bytes = self.request.replica.bytes_of(chunk, FragmentIndex::WHOLE);
+            if !self.is_open(lane, bytes) || !self.is_worth_whole(lane, bytes) {
+                self.request.replica.put_back(chunk);
+                return;
+            }
+            let (wanted, taken) = self.mask(chunk);
+            if self.is_flying(chunk) {
+                // It was safe, and lost that again while a late copy is still on its way.
+                self.await_flights(chunk, wanted, taken);
+                continue;
+            }
+            self.await_flights(chunk, 0, taken | 1 << lane);
+            let reason = self.reason(chunk);
+            self.start(lane, chunk, FragmentIndex::WHOLE, reason, out);
+        }
+    }
+
+    /// Whether a chunk that goes whole now would arrive before everything else has: else the depots are
+    /// done with it sooner.
+    fn is_worth_whole(&self, lane: usize, bytes: Bytes) -> bool {
+        let fed = self
+            .request
+            .depot_lanes()
+            .filter(|&lane| self.is_fed(lane, self.request.spec.code.fragment_size(bytes)));
+        if fed.count() < usize::from(self.request.spec.code.total()) {
+            return true;
+        }
+        let arrives = self.now + Duration::from_micros(self.finish_micros(lane, bytes));
+        let finish = self.request.finish.map(|finish| finish.p50);
+        finish.is_none_or(|finish| arrives <= finish)
+    }
+}
