@@ -9,6 +9,8 @@
 //!
 //! Nothing leaves the namespaces: no host of a laboratory has a way to the machine's own network.
 //!
+//! A [`Twin`] plays a scenario of the simulator in a laboratory, with real processes.
+//!
 //! What is pure is apart from what is not: `network` is a machine of packets and time that tests
 //! drive without a socket, `emulator` gives it a clock and devices.
 
@@ -22,8 +24,10 @@ mod network;
 mod packet;
 pub mod register;
 pub mod topology;
+pub mod twin;
 
 pub use control::Status;
 pub use lab::{Lab, command};
 pub use network::Count;
 pub use topology::Topology;
+pub use twin::Twin;

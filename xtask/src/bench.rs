@@ -13,6 +13,7 @@ mod programs;
 mod site;
 mod stage;
 mod tuner;
+mod twins;
 mod wan;
 mod world;
 
@@ -71,6 +72,12 @@ const ALL: &[Benchmark] = &[
         "tuner",
         tuner::run,
         "[FOLDER]: every optimizer over made-up paths, and over the sweeps of a folder",
+    ),
+    (
+        "twins",
+        twins::run,
+        "[--runs N] [--scenario NAME] [--dir DIR] [--log]: the same scenarios simulated and with real \
+         processes",
     ),
     (
         "wan",
