@@ -55,7 +55,7 @@ pub struct Outcome {
     pub requests: Vec<Played>,
     /// Bytes of fragments on each depot's disk at the end, in the order of the scenario.
     pub held: Vec<(String, u64)>,
-    /// What the service said, for whoever looks for causes.
+    /// What the service said and why it decided as it did, for whoever looks for causes.
     pub log: String,
 }
 
@@ -299,6 +299,11 @@ impl<'a> Stage<'a> {
     }
 
     fn outcome(self, requests: Vec<Played>) -> Result<Outcome> {
+        let mut log = self.service.log();
+        for id in self.ids.iter().flatten() {
+            let words = ["explain", id].map(str::to_owned);
+            log.push_str(&self.service.run(self.lab, &words)?);
+        }
         let held = self.relays.iter().map(|relay| {
             let held = relay.held()?;
             Ok((relay.name().to_owned(), held))
@@ -306,7 +311,7 @@ impl<'a> Stage<'a> {
         Ok(Outcome {
             requests,
             held: held.collect::<Result<_>>()?,
-            log: self.service.log(),
+            log,
         })
     }
 }

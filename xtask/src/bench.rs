@@ -76,8 +76,8 @@ const ALL: &[Benchmark] = &[
     (
         "twins",
         twins::run,
-        "[--runs N] [--scenario NAME] [--dir DIR] [--log]: the same scenarios simulated and with real \
-         processes",
+        "[--runs N] [--scenario NAME] [--dir DIR] [--log] [--program FILE]: the same scenarios simulated and \
+         with real processes",
     ),
     (
         "wan",

@@ -220,26 +220,32 @@ fn a_service_killed_at_any_moment_goes_on_where_it_was() {
 
 #[test]
 fn a_relay_killed_at_any_moment_and_started_again_is_used_again() {
-    let seed = 11;
-    for round in 0..3 {
-        let mut dice = Dice::new(seed * 100 + round);
-        let relays = [("ash", "8M"), ("birch", "8M"), ("cedar", "8M")];
-        let mut centre = Centre::with(&relays, 16, round);
-        centre.offload(&["--code", "2+1", "--release", "when-safe"]);
-        std::thread::sleep(std::time::Duration::from_millis(dice.roll(1500)));
-        let victim = usize::try_from(dice.roll(3)).unwrap();
-        centre.relays[victim].kill();
-        std::thread::sleep(std::time::Duration::from_millis(dice.roll(1500)));
-        centre.relays[victim].restart();
-        let request = centre
-            .service
-            .wait_until("r1", |request| state(request) == "released");
-        assert_eq!(
-            request["missed"], false,
-            "seed {seed} round {round}: {request}"
-        );
-        centre.pull_and_compare("r1");
-    }
+    // A lost depot is left alone for seconds, so rounds mostly wait: they do so side by side.
+    std::thread::scope(|scope| {
+        for round in 0..3 {
+            scope.spawn(move || kill_and_restart_a_relay(11, round));
+        }
+    });
+}
+
+fn kill_and_restart_a_relay(seed: u64, round: u64) {
+    let mut dice = Dice::new(seed * 100 + round);
+    let relays = [("ash", "8M"), ("birch", "8M"), ("cedar", "8M")];
+    let mut centre = Centre::with(&relays, 16, round);
+    centre.offload(&["--code", "2+1", "--release", "when-safe"]);
+    std::thread::sleep(std::time::Duration::from_millis(dice.roll(1500)));
+    let victim = usize::try_from(dice.roll(3)).unwrap();
+    centre.relays[victim].kill();
+    std::thread::sleep(std::time::Duration::from_millis(dice.roll(1500)));
+    centre.relays[victim].restart();
+    let request = centre
+        .service
+        .wait_until("r1", |request| state(request) == "released");
+    assert_eq!(
+        request["missed"], false,
+        "seed {seed} round {round}: {request}"
+    );
+    centre.pull_and_compare("r1");
 }
 
 #[test]

@@ -172,14 +172,20 @@ fn bytes_below(folder: &Path) -> Result<u64> {
     let mut bytes = 0;
     for entry in entries {
         let entry = entry?;
-        bytes += match entry.file_type()?.is_dir() {
-            true => bytes_below(&entry.path())?,
-            // When a dataset is forgotten: no fragment.
-            false if entry.file_name() == "expires" => 0,
-            false => entry.metadata()?.len(),
-        };
+        if entry.file_type()?.is_dir() {
+            bytes += bytes_below(&entry.path())?;
+        } else if is_fragment(&entry.file_name()) {
+            bytes += entry.metadata()?.len();
+        }
     }
     Ok(bytes)
+}
+
+/// Whether a file of a relay is a fragment: its name begins with a number.
+fn is_fragment(name: &std::ffi::OsStr) -> bool {
+    name.as_encoded_bytes()
+        .first()
+        .is_some_and(u8::is_ascii_digit)
 }
 
 /// A service that can be killed and started again with the same journal.
