@@ -47,7 +47,7 @@ const CAUSES: &str = "
   at once to a depot it knows nothing of, and takes the path for measured when all of those have ended, 8 s later;
   until then it goes on as if there were no limit. A request that comes meanwhile and is due first waits behind what is on its
   way. To call the path measured when the eight that had a connection first have ended was tried: the second request was safe
-  four seconds sooner, but first measurements came from fragments that ended together, were too low, and in one run of four
+  one to four seconds sooner, but first measurements came from fragments that ended together, were too low, and in one run of four
   the second request was refused, which can be on time.
 ";
 
