@@ -55,8 +55,10 @@ pub struct Outcome {
     pub requests: Vec<Played>,
     /// Bytes of fragments on each depot's disk at the end, in the order of the scenario.
     pub held: Vec<(String, u64)>,
-    /// What the service said and why it decided as it did, for whoever looks for causes.
+    /// What the service said.
     pub log: String,
+    /// Why it decided as it did, request by request, for whoever looks for causes.
+    pub decisions: String,
 }
 
 /// Something to do at a moment of the scenario.
@@ -299,10 +301,10 @@ impl<'a> Stage<'a> {
     }
 
     fn outcome(self, requests: Vec<Played>) -> Result<Outcome> {
-        let mut log = self.service.log();
+        let mut decisions = String::new();
         for id in self.ids.iter().flatten() {
             let words = ["explain", id].map(str::to_owned);
-            log.push_str(&self.service.run(self.lab, &words)?);
+            decisions.push_str(&self.service.run(self.lab, &words)?);
         }
         let held = self.relays.iter().map(|relay| {
             let held = relay.held()?;
@@ -311,7 +313,8 @@ impl<'a> Stage<'a> {
         Ok(Outcome {
             requests,
             held: held.collect::<Result<_>>()?,
-            log,
+            log: self.service.log(),
+            decisions,
         })
     }
 }

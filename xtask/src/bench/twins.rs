@@ -178,7 +178,7 @@ fn play(pair: &mut Pair, posthaste: &Path, options: &Options) -> anyhow::Result<
     let folder = Folder::new(&options.folder)?;
     let outcome = pair.twin.play(posthaste, folder.path())?;
     if options.log {
-        say(&format!("{name}\n{}", outcome.log));
+        say(&format!("{name}\n{}{}", outcome.log, outcome.decisions));
     }
     say(&format!(
         "{name}: real {:.2?}",
