@@ -96,11 +96,11 @@ impl Mind {
                 would_buy: Vec::new(),
             });
         }
-        let available = self.staging_lanes(request).len();
+        let available = self.hoped_lanes(request).len();
         let needed = usize::from(spec.code.total());
         let is_direct = request
             .destination()
-            .is_some_and(|lane| self.can_use(request, lane));
+            .is_some_and(|lane| self.may_use(request, lane));
         if spec.bytes == Bytes::ZERO || is_direct {
             return None;
         }
@@ -114,7 +114,7 @@ impl Mind {
         let is_spread = request.domain_max <= 1.max(u32::from(spec.code.parity()));
         (!is_spread).then(|| Reason::TooFewDomains {
             code: spec.code,
-            available: domains(request, &self.staging_lanes(request)),
+            available: domains(request, &self.hoped_lanes(request)),
         })
     }
 
@@ -145,7 +145,10 @@ impl Mind {
     fn way(&self, request: &Request, belief: Belief, left: &Promised) -> Way {
         let spec = &request.spec;
         let is_placed = |lane: &usize| left.places.contains_key(&request.lanes[*lane].depot);
-        let mut lanes = self.staging_lanes(request);
+        let mut lanes = match belief {
+            Belief::Hopeful => self.hoped_lanes(request),
+            Belief::P10 | Belief::P50 | Belief::P90 => self.staging_lanes(request),
+        };
         lanes.retain(is_placed);
         if lanes.len() < usize::from(spec.code.total()) {
             lanes.clear();
@@ -190,13 +193,22 @@ impl Mind {
     /// user before landmarks, one of each domain before a second, fast ones before slow ones, then in
     /// the user's order.
     pub(crate) fn staging_lanes(&self, request: &Request) -> Vec<usize> {
+        self.best_first(request, |lane| self.can_use(request, lane))
+    }
+
+    /// The same and those that are lost and may be back.
+    fn hoped_lanes(&self, request: &Request) -> Vec<usize> {
+        self.best_first(request, |lane| self.may_use(request, lane))
+    }
+
+    fn best_first(&self, request: &Request, may: impl Fn(usize) -> bool) -> Vec<usize> {
         let destination = request.destination();
         let mut lanes: Vec<(bool, bool, core::cmp::Reverse<_>, usize)> = (0..request.lanes.len())
-            .filter(|&lane| destination != Some(lane) && self.can_use(request, lane))
+            .filter(|&lane| destination != Some(lane) && may(lane))
             .filter_map(|lane| {
                 let depot = self.depots.get(&request.lanes[lane].depot)?;
                 let rate = core::cmp::Reverse(depot.link.rates.p50);
-                let is_closed = !depot.is_within_hours(self.now);
+                let is_closed = !depot.is_expected() || !depot.is_within_hours(self.now);
                 Some((is_closed, depot.terms.is_landmark, rate, lane))
             })
             .collect();
@@ -219,6 +231,12 @@ impl Mind {
         self.depots
             .get(&request.lanes[lane].depot)
             .is_some_and(|depot| depot.is_expected())
+    }
+
+    /// Whether the depot of a lane is there, will be, or may be.
+    pub(crate) fn may_use(&self, request: &Request, lane: usize) -> bool {
+        let depot = self.depots.get(&request.lanes[lane].depot);
+        depot.is_some_and(|depot| depot.is_expected() || depot.is_hoped_for(&self.settings))
     }
 
     /// Whether the depot of a lane is there and its hours let it be used.

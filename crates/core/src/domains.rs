@@ -54,7 +54,7 @@ impl Mind {
     fn least_crowding(&self, request: &Request, masks: &[u64]) -> u32 {
         let destination = request.destination();
         let usable = (0..request.lanes.len())
-            .filter(|&lane| destination != Some(lane) && self.can_use(request, lane))
+            .filter(|&lane| destination != Some(lane) && self.may_use(request, lane))
             .fold(0u64, |mask, lane| mask | 1 << lane);
         let mut groups: Vec<u64> = masks.iter().map(|mask| mask & usable).collect();
         groups.sort_unstable();

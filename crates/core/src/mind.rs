@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Leads every snapshot; another number is another layout.
-const SNAPSHOT_VERSION: u32 = 12;
+const SNAPSHOT_VERSION: u32 = 13;
 
 record! {
     /// The decision maker of one centre.

@@ -188,18 +188,32 @@ impl Mind {
         (depots.take(MOST).count() as u64).isqrt().max(1)
     }
 
-    /// What the depots that are there offer.
+    /// Whether the depot has a place in plans: it is there, will be, or may be.
+    fn counts(&self, depot: &Depot) -> bool {
+        depot.is_expected() || depot.is_hoped_for(&self.settings)
+    }
+
+    /// What the depots offer, those that are lost only where one hopes.
     fn supplies(&self, belief: Belief) -> Supplies {
         let spread = self.spread();
-        let expected = self.depots.values().filter(|depot| depot.is_expected());
+        let counted = self.depots.values().filter(|depot| self.counts(depot));
         let curve = |depot: &Depot| {
-            let mut curve = Curve::constant(belief.rate(depot, spread));
+            let rate = belief.rate(depot, spread);
+            let mut curve = match (depot.is_expected(), belief) {
+                (true, _) => Curve::constant(rate),
+                (false, Belief::Hopeful) => {
+                    let mut curve = Curve::constant(rate);
+                    curve.close(self.now, depot.may_be_back_at(self.now));
+                    curve
+                }
+                (false, _) => Curve::constant(ByteRate::ZERO),
+            };
             let (from, until) = (self.now, self.now + HOURS_AHEAD);
             depot.terms.windows.close(&mut curve, from, until);
             curve
         };
         Supplies {
-            depots: expected
+            depots: counted
                 .map(|depot| Supply {
                     curve: curve(depot),
                     space: depot.free,
@@ -258,11 +272,12 @@ impl Mind {
 
     /// Begins a look at everything.
     pub(crate) fn begin_sweep(&self) -> Sweep {
-        let expected = self.depots.iter().filter(|(_, depot)| depot.is_expected());
+        let counted = self.depots.iter().filter(|(_, depot)| self.counts(depot));
         let spread = self.spread();
         let is_certain = |depot: &Depot| {
             let rate = |belief: Belief| belief.rate(depot, spread);
-            !depot.is_expected() || rate(Belief::Hopeful) == rate(Belief::P10)
+            !self.counts(depot)
+                || (depot.is_expected() && rate(Belief::Hopeful) == rate(Belief::P10))
         };
         let scene = |belief| Scene {
             now: self.now,
@@ -277,7 +292,7 @@ impl Mind {
             promised: Promised {
                 at: self.now,
                 is_stale: false,
-                places: expected.map(|(id, _)| *id).zip(0..).collect(),
+                places: counted.map(|(id, _)| *id).zip(0..).collect(),
                 careful: Scene {
                     now: self.now,
                     supplies: slow.clone(),

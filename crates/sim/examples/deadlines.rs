@@ -30,7 +30,8 @@ struct Tally {
     met: u64,
     /// All that were kept.
     met_any: u64,
-    /// Requests it does not keep, and of those, ones that were refused.
+    /// Requests that neither it nor the one who decides keeps, and of those, ones that were refused. Which
+    /// of several are kept where not all can be is for each to choose.
     infeasible: u64,
     refused: u64,
     /// Requests the clairvoyant keeps that were refused.
@@ -122,7 +123,7 @@ fn tally(future: &Future, score: &Score) -> Tally {
         feasible: future.feasible.len() as u64,
         met: count(Fate::Met, true),
         met_any: met.len() as u64,
-        infeasible: (future.bytes.len() - future.feasible.len()) as u64,
+        infeasible: (future.bytes.len() - future.feasible.len()) as u64 - count(Fate::Met, false),
         refused: count(Fate::Refused, false),
         refused_feasible: count(Fate::Refused, true),
         sent: score.report.sent.get().into(),

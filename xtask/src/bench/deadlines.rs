@@ -99,7 +99,8 @@ const HEAD: &str = "# Keeping deadlines\n\n\
     Requests come over some minutes, each with a deadline by which all of it must be safe: whole at its \
     destination, or coded on depots so that the loss of as many as the code allows loses nothing. All \
     policies get the same inputs as the mind and give the same commands, all worlds are the same for a seed, \
-    and nobody but the clairvoyant knows the future.\n\n\
+    and nobody but the clairvoyant knows the future. Before the first request all see for a minute what paths \
+    carry, one path a second: a centre knows its paths.\n\n\
     - **clairvoyant**: the linear program of [the plan over time](../algorithms/time-expanded-plan.md) on \
     what every path really carried, exact to the deadline. What it keeps is what **feasible** means here. It \
     maximizes how many deadlines are kept with bounded effort, so it is a bound up to that effort; it does \
@@ -115,7 +116,7 @@ const HEAD: &str = "# Keeping deadlines\n\n\
     failure domain; the rivals do not, and what they store counts as safe all the same.\n\n\
     Columns: **feasible met**, of the deadlines the clairvoyant keeps; **all met**, as many as how much of \
     the clairvoyant's, whichever they are; **moved**, bytes sent for each byte of a dataset that was safe in \
-    time, coding included; **infeasible refused** at submission, of those the clairvoyant does not keep, and \
+    time, coding included; **infeasible refused** at submission, of those that neither the clairvoyant nor the policy keeps, and \
     **feasible refused**; **fan-out**, depots and destinations a request was sent to; **churn**, bytes sent \
     that were never stored.\n";
 

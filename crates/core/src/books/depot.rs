@@ -1,9 +1,13 @@
 use alloc::string::String;
+use core::time::Duration;
 use posthaste_plan::tuner::Setting;
 use posthaste_types::{ByteRate, Bytes, Timestamp, record};
 
 use super::Link;
-use crate::contract::{DepotState, DepotTerms};
+use crate::{
+    Settings,
+    contract::{DepotState, DepotTerms},
+};
 
 record! {
     /// What a depot said when it answered while it was being left alone.
@@ -29,6 +33,8 @@ record! {
         pub(crate) turns_at: Option<Timestamp>,
         /// It went as its hours said: what it holds still counts, and it will be back.
         pub(crate) is_away: bool,
+        /// Since when it is down, if it is.
+        pub(crate) down_since: Timestamp,
         /// Sends that failed since the last one that did not.
         pub(crate) failures: u32,
         /// Times it was lost since it last stayed.
@@ -56,6 +62,7 @@ impl Depot {
             terms: DepotTerms::default(),
             turns_at: None,
             is_away: false,
+            down_since: Timestamp::default(),
             failures: 0,
             losses: 0,
             fruitless: 0,
@@ -77,6 +84,18 @@ impl Depot {
     /// Whether it is there or will be: what plans count on.
     pub(crate) fn is_expected(&self) -> bool {
         !self.is_down() || self.is_away
+    }
+
+    /// Whether it is lost and may be back some time.
+    pub(crate) fn is_hoped_for(&self, settings: &Settings) -> bool {
+        !self.is_expected() && self.fruitless < settings.fruitless_max
+    }
+
+    /// When one that is hoped for may be back: nobody knows, and what has lasted long lasts long. So after
+    /// as long again as it has been gone (Lindy's rule), a minute at least.
+    pub(crate) fn may_be_back_at(&self, now: Timestamp) -> Timestamp {
+        const LEAST: Duration = Duration::from_secs(60);
+        now + now.since(self.down_since).max(LEAST)
     }
 
     /// Whether its hours let it be used.

@@ -99,6 +99,9 @@ impl Mind {
         depot.losses = if is_steady { 1 } else { depot.losses + 1 };
         let hold = self.settings.hold * hold_factor * (1 << depot.losses.saturating_sub(1).min(8));
         depot.hold_until = now + hold.min(self.settings.hold_max);
+        if !depot.is_down() {
+            depot.down_since = now;
+        }
         (depot.state, depot.is_away) = (DepotState::Down, false);
         depot.answered = None;
         depot.failures = 0;
