@@ -41,6 +41,10 @@ pub struct NewDepot {
     /// It belongs to the site: used when the depots of the user do not suffice.
     #[serde(default)]
     pub landmark: bool,
+    /// Hops from the centre, 1 to 9: depots push on to those of a higher level, which are nearer to
+    /// destinations. 1 when left out.
+    #[schema(minimum = 1, maximum = 9, example = 2)]
+    pub level: Option<u8>,
     /// What sending 10^9 bytes there costs, in dollars.
     pub usd_per_gb: Option<f64>,
     /// What keeping 10^9 bytes there for a month costs, in dollars.
@@ -76,6 +80,8 @@ pub struct Depot {
     pub domain: String,
     /// It is used when the depots of the user do not suffice.
     pub landmark: bool,
+    /// Hops from the centre, from 1.
+    pub level: u8,
     /// What sending 10^9 bytes there costs, in dollars.
     pub usd_per_gb: f64,
     /// What keeping 10^9 bytes there for a month costs, in dollars.

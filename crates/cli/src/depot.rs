@@ -70,6 +70,10 @@ struct AddArguments {
     /// It belongs to the site: use it when the other depots of a request do not suffice
     #[arg(long)]
     landmark: bool,
+    /// Hops from the centre, 1 to 9: depots push on to those of a higher level, nearer the destination
+    /// [default: 1]
+    #[arg(long, value_name = "N")]
+    level: Option<u8>,
     /// What sending a gigabyte (10^9 bytes) there costs, in dollars
     #[arg(long, value_name = "PRICE")]
     usd_per_gb: Option<f64>,
@@ -110,6 +114,7 @@ async fn add(arguments: AddArguments) -> Result<(), crate::failure::Failure> {
         hours: arguments.hours.map(|hours| hours.to_string()),
         domain: arguments.domain,
         landmark: arguments.landmark,
+        level: arguments.level,
         usd_per_gb: arguments.usd_per_gb,
         usd_per_gb_month: arguments.usd_per_gb_month,
     };
@@ -155,6 +160,9 @@ fn lent(depot: &api::Depot) -> String {
     let mut words = vec![depot.hours.clone()];
     if !depot.domain.is_empty() {
         words.push(format!("domain {}", depot.domain));
+    }
+    if depot.level > 1 {
+        words.push(format!("level {}", depot.level));
     }
     if depot.landmark {
         words.push("landmark".into());

@@ -23,7 +23,7 @@ const SEEDS_MAX: u64 = 1_000_000;
 
 /// Plays a scenario in a model world, with the code that decides in the real one
 ///
-/// Prints what happened when and why, then whether each of the five checkers is content. The same
+/// Prints what happened when and why, then whether each of the checkers is content. The same
 /// scenario and seed give the same run. Exit code 1 when a checker is violated.
 #[derive(Debug, Args)]
 pub struct SimulateArguments {

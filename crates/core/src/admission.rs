@@ -189,9 +189,9 @@ impl Mind {
         })
     }
 
-    /// Lanes to depots that can be staged to, the best first: those open now before others, those of the
-    /// user before landmarks, one of each domain before a second, fast ones before slow ones, then in
-    /// the user's order.
+    /// Lanes to depots that can be staged to, the best first: those open now before others, those near the
+    /// centre before those of a higher level, those of the user before landmarks, one of each domain
+    /// before a second, fast ones before slow ones, then in the user's order.
     pub(crate) fn staging_lanes(&self, request: &Request) -> Vec<usize> {
         self.best_first(request, |lane| self.can_use(request, lane))
     }
@@ -203,18 +203,24 @@ impl Mind {
 
     fn best_first(&self, request: &Request, may: impl Fn(usize) -> bool) -> Vec<usize> {
         let destination = request.destination();
-        let mut lanes: Vec<(bool, bool, core::cmp::Reverse<_>, usize)> = (0..request.lanes.len())
-            .filter(|&lane| destination != Some(lane) && may(lane))
+        let lanes = (0..request.lanes.len()).filter(|&lane| destination != Some(lane) && may(lane));
+        let mut lanes: Vec<_> = lanes
             .filter_map(|lane| {
                 let depot = self.depots.get(&request.lanes[lane].depot)?;
                 let rate = core::cmp::Reverse(depot.link.rates.p50);
                 let is_closed = !depot.is_expected() || !depot.is_within_hours(self.now);
-                Some((is_closed, depot.terms.is_landmark, rate, lane))
+                Some((
+                    is_closed,
+                    depot.level,
+                    depot.terms.is_landmark,
+                    rate,
+                    lane,
+                ))
             })
             .collect();
         lanes.sort_unstable();
         let (mut first, mut more, mut taken) = (Vec::new(), Vec::new(), 0);
-        for (_, _, _, lane) in lanes {
+        for (_, _, _, _, lane) in lanes {
             if request.is_free(taken, lane) {
                 first.push(lane);
                 taken |= 1 << lane;

@@ -44,6 +44,16 @@ impl Mind {
             }),
             call: call.into_iter().flatten().min().filter(|_| is_moving),
             wants: self.wants(request),
+            push: request
+                .push
+                .as_ref()
+                .filter(|push| push.has_work())
+                .map(|_| Urgency {
+                    is_leftover: request.is_leftover,
+                    deadline,
+                    request: id,
+                }),
+            nearer: self.nearer(request),
             uses: if request.is_kept() {
                 request.lanes.iter().map(|lane| lane.depot).collect()
             } else {
@@ -75,6 +85,19 @@ impl Mind {
         lanes.map(|(_, lane)| lane.depot).collect()
     }
 
+    /// Depots that something of the request may go on to: those beyond the first level it uses.
+    fn nearer(&self, request: &Request) -> Vec<DepotId> {
+        if request.push.is_none() {
+            return Vec::new();
+        }
+        let destination = request.spec.destination;
+        let level = |depot: DepotId| Some(self.depots.get(&depot)?.level);
+        let all = request.lanes.iter().map(|lane| lane.depot);
+        let all = all.filter(|depot| destination != Some(*depot));
+        let least = all.clone().filter_map(level).min();
+        all.filter(|&depot| level(depot) > least).collect()
+    }
+
     /// The last moment at which danger can be said well before the deadline.
     pub(crate) fn last_call(&self, request: &Request) -> Timestamp {
         (request.spec.deadline - self.settings.tick).max(request.submitted)
@@ -84,6 +107,7 @@ impl Mind {
     pub(crate) fn set_tick(&mut self) {
         let is_busy =
             !self.index.is_idle() || !self.transfers.is_empty() || !self.index.asking().is_empty();
+        let is_busy = is_busy || !self.pushes.is_quiet();
         self.tick_at = if is_busy {
             self.tick_at.or(Some(self.now + self.settings.tick))
         } else {
@@ -112,7 +136,8 @@ impl Mind {
             self.index.next_call(),
             self.tick_at,
         ];
-        others.into_iter().chain([sweep]).flatten().min()
+        let push = self.pushes_go_on();
+        others.into_iter().chain([sweep, push]).flatten().min()
     }
 
     /// Forgets the oldest finished requests beyond the number kept.

@@ -10,7 +10,8 @@ use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Time
 use crate::{
     Mind, Settings,
     books::{
-        Book, Depot, Flight, FlightKey, Release, Request, Route, Stripe, Transfers, Tuning, Urgency,
+        Book, Depot, Flight, FlightKey, Pushes, Release, Request, Route, Stripe, Transfers, Tuning,
+        Urgency,
     },
     contract::{Command, Fault, Outbox, Reason},
 };
@@ -25,6 +26,7 @@ struct Placing<'a> {
     request: &'a mut Request,
     depots: &'a mut Book<DepotId, Depot>,
     transfers: &'a mut Transfers,
+    pushes: &'a Pushes,
     settings: &'a Settings,
     now: Timestamp,
 }
@@ -89,6 +91,7 @@ impl Mind {
             request,
             depots: &mut self.depots,
             transfers: &mut self.transfers,
+            pushes: &self.pushes,
             settings: &self.settings,
             now: self.now,
         })
@@ -206,7 +209,8 @@ impl Placing<'_> {
                 .filter(|&lane| self.request.is_free(taken, lane) && self.is_open(lane, bytes))
                 .min_by_key(|&lane| {
                     let crowd = self.request.crowd(taken, lane);
-                    (crowd, self.finish_micros(lane, bytes), lane)
+                    let level = self.level(lane);
+                    (crowd, level, self.finish_micros(lane, bytes), lane)
                 });
             let Some(lane) = best else { break };
             let reason = self.reason(chunk);
@@ -349,6 +353,12 @@ impl Placing<'_> {
         depot.map_or(u64::MAX, |depot| depot.link.finish_micros(bytes))
     }
 
+    /// Depots nearer the destination are fed from the centre where no other can take it.
+    fn level(&self, lane: usize) -> u8 {
+        let depot = self.depots.get(&self.request.lanes[lane].depot);
+        depot.map_or(u8::MAX, |depot| depot.level)
+    }
+
     fn is_flying(&self, chunk: ChunkIndex) -> bool {
         let mut lanes = self.request.lanes.iter();
         lanes.any(|lane| self.transfers.get(lane.depot, self.id, chunk).is_some())
@@ -369,8 +379,9 @@ impl Placing<'_> {
                 } else {
                     !1u64.unbounded_shl(u32::from(flight.fragment.get()))
                 };
-            } else if self.request.replica.holds(place, chunk)
-                && !self.request.replica.is_redundant(place, chunk)
+            } else if self.pushes.get(lane.depot, self.id, chunk).is_some()
+                || (self.request.replica.holds(place, chunk)
+                    && !self.request.replica.is_redundant(place, chunk))
             {
                 taken |= 1 << place;
             }

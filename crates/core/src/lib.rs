@@ -24,6 +24,7 @@ mod mind;
 mod on;
 mod outlook;
 mod probing;
+mod push;
 mod review;
 mod settings;
 pub mod story;

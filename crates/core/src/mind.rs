@@ -4,7 +4,7 @@ use posthaste_types::{DepotId, Malformed, Record, RequestId, Timestamp, record};
 
 use crate::{
     Settings,
-    books::{Book, Depot, Index, Request, Shares, Transfers},
+    books::{Book, Depot, Index, Push, Pushes, Request, Shares, Transfers},
     contract::{Decision, Event, Happening, Input, Outbox, Reason, Wishes},
     outlook::{Promised, Sweep},
     probing::Probing,
@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Leads every snapshot; another number is another layout.
-const SNAPSHOT_VERSION: u32 = 13;
+const SNAPSHOT_VERSION: u32 = 14;
 
 record! {
     /// The decision maker of one centre.
@@ -27,6 +27,7 @@ record! {
         pub(crate) depots: Book<DepotId, Depot>,
         pub(crate) requests: Book<RequestId, Request>,
         pub(crate) transfers: Transfers,
+        pub(crate) pushes: Pushes,
         pub(crate) index: Index,
         pub(crate) shares: Shares,
         /// The probe under way: one at a time for the whole centre.
@@ -53,6 +54,7 @@ impl Mind {
             depots: Book::default(),
             requests: Book::default(),
             transfers: Transfers::default(),
+            pushes: Pushes::default(),
             index: Index::default(),
             shares: Shares::default(),
             probing: None,
@@ -81,6 +83,7 @@ impl Mind {
             self.bring_up_to_date();
         }
         self.dispatch(out);
+        self.push_on(out);
         self.forget_oldest();
         self.set_tick();
         self.alarm = self.find_alarm();
@@ -118,6 +121,7 @@ impl Mind {
             request.lanes.len() <= Request::LANES_MAX
                 && (!request.is_kept() || request.replica.chunks() == request.spec.chunks())
                 && request.replica.is_sound(request.lanes.len())
+                && is_push_sound(request)
         }) && mind.sweep.as_ref().is_none_or(Sweep::is_sound)
             && mind.promised.as_ref().is_none_or(Promised::is_sound);
         if is_sound { Ok(mind) } else { Err(malformed) }
@@ -156,6 +160,7 @@ impl Mind {
                 self.on_depot_added(depot, name, capacity, rate_max, out);
             }
             Input::DepotLent { depot, terms } => self.on_depot_terms(depot, terms),
+            Input::DepotLevelled { depot, level } => self.on_depot_levelled(depot, level),
             Input::DepotRemoved { depot } => self.on_depot_removed(depot, out),
             Input::DepotUp {
                 depot,
@@ -272,4 +277,10 @@ impl Mind {
             promised.is_stale = true;
         }
     }
+}
+
+/// Whether bytes from outside made pushes that can be used.
+fn is_push_sound(request: &Request) -> bool {
+    let is_sound = |push: &Push| push.is_sound(request.replica.chunks());
+    request.push.as_ref().is_none_or(is_sound)
 }

@@ -5,6 +5,7 @@ mod delivered;
 mod depot_added;
 mod depot_down;
 mod depot_inventory;
+mod depot_levelled;
 mod depot_removed;
 mod depot_terms;
 mod depot_up;

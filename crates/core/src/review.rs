@@ -29,6 +29,7 @@ impl Mind {
             self.find_stalled(out);
             self.ask_again(out);
             self.probe_asked(out);
+            self.review_pushes(out);
             self.bring_up_to_date();
             self.set_tick();
             if self.sweep.is_none() && !self.index.is_idle() {
@@ -98,7 +99,7 @@ impl Mind {
                 self.transfers.to(lane.depot, Some(*id)).count() == lane.in_flight as usize
             })
         });
-        links && lanes
+        links && lanes && self.is_push_balanced()
     }
 
     /// Says danger at the last call and a miss at the deadline. Never silent.

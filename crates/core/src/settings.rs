@@ -37,6 +37,12 @@ record! {
         pub window_bytes_max: Bytes,
         /// Most fragments in flight to a depot.
         pub flights_max: u32,
+        /// Most fragments on their way from one depot to another.
+        pub push_flights_max: u32,
+        /// Most bytes of those, unless two fragments are more: depots have memory too.
+        pub push_bytes_max: Bytes,
+        /// A fragment between two depots where nothing landed for this long is given up.
+        pub push_wait: Duration,
         /// Most chunks of a request being encoded and sent at once.
         pub stripes_max: u32,
         /// Most bytes of those, unless two chunks are more.
@@ -114,6 +120,11 @@ impl Default for Settings {
             // The driver holds encoded stripes in memory.
             window_bytes_max: Bytes::mebi(256),
             flights_max: 256,
+            // What hides an answer's way at a few fragments a second.
+            push_flights_max: 4,
+            push_bytes_max: Bytes::mebi(64),
+            // A fragment of 32 MiB over a line of half a megabit a second.
+            push_wait: Duration::from_secs(600),
             stripes_max: 32,
             stripes_bytes_max: Bytes::mebi(512),
             // The paper's greedy rule, `docs/algorithms/greedy-planner.md`.

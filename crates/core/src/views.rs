@@ -65,6 +65,12 @@ impl Mind {
         self.depots.iter().map(view).collect()
     }
 
+    /// Fragments on their way from one depot to another.
+    #[must_use]
+    pub fn pushing(&self) -> usize {
+        self.pushes.len()
+    }
+
     /// What each depot holds of the request, verified when last heard of, whether it is up or not:
     /// whoever pulls tries them. Costs a visit of every chunk.
     #[must_use]
@@ -87,7 +93,9 @@ impl Mind {
                 active: lane.is_active && request.is_on_route(place),
                 stored,
                 stored_bytes,
-                in_flight: lane.in_flight,
+                in_flight: lane.in_flight
+                    + u32::try_from(self.pushes.to(lane.depot, Some(id)).count())
+                        .unwrap_or(u32::MAX),
             }
         });
         RequestView {

@@ -130,6 +130,7 @@ fn input() -> impl Strategy<Value = Input> {
             Input::DepotAdded { depot, name: format!("{depot}"), capacity, rate_max }
         }),
         1 => depot().prop_map(|depot| Input::DepotRemoved { depot }),
+        4 => (depot(), 0u8..4).prop_map(|(depot, level)| Input::DepotLevelled { depot, level }),
         6 => (depot(), facts())
             .prop_map(|(depot, (free, rate_max))| Input::DepotUp { depot, free, rate_max }),
         3 => (depot(), fault()).prop_map(|(depot, fault)| Input::DepotDown { depot, fault }),
@@ -300,6 +301,16 @@ fn play(moves: &[Move], cut: Option<usize>) -> (Vec<Outbox>, Mind) {
             {
                 open.push((*request, *depot, *chunk, *fragment));
             }
+            if let Command::Forward {
+                request,
+                to,
+                chunk,
+                fragment,
+                ..
+            } = command
+            {
+                open.push((*request, *to, *chunk, *fragment));
+            }
         }
         outs.push(out);
     }
@@ -329,9 +340,12 @@ proptest! {
         for out in &outs {
             let mut sent = BTreeSet::new();
             for command in &out.commands {
-                if let Command::Send { request, depot, chunk, .. } = command {
-                    prop_assert!(sent.insert((*request, *depot, *chunk)), "{command:?} twice");
-                }
+                let (Command::Send { request, depot, chunk, .. }
+                | Command::Forward { request, to: depot, chunk, .. }) = command
+                else {
+                    continue;
+                };
+                prop_assert!(sent.insert((*request, *depot, *chunk)), "{command:?} twice");
             }
         }
         for view in mind.requests() {

@@ -76,7 +76,8 @@ impl Desk {
                 Command::Abandon { .. }
                 | Command::Inventory { .. }
                 | Command::Release { .. }
-                | Command::Forget { .. } => {}
+                | Command::Forget { .. }
+                | Command::Forward { .. } => {}
             }
         }
     }

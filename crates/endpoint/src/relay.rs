@@ -6,8 +6,10 @@
 //! the relay checks them without keeping state. `docs/reference/relay-protocol.md` is the protocol.
 
 mod address;
+mod cargo;
 mod client;
 mod connection;
+mod forward;
 pub(crate) mod pin;
 mod probe;
 mod token;

@@ -23,6 +23,8 @@ pub struct DepotRecord {
     pub rate_max: Option<ByteRate>,
     /// On which terms it is lent; its hours are those of the centre's clock.
     pub terms: DepotTerms,
+    /// Hops from the centre: others push on to those of a higher level.
+    pub level: u8,
 }
 
 fn from_row(row: &Row<'_>) -> rusqlite::Result<DepotRecord> {
@@ -40,6 +42,7 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<DepotRecord> {
             .get::<_, Option<Vec<u8>>>("terms")?
             .and_then(|bytes| DepotTerms::from_bytes(&bytes).ok())
             .unwrap_or_default(),
+        level: row.get("level")?,
     })
 }
 
@@ -52,10 +55,10 @@ impl Journal {
     pub fn keep_depot(&mut self, depot: &DepotRecord) -> Result<DepotId, JournalError> {
         self.connection
             .query_row(
-                "INSERT INTO depot (name, url, fingerprint, capacity, rate_max, terms)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+                "INSERT INTO depot (name, url, fingerprint, capacity, rate_max, terms, level)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
                  ON CONFLICT (name) DO UPDATE SET url = ?2, fingerprint = ?3, capacity = ?4,
-                 rate_max = ?5, terms = ?6 RETURNING id",
+                 rate_max = ?5, terms = ?6, level = ?7 RETURNING id",
                 params![
                     depot.name,
                     depot.url,
@@ -63,6 +66,7 @@ impl Journal {
                     to_sql(depot.capacity.get()),
                     depot.rate_max.map(|rate| to_sql(rate.get())),
                     depot.terms.to_bytes(),
+                    depot.level,
                 ],
                 |row| row.get(0),
             )

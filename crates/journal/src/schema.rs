@@ -5,7 +5,7 @@ use rusqlite::OptionalExtension;
 use crate::{Journal, JournalError};
 
 /// Each entry brings the schema from its index to the next; entries are never changed.
-const MIGRATIONS: [&str; 5] = [
+const MIGRATIONS: [&str; 6] = [
     "
     CREATE TABLE input (
         seq INTEGER PRIMARY KEY,
@@ -68,6 +68,7 @@ const MIGRATIONS: [&str; 5] = [
     "ALTER TABLE request ADD COLUMN optimizer TEXT NOT NULL DEFAULT 'auto';",
     "ALTER TABLE depot ADD COLUMN terms BLOB;",
     "ALTER TABLE request ADD COLUMN wishes BLOB;",
+    "ALTER TABLE depot ADD COLUMN level INTEGER NOT NULL DEFAULT 1;",
 ];
 
 /// Opens for one process, durable at each commit, and brings the schema up to date.

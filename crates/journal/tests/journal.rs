@@ -253,6 +253,7 @@ fn a_depot_keeps_its_number_when_its_facts_change() {
             domain: "north".into(),
             ..DepotTerms::default()
         },
+        level: 2,
     };
     depot.id = journal.keep_depot(&depot).unwrap();
     depot.url = "https://127.0.0.1:2".into();
@@ -281,6 +282,7 @@ fn a_journal_from_before_encryption_is_taken_over() {
              ALTER TABLE request DROP COLUMN optimizer;
              ALTER TABLE request DROP COLUMN wishes;
              ALTER TABLE depot DROP COLUMN terms;
+             ALTER TABLE depot DROP COLUMN level;
              UPDATE meta SET value = 1 WHERE key = 'schema';",
         )
         .unwrap();
@@ -325,6 +327,7 @@ fn a_journal_from_before_optimizers_is_taken_over() {
             "ALTER TABLE request DROP COLUMN optimizer;
              ALTER TABLE request DROP COLUMN wishes;
              ALTER TABLE depot DROP COLUMN terms;
+             ALTER TABLE depot DROP COLUMN level;
              UPDATE meta SET value = 2 WHERE key = 'schema';",
         )
         .unwrap();
@@ -349,6 +352,7 @@ fn a_depot_from_before_terms_is_lent_without_any() {
             is_landmark: true,
             ..DepotTerms::default()
         },
+        level: 2,
     };
     depot.id = Journal::open(&path).unwrap().keep_depot(&depot).unwrap();
     let older = rusqlite::Connection::open(&path).unwrap();
@@ -356,11 +360,13 @@ fn a_depot_from_before_terms_is_lent_without_any() {
         .execute_batch(
             "ALTER TABLE depot DROP COLUMN terms;
              ALTER TABLE request DROP COLUMN wishes;
+             ALTER TABLE depot DROP COLUMN level;
              UPDATE meta SET value = 3 WHERE key = 'schema';",
         )
         .unwrap();
     drop(older);
     depot.terms = DepotTerms::default();
+    depot.level = 1;
     assert_eq!(Journal::open(&path).unwrap().depots().unwrap(), [depot]);
 }
 

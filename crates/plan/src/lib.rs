@@ -18,6 +18,7 @@ pub mod fleet;
 pub mod horizon;
 mod offer;
 pub mod patience;
+pub mod push;
 pub mod run;
 mod scene;
 mod timetable;

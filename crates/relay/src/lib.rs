@@ -8,6 +8,7 @@
 
 mod clock;
 mod files;
+mod forward;
 mod identity;
 mod peer;
 mod rate;

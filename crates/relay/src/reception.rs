@@ -71,6 +71,19 @@ impl Reception {
         blocking(move || upload.seal(expires_s)).await
     }
 
+    /// Reads a body of at most `bytes_max` into memory.
+    pub(crate) async fn read(mut self, bytes_max: usize) -> Result<Vec<u8>, Refusal> {
+        let mut bytes = Vec::new();
+        while let Some(data) = self.next().await? {
+            if bytes.len() + data.len() > bytes_max {
+                let what = format!("the body has more than {bytes_max} bytes");
+                return Err(Refusal::new(ErrorKind::Invalid, what));
+            }
+            bytes.extend_from_slice(&data);
+        }
+        Ok(bytes)
+    }
+
     /// Reads and forgets a probe, and says when its bytes came.
     ///
     /// # Errors

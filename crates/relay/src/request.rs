@@ -21,6 +21,7 @@ use tokio::sync::Semaphore;
 use crate::{
     clock,
     files::Files,
+    forward::Forwards,
     rate::RateLimit,
     reception::{Reception, blocking},
     store::{Refusal, Store, Stored, Upload, other_digest},
@@ -42,6 +43,8 @@ pub(crate) struct Service {
     pub(crate) store: Arc<Store>,
     pub(crate) rate: Arc<RateLimit>,
     pub(crate) files: Arc<Files>,
+    /// What is sent on to other relays.
+    pub(crate) forwards: Arc<Forwards>,
     /// Probes that may be under way at once.
     pub(crate) probes: Semaphore,
 }
@@ -77,7 +80,8 @@ impl Service {
             (&Method::GET, Some(Target::Inventory(id) | Target::Object(id, _))) => {
                 (Scope::Read, Some(*id))
             }
-            (&Method::PUT, Some(Target::Object(id, _))) => (Scope::Write, Some(*id)),
+            (&Method::PUT, Some(Target::Object(id, _)))
+            | (&Method::POST, Some(Target::Forward(id, _))) => (Scope::Write, Some(*id)),
             (&Method::DELETE, Some(Target::Dataset(id))) => (Scope::All, Some(*id)),
             (_, Some(_)) => {
                 let refusal = Refusal::new(ErrorKind::Unsupported, "no such method here");
@@ -99,6 +103,10 @@ impl Service {
             Some(Target::Inventory(id)) => self.inventory(id, head.uri.query()),
             Some(Target::Dataset(id)) => self.delete(id).await,
             Some(Target::Probe) => return self.sink(body).await,
+            Some(Target::Forward(id, object)) => {
+                let forwards = Arc::clone(&self.forwards);
+                return forwards.forward(&self.store, id, object, body).await;
+            }
             Some(Target::Status) | None => Ok(json(StatusCode::OK, &self.status())),
         };
         answer.map_err(|refusal| (refusal, None))
@@ -114,6 +122,7 @@ impl Service {
             free_bytes: usage.free,
             rate_limit_bytes_per_s: self.rate.rate().map(|rate| rate.get()),
             received_bytes: self.rate.taken_bytes(),
+            features: vec![wire::FORWARD.to_owned()],
         }
     }
 

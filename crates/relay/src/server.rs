@@ -115,6 +115,7 @@ impl Relay {
             store,
             rate,
             files,
+            forwards: Arc::default(),
             probes: Semaphore::new(PROBES_MAX),
         };
         Ok(Self {

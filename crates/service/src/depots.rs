@@ -3,7 +3,10 @@
 use std::{
     collections::BTreeMap,
     path::PathBuf,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -33,6 +36,8 @@ pub(crate) struct Depot {
     pub(crate) client: RelayClient,
     pub(crate) secret: [u8; secrets::SECRET_BYTES],
     pub(crate) meter: Meter,
+    /// Whether it said that it can send on what it holds.
+    pub(crate) forwards: AtomicBool,
 }
 
 /// All depots in the books.
@@ -135,6 +140,7 @@ pub(crate) fn open(
         client,
         secret,
         meter: Meter::new(now),
+        forwards: AtomicBool::new(false),
     })
 }
 
@@ -152,6 +158,7 @@ pub(crate) async fn watch(depots: Arc<Depots>, depot: Arc<Depot>, inputs: mpsc::
         let report = match answer {
             Ok(status) => {
                 silences = 0;
+                depot.forwards.store(status.forwards, Ordering::Relaxed);
                 Some(Report::up(&depot.record, &status))
             }
             Err(error) => {
@@ -247,11 +254,26 @@ pub(crate) fn fault_of(error: &Error) -> Fault {
             _ => Fault::SourceUnreadable,
         };
     }
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "ErrorKind may grow; the rest is alike"
-    )]
-    match error.kind() {
+    fault_of_kind(error.kind())
+}
+
+/// The same of one depot that was to send on to another: no source has a part in that, but the depot may
+/// no longer hold what it was to send.
+pub(crate) fn fault_of_forward(error: &Error) -> Fault {
+    use posthaste_endpoint::Locus;
+    if error.locus() == Locus::Source && error.kind() == ErrorKind::NotFound {
+        Fault::SourceVanished
+    } else {
+        fault_of_kind(error.kind())
+    }
+}
+
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "ErrorKind may grow; the rest is alike"
+)]
+fn fault_of_kind(kind: ErrorKind) -> Fault {
+    match kind {
         ErrorKind::Unreachable | ErrorKind::TimedOut => Fault::Unreachable,
         ErrorKind::Full => Fault::Full,
         ErrorKind::Unauthenticated | ErrorKind::PermissionDenied => Fault::Unauthenticated,

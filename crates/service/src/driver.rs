@@ -249,6 +249,8 @@ fn remains_of(happening: &Happening) -> Option<Remains> {
         | Happening::Safe { .. }
         | Happening::Unsafe { .. }
         | Happening::ReleaseFailed
-        | Happening::Rerouted => None,
+        | Happening::Rerouted
+        | Happening::Pushing
+        | Happening::Pushed => None,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
 };
 
 use posthaste_core::contract::{Command, Fault, Input};
@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use crate::{
-    depots::{Depots, fault_of},
+    depots::{Depots, fault_of, fault_of_forward},
     driver::Arrival,
     monotonic, probe, release,
     sealed::Sealed,
@@ -95,6 +95,22 @@ impl Hands {
                 depot,
                 reason: _,
             } => self.forget(request, depot),
+            Command::Forward {
+                request,
+                from,
+                to,
+                chunk,
+                fragment,
+                reason: _,
+            } => {
+                let leg = Leg {
+                    request,
+                    depot: to,
+                    chunk,
+                    fragment,
+                };
+                self.forward(from, leg);
+            }
             Command::Probe {
                 depot,
                 budget,
@@ -138,6 +154,45 @@ impl Hands {
             // The driver is gone only when the service ends, and then nobody waits for this.
             let _ = inputs.send(arrival).await;
         });
+        self.keep_send(leg, handle);
+    }
+
+    /// Lets one depot send on to another what it holds; nothing of it comes this way.
+    fn forward(&mut self, from: DepotId, leg: Leg) {
+        let (depots, store, inputs) = (
+            Arc::clone(&self.depots),
+            Arc::clone(&self.store),
+            self.inputs.clone(),
+        );
+        let handle = self.running.spawn(async move {
+            let Leg {
+                request,
+                depot,
+                chunk,
+                fragment,
+            } = leg;
+            let input = match forward_fragment(&store, &depots, from, leg).await {
+                Ok(()) => Input::FragmentStored {
+                    request,
+                    depot,
+                    chunk,
+                    fragment,
+                },
+                Err(fault) => Input::FragmentFailed {
+                    request,
+                    depot,
+                    chunk,
+                    fragment,
+                    fault,
+                },
+            };
+            let _ = inputs.send(Arrival::bare(input)).await;
+        });
+        self.keep_send(leg, handle);
+    }
+
+    /// Keeps what an `Abandon` must reach.
+    fn keep_send(&mut self, leg: Leg, handle: AbortHandle) {
         let sends = self.sends.entry((leg.request, leg.depot)).or_default();
         sends.retain(|send| !send.is_finished());
         sends.push(handle);
@@ -282,6 +337,28 @@ async fn send_fragment(
     metered.end(if stored.is_ok() { size } else { Bytes::ZERO });
     stored.map_err(|error| fault_of(&error))?;
     Ok(fragment.record)
+}
+
+/// A relay of an older release can't send on: then nothing is, and the mind tries again ever more
+/// seldom. To carry it ourselves would take the centre's way out from what is not safe yet.
+async fn forward_fragment(
+    store: &Store,
+    depots: &Depots,
+    from: DepotId,
+    leg: Leg,
+) -> Result<(), Fault> {
+    let giver = depots.get(from).ok_or(Fault::Unreachable)?;
+    let taker = depots.get(leg.depot).ok_or(Fault::Unreachable)?;
+    if !giver.forwards.load(Ordering::Relaxed) {
+        return Err(Fault::Other);
+    }
+    let dataset = store.dataset(leg.request).map_err(|_| Fault::Other)?;
+    let expires = store.expires(leg.request).map_err(|_| Fault::Other)?;
+    let sent =
+        giver
+            .client
+            .forward_fragment(&dataset, leg.chunk, leg.fragment, &taker.client, expires);
+    sent.await.map_err(|error| fault_of_forward(&error))
 }
 
 /// Counts a send in its depot's meter, also when the send is aborted.

@@ -5,7 +5,7 @@ mod events;
 mod paths;
 mod requests;
 
-pub(crate) use depots::{added, lent};
+pub(crate) use depots::{added, lent, levelled};
 
 use std::sync::Arc;
 

@@ -193,6 +193,7 @@ async fn resume(desk: &http::Desk) -> Result<()> {
         centre.depots.insert(Arc::clone(&depot));
         centre.tell(http::added(&depot.record)).await?;
         centre.tell(http::lent(&depot.record)).await?;
+        centre.tell(http::levelled(&depot.record)).await?;
         let _ = desk.watches.send(depot).await;
     }
     centre.tell(Input::DriverStarted).await?;

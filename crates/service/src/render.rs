@@ -66,6 +66,7 @@ pub(crate) fn depot(centre: &Centre, depot: &Depot) -> api::Depot {
         hours: depot.record.terms.windows.to_string(),
         domain: depot.record.terms.domain.clone(),
         landmark: depot.record.terms.is_landmark,
+        level: depot.record.level,
         usd_per_gb: usd(depot.record.terms.send_micro_usd),
         usd_per_gb_month: usd(depot.record.terms.keep_micro_usd),
     }

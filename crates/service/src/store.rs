@@ -14,7 +14,7 @@ use posthaste_engine::{
     envelope::Cipher,
 };
 use posthaste_journal::{Journal, JournalError, RequestRecord, Scan};
-use posthaste_types::{ChunkIndex, Digest, RequestId};
+use posthaste_types::{ChunkIndex, Digest, RequestId, Timestamp};
 
 use crate::{sealed::Sealed, secrets};
 
@@ -86,6 +86,14 @@ impl Store {
                 format!("dataset id {}", record.dataset),
             )
         })
+    }
+
+    /// Until when depots keep the request's dataset.
+    ///
+    /// # Errors
+    /// As [`Store::request`].
+    pub(crate) fn expires(&self, request: RequestId) -> Result<Timestamp> {
+        Ok(self.request(request)?.expires)
     }
 
     /// The digests of every chunk read so far.

@@ -5,6 +5,7 @@ mod asks;
 mod commands;
 mod fates;
 mod faults;
+mod forwards;
 mod journal;
 mod notes;
 mod probes;
@@ -35,6 +36,7 @@ use crate::{
     world::{self, Site, World},
 };
 use fates::Fates;
+use forwards::Forwards;
 use journal::Journal;
 pub(crate) use scored::{score, watch};
 
@@ -117,6 +119,8 @@ struct Run<'a> {
     /// Fragments that arrived and whose answer the mind never got.
     surplus: BTreeMap<(DepotId, RequestId), usize>,
     fates: Fates,
+    /// What depots were told to send on.
+    forwards: Forwards,
     /// How long an answer can be on its way.
     answer_max: Duration,
     /// The probe of a path under way.
@@ -176,6 +180,7 @@ impl<'a> Run<'a> {
             source_changed: false,
             surplus: BTreeMap::new(),
             fates: Fates::default(),
+            forwards: Forwards::default(),
             answer_max: Duration::ZERO,
             probing: None,
             was_probed: None,
@@ -246,7 +251,7 @@ impl<'a> Run<'a> {
 
     fn is_settled(&self) -> bool {
         let mind = self.mind.as_ref();
-        mind.is_some_and(|mind| !self.fates.is_any_moving(mind))
+        mind.is_some_and(|mind| !self.fates.is_any_moving(mind) && !mind.is_pushing())
     }
 
     fn happen(&mut self, pending: Pending, inputs: &mut Vec<Input>) {
@@ -428,6 +433,7 @@ impl<'a> Run<'a> {
             | Input::DepotAdded { .. }
             | Input::DepotRemoved { .. }
             | Input::DepotLent { .. }
+            | Input::DepotLevelled { .. }
             | Input::DepotUp { .. }
             | Input::DepotDown { .. }
             | Input::DepotInventory { .. }
@@ -448,7 +454,11 @@ impl<'a> Run<'a> {
 
     fn end_send(&mut self, send: (DepotId, RequestId, ChunkIndex, FragmentIndex), end: End) {
         let bytes = self.bytes_of(send.1, send.2, send.3);
-        self.checkers.capacity.on_end(send.0, send.1, send.2, bytes);
+        let ends = &mut self.checkers.capacity;
+        match self.forwards.end(&send) {
+            Some(from) => ends.on_forward_end(from, send.0, bytes),
+            None => ends.on_end(send.0, send.1, send.2, bytes),
+        }
         let found = self.checkers.conservation.on_end(send, end);
         self.checkers.note(self.now, found);
     }

@@ -163,7 +163,7 @@ impl Stage {
         self.world.send(Node::CENTRE, Node::site(place), sending);
     }
 
-    fn arrive(&mut self, now: Timestamp, Arrival { to, sending }: Arrival) {
+    fn arrive(&mut self, now: Timestamp, Arrival { to, sending, .. }: Arrival) {
         let Some(place) = to.place() else { return };
         let spec = self.world.specs.get(&sending.request);
         let chunks = spec.map_or(0, RequestSpec::chunks);

@@ -149,6 +149,15 @@ impl World {
             .drop_sends(Node::CENTRE, Node::site(place), is_gone)
     }
 
+    /// Takes back what other sites send to one.
+    pub(crate) fn drop_forwards(
+        &mut self,
+        place: usize,
+        is_gone: impl Fn(&Sending) -> bool,
+    ) -> Vec<Arrival> {
+        self.network.drop_forwards(Node::site(place), is_gone)
+    }
+
     /// Takes back whatever moves to or from a site.
     pub(crate) fn drop_all(&mut self, place: usize) -> Vec<Arrival> {
         self.network.drop_all(Node::site(place))

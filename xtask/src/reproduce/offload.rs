@@ -5,6 +5,7 @@ mod availability;
 mod figure6;
 mod figure7;
 mod measured;
+mod push;
 mod transfers;
 mod world;
 
@@ -22,8 +23,10 @@ it shows: the direct transfers of Table 1 ran at 2.8 to 2.9 Mbit/s over a link o
 29 Mbit/s over links of 82.9 together. So shapes and ratios can be compared, seconds can't. The *bound* is the size
 over the sum of the links: nothing can be faster, and what we lose against it is ours.
 
-**Not yet.** The Push phase (Level-1 nodes send on to Level-2 nodes) and the Pull phase need the command that lets a
-depot send on what it holds. The mind does not have it yet, so these columns show the paper alone.
+**Push and Pull.** The sixteen nodes e to t are of Level 2; Level-1 nodes send on to them over the links that Figure 5
+prints between them. The end site then takes from all twenty at once, over the links it prints to each; that is a model
+of the real `pull`, which asks for each fragment where it will be sent first. What a node's own way in or out carries
+is not printed, and not limited here.
 
 ";
 

@@ -29,6 +29,10 @@ record! {
         pub(crate) free: Bytes,
         pub(crate) link: Link,
         pub(crate) terms: DepotTerms,
+        /// Hops from the centre, from 1: those of a higher level are nearer to destinations.
+        pub(crate) level: u8,
+        /// Bytes on their way here from other depots.
+        pub(crate) arriving: Bytes,
         /// When its hours begin or end next.
         pub(crate) turns_at: Option<Timestamp>,
         /// It went as its hours said: what it holds still counts, and it will be back.
@@ -60,6 +64,8 @@ impl Depot {
             free: capacity,
             link,
             terms: DepotTerms::default(),
+            level: 1,
+            arriving: Bytes::ZERO,
             turns_at: None,
             is_away: false,
             down_since: Timestamp::default(),
@@ -105,6 +111,6 @@ impl Depot {
 
     /// Space for new fragments, after what is in flight.
     pub(crate) fn space(&self) -> Bytes {
-        self.free - self.link.in_flight
+        self.free - self.link.in_flight - self.arriving
     }
 }

@@ -31,6 +31,10 @@ record! {
         pub(crate) call: Option<Timestamp>,
         /// Depots that it could send something to now, if they have room.
         pub(crate) wants: Vec<DepotId>,
+        /// Who comes first when fragments go on between depots, while there is something to look at.
+        pub(crate) push: Option<Urgency>,
+        /// Depots nearer the destination that fragments may go on to.
+        pub(crate) nearer: Vec<DepotId>,
         /// Depots it may use, as long as anybody cares what they hold of it.
         pub(crate) uses: Vec<DepotId>,
         /// A depot is being asked what it holds of it.
@@ -49,6 +53,7 @@ record! {
         order: BTreeSet<Urgency>,
         calls: BTreeSet<(Timestamp, RequestId)>,
         wants: BTreeMap<DepotId, BTreeSet<Urgency>>,
+        pushes: BTreeMap<DepotId, BTreeSet<Urgency>>,
         users: BTreeMap<DepotId, BTreeSet<RequestId>>,
         timers: BTreeSet<(Timestamp, DepotId)>,
         timer_of: BTreeMap<DepotId, Timestamp>,
@@ -80,6 +85,20 @@ impl Index {
             if let Some(urgency) = new.urgency {
                 for &depot in &new.wants {
                     self.wants.entry(depot).or_default().insert(urgency);
+                }
+            }
+        }
+        if (old.push, &old.nearer) != (new.push, &new.nearer) {
+            if let Some(urgency) = old.push {
+                for depot in &old.nearer {
+                    let pushes = self.pushes.get_mut(depot);
+                    pushes.map(|pushes| pushes.remove(&urgency));
+                }
+                self.pushes.retain(|_, pushes| !pushes.is_empty());
+            }
+            if let Some(urgency) = new.push {
+                for &depot in &new.nearer {
+                    self.pushes.entry(depot).or_default().insert(urgency);
                 }
             }
         }
@@ -119,6 +138,18 @@ impl Index {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let wants = self.wants.get(&depot)?;
         wants.range((from, Bound::Unbounded)).next().copied()
+    }
+
+    /// The most urgent request of which something may go on to the depot, after one of them.
+    pub(crate) fn next_push(&self, depot: DepotId, after: Option<Urgency>) -> Option<Urgency> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let pushes = self.pushes.get(&depot)?;
+        pushes.range((from, Bound::Unbounded)).next().copied()
+    }
+
+    /// Depots that something may go on to.
+    pub(crate) fn push_targets(&self) -> Vec<DepotId> {
+        self.pushes.keys().copied().collect()
     }
 
     /// Requests that may use the depot, as long as anybody cares what it holds of them.

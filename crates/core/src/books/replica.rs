@@ -170,6 +170,20 @@ impl Replica {
         self.columns[lane].at(chunk.get()) != NOTHING
     }
 
+    /// The fragment of the chunk that the depot has, or had when it was last heard of.
+    pub(crate) fn fragment_at(&self, lane: usize, chunk: ChunkIndex) -> Option<FragmentIndex> {
+        match self.columns[lane].at(chunk.get()) {
+            NOTHING => None,
+            WHOLE => Some(FragmentIndex::WHOLE),
+            fragment => Some(FragmentIndex::new(fragment - 1)),
+        }
+    }
+
+    /// Whether the depot has something of the chunk that counts now.
+    pub(crate) fn counts(&self, lane: usize, chunk: ChunkIndex) -> bool {
+        self.columns[lane].is_live && self.holds(lane, chunk)
+    }
+
     /// Whether an earlier depot holds the same fragment of the chunk, so that this one may take
     /// another in its place. It happens when a send that ended unknown was made again elsewhere.
     pub(crate) fn is_redundant(&self, lane: usize, chunk: ChunkIndex) -> bool {

@@ -2,7 +2,7 @@ use alloc::{collections::BTreeMap, vec::Vec};
 use posthaste_plan::{Pace, tuner::Method};
 use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, Timestamp, record};
 
-use super::{Account, Replica, Tuning, Turn};
+use super::{Account, Push, Replica, Tuning, Turn};
 use crate::{
     Settings,
     contract::{Decision, Fault, Forecast, Reason, RequestSpec, RequestState, Wishes},
@@ -96,6 +96,8 @@ record! {
         pub(crate) domain_max: u32,
         pub(crate) replica: Replica,
         pub(crate) stripes: BTreeMap<ChunkIndex, Stripe>,
+        /// What may go on between depots; none where all are of one level.
+        pub(crate) push: Option<Push>,
         pub(crate) pace: Pace,
         pub(crate) late_ticks: u32,
         pub(crate) on_time_ticks: u32,
@@ -152,6 +154,7 @@ impl Request {
             lanes,
             domain_max: 1,
             stripes: BTreeMap::new(),
+            push: None,
             pace: Pace::default(),
             late_ticks: 0,
             on_time_ticks: 0,
@@ -182,6 +185,7 @@ impl Request {
     /// Forgets what depots hold: nobody will ask again.
     pub(crate) fn close_books(&mut self) {
         self.stripes.clear();
+        self.push = None;
         self.replica = Replica::new(&self.spec, 0, self.lanes.len(), self.destination());
         self.at_risk = false;
         self.finish = None;

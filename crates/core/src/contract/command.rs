@@ -57,6 +57,23 @@ record! {
             /// Why.
             reason: Reason,
         },
+        /// Let one depot send a fragment that it holds to another one. Answered, for the depot that gets
+        /// it, by `FragmentStored` or `FragmentFailed`; a fault of the source says that the sending depot
+        /// does not hold it.
+        32 = Forward {
+            /// For this request.
+            request: RequestId,
+            /// From this depot.
+            from: DepotId,
+            /// To this one.
+            to: DepotId,
+            /// This chunk.
+            chunk: ChunkIndex,
+            /// This fragment of it.
+            fragment: FragmentIndex,
+            /// Why there and why now.
+            reason: Reason,
+        },
         /// Measure the path to the depot with bytes that are thrown away there. Answered by `Probed`,
         /// also when it failed.
         16 = Probe {
@@ -80,6 +97,7 @@ impl Command {
             | Self::Inventory { reason, .. }
             | Self::Release { reason, .. }
             | Self::Forget { reason, .. }
+            | Self::Forward { reason, .. }
             | Self::Probe { reason, .. } => reason,
         }
     }

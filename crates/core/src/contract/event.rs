@@ -77,6 +77,10 @@ record! {
         17 = Failed,
         /// Data goes another way: direct instead of staged, or the reverse.
         18 = Rerouted,
+        /// What lies at depots near the centre goes on to one nearer the destination.
+        32 = Pushing,
+        /// Everything that can lie nearer the destination does.
+        33 = Pushed,
     }
 }
 
@@ -107,6 +111,8 @@ impl Happening {
             Self::Cancelled => "cancelled",
             Self::Failed => "failed",
             Self::Rerouted => "rerouted",
+            Self::Pushing => "pushing",
+            Self::Pushed => "pushed",
         }
     }
 }
@@ -136,6 +142,8 @@ impl fmt::Display for Happening {
             Self::Cancelled => f.write_str("cancelled"),
             Self::Failed => f.write_str("failed"),
             Self::Rerouted => f.write_str("rerouted"),
+            Self::Pushing => f.write_str("pushed on to"),
+            Self::Pushed => f.write_str("all is pushed on"),
         }
     }
 }

@@ -202,6 +202,14 @@ record! {
             /// The terms.
             terms: DepotTerms,
         },
+        /// Somebody said how many hops from the centre a depot lies: 1 near the centre, more near
+        /// destinations. Without it, it is of level 1.
+        56 = DepotLevelled {
+            /// The depot.
+            depot: DepotId,
+            /// Its level, from 1.
+            level: u8,
+        },
         /// How a [`Command::Probe`](super::Command::Probe) ended.
         32 = Probed {
             /// The depot.

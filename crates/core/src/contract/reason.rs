@@ -217,6 +217,11 @@ record! {
             /// From now on.
             to: Timestamp,
         },
+        /// The depot is of a level nearer to the destination.
+        104 = Nearer {
+            /// Hops from the centre.
+            level: u8,
+        },
         /// A path that could be used was not measured for long, or never.
         64 = PathStale {
             /// When it was measured last; none when it never was.
@@ -341,6 +346,9 @@ impl fmt::Display for Reason {
             ),
             Self::NewDeadline { from, to } => {
                 write!(f, "the user moved it from {from} to {to}")
+            }
+            Self::Nearer { level } => {
+                write!(f, "level {level} is nearer to the destination")
             }
             Self::Verified => f.write_str("every chunk was pulled and its digest verified"),
             Self::Spare { name } => write!(f, "the others suffice without {name}"),

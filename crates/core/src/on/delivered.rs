@@ -21,6 +21,7 @@ impl Mind {
             return;
         };
         request.stripes.clear();
+        request.push = None;
         request.at_risk = false;
         request.finish = None;
         if request.safe_at.is_none() {

@@ -70,6 +70,7 @@ impl Mind {
             }
             self.fill_fan_out(request, out);
         }
+        self.abandon_pushes_from(id, &Reason::OutsideHours, out);
         self.look_now();
     }
 
@@ -130,6 +131,7 @@ impl Mind {
             self.blame_for(request, Cause::Loss, Some(id));
             self.lose_for(request, id, out);
         }
+        self.abandon_pushes_from(id, reason, out);
         self.look_now();
     }
 
@@ -146,6 +148,7 @@ impl Mind {
             request.last_lost = Some(depot);
         }
         self.refresh_stripes(id);
+        self.reset_push(id);
         self.say_lost(id, lost, Reason::Repair { lost: depot }, out);
         self.fill_fan_out(id, out);
         self.settle(id, out);
@@ -221,9 +224,15 @@ impl Mind {
             .iter()
             .map(|(key, _)| (key.request, key.chunk))
             .collect();
-        for (request, chunk) in chunks {
+        let pushed: Vec<_> = self.pushes.to(depot, id).collect();
+        for (key, flight) in &pushed {
+            self.land_push(*key, flight.fragment);
+        }
+        let pushed = pushed.iter().map(|(key, _)| (key.request, key.chunk));
+        let chunks: Vec<(RequestId, ChunkIndex)> = chunks.into_iter().chain(pushed).collect();
+        for &(request, chunk) in &chunks {
             self.refresh_stripe(request, chunk);
         }
-        ended.len()
+        chunks.len()
     }
 }

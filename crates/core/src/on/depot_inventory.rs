@@ -33,6 +33,7 @@ impl Mind {
             request.replica.open(chunk);
         }
         self.refresh_stripes(id);
+        self.reset_push(id);
         self.say_lost(id, lost, Reason::Repair { lost: depot }, out);
         self.settle(id, out);
         self.look_now();

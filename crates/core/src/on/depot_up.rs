@@ -87,12 +87,14 @@ impl Mind {
             });
         } else {
             request.replica.set_live(lane, true);
+            self.reset_push(id);
         }
     }
 
     /// Chunks that waited for this depot get another chance.
     pub(crate) fn unpark_all(&mut self, depot: DepotId) {
         self.bring_up_to_date();
+        self.revive_pushes(depot);
         for id in self.index.users(depot) {
             let has_parked =
                 |request: &Request| request.is_moving() && request.replica.has_parked();

@@ -18,17 +18,16 @@ impl Mind {
         fault: Fault,
         out: &mut Outbox,
     ) {
-        if self
-            .land(
-                FlightKey {
-                    depot,
-                    request: id,
-                    chunk,
-                },
-                fragment,
-            )
-            .is_none()
-        {
+        let key = FlightKey {
+            depot,
+            request: id,
+            chunk,
+        };
+        if let Some(pushed) = self.land_push(key, fragment) {
+            self.on_push_failed(key, pushed, fault, out);
+            return;
+        }
+        if self.land(key, fragment).is_none() {
             return;
         }
         if fault.is_of_source() {

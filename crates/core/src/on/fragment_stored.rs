@@ -21,6 +21,7 @@ impl Mind {
             request: id,
             chunk,
         };
+        let pushed = self.land_push(key, fragment);
         let flight = self.land(key, fragment);
         let now = self.now;
         let Some(request) = self.requests.get_mut(&id) else {
@@ -36,9 +37,14 @@ impl Mind {
         let Some(lane) = lane.filter(|&lane| request.replica.accepts(lane, chunk, fragment)) else {
             return;
         };
-        at.failures = 0;
-        at.fruitless = 0;
-        at.link.progress_at = now;
+        if let Some(pushed) = pushed {
+            // It says nothing about the way from the centre.
+            at.free -= pushed.bytes;
+            self.pushes.succeed(pushed.from, depot, now);
+        } else {
+            (at.failures, at.fruitless) = (0, 0);
+            at.link.progress_at = now;
+        }
         if let Some(flight) = flight {
             let bytes = request.replica.bytes_of(chunk, fragment);
             self.shares
@@ -57,6 +63,7 @@ impl Mind {
                 self.settle(id, out);
             }
         }
+        self.offer_push(id, chunk);
     }
 
     /// Says what became true of the whole dataset.

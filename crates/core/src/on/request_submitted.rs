@@ -65,6 +65,7 @@ impl Mind {
                 self.promised = Some(left);
                 request.account = Account::open(request.spec.deadline, finish);
                 self.requests.insert(id, request);
+                self.sort_by_level(id);
                 self.admit(id, reason, is_leftover, out);
             }
         }

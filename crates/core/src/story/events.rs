@@ -178,6 +178,8 @@ fn sentence(tale: &Tale, decision: &Decision, troubles: &mut Vec<String>) -> Opt
         Happening::Rerouted => {
             format!("the data took another way: {why}{}", because(troubles))
         }
+        Happening::Pushing => format!("depots began to push on to {depot}: {why}"),
+        Happening::Pushed => format!("all had been pushed on: {why}"),
     };
     Some(text)
 }

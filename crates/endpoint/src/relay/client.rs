@@ -7,19 +7,20 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use http::{Method, Request, Response, header};
-use http_body_util::{BodyExt, Full};
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use posthaste_types::{ByteRate, Bytes as Amount, ChunkIndex, Digest, FragmentIndex, Timestamp};
 
 use super::{
     Credential, DatasetId, RelayAddress, Scope,
+    cargo::{Body, Cargo},
     connection::{Lease, Pool},
     wire::{self, ErrorBody, Held, Object, StatusBody, Target},
 };
 use crate::{Error, ErrorKind, Locus, Result, clock};
 
 /// Bodies of answers that are not objects: an inventory page is the largest.
-const ANSWER_BYTES_MAX: u64 =
+pub(super) const ANSWER_BYTES_MAX: u64 =
     (wire::INVENTORY_PAGE_MAX * wire::INVENTORY_ENTRY_BYTES) as u64 + (64 << 10);
 /// Pages of one inventory: 2^28 entries, more than any dataset has chunks.
 const INVENTORY_PAGES_MAX: usize = 4096;
@@ -41,6 +42,8 @@ pub struct RelayStatus {
     pub received: Amount,
     /// The release it runs.
     pub version: String,
+    /// Whether it can send on to other relays what it holds.
+    pub forwards: bool,
 }
 
 /// A relay, reached over a few kept connections. Cloning shares them.
@@ -60,22 +63,42 @@ impl fmt::Debug for RelayClient {
 }
 
 /// One request as the client makes it.
-struct Ask<'a> {
-    operation: &'static str,
-    method: Method,
-    target: Target,
-    query: &'a str,
-    scope: Scope,
-    body: Option<(Bytes, Digest, Timestamp)>,
+pub(super) struct Ask<'a> {
+    pub(super) operation: &'static str,
+    pub(super) method: Method,
+    pub(super) target: Target,
+    pub(super) query: &'a str,
+    pub(super) scope: Scope,
+    pub(super) body: Option<Load>,
+}
+
+/// The body of a request, and what it says about it when it is an object.
+pub(super) struct Load {
+    cargo: Cargo,
+    object: Option<(Digest, Timestamp)>,
+}
+
+impl Load {
+    pub(super) fn object(cargo: Cargo, digest: Digest, expires: Timestamp) -> Self {
+        let object = Some((digest, expires));
+        Self { cargo, object }
+    }
+
+    pub(super) fn plain(bytes: Vec<u8>) -> Self {
+        let cargo = Cargo::Bytes(bytes.into());
+        let object = None;
+        Self { cargo, object }
+    }
 }
 
 impl Ask<'_> {
     fn dataset(&self) -> Option<&DatasetId> {
         match &self.target {
             Target::Status | Target::Probe => None,
-            Target::Dataset(dataset) | Target::Inventory(dataset) | Target::Object(dataset, _) => {
-                Some(dataset)
-            }
+            Target::Dataset(dataset)
+            | Target::Inventory(dataset)
+            | Target::Object(dataset, _)
+            | Target::Forward(dataset, _) => Some(dataset),
         }
     }
 }
@@ -105,6 +128,16 @@ impl RelayClient {
     #[must_use]
     pub fn sent(&self) -> Amount {
         Amount::new(self.pool.traffic.sent.load(Ordering::Relaxed))
+    }
+
+    /// Bytes a second that the relay said it takes; 0 when it did not say.
+    pub(super) fn rate_limit(&self) -> u64 {
+        self.pool.rate_limit.load(Ordering::Relaxed)
+    }
+
+    /// Takes it from others that the relay limits its rate, so that its silences are borne.
+    pub fn expect_rate(&self, bytes_per_s: u64) {
+        self.pool.rate_limit.store(bytes_per_s, Ordering::Relaxed);
     }
 
     /// Bytes that came from this relay so far, to all clones.
@@ -146,6 +179,7 @@ impl RelayClient {
             rate_limit: rate.map(ByteRate::new),
             received: Amount::new(body.received_bytes),
             version: body.version,
+            forwards: body.features.iter().any(|known| known == wire::FORWARD),
         })
     }
 
@@ -198,13 +232,23 @@ impl RelayClient {
         digest: Digest,
         expires: Timestamp,
     ) -> Result<()> {
+        let load = Load::object(Cargo::Bytes(bytes), digest, expires);
+        self.put_load(dataset, object, load).await
+    }
+
+    pub(super) async fn put_load(
+        &self,
+        dataset: &DatasetId,
+        object: Object,
+        load: Load,
+    ) -> Result<()> {
         let ask = Ask {
             operation: "store on",
             method: Method::PUT,
             target: Target::Object(*dataset, object),
             query: "",
             scope: Scope::Write,
-            body: Some((bytes, digest, expires)),
+            body: Some(load),
         };
         let (lease, response) = self.send(&ask).await?;
         self.collect(&ask, lease, response, ANSWER_BYTES_MAX, None)
@@ -333,7 +377,7 @@ impl RelayClient {
             .map(drop)
     }
 
-    fn request(&self, ask: &Ask<'_>) -> Result<Request<Full<Bytes>>> {
+    fn request(&self, ask: &Ask<'_>) -> Result<Request<Body>> {
         let token = self
             .credential
             .token(ask.scope, ask.dataset(), clock::unix_secs());
@@ -347,16 +391,18 @@ impl RelayClient {
             .uri(format!("{}{}", ask.target.path(), ask.query))
             .header(header::HOST, host)
             .header(header::AUTHORIZATION, format!("Bearer {token}"));
-        let mut body = Bytes::new();
-        if let Some((bytes, digest, expires)) = &ask.body {
-            body = bytes.clone();
-            let expires_s = expires.as_micros().div_ceil(1_000_000);
-            request = request
-                .header(header::CONTENT_LENGTH, body.len())
-                .header(wire::DIGEST_HEADER, digest.to_string())
-                .header(wire::EXPIRES_HEADER, expires_s);
+        let mut body = Cargo::Bytes(Bytes::new()).body();
+        if let Some(load) = &ask.body {
+            body = load.cargo.body();
+            request = request.header(header::CONTENT_LENGTH, load.cargo.len());
+            if let Some((digest, expires)) = &load.object {
+                let expires_s = expires.as_micros().div_ceil(1_000_000);
+                request = request
+                    .header(wire::DIGEST_HEADER, digest.to_string())
+                    .header(wire::EXPIRES_HEADER, expires_s);
+            }
         }
-        request.body(Full::new(body)).map_err(|_| {
+        request.body(body).map_err(|_| {
             // Only a token can hold what no header may hold; it must not be shown.
             Error::new(ErrorKind::Invalid, ask.operation, self.address.url.clone())
                 .cause("the token has characters no token has")
@@ -365,7 +411,7 @@ impl RelayClient {
 
     /// Sends the request and waits for the head of a good answer. A kept connection that the relay
     /// closed meanwhile is replaced once: every request here may be sent twice.
-    async fn send(&self, ask: &Ask<'_>) -> Result<(Lease, Response<Incoming>)> {
+    pub(super) async fn send(&self, ask: &Ask<'_>) -> Result<(Lease, Response<Incoming>)> {
         let mut reuse = true;
         loop {
             let mut lease = self.pool.lease(reuse, ask.target == Target::Status).await?;
@@ -385,7 +431,7 @@ impl RelayClient {
     }
 
     /// Reads the rest of an answer, checks it and keeps the connection.
-    async fn collect(
+    pub(super) async fn collect(
         &self,
         ask: &Ask<'_>,
         lease: Lease,
@@ -476,7 +522,7 @@ impl RelayClient {
         .hint("the connection broke")
     }
 
-    fn nonsense(
+    pub(super) fn nonsense(
         &self,
         ask: &Ask<'_>,
         cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,

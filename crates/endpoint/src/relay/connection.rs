@@ -12,8 +12,6 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
-use http_body_util::Full;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use rustls_pki_types::ServerName;
@@ -26,7 +24,7 @@ use tokio::{
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use super::{RelayAddress, pin};
+use super::{RelayAddress, cargo::Body, pin};
 use crate::{Error, ErrorKind, Locus, Result};
 
 /// Connections to one relay at once. Four fill a path that one TCP stream can't; twice as many let
@@ -104,7 +102,7 @@ impl AsyncWrite for Counted {
 
 /// One open connection. Dropping it closes it.
 pub(super) struct Connection {
-    pub(super) sender: SendRequest<Full<Bytes>>,
+    pub(super) sender: SendRequest<Body>,
     activity: Arc<AtomicU64>,
     /// Owns the future that drives the connection.
     _driver: JoinSet<()>,

@@ -26,6 +26,9 @@ pub const EXPIRES_HEADER: &str = "posthaste-expires";
 /// Where the next page of an inventory starts, `CHUNK.FRAGMENT`; absent on the last page.
 pub const NEXT_HEADER: &str = "posthaste-next";
 
+/// Among the features of a relay: it can send on what it holds.
+pub const FORWARD: &str = "forward";
+
 /// Something a relay holds for a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Object {
@@ -48,6 +51,8 @@ pub enum Target {
     Inventory(DatasetId),
     /// `/v1/datasets/ID/manifest`, `/v1/datasets/ID/fragments/CHUNK/FRAGMENT`
     Object(DatasetId, Object),
+    /// `/v1/datasets/ID/fragments/CHUNK/FRAGMENT/forward`
+    Forward(DatasetId, Object),
 }
 
 impl Target {
@@ -63,6 +68,9 @@ impl Target {
             Self::Object(dataset, Object::Fragment(chunk, fragment)) => {
                 let (chunk, fragment) = (chunk.get(), fragment.get());
                 format!("/v1/datasets/{dataset}/fragments/{chunk}/{fragment}")
+            }
+            Self::Forward(dataset, object) => {
+                format!("{}/forward", Self::Object(*dataset, *object).path())
             }
         }
     }
@@ -85,13 +93,20 @@ impl Target {
             ["inventory"] => Some(Self::Inventory(dataset)),
             ["manifest"] => Some(Self::Object(dataset, Object::Manifest)),
             ["fragments", chunk, fragment] => {
-                let chunk = ChunkIndex::new(decimal(chunk)?.try_into().ok()?);
-                let fragment = FragmentIndex::new(decimal(fragment)?.try_into().ok()?);
-                Some(Self::Object(dataset, Object::Fragment(chunk, fragment)))
+                Some(Self::Object(dataset, parse_fragment(chunk, fragment)?))
+            }
+            ["fragments", chunk, fragment, "forward"] => {
+                Some(Self::Forward(dataset, parse_fragment(chunk, fragment)?))
             }
             _ => None,
         }
     }
+}
+
+fn parse_fragment(chunk: &str, fragment: &str) -> Option<Object> {
+    let chunk = ChunkIndex::new(decimal(chunk)?.try_into().ok()?);
+    let fragment = FragmentIndex::new(decimal(fragment)?.try_into().ok()?);
+    Some(Object::Fragment(chunk, fragment))
 }
 
 /// A number in its one canonical form, so that one object has one path.
@@ -154,6 +169,44 @@ pub struct StatusBody {
     /// Bytes of bodies taken since it started, also of uploads that were not kept.
     #[serde(default)]
     pub received_bytes: u64,
+    /// What it can do that not every relay can.
+    #[serde(default)]
+    pub features: Vec<String>,
+}
+
+/// The body of a request to send on a fragment. It holds a token, so it is never shown.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForwardBody {
+    /// Where the other relay listens.
+    pub url: String,
+    /// The key it must show.
+    pub fingerprint: String,
+    /// What it is shown.
+    pub token: String,
+    /// Until when the dataset is wanted there, in seconds since the Unix epoch.
+    pub expires_unix_s: u64,
+    /// The rate at which it takes bodies, where that is known.
+    #[serde(default)]
+    pub rate_limit_bytes_per_s: Option<u64>,
+}
+
+/// How it ended. White space may come before it: it says that the relay is still at it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForwardEnd {
+    /// What the other relay answered, as a status of HTTP.
+    pub status: u16,
+    /// Whether the relay that sends is at fault, not the other one or the way there.
+    pub is_of_sender: bool,
+    /// What went wrong; empty where nothing did.
+    pub message: String,
+}
+
+impl ForwardEnd {
+    /// Whether the other relay holds the fragment now, its digest checked.
+    #[must_use]
+    pub fn is_stored(&self) -> bool {
+        matches!(self.status, 200 | 201)
+    }
 }
 
 /// What a relay saw of a probe.

@@ -1,6 +1,6 @@
 //! Depots: listed, added, removed.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use axum::{
     Json,
@@ -69,6 +69,7 @@ pub(crate) async fn add(
             send_micro_usd: micro_usd(new.usd_per_gb)?,
             keep_micro_usd: micro_usd(new.usd_per_gb_month)?,
         },
+        level: level(new.level)?,
     };
     let status = depots::open(record.clone(), secret, monotonic())?
         .client
@@ -83,9 +84,11 @@ pub(crate) async fn add(
         .store
         .journal(|journal| journal.keep_depot(&record))?;
     let depot = Arc::new(depots::open(record, secret, monotonic())?);
+    depot.forwards.store(status.forwards, Ordering::Relaxed);
     centre.depots.insert(Arc::clone(&depot));
     centre.tell(added(&depot.record)).await?;
     centre.tell(lent(&depot.record)).await?;
+    centre.tell(levelled(&depot.record)).await?;
     let rate_max = match (depot.record.rate_max, status.rate_limit) {
         (Some(ours), Some(theirs)) => Some(ours.min(theirs)),
         (ours, theirs) => ours.or(theirs),
@@ -121,6 +124,29 @@ pub(crate) fn lent(record: &DepotRecord) -> Input {
         depot: record.id,
         terms,
     }
+}
+
+/// How many hops from the centre a depot lies.
+pub(crate) fn levelled(record: &DepotRecord) -> Input {
+    Input::DepotLevelled {
+        depot: record.id,
+        level: record.level,
+    }
+}
+
+/// Most hops from the centre: more would say nothing.
+const LEVEL_MAX: u8 = 9;
+
+fn level(level: Option<u8>) -> Answer<u8> {
+    let level = level.unwrap_or(1);
+    if (1..=LEVEL_MAX).contains(&level) {
+        return Ok(level);
+    }
+    Err(
+        Error::new(ErrorKind::Invalid, "read", format!("level {level}"))
+            .cause(format!("a level is from 1 to {LEVEL_MAX}"))
+            .into(),
+    )
 }
 
 fn hours(text: Option<&str>) -> Answer<Windows> {

@@ -20,6 +20,10 @@ pub(crate) struct Capacity {
     window_max: Bytes,
     flights_max: u32,
     stripes_max: usize,
+    push_bytes_max: Bytes,
+    push_flights_max: u32,
+    /// What is on its way from one depot to another.
+    between: BTreeMap<(DepotId, DepotId), Flying>,
     flying: BTreeMap<DepotId, Flying>,
     open: BTreeMap<RequestId, BTreeMap<ChunkIndex, u32>>,
 }
@@ -30,6 +34,9 @@ impl Capacity {
             window_max: settings.window_bytes_max,
             flights_max: settings.flights_max,
             stripes_max: settings.stripes_max as usize,
+            push_bytes_max: settings.push_bytes_max,
+            push_flights_max: settings.push_flights_max,
+            between: BTreeMap::new(),
             flying: BTreeMap::new(),
             open: BTreeMap::new(),
         }
@@ -61,6 +68,35 @@ impl Capacity {
         ensure(NAME, open.len() <= 2 * self.stripes_max, || {
             format!("{} chunks of {request} in memory at once", open.len())
         })
+    }
+
+    /// A depot is told to send something on.
+    pub(crate) fn on_forward(
+        &mut self,
+        from: DepotId,
+        to: DepotId,
+        bytes: Bytes,
+    ) -> Result<(), Found> {
+        let flying = self.between.entry((from, to)).or_default();
+        flying.bytes += bytes;
+        flying.count += 1;
+        flying.largest = flying.largest.max(bytes);
+        let most = self.push_bytes_max.max(flying.largest.times(2));
+        let fits = flying.bytes <= most && flying.count <= self.push_flights_max.max(2);
+        ensure(NAME, fits, || {
+            format!(
+                "{} fragments, {}, on their way from {from} to {to}",
+                flying.count, flying.bytes
+            )
+        })
+    }
+
+    /// That ended, one way or the other.
+    pub(crate) fn on_forward_end(&mut self, from: DepotId, to: DepotId, bytes: Bytes) {
+        if let Some(flying) = self.between.get_mut(&(from, to)) {
+            flying.bytes -= bytes;
+            flying.count = flying.count.saturating_sub(1);
+        }
     }
 
     /// A send ended, one way or the other.
@@ -102,6 +138,7 @@ impl Capacity {
     /// Chunks of the request in flight now, for the depots of the driver's memory.
     pub(crate) fn forget_all(&mut self) -> BTreeSet<DepotId> {
         self.open.clear();
+        self.between.clear();
         std::mem::take(&mut self.flying).into_keys().collect()
     }
 }
@@ -109,6 +146,18 @@ impl Capacity {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn too_much_between_two_depots_is_caught() {
+        let settings = Settings {
+            push_flights_max: 2,
+            ..Settings::default()
+        };
+        let mut capacity = Capacity::new(&settings);
+        let ends = (DepotId::new(1), DepotId::new(2));
+        let mut go = || capacity.on_forward(ends.0, ends.1, Bytes::mebi(1));
+        assert!(go().is_ok() && go().is_ok() && go().is_err());
+    }
 
     #[test]
     fn too_much_in_flight_or_on_a_disk_is_caught() {

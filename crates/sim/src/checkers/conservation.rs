@@ -41,6 +41,21 @@ impl Conservation {
         })
     }
 
+    /// One depot is told to send on what it holds; `is_sound` unless it does not.
+    pub(crate) fn on_forward(
+        &self,
+        from: DepotId,
+        send: Send,
+        is_sound: bool,
+    ) -> Result<(), Found> {
+        ensure(NAME, is_sound, || {
+            format!(
+                "{from} shall send {} {} on to {} and does not hold it",
+                send.2, send.3, send.0
+            )
+        })
+    }
+
     pub(crate) fn on_end(&mut self, send: Send, end: End) -> Result<(), Found> {
         let Some((count, bytes)) = self.flying.get(&send).copied() else {
             return ensure(NAME, end == End::Dropped, || {
@@ -130,6 +145,7 @@ mod tests {
         assert!(ledger.on_send(SEND, Bytes::new(5)).is_ok());
         assert!(ledger.on_send(SEND, Bytes::new(5)).is_err());
         assert!(ledger.at_end().is_ok());
+        assert!(ledger.on_forward(SEND.0, SEND, false).is_err());
         ledger.sent += Bytes::new(1);
         assert!(ledger.at_end().is_err());
     }

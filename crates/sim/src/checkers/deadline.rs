@@ -77,7 +77,9 @@ impl Deadlines {
             | Happening::Unsafe { .. }
             | Happening::Released
             | Happening::ReleaseFailed
-            | Happening::Rerouted => {}
+            | Happening::Rerouted
+            | Happening::Pushing
+            | Happening::Pushed => {}
         }
     }
 

@@ -39,8 +39,16 @@ impl Run<'_> {
                 fragment,
                 ..
             } => {
-                self.send(Node::CENTRE, request, depot, chunk, fragment);
+                self.send(request, depot, chunk, fragment);
             }
+            Command::Forward {
+                request,
+                from,
+                to,
+                chunk,
+                fragment,
+                ..
+            } => self.forward(from, (to, request, chunk, fragment)),
             Command::Abandon { request, depot, .. } => self.abandon(request, depot),
             Command::Inventory { request, depot, .. } => self.inventory(request, depot),
             Command::Release { request, .. } => {
@@ -58,10 +66,9 @@ impl Run<'_> {
         }
     }
 
-    /// Starts a fragment on its way from the centre, or from wherever it lies.
+    /// Starts a fragment on its way from the centre.
     fn send(
         &mut self,
-        from: Node,
         request: RequestId,
         depot: DepotId,
         chunk: ChunkIndex,
@@ -86,7 +93,7 @@ impl Run<'_> {
             fault,
         };
         let is_gone = self.source_gone.get(&request).copied().unwrap_or(false);
-        if from == Node::CENTRE && is_gone {
+        if is_gone {
             self.tell_after(Duration::from_millis(1), failed(Fault::SourceVanished));
             return;
         }
@@ -102,7 +109,7 @@ impl Run<'_> {
                 fragment,
                 bytes,
             };
-            self.world.send(from, Node::site(place), sending);
+            self.world.send(Node::CENTRE, Node::site(place), sending);
         }
     }
 
@@ -121,6 +128,7 @@ impl Run<'_> {
                 End::Dropped,
             );
         }
+        self.drop_forwards(request, depot);
         self.forget_answers(|of, at| of == request && at == depot);
     }
 
@@ -231,6 +239,7 @@ fn answered(input: &Input) -> Option<(Send, bool)> {
         | Input::DepotAdded { .. }
         | Input::DepotRemoved { .. }
         | Input::DepotLent { .. }
+        | Input::DepotLevelled { .. }
         | Input::DepotUp { .. }
         | Input::DepotDown { .. }
         | Input::DepotInventory { .. }

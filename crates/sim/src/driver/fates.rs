@@ -52,7 +52,9 @@ impl Fates {
             | Happening::Unsafe { .. }
             | Happening::Released
             | Happening::ReleaseFailed
-            | Happening::Rerouted => {}
+            | Happening::Rerouted
+            | Happening::Pushing
+            | Happening::Pushed => {}
         }
     }
 

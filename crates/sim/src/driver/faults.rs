@@ -152,7 +152,11 @@ impl Run<'_> {
     /// Every connection to the depot breaks, and that is noticed soon.
     fn break_off(&mut self, place: usize) {
         self.world.set_condition(place, Condition::Dead);
-        for Arrival { to, sending } in self.world.drop_all(place) {
+        for arrival in self.world.drop_all(place) {
+            let Arrival { to, sending, .. } = arrival;
+            if self.is_orphan(&arrival) {
+                continue;
+            }
             if is_block(&sending) {
                 let span = Duration::from_millis(self.dice.between(1, BREAK_NOTICED_MS_MAX));
                 self.end_probe(span);
@@ -203,6 +207,7 @@ impl Run<'_> {
             }
         }
         self.forget_answers(|_, _| true);
+        self.orphan_forwards();
         self.checkers.capacity.forget_all();
         self.epoch += 1;
         self.blind_since = Some(self.now);

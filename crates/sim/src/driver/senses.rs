@@ -6,7 +6,7 @@ use posthaste_core::contract::{Fault, Input, RequestSpec};
 use posthaste_types::{ByteRate, Bytes};
 
 use super::{MEASURE_EVERY, PROBE_TIMEOUT, Run, START};
-use crate::world::{Arrival, Condition, Sending};
+use crate::world::{Arrival, Condition, Node, Sending};
 
 impl Run<'_> {
     /// Asks every depot whether it is there.
@@ -90,10 +90,12 @@ impl Run<'_> {
     }
 
     /// A fragment has arrived at a depot: it is checked, stored and answered, or not.
-    pub(super) fn on_arrival(&mut self, Arrival { to, sending }: Arrival) {
+    pub(super) fn on_arrival(&mut self, arrival: Arrival) {
+        let Arrival { from, to, sending } = arrival;
         if self.on_block(&sending) {
             return;
         }
+        let is_orphan = self.is_orphan(&arrival);
         let chunks = self
             .world
             .specs
@@ -101,11 +103,13 @@ impl Run<'_> {
             .map_or(0, RequestSpec::chunks);
         let is_corrupt = self.dice.chance(self.scenario.corrupt_permille);
         let is_lost = self.dice.chance(self.scenario.answer_lost_permille);
-        let is_changed = self.source_changed;
+        let is_changed = self.source_changed && from == Node::CENTRE;
+        let giver = from.place().map(|place| &self.world.sites[place]);
+        let far = giver.map_or(0, |site| site.latency_micros);
         let Some(site) = to.place().and_then(|place| self.world.sites.get_mut(place)) else {
             return;
         };
-        let latency = Duration::from_micros(site.latency_micros);
+        let latency = Duration::from_micros(site.latency_micros.max(far));
         let depot = site.id;
         let (id, used, capacity) = (site.id, site.used, site.capacity);
         let fault = if is_changed {
@@ -115,7 +119,7 @@ impl Run<'_> {
         } else if !site.store(&sending, chunks) {
             Some(Fault::Full)
         } else {
-            is_lost.then_some(Fault::Unreachable)
+            (is_lost || is_orphan).then_some(Fault::Unreachable)
         };
         let Sending {
             request,
@@ -128,6 +132,10 @@ impl Run<'_> {
         }
         let found = self.checkers.capacity.on_stored(id, used, capacity);
         self.checkers.note(self.now, found);
+        if is_orphan {
+            // Whoever ordered it is dead.
+            return;
+        }
         let input = match fault {
             None => Input::FragmentStored {
                 request,

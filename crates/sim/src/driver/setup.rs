@@ -40,7 +40,13 @@ impl Run<'_> {
                 terms,
             })
         });
-        let told: Vec<Input> = added.into_iter().chain(lent).collect();
+        let levels = self.world.sites.iter().zip(&self.scenario.depots);
+        let levels = levels.filter(|(_, plan)| plan.level != 1);
+        let levels = levels.map(|(site, plan)| Input::DepotLevelled {
+            depot: site.id,
+            level: plan.level,
+        });
+        let told: Vec<Input> = added.into_iter().chain(lent).chain(levels).collect();
         self.step(told.into_iter().chain([Input::DriverStarted]).collect());
         for place in 0..self.world.sites.len() {
             let (span, input) = self.probe_one(place);

@@ -136,6 +136,9 @@ fn check_depot(depot: &DepotPlan, names: &Names<'_>) -> Result<(), String> {
             return Err("online_mean_s and offline_mean_s belong together".into());
         }
     }
+    if !(1..=9).contains(&depot.level) {
+        return Err("level is from 1 to 9".into());
+    }
     depot.windows().map_err(|error| error.to_string())?;
     if !depot.hours.is_empty() && !depot.offline_s.is_empty() {
         return Err("a depot has either hours or offline_s".into());

@@ -57,6 +57,9 @@ pub(crate) struct DepotPlan {
     pub(crate) varies: Varies,
     /// What it fails together with.
     pub(crate) domain: Option<String>,
+    /// Hops from the centre: others push on to those of a higher level.
+    #[serde(default = "default_level")]
+    pub(crate) level: u8,
     /// Mean time from one repair to the next failure, and until it is repaired.
     pub(crate) mtbf_s: Option<f64>,
     pub(crate) mttr_s: Option<f64>,
@@ -93,6 +96,9 @@ impl DepotPlan {
     }
 }
 
+fn default_level() -> u8 {
+    1
+}
 fn default_latency() -> Amount {
     Amount::Fixed(20.0)
 }

@@ -58,8 +58,17 @@ pub fn draw(seed: u64) -> String {
         }
     }
     let depots = dice.between(1, 7);
+    // With levels some depots are nearer to destinations than others.
+    let levels = if dice.chance(400) {
+        dice.between(2, 3)
+    } else {
+        1
+    };
     for number in 1..=depots {
         depot(number, dice, &mut text);
+        if levels > 1 {
+            let _ = writeln!(text, "level = {}", dice.between(1, levels));
+        }
     }
     for _ in 0..dice.between(1, 6) {
         request(depots, dice, &mut text);
@@ -237,6 +246,7 @@ mod tests {
             "two_state",
             "mtbf_s",
             "offline_s",
+            "level = 3",
         ] {
             assert!(all.contains(key), "{key}");
         }

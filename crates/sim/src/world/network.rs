@@ -47,6 +47,7 @@ pub(crate) struct Sending {
 /// A fragment that is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Arrival {
+    pub(crate) from: Node,
     pub(crate) to: Node,
     pub(crate) sending: Sending,
 }
@@ -259,9 +260,27 @@ impl Network {
         let mut dropped = Vec::new();
         for place in 0..self.nodes[node.0].flows.len() {
             let id = self.nodes[node.0].flows[place];
-            let to = self.flows[id].to;
-            let sends = self.drop_of(id, |_| true);
-            dropped.extend(sends.into_iter().map(|sending| Arrival { to, sending }));
+            let (from, to) = (self.flows[id].from, self.flows[id].to);
+            let sends = self.drop_of(id, |_| true).into_iter();
+            dropped.extend(sends.map(|sending| Arrival { from, to, sending }));
+        }
+        dropped
+    }
+
+    /// Takes sends out of all paths to a place but the one from the centre.
+    pub(crate) fn drop_forwards(
+        &mut self,
+        node: Node,
+        is_gone: impl Fn(&Sending) -> bool,
+    ) -> Vec<Arrival> {
+        let mut dropped = Vec::new();
+        for place in 0..self.nodes[node.0].flows.len() {
+            let id = self.nodes[node.0].flows[place];
+            let (from, to) = (self.flows[id].from, self.flows[id].to);
+            if to == node && from != Node::CENTRE {
+                let sends = self.drop_of(id, &is_gone).into_iter();
+                dropped.extend(sends.map(|sending| Arrival { from, to, sending }));
+            }
         }
         dropped
     }
@@ -307,10 +326,10 @@ impl Network {
             self.arrivals.pop();
             let flow = &mut self.flows[id];
             flow.bring_up(self.now);
-            let to = flow.to;
+            let (from, to) = (flow.from, flow.to);
             let sending = flow.queue.pop_front();
             flow.begin_first();
-            arrived.extend(sending.map(|sending| Arrival { to, sending }));
+            arrived.extend(sending.map(|sending| Arrival { from, to, sending }));
             self.refresh(id);
         }
     }
@@ -598,7 +617,7 @@ mod tests {
                             let mut there = Vec::new();
                             network.advance(at, &mut there);
                             prop_assert!(!there.is_empty(), "called for nothing");
-                            for Arrival { to, sending } in there {
+                            for Arrival { to, sending, .. } in there {
                                 arrived += sending.bytes.get();
                                 let path = waits.remove(&sending.request.get());
                                 prop_assert_eq!(path.map(|path| ends[path].1), Some(to));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use posthaste_core::contract::Windows;
-use posthaste_types::{Bytes, DepotId, FragmentIndex, RequestId};
+use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId};
 
 use super::{course::CourseId, network::Sending};
 
@@ -80,6 +80,17 @@ impl Site {
         *mask |= bit;
         self.used += sending.bytes;
         true
+    }
+
+    /// Whether a fragment lies there.
+    pub(crate) fn holds(
+        &self,
+        request: RequestId,
+        chunk: ChunkIndex,
+        fragment: FragmentIndex,
+    ) -> bool {
+        let mask = self.mask(request, chunk.get() as usize);
+        mask.unbounded_shr(u32::from(fragment.get())) & 1 == 1
     }
 
     /// What it holds of a chunk, as a mask.

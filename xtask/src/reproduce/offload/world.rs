@@ -33,6 +33,23 @@ impl World {
         self
     }
 
+    /// The same of a node so many hops from the centre.
+    pub fn node_of_level(self, name: &str, mbps: f64, level: u8) -> Self {
+        let mut world = self.node(name, mbps);
+        let _ = writeln!(world.text, "level = {level}");
+        world
+    }
+
+    /// Adds what flows between two nodes.
+    pub fn path(mut self, from: &str, to: &str, mbps: f64) -> Self {
+        let rate = mebi_per_s(mbps);
+        let _ = write!(
+            self.text,
+            "\n[[path]]\nfrom = \"{from}\"\nto = \"{to}\"\nrate_mib_per_s = {rate:.6}\n"
+        );
+        self
+    }
+
     /// Adds an event, as lines of a `[[fault]]`.
     pub fn fault(mut self, lines: &str) -> Self {
         let _ = write!(self.text, "\n[[fault]]\n{lines}\n");

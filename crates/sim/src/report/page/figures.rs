@@ -58,6 +58,8 @@ pub(super) fn class(what: &What) -> Option<&'static str> {
             | Happening::Unsafe { .. }
             | Happening::Released
             | Happening::ReleaseFailed
+            | Happening::Pushing
+            | Happening::Pushed
             | Happening::Delivered
             | Happening::Cancelled
             | Happening::Failed => None,

@@ -1,0 +1,503 @@
+//! Sends fragments on between depots, to those nearer the destination (`docs/algorithms/push.md`).
+//!
+//! Only what is verified where it lies goes on, and it counts there only once it is verified there.
+//! The centre's way out has no part in it; depots that are being fed from the centre are left alone.
+
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    format,
+    vec::Vec,
+};
+use posthaste_plan::push::{self, Push as Next, Stand};
+use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp};
+
+use crate::{
+    Mind,
+    books::{Depot, FlightKey, Forwarded, Push, Request, is_of_giver},
+    contract::{Command, Fault, Happening, Outbox, Reason},
+    dispatch::backoff,
+    outlook::SLICE_PAUSE,
+};
+
+/// A depot that could do nothing for so many requests in a row can do nothing for others either.
+const MISSES_MAX: u32 = 8;
+/// Chunks looked at in one go for one request: a fraction of a millisecond.
+const LOOKS_MAX: usize = 512;
+/// Failures in a row after which a pair of depots is left alone for long.
+const HOPELESS: u32 = 8;
+
+/// A depot as a request sees it now, whatever the chunk.
+struct Sight {
+    lane: usize,
+    depot: DepotId,
+    level: u8,
+    /// It is not of the first level that the request uses.
+    is_nearer: bool,
+    is_live: bool,
+    gives: bool,
+    is_open: bool,
+    /// It is being fed from the centre: that goes first.
+    is_fed: bool,
+}
+
+/// Between which sights one more may start, and how many are under way.
+type Ways = BTreeMap<(usize, usize), u32>;
+
+/// What one pass over a request came to.
+#[derive(Default)]
+struct Pass {
+    ways: Ways,
+    /// With the lane of the depot that gets it.
+    started: Vec<(usize, FlightKey, Forwarded)>,
+    is_cut_short: bool,
+}
+
+impl Mind {
+    /// Sends fragments on, the most urgent request first.
+    ///
+    /// Only requests that something new was offered for are looked at, and those that wait for a depot
+    /// about which something changed.
+    pub(crate) fn push_on(&mut self, out: &mut Outbox) {
+        self.pushes.more_at = None;
+        for id in self.pushes.take_offered() {
+            self.push_for(id, out);
+        }
+        if !self.pushes.has_touched() {
+            return;
+        }
+        self.bring_up_to_date();
+        for to in self.pushes.take_touched() {
+            let (mut after, mut misses) = (None, 0);
+            while misses < MISSES_MAX
+                && let Some(urgency) = self.index.next_push(to, after)
+            {
+                after = Some(urgency);
+                let has_moved = self.push_for(urgency.request, out);
+                misses = if has_moved { 0 } else { misses + 1 };
+            }
+        }
+        self.bring_up_to_date();
+    }
+
+    /// Everything is tried once a tick: pairs that were left alone, depots that were fed.
+    pub(crate) fn review_pushes(&mut self, out: &mut Outbox) {
+        let settings = &self.settings;
+        let (stalled_since, failed_since) =
+            (self.now - settings.push_wait, self.now - settings.hold_max);
+        for (id, from, to) in self.pushes.stalled(stalled_since) {
+            self.back_off(from, to);
+            let fault = Fault::Unreachable;
+            self.abandon_pushes(id, to, &Reason::DepotLost { fault }, out);
+        }
+        self.pushes.forget_failures(failed_since);
+        for to in self.index.push_targets() {
+            self.pushes.touch(to);
+        }
+    }
+
+    /// Depots changed, or joined a request: finds out anew whether some lie nearer than others.
+    pub(crate) fn sort_by_level(&mut self, id: RequestId) {
+        let Some(request) = self.requests.get(&id) else {
+            return;
+        };
+        let levels: BTreeSet<u8> = self.sights(request).iter().map(|at| at.level).collect();
+        let can_push = levels.len() > 1 && request.is_kept() && request.replica.chunks() > 0;
+        if can_push == request.push.is_some() {
+            return self.reset_push(id);
+        }
+        // Levels may have been alike for a while, and something still be under way.
+        let lanes = request.lanes.iter();
+        let flying = lanes.map(|lane| self.pushes.to(lane.depot, Some(id)).count());
+        let flying = u32::try_from(flying.sum::<usize>()).unwrap_or(u32::MAX);
+        if let Some(request) = self.requests.get_mut(&id) {
+            request.push = can_push.then(|| Push::new(request.replica.chunks(), flying));
+            self.pushes.offer(id);
+        }
+    }
+
+    /// A fragment of the chunk was stored: it may go on.
+    pub(crate) fn offer_push(&mut self, id: RequestId, chunk: ChunkIndex) {
+        let has_push = |request: &Request| request.push.is_some() && is_ripe(request, chunk);
+        if self.requests.get(&id).is_some_and(has_push)
+            && let Some(request) = self.requests.get_mut(&id)
+            && let Some(push) = &mut request.push
+        {
+            push.offer(chunk);
+            self.pushes.offer(id);
+        }
+    }
+
+    /// What depots hold of the request changed at many places.
+    pub(crate) fn reset_push(&mut self, id: RequestId) {
+        let has_push = |request: &Request| request.push.is_some();
+        if self.requests.get(&id).is_some_and(has_push)
+            && let Some(request) = self.requests.get_mut(&id)
+            && let Some(push) = &mut request.push
+        {
+            push.reset(request.replica.chunks());
+            self.pushes.offer(id);
+        }
+    }
+
+    /// A depot is there again or has space: what waited for it has another chance.
+    pub(crate) fn revive_pushes(&mut self, depot: DepotId) {
+        for id in self.index.users(depot) {
+            let waits = |request: &Request| request.push.as_ref().is_some_and(Push::is_waiting);
+            if self.requests.get(&id).is_some_and(waits)
+                && let Some(request) = self.requests.get_mut(&id)
+                && let Some(push) = &mut request.push
+            {
+                push.revive();
+                self.pushes.offer(id);
+            }
+        }
+    }
+
+    /// Takes a push out of the books.
+    pub(crate) fn land_push(
+        &mut self,
+        key: FlightKey,
+        fragment: FragmentIndex,
+    ) -> Option<Forwarded> {
+        let flight = self.pushes.end(key, fragment)?;
+        if let Some(depot) = self.depots.get_mut(&key.depot) {
+            depot.arriving -= flight.bytes;
+        }
+        if let Some(request) = self.requests.get_mut(&key.request)
+            && let Some(push) = &mut request.push
+        {
+            push.flying -= 1;
+            push.offer(key.chunk);
+        }
+        Some(flight)
+    }
+
+    /// A push ended without the fragment being stored. No depot is lost by that: who is at fault can't
+    /// be told, and nothing is less safe than before.
+    pub(crate) fn on_push_failed(
+        &mut self,
+        key: FlightKey,
+        flight: Forwarded,
+        fault: Fault,
+        out: &mut Outbox,
+    ) {
+        let (from, to, id) = (flight.from, key.depot, key.request);
+        let attempts = self.back_off(from, to);
+        let reason = Reason::Retry {
+            fault,
+            attempt: attempts + 1,
+        };
+        if fault == Fault::Full
+            && let Some(depot) = self.depots.get_mut(&to)
+        {
+            depot.free = Bytes::ZERO;
+        }
+        if is_of_giver(fault) {
+            // It no longer holds what is believed: what it does hold, it says itself.
+            self.abandon_pushes(id, from, &reason, out);
+            self.ask_if_used(id, from, reason.clone(), out);
+        }
+        if attempts == 1 {
+            let (from, to) = (self.name_of(from), self.name_of(to));
+            self.remember(id, format!("{from} to {to}: a push is tried again"), reason);
+        }
+        self.refresh_stripe(id, key.chunk);
+    }
+
+    fn back_off(&mut self, from: DepotId, to: DepotId) -> u32 {
+        let (now, settings) = (self.now, &self.settings);
+        self.pushes.fail(from, to, |failures| {
+            now + if failures > HOPELESS {
+                settings.hold_max
+            } else {
+                backoff(settings, failures)
+            }
+        })
+    }
+
+    /// A depot is gone: what it was sending on will not arrive.
+    pub(crate) fn abandon_pushes_from(&mut self, from: DepotId, reason: &Reason, out: &mut Outbox) {
+        for (id, to) in self.pushes.ways_from(from) {
+            self.abandon_pushes(id, to, reason, out);
+        }
+    }
+
+    fn abandon_pushes(&mut self, id: RequestId, to: DepotId, reason: &Reason, out: &mut Outbox) {
+        if self.end_flights(to, Some(id)) > 0 {
+            out.commands.push(Command::Abandon {
+                request: id,
+                depot: to,
+                reason: reason.clone(),
+            });
+        }
+    }
+
+    /// The depots of a request, the destination apart.
+    fn sights(&self, request: &Request) -> Vec<Sight> {
+        let destination = request.destination();
+        let lanes = request.lanes.iter().enumerate();
+        let lanes = lanes.filter(|&(place, _)| destination != Some(place));
+        let live = request.replica.live();
+        let sights = lanes.filter_map(|(place, lane)| {
+            let depot = self.depots.get(&lane.depot)?;
+            let is_there = depot.is_up() && lane.asked_at.is_none();
+            Some(Sight {
+                lane: place,
+                depot: lane.depot,
+                level: depot.level,
+                is_nearer: false,
+                is_live: live >> place & 1 == 1,
+                gives: is_there,
+                is_open: is_there
+                    && depot.is_within_hours(self.now)
+                    && depot.space() >= request.replica.bytes_of(ChunkIndex::new(0), FIRST),
+                is_fed: depot.link.flights > 0 || (request.is_moving() && lane.is_active),
+            })
+        });
+        let mut sights: Vec<Sight> = sights.collect();
+        let first = sights.iter().map(|at| at.level).min();
+        for at in &mut sights {
+            at.is_nearer = Some(at.level) > first;
+        }
+        sights
+    }
+
+    /// How many fragments are under way between two of them, where one more may start.
+    fn room(&self, from: &Sight, to: &Sight, bytes: Bytes) -> Option<u32> {
+        let (now, settings) = (self.now, &self.settings);
+        let is_pair = from.level < to.level && from.gives && to.is_open && !to.is_fed;
+        let has_space = |depot: &Depot| depot.space() >= bytes;
+        let is_pair = is_pair && self.depots.get(&to.depot).is_some_and(has_space);
+        is_pair
+            .then(|| self.pushes.room(from.depot, to.depot, bytes, now, settings))
+            .flatten()
+    }
+
+    /// Starts what can start for a request. Returns whether anything did.
+    fn push_for(&mut self, id: RequestId, out: &mut Outbox) -> bool {
+        let Some(request) = self.requests.get(&id).filter(|request| request.is_kept()) else {
+            return false;
+        };
+        if request.push.is_none() {
+            return false;
+        }
+        let sights = self.sights(request);
+        let Some(mut push) = self
+            .requests
+            .get_mut(&id)
+            .and_then(|request| request.push.take())
+        else {
+            return false;
+        };
+        let pass = self.pass_over(id, &sights, &mut push);
+        if pass.is_cut_short {
+            self.pushes.offer(id);
+            self.pushes.more_at = Some(self.now + SLICE_PAUSE);
+        }
+        let has_started = !pass.started.is_empty();
+        let mut said = push.said;
+        for (lane, key, flight) in pass.started {
+            let level = self.depots.get(&key.depot).map_or(0, |depot| depot.level);
+            if said >> lane & 1 == 0 {
+                said |= 1 << lane;
+                let (to, reason) = (Some(key.depot), Reason::Nearer { level });
+                self.tell(out, Some(id), to, Happening::Pushing, reason);
+            }
+            out.commands.push(Command::Forward {
+                request: id,
+                from: flight.from,
+                to: key.depot,
+                chunk: key.chunk,
+                fragment: flight.fragment,
+                reason: Reason::Nearer { level },
+            });
+        }
+        push.said = said;
+        push.is_said_done &= !has_started;
+        let is_safe = self
+            .requests
+            .get(&id)
+            .is_some_and(|request| request.replica.is_safe());
+        if is_safe && push.is_done() && push.said != 0 && !push.is_said_done {
+            push.is_said_done = true;
+            let level = sights.iter().map(|at| at.level).max().unwrap_or(0);
+            let reason = Reason::Nearer { level };
+            self.tell(out, Some(id), None, Happening::Pushed, reason);
+        }
+        if let Some(request) = self.requests.get_mut(&id) {
+            request.push = Some(push);
+        }
+        has_started
+    }
+
+    fn pass_over(&mut self, id: RequestId, sights: &[Sight], push: &mut Push) -> Pass {
+        let mut pass = Pass {
+            ways: self.ways(id, sights),
+            ..Pass::default()
+        };
+        push.begin(self.now);
+        for (nearer, chunk) in push.opened() {
+            if pass.ways.is_empty() {
+                return pass;
+            }
+            if self.could_go(id, sights, &pass.ways, chunk) {
+                push.close(chunk, nearer);
+                self.look_at_chunk(id, sights, chunk, push, &mut pass);
+            }
+        }
+        for _ in 0..LOOKS_MAX {
+            if pass.ways.is_empty() {
+                return pass;
+            }
+            let Some(chunk) = push.next() else {
+                return pass;
+            };
+            self.look_at_chunk(id, sights, chunk, push, &mut pass);
+        }
+        pass.is_cut_short = push.has_todo();
+        pass
+    }
+
+    /// Between which of them one more may start, and how many are under way.
+    fn ways(&self, id: RequestId, sights: &[Sight]) -> Ways {
+        let bytes = self.requests.get(&id).map_or(Bytes::ZERO, |request| {
+            request.replica.bytes_of(ChunkIndex::new(0), FIRST)
+        });
+        let mut ways = Ways::new();
+        for (to, target) in sights.iter().enumerate() {
+            for (from, source) in sights.iter().enumerate() {
+                let room = self.room(source, target, bytes);
+                ways.extend(room.map(|room| ((from, to), room)));
+            }
+        }
+        ways
+    }
+
+    /// Whether a chunk could use any of the ways, as far as a glance tells.
+    fn could_go(&self, id: RequestId, sights: &[Sight], ways: &Ways, chunk: u32) -> bool {
+        let Some(request) = self.requests.get(&id) else {
+            return false;
+        };
+        let holds = |place: usize| {
+            request
+                .replica
+                .holds(sights[place].lane, ChunkIndex::new(chunk))
+        };
+        ways.keys().any(|&(from, to)| holds(from) && !holds(to))
+    }
+
+    /// Starts what of a chunk can start, and files it by what it waits for.
+    fn look_at_chunk(
+        &mut self,
+        id: RequestId,
+        sights: &[Sight],
+        chunk: u32,
+        push: &mut Push,
+        pass: &mut Pass,
+    ) {
+        let index = ChunkIndex::new(chunk);
+        loop {
+            let Some(request) = self.requests.get(&id).filter(|of| is_ripe(of, index)) else {
+                return;
+            };
+            let stands = self.stands(request, id, sights, index);
+            let bytes = request.replica.bytes_of(index, FIRST);
+            let room = |from: usize, to: usize| pass.ways.get(&(from, to)).copied();
+            match push::next(&stands, room) {
+                Next::Go { from, to, fragment } => {
+                    let way = (from, to);
+                    let (from, to) = (&sights[from], &sights[to]);
+                    let key = FlightKey {
+                        depot: to.depot,
+                        request: id,
+                        chunk: index,
+                    };
+                    let flight = Forwarded {
+                        from: from.depot,
+                        fragment: FragmentIndex::new(fragment),
+                        bytes,
+                        since: self.now,
+                    };
+                    self.pushes.start(key, flight);
+                    push.flying += 1;
+                    let lane = to.lane;
+                    if let Some(depot) = self.depots.get_mut(&to.depot) {
+                        depot.arriving += bytes;
+                    }
+                    if let Some(request) = self.requests.get_mut(&id) {
+                        request.lanes[lane].is_used = true;
+                    }
+                    pass.started.push((lane, key, flight));
+                    match self.room(from, to, bytes) {
+                        Some(room) => pass.ways.insert(way, room),
+                        None => pass.ways.remove(&way),
+                    };
+                }
+                Next::Busy => return push.keep_open(chunk, push::nearer(&stands)),
+                Next::Stuck => return push.set_stuck(chunk),
+                Next::Done => return,
+            }
+        }
+    }
+
+    /// The depots as one chunk sees them.
+    fn stands(
+        &self,
+        request: &Request,
+        id: RequestId,
+        sights: &[Sight],
+        chunk: ChunkIndex,
+    ) -> Vec<Stand> {
+        let mut taken = 0;
+        let stand = |at: &Sight| {
+            let held = request.replica.fragment_at(at.lane, chunk);
+            let awaited = at.is_nearer.then(|| self.pushes.get(at.depot, id, chunk));
+            let awaited = awaited.flatten();
+            let is_sent = at.is_fed && self.transfers.get(at.depot, id, chunk).is_some();
+            taken |= u64::from(held.is_some() || awaited.is_some() || is_sent) << at.lane;
+            Stand {
+                level: at.level,
+                holds: held.filter(|_| at.is_live).map(FragmentIndex::get),
+                awaits: awaited.map(|flight| flight.fragment.get()),
+                gives: at.gives,
+                is_free: true,
+                is_open: at.is_open,
+            }
+        };
+        let mut stands: Vec<Stand> = sights.iter().map(stand).collect();
+        for (stand, at) in stands.iter_mut().zip(sights).filter(|(_, at)| at.is_nearer) {
+            stand.is_free = request.is_free(taken, at.lane);
+        }
+        stands
+    }
+
+    /// Whether the books of pushes agree with each other.
+    pub(crate) fn is_push_balanced(&self) -> bool {
+        let depots = self.depots.iter().all(|(id, depot)| {
+            let bytes: Bytes = self
+                .pushes
+                .to(*id, None)
+                .map(|(_, flight)| flight.bytes)
+                .sum();
+            bytes == depot.arriving
+        });
+        depots && self.pushes.is_balanced()
+    }
+
+    /// When pushing goes on by itself.
+    pub(crate) fn pushes_go_on(&self) -> Option<Timestamp> {
+        self.pushes.more_at
+    }
+}
+
+/// All fragments of a chunk have one size.
+const FIRST: FragmentIndex = FragmentIndex::new(0);
+
+/// Whether the chunk may go on: making it safe comes first, as long as the source is there, and where the
+/// destination has it nobody needs it nearer.
+fn is_ripe(request: &Request, chunk: ChunkIndex) -> bool {
+    let is_there = request
+        .destination()
+        .is_some_and(|lane| request.replica.counts(lane, chunk));
+    !is_there && (!request.is_moving() || request.replica.lacking(chunk) == 0)
+}

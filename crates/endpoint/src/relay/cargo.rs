@@ -1,0 +1,88 @@
+//! The body of a request: bytes in memory, or a file that is read as it is sent.
+
+use std::{fs::File, io, os::unix::fs::FileExt, sync::Arc};
+
+use bytes::Bytes;
+use futures_util::stream;
+use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
+use hyper::body::Frame;
+
+/// Bytes of a file that are in memory at once.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// A body on its way.
+pub(super) type Body = UnsyncBoxBody<Bytes, io::Error>;
+
+/// What a request carries. It can be sent again: a kept connection may turn out to be closed.
+#[derive(Clone)]
+pub(super) enum Cargo {
+    /// Bytes in memory.
+    Bytes(Bytes),
+    /// So many bytes of a file, from its beginning.
+    File(Arc<File>, u64),
+}
+
+impl Cargo {
+    pub(super) fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::File(_, length) => *length,
+        }
+    }
+
+    /// The body, from its beginning.
+    pub(super) fn body(&self) -> Body {
+        match self {
+            Self::Bytes(bytes) => Full::new(bytes.clone())
+                .map_err(|never| match never {})
+                .boxed_unsync(),
+            Self::File(file, length) => {
+                let start = (Arc::clone(file), 0, *length);
+                let pieces = stream::try_unfold(start, |(file, at, length)| async move {
+                    let left = length - at;
+                    if left == 0 {
+                        return Ok(None);
+                    }
+                    let reading = Arc::clone(&file);
+                    let read = tokio::task::spawn_blocking(move || read_at(&reading, at, left));
+                    let piece = read.await.map_err(io::Error::other)??;
+                    let at = at + piece.len() as u64;
+                    Ok(Some((Frame::data(piece), (file, at, length))))
+                });
+                BodyExt::boxed_unsync(StreamBody::new(pieces))
+            }
+        }
+    }
+}
+
+fn read_at(file: &File, at: u64, left: u64) -> io::Result<Bytes> {
+    let wanted = usize::try_from(left).map_or(PIECE_BYTES, |left| left.min(PIECE_BYTES));
+    let mut piece = vec![0; wanted];
+    file.read_exact_at(&mut piece, at)?;
+    Ok(piece.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[tokio::test]
+    async fn a_file_is_sent_whole_and_again() {
+        let bytes: Vec<u8> = (0..251).cycle().take(PIECE_BYTES * 2 + 7).collect();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&bytes).unwrap();
+        let cargo = Cargo::File(Arc::new(file), bytes.len() as u64);
+        for _ in 0..2 {
+            let sent = cargo.body().collect().await.unwrap().to_bytes();
+            assert_eq!(sent, bytes);
+        }
+        assert_eq!(cargo.len(), bytes.len() as u64);
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_shorter_than_it_should_be_breaks_the_request() {
+        let cargo = Cargo::File(Arc::new(tempfile::tempfile().unwrap()), 5);
+        assert!(cargo.body().collect().await.is_err());
+    }
+}

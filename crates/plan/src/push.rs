@@ -1,0 +1,207 @@
+//! Which fragment of a chunk goes on from one depot to another that is nearer to its destination.
+//!
+//! The paper's Push (`offload-ics08`, section 3.3): nodes of one level send on to those of the next, so
+//! that data flows towards whoever pulls it. Here one chunk is asked at a time: every fragment of it
+//! shall lie once at a nearer level, the rarest first, and no depot gets a second one of the chunk.
+//! [The algorithm](../../../docs/algorithms/push.md).
+
+/// A depot as one chunk sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stand {
+    /// Hops from the centre, from 1.
+    pub level: u8,
+    /// The fragment that lies there, digest verified, and counts.
+    pub holds: Option<u8>,
+    /// The fragment that another depot is sending there.
+    pub awaits: Option<u8>,
+    /// Whether it can send on what it holds now.
+    pub gives: bool,
+    /// Whether the rules let it get a fragment of this chunk: it has none, and not too many of those
+    /// that fail together with it have one.
+    pub is_free: bool,
+    /// Whether it is there and has space now.
+    pub is_open: bool,
+}
+
+impl Stand {
+    fn has(&self, fragment: u8) -> bool {
+        self.holds == Some(fragment) || self.awaits == Some(fragment)
+    }
+}
+
+/// What comes next for a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Push {
+    /// This fragment goes from the depot at one place to that at another.
+    Go {
+        /// The place of the depot that sends.
+        from: usize,
+        /// The place of the depot that gets it.
+        to: usize,
+        /// The fragment.
+        fragment: u8,
+    },
+    /// A fragment could go, once a pair of depots has room for one more under way.
+    Busy,
+    /// A fragment could go, once a depot is there again or has space.
+    Stuck,
+    /// Every fragment that can lie nearer does, or is on its way.
+    Done,
+}
+
+/// How many fragments of the chunk lie beyond the first level, or are on their way there.
+#[must_use]
+pub fn nearer(stands: &[Stand]) -> u32 {
+    let first = stands.iter().map(|stand| stand.level).min().unwrap_or(0);
+    let beyond = stands.iter().filter(|stand| stand.level > first);
+    let has = |stand: &Stand| stand.holds.or(stand.awaits);
+    let mask = beyond.filter_map(has).fold(0u64, |mask, fragment| {
+        mask | 1u64.unbounded_shl(u32::from(fragment))
+    });
+    mask.count_ones()
+}
+
+/// What comes next for a chunk. `room` says how many fragments are under way from one place to
+/// another, where one more may start; none where not. Costs a visit of each pair of depots.
+///
+/// Of all fragments that could go the one with the fewest holders does, to the next level rather than
+/// to one beyond, over the pair that has the fewest under way.
+#[must_use]
+pub fn next(stands: &[Stand], room: impl Fn(usize, usize) -> Option<u32>) -> Push {
+    let mut best = None;
+    let mut otherwise = Push::Done;
+    for (to, target) in stands.iter().enumerate() {
+        if !target.is_free || target.holds.is_some() || target.awaits.is_some() {
+            continue;
+        }
+        for (from, source) in stands.iter().enumerate() {
+            let Some(fragment) = source.holds.filter(|_| source.level < target.level) else {
+                continue;
+            };
+            let is_there = |stand: &Stand| stand.level >= target.level && stand.has(fragment);
+            if stands.iter().any(is_there) {
+                continue;
+            }
+            if !target.is_open || !source.gives {
+                if otherwise == Push::Done {
+                    otherwise = Push::Stuck;
+                }
+                continue;
+            }
+            let Some(load) = room(from, to) else {
+                otherwise = Push::Busy;
+                continue;
+            };
+            let holders = stands.iter().filter(|stand| stand.has(fragment)).count();
+            let rank = (target.level, holders, load, to, from);
+            if best.is_none_or(|(least, _)| rank < least) {
+                best = Some((rank, Push::Go { from, to, fragment }));
+            }
+        }
+    }
+    best.map_or(otherwise, |(_, push)| push)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::{collections::BTreeSet, vec::Vec};
+    use proptest::prelude::*;
+
+    fn holder(level: u8, fragment: u8) -> Stand {
+        Stand {
+            level,
+            holds: Some(fragment),
+            gives: true,
+            ..Stand::default()
+        }
+    }
+
+    fn empty(level: u8) -> Stand {
+        Stand {
+            level,
+            is_free: true,
+            is_open: true,
+            ..Stand::default()
+        }
+    }
+
+    #[test]
+    fn a_fragment_goes_to_the_next_level_once() {
+        let mut stands = [holder(1, 0), empty(2), empty(2), empty(3)];
+        let idle = |_: usize, _: usize| Some(0);
+        let to_second = Push::Go {
+            from: 0,
+            to: 1,
+            fragment: 0,
+        };
+        assert_eq!(next(&stands, idle), to_second);
+        stands[1].awaits = Some(0);
+        assert_eq!(nearer(&stands), 1);
+        let to_third = Push::Go {
+            from: 0,
+            to: 3,
+            fragment: 0,
+        };
+        assert_eq!(next(&stands, idle), to_third, "no second copy at level 2");
+        stands[3].awaits = Some(0);
+        assert_eq!(next(&stands, idle), Push::Done);
+    }
+
+    #[test]
+    fn the_rarest_goes_first_over_the_pair_with_the_least_under_way() {
+        let stands = [holder(1, 0), holder(1, 0), holder(1, 1), empty(2), empty(2)];
+        let load = |_: usize, to: usize| Some(if to == 3 { 2 } else { 1 });
+        let push = Push::Go {
+            from: 2,
+            to: 4,
+            fragment: 1,
+        };
+        assert_eq!(next(&stands, load), push);
+    }
+
+    #[test]
+    fn what_can_not_go_says_what_it_waits_for() {
+        let mut stands = [holder(1, 0), empty(2)];
+        assert_eq!(next(&stands, |_, _| None), Push::Busy);
+        stands[1].is_open = false;
+        assert_eq!(next(&stands, |_, _| Some(0)), Push::Stuck);
+        stands[1].is_free = false;
+        assert_eq!(next(&stands, |_, _| Some(0)), Push::Done);
+    }
+
+    fn stands() -> impl Strategy<Value = Vec<Stand>> {
+        let stand = (1u8..4, proptest::option::of(0u8..4), any::<[bool; 3]>());
+        let stand = stand.prop_map(|(level, holds, [gives, is_free, is_open])| Stand {
+            level,
+            holds,
+            awaits: None,
+            gives,
+            is_free: is_free && holds.is_none(),
+            is_open,
+        });
+        proptest::collection::vec(stand, 0..8)
+    }
+
+    proptest! {
+        #[test]
+        fn pushing_ends_with_each_level_holding_a_fragment_once_more_at_most(mut stands in stands()) {
+            let before: Vec<Stand> = stands.clone();
+            let mut steps = 0;
+            while let Push::Go { from, to, fragment } = next(&stands, |_, _| Some(0)) {
+                prop_assert!(stands[from].level < stands[to].level);
+                prop_assert!(stands[from].gives && stands[from].holds == Some(fragment));
+                prop_assert!(stands[to].is_open && stands[to].is_free && stands[to].holds.is_none());
+                prop_assert!(stands.iter().all(|stand| stand.level < stands[to].level || !stand.has(fragment)));
+                stands[to].holds = Some(fragment);
+                stands[to].gives = true;
+                stands[to].is_free = false;
+                steps += 1;
+                prop_assert!(steps <= before.len());
+            }
+            // Nothing was made of nothing.
+            let known: BTreeSet<u8> = before.iter().filter_map(|stand| stand.holds).collect();
+            prop_assert!(stands.iter().filter_map(|stand| stand.holds).all(|held| known.contains(&held)));
+        }
+    }
+}
