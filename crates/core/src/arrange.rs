@@ -6,7 +6,7 @@ use posthaste_types::{DepotId, RequestId, Timestamp};
 
 use crate::{
     Mind,
-    books::{Entry, Release, Request, Turn, Urgency},
+    books::{Entry, Push, Release, Request, Turn, Urgency},
 };
 
 impl Mind {
@@ -31,28 +31,22 @@ impl Mind {
         let is_silent = !request.at_risk && request.safe_at.is_none();
         let last_call = is_silent.then(|| self.last_call(request));
         let call = [(!request.missed).then_some(deadline), last_call];
+        let urgency = Urgency {
+            is_leftover: request.is_leftover,
+            turn: if request.is_leftover {
+                request.turn
+            } else {
+                Turn::default()
+            },
+            deadline,
+            request: id,
+        };
+        let has_push = request.push.as_ref().is_some_and(Push::has_work);
         Entry {
-            urgency: is_moving.then_some(Urgency {
-                is_leftover: request.is_leftover,
-                turn: if request.is_leftover {
-                    request.turn
-                } else {
-                    Turn::default()
-                },
-                deadline,
-                request: id,
-            }),
+            urgency: is_moving.then_some(urgency),
             call: call.into_iter().flatten().min().filter(|_| is_moving),
             wants: self.wants(request),
-            push: request
-                .push
-                .as_ref()
-                .filter(|push| push.has_work())
-                .map(|_| Urgency {
-                    is_leftover: request.is_leftover,
-                    deadline,
-                    request: id,
-                }),
+            push: has_push.then_some(urgency),
             nearer: self.nearer(request),
             uses: if request.is_kept() {
                 request.lanes.iter().map(|lane| lane.depot).collect()
