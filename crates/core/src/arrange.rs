@@ -130,7 +130,7 @@ impl Mind {
             self.index.next_call(),
             self.tick_at,
         ];
-        let push = self.pushes_go_on();
+        let push = self.pushes.more_at;
         others.into_iter().chain([sweep, push]).flatten().min()
     }
 

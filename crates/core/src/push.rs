@@ -9,7 +9,7 @@ use alloc::{
     vec::Vec,
 };
 use posthaste_plan::push::{self, Push as Next, Stand};
-use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp};
+use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId};
 
 use crate::{
     Mind,
@@ -482,11 +482,6 @@ impl Mind {
             bytes == depot.arriving
         });
         depots && self.pushes.is_balanced()
-    }
-
-    /// When pushing goes on by itself.
-    pub(crate) fn pushes_go_on(&self) -> Option<Timestamp> {
-        self.pushes.more_at
     }
 }
 

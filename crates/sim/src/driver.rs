@@ -23,7 +23,7 @@ use posthaste_core::{
     Mind, Settings,
     contract::{Event, Happening, Input, Outbox, RequestState},
 };
-use posthaste_types::{ByteRate, ChunkIndex, DepotId, FragmentIndex, Record, RequestId, Timestamp};
+use posthaste_types::{ByteRate, DepotId, Record, RequestId, Timestamp};
 
 use crate::{
     Checkers, Entry, Report, Scenario,
@@ -450,17 +450,6 @@ impl<'a> Run<'a> {
             | Input::ProbeAsked { .. } => return,
         };
         self.end_send(send, end);
-    }
-
-    fn end_send(&mut self, send: (DepotId, RequestId, ChunkIndex, FragmentIndex), end: End) {
-        let bytes = self.bytes_of(send.1, send.2, send.3);
-        let ends = &mut self.checkers.capacity;
-        match self.forwards.end(&send) {
-            Some(from) => ends.on_forward_end(from, send.0, bytes),
-            None => ends.on_end(send.0, send.1, send.2, bytes),
-        }
-        let found = self.checkers.conservation.on_end(send, end);
-        self.checkers.note(self.now, found);
     }
 
     fn on_asked(&mut self, input: &Input) {

@@ -1,3 +1,5 @@
+mod sight;
+
 use alloc::{vec, vec::Vec};
 use posthaste_types::{Bytes, ChunkIndex, Code, FragmentIndex, record};
 
@@ -170,20 +172,6 @@ impl Replica {
         self.columns[lane].at(chunk.get()) != NOTHING
     }
 
-    /// The fragment of the chunk that the depot has, or had when it was last heard of.
-    pub(crate) fn fragment_at(&self, lane: usize, chunk: ChunkIndex) -> Option<FragmentIndex> {
-        match self.columns[lane].at(chunk.get()) {
-            NOTHING => None,
-            WHOLE => Some(FragmentIndex::WHOLE),
-            fragment => Some(FragmentIndex::new(fragment - 1)),
-        }
-    }
-
-    /// Whether the depot has something of the chunk that counts now.
-    pub(crate) fn counts(&self, lane: usize, chunk: ChunkIndex) -> bool {
-        self.columns[lane].is_live && self.holds(lane, chunk)
-    }
-
     /// Whether an earlier depot holds the same fragment of the chunk, so that this one may take
     /// another in its place. It happens when a send that ended unknown was made again elsewhere.
     pub(crate) fn is_redundant(&self, lane: usize, chunk: ChunkIndex) -> bool {
@@ -194,20 +182,6 @@ impl Replica {
             && earlier
                 .iter()
                 .any(|column| column.is_live && column.at(chunk.get()) == held)
-    }
-
-    /// What a depot holds, in the order of chunks.
-    pub(crate) fn held(
-        &self,
-        lane: usize,
-    ) -> impl Iterator<Item = (ChunkIndex, FragmentIndex)> + '_ {
-        (0u32..)
-            .zip(&self.columns[lane].held)
-            .filter(|&(_, &held)| held != NOTHING)
-            .map(|(chunk, &held)| {
-                let fragment = if held == WHOLE { WHOLE } else { held - 1 };
-                (ChunkIndex::new(chunk), FragmentIndex::new(fragment))
-            })
     }
 
     /// The fragments of a chunk that no live depot holds, as a mask; none when the chunk is safe.

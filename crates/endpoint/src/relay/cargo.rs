@@ -1,11 +1,15 @@
-//! The body of a request: bytes in memory, or a file that is read as it is sent.
+//! A request, and its body: bytes in memory, or a file that is read as it is sent.
 
 use std::{fs::File, io, os::unix::fs::FileExt, sync::Arc};
 
 use bytes::Bytes;
 use futures_util::stream;
+use http::Method;
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::Frame;
+use posthaste_types::{Digest, Timestamp};
+
+use super::{DatasetId, Scope, wire::Target};
 
 /// Bytes of a file that are in memory at once.
 const PIECE_BYTES: usize = 256 << 10;
@@ -60,6 +64,47 @@ fn read_at(file: &File, at: u64, left: u64) -> io::Result<Bytes> {
     let mut piece = vec![0; wanted];
     file.read_exact_at(&mut piece, at)?;
     Ok(piece.into())
+}
+
+/// One request as the client makes it.
+pub(super) struct Ask<'a> {
+    pub(super) operation: &'static str,
+    pub(super) method: Method,
+    pub(super) target: Target,
+    pub(super) query: &'a str,
+    pub(super) scope: Scope,
+    pub(super) body: Option<Load>,
+}
+
+/// The body of a request, and what it says about it when it is an object.
+pub(super) struct Load {
+    pub(super) cargo: Cargo,
+    pub(super) object: Option<(Digest, Timestamp)>,
+}
+
+impl Load {
+    pub(super) fn object(cargo: Cargo, digest: Digest, expires: Timestamp) -> Self {
+        let object = Some((digest, expires));
+        Self { cargo, object }
+    }
+
+    pub(super) fn plain(bytes: Vec<u8>) -> Self {
+        let cargo = Cargo::Bytes(bytes.into());
+        let object = None;
+        Self { cargo, object }
+    }
+}
+
+impl Ask<'_> {
+    pub(super) fn dataset(&self) -> Option<&DatasetId> {
+        match &self.target {
+            Target::Status | Target::Probe => None,
+            Target::Dataset(dataset)
+            | Target::Inventory(dataset)
+            | Target::Object(dataset, _)
+            | Target::Forward(dataset, _) => Some(dataset),
+        }
+    }
 }
 
 #[cfg(test)]

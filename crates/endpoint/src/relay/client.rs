@@ -13,7 +13,7 @@ use posthaste_types::{ByteRate, Bytes as Amount, ChunkIndex, Digest, FragmentInd
 
 use super::{
     Credential, DatasetId, RelayAddress, Scope,
-    cargo::{Body, Cargo},
+    cargo::{Ask, Body, Cargo, Load},
     connection::{Lease, Pool},
     wire::{self, ErrorBody, Held, Object, StatusBody, Target},
 };
@@ -59,47 +59,6 @@ impl fmt::Debug for RelayClient {
         f.debug_struct("RelayClient")
             .field("url", &self.address.url)
             .finish_non_exhaustive()
-    }
-}
-
-/// One request as the client makes it.
-pub(super) struct Ask<'a> {
-    pub(super) operation: &'static str,
-    pub(super) method: Method,
-    pub(super) target: Target,
-    pub(super) query: &'a str,
-    pub(super) scope: Scope,
-    pub(super) body: Option<Load>,
-}
-
-/// The body of a request, and what it says about it when it is an object.
-pub(super) struct Load {
-    cargo: Cargo,
-    object: Option<(Digest, Timestamp)>,
-}
-
-impl Load {
-    pub(super) fn object(cargo: Cargo, digest: Digest, expires: Timestamp) -> Self {
-        let object = Some((digest, expires));
-        Self { cargo, object }
-    }
-
-    pub(super) fn plain(bytes: Vec<u8>) -> Self {
-        let cargo = Cargo::Bytes(bytes.into());
-        let object = None;
-        Self { cargo, object }
-    }
-}
-
-impl Ask<'_> {
-    fn dataset(&self) -> Option<&DatasetId> {
-        match &self.target {
-            Target::Status | Target::Probe => None,
-            Target::Dataset(dataset)
-            | Target::Inventory(dataset)
-            | Target::Object(dataset, _)
-            | Target::Forward(dataset, _) => Some(dataset),
-        }
     }
 }
 

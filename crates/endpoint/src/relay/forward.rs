@@ -8,8 +8,8 @@ use posthaste_types::{ChunkIndex, Digest, FragmentIndex, Timestamp};
 
 use super::{
     Credential, DatasetId, RelayClient, Scope,
-    cargo::Cargo,
-    client::{ANSWER_BYTES_MAX, Ask, Load},
+    cargo::{Ask, Cargo, Load},
+    client::ANSWER_BYTES_MAX,
     mint,
     token::TOKEN_LIFETIME_S,
     wire::{ForwardBody, ForwardEnd, Object, Target, kind_of},

@@ -43,6 +43,18 @@ impl Forwards {
 }
 
 impl Run<'_> {
+    /// A send ended, whoever sent.
+    pub(super) fn end_send(&mut self, send: Send, end: End) {
+        let bytes = self.bytes_of(send.1, send.2, send.3);
+        let ends = &mut self.checkers.capacity;
+        match self.forwards.end(&send) {
+            Some(from) => ends.on_forward_end(from, send.0, bytes),
+            None => ends.on_end(send.0, send.1, send.2, bytes),
+        }
+        let found = self.checkers.conservation.on_end(send, end);
+        self.checkers.note(self.now, found);
+    }
+
     /// Lets a depot send on what it holds.
     pub(super) fn forward(&mut self, from: DepotId, send: Send) {
         let (depot, request, chunk, fragment) = send;

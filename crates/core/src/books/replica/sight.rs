@@ -1,0 +1,35 @@
+//! What lies at one depot.
+
+use posthaste_types::{ChunkIndex, FragmentIndex};
+
+use super::{NOTHING, Replica, WHOLE};
+
+impl Replica {
+    /// The fragment of the chunk that the depot has, or had when it was last heard of.
+    pub(crate) fn fragment_at(&self, lane: usize, chunk: ChunkIndex) -> Option<FragmentIndex> {
+        match self.columns[lane].at(chunk.get()) {
+            NOTHING => None,
+            WHOLE => Some(FragmentIndex::WHOLE),
+            fragment => Some(FragmentIndex::new(fragment - 1)),
+        }
+    }
+
+    /// Whether the depot has something of the chunk that counts now.
+    pub(crate) fn counts(&self, lane: usize, chunk: ChunkIndex) -> bool {
+        self.columns[lane].is_live && self.holds(lane, chunk)
+    }
+
+    /// What a depot holds, in the order of chunks.
+    pub(crate) fn held(
+        &self,
+        lane: usize,
+    ) -> impl Iterator<Item = (ChunkIndex, FragmentIndex)> + '_ {
+        (0u32..)
+            .zip(&self.columns[lane].held)
+            .filter(|&(_, &held)| held != NOTHING)
+            .map(|(chunk, &held)| {
+                let fragment = if held == WHOLE { WHOLE } else { held - 1 };
+                (ChunkIndex::new(chunk), FragmentIndex::new(fragment))
+            })
+    }
+}
