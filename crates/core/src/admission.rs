@@ -209,13 +209,7 @@ impl Mind {
                 let depot = self.depots.get(&request.lanes[lane].depot)?;
                 let rate = core::cmp::Reverse(depot.link.rates.p50);
                 let is_closed = !depot.is_expected() || !depot.is_within_hours(self.now);
-                Some((
-                    is_closed,
-                    depot.level,
-                    depot.terms.is_landmark,
-                    rate,
-                    lane,
-                ))
+                Some((is_closed, depot.level, depot.terms.is_landmark, rate, lane))
             })
             .collect();
         lanes.sort_unstable();
