@@ -231,8 +231,55 @@ pub struct Request {
     pub cost_usd: f64,
     /// What keeping it on the depots costs a month, in dollars.
     pub cost_usd_per_month: f64,
+    /// How long it needs scratch: as forecast until it is safe, as it was from then on.
+    pub exposure: Option<Exposure>,
+    /// What would make its deadline possible, the least effort first; of a request that was refused, or
+    /// taken though it can't be on time.
+    #[serde(default)]
+    pub offers: Vec<Offer>,
     /// What each depot does for it.
     pub shares: Vec<Share>,
+}
+
+/// How long a dataset needs scratch from its submission until it is safe, and that times its size.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Exposure {
+    /// Hours, as likely as not.
+    pub hours_p50: f64,
+    /// Hours, nine times in ten at most.
+    pub hours_p90: f64,
+    /// Gigabytes (10^9 bytes) times hours, as likely as not.
+    pub gb_hours_p50: f64,
+    /// Gigabytes times hours, nine times in ten at most.
+    pub gb_hours_p90: f64,
+}
+
+/// Something that would make an infeasible deadline feasible. It was tried before it is offered.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Offer {
+    /// `depots` that were not named, a lighter `code`, `hours` of a depot, a depot `back`, another
+    /// request's `slack`, a `reservation`, more `rate`, more `space`, `more-depots`, or a later `deadline`.
+    pub kind: String,
+    /// The offer for people.
+    pub text: String,
+    /// The names of the depots it is about; of a reservation none on the centre's way out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub depots: Vec<String>,
+    /// When the dataset would be safe then, RFC 3339, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish: Option<String>,
+    /// The code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// The deadline, RFC 3339: of this request, or of the other one; the end of a reservation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<String>,
+    /// The other request, like `r7`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<String>,
+    /// The rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_bytes_per_s: Option<u64>,
 }
 
 /// A moment in the future as quantiles, RFC 3339.

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+mod answer;
 mod client;
 mod config;
 mod copy;
@@ -68,6 +69,7 @@ enum Command {
     Watch(watch::WatchArguments),
     Explain(request::ExplainArguments),
     Cancel(request::CancelArguments),
+    Deadline(request::DeadlineArguments),
     Pull(pull::PullArguments),
     Parked(parked::ParkedArguments),
     Keygen(keygen::KeygenArguments),
@@ -93,6 +95,7 @@ fn main() -> ExitCode {
         Command::Watch(arguments) => wait_for(watch::run(arguments)),
         Command::Explain(arguments) => wait_for(request::explain(arguments)),
         Command::Cancel(arguments) => wait_for(request::cancel(arguments)),
+        Command::Deadline(arguments) => wait_for(request::move_deadline(arguments)),
         Command::Parked(arguments) => wait_for(parked::run(arguments)),
         Command::Pull(arguments) => wait_for(pull::run(arguments)),
         Command::Keygen(arguments) => keygen::run(&arguments),

@@ -8,6 +8,7 @@ use posthaste_core::contract::Method;
 use posthaste_types::{Bytes, Code};
 
 use crate::{
+    answer,
     client::{ServiceArguments, ServiceClient},
     failure::{Exit, Failure, Outcome},
     keys::RecipientArguments,
@@ -120,6 +121,11 @@ pub async fn run(arguments: OffloadArguments) -> Outcome {
         let reason = request.reason.as_deref().unwrap_or("no reason was given");
         if arguments.json {
             output::json(&request);
+        } else {
+            let offers = answer::offers(&request, &arguments.wish.via);
+            if !offers.is_empty() {
+                output::line(offers.trim_end());
+            }
         }
         return Err(Failure::new(
             exit,
@@ -129,7 +135,12 @@ pub async fn run(arguments: OffloadArguments) -> Outcome {
     if arguments.json && !arguments.wait {
         output::json(&request);
     } else if !arguments.json {
-        output::line(&describe(&request, arguments.dry_run));
+        let text = describe(&request, arguments.dry_run) + "\n" + &answer::forecast(&request);
+        output::line(text.trim_end());
+        let offers = answer::offers(&request, &arguments.wish.via);
+        if !offers.is_empty() {
+            output::line(offers.trim_end());
+        }
     }
     if arguments.wait && !arguments.dry_run {
         let request = watch::until_settled(&service, &id, true).await?;
@@ -142,6 +153,11 @@ pub async fn run(arguments: OffloadArguments) -> Outcome {
 }
 
 impl WishArguments {
+    /// Names of the depots that may hold it.
+    pub fn via(&self) -> &[String] {
+        &self.via
+    }
+
     /// The request as the service takes it.
     ///
     /// # Errors
@@ -188,12 +204,6 @@ impl WishArguments {
 
 fn describe(request: &api::Request, dry_run: bool) -> String {
     let verb = if dry_run { "would be taken" } else { "taken" };
-    let finish = request.finish.as_ref().map_or_else(String::new, |finish| {
-        format!("; p90 finish {}", moment::time_of_day(&finish.p90))
-    });
-    let slack = request.slack_s.map_or_else(String::new, |slack| {
-        format!(", slack {}", moment::show_seconds(slack))
-    });
     let risk = if request.at_risk { " (AT RISK)" } else { "" };
     let encrypted = match request.encrypt_for.len() {
         0 => String::new(),
@@ -201,7 +211,7 @@ fn describe(request: &api::Request, dry_run: bool) -> String {
         count => format!(", encrypted for {count} recipients"),
     };
     format!(
-        "{} {verb}: {} in {} files, code {}{encrypted}{finish}, deadline {}{slack}{risk}",
+        "{} {verb}: {} in {} files, code {}{encrypted}, deadline {}{risk}",
         request.id,
         Bytes::new(request.bytes),
         request.files,

@@ -7,6 +7,7 @@ use posthaste_api as api;
 use posthaste_types::Bytes;
 
 use crate::{
+    answer,
     client::{ServiceArguments, ServiceClient},
     failure::{Exit, Failure, Outcome},
     moment,
@@ -46,6 +47,12 @@ pub async fn run(arguments: PlanArguments) -> Outcome {
         output::json(&request);
     }
     if request.state == "refused" {
+        if !arguments.json {
+            let offers = answer::offers(&request, arguments.wish.via());
+            if !offers.is_empty() {
+                output::line(offers.trim_end());
+            }
+        }
         let reason = request.reason.as_deref().unwrap_or("no reason was given");
         return Err(Failure::new(
             Exit::Refused,
@@ -72,46 +79,14 @@ fn describe(request: &api::Request) -> String {
         request.code,
         moment::time_of_day(&request.deadline),
     );
-    let mut row = |name: &str, what: String| {
-        text += &format!("  {name:<8} {what}\n");
-    };
-    if let Some(finish) = &request.finish {
-        let slack = request.slack_s.map_or_else(String::new, |slack| {
-            format!(" (slack {})", moment::show_seconds(slack))
-        });
-        row(
-            "safe",
-            format!(
-                "as likely as not by {}, nine times in ten by {}{slack}",
-                moment::time_of_day(&finish.p50),
-                moment::time_of_day(&finish.p90),
-            ),
-        );
-        if let Some(exposure) = exposure(request, finish) {
-            row("scratch", format!("is needed for {exposure} more (p90)"));
-        }
-    }
+    text += &answer::forecast(request);
     let names = |active: bool| -> Vec<&str> {
         let shares = request.shares.iter().filter(|share| share.active == active);
         shares.map(|share| share.depot.as_str()).collect()
     };
-    row("depots", names(true).join(", "));
+    text += &answer::row("depots", &names(true).join(", "));
     if !names(false).is_empty() {
-        row("spare", names(false).join(", "));
-    }
-    if request.cost_usd > 0.0 || request.cost_usd_per_month > 0.0 {
-        let (send, month) = (request.cost_usd, request.cost_usd_per_month);
-        row(
-            "costs",
-            format!("${send:.2} to send, ${month:.2} a month to keep"),
-        );
+        text += &answer::row("spare", &names(false).join(", "));
     }
     text
-}
-
-/// How long the data stays on scratch from now on: until nine times in ten it is safe.
-fn exposure(request: &api::Request, finish: &api::Finish) -> Option<String> {
-    let at = |text: &str| text.parse::<jiff::Timestamp>().ok();
-    let span = at(&finish.p90)?.duration_since(at(&request.submitted)?);
-    Some(moment::show_seconds(span.as_secs_f64()))
 }

@@ -1,4 +1,4 @@
-//! `posthaste list`, `status`, `explain` and `cancel`: looks at requests and ends them.
+//! `posthaste list`, `status`, `explain`, `deadline` and `cancel`: looks at requests and ends them.
 
 use std::process::ExitCode;
 
@@ -13,6 +13,18 @@ use crate::{
     failure::{Exit, Failure, Outcome},
     moment, output, watch,
 };
+
+/// Moves the deadline of a running request; what was promised to others is kept
+#[derive(Debug, Args)]
+pub struct DeadlineArguments {
+    /// The request's id, like r7
+    id: String,
+    /// When it must be safe: 10m, 2h30m, 3d, 2026-11-20T18:00 (local) or with a zone
+    #[arg(value_name = "WHEN", allow_hyphen_values = true)]
+    deadline: String,
+    #[command(flatten)]
+    service: ServiceArguments,
+}
 
 /// Lists requests, newest first
 #[derive(Debug, Args)]
@@ -194,6 +206,22 @@ fn explain_last(json: bool) -> Outcome {
             step.at_s, step.setting, step.reason
         ));
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs `posthaste deadline`.
+///
+/// # Errors
+/// A deadline that can't be read, the service's refusal, or that it can't be reached.
+pub async fn move_deadline(arguments: DeadlineArguments) -> Outcome {
+    let new = api::NewDeadline {
+        deadline: moment::parse_deadline(&arguments.deadline)?.to_string(),
+    };
+    let service = ServiceClient::open(&arguments.service)?;
+    let path = format!("/v1/requests/{}", arguments.id);
+    service.patch(&path, &new).await?;
+    let (id, deadline) = (arguments.id, moment::time_of_day(&new.deadline));
+    output::line(&format!("{id}: deadline {deadline}"));
     Ok(ExitCode::SUCCESS)
 }
 

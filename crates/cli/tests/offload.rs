@@ -436,6 +436,18 @@ fn a_dry_run_decides_the_same_and_changes_nothing() {
     assert_eq!(refused.status.code(), Some(11));
 }
 
+/// A refusal of a request over `ash`, which is closed, offers another depot and other hours.
+fn expect_offers(offered: &str) {
+    for row in [
+        "it would be possible with",
+        "depot birch as well (safe by ",
+        "the same with --via ash,birch",
+        "depot ash outside its hours",
+    ] {
+        assert!(offered.contains(row), "`{row}` is missing in\n{offered}");
+    }
+}
+
 #[test]
 fn depots_are_lent_on_terms_and_a_plan_says_what_comes_of_them() {
     let centre = Centre::with(&[("ash", "60M"), ("birch", "60M"), ("cedar", "60M")], 8, 12);
@@ -476,11 +488,17 @@ fn depots_are_lent_on_terms_and_a_plan_says_what_comes_of_them() {
     let json: Value =
         serde_json::from_slice(&plan("birch,cedar", "1+1", &["--json"]).stdout).unwrap();
     // Eight megabytes for half a dollar a gigabyte, on one of two depots.
+    let exposure = &json["exposure"];
+    let exposure = |of: &str| exposure[of].as_f64().unwrap();
+    assert!(exposure("gb_hours_p50") <= exposure("gb_hours_p90") && exposure("hours_p90") > 0.0);
     let cost = json["cost_usd"].as_f64().unwrap();
     assert!((0.003..0.006).contains(&cost), "{cost}");
-    let (code, said) = failure(&plan("ash", "1+0", &[]));
+    let refused = plan("ash", "1+0", &[]);
+    let (code, said) = failure(&refused);
     assert_eq!(code, 11);
     assert!(said.contains("earliest finish"), "{said}");
+    expect_offers(&text(&refused.stdout));
+    assert!(plan("ash,birch", "1+0", &[]).status.success());
     centre.service.lend(birch, &["--domain", "hall"]);
     centre.service.lend(cedar, &["--domain", "hall"]);
     let (code, said) = failure(&plan("birch,cedar", "1+1", &[]));

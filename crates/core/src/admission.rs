@@ -1,5 +1,7 @@
 //! Takes a request or says at once why not, and what would buy it.
 
+mod bargain;
+
 use alloc::vec::Vec;
 use core::time::Duration;
 use posthaste_plan::{Load, Offer, Proposal, Scene, Supplies, choose, offers};
@@ -139,6 +141,16 @@ impl Mind {
             finish: Some(finish),
             is_leftover: false,
         })
+    }
+
+    /// When the request would be safe with what is left, if that is in time by the most hopeful belief it
+    /// is taken on.
+    fn try_hopeful(&self, request: &Request, left: &Promised) -> Option<Timestamp> {
+        let way = self.way(request, Belief::Hopeful, left);
+        match self.try_way(request, &way, Duration::ZERO)? {
+            Verdict::Admit { finish, .. } => finish,
+            Verdict::Refuse(_) => None,
+        }
     }
 
     /// The request as a question to the planner: its destination, and enough depots for its code or none.

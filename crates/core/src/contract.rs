@@ -26,6 +26,7 @@ pub use reason::{Reason, WouldBuy};
 pub use request::{ReleasePolicy, RequestSpec};
 pub use tale::{Cause, Charge, Decision, Tale};
 pub use terms::DepotTerms;
+pub(crate) use terms::GIGABYTE;
 pub use view::{
     Cost, DepotState, DepotView, Forecast, Knowledge, PathView, RequestState, RequestView,
     ShareView,

@@ -52,6 +52,7 @@ impl Mind {
                 if let Some(mut placing) = self.placing(id) {
                     placing.feed(out);
                 }
+                self.say_crowded(id, out);
                 self.bring_up_to_date();
             }
             let misses = if could { 0 } else { misses + 1 };
@@ -206,7 +207,7 @@ impl Placing<'_> {
             let taken = stripe.taken;
             let lanes = self.request.depot_lanes();
             let best = lanes
-                .filter(|&lane| self.request.is_free(taken, lane) && self.is_open(lane, bytes))
+                .filter(|&lane| self.is_free(chunk, taken, lane) && self.is_open(lane, bytes))
                 .min_by_key(|&lane| {
                     let crowd = self.request.crowd(taken, lane);
                     let level = self.level(lane);
@@ -232,7 +233,7 @@ impl Placing<'_> {
         let bytes = self.request.replica.bytes_of(chunk, FragmentIndex::new(0));
         let can_go_on = stripe.wanted == 0
             || (self.request.depot_lanes())
-                .any(|lane| self.request.is_free(stripe.taken, lane) && self.is_fed(lane, bytes));
+                .any(|lane| self.is_free(chunk, stripe.taken, lane) && self.is_fed(lane, bytes));
         if can_go_on || self.is_flying(chunk) {
             return false;
         }
@@ -259,9 +260,9 @@ impl Placing<'_> {
         true
     }
 
-    /// Where only the rule about depots that fail together leaves no place for a fragment, another
-    /// depot with room takes it, domain or not: any depot may still be lost, and nothing waits for ever.
-    /// Returns whether that helps.
+    /// Where only the rule about depots that fail together leaves no place for a fragment of this chunk,
+    /// another depot with room takes it, domain or not: any depot may still be lost, and nothing waits
+    /// for ever. Returns whether that helps.
     fn crowd(&mut self, chunk: ChunkIndex, bytes: Bytes) -> bool {
         let Some(stripe) = self.request.stripes.get(&chunk) else {
             return false;
@@ -270,9 +271,15 @@ impl Placing<'_> {
         let has_room = |lane: &usize| taken >> lane & 1 == 0 && self.is_fed(*lane, bytes);
         let helps = self.request.depot_lanes().any(|lane| has_room(&lane));
         if helps {
-            self.request.domain_max += 1;
+            self.request.crowd_chunk(chunk);
         }
         helps
+    }
+
+    /// Whether a lane may get a fragment of this chunk.
+    fn is_free(&self, chunk: ChunkIndex, taken: u64, lane: usize) -> bool {
+        let most = self.request.domain_max + self.request.crowded_by(chunk);
+        taken >> lane & 1 == 0 && self.request.crowd(taken, lane) < most
     }
 
     fn start(

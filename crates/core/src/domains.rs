@@ -6,7 +6,11 @@
 use alloc::vec::Vec;
 use posthaste_types::RequestId;
 
-use crate::{Mind, books::Request};
+use crate::{
+    Mind,
+    books::Request,
+    contract::{Happening, Outbox, Reason},
+};
 
 /// Which lanes of a request fail together, and how many fragments of a chunk each group may get.
 #[derive(Debug)]
@@ -17,6 +21,20 @@ pub(crate) struct Kin {
 }
 
 impl Mind {
+    /// Says that fragments lie closer together than the parity covers, once for each fragment more.
+    pub(crate) fn say_crowded(&mut self, id: RequestId, out: &mut Outbox) {
+        let request = self.requests.get(&id);
+        let Some(request) = request.filter(|request| request.is_crowd_unsaid) else {
+            return;
+        };
+        let (most, code) = (request.crowd_max(), request.spec.code);
+        if let Some(request) = self.requests.get_mut(&id) {
+            request.is_crowd_unsaid = false;
+        }
+        let reason = Reason::OnlyKinHaveRoom { most, code };
+        self.tell(out, Some(id), None, Happening::Crowded, reason);
+    }
+
     /// Terms changed: finds out anew which depots of a request fail together.
     pub(crate) fn sort_by_domain(&mut self, id: RequestId) {
         let kin = self.requests.get(&id).map(|request| self.kin(request));

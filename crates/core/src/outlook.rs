@@ -42,7 +42,7 @@ pub(crate) enum Belief {
 }
 
 impl Belief {
-    fn rate(self, depot: &Depot, spread: u64) -> ByteRate {
+    pub(crate) fn rate(self, depot: &Depot, spread: u64) -> ByteRate {
         let rates = depot.link.rates;
         match self {
             Self::P10 => rates.p10,
@@ -93,6 +93,81 @@ impl Promised {
         match (belief, &self.hopeful) {
             (Belief::Hopeful, Some(hopeful)) => hopeful,
             _ => &self.careful,
+        }
+    }
+
+    /// Both scenes, each with the belief it is drawn with.
+    fn scenes(&mut self) -> impl Iterator<Item = (Belief, &mut Scene)> {
+        let hopeful = self
+            .hopeful
+            .iter_mut()
+            .map(|scene| (Belief::Hopeful, scene));
+        hopeful.chain([(Belief::P10, &mut self.careful)])
+    }
+
+    /// Supposes that a depot which is lost is there.
+    pub(crate) fn add(&mut self, id: DepotId, depot: &Depot, spread: u64, now: Timestamp) {
+        let mut place = 0;
+        for (belief, scene) in self.scenes() {
+            place = scene.supplies.depots.len();
+            scene.supplies.depots.push(Supply {
+                curve: lent_curve(depot, belief, spread, now),
+                space: depot.free,
+            });
+        }
+        if let Ok(place) = u32::try_from(place) {
+            self.places.insert(id, place);
+        }
+    }
+
+    /// Supposes that a depot is lent outside its hours as well.
+    pub(crate) fn open(
+        &mut self,
+        id: DepotId,
+        depot: &Depot,
+        spread: u64,
+        (from, until): (Timestamp, Timestamp),
+    ) {
+        let place = self.places.get(&id).copied();
+        for (belief, scene) in self.scenes() {
+            let supplies = &mut scene.supplies.depots;
+            let Some(supply) = place.and_then(|place| supplies.get_mut(place as usize)) else {
+                continue;
+            };
+            let mut at = from;
+            while at < until {
+                let next = depot.terms.windows.next_change(at);
+                let next = next.map_or(until, |next| next.min(until));
+                if !depot.is_within_hours(at) {
+                    supply.curve.give_back(at, next, belief.rate(depot, spread));
+                }
+                at = next;
+            }
+        }
+    }
+
+    /// Supposes more rate on the link to a depot, or on the way out.
+    pub(crate) fn reserve(
+        &mut self,
+        on: Option<DepotId>,
+        from: Timestamp,
+        until: Timestamp,
+        rate: ByteRate,
+    ) {
+        let place = on.and_then(|id| self.places.get(&id).copied());
+        for (_, scene) in self.scenes() {
+            let supplies = &mut scene.supplies;
+            let curve = match (on, place) {
+                (None, _) => supplies.way_out.as_mut(),
+                (Some(_), Some(place)) => supplies
+                    .depots
+                    .get_mut(place as usize)
+                    .map(|supply| &mut supply.curve),
+                (Some(_), None) => None,
+            };
+            if let Some(curve) = curve {
+                curve.give_back(from, until, rate);
+            }
         }
     }
 
@@ -179,10 +254,20 @@ impl Fares {
     }
 }
 
+/// What a depot takes over time, as far as is believed.
+fn lent_curve(depot: &Depot, belief: Belief, spread: u64, now: Timestamp) -> Curve {
+    let (mut curve, windows) = (
+        Curve::constant(belief.rate(depot, spread)),
+        &depot.terms.windows,
+    );
+    windows.close(&mut curve, now, now + HOURS_AHEAD);
+    curve
+}
+
 impl Mind {
     /// By how much less the sum of what depots carry strays than what each of them does: errors of paths
     /// that have nothing to do with each other add up by their squares. Requests use a few depots only.
-    fn spread(&self) -> u64 {
+    pub(crate) fn spread(&self) -> u64 {
         const MOST: usize = 9;
         let depots = self.depots.values().filter(|depot| depot.is_expected());
         (depots.take(MOST).count() as u64).isqrt().max(1)
@@ -359,6 +444,24 @@ impl Mind {
             self.pass(&mut sweep, urgency, fares.as_ref());
         }
         self.end_sweep(sweep);
+    }
+
+    /// What would be left for a newcomer if another request had this deadline. Visits every request
+    /// that moves.
+    pub(crate) fn left_with(&self, other: RequestId, deadline: Timestamp) -> Promised {
+        let mut promised = self.begin_sweep().promised;
+        for urgency in self.index.after(None) {
+            let Some(request) = self.requests.get(&urgency.request) else {
+                continue;
+            };
+            if !request.is_leftover {
+                let load = self.load_now(request, &promised.places);
+                let is_other = urgency.request == other;
+                let by = if is_other { deadline } else { urgency.deadline };
+                promised.promise(&load, by);
+            }
+        }
+        promised
     }
 
     /// What is left for a newcomer: as of now where that is quick to say, else as of the last look at

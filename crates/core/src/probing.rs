@@ -1,6 +1,7 @@
 //! Which path is probed when (`docs/algorithms/bandwidth-forecast.md`): only one that a request could
 //! use, that nothing measured lately and that carries nothing, one at a time, for a hundredth of what
-//! the request sends. Transfers tell more, so probes fill gaps.
+//! the request sends and pays. Outside its hours a depot is not probed. Transfers tell more, so probes
+//! fill gaps.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -8,12 +9,14 @@ use posthaste_types::{Bytes, DepotId, RequestId, Timestamp, record};
 
 use crate::{
     Mind,
-    books::{Request, Route},
-    contract::{Command, Outbox, Reason},
+    books::{Depot, Request, Route},
+    contract::{Command, GIGABYTE, Outbox, Reason},
 };
 
 /// How long a path is counted on to carry a probe: slow start and three seconds.
 const PROBE_SPAN: Duration = Duration::from_secs(5);
+/// A depot whose hours end within this is not probed: no probe takes longer.
+const PROBE_SPAN_MAX: Duration = Duration::from_secs(20);
 
 record! {
     /// The probe under way.
@@ -43,8 +46,12 @@ impl Mind {
         if !self.may_probe() {
             return;
         }
+        let now = self.now;
         let mut asked = self.depots.iter().filter(|(_, depot)| {
-            depot.link.is_probe_asked && depot.is_up() && depot.link.flights == 0
+            depot.link.is_probe_asked
+                && depot.is_up()
+                && depot.link.flights == 0
+                && is_open(depot, now)
         });
         if let Some(depot) = asked.next().map(|(id, _)| *id) {
             self.probe(depot, self.settings.probe_bytes_max, None, out);
@@ -64,6 +71,7 @@ impl Mind {
         };
         depot.link.is_probe_asked = false;
         let measured_at = depot.link.path().measured_at();
+        let price = depot.terms.sending().of(budget).micro_usd();
         let name = depot.name.clone();
         self.probing = Some(Probing {
             depot: id,
@@ -81,6 +89,7 @@ impl Mind {
                 self.remember_of(payer, name, 0, "probed".into(), reason.clone());
                 if let Some(payer) = self.requests.get_mut(&payer) {
                     payer.probed += budget;
+                    payer.probed_micro_usd = payer.probed_micro_usd.saturating_add(price);
                 }
                 reason
             }
@@ -110,11 +119,35 @@ impl Mind {
             .filter(|(lane, _)| is_candidate(request, *lane))
             .filter_map(|(_, lane)| Some((self.stale_since(lane.depot)?, lane.depot)))
             .collect();
+        let paid = u64::from(settings.probe_permille) * self.cost(request).send_micro_usd / 1000;
+        let money = paid.saturating_sub(request.probed_micro_usd);
+        let affordable = stale.into_iter().filter_map(|(since, id)| {
+            let depot = self.depots.get(&id)?;
+            let most = left.min(for_money(depot, money));
+            (most >= settings.probe_bytes_min).then_some((since, id, most))
+        });
         // Never measured comes first, then the oldest.
-        let (_, depot) = stale.into_iter().min()?;
+        let (_, depot, most) = affordable.min()?;
         let rate = self.depots.get(&depot)?.link.rates.p90;
         let wanted = rate.volume(PROBE_SPAN).max(settings.probe_bytes_min);
-        Some((depot, wanted.min(left).min(settings.probe_bytes_max)))
+        Some((depot, wanted.min(most).min(settings.probe_bytes_max)))
+    }
+
+    /// A probe for the request sent so much of its budget: the rest of what it might have cost is there
+    /// for others.
+    pub(crate) fn settle_probe(&mut self, probing: &Probing, sent: Bytes) {
+        let price = |bytes: Bytes| {
+            let depot = self.depots.get(&probing.depot);
+            depot.map_or(0, |depot| depot.terms.sending().of(bytes).micro_usd())
+        };
+        let saved = price(probing.budget).saturating_sub(price(sent));
+        if let Some(request) = probing
+            .request
+            .and_then(|payer| self.requests.get_mut(&payer))
+        {
+            request.probed -= probing.budget - sent;
+            request.probed_micro_usd = request.probed_micro_usd.saturating_sub(saved);
+        }
     }
 
     /// When the idle path to the depot was measured last, where that is too long ago.
@@ -124,8 +157,24 @@ impl Mind {
         let measured_at = link.path().measured_at();
         let heard_at = measured_at.max(link.probed_at);
         let is_stale = heard_at.is_none_or(|at| at + self.settings.probe_after <= self.now);
-        let is_free = depot.is_up() && depot.resume_at <= self.now && link.flights == 0;
+        let is_idle = depot.is_up() && depot.resume_at <= self.now && link.flights == 0;
+        let is_free = is_idle && is_open(depot, self.now);
         (is_stale && is_free).then_some(measured_at)
+    }
+}
+
+/// Whether the hours of the depot let a probe begin and end.
+fn is_open(depot: &Depot, now: Timestamp) -> bool {
+    depot.is_within_hours(now) && depot.is_within_hours(now + PROBE_SPAN_MAX)
+}
+
+/// Bytes of a probe of the depot that so much money pays.
+fn for_money(depot: &Depot, micro_usd: u64) -> Bytes {
+    let price = u128::from(depot.terms.send_micro_usd);
+    let bytes = u128::from(micro_usd) * u128::from(GIGABYTE.get());
+    match bytes.checked_div(price) {
+        Some(bytes) => Bytes::new(u64::try_from(bytes).unwrap_or(u64::MAX)),
+        None => Bytes::new(u64::MAX),
     }
 }
 

@@ -217,6 +217,12 @@ impl<'a> Teller<'a> {
             _ => format!("It was taken: {why}"),
         };
         self.say(format!("{taken}{spares}."));
+        let offered = rest
+            .iter()
+            .find(|other| matches!(other.reason, Reason::Offered { .. }));
+        if let Some(offered) = offered {
+            self.say(format!("To be possible {}.", offered.reason));
+        }
         rest
     }
 

@@ -117,7 +117,7 @@ impl Mind {
 
     /// What the request costs: what is stored where it lies, and what is missing where it is fed to,
     /// by what each depot is forecast to take.
-    fn cost(&self, request: &Request) -> Cost {
+    pub(crate) fn cost(&self, request: &Request) -> Cost {
         let terms = |lane: usize| {
             let depot = self.depots.get(&request.lanes[lane].depot)?;
             Some((&depot.terms, depot.link.rates.p50.get()))

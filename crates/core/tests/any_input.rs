@@ -455,7 +455,9 @@ proptest! {
                 WouldBuy::Later { deadline } => ask(code, deadline).0,
                 WouldBuy::LighterCode { code } => ask(code, deadline).0,
                 WouldBuy::MoreRate { .. } | WouldBuy::MoreSpace { .. }
-                | WouldBuy::MoreDepots { .. } => continue,
+                | WouldBuy::MoreDepots { .. } | WouldBuy::NamedDepots { .. }
+                | WouldBuy::DepotBack { .. } | WouldBuy::DepotHours { .. }
+                | WouldBuy::OthersSlack { .. } | WouldBuy::Reservation { .. } => continue,
             };
             prop_assert_eq!(taken, RequestState::Moving, "{:?}", offer);
         }

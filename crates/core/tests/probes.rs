@@ -299,3 +299,63 @@ fn a_window_that_a_probe_shared_is_only_a_lower_bound() {
     (0..4).for_each(|_| carry(&mut desk, 3));
     assert_eq!(desk.path(1).rates.p50, before);
 }
+
+fn lend(desk: &mut Desk, number: u32, hours: Option<&str>, send_micro_usd: u64) {
+    let terms = DepotTerms {
+        windows: hours.map_or_else(Windows::default, |hours| hours.parse().unwrap()),
+        send_micro_usd,
+        ..DepotTerms::default()
+    };
+    let depot = depot(number);
+    desk.give(vec![Input::DepotLent { depot, terms }]);
+}
+
+#[test]
+fn a_depot_is_not_probed_outside_its_hours_nor_just_before_they_end() {
+    // It is eight in the morning.
+    let mut desk = Desk::new(3);
+    lend(&mut desk, 3, Some("20-06"), 0);
+    desk.submit(20_000, 3);
+    desk.live(10);
+    assert_eq!(desk.probes, []);
+    desk.give(vec![Input::ProbeAsked { depot: depot(3) }]);
+    desk.live(2);
+    assert_eq!(desk.probes, [], "a person's question waits");
+    lend(&mut desk, 3, None, 0);
+    desk.live(2);
+    assert_eq!(desk.probes.len(), 1);
+    let mut desk = Desk::new(3);
+    lend(&mut desk, 3, Some("07-08:01"), 0);
+    desk.now = desk.now + Duration::from_secs(45);
+    desk.submit(20_000, 3);
+    desk.live(10);
+    assert_eq!(desk.probes, [], "it closes in a quarter of a minute");
+}
+
+#[test]
+fn probes_cost_a_hundredth_of_what_the_request_pays_at_most() {
+    let mut desk = Desk::new(3);
+    lend(&mut desk, 3, None, 1000);
+    desk.submit(20_000, 3);
+    desk.live(10);
+    assert_eq!(desk.probes, [], "who pays nothing pays for no probe");
+    let mut desk = Desk::new(4);
+    for (number, price) in [(1, 100_000), (2, 100_000), (3, 1_000_000), (4, 1_000_000)] {
+        lend(&mut desk, number, None, price);
+    }
+    // 40,000 MiB at ten cents a gigabyte: a hundredth of that buys 40 MiB at ten times the price.
+    desk.submit(20_000, 4);
+    desk.live(3);
+    let budget = desk.probes[0].1;
+    assert!((39..=40).contains(&(budget.get() / MEBI)), "{budget}");
+    desk.answer(20, 10, false);
+    desk.live(3);
+    let budget = desk.probes[1].1;
+    assert!(
+        (19..=20).contains(&(budget.get() / MEBI)),
+        "what was left: {budget}"
+    );
+    desk.answer(19, 10, false);
+    desk.live(3);
+    assert_eq!(desk.probes.len(), 2, "all is spent");
+}

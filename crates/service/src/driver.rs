@@ -251,6 +251,7 @@ fn remains_of(happening: &Happening) -> Option<Remains> {
         | Happening::ReleaseFailed
         | Happening::Rerouted
         | Happening::Pushing
-        | Happening::Pushed => None,
+        | Happening::Pushed
+        | Happening::Crowded => None,
     }
 }

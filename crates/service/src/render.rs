@@ -3,7 +3,10 @@
 use posthaste_api as api;
 use posthaste_core::{
     Mind,
-    contract::{DepotState, PathView, Reason, RequestState, RequestView, ShareView},
+    contract::{
+        Decision, DepotState, Happening, PathView, Reason, RequestState, RequestView, ShareView,
+        WouldBuy,
+    },
 };
 use posthaste_endpoint::{Error, ErrorKind, Result};
 use posthaste_journal::{EventRecord, RequestRecord, Scan};
@@ -129,9 +132,10 @@ pub(crate) fn reason(centre: &Centre, reason: &Reason) -> String {
 
 /// A request: what was asked for, and what the mind makes of it.
 pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> api::Request {
-    let last = mind
-        .explain(record.id)
-        .and_then(|decisions| decisions.last().cloned());
+    let decisions = mind.explain(record.id).unwrap_or_default();
+    let mut events = decisions.iter().rev();
+    let last = events.find(|decision| decision.happening.is_some());
+    let offers = offers(&decisions);
     let (view, depots) = (mind.request(record.id), mind.depots());
     let (bytes, files, error) = match &record.scan {
         Some(Scan::Sealed { bytes, files, .. }) => (bytes.get(), *files, None),
@@ -189,6 +193,8 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
         chunks_repaired: view.map_or(0, |view| view.chunks_repaired),
         cost_usd: view.map_or(0.0, |view| usd(view.cost.send_micro_usd)),
         cost_usd_per_month: view.map_or(0.0, |view| usd(view.cost.month_micro_usd)),
+        exposure: view.and_then(|view| exposure(view, record)),
+        offers,
         shares: view.map_or_else(Vec::new, |view| {
             view.shares
                 .iter()
@@ -204,6 +210,99 @@ fn release(record: &RequestRecord) -> api::Release {
     } else {
         api::Release::Never
     }
+}
+
+/// How long the dataset needs scratch. Once it is safe, both quantiles are what it was.
+fn exposure(view: &RequestView, record: &RequestRecord) -> Option<api::Exposure> {
+    let (middle, late) = match (view.safe_at, view.finish) {
+        (Some(at), _) => (at, at),
+        (None, Some(finish)) => (finish.p50, finish.p90),
+        (None, None) => return None,
+    };
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "shown to people, to the thousandth"
+    )]
+    let gigabytes = view.spec.bytes.get() as f64 / 1e9;
+    let hours = |end: Timestamp| end.since(record.created).as_secs_f64() / 3600.0;
+    let short = |value: f64| (value * 1e6).round() / 1e6;
+    Some(api::Exposure {
+        hours_p50: short(hours(middle)),
+        hours_p90: short(hours(late)),
+        gb_hours_p50: short(gigabytes * hours(middle)),
+        gb_hours_p90: short(gigabytes * hours(late)),
+    })
+}
+
+/// What would make a deadline possible, as the API shows it.
+fn offer(offer: &WouldBuy) -> api::Offer {
+    let of = |kind: &str| api::Offer {
+        kind: kind.to_owned(),
+        text: offer.to_string(),
+        ..api::Offer::default()
+    };
+    let safe = |kind: &str, depots: Vec<String>, finish: Timestamp| api::Offer {
+        depots,
+        finish: Some(moment(finish)),
+        ..of(kind)
+    };
+    match offer {
+        WouldBuy::NamedDepots { names, finish } => safe("depots", names.clone(), *finish),
+        WouldBuy::DepotBack { name, finish } => safe("back", vec![name.clone()], *finish),
+        WouldBuy::DepotHours { name, finish } => safe("hours", vec![name.clone()], *finish),
+        WouldBuy::LighterCode { code } => api::Offer {
+            code: Some(code.to_string()),
+            ..of("code")
+        },
+        WouldBuy::OthersSlack {
+            request, deadline, ..
+        } => api::Offer {
+            request: Some(request.to_string()),
+            deadline: Some(moment(*deadline)),
+            ..of("slack")
+        },
+        WouldBuy::Reservation {
+            on, rate, until, ..
+        } => api::Offer {
+            depots: Some(on.clone())
+                .filter(|on| !on.is_empty())
+                .into_iter()
+                .collect(),
+            rate_bytes_per_s: Some(rate.get()),
+            deadline: Some(moment(*until)),
+            ..of("reservation")
+        },
+        WouldBuy::MoreRate { rate } => api::Offer {
+            rate_bytes_per_s: Some(rate.get()),
+            ..of("rate")
+        },
+        WouldBuy::Later { deadline } => api::Offer {
+            deadline: Some(moment(*deadline)),
+            ..of("deadline")
+        },
+        WouldBuy::MoreSpace { .. } => of("space"),
+        WouldBuy::MoreDepots { .. } => of("more-depots"),
+    }
+}
+
+/// What was offered with the answer.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "no other reason carries offers"
+)]
+fn offers(decisions: &[Decision]) -> Vec<api::Offer> {
+    let would_buy = decisions.iter().find_map(|decision| {
+        let is_answer = matches!(
+            decision.happening,
+            Some(Happening::Admitted | Happening::Refused)
+        );
+        match &decision.reason {
+            Reason::Infeasible { would_buy, .. } if is_answer => Some(would_buy),
+            Reason::Offered { would_buy } => Some(would_buy),
+            _ => None,
+        }
+    });
+    would_buy.into_iter().flatten().map(offer).collect()
 }
 
 /// Dollars; exact to a millionth up to some billions.

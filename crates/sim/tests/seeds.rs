@@ -87,6 +87,16 @@ fn a_site_takes_more_than_it_should_rather_than_nobody() {
 }
 
 #[test]
+fn a_site_that_has_to_hold_more_than_it_should_is_said_once() {
+    for report in play("crowded-site", 0..10) {
+        assert_eq!(report.count(Fate::Met), 1, "{}", report.to_text());
+        let said = report.timeline.iter();
+        let said = said.filter(|entry| entry.what.name() == "crowded").count();
+        assert_eq!(said, 1, "{}", report.to_text());
+    }
+}
+
+#[test]
 fn flapping_depots_lose_nothing() {
     play("flapping-depots", 0..50);
 }
@@ -245,6 +255,28 @@ fn paths_that_nobody_measured_are_probed_within_their_budget() {
             report.probed.times(100) <= report.sent,
             "{}",
             report.to_text()
+        );
+    }
+}
+
+#[test]
+fn probes_keep_to_hours_and_to_what_a_request_pays() {
+    for report in play("priced-paths", 0..10) {
+        let probed = |name: &str| {
+            let said = format!("{name} is probed");
+            let told = report.timeline.iter();
+            told.filter(|entry| entry.what.to_string().contains(&said))
+                .map(|entry| entry.at.as_secs())
+                .collect::<Vec<_>>()
+        };
+        let text = report.to_text();
+        assert!(!probed("even").is_empty(), "{text}");
+        assert!(probed("dear").is_empty(), "{text}");
+        // It is lent from a quarter past eight on, and the run begins at eight.
+        let early = probed("early");
+        assert!(
+            !early.is_empty() && early.iter().all(|at| *at >= 900),
+            "{text}"
         );
     }
 }

@@ -94,6 +94,12 @@ record! {
         pub(crate) lanes: Vec<Lane>,
         /// Fragments of a chunk that depots which fail together may hold.
         pub(crate) domain_max: u32,
+        /// Chunks being sent of which they may hold more, and how many more.
+        crowded: BTreeMap<ChunkIndex, u32>,
+        /// The most that was allowed to any chunk: what plans count on.
+        crowded_most: u32,
+        /// That was not said yet.
+        pub(crate) is_crowd_unsaid: bool,
         pub(crate) replica: Replica,
         pub(crate) stripes: BTreeMap<ChunkIndex, Stripe>,
         /// What may go on between depots; none where all are of one level.
@@ -107,6 +113,8 @@ record! {
         pub(crate) last_lost: Option<DepotId>,
         /// Bytes that probes for it sent or may still send.
         pub(crate) probed: Bytes,
+        /// What those cost or may still cost, in millionths of a dollar.
+        pub(crate) probed_micro_usd: u64,
         /// Where its slack went.
         pub(crate) account: Account,
         pub(crate) decisions: Vec<Decision>,
@@ -153,6 +161,9 @@ impl Request {
             replica: Replica::new(&spec, chunks, lanes.len(), destination),
             lanes,
             domain_max: 1,
+            crowded: BTreeMap::new(),
+            crowded_most: 0,
+            is_crowd_unsaid: false,
             stripes: BTreeMap::new(),
             push: None,
             pace: Pace::default(),
@@ -163,6 +174,7 @@ impl Request {
             repaired: 0,
             last_lost: None,
             probed: Bytes::ZERO,
+            probed_micro_usd: 0,
             account: Account::default(),
             decisions: Vec::new(),
             spec,
@@ -282,6 +294,8 @@ impl Request {
     /// Notes which of its depots fail together.
     pub(crate) fn set_kin(&mut self, kin: Kin) {
         self.domain_max = kin.most;
+        (self.crowded_most, self.is_crowd_unsaid) = (0, false);
+        self.crowded.clear();
         for (lane, mask) in self.lanes.iter_mut().zip(kin.masks) {
             lane.kin = mask;
         }
@@ -293,6 +307,26 @@ impl Request {
         taken >> lane & 1 == 0 && self.crowd(taken, lane) < self.domain_max
     }
 
+    /// Depots that fail together may hold one more fragment of this chunk than of others.
+    pub(crate) fn crowd_chunk(&mut self, chunk: ChunkIndex) {
+        let stripes = &self.stripes;
+        self.crowded.retain(|chunk, _| stripes.contains_key(chunk));
+        let more = self.crowded.entry(chunk).or_default();
+        *more += 1;
+        self.is_crowd_unsaid |= *more > self.crowded_most;
+        self.crowded_most = self.crowded_most.max(*more);
+    }
+
+    /// How many more fragments of this chunk than of others depots that fail together may hold.
+    pub(crate) fn crowded_by(&self, chunk: ChunkIndex) -> u32 {
+        self.crowded.get(&chunk).copied().unwrap_or(0)
+    }
+
+    /// Most fragments of any chunk that depots which fail together may hold.
+    pub(crate) fn crowd_max(&self) -> u32 {
+        self.domain_max + self.crowded_most
+    }
+
     /// How many of those `taken` fail together with the lane and are there.
     pub(crate) fn crowd(&self, taken: u64, lane: usize) -> u32 {
         (taken & self.lanes[lane].kin & self.replica.live()).count_ones()
@@ -301,12 +335,9 @@ impl Request {
     /// What the lane may get of `room`, which it shares with those that fail together with it.
     pub(crate) fn share_of_domain(&self, lane: usize, room: Bytes) -> Bytes {
         let kin = self.lanes[lane].kin.count_ones().max(1);
-        let share = room.get() / u64::from(kin) * u64::from(self.domain_max.min(kin));
-        if kin <= self.domain_max {
-            room
-        } else {
-            Bytes::new(share)
-        }
+        let most = self.crowd_max();
+        let share = room.get() / u64::from(kin) * u64::from(most.min(kin));
+        if kin <= most { room } else { Bytes::new(share) }
     }
 
     /// Whether one more chunk may be read to be sent in fragments, or whole: neither keeps the other

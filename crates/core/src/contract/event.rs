@@ -81,6 +81,8 @@ record! {
         32 = Pushing,
         /// Everything that can lie nearer the destination does.
         33 = Pushed,
+        /// Depots that fail together hold more of a chunk than the parity covers.
+        96 = Crowded,
     }
 }
 
@@ -113,6 +115,7 @@ impl Happening {
             Self::Rerouted => "rerouted",
             Self::Pushing => "pushing",
             Self::Pushed => "pushed",
+            Self::Crowded => "crowded",
         }
     }
 }
@@ -144,6 +147,7 @@ impl fmt::Display for Happening {
             Self::Rerouted => f.write_str("rerouted"),
             Self::Pushing => f.write_str("pushed on to"),
             Self::Pushed => f.write_str("all is pushed on"),
+            Self::Crowded => f.write_str("crowded"),
         }
     }
 }

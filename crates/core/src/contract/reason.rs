@@ -1,7 +1,7 @@
 use alloc::{string::String, vec::Vec};
-use core::fmt;
+use core::{fmt, time::Duration};
 use posthaste_plan::tuner;
-use posthaste_types::{ByteRate, Bytes, Code, DepotId, Timestamp, record};
+use posthaste_types::{ByteRate, Bytes, Code, DepotId, RequestId, Timestamp, record};
 
 use super::Fault;
 
@@ -34,6 +34,47 @@ record! {
             /// How many more.
             count: u32,
         },
+        /// Depots that are in the books and were not named.
+        16 = NamedDepots {
+            /// Their names: all of them are needed.
+            names: Vec<String>,
+            /// When it would be safe then, with the confidence admission asks for.
+            finish: Timestamp,
+        },
+        /// A named depot that is lost, were it back now.
+        17 = DepotBack {
+            /// Its name.
+            name: String,
+            /// When it would be safe then.
+            finish: Timestamp,
+        },
+        /// A named depot, were it lent outside its hours as well.
+        18 = DepotHours {
+            /// Its name.
+            name: String,
+            /// When it would be safe then.
+            finish: Timestamp,
+        },
+        /// A later deadline of another request.
+        19 = OthersSlack {
+            /// That request.
+            request: RequestId,
+            /// How much later.
+            later: Duration,
+            /// Its deadline then.
+            deadline: Timestamp,
+        },
+        /// Rate that nobody else takes, beside what is forecast.
+        20 = Reservation {
+            /// The name of the depot on whose link; empty for the centre's way out.
+            on: String,
+            /// How much.
+            rate: ByteRate,
+            /// From when.
+            from: Timestamp,
+            /// Until when.
+            until: Timestamp,
+        },
     }
 }
 
@@ -45,8 +86,52 @@ impl fmt::Display for WouldBuy {
             Self::LighterCode { code } => write!(f, "code {code}"),
             Self::MoreSpace { bytes } => write!(f, "another {bytes} of depot space"),
             Self::MoreDepots { count } => write!(f, "{count} more depots"),
+            Self::NamedDepots { names, finish } => {
+                let noun = if names.len() == 1 { "depot" } else { "depots" };
+                write!(f, "{noun} ")?;
+                for (place, name) in names.iter().enumerate() {
+                    let before = match place {
+                        0 => "",
+                        _ if place + 1 == names.len() => " and ",
+                        _ => ", ",
+                    };
+                    write!(f, "{before}{name}")?;
+                }
+                write!(f, " as well (safe by {finish})")
+            }
+            Self::DepotBack { name, finish } => write!(f, "depot {name} back (safe by {finish})"),
+            Self::DepotHours { name, finish } => {
+                write!(f, "depot {name} outside its hours (safe by {finish})")
+            }
+            Self::OthersSlack {
+                request,
+                later,
+                deadline,
+            } => {
+                let minutes = later.as_secs() / 60;
+                write!(
+                    f,
+                    "the deadline of {request} {minutes} min later, {deadline}"
+                )
+            }
+            Self::Reservation {
+                on, rate, until, ..
+            } if on.is_empty() => {
+                write!(f, "{rate} reserved on the way out until {until}")
+            }
+            Self::Reservation {
+                on, rate, until, ..
+            } => write!(f, "{rate} more reserved on the link to {on} until {until}"),
         }
     }
+}
+
+fn write_offers(f: &mut fmt::Formatter<'_>, offers: &[WouldBuy]) -> fmt::Result {
+    for (place, offer) in offers.iter().enumerate() {
+        let before = if place == 0 { "it would take" } else { ", or" };
+        write!(f, "{before} {offer}")?;
+    }
+    Ok(())
 }
 
 record! {
@@ -222,6 +307,18 @@ record! {
             /// Hops from the centre.
             level: u8,
         },
+        /// Only depots that fail together with others of theirs had room for a fragment.
+        98 = OnlyKinHaveRoom {
+            /// Fragments of a chunk that one site, provider or region may hold now.
+            most: u32,
+            /// The code.
+            code: Code,
+        },
+        /// What would make a request possible that was refused for another reason than its deadline.
+        97 = Offered {
+            /// The offers, the least effort first.
+            would_buy: Vec<WouldBuy>,
+        },
         /// A path that could be used was not measured for long, or never.
         64 = PathStale {
             /// When it was measured last; none when it never was.
@@ -299,18 +396,10 @@ impl fmt::Display for Reason {
                 if let Some(earliest) = earliest {
                     write!(f, "; earliest finish {earliest} (p90)")?;
                 }
-                for (place, offer) in would_buy.iter().enumerate() {
-                    write!(
-                        f,
-                        "{} {offer}",
-                        if place == 0 {
-                            "; it would take"
-                        } else {
-                            ", or"
-                        }
-                    )?;
+                if !would_buy.is_empty() {
+                    f.write_str("; ")?;
                 }
-                Ok(())
+                write_offers(f, would_buy)
             }
             Self::DeadlinePast { deadline } => write!(f, "the deadline {deadline} has passed"),
             Self::TooFewDepots {
@@ -344,6 +433,12 @@ impl fmt::Display for Reason {
                  for more parity",
                 if *available == 1 { "site" } else { "sites" }
             ),
+            Self::OnlyKinHaveRoom { most, code } => write!(
+                f,
+                "nothing else has room, so one site may hold {most} fragments of a chunk of code {code}: its loss \
+                 could lose data until room is made elsewhere"
+            ),
+            Self::Offered { would_buy } => write_offers(f, would_buy),
             Self::NewDeadline { from, to } => {
                 write!(f, "the user moved it from {from} to {to}")
             }

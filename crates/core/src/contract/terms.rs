@@ -6,7 +6,7 @@ use posthaste_plan::{
 use posthaste_types::{Bytes, record};
 
 /// What prices are quoted for.
-const GIGABYTE: Bytes = Bytes::new(1_000_000_000);
+pub(crate) const GIGABYTE: Bytes = Bytes::new(1_000_000_000);
 /// A month of storage, as stores bill it: 730 hours.
 const MONTH_HOURS: u64 = 730;
 

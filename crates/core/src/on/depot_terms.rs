@@ -37,6 +37,7 @@ impl Mind {
         for request in self.index.users(id) {
             self.fill_fan_out(request, out);
         }
+        self.probe_asked(out);
         self.look_now();
     }
 }

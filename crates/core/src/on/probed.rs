@@ -14,11 +14,8 @@ impl Mind {
         is_bound: bool,
         out: &mut Outbox,
     ) {
-        if let Some(probing) = self.probing.take_if(|probing| probing.depot == id)
-            && let Some(request) = probing.request
-            && let Some(request) = self.requests.get_mut(&request)
-        {
-            request.probed -= probing.budget - sent;
+        if let Some(probing) = self.probing.take_if(|probing| probing.depot == id) {
+            self.settle_probe(&probing, sent);
         }
         let (now, settings) = (self.now, &self.settings);
         if let Some(depot) = self.depots.get_mut(&id) {

@@ -27,10 +27,14 @@ impl Mind {
         let mut left = self.left_for_newcomers();
         match self.weigh(&request, &left) {
             Verdict::Refuse(reason) => {
+                let (reason, would_buy) = self.bargain(&request, &left, reason);
                 request.state = RequestState::Refused;
                 request.close_books();
                 self.requests.insert(id, request);
                 self.tell(out, Some(id), None, Happening::Refused, reason);
+                if !would_buy.is_empty() {
+                    self.remember(id, "offered".into(), Reason::Offered { would_buy });
+                }
                 self.promised = Some(left);
             }
             Verdict::Admit {
@@ -40,6 +44,7 @@ impl Mind {
                 finish,
                 is_leftover,
             } => {
+                let (reason, _) = self.bargain(&request, &left, reason);
                 request.route = route;
                 request.is_leftover = is_leftover;
                 if is_leftover {

@@ -123,7 +123,7 @@ fn sentence(tale: &Tale, decision: &Decision, troubles: &mut Vec<String>) -> Opt
                 Some(format!("the deadline was moved from {from} to {to}"))
             }
             // Told with the answer, or by the event that follows.
-            Reason::Spare { .. } | Reason::AllSafe { .. } => None,
+            Reason::Spare { .. } | Reason::AllSafe { .. } | Reason::Offered { .. } => None,
             _ => Some(format!("{}: {why}", decision.what)),
         };
     };
@@ -175,6 +175,9 @@ fn sentence(tale: &Tale, decision: &Decision, troubles: &mut Vec<String>) -> Opt
         Happening::Delivered => format!("it was delivered: {why}"),
         Happening::Cancelled => format!("it was cancelled: {why}"),
         Happening::Failed => format!("it was given up: {why}"),
+        Happening::Crowded => {
+            format!("fragments had to lie closer together than they should: {why}")
+        }
         Happening::Rerouted => {
             format!("the data took another way: {why}{}", because(troubles))
         }

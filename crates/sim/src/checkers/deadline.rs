@@ -79,7 +79,8 @@ impl Deadlines {
             | Happening::ReleaseFailed
             | Happening::Rerouted
             | Happening::Pushing
-            | Happening::Pushed => {}
+            | Happening::Pushed
+            | Happening::Crowded => {}
         }
     }
 

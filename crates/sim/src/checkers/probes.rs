@@ -1,13 +1,17 @@
 use std::{collections::BTreeMap, time::Duration};
 
-use posthaste_core::{Settings, contract::RequestSpec};
+use posthaste_core::{
+    Settings,
+    contract::{DepotTerms, RequestSpec},
+};
 use posthaste_types::{Bytes, DepotId, Timestamp};
 
 use super::{Found, ensure};
 
 pub(super) const NAME: &str = "probes stay rare and within budget";
 
-/// One probe at a time, to paths that nothing measured lately, for a small share of what is sent.
+/// One probe at a time, to paths that nothing measured lately, for a small share of what is sent, and
+/// never outside the hours of a depot.
 #[derive(Debug)]
 pub(crate) struct Probes {
     permille: u64,
@@ -17,6 +21,10 @@ pub(crate) struct Probes {
     spent: Bytes,
     planned: Bytes,
     heard: BTreeMap<DepotId, Timestamp>,
+    terms: BTreeMap<DepotId, DepotTerms>,
+    /// What probes for requests cost so far, and what sending them may cost at most.
+    paid: u64,
+    priced: u64,
     probes: u64,
 }
 
@@ -29,13 +37,31 @@ impl Probes {
             spent: Bytes::ZERO,
             planned: Bytes::ZERO,
             heard: BTreeMap::new(),
+            terms: BTreeMap::new(),
+            paid: 0,
+            priced: 0,
             probes: 0,
         }
     }
 
     pub(crate) fn on_submitted(&mut self, spec: &RequestSpec) {
         let (total, data) = (spec.code.total(), spec.code.data().max(1));
+        let dearest = (spec.via.iter().chain(&spec.destination)).map(|&depot| {
+            let fragments = spec.bytes.times(u64::from(total)).get() / u64::from(data);
+            self.price(depot, Bytes::new(fragments))
+        });
+        self.priced += dearest.max().unwrap_or(0);
         self.planned += Bytes::new(spec.bytes.times(u64::from(total)).get() / u64::from(data));
+    }
+
+    /// The terms a depot is lent on.
+    pub(crate) fn on_lent(&mut self, depot: DepotId, terms: &DepotTerms) {
+        self.terms.insert(depot, terms.clone());
+    }
+
+    fn price(&self, depot: DepotId, bytes: Bytes) -> u64 {
+        let terms = self.terms.get(&depot);
+        terms.map_or(0, |terms| terms.sending().of(bytes).micro_usd())
     }
 
     /// The mind was told a measurement of the path.
@@ -55,9 +81,24 @@ impl Probes {
         ensure(NAME, before.is_none(), || {
             format!("a probe of {depot} begins beside {before:?}")
         })?;
+        let is_open = self
+            .terms
+            .get(&depot)
+            .is_none_or(|terms| terms.windows.is_open(now));
+        ensure(NAME, is_open, || {
+            format!("{depot} is probed outside its hours")
+        })?;
         if is_asked {
             return Ok(());
         }
+        self.paid += self.price(depot, budget);
+        let most = self.priced * self.permille / 1000;
+        ensure(NAME, self.paid <= most, || {
+            format!(
+                "probes cost {} micro-dollars, and {most} is the most",
+                self.paid
+            )
+        })?;
         self.spent += budget;
         let most = Bytes::new(self.planned.times(self.permille).get() / 1000);
         ensure(NAME, self.spent <= most, || {
@@ -82,6 +123,10 @@ impl Probes {
             return Ok(());
         };
         self.spent -= budget - sent;
+        let saved = self
+            .price(depot, budget)
+            .saturating_sub(self.price(depot, sent));
+        self.paid = self.paid.saturating_sub(saved);
         ensure(NAME, sent <= budget, || {
             format!("{sent} were sent to {depot}, and {budget} was the budget")
         })

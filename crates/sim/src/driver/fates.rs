@@ -54,7 +54,8 @@ impl Fates {
             | Happening::ReleaseFailed
             | Happening::Rerouted
             | Happening::Pushing
-            | Happening::Pushed => {}
+            | Happening::Pushed
+            | Happening::Crowded => {}
         }
     }
 

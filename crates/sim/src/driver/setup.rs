@@ -47,6 +47,11 @@ impl Run<'_> {
             level: plan.level,
         });
         let told: Vec<Input> = added.into_iter().chain(lent).chain(levels).collect();
+        for input in &told {
+            if let Input::DepotLent { depot, terms } = input {
+                self.checkers.probes.on_lent(*depot, terms);
+            }
+        }
         self.step(told.into_iter().chain([Input::DriverStarted]).collect());
         for place in 0..self.world.sites.len() {
             let (span, input) = self.probe_one(place);

@@ -49,6 +49,7 @@ pub(super) fn class(what: &What) -> Option<&'static str> {
             Happening::Missed => Some("missed"),
             Happening::Safe { .. } => Some("safe"),
             Happening::Admitted
+            | Happening::Crowded
             | Happening::Refused
             | Happening::OnTime { .. }
             | Happening::DepotRetired

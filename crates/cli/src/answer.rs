@@ -1,0 +1,125 @@
+//! What is answered to a stage-out, in rows: when it would be safe, what it costs, how long scratch is
+//! needed; or what would make its deadline possible, each with the command that takes it.
+
+use posthaste_api as api;
+
+use crate::moment;
+
+/// A row of an answer.
+pub fn row(name: &str, what: &str) -> String {
+    format!("  {name:<8} {what}\n")
+}
+
+/// When it will be safe, how long scratch is needed and what that costs.
+pub fn forecast(request: &api::Request) -> String {
+    let Some(finish) = &request.finish else {
+        return String::new();
+    };
+    let slack = request.slack_s.map_or_else(String::new, |slack| {
+        format!(" (slack {})", moment::show_seconds(slack))
+    });
+    let safe = format!(
+        "as likely as not by {}, nine times in ten by {}{slack}",
+        moment::time_of_day(&finish.p50),
+        moment::time_of_day(&finish.p90),
+    );
+    let mut text = row("safe", &safe);
+    if let Some(exposure) = &request.exposure {
+        let needed = |hours: f64, gb_hours: f64| {
+            let span = moment::show_seconds(hours * 3600.0);
+            format!("{span} ({gb_hours:.3} GB·h)")
+        };
+        let middle = needed(exposure.hours_p50, exposure.gb_hours_p50);
+        let late = needed(exposure.hours_p90, exposure.gb_hours_p90);
+        text += &row(
+            "scratch",
+            &format!("is needed for {middle} as likely as not, {late} nine times in ten"),
+        );
+    }
+    text + &cost(request)
+}
+
+/// What it costs, where depots have prices.
+fn cost(request: &api::Request) -> String {
+    let (send, month) = (request.cost_usd, request.cost_usd_per_month);
+    if send > 0.0 || month > 0.0 {
+        row(
+            "costs",
+            &format!("${send:.2} to send, ${month:.2} a month to keep"),
+        )
+    } else {
+        String::new()
+    }
+}
+
+/// What would make its deadline possible, with what to type; empty where nothing was offered.
+pub fn offers(request: &api::Request, via: &[String]) -> String {
+    if request.offers.is_empty() {
+        return String::new();
+    }
+    let mut text = "it would be possible with\n".to_owned();
+    for offer in &request.offers {
+        text += &format!("  {}\n", offer.text);
+        if let Some(command) = command(offer, via) {
+            text += &format!("      {command}\n");
+        }
+    }
+    text
+}
+
+/// What to type to take an offer; none where somebody else must do something.
+fn command(offer: &api::Offer, via: &[String]) -> Option<String> {
+    let first = |names: &[String]| names.first().cloned();
+    Some(match offer.kind.as_str() {
+        "depots" => {
+            let all = via.iter().chain(&offer.depots).map(String::as_str);
+            format!("the same with --via {}", all.collect::<Vec<_>>().join(","))
+        }
+        "code" => format!("the same with --code {}", offer.code.as_ref()?),
+        "deadline" => format!("the same with --deadline {}", offer.deadline.as_ref()?),
+        "hours" => format!(
+            "posthaste depot add {} … with hours that reach further",
+            first(&offer.depots)?
+        ),
+        "slack" => {
+            let (request, deadline) = (offer.request.as_ref()?, offer.deadline.as_ref()?);
+            format!("posthaste deadline {request} {deadline}")
+        }
+        "back" => format!("start {} again, then the same", first(&offer.depots)?),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offer(kind: &str) -> api::Offer {
+        api::Offer {
+            kind: kind.into(),
+            depots: vec!["c".into(), "d".into()],
+            code: Some("2+0".into()),
+            deadline: Some("2026-11-22T14:10:00.000Z".into()),
+            request: Some("r3".into()),
+            ..api::Offer::default()
+        }
+    }
+
+    #[test]
+    fn an_offer_comes_with_what_to_type() {
+        let via = ["a".to_owned(), "b".to_owned()];
+        for (kind, typed) in [
+            ("depots", "the same with --via a,b,c,d"),
+            ("code", "the same with --code 2+0"),
+            (
+                "deadline",
+                "the same with --deadline 2026-11-22T14:10:00.000Z",
+            ),
+            ("slack", "posthaste deadline r3 2026-11-22T14:10:00.000Z"),
+            ("back", "start c again, then the same"),
+        ] {
+            assert_eq!(command(&offer(kind), &via).as_deref(), Some(typed));
+        }
+        assert_eq!(command(&offer("reservation"), &via), None);
+    }
+}

@@ -1,0 +1,390 @@
+//! What would make an infeasible request feasible, beyond a lighter code or a later deadline: a depot
+//! that was not named, one that is away, another request's slack, a reservation. Each is tried on what
+//! is left for newcomers before it is offered, and the number of trials is bounded.
+
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "of other reasons nothing would help"
+)]
+
+use alloc::{string::String, vec::Vec};
+use core::time::Duration;
+use posthaste_types::{ByteRate, Bytes, DepotId, RequestId, Timestamp};
+
+use crate::{
+    Mind,
+    books::Request,
+    contract::{Reason, WouldBuy},
+    outlook::{Belief, Promised},
+};
+
+/// Trials for one refusal: each asks what the last step of an admission asks.
+const TRIALS_MAX: u32 = 64;
+/// Offers of one kind: a person reads all of them.
+const OFFERS_MAX: usize = 2;
+/// Depots that were not named and are tried alone, or together.
+const NAMED_MAX: usize = 8;
+/// Other requests whose slack is tried.
+const OTHERS_MAX: usize = 3;
+/// With more requests than this open nobody's slack is tried: each trial visits all of them.
+const MOVING_MAX: usize = 64;
+/// Links to depots on which a reservation is tried.
+const LINKS_MAX: usize = 2;
+/// Reservations are offered up to 2^50 bytes/s, from 2^16 on, to a sixteenth.
+const RATE_BITS: core::ops::RangeInclusive<u32> = 16..=50;
+const RATE_STEPS: u64 = 16;
+/// By how much another deadline might be later, as people say it, in minutes.
+const LATER_MIN: [u64; 9] = [5, 10, 20, 30, 60, 120, 240, 480, 1440];
+
+/// One refusal being bargained over.
+struct Bargain<'a> {
+    request: &'a Request,
+    left: &'a Promised,
+    trials: u32,
+}
+
+impl Mind {
+    /// Adds to the reason of an infeasible request what would make it feasible, the least effort first;
+    /// where the reason is another one, what would is given back beside it.
+    pub(crate) fn bargain(
+        &mut self,
+        request: &Request,
+        left: &Promised,
+        reason: Reason,
+    ) -> (Reason, Vec<WouldBuy>) {
+        match reason {
+            Reason::Infeasible {
+                earliest,
+                deadline,
+                would_buy,
+            } => {
+                let reason = Reason::Infeasible {
+                    earliest,
+                    deadline,
+                    would_buy: self.offers(request, left, would_buy),
+                };
+                (reason, Vec::new())
+            }
+            Reason::TooFewDepots { .. } | Reason::TooFewDomains { .. } | Reason::NoSpace { .. } => {
+                let offers = self.offers(request, left, Vec::new());
+                (reason, offers)
+            }
+            _ => (reason, Vec::new()),
+        }
+    }
+
+    fn offers(
+        &mut self,
+        request: &Request,
+        left: &Promised,
+        would_buy: Vec<WouldBuy>,
+    ) -> Vec<WouldBuy> {
+        let mut bargain = Bargain {
+            request,
+            left,
+            trials: 0,
+        };
+        let mut offers = self.offer_named(&mut bargain);
+        offers.extend(self.offer_absent(&mut bargain));
+        offers.extend(self.offer_hours(&mut bargain));
+        offers.extend(self.offer_reservations(&mut bargain));
+        offers.extend(self.offer_slack(&mut bargain));
+        offers.extend(would_buy);
+        offers.sort_by_key(effort);
+        offers
+    }
+
+    /// When the request would be safe with what is left, if that is in time.
+    fn try_offer(
+        &self,
+        bargain: &mut Bargain<'_>,
+        request: &Request,
+        left: &Promised,
+    ) -> Option<Timestamp> {
+        if bargain.trials >= TRIALS_MAX || self.find_flaw(request).is_some() {
+            return None;
+        }
+        bargain.trials += 1;
+        self.try_hopeful(request, left)
+    }
+
+    /// Depots that were not named: the cheapest and fastest of those that suffice alone, else the fewest
+    /// that suffice together.
+    fn offer_named(&self, bargain: &mut Bargain<'_>) -> Vec<WouldBuy> {
+        let (request, left) = (bargain.request, bargain.left);
+        let unnamed = self.depots.iter().filter(|(id, depot)| {
+            let is_named = request.lanes.iter().any(|lane| lane.depot == **id);
+            !is_named && left.places.contains_key(*id) && depot.free > Bytes::ZERO
+        });
+        let mut ranked: Vec<_> = unnamed
+            .map(|(id, depot)| {
+                let price = (depot.terms.send_micro_usd, depot.terms.keep_micro_usd);
+                let rate = core::cmp::Reverse(depot.link.rates.p50);
+                (depot.terms.is_landmark, price, rate, *id)
+            })
+            .collect();
+        ranked.sort_unstable();
+        let room = Request::LANES_MAX.saturating_sub(request.lanes.len());
+        ranked.truncate(NAMED_MAX.min(room));
+        let ids: Vec<DepotId> = ranked.iter().map(|(_, _, _, id)| *id).collect();
+        let mut offers = Vec::new();
+        for &id in &ids {
+            let trial = self.with_depots(request, &[id]);
+            if let Some(finish) = self.try_offer(bargain, &trial, left) {
+                let names = alloc::vec![self.name_of(id)];
+                offers.push(WouldBuy::NamedDepots { names, finish });
+            }
+            if offers.len() == OFFERS_MAX {
+                return offers;
+            }
+        }
+        for count in 2..=ids.len() {
+            if !offers.is_empty() {
+                break;
+            }
+            let trial = self.with_depots(request, &ids[..count]);
+            if let Some(finish) = self.try_offer(bargain, &trial, left) {
+                let names = ids[..count].iter().map(|id| self.name_of(*id)).collect();
+                offers.push(WouldBuy::NamedDepots { names, finish });
+            }
+        }
+        offers
+    }
+
+    /// The request as it would be with more depots named. What it stores is not looked at.
+    fn with_depots(&self, request: &Request, more: &[DepotId]) -> Request {
+        let mut spec = request.spec.clone();
+        spec.via.extend_from_slice(more);
+        let bytes = core::mem::replace(&mut spec.bytes, Bytes::ZERO);
+        let (method, wishes) = (request.method, request.wishes.clone());
+        let mut trial = Request::new(spec, method, wishes, self.now);
+        trial.spec.bytes = bytes;
+        trial.set_kin(self.kin(&trial));
+        trial
+    }
+
+    /// Named depots that are lost: whether one of them would do, were it back.
+    fn offer_absent(&mut self, bargain: &mut Bargain<'_>) -> Vec<WouldBuy> {
+        let request = bargain.request;
+        let lost: Vec<DepotId> = request
+            .lanes
+            .iter()
+            .map(|lane| lane.depot)
+            .filter(|id| {
+                self.depots
+                    .get(id)
+                    .is_some_and(|depot| !depot.is_expected())
+            })
+            .collect();
+        let mut offers = Vec::new();
+        for id in lost {
+            let Some(mut left) = self.depots.get(&id).map(|depot| {
+                let mut left = bargain.left.clone();
+                left.add(id, depot, self.spread(), self.now);
+                left
+            }) else {
+                continue;
+            };
+            left.is_stale = false;
+            let was_away = self.set_away(id, true);
+            let trial = self.with_depots(request, &[]);
+            let finish = self.try_offer(bargain, &trial, &left);
+            self.set_away(id, was_away);
+            if let Some(finish) = finish {
+                let name = self.name_of(id);
+                offers.push(WouldBuy::DepotBack { name, finish });
+            }
+            if offers.len() == OFFERS_MAX {
+                break;
+            }
+        }
+        offers
+    }
+
+    /// Lets plans count on a depot that is down, or no longer. Returns what it was.
+    fn set_away(&mut self, id: DepotId, is_away: bool) -> bool {
+        self.depots
+            .get_mut(&id)
+            .is_some_and(|depot| core::mem::replace(&mut depot.is_away, is_away))
+    }
+
+    /// Named depots whose hours are in the way.
+    fn offer_hours(&self, bargain: &mut Bargain<'_>) -> Vec<WouldBuy> {
+        let (request, until) = (bargain.request, bargain.request.spec.deadline);
+        let mut offers = Vec::new();
+        for lane in &request.lanes {
+            let Some(depot) = self.depots.get(&lane.depot) else {
+                continue;
+            };
+            let closes = depot.terms.windows.next_change(self.now);
+            let is_closed = !depot.is_within_hours(self.now);
+            if !is_closed && closes.is_none_or(|closes| closes >= until) {
+                continue;
+            }
+            let mut left = bargain.left.clone();
+            left.open(lane.depot, depot, self.spread(), (self.now, until));
+            let Some(finish) = self.try_offer(bargain, request, &left) else {
+                continue;
+            };
+            let name = depot.name.clone();
+            offers.push(WouldBuy::DepotHours { name, finish });
+            if offers.len() == OFFERS_MAX {
+                break;
+            }
+        }
+        offers
+    }
+
+    /// Rate reserved from now until the deadline, on the way out or on the link to a named depot.
+    fn offer_reservations(&self, bargain: &mut Bargain<'_>) -> Vec<WouldBuy> {
+        let (request, until) = (bargain.request, bargain.request.spec.deadline);
+        let named = request.lanes.iter().map(|lane| lane.depot);
+        let mut links: Vec<_> = named
+            .filter(|id| bargain.left.places.contains_key(id))
+            .filter_map(|id| Some((id, self.depots.get(&id)?)))
+            .map(|(id, depot)| (core::cmp::Reverse(depot.link.rates.p50), id))
+            .collect();
+        links.sort_unstable();
+        links.truncate(LINKS_MAX);
+        let mut targets: Vec<Option<DepotId>> = Vec::new();
+        targets.extend(self.settings.egress.map(|_| None));
+        targets.extend(links.into_iter().map(|(_, id)| Some(id)));
+        let mut offers = Vec::new();
+        for target in targets {
+            let most = self.reservable(target);
+            let Some(rate) = self.least_rate(bargain, target, most) else {
+                continue;
+            };
+            offers.push(WouldBuy::Reservation {
+                on: target.map_or_else(String::new, |id| self.name_of(id)),
+                rate,
+                from: self.now,
+                until,
+            });
+            break;
+        }
+        offers
+    }
+
+    /// Most that a reservation can add: a depot takes no more than its owner lends.
+    fn reservable(&self, target: Option<DepotId>) -> u64 {
+        let most = 1 << RATE_BITS.end();
+        let depot = target.and_then(|id| self.depots.get(&id));
+        depot.map_or(most, |depot| {
+            let advert = depot.link.advert().map_or(most, ByteRate::get);
+            advert.saturating_sub(Belief::Hopeful.rate(depot, self.spread()).get())
+        })
+    }
+
+    /// The least rate that suffices when it is reserved, up to `most`: first its power of two, then in
+    /// sixteenths of that.
+    fn least_rate(
+        &self,
+        bargain: &mut Bargain<'_>,
+        target: Option<DepotId>,
+        most: u64,
+    ) -> Option<ByteRate> {
+        let until = bargain.request.spec.deadline;
+        let mut holds = |rate: u64| {
+            let mut left = bargain.left.clone();
+            left.reserve(target, self.now, until, ByteRate::new(rate));
+            let request = bargain.request;
+            self.try_offer(bargain, request, &left).is_some()
+        };
+        if !holds(most) {
+            return None;
+        }
+        let (mut low, mut high) = (*RATE_BITS.start(), most.ilog2());
+        while low < high {
+            let middle = u32::midpoint(low, high);
+            if holds(1 << middle) {
+                high = middle
+            } else {
+                low = middle + 1
+            }
+        }
+        let step = (1u64 << low) / 2 / RATE_STEPS;
+        let (mut low_step, mut high_step) = (RATE_STEPS, 2 * RATE_STEPS);
+        while low_step < high_step {
+            let middle = u64::midpoint(low_step, high_step);
+            if holds((middle * step).min(most)) {
+                high_step = middle
+            } else {
+                low_step = middle + 1
+            }
+        }
+        let rate = (low_step * step).min(most);
+        // Only what was tried is offered; trials may have run out.
+        holds(rate).then(|| ByteRate::new(rate))
+    }
+
+    /// Another request on the same depots whose deadline, were it later, would leave enough.
+    fn offer_slack(&self, bargain: &mut Bargain<'_>) -> Option<WouldBuy> {
+        if self.index.moving() > MOVING_MAX {
+            return None;
+        }
+        let request = bargain.request;
+        let mut others: Vec<(core::cmp::Reverse<Bytes>, RequestId)> = self
+            .index
+            .after(None)
+            .filter_map(|urgency| Some((urgency.request, self.requests.get(&urgency.request)?)))
+            .filter(|(_, other)| !other.is_leftover && shares_depot(request, other))
+            .map(|(id, other)| (core::cmp::Reverse(other.replica.missing_bytes()), id))
+            .collect();
+        others.sort_unstable();
+        others.truncate(OTHERS_MAX);
+        let mut best: Option<(Duration, RequestId, Timestamp)> = None;
+        for (_, id) in others {
+            let Some(deadline) = self.requests.get(&id).map(|other| other.spec.deadline) else {
+                continue;
+            };
+            let mut holds = |minutes: u64| {
+                let later = deadline + Duration::from_secs(minutes * 60);
+                let left = self.left_with(id, later);
+                self.try_offer(bargain, request, &left).is_some()
+            };
+            let (mut low, mut high) = (0, LATER_MIN.len() - 1);
+            if !holds(LATER_MIN[high]) {
+                continue;
+            }
+            while low < high {
+                let middle = usize::midpoint(low, high);
+                if holds(LATER_MIN[middle]) {
+                    high = middle
+                } else {
+                    low = middle + 1
+                }
+            }
+            let later = Duration::from_secs(LATER_MIN[high] * 60);
+            if best.is_none_or(|(least, _, _)| later < least) {
+                best = Some((later, id, deadline + later));
+            }
+        }
+        best.map(|(later, request, deadline)| WouldBuy::OthersSlack {
+            request,
+            later,
+            deadline,
+        })
+    }
+}
+
+/// Whether another request may use a depot that this one may.
+fn shares_depot(request: &Request, other: &Request) -> bool {
+    let mut lanes = request.lanes.iter();
+    lanes.any(|lane| other.lane_of(lane.depot).is_some())
+}
+
+/// How much somebody must do for an offer, the least first: type a name, give up some redundancy, ask
+/// an owner, ask another user, ask an operator of networks, find depots nobody knows, or wait.
+fn effort(offer: &WouldBuy) -> u8 {
+    match offer {
+        WouldBuy::NamedDepots { .. } => 0,
+        WouldBuy::LighterCode { .. } => 1,
+        WouldBuy::DepotHours { .. } => 2,
+        WouldBuy::DepotBack { .. } => 3,
+        WouldBuy::OthersSlack { .. } => 4,
+        WouldBuy::Reservation { .. } => 5,
+        WouldBuy::MoreDepots { .. } | WouldBuy::MoreRate { .. } | WouldBuy::MoreSpace { .. } => 6,
+        WouldBuy::Later { .. } => 7,
+    }
+}
