@@ -83,10 +83,8 @@ record! {
 impl Promised {
     /// Whether bytes from outside made something in which every depot has its place.
     pub(crate) fn is_sound(&self) -> bool {
-        let scenes = self.hopeful.iter().chain([&self.careful]);
-        scenes
-            .into_iter()
-            .all(|scene| has_places(&scene.supplies, &self.places))
+        let mut scenes = self.hopeful.iter().chain([&self.careful]);
+        scenes.all(|scene| has_places(&scene.supplies, &self.places))
     }
 
     pub(crate) fn scene(&self, belief: Belief) -> &Scene {
