@@ -19,6 +19,19 @@ pub struct Wishes {
     #[schema(example = "climate")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
+    /// How many depots may be lost; the cheapest code that survives it and keeps the deadline is
+    /// chosen instead of the one given.
+    #[schema(example = 2)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub survive: Option<u32>,
+    /// With which chance the data is kept until it expires, in percent, by how often depots lost what
+    /// they held so far; the code is chosen as with `survive`.
+    #[schema(example = 99.99)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub durability_percent: Option<f64>,
+    /// Names of depots that may hold none of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub without: Vec<String>,
 }
 
 impl Wishes {

@@ -27,6 +27,15 @@ pub struct WishesArguments {
     /// Whose it is: users of a project share evenly
     #[arg(long, value_name = "NAME", env = "USER", hide_env_values = true)]
     owner: Option<String>,
+    /// Choose the code: any so many depots may be lost
+    #[arg(long, value_name = "DEPOTS", conflicts_with_all = ["code", "durability"])]
+    survive: Option<u32>,
+    /// Choose the code: the data is kept with this chance, by what the depots lost so far
+    #[arg(long, value_name = "PERCENT", conflicts_with = "code")]
+    durability: Option<f64>,
+    /// Depots that may hold none of it
+    #[arg(long, value_name = "DEPOT,…", value_delimiter = ',')]
+    without: Vec<String>,
 }
 
 impl WishesArguments {
@@ -37,6 +46,9 @@ impl WishesArguments {
             priority: (!is_normal).then(|| self.priority.to_string()),
             owner: self.owner.clone(),
             project: self.project.clone(),
+            survive: self.survive,
+            durability_percent: self.durability,
+            without: self.without.clone(),
         }
     }
 }

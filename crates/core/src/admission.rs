@@ -9,7 +9,7 @@ use posthaste_types::{Bytes, Timestamp};
 
 use crate::{
     Mind,
-    books::{Request, Route},
+    books::{Depot, Request, Route},
     contract::{Reason, WouldBuy},
     outlook::{Belief, Promised, places_of},
 };
@@ -203,7 +203,8 @@ impl Mind {
 
     /// Lanes to depots that can be staged to, the best first: those open now before others, those near the
     /// centre before those of a higher level, those of the user before landmarks, one of each domain
-    /// before a second, fast ones before slow ones, then in the user's order.
+    /// before a second, cheap ones before dear ones where money or redundancy was wished, fast ones
+    /// before slow ones, then in the user's order.
     pub(crate) fn staging_lanes(&self, request: &Request) -> Vec<usize> {
         self.best_first(request, |lane| self.can_use(request, lane))
     }
@@ -221,12 +222,17 @@ impl Mind {
                 let depot = self.depots.get(&request.lanes[lane].depot)?;
                 let rate = core::cmp::Reverse(depot.link.rates.p50);
                 let is_closed = !depot.is_expected() || !depot.is_within_hours(self.now);
-                Some((is_closed, depot.level, depot.terms.is_landmark, rate, lane))
+                let price = match request.is_thrifty() {
+                    true => self.price(request, &depot.terms),
+                    false => 0,
+                };
+                let reach = (is_closed, depot.level, depot.terms.is_landmark);
+                Some((reach, price, rate, lane))
             })
             .collect();
         lanes.sort_unstable();
         let (mut first, mut more, mut taken) = (Vec::new(), Vec::new(), 0);
-        for (_, _, _, _, lane) in lanes {
+        for (_, _, _, lane) in lanes {
             if request.is_free(taken, lane) {
                 first.push(lane);
                 taken |= 1 << lane;
@@ -240,15 +246,15 @@ impl Mind {
 
     /// Whether the depot of a lane is there or will be, and was not given up.
     pub(crate) fn can_use(&self, request: &Request, lane: usize) -> bool {
-        self.depots
-            .get(&request.lanes[lane].depot)
-            .is_some_and(|depot| depot.is_expected())
+        let depot = self.depots.get(&request.lanes[lane].depot);
+        request.barred >> lane & 1 == 0 && depot.is_some_and(Depot::is_expected)
     }
 
     /// Whether the depot of a lane is there, will be, or may be.
     pub(crate) fn may_use(&self, request: &Request, lane: usize) -> bool {
         let depot = self.depots.get(&request.lanes[lane].depot);
-        depot.is_some_and(|depot| depot.is_expected() || depot.is_hoped_for(&self.settings))
+        let may_be = |depot: &Depot| depot.is_expected() || depot.is_hoped_for(&self.settings);
+        request.barred >> lane & 1 == 0 && depot.is_some_and(may_be)
     }
 
     /// Whether the depot of a lane is there and its hours let it be used.

@@ -25,6 +25,7 @@ mod on;
 mod outlook;
 mod probing;
 mod push;
+mod redundancy;
 mod review;
 mod settings;
 pub mod story;

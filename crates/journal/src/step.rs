@@ -277,6 +277,12 @@ fn keep_course(
     }
     let mut ended = transaction.prepare_cached("UPDATE request SET ended = ?2 WHERE id = ?1")?;
     for event in step.events {
+        if let (Some(request), Happening::CodeChosen { code }) = (event.request, &event.happening) {
+            transaction.execute(
+                "UPDATE request SET code = ?2 WHERE id = ?1",
+                params![to_sql(request.get()), code.to_string()],
+            )?;
+        }
         let is_end = matches!(
             event.happening,
             Happening::Refused

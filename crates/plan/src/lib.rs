@@ -19,6 +19,7 @@ pub mod horizon;
 mod offer;
 pub mod patience;
 pub mod push;
+pub mod redundancy;
 pub mod run;
 mod scene;
 mod timetable;

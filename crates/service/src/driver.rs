@@ -252,6 +252,7 @@ fn remains_of(happening: &Happening) -> Option<Remains> {
         | Happening::Rerouted
         | Happening::Pushing
         | Happening::Pushed
-        | Happening::Crowded => None,
+        | Happening::Crowded
+        | Happening::CodeChosen { .. } => None,
     }
 }

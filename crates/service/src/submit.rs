@@ -10,7 +10,7 @@ use std::{
 use posthaste_api as api;
 use posthaste_core::{
     Mind,
-    contract::{Input, Method, Outbox, ReleasePolicy, RequestSpec},
+    contract::{Input, Method, Outbox, ReleasePolicy, RequestSpec, Wishes},
 };
 use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
 use posthaste_engine::{
@@ -18,7 +18,7 @@ use posthaste_engine::{
     envelope::age::{RECIPIENTS_MAX, Recipient},
 };
 use posthaste_journal::{RequestRecord, Scan};
-use posthaste_types::{Bytes, RequestId, encrypted_sizes};
+use posthaste_types::{Bytes, RequestId, Timestamp, encrypted_sizes};
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::{driver::Centre, render, store::Remains, wishes};
@@ -115,6 +115,14 @@ fn optimizer(name: Option<&str>) -> Result<Method> {
     Ok(named.unwrap_or_default())
 }
 
+fn wishes(centre: &Centre, new: &api::NewRequest, keep_until: Timestamp) -> Result<Wishes> {
+    let depot_of = |name: &str| centre.depots.named(name).map(|depot| depot.record.id);
+    Ok(Wishes {
+        keep_until: Some(keep_until),
+        ..wishes::read(&new.wishes, depot_of)?
+    })
+}
+
 fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
     let invalid = |what: &str, why: &str, hint: &str| {
         Error::new(ErrorKind::Invalid, "submit", what)
@@ -177,7 +185,7 @@ fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
         release: new.release == api::Release::WhenSafe,
         best_effort: new.best_effort,
         optimizer: optimizer(new.optimizer.as_deref())?,
-        wishes: wishes::read(&new.wishes)?,
+        wishes: wishes(centre, new, deadline + keep)?,
         created: now,
         deadline,
         expires: deadline + keep,

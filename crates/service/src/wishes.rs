@@ -1,8 +1,9 @@
 //! What users wish of a request, between the words of the API and those of the mind.
 
 use posthaste_api as api;
-use posthaste_core::contract::{Priority, Wishes};
+use posthaste_core::contract::{Priority, Survive, Wishes};
 use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_types::DepotId;
 
 /// Bytes of the name of a user or project.
 const NAME_BYTES_MAX: usize = 200;
@@ -15,7 +16,14 @@ fn invalid(what: &str, why: impl ToString) -> Error {
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] for what makes no sense.
-pub(crate) fn read(new: &api::Wishes) -> Result<Wishes> {
+pub(crate) fn read(new: &api::Wishes, depot: impl Fn(&str) -> Option<DepotId>) -> Result<Wishes> {
+    let forbidden = new.without.iter().map(|name| {
+        depot(name).ok_or_else(|| {
+            Error::new(ErrorKind::NotFound, "do without", name)
+                .cause("no depot of that name is in the books")
+        })
+    });
+    let forbidden: Vec<DepotId> = forbidden.collect::<Result<_>>()?;
     let priority = new.priority.as_deref().map(str::parse::<Priority>);
     let priority = priority
         .transpose()
@@ -24,8 +32,36 @@ pub(crate) fn read(new: &api::Wishes) -> Result<Wishes> {
         priority: priority.unwrap_or_default(),
         owner: name("the owner", new.owner.as_deref())?,
         project: name("the project", new.project.as_deref())?,
+        survive: survive(new)?,
+        forbidden,
         ..Wishes::default()
     })
+}
+
+/// Billionths in a hundredth.
+const PPB_PER_PERCENT: f64 = 1e7;
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the range is checked before"
+)]
+fn survive(new: &api::Wishes) -> Result<Survive> {
+    match (new.survive, new.durability_percent) {
+        (None, None) => Ok(Survive::AsCoded),
+        (Some(depots), None) => Ok(Survive::Losses { depots }),
+        (None, Some(percent)) if (0.0..100.0).contains(&percent) => Ok(Survive::Chance {
+            loss_ppb_max: ((100.0 - percent) * PPB_PER_PERCENT).round() as u32,
+        }),
+        (None, Some(_)) => Err(invalid(
+            "the durability",
+            "it is a percentage below 100, like 99.99",
+        )),
+        (Some(_), Some(_)) => Err(invalid(
+            "what must be survived",
+            "either a number of depots or a durability, not both",
+        )),
+    }
 }
 
 fn name(what: &str, name: Option<&str>) -> Result<String> {
@@ -42,13 +78,24 @@ fn name(what: &str, name: Option<&str>) -> Result<String> {
 }
 
 /// The wishes as the API shows them: what was left out is left out.
-pub(crate) fn show(wishes: &Wishes) -> api::Wishes {
+pub(crate) fn show(wishes: &Wishes, name: impl Fn(DepotId) -> String) -> api::Wishes {
     let said = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let is_normal = wishes.priority == Priority::default();
     api::Wishes {
         priority: (!is_normal).then(|| wishes.priority.to_string()),
         owner: said(&wishes.owner),
         project: said(&wishes.project),
+        survive: match wishes.survive {
+            Survive::Losses { depots } => Some(depots),
+            Survive::AsCoded | Survive::Chance { .. } => None,
+        },
+        durability_percent: match wishes.survive {
+            Survive::Chance { loss_ppb_max } => {
+                Some(100.0 - f64::from(loss_ppb_max) / PPB_PER_PERCENT)
+            }
+            Survive::AsCoded | Survive::Losses { .. } => None,
+        },
+        without: wishes.forbidden.iter().copied().map(name).collect(),
     }
 }
 
@@ -56,15 +103,28 @@ pub(crate) fn show(wishes: &Wishes) -> api::Wishes {
 mod tests {
     use super::*;
 
+    fn named(name: &str) -> Option<DepotId> {
+        (name == "ash").then_some(DepotId::new(1))
+    }
+
     #[test]
     fn what_is_wished_is_shown_as_it_was_said() {
         let said = api::Wishes {
             priority: Some("high".into()),
             owner: Some("alice".into()),
             project: Some("climate".into()),
+            survive: Some(2),
+            durability_percent: None,
+            without: vec!["ash".into()],
         };
-        assert_eq!(show(&read(&said).unwrap()), said);
-        assert!(show(&read(&api::Wishes::default()).unwrap()).is_empty());
+        let again = |said: &api::Wishes| show(&read(said, named).unwrap(), |_| "ash".into());
+        assert_eq!(again(&said), said);
+        let nines = api::Wishes {
+            durability_percent: Some(99.99),
+            ..api::Wishes::default()
+        };
+        assert_eq!(again(&nines), nines);
+        assert!(again(&api::Wishes::default()).is_empty());
     }
 
     #[test]
@@ -82,8 +142,25 @@ mod tests {
                 owner: Some("a\nb".into()),
                 ..api::Wishes::default()
             },
+            api::Wishes {
+                durability_percent: Some(100.0),
+                ..api::Wishes::default()
+            },
+            api::Wishes {
+                survive: Some(1),
+                durability_percent: Some(99.0),
+                ..api::Wishes::default()
+            },
         ] {
-            assert_eq!(read(&wrong).unwrap_err().kind(), ErrorKind::Invalid);
+            assert_eq!(read(&wrong, named).unwrap_err().kind(), ErrorKind::Invalid);
         }
+        let unknown = api::Wishes {
+            without: vec!["elm".into()],
+            ..api::Wishes::default()
+        };
+        assert_eq!(
+            read(&unknown, named).unwrap_err().kind(),
+            ErrorKind::NotFound
+        );
     }
 }

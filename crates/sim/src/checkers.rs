@@ -6,6 +6,7 @@ mod deadline;
 mod probes;
 mod progress;
 mod release;
+mod wishes;
 
 use posthaste_types::Timestamp;
 
@@ -15,6 +16,7 @@ pub(crate) use deadline::Deadlines;
 pub(crate) use probes::Probes;
 pub(crate) use progress::Progress;
 pub(crate) use release::Releases;
+pub(crate) use wishes::Kept;
 
 /// Something that must never be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +32,7 @@ pub struct Violation {
 /// Violations kept of one run: the first ones tell the story.
 const VIOLATIONS_MAX: usize = 20;
 
-/// The six checkers and what they saw.
+/// The seven checkers and what they saw.
 #[derive(Debug)]
 pub struct Checkers {
     pub(crate) deadlines: Deadlines,
@@ -39,19 +41,21 @@ pub struct Checkers {
     pub(crate) progress: Progress,
     pub(crate) releases: Releases,
     pub(crate) probes: Probes,
+    pub(crate) kept: Kept,
     violations: Vec<Violation>,
     is_mute: bool,
 }
 
 impl Checkers {
     /// The checkers' names, in the order of their verdicts.
-    pub const NAMES: [&'static str; 6] = [
+    pub const NAMES: [&'static str; 7] = [
         deadline::NAME,
         capacity::NAME,
         conservation::NAME,
         progress::NAME,
         release::NAME,
         probes::NAME,
+        wishes::NAME,
     ];
 
     pub(crate) fn new(settings: &posthaste_core::Settings) -> Self {
@@ -62,6 +66,7 @@ impl Checkers {
             progress: Progress::default(),
             releases: Releases::default(),
             probes: Probes::new(settings),
+            kept: Kept::default(),
             violations: Vec::new(),
             is_mute: false,
         }

@@ -22,6 +22,7 @@ pub(crate) struct Wish<'a> {
     pub(crate) plan: &'a RequestPlan,
     pub(crate) at: Duration,
     pub(crate) spec: RequestSpec,
+    pub(crate) without: Vec<DepotId>,
     pub(crate) cancelled_at: Option<Duration>,
     pub(crate) delivered_at: Option<Duration>,
 }
@@ -49,7 +50,13 @@ impl<'a> Crowd<'a> {
             } else {
                 plan.via.iter().flat_map(of).collect()
             };
-            (plan, Named { via, destinations })
+            let without = plan.without.iter().flat_map(of).collect();
+            let named = Named {
+                via,
+                destinations,
+                without,
+            };
+            (plan, named)
         };
         Self {
             seed,
@@ -74,6 +81,7 @@ impl<'a> Crowd<'a> {
                 plan,
                 at,
                 spec,
+                without: named.without.clone(),
                 cancelled_at: later(plan.cancel_after_s),
                 delivered_at: later(plan.delivered_after_s),
             }
@@ -87,6 +95,8 @@ struct Named {
     via: Vec<DepotId>,
     /// Those one of which the request goes to.
     destinations: Vec<DepotId>,
+    /// Those it may not use.
+    without: Vec<DepotId>,
 }
 
 /// Some of the depots, in the order they are drawn in: the beginning of a shuffle (Fisher and Yates),

@@ -315,6 +315,7 @@ impl<'a> Run<'a> {
         let told = inputs.len();
         self.journal.append(self.now, &inputs);
         mind.step(self.now, inputs, &mut out);
+        self.heed_codes(&out.events);
         for event in &out.events {
             let spec = event
                 .request
@@ -453,6 +454,12 @@ impl<'a> Run<'a> {
     }
 
     fn on_asked(&mut self, input: &Input) {
+        if let Input::RequestAsked {
+            request, wishes, ..
+        } = input
+        {
+            self.checkers.kept.on_asked(*request, wishes);
+        }
         if let Input::RequestSubmitted { request, spec }
         | Input::RequestSubmittedWith { request, spec, .. }
         | Input::RequestAsked { request, spec, .. } = input

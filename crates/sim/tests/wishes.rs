@@ -68,3 +68,37 @@ fn what_is_left_over_is_shared_by_priority_project_and_user() {
         );
     }
 }
+
+/// The code that was chosen for a request, and whether its depots were told.
+fn code_of(report: &Report, request: u64) -> Option<String> {
+    report.timeline.iter().find_map(|entry| match &entry.what {
+        What::Said {
+            happening: Happening::CodeChosen { code },
+            ..
+        } if entry.request == Some(RequestId::new(request)) => Some(code.to_string()),
+        What::Said { .. } | What::World(_) | What::Driver(_) | What::User(_) => None,
+    })
+}
+
+#[test]
+fn what_must_be_survived_chooses_the_code() {
+    for report in play("survive", 0..20) {
+        let text = report.to_text();
+        let code = |request| code_of(&report, request);
+        assert_eq!(code(1).as_deref(), Some("3+2"), "{text}");
+        assert_eq!(code(2).as_deref(), Some("1+2"), "{text}");
+        // The five free depots suffice: the stores would save bytes and cost money.
+        assert_eq!(code(3).as_deref(), Some("4+1"), "{text}");
+        assert_eq!(
+            (code(4), report.fates[3].1),
+            (None, Fate::Refused),
+            "{text}"
+        );
+        // One of the five lost all it held a moment ago.
+        assert_eq!(code(5).as_deref(), Some("3+1"), "{text}");
+        assert!(
+            text.contains("r1 code 3+2 chosen: 3+2 on 5 depots: any 2 may be lost"),
+            "{text}"
+        );
+    }
+}

@@ -3,7 +3,7 @@ use core::time::Duration;
 use posthaste_plan::tuner::Setting;
 use posthaste_types::{ByteRate, Bytes, Timestamp, record};
 
-use super::Link;
+use super::{History, Link};
 use crate::{
     Settings,
     contract::{DepotState, DepotTerms},
@@ -50,13 +50,15 @@ record! {
         /// It is not taken back before, whatever it answers.
         pub(crate) hold_until: Timestamp,
         pub(crate) answered: Option<Answer>,
+        /// How often it lost what it held.
+        pub(crate) history: History,
         /// Where the optimizer of the last request ended: where that of the next one begins.
         pub(crate) best: Option<Setting>,
     }
 }
 
 impl Depot {
-    pub(crate) fn new(name: String, capacity: Bytes, link: Link) -> Self {
+    pub(crate) fn new(name: String, capacity: Bytes, link: Link, now: Timestamp) -> Self {
         Self {
             name,
             capacity,
@@ -75,6 +77,7 @@ impl Depot {
             resume_at: Timestamp::default(),
             hold_until: Timestamp::default(),
             answered: None,
+            history: History::new(now),
             best: None,
         }
     }

@@ -5,7 +5,7 @@ use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, Timestamp, reco
 use super::{Account, Push, Replica, Tuning, Turn};
 use crate::{
     Settings,
-    contract::{Decision, Fault, Forecast, Reason, RequestSpec, RequestState, Wishes},
+    contract::{Decision, Fault, Forecast, Reason, RequestSpec, RequestState, Survive, Wishes},
     domains::Kin,
 };
 
@@ -90,6 +90,10 @@ record! {
         pub(crate) route: Route,
         /// More urgent ones leave it something of the way out now.
         pub(crate) is_due: bool,
+        /// The chance that it is lost, in billionths, where its code was chosen by what must be survived.
+        pub(crate) loss_ppb: Option<u32>,
+        /// Lanes that would break what was wished, as a mask.
+        pub(crate) barred: u64,
         /// The depots in the user's order, then the destination.
         pub(crate) lanes: Vec<Lane>,
         /// Fragments of a chunk that depots which fail together may hold.
@@ -125,7 +129,10 @@ impl Request {
     pub(crate) fn new(spec: RequestSpec, method: Method, wishes: Wishes, now: Timestamp) -> Self {
         let mut lanes: Vec<Lane> = Vec::new();
         for &depot in spec.via.iter().chain(&spec.destination) {
-            if lanes.len() < Self::LANES_MAX && lanes.iter().all(|lane| lane.depot != depot) {
+            if !wishes.forbidden.contains(&depot)
+                && lanes.len() < Self::LANES_MAX
+                && lanes.iter().all(|lane| lane.depot != depot)
+            {
                 lanes.push(Lane {
                     depot,
                     is_active: false,
@@ -159,6 +166,8 @@ impl Request {
             route: Route::Staged,
             is_due: true,
             replica: Replica::new(&spec, chunks, lanes.len(), destination),
+            loss_ppb: None,
+            barred: 0,
             lanes,
             domain_max: 1,
             crowded: BTreeMap::new(),
@@ -194,6 +203,12 @@ impl Request {
         spec.bytes == Bytes::ZERO || (1..=Self::CHUNKS_MAX).contains(&chunks)
     }
 
+    /// Its code was chosen: nothing was stored yet.
+    pub(crate) fn recode(&mut self) {
+        let chunks = self.replica.chunks();
+        self.replica = Replica::new(&self.spec, chunks, self.lanes.len(), self.destination());
+    }
+
     /// Forgets what depots hold: nobody will ask again.
     pub(crate) fn close_books(&mut self) {
         self.stripes.clear();
@@ -201,6 +216,11 @@ impl Request {
         self.replica = Replica::new(&self.spec, 0, self.lanes.len(), self.destination());
         self.at_risk = false;
         self.finish = None;
+    }
+
+    /// Whether cheap depots come before fast ones.
+    pub(crate) fn is_thrifty(&self) -> bool {
+        self.wishes.survive != Survive::AsCoded || self.wishes.budget_micro_usd.is_some()
     }
 
     pub(crate) fn is_moving(&self) -> bool {

@@ -1,5 +1,5 @@
 use core::fmt;
-use posthaste_types::{Bytes, DepotId, RequestId, Timestamp, record};
+use posthaste_types::{Bytes, Code, DepotId, RequestId, Timestamp, record};
 
 use super::Reason;
 
@@ -83,6 +83,11 @@ record! {
         33 = Pushed,
         /// Depots that fail together hold more of a chunk than the parity covers.
         96 = Crowded,
+        /// The code of a request was chosen by what it must survive.
+        112 = CodeChosen {
+            /// The code.
+            code: Code,
+        },
     }
 }
 
@@ -116,6 +121,7 @@ impl Happening {
             Self::Pushing => "pushing",
             Self::Pushed => "pushed",
             Self::Crowded => "crowded",
+            Self::CodeChosen { .. } => "code-chosen",
         }
     }
 }
@@ -148,6 +154,7 @@ impl fmt::Display for Happening {
             Self::Pushing => f.write_str("pushed on to"),
             Self::Pushed => f.write_str("all is pushed on"),
             Self::Crowded => f.write_str("crowded"),
+            Self::CodeChosen { code } => write!(f, "code {code} chosen"),
         }
     }
 }

@@ -3,7 +3,7 @@ use core::{fmt, time::Duration};
 use posthaste_plan::tuner;
 use posthaste_types::{ByteRate, Bytes, Code, DepotId, RequestId, Timestamp, record};
 
-use super::Fault;
+use super::{Fault, Survive};
 
 record! {
     /// What would make an infeasible deadline feasible.
@@ -319,6 +319,21 @@ record! {
             /// The offers, the least effort first.
             would_buy: Vec<WouldBuy>,
         },
+        /// The cheapest code that survives what the user wished, on the depots there are.
+        112 = Redundancy {
+            /// The code.
+            code: Code,
+            /// The chance that data is lost while depots keep it, by how often they lost what they
+            /// held so far, in billionths.
+            loss_ppb: u32,
+        },
+        /// No code on these depots survives what the user wished.
+        113 = CannotSurvive {
+            /// The wish.
+            survive: Survive,
+            /// Depots that could be used.
+            depots: u32,
+        },
         /// A path that could be used was not measured for long, or never.
         64 = PathStale {
             /// When it was measured last; none when it never was.
@@ -445,6 +460,10 @@ impl fmt::Display for Reason {
             Self::Nearer { level } => {
                 write!(f, "level {level} is nearer to the destination")
             }
+            Self::Redundancy { code, loss_ppb } => write_redundancy(f, *code, *loss_ppb),
+            Self::CannotSurvive { survive, depots } => {
+                write!(f, "no code on {depots} depots survives {survive}")
+            }
             Self::Verified => f.write_str("every chunk was pulled and its digest verified"),
             Self::Spare { name } => write!(f, "the others suffice without {name}"),
             Self::Tuned { why } => write!(f, "{}", why.of_fragments()),
@@ -464,4 +483,23 @@ impl fmt::Display for Reason {
             ),
         }
     }
+}
+
+/// What a code takes and gives, as a person would say it.
+fn write_redundancy(f: &mut fmt::Formatter<'_>, code: Code, loss_ppb: u32) -> fmt::Result {
+    let (total, parity) = (code.total(), code.parity());
+    let data = u32::from(code.data().max(1));
+    let stored = (u32::from(total) * 100 + data / 2) / data;
+    write!(f, "{code} on {total} depots: any {parity} may be lost; ")?;
+    if code.data() == 1 {
+        write!(f, "{total} copies are stored")?;
+    } else {
+        let (whole, hundredths) = (stored / 100, stored % 100);
+        write!(f, "{whole}.{hundredths:02} bytes are stored for each")?;
+    }
+    let once = 1_000_000_000 / loss_ppb.max(1);
+    write!(
+        f,
+        ", and by what these depots lost so far, data is lost once in {once} times"
+    )
 }

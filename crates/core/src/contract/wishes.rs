@@ -107,6 +107,20 @@ record! {
     }
 }
 
+impl fmt::Display for Survive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AsCoded => f.write_str("what its code does"),
+            Self::Losses { depots: 1 } => f.write_str("the loss of any depot"),
+            Self::Losses { depots } => write!(f, "the loss of any {depots} depots"),
+            Self::Chance { loss_ppb_max } => {
+                let once = 1_000_000_000 / (*loss_ppb_max).max(1);
+                write!(f, "all but once in {once} times")
+            }
+        }
+    }
+}
+
 record! {
     /// When fragments that were lost with a depot are made again.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

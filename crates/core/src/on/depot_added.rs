@@ -20,7 +20,8 @@ impl Mind {
         let (now, settings) = (self.now, &self.settings);
         let Some(depot) = self.depots.get_mut(&id) else {
             let link = Link::new(rate_max, &settings.prior);
-            self.depots.insert(id, Depot::new(name, capacity, link));
+            self.depots
+                .insert(id, Depot::new(name, capacity, link, now));
             return;
         };
         depot.name = name;

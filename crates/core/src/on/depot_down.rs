@@ -104,6 +104,7 @@ impl Mind {
             depot.down_since = now;
         }
         (depot.state, depot.is_away) = (DepotState::Down, false);
+        depot.history.on_lost(now);
         depot.answered = None;
         depot.failures = 0;
         self.tell(out, None, Some(id), Happening::DepotDown, reason.clone());

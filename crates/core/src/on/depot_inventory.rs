@@ -27,11 +27,14 @@ impl Mind {
             return;
         };
         request.lanes[lane].asked_at = None;
+        let before = request.replica.stored(lane).0;
         let lost = request.replica.replace(lane, held);
+        let has_all = request.replica.stored(lane).0 >= before;
         let open: Vec<ChunkIndex> = request.stripes.keys().copied().collect();
         for chunk in open {
             request.replica.open(chunk);
         }
+        self.judge_loss(depot, has_all);
         self.refresh_stripes(id);
         self.reset_push(id);
         self.say_lost(id, lost, Reason::Repair { lost: depot }, out);

@@ -47,6 +47,10 @@ impl Mind {
             self.ask_if_used(request, id, Reason::DepotBack, out);
             self.fill_fan_out(request, out);
         }
+        if !out.commands.iter().any(|command| is_asked(command, id)) {
+            // Nothing was there to lose.
+            self.judge_loss(id, true);
+        }
         self.unpark_all(id);
         self.look_now();
     }
@@ -114,4 +118,8 @@ impl Mind {
             self.on_depot_up(id, answer.free, answer.rate_max, out);
         }
     }
+}
+
+fn is_asked(command: &Command, of: DepotId) -> bool {
+    matches!(command, Command::Inventory { depot, .. } if *depot == of)
 }

@@ -25,7 +25,7 @@ impl Mind {
         request.set_kin(self.kin(&request));
         self.bring_up_to_date();
         let mut left = self.left_for_newcomers();
-        match self.weigh(&request, &left) {
+        match self.weigh_newcomer(&mut request, &left) {
             Verdict::Refuse(reason) => {
                 let (reason, would_buy) = self.bargain(&request, &left, reason);
                 request.state = RequestState::Refused;
@@ -77,6 +77,7 @@ impl Mind {
     }
 
     fn admit(&mut self, id: RequestId, reason: Reason, is_leftover: bool, out: &mut Outbox) {
+        self.say_code(id, out);
         self.tell(out, Some(id), None, Happening::Admitted, reason);
         self.remember_optimizer(id);
         self.remember_spares(id);

@@ -178,6 +178,7 @@ fn sentence(tale: &Tale, decision: &Decision, troubles: &mut Vec<String>) -> Opt
         Happening::Crowded => {
             format!("fragments had to lie closer together than they should: {why}")
         }
+        Happening::CodeChosen { code } => format!("code {code} was chosen: {why}"),
         Happening::Rerouted => {
             format!("the data took another way: {why}{}", because(troubles))
         }

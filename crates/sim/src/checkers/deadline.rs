@@ -80,7 +80,8 @@ impl Deadlines {
             | Happening::Rerouted
             | Happening::Pushing
             | Happening::Pushed
-            | Happening::Crowded => {}
+            | Happening::Crowded
+            | Happening::CodeChosen { .. } => {}
         }
     }
 

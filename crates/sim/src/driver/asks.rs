@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use posthaste_core::contract::{Input, RequestState};
+use posthaste_core::contract::{Event, Happening, Input, RequestState};
 use posthaste_types::RequestId;
 
 use super::{Pending, Run};
@@ -31,6 +31,19 @@ impl Run<'_> {
             self.pulled.insert(*request);
         }
         true
+    }
+
+    /// Codes that were chosen: the world cuts chunks by them.
+    pub(super) fn heed_codes(&mut self, events: &[Event]) {
+        for event in events {
+            if let (Some(request), Happening::CodeChosen { code }) =
+                (event.request, &event.happening)
+                && let Some(spec) = self.world.specs.get_mut(&request)
+            {
+                spec.code = *code;
+                self.checkers.probes.on_submitted(spec);
+            }
+        }
     }
 
     /// The service was killed at the very moment it was asked: nobody was answered, so users ask again.

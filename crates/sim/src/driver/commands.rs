@@ -39,6 +39,8 @@ impl Run<'_> {
                 fragment,
                 ..
             } => {
+                let found = self.checkers.kept.on_send(request, depot);
+                self.checkers.note(self.now, found);
                 self.send(request, depot, chunk, fragment);
             }
             Command::Forward {

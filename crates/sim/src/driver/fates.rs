@@ -55,7 +55,8 @@ impl Fates {
             | Happening::Rerouted
             | Happening::Pushing
             | Happening::Pushed
-            | Happening::Crowded => {}
+            | Happening::Crowded
+            | Happening::CodeChosen { .. } => {}
         }
     }
 

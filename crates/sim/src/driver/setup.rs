@@ -151,7 +151,10 @@ fn submitted(wish: &Wish<'_>) -> Input {
     let optimizer = wish.plan.optimizer.as_deref();
     let optimizer = optimizer.and_then(|name| name.parse::<Method>().ok());
     // What makes no sense was refused when it was read.
-    let wishes = wish.plan.wishes().unwrap_or_default();
+    let wishes = Wishes {
+        forbidden: wish.without.clone(),
+        ..wish.plan.wishes().unwrap_or_default()
+    };
     match optimizer {
         None if wishes == Wishes::default() => Input::RequestSubmitted { request, spec },
         Some(optimizer) if wishes == Wishes::default() => Input::RequestSubmittedWith {

@@ -182,8 +182,11 @@ fn check_request(
     names: &Names<'_>,
     scenario: &Scenario,
 ) -> Result<(), String> {
-    let named = request.via.iter().chain(&request.destination);
-    named.into_iter().try_for_each(|name| names.depot(name))?;
+    let named = request.via.iter().chain(&request.without);
+    named
+        .chain(&request.destination)
+        .into_iter()
+        .try_for_each(|name| names.depot(name))?;
     if request.code.parse::<Code>().is_err() {
         return Err(format!(
             "`{}` is no code: write k+m, like 4+1",

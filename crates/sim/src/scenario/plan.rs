@@ -240,6 +240,12 @@ pub(crate) struct RequestPlan {
     pub(crate) owner: String,
     #[serde(default)]
     pub(crate) project: String,
+    /// Depots that may be lost, or the chance of a thousand that data is lost; the code is chosen then.
+    pub(crate) survive: Option<u32>,
+    pub(crate) loss_permille_max: Option<u32>,
+    /// Depots that may hold none of it.
+    #[serde(default)]
+    pub(crate) without: Vec<String>,
     pub(crate) cancel_after_s: Option<Amount>,
     pub(crate) delivered_after_s: Option<Amount>,
     /// What must become of it with every seed.

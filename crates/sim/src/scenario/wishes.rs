@@ -1,6 +1,6 @@
 //! What the users of a scenario wish beyond a deadline.
 
-use posthaste_core::contract::Wishes;
+use posthaste_core::contract::{Survive, Wishes};
 
 use super::RequestPlan;
 
@@ -17,6 +17,16 @@ impl RequestPlan {
                 .unwrap_or_default(),
             owner: self.owner.clone(),
             project: self.project.clone(),
+            survive: match (self.survive, self.loss_permille_max) {
+                (None, None) => Survive::AsCoded,
+                (Some(depots), None) => Survive::Losses { depots },
+                (None, Some(permille)) => Survive::Chance {
+                    loss_ppb_max: permille.min(1000) * 1_000_000,
+                },
+                (Some(_), Some(_)) => {
+                    return Err("either survive or loss_permille_max".into());
+                }
+            },
             ..Wishes::default()
         })
     }

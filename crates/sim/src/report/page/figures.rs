@@ -50,6 +50,7 @@ pub(super) fn class(what: &What) -> Option<&'static str> {
             Happening::Safe { .. } => Some("safe"),
             Happening::Admitted
             | Happening::Crowded
+            | Happening::CodeChosen { .. }
             | Happening::Refused
             | Happening::OnTime { .. }
             | Happening::DepotRetired

@@ -1,0 +1,145 @@
+//! The code of a request whose user said what must be survived rather than a code
+//! (`docs/algorithms/redundancy.md`).
+
+use alloc::vec::Vec;
+use core::time::Duration;
+use posthaste_plan::redundancy::{CERTAIN, Candidate, Choice, Wish, choices};
+use posthaste_types::{Bytes, DepotId, RequestId};
+
+use crate::{
+    Mind,
+    admission::Verdict,
+    books::{Depot, Request},
+    contract::{DepotTerms, Happening, Outbox, Reason, Survive},
+    outlook::Promised,
+};
+
+/// How long depots keep data beyond its deadline where nobody said.
+const KEEP_DEFAULT: Duration = Duration::from_secs(30 * 86400);
+const GIGABYTE: Bytes = Bytes::new(1_000_000_000);
+/// A chance that is certain, as wishes count.
+const CERTAIN_PPB: u128 = 1_000_000_000;
+
+impl Mind {
+    /// Weighs a newcomer. Where its code is to be chosen, the cheapest one with which its deadline can be
+    /// kept is; else the cheapest one speaks for all.
+    pub(crate) fn weigh_newcomer(&self, request: &mut Request, left: &Promised) -> Verdict {
+        let Some(wish) = wish(request.wishes.survive) else {
+            return self.weigh(request, left);
+        };
+        let lanes = self.candidates(request);
+        let candidates: Vec<Candidate> = lanes.iter().map(|(_, candidate)| *candidate).collect();
+        let choices = choices(wish, &candidates);
+        let mut first = None;
+        for choice in &choices {
+            self.take_choice(request, choice, &lanes);
+            let verdict = self.weigh(request, left);
+            if matches!(
+                &verdict,
+                Verdict::Admit {
+                    is_leftover: false,
+                    ..
+                }
+            ) {
+                first = Some((choice, verdict));
+                break;
+            }
+            first = first.or(Some((choice, verdict)));
+        }
+        let Some((choice, verdict)) = first else {
+            let depots = u32::try_from(lanes.len()).unwrap_or(u32::MAX);
+            let survive = request.wishes.survive;
+            return Verdict::Refuse(Reason::CannotSurvive { survive, depots });
+        };
+        self.take_choice(request, choice, &lanes);
+        request.loss_ppb = Some(ppb(choice.loss));
+        request.recode();
+        verdict
+    }
+
+    /// Says which code was chosen, before it is said that the request is taken.
+    pub(crate) fn say_code(&mut self, id: RequestId, out: &mut Outbox) {
+        let request = self.requests.get(&id);
+        let Some((code, loss_ppb)) =
+            request.and_then(|request| Some((request.spec.code, request.loss_ppb?)))
+        else {
+            return;
+        };
+        let reason = Reason::Redundancy { code, loss_ppb };
+        self.tell(out, Some(id), None, Happening::CodeChosen { code }, reason);
+    }
+
+    /// How long depots keep what the request sends them.
+    pub(crate) fn keeps(&self, request: &Request) -> Duration {
+        let until = request.wishes.keep_until;
+        let until = until.unwrap_or(request.spec.deadline + KEEP_DEFAULT);
+        until.since(self.now)
+    }
+
+    /// What sending a gigabyte there and keeping it costs the request, in millionths of a dollar.
+    pub(crate) fn price(&self, request: &Request, terms: &DepotTerms) -> u64 {
+        let keeps = self.keeps(request).as_secs();
+        terms.cost(GIGABYTE, keeps).micro_usd()
+    }
+
+    /// The lanes that could hold fragments, and what is known of them.
+    fn candidates(&self, request: &Request) -> Vec<(usize, Candidate)> {
+        let keeps = self.keeps(request);
+        let candidate = |lane: usize, depot: &Depot| Candidate {
+            loss: depot.history.chance(self.now, keeps),
+            micro_usd: self.price(request, &depot.terms),
+            domain: request.lanes[lane].kin.trailing_zeros() as usize,
+        };
+        let destination = request.destination();
+        let lanes = (0..request.lanes.len())
+            .filter(|&lane| destination != Some(lane) && self.can_use(request, lane));
+        lanes
+            .filter_map(|lane| {
+                let depot = self.depots.get(&request.lanes[lane].depot)?;
+                Some((lane, candidate(lane, depot)))
+            })
+            .collect()
+    }
+
+    /// The request with a code, on the depots with which it keeps the wish.
+    fn take_choice(&self, request: &mut Request, choice: &Choice, lanes: &[(usize, Candidate)]) {
+        let on = choice.on.iter().map(|&place| lanes[place].0);
+        let on = on
+            .chain(request.destination())
+            .fold(0u64, |mask, lane| mask | 1 << lane);
+        // Where only a number of depots counts, any depot will do.
+        request.barred = match request.wishes.survive {
+            Survive::Chance { .. } => !on,
+            Survive::AsCoded | Survive::Losses { .. } => 0,
+        };
+        request.spec.code = choice.code;
+        request.set_kin(self.kin(request));
+    }
+
+    /// What a depot holds of a request was asked after it was lost.
+    pub(crate) fn judge_loss(&mut self, depot: DepotId, has_all: bool) {
+        if let Some(depot) = self.depots.get_mut(&depot) {
+            depot.history.on_back(has_all);
+        }
+    }
+}
+
+fn wish(survive: Survive) -> Option<Wish> {
+    match survive {
+        Survive::AsCoded => None,
+        Survive::Losses { depots } => {
+            let depots = usize::try_from(depots).unwrap_or(usize::MAX);
+            Some(Wish::Losses(depots))
+        }
+        Survive::Chance { loss_ppb_max } => {
+            let most = u128::from(CERTAIN) * u128::from(loss_ppb_max) / CERTAIN_PPB;
+            Some(Wish::Chance(u64::try_from(most).unwrap_or(CERTAIN)))
+        }
+    }
+}
+
+/// A chance in billionths, rounded up.
+fn ppb(chance: u64) -> u32 {
+    let ppb = (u128::from(chance) * CERTAIN_PPB).div_ceil(u128::from(CERTAIN));
+    u32::try_from(ppb).unwrap_or(u32::MAX)
+}
