@@ -7,6 +7,7 @@
 mod command;
 mod event;
 mod input;
+mod offer;
 mod reason;
 mod request;
 mod tale;
@@ -17,12 +18,13 @@ mod wishes;
 pub use command::Command;
 pub use event::{Event, Happening};
 pub use input::{Fault, Input};
+pub use offer::WouldBuy;
 pub use posthaste_forecast::{Finding, Probe, Quantiles, Score};
 pub use posthaste_plan::{
     Windows, WindowsError,
     tuner::{Method, MethodError},
 };
-pub use reason::{Reason, WouldBuy};
+pub use reason::Reason;
 pub use request::{ReleasePolicy, RequestSpec};
 pub use tale::{Cause, Charge, Decision, Tale};
 pub use terms::DepotTerms;

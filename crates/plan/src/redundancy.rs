@@ -9,7 +9,7 @@
 use alloc::{vec, vec::Vec};
 use posthaste_types::Code;
 
-/// A chance that is certain; chances are parts of it.
+/// A chance that is certain; chances are shares of it.
 pub const CERTAIN: u64 = 1 << 60;
 
 /// Most data fragments: more save less than a sixteenth of what is stored, and each reader needs that
@@ -149,9 +149,9 @@ fn worst(on: &[usize], total: usize, candidates: &[Candidate]) -> Vec<u64> {
 }
 
 /// What a gigabyte costs on the cheapest depots: the prices of one fragment each, over the data
-/// fragments; in parts of 1/720720, which every number of data fragments divides.
+/// fragments; in units of 1/720720, which every number of data fragments divides.
 fn price(choice: &Choice, candidates: &[Candidate]) -> u128 {
-    const PARTS: u128 = 720_720;
+    const UNITS: u128 = 720_720;
     let mut prices: Vec<u64> = choice
         .on
         .iter()
@@ -160,7 +160,7 @@ fn price(choice: &Choice, candidates: &[Candidate]) -> u128 {
     prices.sort_unstable();
     let cheapest = prices.iter().take(usize::from(choice.code.total()));
     let sum: u128 = cheapest.map(|&price| u128::from(price)).sum();
-    sum * (PARTS / u128::from(choice.code.data()))
+    sum * (UNITS / u128::from(choice.code.data()))
 }
 
 #[cfg(test)]
@@ -312,8 +312,8 @@ mod tests {
         fn losses_are_those_of_enumeration(
             chances in proptest::collection::vec(0.0f64..1.0, 0..9), parity in 0usize..5,
         ) {
-            let parts: Vec<u64> = chances.iter().map(|&chance| of_certain(chance)).collect();
-            let (ours, exact) = (share(loss(&parts, parity)), by_enumeration(&chances, parity));
+            let losses: Vec<u64> = chances.iter().map(|&chance| of_certain(chance)).collect();
+            let (ours, exact) = (share(loss(&losses, parity)), by_enumeration(&chances, parity));
             prop_assert!((ours - exact).abs() < 1e-12, "{ours} and {exact}");
         }
 
