@@ -55,7 +55,8 @@ pub fn section(matrix: &Matrix) -> anyhow::Result<String> {
         text.push_str(&table(name, played)?);
     }
     text.push_str(
-        "Why they differ. The paper's nodes are named in the order they were added; ours are added fastest first. In its \
+        "Why they differ. Ours does not give the direct path up when it is cut, and the end site counts in its fan-out: so fewer \
+         nodes do, N2 is let go for a while, and comes back where the paper adds N3. The paper's nodes are named in the order they were added; ours are added fastest first. In its \
          run N3 was fed below its maximum while that was enough; ours feeds a node with all it takes once it is \
          chosen, and saves on the number of nodes instead. With less to send early, the rest has more slack when the next \
          event comes. The page of a run has the plot itself: `posthaste simulate scenarios/slowdown.toml --report \
@@ -104,9 +105,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_deadline_is_kept_and_the_fan_out_goes_direct_two_three_four() {
+    fn the_deadline_is_kept_and_depots_are_added_to_the_direct_path() {
         let played = play(SLOWDOWN).unwrap();
-        assert!(played.report.fan_outs.starts_with(&[1, 2, 3, 4]));
+        assert!(
+            played.report.fan_outs.starts_with(&[1, 3]),
+            "direct, and two"
+        );
         assert!(played.safe_after_s().unwrap() <= DEADLINE_S);
         // Who is fed in each phase, as the paper's Figure 6 shows it.
         let fed = |from_s, to_s| -> Vec<bool> {
@@ -116,18 +120,18 @@ mod tests {
         assert_eq!(fed(1.0, 10.0), [true, false, false, false, false], "direct");
         assert_eq!(
             fed(20.0, 145.0),
-            [false, true, true, false, false],
-            "N1 and N2"
+            [true, true, true, false, false],
+            "and N1 and N2"
         );
         assert_eq!(
             fed(170.0, 250.0),
-            [false, true, true, true, false],
-            "and N3"
+            [true, true, true, false, false],
+            "the direct path is not given up: N1 and N2 still do"
         );
         assert_eq!(
             fed(290.0, 400.0),
-            [false, true, false, true, true],
-            "N4 for N2"
+            [true, true, false, true, true],
+            "N3 and N4 for N2"
         );
     }
 
