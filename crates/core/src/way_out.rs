@@ -11,6 +11,9 @@ use crate::Mind;
 /// Full is what carries so much, in hundredths of what is known.
 const FULL_PERCENT: u64 = 95;
 
+/// What was measured longer ago says nothing of now.
+const FRESH: Duration = Duration::from_secs(3);
+
 /// Who gets so much of what the fastest gets, in hundredths, has its share of a full way out.
 const SHARE_PERCENT: u64 = 80;
 
@@ -52,7 +55,9 @@ impl Mind {
     /// Whether the way out is known to carry no more.
     pub(crate) fn is_way_out_full(&self) -> bool {
         let egress = self.settings.egress;
-        egress.is_some_and(|egress| self.way_out.rate >= egress.scaled(FULL_PERCENT, 100))
+        let is_fresh = self.now.since(self.way_out.at) <= FRESH;
+        is_fresh
+            && egress.is_some_and(|egress| self.way_out.rate >= egress.scaled(FULL_PERCENT, 100))
     }
 
     /// Whether a depot took so much only because the way out carries no more: what is slower than the

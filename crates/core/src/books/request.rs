@@ -370,7 +370,10 @@ impl Request {
             .filter(|stripe| goes_whole(stripe) == is_whole)
             .count();
         let bytes = self.spec.chunk_size.times(open as u64 + 1);
-        open < 2 || (open < settings.stripes_max as usize && bytes <= settings.stripes_bytes_max)
+        let most = settings.stripes_max as usize;
+        // What went whole counts as coded once a depot comes back with fragments of it.
+        let has_room = self.stripes.len() < 2 * most;
+        open < 2 || (has_room && open < most && bytes <= settings.stripes_bytes_max)
     }
 
     /// Remembers a decision; the oldest beyond `most` are forgotten, but for the first: the answer.

@@ -1,7 +1,8 @@
 //! Sends whole chunks to the destination, from the end of the dataset on.
 
+use alloc::vec::Vec;
 use core::time::Duration;
-use posthaste_types::{Bytes, FragmentIndex};
+use posthaste_types::{Bytes, ChunkIndex, FragmentIndex};
 
 use super::Placing;
 use crate::contract::Outbox;
@@ -16,6 +17,7 @@ impl Placing<'_> {
         if !self.is_open(lane, most) {
             return;
         }
+        self.take_back_waiting();
         while self.request.has_memory(true, self.settings)
             && let Some(chunk) = self.request.replica.next_whole()
         {
@@ -33,6 +35,18 @@ impl Placing<'_> {
             self.await_flights(chunk, 0, taken | 1 << lane);
             let reason = self.reason(chunk);
             self.start(lane, chunk, FragmentIndex::WHOLE, reason, out);
+        }
+    }
+
+    /// Chunks that wait for depots, with nothing on its way, may as well go whole.
+    fn take_back_waiting(&mut self) {
+        let stripes = self.request.stripes.iter();
+        let waiting =
+            stripes.filter(|(chunk, stripe)| stripe.wanted != 0 && !self.is_flying(**chunk));
+        let waiting: Vec<ChunkIndex> = waiting.map(|(chunk, _)| *chunk).collect();
+        for chunk in waiting {
+            self.request.stripes.remove(&chunk);
+            self.request.replica.put_back(chunk);
         }
     }
 
