@@ -71,13 +71,18 @@ impl Mind {
         }
     }
 
+    /// The lane of the best depot that is not fed.
+    fn next_in_reserve(&self, request: &Request) -> Option<usize> {
+        let mut lanes = self.staging_lanes(request).into_iter();
+        lanes.find(|&lane| !request.lanes[lane].is_active)
+    }
+
     /// Whether one depot more would end the request sooner: where the way out is what bounds it, none would.
     fn would_help(&self, id: RequestId, sweep: &Sweep) -> bool {
         let Some(request) = self.requests.get(&id) else {
             return false;
         };
-        let mut lanes = self.staging_lanes(request).into_iter();
-        let Some(next) = lanes.find(|&lane| !request.lanes[lane].is_active) else {
+        let Some(next) = self.next_in_reserve(request) else {
             return false;
         };
         let uses = |lane: usize| lane == next || request.lanes[lane].is_active;
@@ -105,8 +110,7 @@ impl Mind {
         let Some(request) = self.requests.get(&id) else {
             return false;
         };
-        let mut lanes = self.staging_lanes(request).into_iter();
-        let Some(lane) = lanes.find(|&lane| !request.lanes[lane].is_active) else {
+        let Some(lane) = self.next_in_reserve(request) else {
             return false;
         };
         let depot = request.lanes[lane].depot;
