@@ -104,7 +104,7 @@ impl Mind {
             && let Some(stripe) = placing.request.stripes.remove(&chunk)
         {
             let (wanted, taken) = placing.mask(chunk);
-            if wanted != 0 || placing.is_flying(chunk) {
+            if wanted != 0 || placing.request.is_flying(chunk) {
                 placing.request.replica.open(chunk);
                 placing.request.stripes.insert(
                     chunk,
@@ -234,7 +234,7 @@ impl Placing<'_> {
         let can_go_on = stripe.wanted == 0
             || (self.request.depot_lanes())
                 .any(|lane| self.is_free(chunk, stripe.taken, lane) && self.is_fed(lane, bytes));
-        if can_go_on || self.is_flying(chunk) {
+        if can_go_on || self.request.is_flying(chunk) {
             return false;
         }
         let fed = self.request.depot_lanes();
@@ -292,8 +292,8 @@ impl Placing<'_> {
     ) {
         let bytes = self.request.replica.bytes_of(chunk, fragment);
         let (depot, now) = (self.request.lanes[lane].depot, self.now);
+        self.request.begin_flight(lane, chunk);
         let fed = &mut self.request.lanes[lane];
-        fed.in_flight += 1;
         fed.is_used = true;
         let tuning = fed.tuning.as_ref();
         let flight = Flight {
@@ -364,11 +364,6 @@ impl Placing<'_> {
     fn level(&self, lane: usize) -> u8 {
         let depot = self.depots.get(&self.request.lanes[lane].depot);
         depot.map_or(u8::MAX, |depot| depot.level)
-    }
-
-    fn is_flying(&self, chunk: ChunkIndex) -> bool {
-        let mut lanes = self.request.lanes.iter();
-        lanes.any(|lane| self.transfers.get(lane.depot, self.id, chunk).is_some())
     }
 
     /// Fragments of the chunk that are wanted, and lanes that are taken, as masks.

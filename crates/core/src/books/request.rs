@@ -106,6 +106,8 @@ record! {
         pub(crate) is_crowd_unsaid: bool,
         pub(crate) replica: Replica,
         pub(crate) stripes: BTreeMap<ChunkIndex, Stripe>,
+        /// How much of each chunk is on its way; late copies outlive their stripe.
+        flying: BTreeMap<ChunkIndex, u32>,
         /// What may go on between depots; none where all are of one level.
         pub(crate) push: Option<Push>,
         pub(crate) pace: Pace,
@@ -174,6 +176,7 @@ impl Request {
             crowded_most: 0,
             is_crowd_unsaid: false,
             stripes: BTreeMap::new(),
+            flying: BTreeMap::new(),
             push: None,
             pace: Pace::default(),
             late_ticks: 0,
@@ -360,8 +363,30 @@ impl Request {
         if kin <= most { room } else { Bytes::new(share) }
     }
 
+    /// Something of the chunk is on its way through the lane.
+    pub(crate) fn begin_flight(&mut self, lane: usize, chunk: ChunkIndex) {
+        self.lanes[lane].in_flight += 1;
+        *self.flying.entry(chunk).or_default() += 1;
+    }
+
+    /// That ended, one way or the other.
+    pub(crate) fn end_flight(&mut self, lane: usize, chunk: ChunkIndex) {
+        self.lanes[lane].in_flight -= 1;
+        if let Some(count) = self.flying.get_mut(&chunk) {
+            *count -= 1;
+            if *count == 0 {
+                self.flying.remove(&chunk);
+            }
+        }
+    }
+
+    /// Whether anything of the chunk is on its way from the centre.
+    pub(crate) fn is_flying(&self, chunk: ChunkIndex) -> bool {
+        self.flying.contains_key(&chunk)
+    }
+
     /// Whether one more chunk may be read to be sent in fragments, or whole: neither keeps the other
-    /// waiting.
+    /// waiting, and both together are at most twice as many.
     pub(crate) fn has_memory(&self, is_whole: bool, settings: &Settings) -> bool {
         let whole = self.destination().map_or(0, |lane| 1 << lane);
         let goes_whole = |stripe: &Stripe| stripe.wanted == 0 && stripe.taken & !whole == 0;
@@ -372,8 +397,10 @@ impl Request {
         let bytes = self.spec.chunk_size.times(open as u64 + 1);
         let most = settings.stripes_max as usize;
         // What went whole counts as coded once a depot comes back with fragments of it.
-        let has_room = self.stripes.len() < 2 * most;
-        open < 2 || (has_room && open < most && bytes <= settings.stripes_bytes_max)
+        let late = self.flying.keys();
+        let late = late.filter(|chunk| !self.stripes.contains_key(chunk)).count();
+        let has_room = self.stripes.len() + late < 2 * most;
+        has_room && (open < 2 || (open < most && bytes <= settings.stripes_bytes_max))
     }
 
     /// Remembers a decision; the oldest beyond `most` are forgotten, but for the first: the answer.

@@ -27,7 +27,7 @@ impl Placing<'_> {
                 return;
             }
             let (wanted, taken) = self.mask(chunk);
-            if self.is_flying(chunk) {
+            if self.request.is_flying(chunk) {
                 // It was safe, and lost that again while a late copy is still on its way.
                 self.await_flights(chunk, wanted, taken);
                 continue;
@@ -42,7 +42,7 @@ impl Placing<'_> {
     fn take_back_waiting(&mut self) {
         let stripes = self.request.stripes.iter();
         let waiting =
-            stripes.filter(|(chunk, stripe)| stripe.wanted != 0 && !self.is_flying(**chunk));
+            stripes.filter(|(chunk, stripe)| stripe.wanted != 0 && !self.request.is_flying(**chunk));
         let waiting: Vec<ChunkIndex> = waiting.map(|(chunk, _)| *chunk).collect();
         for chunk in waiting {
             self.request.stripes.remove(&chunk);

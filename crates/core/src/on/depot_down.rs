@@ -214,9 +214,8 @@ impl Mind {
             if let Some(request) = self.requests.get_mut(&key.request)
                 && let Some(lane) = request.lane_of(depot)
             {
-                let lane = &mut request.lanes[lane];
-                lane.in_flight -= 1;
-                if let Some(tuning) = &mut lane.tuning {
+                request.end_flight(lane, key.chunk);
+                if let Some(tuning) = &mut request.lanes[lane].tuning {
                     tuning.interrupt();
                 }
             }

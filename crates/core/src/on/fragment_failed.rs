@@ -53,7 +53,7 @@ impl Mind {
         if let Some(request) = self.requests.get_mut(&key.request)
             && let Some(lane) = request.lane_of(key.depot)
         {
-            request.lanes[lane].in_flight -= 1;
+            request.end_flight(lane, key.chunk);
         }
         Some(flight)
     }

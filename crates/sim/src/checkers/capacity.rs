@@ -65,8 +65,7 @@ impl Capacity {
         })?;
         let open = self.open.entry(request).or_default();
         *open.entry(chunk).or_default() += 1;
-        // Those in fragments, those that go whole, and late copies of chunks that are safe by now.
-        ensure(NAME, 2 * open.len() <= 5 * self.stripes_max, || {
+        ensure(NAME, open.len() <= 2 * self.stripes_max, || {
             format!("{} chunks of {request} in memory at once", open.len())
         })
     }
