@@ -15,14 +15,25 @@ use crate::{
     },
     contract::{Command, Fault, Outbox, Reason},
 };
-use alloc::collections::BTreeSet;
+use alloc::{collections::BTreeSet, vec::Vec};
 
 /// A depot that had no room for so many requests in a row has none for others either.
 const MISSES_MAX: u32 = 4;
 
+/// Whether a more urgent request has anything for a depot.
+#[derive(Debug, Clone, Copy)]
+enum Rank {
+    /// None has.
+    First,
+    /// One has, and fills the path with so many fragments at once, where its optimizer knows.
+    Behind { at_once: Option<u16> },
+}
+
 /// The books one placement needs, borrowed apart.
 struct Placing<'a> {
     id: RequestId,
+    /// How the request stands at the depot of each lane; first where it is not said.
+    ranks: Vec<Rank>,
     request: &'a mut Request,
     depots: &'a mut Book<DepotId, Depot>,
     transfers: &'a mut Transfers,
@@ -49,7 +60,9 @@ impl Mind {
             let could = self.could_take(depot, id);
             if could {
                 self.begin_tuning(id);
+                let ranks = self.ranks(id);
                 if let Some(mut placing) = self.placing(id) {
+                    placing.ranks = ranks;
                     placing.feed(out);
                 }
                 self.say_crowded(id, out);
@@ -77,10 +90,33 @@ impl Mind {
         let bytes = request
             .replica
             .bytes_of(ChunkIndex::new(0), request.portion(lane));
+        let rank = self.rank(id, request.lanes[lane].depot);
         let has_time = depot.resume_at <= self.now
             && depot.is_within_hours(self.now)
             && (request.is_due || !self.is_way_out_full());
-        has_time && is_open(request, lane, depot, bytes, &self.settings)
+        has_time && is_open(request, lane, rank, depot, bytes, &self.settings)
+    }
+
+    fn ranks(&self, id: RequestId) -> Vec<Rank> {
+        let lanes = self.requests.get(&id).map(|request| request.lanes.iter());
+        let lanes = lanes.into_iter().flatten();
+        lanes.map(|lane| self.rank(id, lane.depot)).collect()
+    }
+
+    fn rank(&self, id: RequestId, depot: DepotId) -> Rank {
+        let mine = self.index.urgency_of(id);
+        let Some(first) = self.index.next_for(depot, None) else {
+            return Rank::First;
+        };
+        if mine.is_none_or(|mine| mine <= first) {
+            return Rank::First;
+        }
+        let first = self.requests.get(&first.request);
+        let lane = first.and_then(|first| Some(&first.lanes[first.lane_of(depot)?]));
+        let tuning = lane.and_then(|lane| lane.tuning.as_ref());
+        Rank::Behind {
+            at_once: tuning.map(Tuning::at_once),
+        }
     }
 
     fn placing(&mut self, id: RequestId) -> Option<Placing<'_>> {
@@ -89,6 +125,7 @@ impl Mind {
         let feeds = request.is_moving() && request.release != Release::Commanded;
         feeds.then_some(Placing {
             id,
+            ranks: Vec::new(),
             request,
             depots: &mut self.depots,
             transfers: &mut self.transfers,
@@ -126,7 +163,7 @@ impl Mind {
             .requests
             .get(&id)
             .map(|request| request.stripes.keys().copied());
-        let open: alloc::vec::Vec<ChunkIndex> = open.into_iter().flatten().collect();
+        let open: Vec<ChunkIndex> = open.into_iter().flatten().collect();
         for chunk in open {
             self.refresh_stripe(id, chunk);
         }
@@ -139,7 +176,7 @@ impl Placing<'_> {
         if !self.is_any_open() {
             return;
         }
-        let waiting: alloc::vec::Vec<ChunkIndex> = self
+        let waiting: Vec<ChunkIndex> = self
             .request
             .stripes
             .iter()
@@ -348,10 +385,11 @@ impl Placing<'_> {
     /// Whether a fragment of `bytes` can start towards the depot now.
     fn is_open(&self, lane: usize, bytes: Bytes) -> bool {
         let depot = self.depots.get(&self.request.lanes[lane].depot);
+        let rank = self.ranks.get(lane).copied().unwrap_or(Rank::First);
         depot.is_some_and(|depot| {
             depot.resume_at <= self.now
                 && depot.is_within_hours(self.now)
-                && is_open(self.request, lane, depot, bytes, self.settings)
+                && is_open(self.request, lane, rank, depot, bytes, self.settings)
         })
     }
 
@@ -394,10 +432,12 @@ impl Placing<'_> {
 
 /// Whether the request may send a fragment of `bytes` to the depot of a lane, as far as the depot is
 /// not being left alone: it is fed, has space, and one more than is on its way now is what the
-/// optimizer wants, and fits the window.
+/// optimizer wants, and fits the window. Behind a more urgent request, what that one leaves of the path is
+/// filled: more would only share what it gets.
 fn is_open(
     request: &Request,
     lane: usize,
+    rank: Rank,
     depot: &Depot,
     bytes: Bytes,
     settings: &Settings,
@@ -406,14 +446,24 @@ fn is_open(
     let is_fed = fed.is_active && fed.asked_at.is_none() && request.is_on_route(lane);
     let has_turn = || {
         let tuning = fed.tuning.as_ref();
-        // What others have in flight beyond a window must not keep out who is more urgent.
-        let is_raised = depot.link.raised > 0 || tuning.is_some_and(Tuning::is_raised);
+        let (is_raised, is_filled) = match rank {
+            // What others have in flight beyond a window must not keep out who is more urgent.
+            Rank::First => {
+                let is_raised = depot.link.raised > 0 || tuning.is_some_and(Tuning::is_raised);
+                (is_raised, false)
+            }
+            Rank::Behind { at_once } => {
+                let is_filled = at_once.is_some_and(|most| depot.link.flights >= most.into());
+                (false, is_filled)
+            }
+        };
         let span = if is_raised {
             settings.window_raised
         } else {
             settings.window
         };
         tuning.is_none_or(|tuning| fed.in_flight < u32::from(tuning.at_once()))
+            && !is_filled
             && depot.link.has_window(bytes, span, settings)
     };
     is_fed && depot.is_up() && depot.space() >= bytes && has_turn()

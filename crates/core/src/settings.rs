@@ -115,8 +115,9 @@ impl Default for Settings {
             // Long enough to hide a round trip and a late acknowledgement, short enough that a
             // decision bites within seconds.
             window: Duration::from_secs(2),
-            // As long as a fragment may take before its depot counts as stalled.
-            window_raised: Duration::from_secs(10),
+            // Room for the doubling that a search tries: what carries more widens the window itself. What is
+            // beyond that keeps whoever is more urgent waiting.
+            window_raised: Duration::from_secs(4),
             // The driver holds encoded stripes in memory.
             window_bytes_max: Bytes::mebi(256),
             flights_max: 256,
