@@ -238,7 +238,7 @@ mod tests {
             connections_max: ONE,
             ..Caps::default()
         });
-        let entered = tokio::time::timeout(Duration::from_secs(10), entering);
+        let entered = tokio::time::timeout(Duration::from_secs(120), entering);
         let (_place, mut body) = entered.await.unwrap().unwrap();
         assert_eq!(body.next().await.unwrap().unwrap(), "all");
     }

@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures_util::{StreamExt, TryStreamExt, stream};
+use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 use posthaste_endpoint::{Checksum, Endpoint, Error, ErrorKind, FileSpec, Kind, Result};
 use posthaste_testbed::{AzureServer, StoreLooks, StoreMask, conformance::open};
 use tokio::task::JoinSet;
@@ -261,22 +261,31 @@ async fn a_page_ahead_waits_for_its_place(server: &AzureServer) {
     let entry = azure.stat(b"file", true).await.unwrap().unwrap();
     let reader = azure.open(b"file", &entry).await.unwrap();
     let mut listing = azure.list(b"below", false).await.unwrap();
-    let before = mask.passed();
+    let before = mask.requests();
+    // The first page keeps its place until somebody waits for it.
+    mask.hold_answers(true);
     let mut first = JoinSet::new();
     first.spawn(async move { (listing.next_page().await, listing) });
-    while mask.passed() == before {
+    while mask.requests() == before {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    // Who reads waits for the place of the first page, and gets it before the second one.
-    let body = reader.read(0..10).await.unwrap();
+    let mut reading = reader.read(0..10);
+    assert!(
+        (&mut reading).now_or_never().is_none(),
+        "two were under way at once"
+    );
+    mask.hold_answers(false);
+    // Who reads gets the place of the first page, before the second one.
+    let body = reading.await.unwrap();
     let (page, mut listing) = first.join_next().await.unwrap().unwrap();
     assert!(page.unwrap().len() < MANY, "it is one page");
+    // Time in which the second page could be asked for.
     tokio::time::sleep(Duration::from_millis(500)).await;
-    let passed = mask.passed();
+    let asked = mask.requests() - before;
+    assert_eq!(asked, 2, "a page was asked for while a file was read");
     drop(body);
     assert!(!listing.next_page().await.unwrap().is_empty());
-    let page_bytes = mask.passed() - passed;
-    assert!(page_bytes > 5_000, "it came before: {page_bytes} passed");
+    assert_eq!(mask.requests() - before, 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -69,7 +69,7 @@ async fn an_account_gets_one_token_for_many_requests() {
     let puts = stream::iter(puts).buffer_unordered(8);
     puts.try_collect::<Vec<()>>().await.unwrap();
     assert_eq!(google.given(), 1);
-    google.revoke();
+    google.revoke().await;
     let gets = (0..20_u8).map(|index| {
         let gcs = Arc::clone(&gcs);
         async move { get(&*gcs, &[b'a' + index]).await }

@@ -38,15 +38,16 @@ fn link_to(port: u16) -> SlowLink {
     SlowLink::start(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), BYTES_PER_S).unwrap()
 }
 
-async fn put(endpoint: &dyn Endpoint, bytes: Bytes) {
+async fn put(link: &SlowLink, endpoint: &dyn Endpoint, bytes: Bytes) {
     let (spec, sum) = (spec(&bytes), Checksum::of(&bytes));
     let len = bytes.len() as u64;
     let putting = endpoint.put(b"small", &spec, vec![bytes], sum);
-    leaves_in_steps(len, BESIDE, putting).await.unwrap();
+    let put = leaves_in_steps(link, (len, BESIDE), putting).await;
+    put.unwrap();
 }
 
 /// Writes a segment as copies do: what the endpoint takes from its body is counted.
-async fn write(writer: Arc<dyn Writer>, bytes: Bytes) {
+async fn write(link: &SlowLink, writer: Arc<dyn Writer>, bytes: Bytes) {
     let len = bytes.len() as u64;
     let writing = async {
         let outgoing = Outgoing::current();
@@ -58,7 +59,8 @@ async fn write(writer: Arc<dyn Writer>, bytes: Bytes) {
         let body: ByteStream = Box::pin(stream::iter(pieces));
         writer.write(0, 0..len, body).await
     };
-    leaves_in_steps(len, BESIDE, writing).await.unwrap();
+    let written = leaves_in_steps(link, (len, BESIDE), writing).await;
+    written.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -74,8 +76,8 @@ async fn a_segment_that_is_gathered_first_counts_as_it_is_sent() {
     assert!(endpoint.capabilities().segments_held);
     let segment = zeros(8 << 20);
     let writer = endpoint.create(b"large", &spec(&zeros(9 << 20))).await;
-    write(writer.unwrap(), segment).await;
-    put(&*endpoint, zeros(6_000_000)).await;
+    write(&link, writer.unwrap(), segment).await;
+    put(&link, &*endpoint, zeros(6_000_000)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -84,8 +86,8 @@ async fn what_web_servers_are_given_counts_as_it_is_sent() {
     let link = link_to(server.port(WebFace::Dav));
     let address = format!("webdav://127.0.0.1:{}/", link.port());
     let endpoint = open(&address, &server.profile()).await.unwrap();
-    put(&*endpoint, zeros(6_000_000)).await;
+    put(&link, &*endpoint, zeros(6_000_000)).await;
     let large = zeros(9_000_000);
     let writer = endpoint.create(b"large", &spec(&large)).await.unwrap();
-    write(writer, large).await;
+    write(&link, writer, large).await;
 }

@@ -79,7 +79,7 @@ async fn small_files_count_while_they_travel() {
         data: vec![bytes],
     });
     let parcels: Vec<Parcel> = parcels.collect();
-    let stored = leaves_in_steps(7_000_000, 10_000, peer.put_all(parcels)).await;
+    let stored = leaves_in_steps(&link, (7_000_000, 10_000), peer.put_all(parcels)).await;
     assert!(stored.iter().all(Result::is_ok), "{stored:?}");
 }
 

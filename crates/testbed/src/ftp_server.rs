@@ -3,12 +3,15 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    thread,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
-use crate::{Running, certificates, free_port, install, is_root, wait_until_listening};
+use crate::{
+    LOOK_EVERY, LOOKS_MAX, Running, certificates, free_port, install, is_root, wait_until_listening,
+};
 
 /// ProFTPD over a temporary folder, for one user.
 #[derive(Debug)]
@@ -151,6 +154,22 @@ impl FtpServer {
     #[must_use]
     pub fn commands(&self) -> String {
         fs::read_to_string(self.folder.path().join("commands")).unwrap_or_default()
+    }
+
+    /// Waits until it has no session any more: one whose client has ended counts for a while.
+    ///
+    /// # Errors
+    /// When one stays.
+    pub fn wait_until_left(&self) -> Result<()> {
+        // Each session has a process of its own.
+        let children = format!("/proc/{0}/task/{0}/children", self.process_id());
+        for _ in 0..LOOKS_MAX {
+            if fs::read_to_string(&children)?.trim().is_empty() {
+                return Ok(());
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+        bail!("the FTP server still has sessions")
     }
 
     /// The process, to measure it.

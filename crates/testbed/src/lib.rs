@@ -23,8 +23,10 @@ mod store_mask;
 mod web_server;
 
 use std::{
-    net::{TcpListener, TcpStream},
+    net::{Ipv4Addr, TcpListener, TcpStream},
+    ops::Range,
     process::{Child, Command},
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
     thread,
     time::Duration,
 };
@@ -45,8 +47,9 @@ pub use web_server::{WebFace, WebServer};
 /// Between two looks whether a server listens.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Looks before a server counts as not starting: 10 seconds.
-const LOOKS_MAX: u32 = 500;
+/// Looks before a server counts as not starting: two minutes. One that ends is noticed at once, and
+/// one that still starts on a busy machine is no fault.
+const LOOKS_MAX: u32 = 6_000;
 
 /// A server process that ends with its owner, also when a test panics.
 #[derive(Debug)]
@@ -60,10 +63,26 @@ impl Drop for Running {
     }
 }
 
-/// A port nobody listens on now.
+/// Ports that the kernel gives to nobody by itself: between the choice of one and its use it stays
+/// free, however much is connected meanwhile.
+const PORTS: Range<u16> = 10_000..20_000;
+
+/// Ports between the first choices of two processes that were started one after the other.
+const PORTS_APART: u32 = 101;
+
+/// A port nobody listens on now, and no other call here has given away.
 fn free_port() -> Result<u16> {
-    let listener = TcpListener::bind("127.0.0.1:0").context("find a free port")?;
-    Ok(listener.local_addr()?.port())
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let first = std::process::id().wrapping_mul(PORTS_APART);
+    let count = u32::from(PORTS.end - PORTS.start);
+    for _ in PORTS {
+        let number = first.wrapping_add(NEXT.fetch_add(1, Relaxed)) % count;
+        let port = PORTS.start + u16::try_from(number)?;
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    bail!("find a free port: there is none from {}", PORTS.start)
 }
 
 fn wait_until_listening(running: &mut Running, port: u16, what: &str) -> Result<()> {

@@ -3,6 +3,10 @@
 use std::{
     io::{self, Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
     thread,
     time::Duration,
 };
@@ -15,6 +19,7 @@ const BLOCK_BYTES: usize = 16 << 10;
 #[derive(Debug)]
 pub struct SlowLink {
     port: u16,
+    carried: Arc<AtomicU64>,
 }
 
 impl SlowLink {
@@ -25,12 +30,28 @@ impl SlowLink {
     pub fn start(server: SocketAddr, bytes_per_s: u32) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let port = listener.local_addr()?.port();
+        let carried = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&carried);
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
-                thread::spawn(move || carry(client, server, bytes_per_s));
+                let counter = Arc::clone(&counter);
+                thread::spawn(move || carry(client, server, bytes_per_s, &counter));
             }
         });
-        Ok(Self { port })
+        Ok(Self { port, carried })
+    }
+
+    /// Bytes it has taken on the way there so far, all connections together. It takes a block, carries
+    /// it and takes the next.
+    #[must_use]
+    pub fn carried(&self) -> u64 {
+        self.carried.load(SeqCst)
+    }
+
+    /// What [`SlowLink::carried`] reads.
+    #[cfg(feature = "conformance")]
+    pub(crate) fn counter(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.carried)
     }
 
     /// Where it listens, on `127.0.0.1`.
@@ -40,7 +61,12 @@ impl SlowLink {
     }
 }
 
-fn carry(mut client: TcpStream, server: SocketAddr, bytes_per_s: u32) -> io::Result<()> {
+fn carry(
+    mut client: TcpStream,
+    server: SocketAddr,
+    bytes_per_s: u32,
+    carried: &AtomicU64,
+) -> io::Result<()> {
     let mut server = TcpStream::connect(server)?;
     let (mut answers, mut back) = (server.try_clone()?, client.try_clone()?);
     thread::spawn(move || {
@@ -53,6 +79,7 @@ fn carry(mut client: TcpStream, server: SocketAddr, bytes_per_s: u32) -> io::Res
         if len == 0 {
             return server.shutdown(Shutdown::Write);
         }
+        carried.fetch_add(len as u64, SeqCst);
         thread::sleep(Duration::from_secs_f64(
             f64::from(u32::try_from(len).unwrap_or(u32::MAX)) / f64::from(bytes_per_s),
         ));

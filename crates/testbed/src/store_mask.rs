@@ -2,8 +2,8 @@ use std::{
     io::{self, Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        Arc, Condvar, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::SeqCst},
     },
     thread,
 };
@@ -26,12 +26,35 @@ pub enum StoreLooks {
     Silent,
 }
 
-/// Stands between an S3 server and its clients, counts what passes, and can make it look older than
-/// it is. Threads end with their connections.
+/// Stands between a store and its clients, counts what passes, can keep answers back, and can make an
+/// S3 server look older than it is. Threads end with their connections.
 #[derive(Debug)]
 pub struct StoreMask {
     address: SocketAddr,
-    passed: Arc<AtomicU64>,
+    traffic: Arc<Traffic>,
+}
+
+/// What passes. All is counted before it is handed on: who has received it finds it counted.
+#[derive(Debug, Default)]
+struct Traffic {
+    requests: AtomicU64,
+    bytes: AtomicU64,
+    /// Whether answers are kept back.
+    is_held: Mutex<bool>,
+    let_go: Condvar,
+}
+
+impl Traffic {
+    fn hold(&self, holds: bool) {
+        *self.is_held.lock().unwrap_or_else(PoisonError::into_inner) = holds;
+        self.let_go.notify_all();
+    }
+
+    fn wait_until_let_go(&self) {
+        let is_held = self.is_held.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever panicked while it was held has ended the test.
+        let _held = self.let_go.wait_while(is_held, |is_held| *is_held);
+    }
 }
 
 impl StoreMask {
@@ -42,8 +65,8 @@ impl StoreMask {
     pub fn start(server: SocketAddr, looks: StoreLooks) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").context("listen before a store")?;
         let address = listener.local_addr()?;
-        let passed = Arc::new(AtomicU64::new(0));
-        let counter = Arc::clone(&passed);
+        let traffic = Arc::new(Traffic::default());
+        let counter = Arc::clone(&traffic);
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let counter = Arc::clone(&counter);
@@ -53,7 +76,7 @@ impl StoreMask {
                 });
             }
         });
-        Ok(Self { address, passed })
+        Ok(Self { address, traffic })
     }
 
     /// `http://ADDRESS:PORT`.
@@ -65,7 +88,18 @@ impl StoreMask {
     /// Bytes that went through it so far, both ways together.
     #[must_use]
     pub fn passed(&self) -> u64 {
-        self.passed.load(Relaxed)
+        self.traffic.bytes.load(SeqCst)
+    }
+
+    /// Requests that came so far, but for those it refused itself.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.traffic.requests.load(SeqCst)
+    }
+
+    /// Keeps answers back from now on, or (`false`) no longer.
+    pub fn hold_answers(&self, holds: bool) {
+        self.traffic.hold(holds);
     }
 }
 
@@ -74,7 +108,7 @@ fn pass(
     mut client: TcpStream,
     server: SocketAddr,
     looks: StoreLooks,
-    passed: &Arc<AtomicU64>,
+    traffic: &Arc<Traffic>,
 ) -> io::Result<()> {
     let (head, rest) = read_head(&mut client)?;
     let lower = head.to_ascii_lowercase();
@@ -90,35 +124,38 @@ fn pass(
     let mut server = TcpStream::connect(server)?;
     // One request a connection, so that its end needs no looking for.
     let head = head.replacen("\r\n", "\r\nconnection: close\r\n", 1);
+    traffic.requests.fetch_add(1, SeqCst);
+    let len = head.len() + rest.len();
+    traffic.bytes.fetch_add(len as u64, SeqCst);
     server.write_all(head.as_bytes())?;
     server.write_all(&rest)?;
-    passed.fetch_add((head.len() + rest.len()) as u64, Relaxed);
     let (mut from_client, mut to_server) = (client.try_clone()?, server.try_clone()?);
-    let counter = Arc::clone(passed);
+    let counter = Arc::clone(traffic);
     thread::spawn(move || count(&mut from_client, &mut to_server, &counter));
     let (head, rest) = read_head(&mut server)?;
+    traffic.wait_until_let_go();
     let tells = |line: &&str| !line.to_ascii_lowercase().starts_with("x-amz-checksum-");
     let head: Vec<&str> = match looks {
         StoreLooks::Same | StoreLooks::Elder => head.split("\r\n").collect(),
         StoreLooks::Refusing | StoreLooks::Silent => head.split("\r\n").filter(tells).collect(),
     };
+    traffic.bytes.fetch_add(rest.len() as u64, SeqCst);
     client.write_all(head.join("\r\n").as_bytes())?;
     client.write_all(&rest)?;
-    passed.fetch_add(rest.len() as u64, Relaxed);
-    let ended = count(&mut server, &mut client, passed);
+    let ended = count(&mut server, &mut client, traffic);
     client.shutdown(Shutdown::Both)?;
     ended
 }
 
-fn count(from: &mut TcpStream, to: &mut TcpStream, passed: &AtomicU64) -> io::Result<()> {
+fn count(from: &mut TcpStream, to: &mut TcpStream, traffic: &Traffic) -> io::Result<()> {
     let mut block = vec![0; 64 << 10];
     loop {
         let len = from.read(&mut block)?;
         if len == 0 {
             return Ok(());
         }
+        traffic.bytes.fetch_add(len as u64, SeqCst);
         to.write_all(&block[..len])?;
-        passed.fetch_add(len as u64, Relaxed);
     }
 }
 

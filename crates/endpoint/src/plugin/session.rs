@@ -39,7 +39,7 @@ const READ_BYTES: usize = PAYLOAD_BYTES_MAX + (4 << 10);
 const LOOKS: u32 = 4;
 
 /// How long the exit code and last words of a plug-in are waited for, once its output has ended.
-const LAST_WORDS_WITHIN: Duration = Duration::from_millis(500);
+const LAST_WORDS_WITHIN: Duration = Duration::from_secs(5);
 
 /// A running plug-in that has said hello. Dead ones stay dead.
 pub(super) struct Session {
@@ -324,7 +324,7 @@ impl Stop {
 
 /// How the process ended, which may take a moment longer than its output.
 async fn ending(process: &Process) -> String {
-    const LOOKS_MAX: u32 = 50;
+    const LOOKS_MAX: u32 = 500;
     for _ in 0..LOOKS_MAX {
         if let Some(ending) = process.ending() {
             return ending;

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional},
     net::{TcpListener, TcpStream},
-    sync::Notify,
+    sync::{Notify, watch},
     task::JoinSet,
 };
 
@@ -125,8 +125,26 @@ pub struct Google {
     given: Arc<AtomicU64>,
     valid: Arc<AtomicU64>,
     revoked: Arc<Notify>,
+    /// Who has been let through and is still there.
+    inside: watch::Sender<usize>,
     folder: tempfile::TempDir,
     _chores: JoinSet<()>,
+}
+
+/// One who has been let through.
+struct Inside(watch::Sender<usize>);
+
+impl Inside {
+    fn new(inside: &watch::Sender<usize>) -> Self {
+        inside.send_modify(|count| *count += 1);
+        Self(inside.clone())
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
 }
 
 impl Google {
@@ -140,6 +158,7 @@ impl Google {
             given: Arc::default(),
             valid: Arc::new(AtomicU64::new(1)),
             revoked: Arc::default(),
+            inside: watch::Sender::new(0),
             folder,
             _chores: JoinSet::new(),
         };
@@ -151,13 +170,15 @@ impl Google {
             }
         });
         let (valid, revoked) = (Arc::clone(&google.valid), Arc::clone(&google.revoked));
+        let inside = google.inside.clone();
         chores.spawn(async move {
             let mut visits = JoinSet::new();
             while let Ok((stream, _)) = gate.accept().await {
                 let (valid, revoked) = (Arc::clone(&valid), Arc::clone(&revoked));
+                let inside = inside.clone();
                 visits.spawn(async move {
                     tokio::select! {
-                        () = let_through(stream, store, &valid) => {}
+                        () = let_through(stream, store, &valid, &inside) => {}
                         () = revoked.notified() => {}
                     }
                 });
@@ -183,10 +204,13 @@ impl Google {
         self.given.load(SeqCst)
     }
 
-    /// Makes the token given out last worthless, and ends all that it opened.
-    pub fn revoke(&self) {
+    /// Makes the token given out last worthless, and ends all that it opened. When this returns, no
+    /// connection is left on which somebody could still ask with it.
+    pub async fn revoke(&self) {
         self.valid.fetch_add(1, SeqCst);
         self.revoked.notify_waiters();
+        let mut inside = self.inside.subscribe();
+        inside.wait_for(|count| *count == 0).await.unwrap();
     }
 
     /// An account's key file.
@@ -216,7 +240,12 @@ pub fn profile(endpoint: &str, key_file: &std::path::Path) -> String {
     format!("[g]\nendpoint = \"{endpoint}\"\nservice_account_file = \"{path}\"\n")
 }
 
-async fn let_through(mut stream: TcpStream, store: SocketAddr, valid: &AtomicU64) {
+async fn let_through(
+    mut stream: TcpStream,
+    store: SocketAddr,
+    valid: &AtomicU64,
+    inside: &watch::Sender<usize>,
+) {
     let Some((head, rest)) = read_head(&mut stream).await else {
         return;
     };
@@ -227,6 +256,9 @@ async fn let_through(mut stream: TcpStream, store: SocketAddr, valid: &AtomicU64
         answer(&mut stream, "401 Unauthorized", "", body).await;
         return;
     }
+    // Dropped in reverse: the connection is closed when nobody counts as inside.
+    let _inside = Inside::new(inside);
+    let mut stream = stream;
     let mut behind = TcpStream::connect(store).await.unwrap();
     behind.write_all(head.as_bytes()).await.unwrap();
     behind.write_all(&rest).await.unwrap();

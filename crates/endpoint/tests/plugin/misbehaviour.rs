@@ -18,13 +18,17 @@ use posthaste_endpoint::{
 use posthaste_testbed::install::find_python;
 use serde_json::json;
 use tempfile::TempDir;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 /// Bytes of the rogue's one file.
 const SIZE: u64 = 100_000;
 
-/// Longest that anything here may take to come about.
-const SOON: Duration = Duration::from_secs(10);
+/// Longest that anything here may take to come about, on the busiest machine.
+const SOON: Duration = Duration::from_secs(120);
+
+/// How long what hangs is waited for. Whatever answers must answer within it, so that it is no shorter
+/// than a busy machine may leave a process standing.
+const HANGING: Duration = Duration::from_secs(5);
 
 struct Rogue {
     folder: TempDir,
@@ -43,11 +47,18 @@ impl Rogue {
             profile: BTreeMap::from([("password".to_owned(), "hush-hush".to_owned())]),
             patience: Patience {
                 greeted: SOON,
-                quiet: Duration::from_secs(2),
-                cancelled: Duration::from_millis(1500),
+                quiet: SOON,
+                cancelled: SOON,
             },
         };
         Self { folder, launch }
+    }
+
+    /// One that is given up when it is quiet for long.
+    fn not_waited_for(fault: &str) -> Self {
+        let mut rogue = Self::new(fault);
+        rogue.launch.patience.quiet = HANGING;
+        rogue
     }
 
     async fn try_open(&self) -> Result<Plugin> {
@@ -72,6 +83,11 @@ impl Rogue {
     /// Waits until none of its processes is left.
     fn is_gone(&self) {
         self.starts().into_iter().for_each(is_gone);
+    }
+
+    /// Whether any of its processes came as far as noting its id.
+    fn has_begun(&self) -> bool {
+        self.folder.path().join("starts").exists()
     }
 }
 
@@ -161,10 +177,13 @@ async fn one_that_is_not_there_is_said_to_be_missing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_says_nothing_is_not_waited_for() {
     let mut rogue = Rogue::new("is_silent_at_start");
-    rogue.launch.patience.greeted = Duration::from_secs(1);
+    rogue.launch.patience.greeted = Duration::from_secs(2);
     let error = rogue.refusal().await;
     assert_eq!(error.kind(), ErrorKind::TimedOut);
-    rogue.is_gone();
+    // On a busy machine it was killed before it could do anything at all.
+    if rogue.has_begun() {
+        rogue.is_gone();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -240,15 +259,13 @@ async fn one_that_only_dies_is_given_up() {
     for fault in ["dies_always", "dies_at_the_second_start"] {
         let rogue = Rogue::new(fault);
         let plugin = rogue.open().await;
-        let mut tries = 0;
         let last = loop {
             let error = stat(&plugin).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unreachable);
-            tries += 1;
             if !error.is_temporary() {
                 break error;
             }
-            assert!(tries < 20, "it is started again and again");
+            assert!(rogue.starts().len() <= 5, "it is started again and again");
         };
         says(&last, "it died too often");
         assert_eq!(rogue.starts().len(), 5, "{fault}");
@@ -257,7 +274,7 @@ async fn one_that_only_dies_is_given_up() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_hangs_is_killed_and_started_anew() {
-    let rogue = Rogue::new("hangs");
+    let rogue = Rogue::not_waited_for("hangs");
     let plugin = rogue.open().await;
     let error = stat(&plugin).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut);
@@ -268,7 +285,7 @@ async fn one_that_hangs_is_killed_and_started_anew() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_reads_nothing_is_killed() {
-    let rogue = Rogue::new("does_not_read");
+    let rogue = Rogue::not_waited_for("does_not_read");
     let plugin = rogue.open().await;
     let error = put(&plugin).await.unwrap_err();
     assert!(error.is_temporary(), "{error}");
@@ -277,13 +294,11 @@ async fn one_that_reads_nothing_is_killed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_is_slow_but_says_so_is_waited_for() {
-    let rogue = Rogue::new("is_slow");
+    let rogue = Rogue::not_waited_for("is_slow");
     let plugin = rogue.open().await;
-    let patience = rogue.launch.patience.quiet * 2;
-    let mut looking = Box::pin(stat(&plugin));
-    let early = timeout(patience, &mut looking).await;
-    assert!(early.is_err(), "it was not slow");
-    looking.await.unwrap();
+    let began = Instant::now();
+    stat(&plugin).await.unwrap();
+    assert!(began.elapsed() > HANGING, "it was not slow");
     assert_eq!(rogue.starts().len(), 1);
 }
 
@@ -310,7 +325,8 @@ async fn what_nobody_waits_for_is_cancelled() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_does_not_end_what_was_cancelled_is_killed() {
-    let rogue = Rogue::new("ignores_cancels");
+    let mut rogue = Rogue::new("ignores_cancels");
+    rogue.launch.patience.cancelled = Duration::from_secs(1);
     let plugin = rogue.open().await;
     drop(half_a_read(&plugin).await);
     is_gone(rogue.starts()[0]);
@@ -414,7 +430,7 @@ async fn a_flood_of_complaints_is_swallowed() {
 async fn no_more_is_asked_at_once_than_is_taken() {
     let rogue = Rogue::new("counts_requests");
     let plugin = rogue.open().await;
-    let found = join_all((0..100).map(|_| stat(&plugin))).await;
+    let found = join_all((0..40).map(|_| stat(&plugin))).await;
     let most = found.into_iter().map(|found| found.unwrap().size).max();
     assert_eq!(most, Some(8));
 }

@@ -169,8 +169,8 @@ def does_not_read():
 def is_slow():
     def special(message):
         if message.get("op") == "stat":
-            for _ in range(8):
-                time.sleep(0.6)
+            for _ in range(7):
+                time.sleep(1)
                 write({"id": message["id"], "alive": True})
 
     serve(special)
@@ -332,7 +332,7 @@ def counts_requests():
     waiting = []
     most = 0
     while True:
-        ready, _, _ = select.select([0], [], [], 0.05)
+        ready, _, _ = select.select([0], [], [], 0.5)
         if ready:
             # One line at a time, unbuffered, or select would not see what was read ahead.
             line = b""

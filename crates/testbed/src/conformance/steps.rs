@@ -3,20 +3,29 @@
 use std::{
     collections::BTreeSet,
     future::Future,
-    sync::{Arc, Mutex},
-    time::Instant,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
 };
 
 use posthaste_endpoint::{Counter, Outgoing};
 
-/// What is counted within so many milliseconds is one step.
-const STEP_MS: u128 = 20;
+use crate::SlowLink;
+
+/// What is counted while the link takes so many bytes is one step. Steps are bytes and not times: of
+/// a machine that stands still neither the writer nor the link moves.
+const STEP_BYTES: u64 = 160_000;
 
 /// Steps before the last byte has gone: the windows of TCP are wide on a machine's own ways.
 const STEPS_MIN: usize = 2;
 
+/// The share of all bytes (one in so many) that the link must have taken when the last but one was counted.
+const LATE_SHARE: u64 = 4;
+
 struct Gone {
-    began: Instant,
+    carried: Arc<AtomicU64>,
+    carried_before: u64,
     bytes: u64,
     counted: Mutex<Counted>,
 }
@@ -25,7 +34,7 @@ struct Gone {
 struct Counted {
     gone: u64,
     came_back: u64,
-    steps: BTreeSet<u128>,
+    steps: BTreeSet<u64>,
 }
 
 impl Counter for Gone {
@@ -33,9 +42,8 @@ impl Counter for Gone {
         let mut counted = self.counted.lock().unwrap();
         counted.gone += bytes;
         if counted.gone < self.bytes {
-            counted
-                .steps
-                .insert(self.began.elapsed().as_millis() / STEP_MS);
+            let carried = self.carried.load(SeqCst) - self.carried_before;
+            counted.steps.insert(carried / STEP_BYTES);
         }
     }
 
@@ -44,16 +52,16 @@ impl Counter for Gone {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a test's clock")]
-fn now() -> Instant {
-    Instant::now()
-}
-
-/// Runs an attempt to write `bytes` over a slow link and checks that they are counted on the way,
-/// each once: `beside` more may be, for what is sent with them.
-pub async fn leaves_in_steps<T>(bytes: u64, beside: u64, attempt: impl Future<Output = T>) -> T {
+/// Runs an attempt to write `bytes` over `link` and checks that they are counted on the way, each
+/// once: `beside` more may be, for what is sent with them.
+pub async fn leaves_in_steps<T>(
+    link: &SlowLink,
+    (bytes, beside): (u64, u64),
+    attempt: impl Future<Output = T>,
+) -> T {
     let gone = Arc::new(Gone {
-        began: now(),
+        carried: link.counter(),
+        carried_before: link.carried(),
         bytes,
         counted: Mutex::default(),
     });
@@ -65,8 +73,8 @@ pub async fn leaves_in_steps<T>(bytes: u64, beside: u64, attempt: impl Future<Ou
         (bytes..=bytes + beside).contains(&all) && counted.came_back == 0,
         "{all} of {bytes} were counted"
     );
-    let (steps, end) = (&counted.steps, gone.began.elapsed().as_millis() / STEP_MS);
-    let is_late = steps.last().is_some_and(|&last| last >= end / 4);
+    let (steps, end) = (&counted.steps, bytes / STEP_BYTES);
+    let is_late = steps.last().is_some_and(|&last| last >= end / LATE_SHARE);
     assert!(
         steps.len() >= STEPS_MIN && is_late,
         "counted only at {steps:?} of {end}"
