@@ -123,7 +123,8 @@ async fn when_nobody_waits_for_it_any_more_it_ends() {
     let (from_it, to_it) = (from.client(), to.client());
     let waiting = tokio::time::timeout(Duration::from_secs(2), forward(&from_it, &to_it));
     assert!(waiting.await.is_err(), "48 mebibytes at one a second");
-    for _ in 0..400 {
+    // Two minutes; all of it would be there in one.
+    for _ in 0..2400 {
         tokio::time::sleep(Duration::from_millis(50)).await;
         if to.client().status().await.unwrap().free == free {
             assert!(to.client().inventory(&DATASET).await.unwrap().is_empty());

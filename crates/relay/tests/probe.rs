@@ -1,14 +1,20 @@
 //! Probes: a relay takes bytes of no meaning, says when they came, and keeps nothing.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::Duration,
+};
 
 use posthaste_endpoint::{
     ErrorKind,
-    relay::{Credential, DatasetId, Scope, mint, wire},
+    relay::{Credential, DatasetId, RelayClient, Scope, mint, wire},
 };
 use posthaste_types::{ByteRate, Bytes as Amount};
-use tokio::time::Instant;
+use tokio::{task::JoinSet, time::Instant};
 
 #[path = "support/raw.rs"]
 mod raw;
@@ -17,6 +23,11 @@ mod running;
 
 use raw::send_raw;
 use running::{Running, later};
+
+/// What may have come before the first mark, and at once after a pause.
+const SAVED_UP_MAX: Amount = Amount::new(512 << 10);
+/// How long a rate is looked at.
+const WINDOW: Duration = Duration::from_millis(300);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_probe_is_counted_as_it_comes_and_nothing_of_it_is_kept() {
@@ -45,7 +56,7 @@ async fn a_probe_is_counted_as_it_comes_and_nothing_of_it_is_kept() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_probe_ends_when_its_sender_has_seen_enough_and_shows_the_limited_rate() {
     let dir = tempfile::tempdir().unwrap();
-    let rate = 4 << 20;
+    let rate = 1 << 20;
     let relay = Running::start(dir.path(), |options| {
         options.rate = Some(ByteRate::new(rate));
     })
@@ -58,39 +69,68 @@ async fn a_probe_ends_when_its_sender_has_seen_enough_and_shows_the_limited_rate
         .await
         .unwrap();
     let took = started.elapsed();
-    assert!(took < Duration::from_secs(4), "{took:?}");
-    let at = |least: u64| {
-        let least = Duration::from_millis(least);
-        *probed
-            .marks
-            .iter()
-            .find(|(after, _)| *after >= least)
-            .unwrap()
+    // All of it would take four minutes.
+    assert!(took < Duration::from_secs(60), "{took:?}");
+    let marks = &probed.marks;
+    // A relay that is not scheduled only ever takes less.
+    for (since, bytes) in marks {
+        let most = ByteRate::new(rate).volume(*since) + SAVED_UP_MAX;
+        assert!(*bytes <= most, "{bytes} in {since:?} at {rate} B/s");
+    }
+    // And while it is, it takes what it may.
+    let over = |(at, (from, before)): (usize, &(Duration, Amount))| {
+        let (to, after) = marks[at..].iter().find(|(to, _)| *to >= *from + WINDOW)?;
+        Some(ByteRate::over(*after - *before, *to - *from).get())
     };
-    let ((from, before), (to, after)) = (at(300), at(1300));
-    let seen = ByteRate::over(after - before, to - from).get();
-    assert!(seen.abs_diff(rate) * 10 < rate, "{seen} of {rate}");
+    let best = marks.iter().enumerate().filter_map(over).max().unwrap();
+    assert!(best * 10 > rate * 8, "{best} of {rate}");
+}
+
+/// What a probe has sent when it waits to be let go. The relay has taken in most of it by then.
+const PAUSED_AFTER: Amount = Amount::mebi(8);
+
+/// More than a probe hands over at once.
+const SOME: Amount = Amount::mebi(1);
+
+/// Returns when the relay has taken in so many bytes of probes.
+async fn has_taken_in(client: &RelayClient, bytes: Amount) {
+    while client.status().await.unwrap().received < bytes {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn probes_are_bounded_and_for_those_who_may_write() {
     let dir = tempfile::tempdir().unwrap();
-    let relay = Running::start(dir.path(), |options| {
-        options.rate = Some(ByteRate::new(1 << 20));
-    })
-    .await;
+    let relay = Running::start(dir.path(), |_| ()).await;
     let dataset = DatasetId::random().unwrap();
     let token = mint(&relay.secret, Scope::Read, Some(&dataset), later());
     let reader = relay.client_with(Credential::Token(token));
     let refused = reader.probe(Amount::new(10), |_, _, _| true).await;
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::PermissionDenied);
     let client = relay.client();
-    let probe = || client.probe(Amount::mebi(3), |_, _, _| true);
-    let (one, two, three) = tokio::join!(probe(), probe(), async {
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        probe().await
-    });
-    assert!(one.is_ok() && two.is_ok(), "{one:?} {two:?}");
+    let let_go = Arc::new(AtomicBool::new(false));
+    let mut paused = JoinSet::new();
+    for paused_before in 0..2 {
+        let (client, let_go) = (client.clone(), Arc::clone(&let_go));
+        let goes_on = move |_, _, sent| {
+            tokio::task::block_in_place(|| {
+                while sent >= PAUSED_AFTER && !let_go.load(SeqCst) {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            });
+            true
+        };
+        paused.spawn(async move { client.probe(Amount::mebi(10), goes_on).await });
+        // More than those before can have sent: this one is under way, too.
+        let enough = PAUSED_AFTER.times(paused_before) + SOME;
+        has_taken_in(&relay.client(), enough).await;
+    }
+    let three = client.probe(Amount::new(1), |_, _, _| true).await;
+    let_go.store(true, SeqCst);
+    for ended in paused.join_all().await {
+        assert!(ended.is_ok(), "{ended:?}");
+    }
     assert_eq!(three.unwrap_err().kind(), ErrorKind::Busy);
     // The next finds the way free again.
     assert!(client.probe(Amount::new(1), |_, _, _| true).await.is_ok());

@@ -32,7 +32,7 @@ use posthaste_engine::{
         self, Cipher, DatasetKey, TextName,
         age::{self, Identity},
     },
-    pull::{Holder, PullOptions, PullReport, Ticket, pull},
+    pull::{Holder, Progress, PullOptions, PullReport, Ticket, pull},
     stripe::{Stripe, digest_of, encode_stripe},
 };
 use posthaste_types::{Bytes as Amount, ChunkIndex, Code, FragmentIndex};
@@ -387,7 +387,7 @@ async fn depots_may_die_while_they_are_pulled_from() {
     let killed = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&killed);
     let pulling = tokio::task::JoinSet::from_iter([async move {
-        let progress = |_: &posthaste_engine::pull::Progress| {
+        let progress = |_: &Progress| {
             if !told.send_replace(true) {
                 // The first chunk is on its way; the pull stands still until two depots are killed.
                 while !seen.load(Ordering::Relaxed) {
@@ -461,22 +461,51 @@ async fn too_many_losses_are_an_error_that_keeps_what_is_there() {
     assert_same(&scene.source(), &scene.home());
 }
 
+/// Pulls, once the writes that a stopped pull had under way in other threads have ended.
+async fn pull_when_free(
+    ticket: &Ticket,
+    home: &Path,
+    options: &PullOptions,
+    on_progress: &(dyn Fn(&Progress) + Sync),
+) -> posthaste_endpoint::Result<PullReport> {
+    loop {
+        match pull(ticket.clone(), home, options, on_progress).await {
+            Err(error) if error.to_string().contains("another pull") => {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            ended => return ended,
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pull_stopped_anywhere_goes_on_where_it_was() {
     let scene = Scene::new("2+1", fill).await;
     let chunks = scene.manifest.chunks.len() as u64;
+    let options = PullOptions {
+        memory: Amount::new(200_000),
+    };
+    let home = scene.home();
     for millis in [5, 20, 40, 60, 80] {
-        let home = scene.home();
         let ticket = scene.ticket().await;
-        let options = PullOptions {
-            memory: Amount::new(200_000),
-        };
-        let stopped = pull(ticket, &home, &options, &|_| ());
+        let stopped = pull_when_free(&ticket, &home, &options, &|_| ());
         let _ = tokio::time::timeout(Duration::from_millis(millis), stopped).await;
-        // Writes under way in other threads end before the next run takes the lock.
-        tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    let report = scene.pull().await;
+    // The last one is stopped when something is there, however long that takes.
+    let (told, mut begun) = tokio::sync::watch::channel(false);
+    let on_progress = |progress: &Progress| {
+        if progress.bytes_done > 0 {
+            told.send_replace(true);
+        }
+    };
+    let ticket = scene.ticket().await;
+    tokio::select! {
+        ended = pull_when_free(&ticket, &home, &options, &on_progress) => drop(ended.unwrap()),
+        begun = begun.wait_for(|begun| *begun) => drop(begun.unwrap()),
+    }
+    let report = pull_when_free(&ticket, &home, &PullOptions::default(), &|_| ()).await;
+    let report = report.unwrap();
+    assert_same(&scene.source(), &home);
     assert!(
         report.skipped_chunks > 0 && report.skipped_chunks <= chunks,
         "{report:?}"

