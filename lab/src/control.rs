@@ -26,7 +26,7 @@ use crate::{
 const REQUEST_BYTES_MAX: u64 = 64 << 10;
 
 /// The longest a requester may take.
-const REQUEST_TIME_MAX: Duration = Duration::from_secs(2);
+const REQUEST_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// What a laboratory can be asked.
 #[derive(Debug, Deserialize, Serialize)]

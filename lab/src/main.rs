@@ -33,8 +33,9 @@ const NOT_FOUND: u8 = 127;
 /// Between two looks whether the emulator runs, or whether a laboratory has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Looks before a laboratory counts as not ending: 15 s.
-const LOOKS_MAX: u32 = 300;
+/// Looks before a laboratory counts as not ending: more than two minutes, of which one is for what runs
+/// in it.
+const LOOKS_MAX: u32 = 2_500;
 
 /// Real distance on one machine: hosts in network namespaces, joined by emulated links.
 ///

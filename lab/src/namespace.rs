@@ -26,8 +26,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Looks before a process that was asked to end is ended: 1 s.
 const POLITE_LOOKS_MAX: u32 = 100;
 
-/// Looks before a process that was ended counts as stuck: 5 s.
-const LOOKS_MAX: u32 = 500;
+/// Looks before a process that was ended counts as stuck: a minute, as a busy machine lets none end
+/// before it runs.
+const LOOKS_MAX: u32 = 6_000;
 
 /// A namespace with a name.
 #[derive(Debug, Clone)]

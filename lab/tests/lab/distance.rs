@@ -1,24 +1,31 @@
 //! Delay and rate, as ping and iperf3 see them.
 
-use std::process::Stdio;
+use std::{process::Stdio, thread};
 
-use crate::support::{Server, alone, build, iperf3, pair, ping, received_mbit_per_s, report};
+use posthaste_lab::Lab;
 
-/// A busy machine only ever adds to a path's delay, so the shortest time tells what was set.
-fn assert_shortest_ms(times: &[f64], set: f64) {
-    let shortest = times[0];
-    assert!(
-        (set - 0.1..set + 1.0).contains(&shortest),
-        "{shortest} ms instead of {set}: {times:?}"
-    );
+use crate::support::{
+    LOOK_EVERY, Server, alone, build, iperf3, measure_until, pair, ping, received_mbit_per_s,
+    report,
+};
+
+/// A busy machine only ever adds to a path's delay, so the shortest time tells what was set. It is
+/// asked for until one comes as soon as it may.
+fn assert_shortest_ms(lab: &Lab, (from, to): (&str, &str), set: f64) {
+    let is_right = |times: &Vec<f64>| {
+        let is_possible = times.iter().all(|time| *time > set - 0.1);
+        assert!(is_possible, "{times:?} instead of {set} ms");
+        times.first().is_some_and(|shortest| *shortest < set + 1.0)
+    };
+    measure_until(is_right, || ping(lab, from, to, 9));
 }
 
 #[test]
 fn ping_takes_twice_the_delay_over_ipv4_and_ipv6() {
     let _alone = alone();
     let lab = pair("rate = \"1Gbit/s\"\ndelay = \"30ms\"\n");
-    assert_shortest_ms(&ping(&lab, "a", "b", 9), 60.0);
-    assert_shortest_ms(&ping(&lab, "b", "a-6", 5), 60.0);
+    assert_shortest_ms(&lab, ("a", "b"), 60.0);
+    assert_shortest_ms(&lab, ("b", "a-6"), 60.0);
 }
 
 #[test]
@@ -36,41 +43,40 @@ fn ping_takes_what_all_links_on_the_way_take() {
         "#,
     );
     for (from, to) in [("a", "d"), ("d", "a"), ("a", "d-6")] {
-        assert_shortest_ms(&ping(&lab, from, to, 5), 42.0);
+        assert_shortest_ms(&lab, (from, to), 42.0);
     }
-    assert_shortest_ms(&ping(&lab, "b", "c", 5), 30.0);
+    assert_shortest_ms(&lab, ("b", "c"), 30.0);
 }
 
 #[test]
 fn iperf3_gets_the_rate_in_both_directions() {
     let _alone = alone();
-    let lab = pair("rate = \"200Mbit/s\"\ndelay = \"5ms\"\nback = { rate = \"50Mbit/s\" }\n");
+    let lab = pair("rate = \"40Mbit/s\"\ndelay = \"5ms\"\nback = { rate = \"10Mbit/s\" }\n");
     let _server = Server::start(&lab, "b");
     for (more, set) in [
-        (&[][..], 200.0),
-        (&["--reverse"], 50.0),
-        (&["--version6"], 200.0),
+        (&[][..], 40.0),
+        (&["--reverse"], 10.0),
+        (&["--version6"], 40.0),
     ] {
         let to = if more.contains(&"--version6") {
             "b-6"
         } else {
             "b"
         };
-        let client = iperf3(&lab, "a", to)
-            .args(["-O", "1", "-t", "2"])
-            .args(more)
-            .spawn();
-        let got = received_mbit_per_s(&report(client.unwrap()));
-        assert!(
-            (set * 0.95..set * 1.05).contains(&got),
-            "{got} instead of {set} Mbit/s {more:?}"
-        );
+        let is_right = |got: &f64| (set * 0.95..set * 1.05).contains(got);
+        measure_until(is_right, || {
+            let client = iperf3(&lab, "a", to)
+                .args(["-O", "1", "-t", "2"])
+                .args(more)
+                .spawn();
+            received_mbit_per_s(&report(client.unwrap()))
+        });
     }
     let status = lab.status().unwrap();
     let share = status.emulator_cpu_s / status.uptime_s;
     assert!(
         share < 0.5,
-        "the emulator took {share} of a core for 200 Mbit/s"
+        "the emulator took {share} of a core for 40 Mbit/s"
     );
     assert_eq!(status.refused_packets, 0);
 }
@@ -80,48 +86,64 @@ fn framing_takes_its_share_of_the_rate() {
     let _alone = alone();
     let lab = build(
         "name = \"framed\"\nframing_bytes = 38\nhost = [{ name = \"a\" }, { name = \"b\" }]\n\
-         link = [{ name = \"ab\", ends = [\"a\", \"b\"], rate = \"100Mbit/s\", delay = \"2ms\" }]\n",
+         link = [{ name = \"ab\", ends = [\"a\", \"b\"], rate = \"20Mbit/s\", delay = \"2ms\" }]\n",
     );
     let _server = Server::start(&lab, "b");
-    let client = iperf3(&lab, "a", "b").args(["-O", "1", "-t", "2"]).spawn();
-    let got = received_mbit_per_s(&report(client.unwrap()));
-    // 1448 bytes of payload of each 1538 on the wire.
-    assert!((90.0..94.6).contains(&got), "{got} instead of 94.15 Mbit/s");
+    // 18.83 Mbit/s are 1448 bytes of payload of each 1538 on the wire.
+    let is_right = |got: &f64| (18.0..18.92).contains(got);
+    measure_until(is_right, || {
+        let client = iperf3(&lab, "a", "b").args(["-O", "1", "-t", "2"]).spawn();
+        received_mbit_per_s(&report(client.unwrap()))
+    });
+}
+
+/// When the link had delivered how much to its first end: seconds since it is up, and megabits.
+type Sample = (f64, f64);
+
+/// The rates in Mbit/s between all samples at these times that are half a second apart.
+fn rates(samples: &[Sample], from_s: f64, to_s: f64) -> Vec<f64> {
+    let mut inside = samples.iter().filter(|(at, _)| (from_s..to_s).contains(at));
+    let mut rates = Vec::new();
+    while let Some((began, before)) = inside.next() {
+        let later = inside.clone().find(|(at, _)| *at >= began + 0.5);
+        rates.extend(later.map(|(ended, after)| (after - before) / (ended - began)));
+    }
+    rates
 }
 
 #[test]
 fn a_script_changes_rate_and_delay_while_data_flows() {
     let _alone = alone();
     let lab = pair(
-        "rate = \"100Mbit/s\"\ndelay = \"5ms\"\nqueue = \"500kB\"\n\
-         [[change]]\nat = \"4s\"\nlink = \"ab\"\nrate = \"20Mbit/s\"\n\
-         [[change]]\nat = \"7s\"\nlink = \"ab\"\ndelay = \"40ms\"\n",
+        "rate = \"20Mbit/s\"\ndelay = \"5ms\"\nqueue = \"100kB\"\n\
+         [[change]]\nat = \"8s\"\nlink = \"ab\"\nrate = \"4Mbit/s\"\n\
+         [[change]]\nat = \"12s\"\nlink = \"ab\"\ndelay = \"40ms\"\n",
     );
     let _server = Server::start(&lab, "b");
-    // Received at the client, so that what it counts has passed the link. Starts within a second.
     let client = iperf3(&lab, "a", "b")
-        .args(["--reverse", "-t", "6"])
+        .args(["--reverse", "-t", "12"])
         .spawn();
-    let report = report(client.unwrap());
-    let rates: Vec<f64> = report["intervals"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|interval| interval["sum"]["bits_per_second"].as_f64().unwrap() / 1e6)
-        .collect();
-    let mean = |rates: &[f64]| rates.iter().sum::<f64>() / rates.len() as f64;
-    assert!(
-        (90.0..105.0).contains(&mean(&rates[1..3])),
-        "before: {rates:?}"
-    );
-    assert!(
-        (17.0..22.0).contains(&mean(&rates[4..6])),
-        "after: {rates:?}"
-    );
-    while lab.status().unwrap().uptime_s < 7.1 {
-        std::thread::sleep(std::time::Duration::from_millis(50));
+    let mut samples: Vec<Sample> = Vec::new();
+    while samples.last().is_none_or(|(at, _)| *at < 12.1) {
+        let status = lab.status().unwrap();
+        let bytes = status.links[0].back.segments.delivered_bytes;
+        samples.push((status.uptime_s, bytes as f64 * 8e-6));
+        thread::sleep(LOOK_EVERY);
     }
-    assert_shortest_ms(&ping(&lab, "a", "b", 5), 80.0);
+    // A busy machine stands still for some of the time; at the best of times the rate is there.
+    let best = |rates: &[f64]| rates.iter().copied().fold(0.0, f64::max);
+    let middle = |mut rates: Vec<f64>| {
+        rates.sort_by(f64::total_cmp);
+        rates[rates.len() / 2]
+    };
+    let before = rates(&samples, 0.0, 8.0);
+    assert!(best(&before) > 18.0, "before: {before:?}");
+    assert!(middle(before.clone()) < 21.0, "before: {before:?}");
+    let after = rates(&samples, 8.7, 12.0);
+    assert!(best(&after) > 3.4, "after: {after:?}");
+    assert!(middle(after.clone()) < 4.4, "after: {after:?}");
+    assert_shortest_ms(&lab, ("a", "b"), 80.0);
+    drop(client.unwrap().wait_with_output().unwrap());
 }
 
 #[test]
@@ -146,9 +168,12 @@ fn a_link_that_is_down_carries_nothing_until_it_is_up() {
 fn jitter_strays_around_the_delay() {
     let _alone = alone();
     let lab = pair("delay = \"20ms\"\njitter = \"10ms\"\n");
-    let times = ping(&lab, "a", "b", 30);
-    let (least, most) = (times[0], times[times.len() - 1]);
-    // One of a busy machine may come later than any jitter.
-    assert!(least > 19.5 && times[24] < 62.0, "{times:?}");
-    assert!(most - least > 8.0, "nothing strays: {times:?}");
+    // On a busy machine some come later than any jitter.
+    let strays = |times: &Vec<f64>| {
+        let (least, most) = (times[0], times[times.len() - 1]);
+        assert!(least > 19.5, "{times:?}");
+        assert!(most - least > 8.0, "nothing strays: {times:?}");
+        times[times.len() / 2] < 62.0
+    };
+    measure_until(strays, || ping(&lab, "a", "b", 30));
 }

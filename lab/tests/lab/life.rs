@@ -6,10 +6,9 @@ use std::{
     path::Path,
     process::{Child, Command, Output, Stdio},
     thread,
-    time::Duration,
 };
 
-use crate::support::{PROGRAM, alone, pair, ping};
+use crate::support::{LOOK_EVERY, LOOKS_MAX, PROGRAM, alone, pair, ping};
 
 fn program(arguments: &[&str]) -> Output {
     Command::new(PROGRAM)
@@ -67,6 +66,30 @@ fn left(name: &str) -> Vec<String> {
 
 fn is_alive(child: &mut Child) -> bool {
     child.try_wait().unwrap().is_none()
+}
+
+/// Whether it ends without more being done: it is not to end by itself.
+fn ends(child: &mut Child) -> bool {
+    (0..LOOKS_MAX).any(|_| {
+        thread::sleep(LOOK_EVERY);
+        !is_alive(child)
+    })
+}
+
+/// A shell that runs these words on the host, once it says that it is there.
+fn shell(name: &str, host: &str, words: &str) -> Child {
+    let mut inside = Command::new(PROGRAM)
+        .args(["exec", "--lab", name, host, "--", "sh", "-c"])
+        .arg(format!("{words}; echo here; exec sleep 600"))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(inside.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    assert_eq!(line, "here\n");
+    inside
 }
 
 #[test]
@@ -150,11 +173,7 @@ fn a_signal_ends_everything() {
     for signal in ["-INT", "-TERM", "-HUP"] {
         let (_folder, path, name) = topology(&format!("sig{}", signal.to_lowercase()));
         let mut owner = up(&path, &name);
-        let mut inside = Command::new(PROGRAM)
-            .args(["exec", "--lab", &name, "b", "--", "sleep", "600"])
-            .spawn()
-            .unwrap();
-        thread::sleep(Duration::from_millis(100));
+        let mut inside = shell(&name, "b", ":");
         assert_eq!(left(&name).len(), 3);
         let sent = Command::new("kill")
             .args([signal, &owner.id().to_string()])
@@ -162,7 +181,7 @@ fn a_signal_ends_everything() {
         assert!(sent.unwrap().success());
         assert!(owner.wait().unwrap().success());
         assert_eq!(left(&name), [""; 0]);
-        assert!(!is_alive(&mut inside), "what ran in it has ended");
+        assert!(ends(&mut inside), "what ran in it has ended");
     }
 }
 
@@ -170,20 +189,7 @@ fn a_signal_ends_everything() {
 fn what_a_killed_one_left_is_removed_by_down() {
     let (_folder, path, name) = topology("killed");
     let mut owner = up(&path, &name);
-    let mut inside = Command::new(PROGRAM)
-        .args([
-            "exec",
-            "--lab",
-            &name,
-            "a",
-            "--",
-            "sh",
-            "-c",
-            "trap '' TERM; sleep 600",
-        ])
-        .spawn()
-        .unwrap();
-    thread::sleep(Duration::from_millis(100));
+    let mut inside = shell(&name, "a", "trap '' TERM");
     owner.kill().unwrap();
     owner.wait().unwrap();
     assert_eq!(left(&name).len(), 3, "nobody was there to remove it");
@@ -193,7 +199,7 @@ fn what_a_killed_one_left_is_removed_by_down() {
     // Another test may be the one that sweeps: what counts is that after a `down` nothing is left.
     program(&["down"]);
     assert_eq!(left(&name), [""; 0]);
-    assert!(!is_alive(&mut inside));
+    assert!(ends(&mut inside));
     drop(up(&path, &name).kill());
     program(&["down"]);
 }

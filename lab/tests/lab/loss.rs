@@ -4,21 +4,21 @@ use std::{
     collections::BTreeSet,
     io::{Read, Write},
     net::{IpAddr, Ipv6Addr, TcpListener, TcpStream, UdpSocket},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
     time::Duration,
 };
 
 use posthaste_lab::Lab;
 
-use crate::support::pair;
+use crate::support::{LOOKS_MAX, pair};
 
 /// Datagrams under way at most: far fewer than a socket's buffer holds, or the receiver would lose
 /// some itself.
 const AHEAD_MAX: u64 = 50;
 
-/// Waits of 1 ms before datagrams that have not been seen count as lost.
-const WAITS_MAX: u32 = 30;
+/// How often a receiver that has nothing to receive looks whether it will get more.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Sends numbered datagrams from `a` to `b` and answers which arrived.
 fn arrived(lab: &Lab, count: u64) -> BTreeSet<u64> {
@@ -29,33 +29,46 @@ fn arrived(lab: &Lab, count: u64) -> BTreeSet<u64> {
         .within("a", || Ok(UdpSocket::bind((lab.address("a"), 0))?))
         .unwrap();
     sender.connect((lab.address("b"), 4000)).unwrap();
-    receiver
-        .set_read_timeout(Some(Duration::from_secs(1)))
-        .unwrap();
-    let seen = AtomicU64::new(0);
+    receiver.set_read_timeout(Some(LOOK_EVERY)).unwrap();
+    let (seen, over) = (AtomicU64::new(0), AtomicBool::new(false));
     thread::scope(|scope| {
         let receiving = scope.spawn(|| {
             let mut arrived = BTreeSet::new();
             let mut number = [0; 8];
-            while receiver.recv(&mut number).is_ok() {
-                let number = u64::from_be_bytes(number);
-                arrived.insert(number);
-                seen.store(number + 1, Ordering::Release);
-            }
-            arrived
-        });
-        let mut base = 0;
-        for number in 0..count {
-            let mut waits = 0;
-            while number - base.max(seen.load(Ordering::Acquire)) >= AHEAD_MAX {
-                thread::sleep(Duration::from_millis(1));
-                waits += 1;
-                if waits > WAITS_MAX {
-                    base = number;
+            loop {
+                // All has come by the time it is over.
+                let was_over = over.load(Ordering::Acquire);
+                if receiver.recv(&mut number).is_ok() {
+                    arrived.insert(u64::from_be_bytes(number));
+                    seen.fetch_add(1, Ordering::Release);
+                } else if was_over {
+                    return arrived;
                 }
+            }
+        });
+        // Those that are neither seen nor, as the laboratory says, lost.
+        let under_way = |sent: u64| {
+            let lost = lab.status().unwrap().links[0].forth.segments.lost;
+            sent.saturating_sub(lost + seen.load(Ordering::Acquire))
+        };
+        let wait_for = |sent: u64, most: u64| {
+            let mut looks = 0;
+            while under_way(sent) > most {
+                looks += 1;
+                assert!(looks < LOOKS_MAX, "neither arrived nor lost");
+                thread::sleep(Duration::from_millis(1));
+            }
+        };
+        let mut settled = 0;
+        for number in 0..count {
+            if number - settled >= AHEAD_MAX {
+                wait_for(number, AHEAD_MAX / 2);
+                settled = number - AHEAD_MAX / 2;
             }
             sender.send(&number.to_be_bytes()).unwrap();
         }
+        wait_for(count, 0);
+        over.store(true, Ordering::Release);
         receiving.join().unwrap()
     })
 }

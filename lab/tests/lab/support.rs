@@ -14,9 +14,12 @@ use serde_json::Value;
 /// The executable under test.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_posthaste-lab");
 
-/// Between two looks whether a server listens, and how many at most: 5 s.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
-const LOOKS_MAX: u32 = 250;
+/// Between two looks whether something came about, and how many at most: two minutes.
+pub const LOOK_EVERY: Duration = Duration::from_millis(20);
+pub const LOOKS_MAX: u32 = 6_000;
+
+/// How often a rate is measured before it counts as wrong.
+const MEASURED_MAX: u32 = 20;
 
 /// The port iperf3 listens on: each host has its own ports.
 const PORT: u16 = 5201;
@@ -47,7 +50,7 @@ pub fn ping(lab: &Lab, from: &str, to: &str, count: usize) -> Vec<f64> {
     let program = install::find_debian_program(PING).unwrap();
     let output = lab
         .command(from, program)
-        .args(["-n", "-i", "0.1", "-W", "2", "-c", &count.to_string(), to])
+        .args(["-n", "-i", "0.1", "-W", "20", "-c", &count.to_string(), to])
         .output()
         .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -57,6 +60,23 @@ pub fn ping(lab: &Lab, from: &str, to: &str, count: usize) -> Vec<f64> {
     let mut times: Vec<f64> = times.map(|time| time.parse().unwrap()).collect();
     times.sort_by(f64::total_cmp);
     times
+}
+
+/// Measures until `is_right`. A busy machine takes from any rate, and what it held back before a
+/// measurement comes in a lump in it; but it does so now and then, and a wrong rate is always wrong.
+pub fn measure_until<T: std::fmt::Debug>(
+    is_right: impl Fn(&T) -> bool,
+    mut measure: impl FnMut() -> T,
+) {
+    let mut measured = Vec::new();
+    for _ in 0..MEASURED_MAX {
+        let one = measure();
+        if is_right(&one) {
+            return;
+        }
+        measured.push(one);
+    }
+    panic!("measured {measured:?}");
 }
 
 /// An iperf3 server that ends with its owner.
