@@ -153,7 +153,8 @@ fn state(request: &Value) -> &str {
 
 #[test]
 fn depots_learn_nothing_and_a_relay_that_dies_costs_nothing() {
-    let mut centre = Centre::with(&["5M", "5M", "5M", "5M"], 16, 1);
+    // Half way is several seconds long: somebody must come to see it.
+    let mut centre = Centre::with(&["1M", "1M", "1M", "1M"], 16, 1);
     let needles = centre.needles();
     let both = format!("{},{}", centre.alice, centre.bob);
     let request = centre.offload(&["--encrypt-for", &both, "--release", "when-safe"]);

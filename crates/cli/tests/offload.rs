@@ -160,11 +160,12 @@ fn a_dataset_leaves_scratch_and_comes_home_whole() {
 
 #[test]
 fn a_relay_that_dies_half_way_costs_nothing() {
+    // Half way is several seconds long: somebody must come to see it.
     let relays = [
-        ("ash", "5M"),
-        ("birch", "5M"),
-        ("cedar", "5M"),
-        ("dune", "5M"),
+        ("ash", "1M"),
+        ("birch", "1M"),
+        ("cedar", "1M"),
+        ("dune", "1M"),
     ];
     let mut centre = Centre::with(&relays, 24, 2);
     centre.offload(&["--code", "2+1", "--release", "when-safe"]);
@@ -284,7 +285,9 @@ fn corrupt_fragments(directory: &Path) -> usize {
 
 #[test]
 fn a_source_that_changes_meanwhile_fails_the_request_and_stays() {
-    let centre = Centre::with(&[("ash", "2M"), ("birch", "2M"), ("cedar", "2M")], 16, 4);
+    // So slow that it can't be done before the source changes.
+    let relays = [("ash", "500K"), ("birch", "500K"), ("cedar", "500K")];
+    let centre = Centre::with(&relays, 16, 4);
     centre.offload(&["--code", "2+1", "--release", "when-safe"]);
     let large = centre.scratch().join("large.bin");
     let mut bytes = fs::read(&large).unwrap();
@@ -302,7 +305,9 @@ fn a_source_that_changes_meanwhile_fails_the_request_and_stays() {
 
 #[test]
 fn a_file_that_appears_after_the_seal_is_not_removed() {
-    let centre = Centre::with(&[("ash", "8M"), ("birch", "8M"), ("cedar", "8M")], 8, 5);
+    // So slow that it can't be released before the file is there.
+    let relays = [("ash", "500K"), ("birch", "500K"), ("cedar", "500K")];
+    let centre = Centre::with(&relays, 8, 5);
     centre.offload(&["--code", "2+1", "--release", "when-safe"]);
     let late = centre.scratch().join("deep/late");
     fs::write(&late, b"written after the dataset was sealed").unwrap();

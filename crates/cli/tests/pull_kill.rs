@@ -8,17 +8,26 @@ mod processes;
 use std::{
     collections::BTreeSet,
     fs,
+    os::unix::fs::MetadataExt,
     path::Path,
     process::{Child, Stdio},
     time::Duration,
 };
 
-use processes::{Dice, Relay, Service, binary, make_tree, picture};
+use processes::{Dice, PATIENCE, Relay, Service, binary, make_tree, now, picture};
 
 const ROUNDS: u64 = 7;
+/// More than what is not yet whole when a pull is killed.
+const ENOUGH_BYTES: u64 = 40 << 20;
 
 /// A pull that ends with its test.
 struct Pulling(Child);
+
+impl Pulling {
+    fn ended(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_some()
+    }
+}
 
 impl Drop for Pulling {
     fn drop(&mut self) {
@@ -43,6 +52,19 @@ fn start(service: &Service, home: &Path) -> Pulling {
 fn files(lines: Vec<String>) -> BTreeSet<String> {
     let is_file = |line: &String| line.rsplit(' ').next().is_some_and(|word| word.len() == 64);
     lines.into_iter().filter(is_file).collect()
+}
+
+/// Bytes that files below take on the disk.
+fn bytes_below(directory: &Path) -> u64 {
+    let items = fs::read_dir(directory).into_iter().flatten().flatten();
+    items
+        .map(|item| match item.metadata() {
+            Ok(found) if found.is_dir() => bytes_below(&item.path()),
+            Ok(found) => found.blocks() * 512,
+            // It has another name by now.
+            Err(_) => 0,
+        })
+        .sum()
 }
 
 #[test]
@@ -78,6 +100,12 @@ fn a_pull_killed_at_any_moment_goes_on_and_shows_no_half_file() {
         let mut pulling = start(&service, &home);
         let millis = 30 + dice.roll(300);
         std::thread::sleep(Duration::from_millis(millis));
+        // The last kill finds something of which the next run can say that it was there.
+        let begun = now();
+        while round + 1 == ROUNDS && !pulling.ended() && bytes_below(&home) < ENOUGH_BYTES {
+            assert!(begun.elapsed() < PATIENCE, "nothing is pulled");
+            std::thread::sleep(Duration::from_millis(5));
+        }
         pulling.0.kill().unwrap();
         pulling.0.wait().unwrap();
         if !home.exists() {

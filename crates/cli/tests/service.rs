@@ -20,7 +20,7 @@ fn raw(service: &Service, bytes: &[u8], ends: bool) -> String {
     let address = service.url.trim_start_matches("http://");
     let mut connection = TcpStream::connect(address).unwrap();
     connection
-        .set_read_timeout(Some(Duration::from_secs(5)))
+        .set_read_timeout(Some(Duration::from_secs(60)))
         .unwrap();
     connection.write_all(bytes).unwrap();
     if ends {

@@ -4,8 +4,11 @@
 use std::{
     fs,
     io::Write,
-    os::unix::{fs::PermissionsExt, process::CommandExt},
-    path::Path,
+    os::unix::{
+        fs::{MetadataExt, PermissionsExt},
+        process::CommandExt,
+    },
+    path::{Path, PathBuf},
     process::{Command, Output, Stdio},
     thread,
     time::Duration,
@@ -268,6 +271,21 @@ fn a_destination_nobody_may_write_to_ends_the_copy() {
     fs::set_permissions(world.path("closed"), fs::Permissions::from_mode(0o755)).unwrap();
 }
 
+/// Waits until something of this file lies below `folder`: it is being read.
+fn wait_for_draft(folder: &Path, name: &str) {
+    let is_begun = |path: &PathBuf| {
+        let is_it = path.file_name().unwrap().to_string_lossy().contains(name);
+        is_it && fs::metadata(path).is_ok_and(|found| found.blocks() > 0)
+    };
+    for _ in 0..6_000 {
+        if leftovers(folder).iter().any(is_begun) {
+            return;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    panic!("nothing of {name} was copied in two minutes");
+}
+
 #[test]
 fn a_file_that_changes_or_vanishes_is_never_half_there() {
     let world = World::new();
@@ -278,18 +296,18 @@ fn a_file_that_changes_or_vanishes_is_never_half_there() {
     fs::create_dir(world.path("there")).unwrap();
     let child = world
         .cp(["changing", "shrinking", "vanishing", "fine", "there"])
-        .args(["--bwlimit", "16M", "--transfers", "1"])
+        .args(["--bwlimit", "6M", "--transfers", "1"])
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    thread::sleep(Duration::from_millis(700));
+    wait_for_draft(&world.path("there"), "changing");
     let mut changing = fs::File::options()
         .append(true)
         .open(world.path("changing"))
         .unwrap();
     changing.write_all(b"more").unwrap();
     fs::remove_file(world.path("vanishing")).unwrap();
-    thread::sleep(Duration::from_millis(1500));
+    wait_for_draft(&world.path("there"), "shrinking");
     fs::File::options()
         .write(true)
         .open(world.path("shrinking"))

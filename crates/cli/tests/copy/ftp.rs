@@ -73,6 +73,7 @@ fn a_server_that_allows_few_sessions_is_kept_to() {
     make_tree(&world);
     let there = world.copy(["source/", "ftp:there"]);
     assert_eq!(there["retries"], 0, "{there}");
+    server.wait_until_left().unwrap();
     let back = world.copy(["ftp:there/", "back"]);
     assert_eq!(back["retries"], 0, "{back}");
     assert_same(&world.path("source"), &world.path("back"), SECONDS);

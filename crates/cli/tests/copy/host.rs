@@ -5,6 +5,7 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::Path,
     process::{Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
     thread,
     time::{Duration, Instant},
 };
@@ -13,11 +14,12 @@ use posthaste_testbed::SshServer;
 
 use crate::{
     directions::copy_twice,
+    killed::run_at_and_kill,
     world::{EXACT, World, assert_same, leftovers, lines_of, make_tree, noise},
 };
 
 /// Nothing that was started needs longer to be gone.
-const GONE_WITHIN: Duration = Duration::from_secs(20);
+const GONE_WITHIN: Duration = Duration::from_secs(120);
 
 /// A program that is posthaste with further arguments, so that its processes can be told apart.
 fn wrapper(world: &World, name: &str, arguments: &str) -> String {
@@ -32,17 +34,14 @@ fn wrapper(world: &World, name: &str, arguments: &str) -> String {
     path.display().to_string()
 }
 
-/// A port range that only this test uses, to find its peers by.
-fn ports_of(world: &World) -> String {
-    let sum = world
-        .path("")
-        .display()
-        .to_string()
-        .bytes()
-        .fold(0_u16, |sum, byte| {
-            sum.wrapping_mul(31).wrapping_add(byte.into())
-        });
-    let low = 20_000 + sum % 200 * 50;
+/// A port range that only one test uses, to find its peers by.
+fn own_ports() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    // Another run of the tests on this machine starts elsewhere, too.
+    let turn = std::process::id()
+        .wrapping_mul(7)
+        .wrapping_add(NEXT.fetch_add(1, Relaxed));
+    let low = 20_000 + turn % 200 * 50;
     format!("{low}-{}", low + 49)
 }
 
@@ -107,7 +106,7 @@ fn world_with(server: &SshServer, program: &str) -> World {
 fn trees_go_there_and_back_as_they_are() {
     let server = SshServer::start().unwrap();
     let world = world_with(&server, env!("CARGO_BIN_EXE_posthaste"));
-    let ports = ports_of(&world);
+    let ports = own_ports();
     let world = world.with_arguments(&["--ports", &ports]);
     make_tree(&world.path("source"), true);
     let there = at(&server, &world.path("far/away"));
@@ -208,34 +207,31 @@ fn versions_that_do_not_meet_are_refused_in_one_line() {
 fn kills_at_either_end_leave_nothing_running_and_the_copy_goes_on() {
     let server = SshServer::start().unwrap();
     let world = world_with(&server, env!("CARGO_BIN_EXE_posthaste"));
-    let ports = ports_of(&world);
+    let ports = own_ports();
     let world = world.with_arguments(&["--ports", &ports]);
     let size = 160_u64 << 20;
     fs::write(world.path("large"), noise(4, 160 << 20)).unwrap();
     let there = at(&server, &world.path("far"));
-    let run = || {
-        world
-            .cp(["large", &there, "--bwlimit", "40M", "--json"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap()
-    };
-    let mut client = run();
-    wait_for_peer(&ports);
-    thread::sleep(Duration::from_secs(2));
-    client.kill().unwrap();
-    client.wait().unwrap();
+    // More than what two lanes have on their way: some of it is there for good.
+    run_at_and_kill(&world, 15 << 20, "large", &there, 64 << 20);
     wait_until_gone(&ports);
     assert!(!world.path("far").exists(), "half a file has its name");
-    // Now the other end, while the client goes on and starts it again.
-    let client = run();
+    // Now the other end, while the client goes on and starts it again. At first it is so slow that it
+    // can't be done by then.
+    fs::write(world.path("limit"), "4M").unwrap();
+    let client = world
+        .cp(["large", &there, "--bwlimit", "@limit", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
     let peer = wait_for_peer(&ports);
     thread::sleep(Duration::from_millis(1200));
     let killed = Command::new("kill")
         .args(["-9", &peer.to_string()])
         .status();
     assert!(killed.unwrap().success());
+    fs::write(world.path("limit"), "off").unwrap();
     let output = client.wait_with_output().unwrap();
     assert!(output.status.success());
     let figures: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

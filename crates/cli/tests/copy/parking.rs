@@ -25,8 +25,8 @@ const STREAM_BYTES: usize = 100 * MEBI + 12_345;
 const BEFORE_BYTES: usize = 60 * MEBI;
 /// How often something is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Looks before a test gives up: a minute.
-const LOOKS_MAX: u32 = 1200;
+/// Looks before a test gives up: five minutes.
+const LOOKS_MAX: u32 = 6_000;
 
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     for _ in 0..LOOKS_MAX {

@@ -15,8 +15,8 @@ use crate::{
 const DIRSTORE: &str = "python/posthaste-plugin-dirstore";
 
 /// Longest until a plug-in, or what it started, has noticed that posthaste is gone, in looks of
-/// 20 ms.
-const LOOKS_MAX: u32 = 250;
+/// 20 ms: two minutes.
+const LOOKS_MAX: u32 = 6_000;
 
 /// Panics unless all plug-ins that were started end soon; returns how many there were.
 fn are_gone(world: &World) -> usize {

@@ -25,12 +25,12 @@ use super::{
 /// What a middleman does to the connections that pass through it.
 #[derive(Clone, Copy)]
 enum Mischief {
-    /// The connection of this number goes silent after so many bytes of its answers.
-    Silence { connection: usize, after: usize },
-    /// Every connection carries so many bytes a second, but the one of this number, which carries
-    /// `slow` after the first block.
+    /// The first connection with so many bytes of answers goes silent.
+    Silence { after: usize },
+    /// Every connection carries so many bytes a second, but the first with this many bytes of answers:
+    /// from then on it carries `slow`.
     Crawl {
-        connection: usize,
+        after: usize,
         rate: usize,
         slow: usize,
     },
@@ -95,19 +95,13 @@ fn pass(
     });
     let mut block = vec![0; 64 << 10];
     let mut passed = 0;
+    let is_first = || struck.compare_exchange(0, 1, SeqCst, SeqCst).is_ok();
+    let mut is_slow = false;
     while let Ok(len) = server.read(&mut block)
         && len > 0
     {
-        if let Mischief::Crawl {
-            connection,
-            rate,
-            slow,
-        } = mischief
-        {
-            let is_slow = connection == number && passed > 0;
-            if is_slow {
-                struck.store(1, SeqCst);
-            }
+        if let Mischief::Crawl { after, rate, slow } = mischief {
+            is_slow = is_slow || passed >= after && is_first();
             let rate = if is_slow { slow } else { rate };
             thread::sleep(Duration::from_micros((len * 1_000_000 / rate) as u64));
         }
@@ -121,12 +115,11 @@ fn pass(
             return;
         }
         passed += len;
-        if let Mischief::Silence { connection, after } = mischief
-            && connection == number
+        if let Mischief::Silence { after } = mischief
             && passed >= after
+            && is_first()
         {
-            struck.fetch_add(1, SeqCst);
-            thread::sleep(Duration::from_secs(120));
+            thread::sleep(Duration::from_secs(600));
             return;
         }
     }
@@ -149,10 +142,7 @@ fn a_stream_that_goes_silent_is_given_up_for_another() {
     let world = World::new().with_s3(&server);
     fs::write(world.path("file"), noise(1, 50_000_000)).unwrap();
     world.copy(["file", "s3://testbed/file"]);
-    let silence = Mischief::Silence {
-        connection: 2,
-        after: 1 << 20,
-    };
+    let silence = Mischief::Silence { after: 1 << 20 };
     let middleman = Middleman::start(port_of(&server), silence);
     let started = now();
     let output = world
@@ -163,7 +153,7 @@ fn a_stream_that_goes_silent_is_given_up_for_another() {
     assert!(output.status.success(), "{}", lines_of(&output));
     assert_eq!(middleman.struck.load(SeqCst), 1, "nothing was disturbed");
     let took = started.elapsed();
-    assert!(took < Duration::from_secs(40), "{took:?}");
+    assert!(took < Duration::from_secs(300), "{took:?}");
     let figures: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(figures["retries"].as_u64().unwrap() >= 1, "{figures}");
     assert_eq!(
@@ -179,11 +169,11 @@ fn a_stream_far_slower_than_its_like_is_given_up_for_another() {
     let world = World::new().with_s3(&server);
     fs::write(world.path("file"), noise(5, 120_000_000)).unwrap();
     world.copy(["file", "s3://testbed/file"]);
-    // At this rate a segment of 8 MiB would take almost three minutes.
+    // At this rate a segment of 8 MiB would take more than half an hour.
     let crawl = Mischief::Crawl {
-        connection: 2,
+        after: 64 << 10,
         rate: 2_000_000,
-        slow: 50_000,
+        slow: 4_000,
     };
     let middleman = Middleman::start(port_of(&server), crawl);
     let started = now();
@@ -195,7 +185,7 @@ fn a_stream_far_slower_than_its_like_is_given_up_for_another() {
     assert!(output.status.success(), "{}", lines_of(&output));
     assert_eq!(middleman.struck.load(SeqCst), 1, "nothing was slow");
     let took = started.elapsed();
-    assert!(took < Duration::from_secs(70), "{took:?}");
+    assert!(took < Duration::from_secs(600), "{took:?}");
     let figures: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(figures["retries"].as_u64().unwrap() >= 1, "{figures}");
     assert!(fs::read(world.path("file")).unwrap() == fs::read(world.path("back")).unwrap());
@@ -266,7 +256,8 @@ fn a_rate_in_a_file_may_change_while_a_copy_runs() {
     fs::write(world.path("limit"), "off\n").unwrap();
     assert!(copying.wait().unwrap().success());
     let took = changed.elapsed();
-    assert!(took < Duration::from_secs(20), "{took:?}");
+    // Five minutes at the first rate.
+    assert!(took < Duration::from_secs(180), "{took:?}");
     let refused = world.cp(["file", "back", "--bwlimit", "fast"]).output();
     let refused = refused.unwrap();
     assert_eq!(refused.status.code(), Some(2));
@@ -283,6 +274,9 @@ fn what_was_copied_is_read_back_when_asked() {
     world.copy(["source/", "s3://testbed/run", "--verify"]);
     assert!(server.bucket_folder().join("run/large").exists());
 }
+
+/// Longest that a copy goes on after its time is over, on the busiest machine.
+const ENDED_WITHIN: Duration = Duration::from_secs(120);
 
 /// Copies `source` to the store over a slow link for so long, and returns the link's address.
 fn copy_for(
@@ -303,7 +297,7 @@ fn copy_for(
         .unwrap();
     let took = started.elapsed();
     assert_eq!(output.status.code(), Some(10), "{}", lines_of(&output));
-    assert!(took < Duration::from_secs(16), "{took:?}");
+    assert!(took < ENDED_WITHIN, "{took:?}");
     address
 }
 
@@ -312,10 +306,11 @@ fn a_copy_whose_time_is_over_ends_soon_and_is_continued() {
     let server = S3Server::start().unwrap();
     let world = World::new().with_s3(&server);
     fs::write(world.path("small"), noise(1, 7_000_000)).unwrap();
-    // It goes in one request, which takes more than a minute.
-    copy_for(&world, &server, "small", 100_000, "1s");
-    fs::write(world.path("large"), noise(2, 100_000_000)).unwrap();
-    let address = copy_for(&world, &server, "large", 1_500_000, "9s");
+    // It goes in one request, which would take more than ten minutes.
+    copy_for(&world, &server, "small", 10_000, "1s");
+    fs::write(world.path("large"), noise(2, 250_000_000)).unwrap();
+    // A segment takes three seconds, all of them more than twenty.
+    let address = copy_for(&world, &server, "large", 3_000_000, "12s");
     // Another address would be another store.
     let continued = world
         .cp(["large", "s3://testbed/late", "--json"])

@@ -14,7 +14,7 @@ use std::{
 use serde_json::Value;
 
 /// Nothing here takes longer, on any machine.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 pub fn binary() -> Command {
     Command::new(env!("CARGO_BIN_EXE_posthaste"))
