@@ -398,7 +398,9 @@ impl Request {
         let most = settings.stripes_max as usize;
         // What went whole counts as coded once a depot comes back with fragments of it.
         let late = self.flying.keys();
-        let late = late.filter(|chunk| !self.stripes.contains_key(chunk)).count();
+        let late = late
+            .filter(|chunk| !self.stripes.contains_key(chunk))
+            .count();
         let has_room = self.stripes.len() + late < 2 * most;
         has_room && (open < 2 || (open < most && bytes <= settings.stripes_bytes_max))
     }

@@ -41,8 +41,8 @@ impl Placing<'_> {
     /// Chunks that wait for depots, with nothing on its way, may as well go whole.
     fn take_back_waiting(&mut self) {
         let stripes = self.request.stripes.iter();
-        let waiting =
-            stripes.filter(|(chunk, stripe)| stripe.wanted != 0 && !self.request.is_flying(**chunk));
+        let waiting = stripes
+            .filter(|(chunk, stripe)| stripe.wanted != 0 && !self.request.is_flying(**chunk));
         let waiting: Vec<ChunkIndex> = waiting.map(|(chunk, _)| *chunk).collect();
         for chunk in waiting {
             self.request.stripes.remove(&chunk);
