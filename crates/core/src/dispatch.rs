@@ -219,6 +219,10 @@ impl Placing<'_> {
                 return;
             };
             let (wanted, taken) = self.mask(chunk);
+            if self.goes_whole_instead(chunk, wanted, taken) {
+                self.request.replica.put_back(chunk);
+                return;
+            }
             self.await_flights(chunk, wanted, taken);
             if wanted == 0 {
                 continue;

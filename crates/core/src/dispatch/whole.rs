@@ -50,13 +50,33 @@ impl Placing<'_> {
         }
     }
 
+    /// Whether depots lack the space for all of a chunk's fragments while the destination has it: what they
+    /// took of it would be in vain.
+    pub(super) fn goes_whole_instead(&self, chunk: ChunkIndex, wanted: u64, taken: u64) -> bool {
+        let bytes = self.request.replica.bytes_of(chunk, FragmentIndex::new(0));
+        let places = self.request.depot_lanes();
+        let places = places.filter(|&lane| taken >> lane & 1 == 0 && self.has_space(lane, bytes));
+        let whole = self.request.replica.bytes_of(chunk, FragmentIndex::WHOLE);
+        let takes_whole = |lane| self.is_fed(lane, whole) && self.has_space(lane, whole);
+        places.count() < wanted.count_ones() as usize
+            && self.request.destination().is_some_and(takes_whole)
+    }
+
+    /// Whether the depot has space beside what is in flight, as far as is known.
+    fn has_space(&self, lane: usize, bytes: Bytes) -> bool {
+        let fed = &self.request.lanes[lane];
+        let depot = self.depots.get(&fed.depot);
+        fed.is_active && depot.is_some_and(|depot| depot.space() >= bytes)
+    }
+
     /// Whether a chunk that goes whole now would arrive before everything else has: else the depots are
     /// done with it sooner.
     fn is_worth_whole(&self, lane: usize, bytes: Bytes) -> bool {
         let fed = self
             .request
             .depot_lanes()
-            .filter(|&lane| self.is_fed(lane, self.request.spec.code.fragment_size(bytes)));
+            .filter(|&lane| self.has_space(lane, self.request.spec.code.fragment_size(bytes)))
+            .filter(|&lane| self.is_fed(lane, Bytes::ZERO));
         if fed.count() < usize::from(self.request.spec.code.total()) {
             return true;
         }
