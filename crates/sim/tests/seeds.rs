@@ -43,6 +43,13 @@ fn the_demo_meets_its_deadline_with_every_seed() {
 }
 
 #[test]
+fn who_is_in_a_hurry_waits_for_what_is_under_way_and_nothing_else() {
+    for report in play("in-a-hurry", 0..20) {
+        assert_eq!(report.count(Fate::Met), 4);
+    }
+}
+
+#[test]
 fn encryption_costs_a_tag_for_each_chunk_and_nothing_else() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/demo.toml");
     let text = std::fs::read_to_string(path).unwrap();
