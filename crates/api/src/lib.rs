@@ -385,12 +385,16 @@ impl std::fmt::Debug for Holder {
     }
 }
 
-/// A new deadline for a running request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// What to change about a running request; what is left out stays.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NewDeadline {
+pub struct Change {
     /// When it must be safe, RFC 3339.
-    pub deadline: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<String>,
+    /// Most that may be sent for it from here; 0 for no limit.
+    #[serde(default, alias = "rate_max", skip_serializing_if = "Option::is_none")]
+    pub rate_bytes_per_s_max: Option<u64>,
 }
 
 /// Why the service said no.
@@ -430,6 +434,6 @@ mod tests {
     #[test]
     fn a_misspelt_field_is_refused() {
         let text = r#"{"deadline":"2026-01-01T00:00:00Z","dedline":"x"}"#;
-        assert!(serde_json::from_str::<NewDeadline>(text).is_err());
+        assert!(serde_json::from_str::<Change>(text).is_err());
     }
 }

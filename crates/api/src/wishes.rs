@@ -29,6 +29,10 @@ pub struct Wishes {
     #[schema(example = 99.99)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durability_percent: Option<f64>,
+    /// Most that may be sent for it from here, over all paths together.
+    #[schema(example = 10_485_760)]
+    #[serde(default, alias = "rate_max", skip_serializing_if = "Option::is_none")]
+    pub rate_bytes_per_s_max: Option<u64>,
     /// Names of depots that may hold none of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without: Vec<String>,

@@ -76,6 +76,7 @@ fn command(offer: &api::Offer, via: &[String]) -> Option<String> {
             format!("the same with --via {}", all.collect::<Vec<_>>().join(","))
         }
         "code" => format!("the same with --code {}", offer.code.as_ref()?),
+        "limit" => format!("the same with --bwlimit {}", offer.rate_bytes_per_s?),
         "deadline" => format!("the same with --deadline {}", offer.deadline.as_ref()?),
         "hours" => format!(
             "posthaste depot add {} … with hours that reach further",
@@ -101,6 +102,7 @@ mod tests {
             code: Some("2+0".into()),
             deadline: Some("2026-11-22T14:10:00.000Z".into()),
             request: Some("r3".into()),
+            rate_bytes_per_s: Some(5 << 20),
             ..api::Offer::default()
         }
     }
@@ -111,6 +113,7 @@ mod tests {
         for (kind, typed) in [
             ("depots", "the same with --via a,b,c,d"),
             ("code", "the same with --code 2+0"),
+            ("limit", "the same with --bwlimit 5242880"),
             (
                 "deadline",
                 "the same with --deadline 2026-11-22T14:10:00.000Z",

@@ -26,6 +26,30 @@ pub struct DeadlineArguments {
     service: ServiceArguments,
 }
 
+/// Changes a running request; what is not named stays
+#[derive(Debug, Args)]
+#[group(required = true, multiple = true, args = ["deadline", "bwlimit"])]
+pub struct ModifyArguments {
+    /// The request's id, like r7
+    id: String,
+    /// When it must be safe: 10m, 2h30m, 3d, 2026-11-20T18:00 (local) or with a zone
+    #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
+    deadline: Option<String>,
+    /// Most to send for it a second, over all paths together: 10M, 1.5G; off for no limit
+    #[arg(long, value_name = "RATE", value_parser = limit)]
+    bwlimit: Option<ByteRate>,
+    #[command(flatten)]
+    service: ServiceArguments,
+}
+
+/// A limit; zero for none.
+fn limit(text: &str) -> Result<ByteRate, String> {
+    match text {
+        "off" => Ok(ByteRate::ZERO),
+        rate => rate.parse().map_err(|error| format!("{error}, or off")),
+    }
+}
+
 /// Lists requests, newest first
 #[derive(Debug, Args)]
 pub struct ListArguments {
@@ -214,14 +238,37 @@ fn explain_last(json: bool) -> Outcome {
 /// # Errors
 /// A deadline that can't be read, the service's refusal, or that it can't be reached.
 pub async fn move_deadline(arguments: DeadlineArguments) -> Outcome {
-    let new = api::NewDeadline {
-        deadline: moment::parse_deadline(&arguments.deadline)?.to_string(),
+    modify(ModifyArguments {
+        id: arguments.id,
+        deadline: Some(arguments.deadline),
+        bwlimit: None,
+        service: arguments.service,
+    })
+    .await
+}
+
+/// Runs `posthaste modify`.
+///
+/// # Errors
+/// A deadline that can't be read, the service's refusal, or that it can't be reached.
+pub async fn modify(arguments: ModifyArguments) -> Outcome {
+    let deadline = arguments.deadline.as_deref().map(moment::parse_deadline);
+    let new = api::Change {
+        deadline: deadline.transpose()?.map(|deadline| deadline.to_string()),
+        rate_bytes_per_s_max: arguments.bwlimit.map(ByteRate::get),
     };
     let service = ServiceClient::open(&arguments.service)?;
     let path = format!("/v1/requests/{}", arguments.id);
     service.patch(&path, &new).await?;
-    let (id, deadline) = (arguments.id, moment::time_of_day(&new.deadline));
-    output::line(&format!("{id}: deadline {deadline}"));
+    let id = arguments.id;
+    if let Some(deadline) = &new.deadline {
+        output::line(&format!("{id}: deadline {}", moment::time_of_day(deadline)));
+    }
+    match arguments.bwlimit {
+        Some(ByteRate::ZERO) => output::line(&format!("{id}: no limit")),
+        Some(rate) => output::line(&format!("{id}: at most {rate}")),
+        None => {}
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -3,6 +3,7 @@
 use clap::Args;
 use posthaste_api as api;
 use posthaste_core::contract::Priority;
+use posthaste_types::ByteRate;
 
 /// What may be wished beyond the deadline.
 #[derive(Debug, Args)]
@@ -33,6 +34,9 @@ pub struct WishesArguments {
     /// Choose the code: the data is kept with this chance, by what the depots lost so far
     #[arg(long, value_name = "PERCENT", conflicts_with = "code")]
     durability: Option<f64>,
+    /// Most to send for it a second, over all paths together: 10M, 1.5G [default: no limit]
+    #[arg(long, value_name = "RATE")]
+    bwlimit: Option<ByteRate>,
     /// Depots that may hold none of it
     #[arg(long, value_name = "DEPOT,…", value_delimiter = ',')]
     without: Vec<String>,
@@ -48,6 +52,7 @@ impl WishesArguments {
             project: self.project.clone(),
             survive: self.survive,
             durability_percent: self.durability,
+            rate_bytes_per_s_max: self.bwlimit.map(ByteRate::get),
             without: self.without.clone(),
         }
     }

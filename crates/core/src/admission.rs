@@ -186,6 +186,7 @@ impl Mind {
             deadline: spec.deadline,
             candidates: (0..lanes.len()).collect(),
             destination: destination.map(|_| lanes.len()),
+            rate_max: request.wishes.rate_max,
         };
         Way {
             lanes,

@@ -41,11 +41,13 @@ impl Mind {
             deadline,
             request: id,
         };
+        let (wants, resumes) = self.wants_now(request);
         let has_push = request.push.as_ref().is_some_and(Push::has_work);
         Entry {
             urgency: is_moving.then_some(urgency),
             call: call.into_iter().flatten().min().filter(|_| is_moving),
-            wants: self.wants(request),
+            wants,
+            resumes,
             push: has_push.then_some(urgency),
             nearer: self.nearer(request),
             uses: if request.is_kept() {
@@ -56,6 +58,16 @@ impl Mind {
             is_asking: request.lanes.iter().any(|lane| lane.asked_at.is_some()),
             is_final: request.is_final(),
         }
+    }
+
+    /// The same as far as its rate lets it send now; and else when it will.
+    fn wants_now(&self, request: &Request) -> (Vec<DepotId>, Option<Timestamp>) {
+        let wants = self.wants(request);
+        if request.throttle.is_open(self.now) || wants.is_empty() {
+            return (wants, None);
+        }
+        let opens_at = request.throttle.opens_at(self.now, request.spare());
+        (Vec::new(), opens_at)
     }
 
     /// Depots the request could send something to now, if they had room.
@@ -128,6 +140,7 @@ impl Mind {
         let others = [
             self.index.next_timer(),
             self.index.next_call(),
+            self.index.next_resume(),
             self.tick_at,
         ];
         let push = self.pushes.more_at;

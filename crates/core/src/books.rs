@@ -11,6 +11,7 @@ mod push;
 mod replica;
 mod request;
 mod shares;
+mod throttle;
 mod transfer;
 mod tuning;
 
@@ -25,5 +26,6 @@ pub(crate) use push::{Forwarded, Push, Pushes, is_of_giver};
 pub(crate) use replica::{Replica, Stored};
 pub(crate) use request::{Release, Request, Route, Stripe};
 pub(crate) use shares::{Shares, Turn};
+pub(crate) use throttle::Throttle;
 pub(crate) use transfer::{Flight, FlightKey, Transfers};
 pub(crate) use tuning::Tuning;

@@ -94,7 +94,8 @@ impl Mind {
         let has_time = depot.resume_at <= self.now
             && depot.is_within_hours(self.now)
             && (request.is_due || !self.is_way_out_full());
-        has_time && is_open(request, lane, rank, depot, bytes, &self.settings)
+        let is_paid = request.throttle.is_open(self.now);
+        has_time && is_paid && is_open(request, lane, rank, depot, bytes, &self.settings)
     }
 
     fn ranks(&self, id: RequestId) -> Vec<Rank> {
@@ -334,6 +335,8 @@ impl Placing<'_> {
         let bytes = self.request.replica.bytes_of(chunk, fragment);
         let (depot, now) = (self.request.lanes[lane].depot, self.now);
         self.request.begin_flight(lane, chunk);
+        let spare = self.request.spare();
+        self.request.throttle.take(now, bytes, spare);
         let fed = &mut self.request.lanes[lane];
         fed.is_used = true;
         let tuning = fed.tuning.as_ref();
@@ -393,6 +396,7 @@ impl Placing<'_> {
         depot.is_some_and(|depot| {
             depot.resume_at <= self.now
                 && depot.is_within_hours(self.now)
+                && self.request.throttle.is_open(self.now)
                 && is_open(self.request, lane, rank, depot, bytes, self.settings)
         })
     }

@@ -230,6 +230,7 @@ impl Mind {
             Input::DeadlineMoved { request, deadline } => {
                 self.on_deadline_moved(request, deadline, out);
             }
+            Input::RateLimited { request, rate_max } => self.on_rate_limited(request, rate_max),
             Input::Probed {
                 depot,
                 sent,

@@ -14,6 +14,7 @@ mod fragment_failed;
 mod fragment_stored;
 mod probe_asked;
 mod probed;
+mod rate_limited;
 mod request_cancelled;
 mod request_submitted;
 mod source_kept;

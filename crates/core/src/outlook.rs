@@ -331,17 +331,23 @@ impl Mind {
                 room: request.share_of_domain(lane, request.replica.room(lane)),
             })
         });
+        let rate_max = request.wishes.rate_max;
         match (route, whole) {
-            (Route::Direct, Some(whole)) => Load::whole(bytes, whole.lane.supply),
+            (Route::Direct, Some(whole)) => Load {
+                rate_max,
+                ..Load::whole(bytes, whole.lane.supply)
+            },
             (Route::Direct, None) => Load {
                 bytes,
                 lanes: Vec::new(),
                 whole: None,
+                rate_max,
             },
             (Route::Staged, whole) => Load {
                 bytes: request.replica.missing_bytes(),
                 lanes: lanes.collect(),
                 whole,
+                rate_max,
             },
         }
     }

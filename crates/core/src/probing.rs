@@ -105,6 +105,10 @@ impl Mind {
     fn find_stale(&self, id: RequestId) -> Option<(DepotId, Bytes)> {
         let settings = &self.settings;
         let request = self.requests.get(&id)?;
+        // A probe goes as fast as it can.
+        if request.wishes.rate_max.is_some() {
+            return None;
+        }
         let comes_in_time = request
             .finish
             .is_none_or(|finish| finish.p50 > self.now + settings.probe_lead);

@@ -21,6 +21,9 @@ impl Mind {
             self.take_back_depot(id, out);
             self.keep_hours(id, out);
         }
+        for id in self.index.resumed(self.now) {
+            self.requests.touch(id);
+        }
         if self.tick_at.is_some_and(|tick_at| tick_at <= self.now) {
             self.tick_at = None;
             // This touches every depot: once a tick all are tried, whatever is thought to have changed.

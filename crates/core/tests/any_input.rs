@@ -182,6 +182,9 @@ fn input() -> impl Strategy<Value = Input> {
             request,
             deadline: START + Duration::from_secs(deadline_s),
         }),
+        1 => (request(), proptest::option::of(0u64..5000)).prop_map(|(request, rate)| {
+            Input::RateLimited { request, rate_max: rate.map(ByteRate::new) }
+        }),
     ]
 }
 
@@ -456,7 +459,7 @@ proptest! {
                 WouldBuy::LighterCode { code } => ask(code, deadline).0,
                 WouldBuy::MoreRate { .. } | WouldBuy::MoreSpace { .. }
                 | WouldBuy::MoreDepots { .. } | WouldBuy::NamedDepots { .. }
-                | WouldBuy::DepotBack { .. } | WouldBuy::DepotHours { .. }
+                | WouldBuy::DepotBack { .. } | WouldBuy::HigherLimit { .. } | WouldBuy::DepotHours { .. }
                 | WouldBuy::OthersSlack { .. } | WouldBuy::Reservation { .. } => continue,
             };
             prop_assert_eq!(taken, RequestState::Moving, "{:?}", offer);

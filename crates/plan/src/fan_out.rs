@@ -110,6 +110,7 @@ mod tests {
             deadline: Timestamp::from_secs(deadline_s),
             candidates: alloc::vec![0, 1, 2, 3],
             destination: None,
+            rate_max: None,
         }
     }
 

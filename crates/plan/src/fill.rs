@@ -47,6 +47,8 @@ pub struct Load {
     pub lanes: Vec<Lane>,
     /// Where whole chunks may go meanwhile.
     pub whole: Option<Whole>,
+    /// Most that may be sent for it, all lanes together.
+    pub rate_max: Option<ByteRate>,
 }
 
 /// A depot that takes whole chunks while others take the fragments of the rest. Nothing of a chunk that
@@ -84,6 +86,7 @@ impl Load {
             bytes,
             lanes: vec![lane],
             whole: None,
+            rate_max: None,
         }
     }
 
@@ -264,11 +267,13 @@ impl<'a> Filling<'a> {
         }
     }
 
-    /// Gives each lane what its depot, then the way out, still carries. Whole chunks come first: they are
+    /// Gives each lane what its depot, then the way out and the load's own rate, still carry. Whole chunks come first: they are
     /// fewer bytes for the same data.
     fn give(&mut self, at: Timestamp, towards: Towards) {
         let way_out = self.supplies.way_out.as_ref();
-        let mut way_out = way_out.map_or(u64::MAX, |curve| towards.rate(curve, at).get());
+        let way_out = way_out.map_or(u64::MAX, |curve| towards.rate(curve, at).get());
+        let rate_max = self.load.rate_max.map_or(u64::MAX, ByteRate::get);
+        let mut way_out = way_out.min(rate_max);
         let coded = self.load.lanes.len();
         for place in (coded..self.room.len()).chain(0..coded) {
             self.given[place] = 0;
@@ -411,6 +416,7 @@ mod tests {
             bytes: Bytes::new(bytes),
             lanes: lanes.iter().map(lane).collect(),
             whole: None,
+            rate_max: None,
         }
     }
 

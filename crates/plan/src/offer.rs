@@ -122,6 +122,7 @@ mod tests {
                 bytes: room,
                 lanes,
                 whole: None,
+                rate_max: None,
             },
             by(deadline_s),
         );
@@ -139,6 +140,7 @@ mod tests {
             deadline: by(deadline_s),
             candidates: (0..depots).collect(),
             destination: None,
+            rate_max: None,
         }
     }
 

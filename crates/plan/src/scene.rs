@@ -1,6 +1,6 @@
 //! What is left over after all promises, and what is asked of it.
 
-use posthaste_types::{Bytes, Code, Timestamp, record};
+use posthaste_types::{ByteRate, Bytes, Code, Timestamp, record};
 
 use crate::{Lane, Load, Supplies, Whole};
 
@@ -31,6 +31,8 @@ pub struct Proposal {
     pub candidates: alloc::vec::Vec<usize>,
     /// Where whole chunks may go: its destination, as a place among the supplies.
     pub destination: Option<usize>,
+    /// Most that may be sent for it, all depots together.
+    pub rate_max: Option<ByteRate>,
 }
 
 impl Proposal {
@@ -49,7 +51,10 @@ impl Proposal {
     #[must_use]
     pub fn load(&self, chosen: &[usize]) -> Load {
         if let Some(destination) = self.destination.filter(|_| chosen.is_empty()) {
-            return Load::whole(self.bytes, destination);
+            return Load {
+                rate_max: self.rate_max,
+                ..Load::whole(self.bytes, destination)
+            };
         }
         let column = self.column();
         let whole = |supply| Whole {
@@ -69,6 +74,7 @@ impl Proposal {
                 })
                 .collect(),
             whole: self.destination.map(whole),
+            rate_max: self.rate_max,
         }
     }
 }

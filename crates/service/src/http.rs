@@ -95,7 +95,7 @@ pub(crate) type Answer<T> = Result<T, Refusal>;
         requests::submit,
         requests::show,
         requests::cancel,
-        requests::move_deadline,
+        requests::modify,
         requests::explain,
         requests::story,
         requests::manifest,
@@ -139,7 +139,7 @@ pub(crate) fn router(desk: Desk) -> Router {
             "/v1/requests/{id}",
             get(requests::show)
                 .delete(requests::cancel)
-                .patch(requests::move_deadline),
+                .patch(requests::modify),
         )
         .route("/v1/requests/{id}/explain", get(requests::explain))
         .route("/v1/requests/{id}/story", get(requests::story))

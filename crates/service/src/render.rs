@@ -174,7 +174,9 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
         code: view.map_or(record.code, |view| view.spec.code).to_string(),
         release: release(record),
         optimizer: record.optimizer.to_string(),
-        wishes: crate::wishes::show(&record.wishes, |depot| centre.depots.name(depot)),
+        wishes: crate::wishes::show(view.map_or(&record.wishes, |view| &view.wishes), |depot| {
+            centre.depots.name(depot)
+        }),
         submitted: moment(record.created),
         deadline: moment(deadline),
         slack_s: view.and_then(|view| slack(view, deadline)),
@@ -271,6 +273,10 @@ fn offer(offer: &WouldBuy) -> api::Offer {
             rate_bytes_per_s: Some(rate.get()),
             deadline: Some(moment(*until)),
             ..of("reservation")
+        },
+        WouldBuy::HigherLimit { rate, finish } => api::Offer {
+            rate_bytes_per_s: Some(rate.get()),
+            ..safe("limit", Vec::new(), *finish)
         },
         WouldBuy::MoreRate { rate } => api::Offer {
             rate_bytes_per_s: Some(rate.get()),

@@ -3,7 +3,7 @@
 use posthaste_api as api;
 use posthaste_core::contract::{Priority, Survive, Wishes};
 use posthaste_endpoint::{Error, ErrorKind, Result};
-use posthaste_types::DepotId;
+use posthaste_types::{ByteRate, DepotId};
 
 /// Bytes of the name of a user or project.
 const NAME_BYTES_MAX: usize = 200;
@@ -33,9 +33,21 @@ pub(crate) fn read(new: &api::Wishes, depot: impl Fn(&str) -> Option<DepotId>) -
         owner: name("the owner", new.owner.as_deref())?,
         project: name("the project", new.project.as_deref())?,
         survive: survive(new)?,
+        rate_max: rate(new.rate_bytes_per_s_max)?,
         forbidden,
         ..Wishes::default()
     })
+}
+
+/// The most that may be sent.
+fn rate(bytes_per_s: Option<u64>) -> Result<Option<ByteRate>> {
+    match bytes_per_s {
+        Some(0) => Err(invalid(
+            "the limit",
+            "with nothing a second it would never end",
+        )),
+        rate => Ok(rate.map(ByteRate::new)),
+    }
 }
 
 /// Billionths in a hundredth.
@@ -95,6 +107,7 @@ pub(crate) fn show(wishes: &Wishes, name: impl Fn(DepotId) -> String) -> api::Wi
             }
             Survive::AsCoded | Survive::Losses { .. } => None,
         },
+        rate_bytes_per_s_max: wishes.rate_max.map(ByteRate::get),
         without: wishes.forbidden.iter().copied().map(name).collect(),
     }
 }
@@ -115,6 +128,7 @@ mod tests {
             project: Some("climate".into()),
             survive: Some(2),
             durability_percent: None,
+            rate_bytes_per_s_max: Some(5 << 20),
             without: vec!["ash".into()],
         };
         let again = |said: &api::Wishes| show(&read(said, named).unwrap(), |_| "ash".into());
@@ -144,6 +158,10 @@ mod tests {
             },
             api::Wishes {
                 durability_percent: Some(100.0),
+                ..api::Wishes::default()
+            },
+            api::Wishes {
+                rate_bytes_per_s_max: Some(0),
                 ..api::Wishes::default()
             },
             api::Wishes {

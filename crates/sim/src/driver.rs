@@ -447,6 +447,7 @@ impl<'a> Run<'a> {
             | Input::SourceKept { .. }
             | Input::Delivered { .. }
             | Input::DeadlineMoved { .. }
+            | Input::RateLimited { .. }
             | Input::Probed { .. }
             | Input::ProbeAsked { .. } => return,
         };
@@ -455,10 +456,13 @@ impl<'a> Run<'a> {
 
     fn on_asked(&mut self, input: &Input) {
         if let Input::RequestAsked {
-            request, wishes, ..
+            request,
+            spec,
+            wishes,
+            ..
         } = input
         {
-            self.checkers.kept.on_asked(*request, wishes);
+            self.checkers.kept.on_asked(*request, spec, wishes);
         }
         if let Input::RequestSubmitted { request, spec }
         | Input::RequestSubmittedWith { request, spec, .. }

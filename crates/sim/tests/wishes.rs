@@ -102,3 +102,15 @@ fn what_must_be_survived_chooses_the_code() {
         );
     }
 }
+
+#[test]
+fn a_limited_request_takes_the_time_its_limit_says_and_others_take_none_of_it() {
+    for report in play("limited", 0..20) {
+        let text = report.to_text();
+        let limited = safe_after(&report, 1).as_secs();
+        assert!((74..=80).contains(&limited), "{limited} s\n{text}");
+        let free = safe_after(&report, 2).as_secs();
+        assert!(free < 30, "{free} s\n{text}");
+        assert!(text.contains("a limit of 5.0 MiB/s or more"), "{text}");
+    }
+}

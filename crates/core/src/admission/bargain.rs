@@ -84,7 +84,8 @@ impl Mind {
             left,
             trials: 0,
         };
-        let mut offers = self.offer_named(&mut bargain);
+        let mut offers = Vec::from_iter(self.offer_limit(&mut bargain));
+        offers.extend(self.offer_named(&mut bargain));
         offers.extend(self.offer_absent(&mut bargain));
         offers.extend(self.offer_hours(&mut bargain));
         offers.extend(self.offer_reservations(&mut bargain));
@@ -106,6 +107,22 @@ impl Mind {
         }
         bargain.trials += 1;
         self.try_hopeful(request, left)
+    }
+
+    /// The least limit on its own rate with which it would do, where it is that which is in the way.
+    fn offer_limit(&self, bargain: &mut Bargain<'_>) -> Option<WouldBuy> {
+        let request = bargain.request;
+        let limit = request.wishes.rate_max?;
+        let mut trial = request.clone();
+        let mut finish = None;
+        let rate = least(1 << RATE_BITS.end(), |rate| {
+            trial.wishes.rate_max = Some(limit.max(ByteRate::new(rate)));
+            let found = self.try_offer(bargain, &trial, bargain.left);
+            finish = found.or(finish);
+            found.is_some()
+        })?;
+        let finish = finish?;
+        Some(WouldBuy::HigherLimit { rate, finish })
     }
 
     /// Depots that were not named: the cheapest and fastest of those that suffice alone, else the fewest
@@ -276,8 +293,7 @@ impl Mind {
         })
     }
 
-    /// The least rate that suffices when it is reserved, up to `most`: first its power of two, then in
-    /// sixteenths of that.
+    /// The least rate that suffices when it is reserved, up to `most`.
     fn least_rate(
         &self,
         bargain: &mut Bargain<'_>,
@@ -285,37 +301,12 @@ impl Mind {
         most: u64,
     ) -> Option<ByteRate> {
         let until = bargain.request.spec.deadline;
-        let mut holds = |rate: u64| {
+        least(most, |rate| {
             let mut left = bargain.left.clone();
             left.reserve(target, self.now, until, ByteRate::new(rate));
             let request = bargain.request;
             self.try_offer(bargain, request, &left).is_some()
-        };
-        if !holds(most) {
-            return None;
-        }
-        let (mut low, mut high) = (*RATE_BITS.start(), most.ilog2());
-        while low < high {
-            let middle = u32::midpoint(low, high);
-            if holds(1 << middle) {
-                high = middle
-            } else {
-                low = middle + 1
-            }
-        }
-        let step = (1u64 << low) / 2 / RATE_STEPS;
-        let (mut low_step, mut high_step) = (RATE_STEPS, 2 * RATE_STEPS);
-        while low_step < high_step {
-            let middle = u64::midpoint(low_step, high_step);
-            if holds((middle * step).min(most)) {
-                high_step = middle
-            } else {
-                low_step = middle + 1
-            }
-        }
-        let rate = (low_step * step).min(most);
-        // Only what was tried is offered; trials may have run out.
-        holds(rate).then(|| ByteRate::new(rate))
+        })
     }
 
     /// Another request on the same depots whose deadline, were it later, would leave enough.
@@ -368,6 +359,35 @@ impl Mind {
     }
 }
 
+/// The least rate that holds, up to `most`: first its power of two, then in sixteenths of that.
+fn least(most: u64, mut holds: impl FnMut(u64) -> bool) -> Option<ByteRate> {
+    if !holds(most) {
+        return None;
+    }
+    let (mut low, mut high) = (*RATE_BITS.start(), most.ilog2());
+    while low < high {
+        let middle = u32::midpoint(low, high);
+        if holds(1 << middle) {
+            high = middle
+        } else {
+            low = middle + 1
+        }
+    }
+    let step = (1u64 << low) / 2 / RATE_STEPS;
+    let (mut low_step, mut high_step) = (RATE_STEPS, 2 * RATE_STEPS);
+    while low_step < high_step {
+        let middle = u64::midpoint(low_step, high_step);
+        if holds((middle * step).min(most)) {
+            high_step = middle
+        } else {
+            low_step = middle + 1
+        }
+    }
+    let rate = (low_step * step).min(most);
+    // Only what was tried is offered; trials may have run out.
+    holds(rate).then(|| ByteRate::new(rate))
+}
+
 /// Whether another request may use a depot that this one may.
 fn shares_depot(request: &Request, other: &Request) -> bool {
     let mut lanes = request.lanes.iter();
@@ -378,7 +398,7 @@ fn shares_depot(request: &Request, other: &Request) -> bool {
 /// an owner, ask another user, ask an operator of networks, find depots nobody knows, or wait.
 fn effort(offer: &WouldBuy) -> u8 {
     match offer {
-        WouldBuy::NamedDepots { .. } => 0,
+        WouldBuy::NamedDepots { .. } | WouldBuy::HigherLimit { .. } => 0,
         WouldBuy::LighterCode { .. } => 1,
         WouldBuy::DepotHours { .. } => 2,
         WouldBuy::DepotBack { .. } => 3,

@@ -31,6 +31,8 @@ record! {
         pub(crate) call: Option<Timestamp>,
         /// Depots that it could send something to now, if they have room.
         pub(crate) wants: Vec<DepotId>,
+        /// When its rate lets it send on, if that is what it waits for.
+        pub(crate) resumes: Option<Timestamp>,
         /// Who comes first when fragments go on between depots, while there is something to look at.
         pub(crate) push: Option<Urgency>,
         /// Depots nearer the destination that fragments may go on to.
@@ -52,6 +54,7 @@ record! {
         entries: BTreeMap<RequestId, Entry>,
         order: BTreeSet<Urgency>,
         calls: BTreeSet<(Timestamp, RequestId)>,
+        resumes: BTreeSet<(Timestamp, RequestId)>,
         wants: BTreeMap<DepotId, BTreeSet<Urgency>>,
         pushes: BTreeMap<DepotId, BTreeSet<Urgency>>,
         users: BTreeMap<DepotId, BTreeSet<RequestId>>,
@@ -73,6 +76,10 @@ impl Index {
         if old.call != new.call {
             old.call.map(|call| self.calls.remove(&(call, id)));
             self.calls.extend(new.call.map(|call| (call, id)));
+        }
+        if old.resumes != new.resumes {
+            old.resumes.map(|at| self.resumes.remove(&(at, id)));
+            self.resumes.extend(new.resumes.map(|at| (at, id)));
         }
         if (old.urgency, &old.wants) != (new.urgency, &new.wants) {
             if let Some(urgency) = old.urgency {
@@ -194,6 +201,17 @@ impl Index {
     /// Requests whose deadline says something now.
     pub(crate) fn called(&self, now: Timestamp) -> Vec<RequestId> {
         let due = self.calls.iter().take_while(|(at, _)| *at <= now);
+        due.map(|(_, id)| *id).collect()
+    }
+
+    /// When the rate of any request lets it send on next.
+    pub(crate) fn next_resume(&self) -> Option<Timestamp> {
+        self.resumes.first().map(|(at, _)| *at)
+    }
+
+    /// Requests whose rate lets them send on now.
+    pub(crate) fn resumed(&self, now: Timestamp) -> Vec<RequestId> {
+        let due = self.resumes.iter().take_while(|(at, _)| *at <= now);
         due.map(|(_, id)| *id).collect()
     }
 

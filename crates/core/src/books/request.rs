@@ -2,7 +2,7 @@ use alloc::{collections::BTreeMap, vec::Vec};
 use posthaste_plan::{Pace, tuner::Method};
 use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, Timestamp, record};
 
-use super::{Account, Push, Replica, Tuning, Turn};
+use super::{Account, Push, Replica, Throttle, Tuning, Turn};
 use crate::{
     Settings,
     contract::{Decision, Fault, Forecast, Reason, RequestSpec, RequestState, Survive, Wishes},
@@ -77,6 +77,8 @@ record! {
         pub(crate) method: Method,
         /// What is wished beyond the deadline.
         pub(crate) wishes: Wishes,
+        /// Holds it to the rate that is wished.
+        pub(crate) throttle: Throttle,
         pub(crate) submitted: Timestamp,
         pub(crate) state: RequestState,
         /// It was taken though its deadline can't be met, or it missed it: it gets what is left.
@@ -156,6 +158,7 @@ impl Request {
         };
         Self {
             method,
+            throttle: Throttle::new(wishes.rate_max),
             wishes,
             submitted: now,
             state: RequestState::Moving,
@@ -295,6 +298,15 @@ impl Request {
             FragmentIndex::WHOLE
         } else {
             FragmentIndex::new(0)
+        }
+    }
+
+    /// What a chunk has beyond the largest piece of it that is sent at a time.
+    pub(crate) fn spare(&self) -> Bytes {
+        let chunk = self.spec.chunk_size;
+        match self.destination() {
+            Some(_) => Bytes::ZERO,
+            None => chunk - self.spec.code.fragment_size(chunk),
         }
     }
 

@@ -228,6 +228,13 @@ record! {
             /// The depot.
             depot: DepotId,
         },
+        /// A user set, changed or took away the most that may be sent for a running request.
+        73 = RateLimited {
+            /// The request.
+            request: RequestId,
+            /// The new limit; none for no limit.
+            rate_max: Option<ByteRate>,
+        },
         /// As [`Input::RequestSubmittedWith`], with what else is wished; the other two wish nothing.
         48 = RequestAsked {
             /// Its number.

@@ -61,6 +61,13 @@ record! {
             /// Its deadline then.
             deadline: Timestamp,
         },
+        /// A higher limit on what may be sent for the request.
+        112 = HigherLimit {
+            /// The limit.
+            rate: ByteRate,
+            /// When it would be safe then.
+            finish: Timestamp,
+        },
         /// Rate that nobody else takes, beside what is forecast.
         20 = Reservation {
             /// The name of the depot on whose link; empty for the centre's way out.
@@ -97,6 +104,9 @@ impl fmt::Display for WouldBuy {
                 write!(f, " as well (safe by {finish})")
             }
             Self::DepotBack { name, finish } => write!(f, "depot {name} back (safe by {finish})"),
+            Self::HigherLimit { rate, finish } => {
+                write!(f, "a limit of {rate} or more (safe by {finish})")
+            }
             Self::DepotHours { name, finish } => {
                 write!(f, "depot {name} outside its hours (safe by {finish})")
             }

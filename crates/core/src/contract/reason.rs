@@ -1,4 +1,4 @@
-use alloc::{string::String, vec::Vec};
+use alloc::{format, string::String, vec::Vec};
 use core::fmt;
 use posthaste_plan::tuner;
 use posthaste_types::{ByteRate, Bytes, Code, DepotId, Timestamp, record};
@@ -205,6 +205,13 @@ record! {
             /// Depots that could be used.
             depots: u32,
         },
+        /// A user changed the most that may be sent for the request.
+        114 = NewLimit {
+            /// Before; none for no limit.
+            from: Option<ByteRate>,
+            /// From now on.
+            to: Option<ByteRate>,
+        },
         /// A path that could be used was not measured for long, or never.
         64 = PathStale {
             /// When it was measured last; none when it never was.
@@ -327,6 +334,18 @@ impl fmt::Display for Reason {
             Self::Offered { would_buy } => write_offers(f, would_buy),
             Self::NewDeadline { from, to } => {
                 write!(f, "the user moved it from {from} to {to}")
+            }
+            Self::NewLimit { from, to } => {
+                let shown = |rate: &Option<ByteRate>| match rate {
+                    Some(rate) => format!("{rate}"),
+                    None => String::from("no limit"),
+                };
+                write!(
+                    f,
+                    "the user changed it from {} to {}",
+                    shown(from),
+                    shown(to)
+                )
             }
             Self::Nearer { level } => {
                 write!(f, "level {level} is nearer to the destination")

@@ -70,7 +70,8 @@ impl Placing<'_> {
             .filter(|&lane| may_take(lane) && self.is_open(lane, bytes(lane)))
             .min_by_key(|&lane| (self.finish_micros(lane, bytes(lane)), lane));
         let Some(other) = other else {
-            if is_whole {
+            // Its fragments would have to start at one moment.
+            if is_whole && self.request.wishes.rate_max.is_none() {
                 self.code_late(chunk, left_micros, out);
             }
             return;

@@ -11,7 +11,7 @@ use alloc::{
     string::{String, ToString},
     vec::Vec,
 };
-use posthaste_types::Timestamp;
+use posthaste_types::{ByteRate, Timestamp};
 
 use super::{Teller, words};
 use crate::contract::{Decision, Fault, Happening, Reason, Tale};
@@ -122,6 +122,7 @@ fn sentence(tale: &Tale, decision: &Decision, troubles: &mut Vec<String>) -> Opt
             Reason::NewDeadline { from, to } => {
                 Some(format!("the deadline was moved from {from} to {to}"))
             }
+            Reason::NewLimit { from, to } => Some(limit_changed(*from, *to)),
             // Told with the answer, or by the event that follows.
             Reason::Spare { .. } | Reason::AllSafe { .. } | Reason::Offered { .. } => None,
             _ => Some(format!("{}: {why}", decision.what)),
@@ -186,6 +187,17 @@ fn sentence(tale: &Tale, decision: &Decision, troubles: &mut Vec<String>) -> Opt
         Happening::Pushed => format!("all had been pushed on: {why}"),
     };
     Some(text)
+}
+
+/// What a user did to the most that may be sent.
+fn limit_changed(from: Option<ByteRate>, to: Option<ByteRate>) -> String {
+    match (from, to) {
+        (_, None) => "the limit on what may be sent was taken away".into(),
+        (None, Some(to)) => format!("what may be sent was limited to {to}"),
+        (Some(from), Some(to)) => {
+            format!("the limit on what may be sent was changed from {from} to {to}")
+        }
+    }
 }
 
 fn are(number: u32, noun: &str) -> String {

@@ -15,7 +15,7 @@ use posthaste_core::{
 };
 use posthaste_endpoint::{Error, ErrorKind, relay};
 use posthaste_journal::{RequestRecord, Scan};
-use posthaste_types::RequestId;
+use posthaste_types::{ByteRate, RequestId};
 use serde::Deserialize;
 
 use super::{Answer, Desk};
@@ -178,32 +178,38 @@ pub(crate) async fn cancel(State(desk): State<Desk>, Path(id): Path<String>) -> 
     Ok(StatusCode::ACCEPTED)
 }
 
-/// Moves the deadline of a running request.
+/// Changes a running request: moves its deadline, or limits what may be sent for it.
 #[utoipa::path(patch, path = "/v1/requests/{id}", tag = "requests",
     params(("id" = String, Path, description = "The request's id, like r7")),
-    request_body = api::NewDeadline,
+    request_body = api::Change,
     responses((status = 202), (status = 401, body = api::Problem),
         (status = 404, body = api::Problem), (status = 422, body = api::Problem)))]
-pub(crate) async fn move_deadline(
+pub(crate) async fn modify(
     State(desk): State<Desk>,
     Path(id): Path<String>,
-    Json(new): Json<api::NewDeadline>,
+    Json(new): Json<api::Change>,
 ) -> Answer<StatusCode> {
     let record = find(&desk, &id)?;
-    let deadline = render::parse_moment("the deadline", &new.deadline)?;
-    if deadline <= desk.centre.clock.now() {
+    let deadline = new
+        .deadline
+        .map(|deadline| render::parse_moment("the deadline", &deadline))
+        .transpose()?;
+    if deadline.is_some_and(|deadline| deadline <= desk.centre.clock.now()) {
         return Err(
             Error::new(ErrorKind::Invalid, "move", format!("the deadline of {id}"))
                 .cause("the new one has passed")
                 .into(),
         );
     }
-    desk.centre
-        .tell(Input::DeadlineMoved {
-            request: record.id,
-            deadline,
-        })
-        .await?;
+    let request = record.id;
+    let moved = deadline.map(|deadline| Input::DeadlineMoved { request, deadline });
+    let limited = new.rate_bytes_per_s_max.map(|rate| Input::RateLimited {
+        request,
+        rate_max: (rate > 0).then(|| ByteRate::new(rate)),
+    });
+    for input in moved.into_iter().chain(limited) {
+        desk.centre.tell(input).await?;
+    }
     Ok(StatusCode::ACCEPTED)
 }
 

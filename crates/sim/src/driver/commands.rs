@@ -39,7 +39,8 @@ impl Run<'_> {
                 fragment,
                 ..
             } => {
-                let found = self.checkers.kept.on_send(request, depot);
+                let bytes = self.bytes_of(request, chunk, fragment);
+                let found = (self.checkers.kept).on_send(self.now, request, depot, bytes);
                 self.checkers.note(self.now, found);
                 self.send(request, depot, chunk, fragment);
             }
@@ -254,6 +255,7 @@ fn answered(input: &Input) -> Option<(Send, bool)> {
         | Input::SourceKept { .. }
         | Input::Delivered { .. }
         | Input::DeadlineMoved { .. }
+        | Input::RateLimited { .. }
         | Input::Probed { .. }
         | Input::ProbeAsked { .. } => None,
     }

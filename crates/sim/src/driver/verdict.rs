@@ -143,14 +143,13 @@ impl Run<'_> {
     /// Time in which the slowest depot takes all that was asked for, and then some.
     fn needed_s(&self, mind: &Mind) -> u64 {
         let slowest = self.world.slowest();
-        let all: u64 = mind
-            .requests()
-            .map(|view| {
-                view.spec.bytes.get() * u64::from(view.spec.code.total())
-                    / u64::from(view.spec.code.data())
-            })
-            .sum();
-        SETTLING_S + 4 * all / slowest.max(1)
+        let all: u64 = mind.requests().map(|view| all_bytes(&view).get()).sum();
+        // A request whose rate is limited takes its time however fast depots are.
+        let limited = mind.requests().filter_map(|view| {
+            let rate = view.wishes.rate_max?;
+            Some(rate.time_for(all_bytes(&view)).as_secs())
+        });
+        SETTLING_S + 4 * all / slowest.max(1) + 4 * limited.sum::<u64>()
     }
 
     /// Whether the depots that are left could have made the request safe within the time there was.
@@ -172,6 +171,12 @@ impl Run<'_> {
             || destination.is_some_and(|depot| is_well(depot, view.spec.bytes));
         can_go && self.now.since(self.last_change).as_secs() > needed_s
     }
+}
+
+/// Everything of a request, coded.
+fn all_bytes(view: &RequestView) -> Bytes {
+    let (bytes, code) = (view.spec.bytes, view.spec.code);
+    Bytes::new(bytes.get() * u64::from(code.total()) / u64::from(code.data()))
 }
 
 /// What a site really holds of a request.

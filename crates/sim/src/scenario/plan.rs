@@ -246,6 +246,8 @@ pub(crate) struct RequestPlan {
     /// Depots that may hold none of it.
     #[serde(default)]
     pub(crate) without: Vec<String>,
+    /// Most that may be sent for it.
+    pub(crate) rate_max_mib_per_s: Option<f64>,
     pub(crate) cancel_after_s: Option<Amount>,
     pub(crate) delivered_after_s: Option<Amount>,
     /// What must become of it with every seed.

@@ -1,8 +1,9 @@
 //! What the users of a scenario wish beyond a deadline.
 
 use posthaste_core::contract::{Survive, Wishes};
+use posthaste_types::ByteRate;
 
-use super::RequestPlan;
+use super::{RequestPlan, mebi};
 
 impl RequestPlan {
     /// The wishes as the mind takes them.
@@ -27,6 +28,7 @@ impl RequestPlan {
                     return Err("either survive or loss_permille_max".into());
                 }
             },
+            rate_max: self.rate_max_mib_per_s.map(mebi).map(ByteRate::new),
             ..Wishes::default()
         })
     }

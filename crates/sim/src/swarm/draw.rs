@@ -70,8 +70,11 @@ pub fn draw(seed: u64) -> String {
             let _ = writeln!(text, "level = {}", dice.between(1, levels));
         }
     }
+    // What is wished is drawn apart, so that the worlds stay those they were.
+    let wishes = &mut Dice::new(seed, "wishes");
     for _ in 0..dice.between(1, 6) {
         request(depots, dice, &mut text);
+        wish(wishes, &mut text);
     }
     for _ in 0..dice.between(0, 8) {
         fault(depots, dice, &mut text);
@@ -181,6 +184,14 @@ fn request(depots: u64, dice: &mut Dice, text: &mut String) {
     }
 }
 
+/// What its user wishes beyond a deadline, now and then.
+fn wish(dice: &mut Dice, text: &mut String) {
+    if dice.chance(150) {
+        let rate = tenths(dice.between(2, 200));
+        let _ = writeln!(text, "rate_max_mib_per_s = {rate}");
+    }
+}
+
 fn fault(depots: u64, dice: &mut Dice, text: &mut String) {
     let all = FAULTS.iter().map(|(_, weight)| weight).sum::<u64>();
     let mut drawn = dice.between(1, all);
@@ -247,6 +258,7 @@ mod tests {
             "mtbf_s",
             "offline_s",
             "level = 3",
+            "rate_max_mib_per_s",
         ] {
             assert!(all.contains(key), "{key}");
         }

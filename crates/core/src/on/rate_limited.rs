@@ -1,0 +1,27 @@
+use posthaste_types::{ByteRate, RequestId};
+
+use crate::{
+    Mind,
+    contract::{Cause, Reason},
+};
+
+impl Mind {
+    /// A user set, changed or took away the most that may be sent for a request: it holds from the next
+    /// fragment on, and everything about the request is judged anew.
+    pub(crate) fn on_rate_limited(&mut self, id: RequestId, to: Option<ByteRate>) {
+        let now = self.now;
+        let Some(request) = self
+            .requests
+            .get_mut(&id)
+            .filter(|request| !request.is_final() && request.wishes.rate_max != to)
+        else {
+            return;
+        };
+        let from = core::mem::replace(&mut request.wishes.rate_max, to);
+        request.throttle.set_rate(now, to);
+        request.account.blame(Cause::Course, None);
+        let reason = Reason::NewLimit { from, to };
+        self.remember(id, "limit changed".into(), reason);
+        self.look_now();
+    }
+}
