@@ -231,6 +231,9 @@ pub struct Request {
     pub cost_usd: f64,
     /// What keeping it on the depots costs a month, in dollars.
     pub cost_usd_per_month: f64,
+    /// What was begun for it so far costs, with keeping it to the end, in dollars.
+    #[serde(default)]
+    pub spent_usd: f64,
     /// How long it needs scratch: as forecast until it is safe, as it was from then on.
     pub exposure: Option<Exposure>,
     /// What would make its deadline possible, the least effort first; of a request that was refused, or
@@ -255,9 +258,9 @@ pub struct Exposure {
 }
 
 /// Something that would make an infeasible deadline feasible. It was tried before it is offered.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Offer {
-    /// `depots` that were not named, a lighter `code`, `hours` of a depot, a depot `back`, another
+    /// `depots` that were not named, a higher `budget` or `limit` of its own, a lighter `code`, `hours` of a depot, a depot `back`, another
     /// request's `slack`, a `reservation`, more `rate`, more `space`, `more-depots`, or a later `deadline`.
     pub kind: String,
     /// The offer for people.
@@ -280,6 +283,9 @@ pub struct Offer {
     /// The rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_bytes_per_s: Option<u64>,
+    /// The budget, in dollars.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usd: Option<f64>,
 }
 
 /// A moment in the future as quantiles, RFC 3339.

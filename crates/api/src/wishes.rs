@@ -29,6 +29,10 @@ pub struct Wishes {
     #[schema(example = 99.99)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durability_percent: Option<f64>,
+    /// Most that it may cost in dollars, sending and keeping it together, by what depots are lent for.
+    #[schema(example = 1.5)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget_usd: Option<f64>,
     /// Most that may be sent for it from here, over all paths together.
     #[schema(example = 10_485_760)]
     #[serde(default, alias = "rate_max", skip_serializing_if = "Option::is_none")]

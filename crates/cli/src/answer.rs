@@ -76,6 +76,7 @@ fn command(offer: &api::Offer, via: &[String]) -> Option<String> {
             format!("the same with --via {}", all.collect::<Vec<_>>().join(","))
         }
         "code" => format!("the same with --code {}", offer.code.as_ref()?),
+        "budget" => format!("the same with --budget {}", offer.usd?),
         "limit" => format!("the same with --bwlimit {}", offer.rate_bytes_per_s?),
         "deadline" => format!("the same with --deadline {}", offer.deadline.as_ref()?),
         "hours" => format!(
@@ -103,6 +104,7 @@ mod tests {
             deadline: Some("2026-11-22T14:10:00.000Z".into()),
             request: Some("r3".into()),
             rate_bytes_per_s: Some(5 << 20),
+            usd: Some(2.1),
             ..api::Offer::default()
         }
     }
@@ -113,6 +115,7 @@ mod tests {
         for (kind, typed) in [
             ("depots", "the same with --via a,b,c,d"),
             ("code", "the same with --code 2+0"),
+            ("budget", "the same with --budget 2.1"),
             ("limit", "the same with --bwlimit 5242880"),
             (
                 "deadline",

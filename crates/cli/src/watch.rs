@@ -350,6 +350,7 @@ mod tests {
             chunks_repaired: 0,
             cost_usd: 0.0,
             cost_usd_per_month: 0.0,
+            spent_usd: 0.0,
             exposure: None,
             offers: Vec::new(),
             shares: vec![],

@@ -34,6 +34,9 @@ pub struct WishesArguments {
     /// Choose the code: the data is kept with this chance, by what the depots lost so far
     #[arg(long, value_name = "PERCENT", conflicts_with = "code")]
     durability: Option<f64>,
+    /// Most that it may cost in dollars, sending and keeping it together [default: any]
+    #[arg(long, value_name = "USD")]
+    budget: Option<f64>,
     /// Most to send for it a second, over all paths together: 10M, 1.5G [default: no limit]
     #[arg(long, value_name = "RATE")]
     bwlimit: Option<ByteRate>,
@@ -52,6 +55,7 @@ impl WishesArguments {
             project: self.project.clone(),
             survive: self.survive,
             durability_percent: self.durability,
+            budget_usd: self.budget,
             rate_bytes_per_s_max: self.bwlimit.map(ByteRate::get),
             without: self.without.clone(),
         }

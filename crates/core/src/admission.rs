@@ -79,7 +79,7 @@ impl Mind {
     }
 
     /// What is wrong with the request whatever the rates.
-    fn find_flaw(&self, request: &Request) -> Option<Reason> {
+    pub(crate) fn find_flaw(&self, request: &Request) -> Option<Reason> {
         let spec = &request.spec;
         if spec.deadline <= self.now {
             return Some(Reason::DeadlinePast {
@@ -166,6 +166,7 @@ impl Mind {
             lanes.clear();
         }
         let destination = request.destination().filter(is_placed);
+        let destination = destination.filter(|&lane| !request.is_barred(lane));
         let all = left.scene(belief);
         let named: Vec<usize> = lanes.iter().copied().chain(destination).collect();
         let places = places_of(&named, request, &left.places);
@@ -248,21 +249,21 @@ impl Mind {
     /// Whether the depot of a lane is there or will be, and was not given up.
     pub(crate) fn can_use(&self, request: &Request, lane: usize) -> bool {
         let depot = self.depots.get(&request.lanes[lane].depot);
-        request.barred >> lane & 1 == 0 && depot.is_some_and(Depot::is_expected)
+        !request.is_barred(lane) && depot.is_some_and(Depot::is_expected)
     }
 
     /// Whether the depot of a lane is there, will be, or may be.
     pub(crate) fn may_use(&self, request: &Request, lane: usize) -> bool {
         let depot = self.depots.get(&request.lanes[lane].depot);
         let may_be = |depot: &Depot| depot.is_expected() || depot.is_hoped_for(&self.settings);
-        request.barred >> lane & 1 == 0 && depot.is_some_and(may_be)
+        !request.is_barred(lane) && depot.is_some_and(may_be)
     }
 
     /// Whether the depot of a lane is there and its hours let it be used.
     pub(crate) fn is_there(&self, request: &Request, lane: usize) -> bool {
-        self.depots
-            .get(&request.lanes[lane].depot)
-            .is_some_and(|depot| !depot.is_down() && depot.is_within_hours(self.now))
+        let depot = self.depots.get(&request.lanes[lane].depot);
+        let is_there = |depot: &Depot| !depot.is_down() && depot.is_within_hours(self.now);
+        !request.is_barred(lane) && depot.is_some_and(is_there)
     }
 
     /// Which depots are kept in reserve, for `explain`.

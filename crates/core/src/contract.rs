@@ -18,6 +18,7 @@ mod wishes;
 pub use command::Command;
 pub use event::{Event, Happening};
 pub use input::{Fault, Input};
+pub(crate) use offer::Dollars;
 pub use offer::WouldBuy;
 pub use posthaste_forecast::{Finding, Probe, Quantiles, Score};
 pub use posthaste_plan::{

@@ -94,8 +94,8 @@ impl Mind {
         let has_time = depot.resume_at <= self.now
             && depot.is_within_hours(self.now)
             && (request.is_due || !self.is_way_out_full());
-        let is_paid = request.throttle.is_open(self.now);
-        has_time && is_paid && is_open(request, lane, rank, depot, bytes, &self.settings)
+        let may = request.throttle.is_open(self.now) && can_pay(request, lane, depot, bytes, self.now);
+        has_time && may && is_open(request, lane, rank, depot, bytes, &self.settings)
     }
 
     fn ranks(&self, id: RequestId) -> Vec<Rank> {
@@ -337,6 +337,7 @@ impl Placing<'_> {
         self.request.begin_flight(lane, chunk);
         let spare = self.request.spare();
         self.request.throttle.take(now, bytes, spare);
+        let keep_micro_usd = self.pay(depot, bytes);
         let fed = &mut self.request.lanes[lane];
         fed.is_used = true;
         let tuning = fed.tuning.as_ref();
@@ -344,6 +345,7 @@ impl Placing<'_> {
             fragment,
             bytes,
             since: now,
+            keep_micro_usd,
             is_raised: tuning.is_some_and(Tuning::is_raised),
         };
         if let Some(link) = self.depots.get_mut(&depot).map(|depot| &mut depot.link) {
@@ -362,6 +364,17 @@ impl Placing<'_> {
             fragment,
             reason,
         });
+    }
+
+    /// What is begun counts as spent, with keeping it to the end. Returns what keeping it takes of that.
+    fn pay(&mut self, depot: DepotId, bytes: Bytes) -> u64 {
+        let Some(depot) = self.depots.get(&depot) else {
+            return 0;
+        };
+        let all = cost(self.request, depot, bytes, self.now);
+        let spent = &mut self.request.spent_micro_usd;
+        *spent = spent.saturating_add(all);
+        all - depot.terms.sending().of(bytes).micro_usd()
     }
 
     fn reason(&self, chunk: ChunkIndex) -> Reason {
@@ -385,7 +398,9 @@ impl Placing<'_> {
             && self.request.is_on_route(lane)
             && self.depots.get(&fed.depot).is_some_and(|depot| {
                 // What is in flight may fail and leave its space.
-                depot.is_up() && (fed.asked_at.is_some() || depot.free >= bytes)
+                depot.is_up()
+                    && (fed.asked_at.is_some() || depot.free >= bytes)
+                    && can_pay(self.request, lane, depot, bytes, self.now)
             })
     }
 
@@ -475,6 +490,19 @@ fn is_open(
             && depot.link.has_window(bytes, span, settings)
     };
     is_fed && depot.is_up() && depot.space() >= bytes && has_turn()
+}
+
+/// What sending bytes to the depot and keeping them there costs the request, in millionths of a dollar.
+fn cost(request: &Request, depot: &Depot, bytes: Bytes, now: Timestamp) -> u64 {
+    let keeps = request.keeps(now).as_secs();
+    depot.terms.cost(bytes, keeps).micro_usd()
+}
+
+/// Whether the lane may be used, and what is left of the budget pays bytes there.
+fn can_pay(request: &Request, lane: usize, depot: &Depot, bytes: Bytes, now: Timestamp) -> bool {
+    let is_free = request.wishes.budget_micro_usd.is_none();
+    !request.is_barred(lane)
+        && (is_free || cost(request, depot, bytes, now) <= request.money_left())
 }
 
 /// How long to leave a depot alone after `failures` sends in a row failed.

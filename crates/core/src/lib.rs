@@ -24,6 +24,7 @@ mod mind;
 mod on;
 mod outlook;
 mod probing;
+mod purse;
 mod push;
 mod redundancy;
 mod review;

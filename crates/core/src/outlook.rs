@@ -317,14 +317,17 @@ impl Mind {
     ) -> Load {
         let place = |lane: usize| Some(*places.get(&request.lanes[lane].depot)? as usize);
         let bytes = request.replica.unsafe_bytes();
-        let whole = request.destination().and_then(place).map(|supply| Whole {
+        let destination = request.destination();
+        let destination = destination.filter(|&lane| !request.is_barred(lane));
+        let whole = destination.and_then(place).map(|supply| Whole {
             lane: Lane {
                 supply,
                 room: bytes,
             },
             code: request.spec.code,
         });
-        let lanes = request.depot_lanes().filter(|&lane| uses(lane));
+        let lanes = request.depot_lanes();
+        let lanes = lanes.filter(|&lane| uses(lane) && !request.is_barred(lane));
         let lanes = lanes.filter_map(|lane| {
             Some(Lane {
                 supply: place(lane)?,

@@ -124,7 +124,11 @@ impl Mind {
             .filter_map(|(_, lane)| Some((self.stale_since(lane.depot)?, lane.depot)))
             .collect();
         let paid = u64::from(settings.probe_permille) * self.cost(request).send_micro_usd / 1000;
-        let money = paid.saturating_sub(request.probed_micro_usd);
+        // A budget is for the data.
+        let money = match request.wishes.budget_micro_usd {
+            Some(_) => 0,
+            None => paid.saturating_sub(request.probed_micro_usd),
+        };
         let affordable = stale.into_iter().filter_map(|(since, id)| {
             let depot = self.depots.get(&id)?;
             let most = left.min(for_money(depot, money));

@@ -249,6 +249,7 @@ impl Mind {
                 is_live: live >> place & 1 == 1,
                 gives: is_there,
                 is_open: is_there
+                    && (request.wishes.budget_micro_usd.is_none() || depot.terms.is_free())
                     && depot.is_within_hours(self.now)
                     && depot.space() >= request.replica.bytes_of(ChunkIndex::new(0), FIRST),
                 is_fed: depot.link.flights > 0 || (request.is_moving() && lane.is_active),

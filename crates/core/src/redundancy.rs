@@ -2,7 +2,6 @@
 //! (`docs/algorithms/redundancy.md`).
 
 use alloc::vec::Vec;
-use core::time::Duration;
 use posthaste_plan::redundancy::{CERTAIN, Candidate, Choice, Wish, choices};
 use posthaste_types::{Bytes, DepotId, RequestId};
 
@@ -14,8 +13,6 @@ use crate::{
     outlook::Promised,
 };
 
-/// How long depots keep data beyond its deadline where nobody said.
-const KEEP_DEFAULT: Duration = Duration::from_secs(30 * 86400);
 const GIGABYTE: Bytes = Bytes::new(1_000_000_000);
 /// A chance that is certain, as wishes count.
 const CERTAIN_PPB: u128 = 1_000_000_000;
@@ -25,7 +22,7 @@ impl Mind {
     /// kept is; else the cheapest one speaks for all.
     pub(crate) fn weigh_newcomer(&self, request: &mut Request, left: &Promised) -> Verdict {
         let Some(wish) = wish(request.wishes.survive) else {
-            return self.weigh(request, left);
+            return self.weigh_within(request, left);
         };
         let lanes = self.candidates(request);
         let candidates: Vec<Candidate> = lanes.iter().map(|(_, candidate)| *candidate).collect();
@@ -33,7 +30,7 @@ impl Mind {
         let mut first = None;
         for choice in &choices {
             self.take_choice(request, choice, &lanes);
-            let verdict = self.weigh(request, left);
+            let verdict = self.weigh_within(request, left);
             if matches!(
                 &verdict,
                 Verdict::Admit {
@@ -69,22 +66,15 @@ impl Mind {
         self.tell(out, Some(id), None, Happening::CodeChosen { code }, reason);
     }
 
-    /// How long depots keep what the request sends them.
-    pub(crate) fn keeps(&self, request: &Request) -> Duration {
-        let until = request.wishes.keep_until;
-        let until = until.unwrap_or(request.spec.deadline + KEEP_DEFAULT);
-        until.since(self.now)
-    }
-
     /// What sending a gigabyte there and keeping it costs the request, in millionths of a dollar.
     pub(crate) fn price(&self, request: &Request, terms: &DepotTerms) -> u64 {
-        let keeps = self.keeps(request).as_secs();
+        let keeps = request.keeps(self.now).as_secs();
         terms.cost(GIGABYTE, keeps).micro_usd()
     }
 
     /// The lanes that could hold fragments, and what is known of them.
     fn candidates(&self, request: &Request) -> Vec<(usize, Candidate)> {
-        let keeps = self.keeps(request);
+        let keeps = request.keeps(self.now);
         let candidate = |lane: usize, depot: &Depot| Candidate {
             loss: depot.history.chance(self.now, keeps),
             micro_usd: self.price(request, &depot.terms),

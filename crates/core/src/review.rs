@@ -57,6 +57,7 @@ impl Mind {
             if self.takes_later_turn(id, urgency) {
                 continue;
             }
+            self.review_purse(id);
             let fares = self.look_at(&sweep, id);
             self.give_up_if_hopeless(id, out);
             self.review_risk(id, out);
@@ -283,6 +284,10 @@ impl Mind {
 /// Why a request is late: its forecast, or that nothing can carry it.
 pub(crate) fn reason_late(request: &Request, now: Timestamp) -> Reason {
     let deadline = request.spec.deadline;
+    if let Some(budget) = request.wishes.budget_micro_usd.filter(|_| request.is_broke) {
+        let spent = request.spent_micro_usd;
+        return Reason::BudgetSpent { spent, budget };
+    }
     match request.finish {
         // Work that is not done is never forecast to be done in the past.
         Some(finish) if finish.p90 > deadline || now >= deadline => {

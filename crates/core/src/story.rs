@@ -20,7 +20,7 @@ use alloc::{
 };
 use posthaste_types::{DepotId, Timestamp};
 
-use crate::contract::{Decision, Happening, Reason, ReleasePolicy, RequestState, Tale};
+use crate::contract::{Decision, Dollars, Happening, Reason, ReleasePolicy, RequestState, Tale};
 
 /// Tells the story, a sentence an entry. Times are UTC; a date is said where the day changes.
 #[must_use]
@@ -240,6 +240,10 @@ impl<'a> Teller<'a> {
         if view.state == RequestState::Moving {
             let standing = self.standing();
             self.say(standing);
+        }
+        if let Some(budget) = view.wishes.budget_micro_usd {
+            let (spent, budget) = (Dollars(view.spent_micro_usd), Dollars(budget));
+            self.say(format!("It spent {spent} of its budget of {budget}."));
         }
         let ended = self.ended();
         if let Some(at) = ended {

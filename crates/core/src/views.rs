@@ -111,6 +111,7 @@ impl Mind {
             chunks_safe: request.replica.safe(),
             chunks_repaired: request.repaired,
             cost: self.cost(request),
+            spent_micro_usd: request.spent_micro_usd,
             shares: shares.collect(),
         }
     }

@@ -459,7 +459,7 @@ proptest! {
                 WouldBuy::LighterCode { code } => ask(code, deadline).0,
                 WouldBuy::MoreRate { .. } | WouldBuy::MoreSpace { .. }
                 | WouldBuy::MoreDepots { .. } | WouldBuy::NamedDepots { .. }
-                | WouldBuy::DepotBack { .. } | WouldBuy::HigherLimit { .. } | WouldBuy::DepotHours { .. }
+                | WouldBuy::DepotBack { .. } | WouldBuy::HigherLimit { .. } | WouldBuy::Budget { .. } | WouldBuy::DepotHours { .. }
                 | WouldBuy::OthersSlack { .. } | WouldBuy::Reservation { .. } => continue,
             };
             prop_assert_eq!(taken, RequestState::Moving, "{:?}", offer);

@@ -228,3 +228,133 @@ fn a_limit_counts_in_the_answer_and_the_limit_that_would_do_is_offered() {
     let forecast = taken.view().finish.unwrap().p90.since(START).as_secs();
     assert!((55..=60).contains(&forecast), "{forecast} s");
 }
+
+fn lent(send_usd: f64, keep_usd: f64) -> DepotTerms {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "some dollars"
+    )]
+    let micro = |usd: f64| (usd * 1e6) as u64;
+    DepotTerms {
+        send_micro_usd: micro(send_usd),
+        keep_micro_usd: micro(keep_usd),
+        ..DepotTerms::default()
+    }
+}
+
+fn budget(micro_usd: u64) -> Wishes {
+    Wishes {
+        budget_micro_usd: Some(micro_usd),
+        // Nothing is kept, so that only sending costs.
+        keep_until: Some(START),
+        ..Wishes::default()
+    }
+}
+
+#[test]
+fn what_the_budget_does_not_pay_is_refused_with_what_would() {
+    // 1000 MiB as 2+1 are 1500 MiB; over three depots of 10 MiB/s that takes 50 s, over six 25 s; at p10 a seventh more.
+    let terms = [vec![lent(0.1, 0.0); 3], vec![lent(1.0, 0.0); 3]].concat();
+    let gigabytes = 1500.0 * f64::from(1 << 20) / 1e9;
+    let mut desk = Desk::new(&terms);
+    assert_eq!(
+        desk.submit("2+1", 1000, 300, budget(200_000)),
+        RequestState::Moving
+    );
+    desk.pass(280);
+    let view = desk.view();
+    assert_eq!(view.state, RequestState::Safe);
+    // Only the cheap ones, and all of the price.
+    assert!(desk.sent.iter().all(|(_, depot, ..)| depot.get() <= 3));
+    let spent = f64::from(u32::try_from(view.spent_micro_usd).unwrap()) / 1e6;
+    assert!((spent - gigabytes * 0.1).abs() < 0.001, "${spent}");
+    assert!(
+        desk.story().contains("of its budget of $0.20"),
+        "{}",
+        desk.story()
+    );
+
+    let mut hasty = Desk::new(&terms);
+    assert_eq!(
+        hasty.submit("2+1", 1000, 45, budget(200_000)),
+        RequestState::Refused
+    );
+    let (_, _, reason) = hasty.happened.last().unwrap().clone();
+    let Reason::OverBudget {
+        needed,
+        finish: Some(finish),
+        ..
+    } = reason
+    else {
+        panic!("{reason}");
+    };
+    assert!(finish <= START + Duration::from_secs(45));
+    let mut taken = Desk::new(&terms);
+    assert_eq!(
+        taken.submit("2+1", 1000, 45, budget(needed)),
+        RequestState::Moving
+    );
+    taken.pass(45);
+    assert_eq!(taken.view().state, RequestState::Safe);
+    assert!(taken.view().spent_micro_usd <= needed);
+
+    let mut poor = Desk::new(&terms);
+    assert_eq!(
+        poor.submit("2+1", 1000, 300, budget(100_000)),
+        RequestState::Refused
+    );
+}
+
+#[test]
+fn keeping_counts_and_failures_are_paid_until_the_budget_ends() {
+    let month = Wishes {
+        keep_until: Some(START + Duration::from_secs(730 * 3600)),
+        ..budget(150_000)
+    };
+    // A tenth of a dollar to keep 1.05 GB for a month.
+    let mut desk = Desk::new(&vec![lent(0.0, 0.1); 3]);
+    assert_eq!(
+        desk.submit("2+1", 667, 300, month.clone()),
+        RequestState::Moving
+    );
+    let mut dear = Desk::new(&vec![lent(0.0, 0.2); 3]);
+    assert_eq!(dear.submit("2+1", 667, 300, month), RequestState::Refused);
+
+    // Depots that take everything and keep nothing use up the budget, and that is said.
+    let mut desk = Desk::new(&vec![lent(0.1, 0.0); 3]);
+    assert_eq!(
+        desk.submit("2+1", 1000, 600, budget(170_000)),
+        RequestState::Moving
+    );
+    for _ in 0..300 {
+        for (_, input) in &mut desk.due {
+            if let Input::FragmentStored {
+                request,
+                depot,
+                chunk,
+                fragment,
+            } = input.clone()
+            {
+                let fault = Fault::Corrupt;
+                *input = Input::FragmentFailed {
+                    request,
+                    depot,
+                    chunk,
+                    fragment,
+                    fault,
+                };
+            }
+        }
+        desk.pass(1);
+        let again: Vec<Input> = (1..=3).map(DepotId::new).map(up).collect();
+        desk.give(again);
+    }
+    assert!(desk.view().spent_micro_usd <= 170_000);
+    desk.pass(290);
+    let said = desk
+        .happened
+        .iter()
+        .any(|(_, happening, _)| matches!(happening, Happening::AtRisk { .. }));
+    assert!(said, "{}", desk.story());
+}

@@ -195,6 +195,7 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
         chunks_repaired: view.map_or(0, |view| view.chunks_repaired),
         cost_usd: view.map_or(0.0, |view| usd(view.cost.send_micro_usd)),
         cost_usd_per_month: view.map_or(0.0, |view| usd(view.cost.month_micro_usd)),
+        spent_usd: view.map_or(0.0, |view| usd(view.spent_micro_usd)),
         exposure: view.and_then(|view| exposure(view, record)),
         offers,
         shares: view.map_or_else(Vec::new, |view| {
@@ -274,6 +275,10 @@ fn offer(offer: &WouldBuy) -> api::Offer {
             deadline: Some(moment(*until)),
             ..of("reservation")
         },
+        WouldBuy::Budget { micro_usd, finish } => api::Offer {
+            usd: Some(usd(*micro_usd)),
+            ..safe("budget", Vec::new(), *finish)
+        },
         WouldBuy::HigherLimit { rate, finish } => api::Offer {
             rate_bytes_per_s: Some(rate.get()),
             ..safe("limit", Vec::new(), *finish)
@@ -316,7 +321,7 @@ fn offers(decisions: &[Decision]) -> Vec<api::Offer> {
     clippy::cast_precision_loss,
     reason = "nobody pays so much that cents get lost"
 )]
-fn usd(micro: u64) -> f64 {
+pub(crate) fn usd(micro: u64) -> f64 {
     micro as f64 / 1e6
 }
 

@@ -33,10 +33,30 @@ pub(crate) fn read(new: &api::Wishes, depot: impl Fn(&str) -> Option<DepotId>) -
         owner: name("the owner", new.owner.as_deref())?,
         project: name("the project", new.project.as_deref())?,
         survive: survive(new)?,
+        budget_micro_usd: budget(new.budget_usd)?,
         rate_max: rate(new.rate_bytes_per_s_max)?,
         forbidden,
         ..Wishes::default()
     })
+}
+
+/// Dollars nobody pays for a dataset: more is a slip.
+const BUDGET_USD_MAX: f64 = 1e9;
+
+/// The most that it may cost, in millionths of a dollar.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the range is checked before"
+)]
+fn budget(usd: Option<f64>) -> Result<Option<u64>> {
+    match usd {
+        Some(usd) if !(0.0..=BUDGET_USD_MAX).contains(&usd) => Err(invalid(
+            "the budget",
+            "it is an amount of dollars, like 1.50",
+        )),
+        usd => Ok(usd.map(|usd| (usd * 1e6).round() as u64)),
+    }
 }
 
 /// The most that may be sent.
@@ -107,6 +127,7 @@ pub(crate) fn show(wishes: &Wishes, name: impl Fn(DepotId) -> String) -> api::Wi
             }
             Survive::AsCoded | Survive::Losses { .. } => None,
         },
+        budget_usd: wishes.budget_micro_usd.map(crate::render::usd),
         rate_bytes_per_s_max: wishes.rate_max.map(ByteRate::get),
         without: wishes.forbidden.iter().copied().map(name).collect(),
     }
@@ -128,6 +149,7 @@ mod tests {
             project: Some("climate".into()),
             survive: Some(2),
             durability_percent: None,
+            budget_usd: Some(1.5),
             rate_bytes_per_s_max: Some(5 << 20),
             without: vec!["ash".into()],
         };
@@ -158,6 +180,10 @@ mod tests {
             },
             api::Wishes {
                 durability_percent: Some(100.0),
+                ..api::Wishes::default()
+            },
+            api::Wishes {
+                budget_usd: Some(-1.0),
                 ..api::Wishes::default()
             },
             api::Wishes {

@@ -451,6 +451,12 @@ impl<'a> Run<'a> {
             | Input::Probed { .. }
             | Input::ProbeAsked { .. } => return,
         };
+        if end == End::Stored {
+            let (depot, request, chunk, fragment) = send;
+            let bytes = self.bytes_of(request, chunk, fragment);
+            let found = (self.checkers.kept).on_stored(self.now, request, depot, bytes);
+            self.checkers.note(self.now, found);
+        }
         self.end_send(send, end);
     }
 

@@ -114,3 +114,13 @@ fn a_limited_request_takes_the_time_its_limit_says_and_others_take_none_of_it() 
         assert!(text.contains("a limit of 5.0 MiB/s or more"), "{text}");
     }
 }
+
+#[test]
+fn no_more_is_spent_than_a_budget_allows() {
+    for report in play("budget", 0..20) {
+        let text = report.to_text();
+        assert!(text.contains("does not pay it: with $"), "{text}");
+        // What was lost was paid for once more.
+        assert!(report.fates[3].1 == Fate::Met, "{text}");
+    }
+}

@@ -69,6 +69,14 @@ impl Mind {
                 let offers = self.offers(request, left, Vec::new());
                 (reason, offers)
             }
+            Reason::OverBudget {
+                needed,
+                finish: Some(finish),
+                ..
+            } => {
+                let micro_usd = needed;
+                (reason, alloc::vec![WouldBuy::Budget { micro_usd, finish }])
+            }
             _ => (reason, Vec::new()),
         }
     }
@@ -102,7 +110,18 @@ impl Mind {
         request: &Request,
         left: &Promised,
     ) -> Option<Timestamp> {
-        if bargain.trials >= TRIALS_MAX || self.find_flaw(request).is_some() {
+        if bargain.trials >= TRIALS_MAX {
+            return None;
+        }
+        let mut paid = None;
+        if request.wishes.budget_micro_usd.is_some() {
+            let paid = paid.insert(request.clone());
+            if !self.spend_within_budget(paid) {
+                return None;
+            }
+        }
+        let request = paid.as_ref().unwrap_or(request);
+        if self.find_flaw(request).is_some() {
             return None;
         }
         bargain.trials += 1;
@@ -399,7 +418,7 @@ fn shares_depot(request: &Request, other: &Request) -> bool {
 fn effort(offer: &WouldBuy) -> u8 {
     match offer {
         WouldBuy::NamedDepots { .. } | WouldBuy::HigherLimit { .. } => 0,
-        WouldBuy::LighterCode { .. } => 1,
+        WouldBuy::LighterCode { .. } | WouldBuy::Budget { .. } => 1,
         WouldBuy::DepotHours { .. } => 2,
         WouldBuy::DepotBack { .. } => 3,
         WouldBuy::OthersSlack { .. } => 4,

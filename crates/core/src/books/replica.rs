@@ -136,6 +136,11 @@ impl Replica {
         (self.columns[lane].stored, self.columns[lane].stored_bytes)
     }
 
+    /// Fragments that still have to be stored.
+    pub(crate) fn missing(&self) -> u64 {
+        self.missing
+    }
+
     /// Coded bytes that still have to be stored.
     pub(crate) fn missing_bytes(&self) -> Bytes {
         self.code.fragment_size(self.chunk_size).times(self.missing)
@@ -143,10 +148,14 @@ impl Replica {
 
     /// Most coded bytes of those that the depot can take.
     pub(crate) fn room(&self, lane: usize) -> Bytes {
-        let chunks = (self.chunks - self.safe).saturating_sub(self.columns[lane].held_unsafe);
         self.code
             .fragment_size(self.chunk_size)
-            .times(u64::from(chunks))
+            .times(u64::from(self.room_count(lane)))
+    }
+
+    /// Most fragments of those.
+    pub(crate) fn room_count(&self, lane: usize) -> u32 {
+        (self.chunks - self.safe).saturating_sub(self.columns[lane].held_unsafe)
     }
 
     /// Bytes of the chunks that are not safe: what the direct path has to carry.

@@ -1,4 +1,5 @@
 use alloc::{collections::BTreeMap, vec::Vec};
+use core::time::Duration;
 use posthaste_plan::{Pace, tuner::Method};
 use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, Timestamp, record};
 
@@ -8,6 +9,9 @@ use crate::{
     contract::{Decision, Fault, Forecast, Reason, RequestSpec, RequestState, Survive, Wishes},
     domains::Kin,
 };
+
+/// How long depots keep data beyond its deadline where nobody said.
+const KEEP_DEFAULT: Duration = Duration::from_secs(30 * 86400);
 
 record! {
     /// Which way a request's data goes.
@@ -96,6 +100,12 @@ record! {
         pub(crate) loss_ppb: Option<u32>,
         /// Lanes that would break what was wished, as a mask.
         pub(crate) barred: u64,
+        /// Lanes that its budget does not pay, as a mask.
+        pub(crate) dear: u64,
+        /// Its budget pays nothing of what it lacks.
+        pub(crate) is_broke: bool,
+        /// What was begun for it costs, in millionths of a dollar, with keeping it.
+        pub(crate) spent_micro_usd: u64,
         /// The depots in the user's order, then the destination.
         pub(crate) lanes: Vec<Lane>,
         /// Fragments of a chunk that depots which fail together may hold.
@@ -173,6 +183,9 @@ impl Request {
             replica: Replica::new(&spec, chunks, lanes.len(), destination),
             loss_ppb: None,
             barred: 0,
+            dear: 0,
+            is_broke: false,
+            spent_micro_usd: 0,
             lanes,
             domain_max: 1,
             crowded: BTreeMap::new(),
@@ -227,6 +240,27 @@ impl Request {
     /// Whether cheap depots come before fast ones.
     pub(crate) fn is_thrifty(&self) -> bool {
         self.wishes.survive != Survive::AsCoded || self.wishes.budget_micro_usd.is_some()
+    }
+
+    /// How long depots keep what is sent them now.
+    pub(crate) fn keeps(&self, now: Timestamp) -> Duration {
+        let until = self.wishes.keep_until;
+        until
+            .unwrap_or(self.spec.deadline + KEEP_DEFAULT)
+            .since(now)
+    }
+
+    /// Whether nothing may be sent over the lane: it would break what was wished, or cost too much.
+    pub(crate) fn is_barred(&self, lane: usize) -> bool {
+        (self.barred | self.dear) >> lane & 1 == 1
+    }
+
+    /// What is left of its budget; any amount where it has none.
+    pub(crate) fn money_left(&self) -> u64 {
+        let budget = self.wishes.budget_micro_usd;
+        budget.map_or(u64::MAX, |budget| {
+            budget.saturating_sub(self.spent_micro_usd)
+        })
     }
 
     pub(crate) fn is_moving(&self) -> bool {

@@ -18,6 +18,8 @@ record! {
         pub(crate) fragment: FragmentIndex,
         pub(crate) bytes: Bytes,
         pub(crate) since: Timestamp,
+        /// What keeping it was counted to cost, in millionths of a dollar.
+        pub(crate) keep_micro_usd: u64,
         /// Its request's optimizer wants more in flight than a window has room for.
         pub(crate) is_raised: bool,
     }

@@ -68,6 +68,13 @@ record! {
             /// When it would be safe then.
             finish: Timestamp,
         },
+        /// A higher budget.
+        113 = Budget {
+            /// Most that it may cost then, in millionths of a dollar.
+            micro_usd: u64,
+            /// When it would be safe then.
+            finish: Timestamp,
+        },
         /// Rate that nobody else takes, beside what is forecast.
         20 = Reservation {
             /// The name of the depot on whose link; empty for the centre's way out.
@@ -107,6 +114,9 @@ impl fmt::Display for WouldBuy {
             Self::HigherLimit { rate, finish } => {
                 write!(f, "a limit of {rate} or more (safe by {finish})")
             }
+            Self::Budget { micro_usd, finish } => {
+                write!(f, "a budget of {} (safe by {finish})", Dollars(*micro_usd))
+            }
             Self::DepotHours { name, finish } => {
                 write!(f, "depot {name} outside its hours (safe by {finish})")
             }
@@ -129,6 +139,20 @@ impl fmt::Display for WouldBuy {
             Self::Reservation {
                 on, rate, until, ..
             } => write!(f, "{rate} more reserved on the link to {on} until {until}"),
+        }
+    }
+}
+
+/// Millionths of a dollar, as people write them: to the cent, or as exact as it takes.
+pub(crate) struct Dollars(pub(crate) u64);
+
+impl fmt::Display for Dollars {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (whole, rest) = (self.0 / 1_000_000, self.0 % 1_000_000);
+        match rest {
+            rest if rest % 10_000 == 0 => write!(f, "${whole}.{:02}", rest / 10_000),
+            rest if rest % 100 == 0 => write!(f, "${whole}.{:04}", rest / 100),
+            rest => write!(f, "${whole}.{rest:06}"),
         }
     }
 }

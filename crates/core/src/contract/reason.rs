@@ -3,7 +3,7 @@ use core::fmt;
 use posthaste_plan::tuner;
 use posthaste_types::{ByteRate, Bytes, Code, DepotId, Timestamp, record};
 
-use super::{Fault, Survive, WouldBuy, offer::write_offers};
+use super::{Dollars, Fault, Survive, WouldBuy, offer::write_offers};
 
 record! {
     /// Why the mind decided something. Shown to people as it stands.
@@ -205,6 +205,22 @@ record! {
             /// Depots that could be used.
             depots: u32,
         },
+        /// The budget does not pay what the deadline needs.
+        115 = OverBudget {
+            /// Most that it may cost, in millionths of a dollar.
+            budget: u64,
+            /// What it may cost at most with more money, in millionths of a dollar.
+            needed: u64,
+            /// When it would be safe then; none where money alone does not help.
+            finish: Option<Timestamp>,
+        },
+        /// What is left of the budget pays nothing more.
+        116 = BudgetSpent {
+            /// What was begun for it costs, in millionths of a dollar.
+            spent: u64,
+            /// Most that it may cost, in millionths of a dollar.
+            budget: u64,
+        },
         /// A user changed the most that may be sent for the request.
         114 = NewLimit {
             /// Before; none for no limit.
@@ -335,6 +351,26 @@ impl fmt::Display for Reason {
             Self::NewDeadline { from, to } => {
                 write!(f, "the user moved it from {from} to {to}")
             }
+            Self::OverBudget {
+                budget,
+                needed,
+                finish,
+            } => {
+                let (budget, needed) = (Dollars(*budget), Dollars(*needed));
+                match finish {
+                    Some(finish) => write!(
+                        f,
+                        "{budget} does not pay it: with {needed} it would be safe by {finish}"
+                    ),
+                    None => write!(f, "{budget} does not pay it: it may cost {needed}"),
+                }
+            }
+            Self::BudgetSpent { spent, budget } => write!(
+                f,
+                "{} of its budget of {} are spent, and the rest pays nothing more",
+                Dollars(*spent),
+                Dollars(*budget)
+            ),
             Self::NewLimit { from, to } => {
                 let shown = |rate: &Option<ByteRate>| match rate {
                     Some(rate) => format!("{rate}"),

@@ -41,6 +41,11 @@ impl DepotTerms {
         Price::new(Money::from_micro_usd(self.keep_micro_usd), month)
     }
 
+    /// Whether it costs nothing.
+    pub(crate) fn is_free(&self) -> bool {
+        self.send_micro_usd == 0 && self.keep_micro_usd == 0
+    }
+
     /// What sending bytes there and keeping them for some seconds costs.
     #[must_use]
     pub fn cost(&self, bytes: Bytes, keep_s: u64) -> Money {

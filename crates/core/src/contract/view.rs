@@ -211,6 +211,8 @@ record! {
         pub chunks_repaired: u32,
         /// What it costs, where owners said what their depots cost.
         pub cost: Cost,
+        /// What was begun for it costs, with keeping it to the end, in millionths of a dollar.
+        pub spent_micro_usd: u64,
         /// What each depot does for it, in the user's order.
         pub shares: Vec<ShareView>,
     }

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use posthaste_types::{Bytes, ChunkIndex, FragmentIndex, RequestId};
 
-use super::Placing;
+use super::{Placing, cost};
 use crate::{
     Mind,
     contract::{Outbox, Reason},
@@ -70,13 +70,18 @@ impl Placing<'_> {
             .filter(|&lane| may_take(lane) && self.is_open(lane, bytes(lane)))
             .min_by_key(|&lane| (self.finish_micros(lane, bytes(lane)), lane));
         let Some(other) = other else {
-            // Its fragments would have to start at one moment.
-            if is_whole && self.request.wishes.rate_max.is_none() {
+            // Its fragments would have to start at one moment, and be paid.
+            let is_bound = self.request.wishes.rate_max.is_some()
+                || self.request.wishes.budget_micro_usd.is_some();
+            if is_whole && !is_bound {
                 self.code_late(chunk, left_micros, out);
             }
             return;
         };
         if self.finish_micros(other, bytes(other)).saturating_mul(2) > left_micros {
+            return;
+        }
+        if !self.can_spare(other, bytes(other)) {
             return;
         }
         let fragment = portion(other);
@@ -85,6 +90,25 @@ impl Placing<'_> {
         if let Some(stripe) = self.request.stripes.get_mut(&chunk) {
             stripe.taken |= 1 << other;
         }
+    }
+
+    /// Whether a second copy leaves the money that everything else may take.
+    fn can_spare(&self, lane: usize, bytes: Bytes) -> bool {
+        if self.request.wishes.budget_micro_usd.is_none() {
+            return true;
+        }
+        let price = |lane: usize, bytes: Bytes| {
+            let depot = self.depots.get(&self.request.lanes[lane].depot);
+            depot.map_or(0, |depot| cost(self.request, depot, bytes, self.now))
+        };
+        let fragment = self
+            .request
+            .replica
+            .bytes_of(ChunkIndex::new(0), FragmentIndex::new(0));
+        let lanes = (0..self.request.lanes.len()).filter(|&lane| !self.request.is_barred(lane));
+        let dearest = lanes.map(|lane| price(lane, fragment)).max().unwrap_or(0);
+        let rest = dearest.saturating_mul(self.request.replica.missing());
+        rest.saturating_add(price(lane, bytes)) <= self.request.money_left()
     }
 
     /// Sends a chunk in fragments that is late on its way to the destination.

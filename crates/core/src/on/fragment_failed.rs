@@ -27,12 +27,17 @@ impl Mind {
             self.on_push_failed(key, pushed, fault, out);
             return;
         }
-        if self.land(key, fragment).is_none() {
+        let Some(flight) = self.land(key, fragment) else {
             return;
-        }
+        };
         if fault.is_of_source() {
             self.on_source_fault(id, fault, out);
             return;
+        }
+        if let Some(request) = self.requests.get_mut(&id) {
+            // It may have been sent, but it is not kept.
+            let spent = &mut request.spent_micro_usd;
+            *spent = spent.saturating_sub(flight.keep_micro_usd);
         }
         if let Some(request) = self.requests.get_mut(&id)
             && let Some(stripe) = request.stripes.get_mut(&chunk)

@@ -1,11 +1,12 @@
-//! What users wished is kept: nothing goes where it may not, or faster than it may.
+//! What users wished is kept: nothing goes where it may not, faster than it may, or for more than
+//! it may cost.
 
 use std::{
     collections::{BTreeMap, VecDeque},
     time::Duration,
 };
 
-use posthaste_core::contract::{RequestSpec, Wishes};
+use posthaste_core::contract::{DepotTerms, RequestSpec, Wishes};
 use posthaste_types::{ByteRate, Bytes, DepotId, RequestId, Timestamp};
 
 use super::{Found, ensure};
@@ -24,11 +25,24 @@ struct Limited {
     sent: VecDeque<(Timestamp, Bytes)>,
 }
 
+/// How long depots keep data beyond its deadline where nobody said.
+const KEEP_DEFAULT: Duration = Duration::from_secs(30 * 86400);
+
+/// What was spent for a request that has a budget, in millionths of a dollar.
+#[derive(Debug)]
+struct Budget {
+    most: u64,
+    keep_until: Timestamp,
+    spent: u64,
+}
+
 /// What each request may not.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     forbidden: BTreeMap<RequestId, Vec<DepotId>>,
     limited: BTreeMap<RequestId, Limited>,
+    budgets: BTreeMap<RequestId, Budget>,
+    terms: BTreeMap<DepotId, DepotTerms>,
 }
 
 impl Kept {
@@ -41,9 +55,56 @@ impl Kept {
             };
             self.limited.insert(request, limited);
         }
+        if let Some(most) = wishes.budget_micro_usd {
+            let keep_until = wishes.keep_until.unwrap_or(spec.deadline + KEEP_DEFAULT);
+            let budget = Budget {
+                most,
+                keep_until,
+                spent: 0,
+            };
+            self.budgets.insert(request, budget);
+        }
         if !wishes.forbidden.is_empty() {
             self.forbidden.insert(request, wishes.forbidden.clone());
         }
+    }
+
+    /// The terms a depot is lent on.
+    pub(crate) fn on_lent(&mut self, depot: DepotId, terms: &DepotTerms) {
+        self.terms.insert(depot, terms.clone());
+    }
+
+    /// Something is begun or kept that costs so much.
+    fn spend(&mut self, request: RequestId, cost: u64) -> Result<(), Found> {
+        let Some(budget) = self.budgets.get_mut(&request) else {
+            return Ok(());
+        };
+        budget.spent += cost;
+        ensure(NAME, budget.spent <= budget.most, || {
+            let (spent, most) = (budget.spent, budget.most);
+            format!("{request} costs {spent} micro-dollars so far, and {most} is the most")
+        })
+    }
+
+    /// A depot stored something of a request and keeps it.
+    pub(crate) fn on_stored(
+        &mut self,
+        now: Timestamp,
+        request: RequestId,
+        depot: DepotId,
+        bytes: Bytes,
+    ) -> Result<(), Found> {
+        let keeps = self
+            .budgets
+            .get(&request)
+            .map(|budget| budget.keep_until.since(now));
+        let byte_seconds =
+            u128::from(bytes.get()) * u128::from(keeps.unwrap_or_default().as_secs());
+        let cost = self
+            .terms
+            .get(&depot)
+            .map_or(0, |terms| terms.keeping().keeping(byte_seconds).micro_usd());
+        self.spend(request, cost)
     }
 
     pub(crate) fn on_send(
@@ -53,6 +114,7 @@ impl Kept {
         depot: DepotId,
         bytes: Bytes,
     ) -> Result<(), Found> {
+        self.on_sent_on(request, depot, bytes)?;
         if let Some(limited) = self.limited.get_mut(&request) {
             limited.on_send(now, request, bytes)?;
         }
@@ -61,6 +123,20 @@ impl Kept {
         ensure(NAME, is_meant, || {
             format!("{request} is sent to {depot}, where it may not be")
         })
+    }
+}
+
+impl Kept {
+    /// Bytes are sent to a depot, from wherever.
+    pub(crate) fn on_sent_on(
+        &mut self,
+        request: RequestId,
+        depot: DepotId,
+        bytes: Bytes,
+    ) -> Result<(), Found> {
+        let terms = self.terms.get(&depot);
+        let cost = terms.map_or(0, |terms| terms.sending().of(bytes).micro_usd());
+        self.spend(request, cost)
     }
 }
 
@@ -99,6 +175,37 @@ mod tests {
             kept.on_send(now, request, depot, Bytes::new(1)).is_ok()
         };
         assert!(is_fine(1, 1) && is_fine(2, 2) && !is_fine(1, 2));
+    }
+
+    #[test]
+    fn what_costs_more_than_it_may_is_caught() {
+        let wishes = Wishes {
+            budget_micro_usd: Some(100),
+            keep_until: Some(Timestamp::from_secs(730 * 3600)),
+            ..Wishes::default()
+        };
+        let terms = DepotTerms {
+            send_micro_usd: 1_000_000,
+            keep_micro_usd: 2_000_000,
+            ..DepotTerms::default()
+        };
+        let (request, depot, start) = (RequestId::new(1), DepotId::new(1), Timestamp::from_secs(0));
+        let fresh = || {
+            let mut kept = Kept::default();
+            kept.on_lent(depot, &terms);
+            kept.on_asked(request, &spec(), &wishes);
+            kept
+        };
+        // 10^9 bytes cost a dollar to send and two to keep for the month there is.
+        let bytes = Bytes::new(34_000);
+        let mut kept = fresh();
+        assert!(kept.on_send(start, request, depot, bytes).is_ok());
+        assert!(kept.on_stored(start, request, depot, bytes).is_err());
+        let mut kept = fresh();
+        for left in (0..3).rev() {
+            let is_fine = kept.on_send(start, request, depot, bytes).is_ok();
+            assert_eq!(is_fine, left > 0);
+        }
     }
 
     fn spec() -> RequestSpec {

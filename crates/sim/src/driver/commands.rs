@@ -51,7 +51,12 @@ impl Run<'_> {
                 chunk,
                 fragment,
                 ..
-            } => self.forward(from, (to, request, chunk, fragment)),
+            } => {
+                let bytes = self.bytes_of(request, chunk, fragment);
+                let found = self.checkers.kept.on_sent_on(request, to, bytes);
+                self.checkers.note(self.now, found);
+                self.forward(from, (to, request, chunk, fragment));
+            }
             Command::Abandon { request, depot, .. } => self.abandon(request, depot),
             Command::Inventory { request, depot, .. } => self.inventory(request, depot),
             Command::Release { request, .. } => {

@@ -50,6 +50,7 @@ impl Run<'_> {
         for input in &told {
             if let Input::DepotLent { depot, terms } = input {
                 self.checkers.probes.on_lent(*depot, terms);
+                self.checkers.kept.on_lent(*depot, terms);
             }
         }
         self.step(told.into_iter().chain([Input::DriverStarted]).collect());

@@ -1,4 +1,4 @@
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use posthaste_core::{
     Mind,
@@ -164,12 +164,39 @@ impl Run<'_> {
                     && site.free() >= bytes
             })
         };
-        let via = view.spec.via.iter();
-        let staged = via.filter(|depot| is_well(**depot, column)).count();
-        let destination = view.spec.destination;
-        let can_go = staged >= usize::from(view.spec.code.total())
-            || destination.is_some_and(|depot| is_well(depot, view.spec.bytes));
+        let total = usize::from(view.spec.code.total());
+        let well = view
+            .spec
+            .via
+            .iter()
+            .filter(|depot| is_well(**depot, column));
+        let mut costs: Vec<u64> = well.map(|depot| self.cost(view, *depot, column)).collect();
+        costs.sort_unstable_by_key(|cost| std::cmp::Reverse(*cost));
+        let is_paid = |cost: u64| {
+            let budget = view.wishes.budget_micro_usd;
+            budget.is_none_or(|budget| view.spent_micro_usd + cost <= budget)
+        };
+        let is_staged = costs.len() >= total && is_paid(costs.iter().take(total).sum());
+        let is_direct = |depot: DepotId| {
+            is_well(depot, view.spec.bytes) && is_paid(self.cost(view, depot, view.spec.bytes))
+        };
+        let can_go = is_staged || view.spec.destination.is_some_and(is_direct);
         can_go && self.now.since(self.last_change).as_secs() > needed_s
+    }
+}
+
+impl Run<'_> {
+    /// What sending bytes of a request to a depot and keeping them there costs.
+    fn cost(&self, view: &RequestView, depot: DepotId, bytes: Bytes) -> u64 {
+        const KEEP_DEFAULT: Duration = Duration::from_secs(30 * 86400);
+        let until = view.wishes.keep_until;
+        let until = until.unwrap_or(view.spec.deadline + KEEP_DEFAULT);
+        let keeps = until.since(view.submitted).as_secs();
+        let place = self.world.place(depot);
+        place.map_or(0, |place| {
+            let terms = self.scenario.depots[place].terms();
+            terms.cost(bytes, keeps).micro_usd()
+        })
     }
 }
 

@@ -441,6 +441,7 @@ impl Ledger {
                 finish: None,
                 chunks_safe: u32::try_from(safe.count()).unwrap_or(u32::MAX),
                 chunks_repaired: 0,
+                spent_micro_usd: 0,
                 cost: posthaste_core::contract::Cost::default(),
                 shares: Vec::new(),
             }

@@ -246,6 +246,8 @@ pub(crate) struct RequestPlan {
     /// Depots that may hold none of it.
     #[serde(default)]
     pub(crate) without: Vec<String>,
+    /// Most that it may cost.
+    pub(crate) budget_usd: Option<f64>,
     /// Most that may be sent for it.
     pub(crate) rate_max_mib_per_s: Option<f64>,
     pub(crate) cancel_after_s: Option<Amount>,

@@ -5,6 +5,15 @@ use posthaste_types::ByteRate;
 
 use super::{RequestPlan, mebi};
 
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "dollars of a scenario are few, and those below none are none"
+)]
+fn micro_usd(usd: f64) -> u64 {
+    (usd * 1e6).round() as u64
+}
+
 impl RequestPlan {
     /// The wishes as the mind takes them.
     ///
@@ -28,6 +37,7 @@ impl RequestPlan {
                     return Err("either survive or loss_permille_max".into());
                 }
             },
+            budget_micro_usd: self.budget_usd.map(micro_usd),
             rate_max: self.rate_max_mib_per_s.map(mebi).map(ByteRate::new),
             ..Wishes::default()
         })

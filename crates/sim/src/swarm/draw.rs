@@ -64,17 +64,21 @@ pub fn draw(seed: u64) -> String {
     } else {
         1
     };
+    // What is wished, and what it costs, is drawn apart, so that the worlds stay those they were.
+    let wishes = &mut Dice::new(seed, "wishes");
+    let costs = wishes.chance(300);
     for number in 1..=depots {
         depot(number, dice, &mut text);
+        if costs {
+            price(wishes, &mut text);
+        }
         if levels > 1 {
             let _ = writeln!(text, "level = {}", dice.between(1, levels));
         }
     }
-    // What is wished is drawn apart, so that the worlds stay those they were.
-    let wishes = &mut Dice::new(seed, "wishes");
     for _ in 0..dice.between(1, 6) {
         request(depots, dice, &mut text);
-        wish(wishes, &mut text);
+        wish(costs, wishes, &mut text);
     }
     for _ in 0..dice.between(0, 8) {
         fault(depots, dice, &mut text);
@@ -184,8 +188,24 @@ fn request(depots: u64, dice: &mut Dice, text: &mut String) {
     }
 }
 
+/// What a depot costs, in cents; some are free.
+fn price(dice: &mut Dice, text: &mut String) {
+    for key in ["usd_per_gb", "usd_per_gb_month"] {
+        if dice.chance(600) {
+            let (dollars, cents) = (dice.between(0, 4), dice.between(1, 99));
+            let _ = writeln!(text, "{key} = {dollars}.{cents:02}");
+        }
+    }
+}
+
 /// What its user wishes beyond a deadline, now and then.
-fn wish(dice: &mut Dice, text: &mut String) {
+fn wish(costs: bool, dice: &mut Dice, text: &mut String) {
+    if costs && dice.chance(600) {
+        // Up to ten dollars a gigabyte, and up to a gigabyte or two: mostly too little, or too much.
+        let cents = dice.between(0, 99);
+        let dollars = dice.between(0, 5);
+        let _ = writeln!(text, "budget_usd = {dollars}.{cents:02}");
+    }
     if dice.chance(150) {
         let rate = tenths(dice.between(2, 200));
         let _ = writeln!(text, "rate_max_mib_per_s = {rate}");
@@ -259,6 +279,8 @@ mod tests {
             "offline_s",
             "level = 3",
             "rate_max_mib_per_s",
+            "budget_usd",
+            "usd_per_gb_month",
         ] {
             assert!(all.contains(key), "{key}");
         }

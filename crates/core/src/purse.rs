@@ -1,0 +1,285 @@
+//! What a request may cost (`docs/algorithms/wishes.md`): which depots its budget pays, whatever share of it
+//! each of them gets, and that nothing is begun that it does not pay.
+
+use alloc::vec::Vec;
+use posthaste_types::{FragmentIndex, RequestId};
+
+use crate::{Mind, admission::Verdict, books::Request, contract::Reason, outlook::Promised};
+
+/// What is still to be sent, in pieces of one size.
+struct Need {
+    /// Fragments.
+    fragments: u64,
+    /// Most of those that each lane can take.
+    rooms: Vec<u64>,
+    /// Chunks, where they go whole.
+    chunks: u64,
+}
+
+/// What a request costs at worst on the cheapest so many depots, for each number that suffices, and
+/// at its destination alone; each with the lanes that are meant.
+struct Prices {
+    staged: Vec<(u64, u64)>,
+    whole: Option<(u64, u64)>,
+}
+
+impl Prices {
+    /// Lanes that can be used with so much money, as a mask: as many as it pays whichever of them gets
+    /// most. None where it pays for no way at all.
+    fn lanes(&self, micro_usd: u64) -> u64 {
+        let is_paid = |(cost, _): &&(u64, u64)| *cost <= micro_usd;
+        let staged = self.staged.iter().rev().find(is_paid);
+        let whole = self.whole.iter().find(is_paid);
+        staged
+            .into_iter()
+            .chain(whole)
+            .fold(0, |all, (_, lanes)| all | lanes)
+    }
+
+    /// Every amount of money with which there is one way more, in order.
+    fn levels(&self) -> Vec<u64> {
+        let mut levels: Vec<u64> = self
+            .staged
+            .iter()
+            .chain(&self.whole)
+            .map(|(cost, _)| *cost)
+            .collect();
+        levels.sort_unstable();
+        levels.dedup();
+        levels
+    }
+}
+
+impl Mind {
+    /// Weighs a newcomer on the depots its budget pays. Where those don't do, says with how much money it
+    /// would be on time.
+    pub(crate) fn weigh_within(&self, request: &mut Request, left: &Promised) -> Verdict {
+        let budget = request.wishes.budget_micro_usd;
+        let Some(budget) = budget.filter(|_| request.spec.chunks() > 0) else {
+            return self.weigh(request, left);
+        };
+        request.dear = 0;
+        if let Some(flaw) = self.find_flaw(request) {
+            return Verdict::Refuse(flaw);
+        }
+        let prices = self.prices(request, &need_of_newcomer(request), |lane| {
+            self.may_use(request, lane)
+        });
+        let levels = prices.levels();
+        let mut within = None;
+        if levels.first().is_some_and(|least| *least <= budget) {
+            self.spend_at_most(request, &prices, budget);
+            let verdict = self.weigh(request, left);
+            if matches!(verdict, Verdict::Admit { .. }) {
+                return verdict;
+            }
+            within = Some(verdict);
+        }
+        for &needed in levels.iter().filter(|level| **level > budget) {
+            self.spend_at_most(request, &prices, needed);
+            if let Verdict::Admit {
+                finish,
+                is_leftover: false,
+                ..
+            } = self.weigh(request, left)
+            {
+                return Verdict::Refuse(Reason::OverBudget {
+                    budget,
+                    needed,
+                    finish,
+                });
+            }
+        }
+        request.dear = 0;
+        within.unwrap_or_else(|| match levels.first() {
+            Some(&needed) => Verdict::Refuse(Reason::OverBudget {
+                budget,
+                needed,
+                finish: None,
+            }),
+            None => self.weigh(request, left),
+        })
+    }
+
+    /// Whether the request can be paid at all where it has a budget, and then on which lanes: for a trial.
+    pub(crate) fn spend_within_budget(&self, request: &mut Request) -> bool {
+        let Some(budget) = request.wishes.budget_micro_usd else {
+            return true;
+        };
+        request.dear = 0;
+        let prices = self.prices(request, &need_of_newcomer(request), |lane| {
+            self.may_use(request, lane)
+        });
+        self.spend_at_most(request, &prices, budget);
+        prices.lanes(budget) != 0
+    }
+
+    fn spend_at_most(&self, request: &mut Request, prices: &Prices, micro_usd: u64) {
+        request.dear = !prices.lanes(micro_usd);
+        request.set_kin(self.kin(request));
+    }
+
+    /// Sends failed, depots were lost, prices changed: finds out anew which lanes the rest of a budget
+    /// pays. Where it pays nothing any more, nothing is in sight.
+    pub(crate) fn review_purse(&mut self, id: RequestId) {
+        let Some(request) = self.requests.get(&id) else {
+            return;
+        };
+        let Some(budget) = request
+            .wishes
+            .budget_micro_usd
+            .filter(|_| request.is_moving())
+        else {
+            return;
+        };
+        let left = budget.saturating_sub(request.spent_micro_usd);
+        let need = need_of(request);
+        if need.fragments == 0 && need.chunks == 0 {
+            return;
+        }
+        let is_there = |lane: usize| {
+            let depot = self.depots.get(&request.lanes[lane].depot);
+            request.barred >> lane & 1 == 0 && depot.is_some_and(|depot| depot.is_expected())
+        };
+        let prices = self.prices(request, &need, is_there);
+        let cheapest = prices.staged.first().or(prices.whole.as_ref());
+        let lanes = match prices.lanes(left) {
+            // Not all of it can be paid: as much as can be.
+            0 => cheapest.map_or(0, |(_, lanes)| *lanes),
+            lanes => lanes,
+        };
+        let pays = |lane: usize| {
+            lanes >> lane & 1 == 1 && self.piece(request, lane).is_some_and(|cost| cost <= left)
+        };
+        let is_stuck = cheapest.is_some() && !(0..request.lanes.len()).any(pays);
+        let is_stuck = is_stuck && request.lanes.iter().all(|lane| lane.in_flight == 0);
+        // Where too few depots are there, that is what is in the way.
+        let dear = match (is_stuck, cheapest) {
+            (true, _) => u64::MAX,
+            (false, None) => request.dear,
+            (false, Some(_)) => !lanes,
+        };
+        if (dear, is_stuck) != (request.dear, request.is_broke)
+            && let Some(request) = self.requests.get_mut(&id)
+        {
+            (request.dear, request.is_broke) = (dear, is_stuck);
+            request.replica.unpark();
+        }
+    }
+
+    /// What the next piece to a lane costs: a fragment, or a chunk to the destination.
+    fn piece(&self, request: &Request, lane: usize) -> Option<u64> {
+        let terms = &self.depots.get(&request.lanes[lane].depot)?.terms;
+        let chunk = request.spec.chunk_size;
+        let bytes = match request.portion(lane) {
+            FragmentIndex::WHOLE => chunk,
+            _ => request.spec.code.fragment_size(chunk),
+        };
+        let keeps = request.keeps(self.now).as_secs();
+        Some(terms.cost(bytes, keeps).micro_usd())
+    }
+
+    fn prices(&self, request: &Request, need: &Need, may: impl Fn(usize) -> bool) -> Prices {
+        let lanes = request.depot_lanes().filter(|&lane| may(lane));
+        let mut lanes: Vec<(u64, usize)> = lanes
+            .filter_map(|lane| Some((self.piece(request, lane)?, lane)))
+            .collect();
+        lanes.sort_unstable();
+        let least = usize::from(request.spec.code.total());
+        let prefixes = (least..=lanes.len()).map(|count| &lanes[..count]);
+        let staged = prefixes.filter_map(|chosen| {
+            let mask = chosen.iter().fold(0, |mask, (_, lane)| mask | 1 << lane);
+            Some((at_worst(chosen, need)?, mask))
+        });
+        let whole = request.destination().filter(|&lane| may(lane));
+        let whole = whole.and_then(|lane| {
+            let cost = self.piece(request, lane)?.saturating_mul(need.chunks);
+            Some((cost, 1 << lane))
+        });
+        Prices {
+            staged: staged.collect(),
+            whole,
+        }
+    }
+}
+
+/// What the fragments cost that are needed, were those lanes to get most that are dearest; none where
+/// these lanes can't take all. The cheapest come first.
+fn at_worst(lanes: &[(u64, usize)], need: &Need) -> Option<u64> {
+    let (mut left, mut sum) = (need.fragments, 0u64);
+    for (cost, lane) in lanes.iter().rev() {
+        let taken = need.rooms[*lane].min(left);
+        sum = sum.saturating_add(cost.saturating_mul(taken));
+        left -= taken;
+    }
+    (left == 0).then_some(sum)
+}
+
+fn need_of_newcomer(request: &Request) -> Need {
+    let chunks = u64::from(request.spec.chunks());
+    Need {
+        fragments: chunks * u64::from(request.spec.code.total()),
+        rooms: alloc::vec![chunks; request.lanes.len()],
+        chunks,
+    }
+}
+
+/// What a request lacks that is not on its way: that is paid.
+fn need_of(request: &Request) -> Need {
+    let lanes = request.lanes.iter().enumerate();
+    let rooms = lanes.map(|(place, lane)| {
+        let room = u64::from(request.replica.room_count(place));
+        room.saturating_sub(u64::from(lane.in_flight))
+    });
+    let destination = request.destination();
+    let whole = destination.map_or(0, |lane| u64::from(request.lanes[lane].in_flight));
+    let coded: u64 = request
+        .depot_lanes()
+        .map(|lane| u64::from(request.lanes[lane].in_flight))
+        .sum();
+    let flying = coded + whole * u64::from(request.spec.code.total());
+    let unsafe_chunks = u64::from(request.replica.chunks() - request.replica.safe());
+    Need {
+        fragments: request.replica.missing().saturating_sub(flying),
+        rooms: rooms.collect(),
+        chunks: unsafe_chunks.saturating_sub(whole),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_dearest_lanes_count_as_full() {
+        let need = Need {
+            fragments: 20,
+            rooms: alloc::vec![10, 10, 10, 10],
+            chunks: 10,
+        };
+        let lanes = [(1, 0), (2, 2), (5, 1), (9, 3)];
+        assert_eq!(at_worst(&lanes[..1], &need), None);
+        assert_eq!(at_worst(&lanes[..2], &need), Some(30));
+        assert_eq!(at_worst(&lanes[..3], &need), Some(70));
+        assert_eq!(at_worst(&lanes, &need), Some(140));
+    }
+
+    proptest! {
+        /// However what is needed is spread over the lanes, it costs no more.
+        #[test]
+        fn no_way_to_spread_it_costs_more(
+            lanes in proptest::collection::vec((0u64..50, 0u64..30), 1..6),
+            shares in proptest::collection::vec(0u64..30, 6),
+        ) {
+            let mut costs: Vec<(u64, usize)> =
+                lanes.iter().enumerate().map(|(lane, (cost, _))| (*cost, lane)).collect();
+            costs.sort_unstable();
+            let rooms: Vec<u64> = lanes.iter().map(|(_, room)| *room).collect();
+            let placed: Vec<u64> = rooms.iter().zip(&shares).map(|(room, share)| *room.min(share)).collect();
+            let need = Need { fragments: placed.iter().sum(), rooms, chunks: 0 };
+            let cost: u64 = placed.iter().zip(&lanes).map(|(count, (cost, _))| count * cost).sum();
+            prop_assert!(at_worst(&costs, &need).unwrap() >= cost);
+        }
+    }
+}
