@@ -94,7 +94,8 @@ impl Mind {
         let has_time = depot.resume_at <= self.now
             && depot.is_within_hours(self.now)
             && (request.is_due || !self.is_way_out_full());
-        let may = request.throttle.is_open(self.now) && can_pay(request, lane, depot, bytes, self.now);
+        let may =
+            request.throttle.is_open(self.now) && request.can_pay(lane, depot, bytes, self.now);
         has_time && may && is_open(request, lane, rank, depot, bytes, &self.settings)
     }
 
@@ -337,7 +338,8 @@ impl Placing<'_> {
         self.request.begin_flight(lane, chunk);
         let spare = self.request.spare();
         self.request.throttle.take(now, bytes, spare);
-        let keep_micro_usd = self.pay(depot, bytes);
+        let paid = self.depots.get(&depot);
+        let keep_micro_usd = paid.map_or(0, |depot| self.request.pay(depot, bytes, now));
         let fed = &mut self.request.lanes[lane];
         fed.is_used = true;
         let tuning = fed.tuning.as_ref();
@@ -366,17 +368,6 @@ impl Placing<'_> {
         });
     }
 
-    /// What is begun counts as spent, with keeping it to the end. Returns what keeping it takes of that.
-    fn pay(&mut self, depot: DepotId, bytes: Bytes) -> u64 {
-        let Some(depot) = self.depots.get(&depot) else {
-            return 0;
-        };
-        let all = cost(self.request, depot, bytes, self.now);
-        let spent = &mut self.request.spent_micro_usd;
-        *spent = spent.saturating_add(all);
-        all - depot.terms.sending().of(bytes).micro_usd()
-    }
-
     fn reason(&self, chunk: ChunkIndex) -> Reason {
         let stripe = self.request.stripes.get(&chunk);
         let failed =
@@ -400,7 +391,7 @@ impl Placing<'_> {
                 // What is in flight may fail and leave its space.
                 depot.is_up()
                     && (fed.asked_at.is_some() || depot.free >= bytes)
-                    && can_pay(self.request, lane, depot, bytes, self.now)
+                    && self.request.can_pay(lane, depot, bytes, self.now)
             })
     }
 
@@ -490,19 +481,6 @@ fn is_open(
             && depot.link.has_window(bytes, span, settings)
     };
     is_fed && depot.is_up() && depot.space() >= bytes && has_turn()
-}
-
-/// What sending bytes to the depot and keeping them there costs the request, in millionths of a dollar.
-fn cost(request: &Request, depot: &Depot, bytes: Bytes, now: Timestamp) -> u64 {
-    let keeps = request.keeps(now).as_secs();
-    depot.terms.cost(bytes, keeps).micro_usd()
-}
-
-/// Whether the lane may be used, and what is left of the budget pays bytes there.
-fn can_pay(request: &Request, lane: usize, depot: &Depot, bytes: Bytes, now: Timestamp) -> bool {
-    let is_free = request.wishes.budget_micro_usd.is_none();
-    !request.is_barred(lane)
-        && (is_free || cost(request, depot, bytes, now) <= request.money_left())
 }
 
 /// How long to leave a depot alone after `failures` sends in a row failed.

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Leads every snapshot; another number is another layout.
-const SNAPSHOT_VERSION: u32 = 18;
+const SNAPSHOT_VERSION: u32 = 19;
 
 record! {
     /// The decision maker of one centre.

@@ -2,9 +2,15 @@
 //! each of them gets, and that nothing is begun that it does not pay.
 
 use alloc::vec::Vec;
-use posthaste_types::{FragmentIndex, RequestId};
+use posthaste_types::{Bytes, FragmentIndex, RequestId, Timestamp};
 
-use crate::{Mind, admission::Verdict, books::Request, contract::Reason, outlook::Promised};
+use crate::{
+    Mind,
+    admission::Verdict,
+    books::{Depot, Request},
+    contract::Reason,
+    outlook::Promised,
+};
 
 /// What is still to be sent, in pieces of one size.
 struct Need {
@@ -200,6 +206,27 @@ impl Mind {
             staged: staged.collect(),
             whole,
         }
+    }
+}
+
+impl Request {
+    /// What sending bytes to the depot and keeping them there costs, in millionths of a dollar.
+    pub(crate) fn price(&self, depot: &Depot, bytes: Bytes, now: Timestamp) -> u64 {
+        let keeps = self.keeps(now).as_secs();
+        depot.terms.cost(bytes, keeps).micro_usd()
+    }
+
+    /// Whether the lane may be used, and what is left of the budget pays bytes there.
+    pub(crate) fn can_pay(&self, lane: usize, depot: &Depot, bytes: Bytes, now: Timestamp) -> bool {
+        let is_free = self.wishes.budget_micro_usd.is_none();
+        !self.is_barred(lane) && (is_free || self.price(depot, bytes, now) <= self.money_left())
+    }
+
+    /// What is begun counts as spent, with keeping it to the end. Returns what keeping it takes of that.
+    pub(crate) fn pay(&mut self, depot: &Depot, bytes: Bytes, now: Timestamp) -> u64 {
+        let all = self.price(depot, bytes, now);
+        self.spent_micro_usd = self.spent_micro_usd.saturating_add(all);
+        all - depot.terms.sending().of(bytes).micro_usd()
     }
 }
 

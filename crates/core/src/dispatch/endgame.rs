@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use posthaste_types::{Bytes, ChunkIndex, FragmentIndex, RequestId};
 
-use super::{Placing, cost};
+use super::Placing;
 use crate::{
     Mind,
     contract::{Outbox, Reason},
@@ -99,7 +99,7 @@ impl Placing<'_> {
         }
         let price = |lane: usize, bytes: Bytes| {
             let depot = self.depots.get(&self.request.lanes[lane].depot);
-            depot.map_or(0, |depot| cost(self.request, depot, bytes, self.now))
+            depot.map_or(0, |depot| self.request.price(depot, bytes, self.now))
         };
         let fragment = self
             .request
