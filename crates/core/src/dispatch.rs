@@ -403,6 +403,7 @@ impl Placing<'_> {
             depot.resume_at <= self.now
                 && depot.is_within_hours(self.now)
                 && self.request.throttle.is_open(self.now)
+                && self.request.can_pay(lane, depot, bytes, self.now)
                 && is_open(self.request, lane, rank, depot, bytes, self.settings)
         })
     }
