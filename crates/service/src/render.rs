@@ -137,11 +137,7 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
     let last = events.find(|decision| decision.happening.is_some());
     let offers = offers(&decisions);
     let (view, depots) = (mind.request(record.id), mind.depots());
-    let (bytes, files, error) = match &record.scan {
-        Some(Scan::Sealed { bytes, files, .. }) => (bytes.get(), *files, None),
-        Some(Scan::Failed { error }) => (0, 0, Some(error.clone())),
-        None => (0, 0, None),
-    };
+    let (bytes, files, error) = scanned(record);
     let ended_badly = view
         .as_ref()
         .is_some_and(|view| matches!(view.state, RequestState::Refused | RequestState::Failed));
@@ -180,11 +176,7 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
         submitted: moment(record.created),
         deadline: moment(deadline),
         slack_s: view.and_then(|view| slack(view, deadline)),
-        finish: view.and_then(|view| view.finish).map(|finish| api::Finish {
-            p10: moment(finish.p10),
-            p50: moment(finish.p50),
-            p90: moment(finish.p90),
-        }),
+        finish: view.and_then(finish),
         safe_after_s: view
             .and_then(|view| view.safe_at)
             .map(|at| seconds(at.slack_micros(record.created))),
@@ -205,6 +197,23 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
                 .collect()
         }),
     }
+}
+
+/// What the scan of the source found: bytes, files, or what went wrong.
+fn scanned(record: &RequestRecord) -> (u64, u64, Option<String>) {
+    match &record.scan {
+        Some(Scan::Sealed { bytes, files, .. }) => (bytes.get(), *files, None),
+        Some(Scan::Failed { error }) => (0, 0, Some(error.clone())),
+        None => (0, 0, None),
+    }
+}
+
+fn finish(view: &RequestView) -> Option<api::Finish> {
+    view.finish.map(|finish| api::Finish {
+        p10: moment(finish.p10),
+        p50: moment(finish.p50),
+        p90: moment(finish.p90),
+    })
 }
 
 fn release(record: &RequestRecord) -> api::Release {
