@@ -11,7 +11,7 @@ use crate::{
     Mind,
     books::{Depot, Request, Route},
     contract::{Reason, WouldBuy},
-    outlook::{Belief, Promised, places_of},
+    outlook::{Belief, Places, Promised},
 };
 
 /// What was decided about a request.
@@ -347,6 +347,16 @@ fn want_of_space(way: &Way) -> Option<Reason> {
         needed: load.bytes,
         available,
     })
+}
+
+/// The lanes of a load that a request may use, as places in a list of theirs.
+fn places_of(lanes: &[usize], request: &Request, places: &Places) -> Vec<usize> {
+    let place = |&lane: &usize| places.get(&request.lanes[lane].depot);
+    lanes
+        .iter()
+        .filter_map(place)
+        .map(|&place| place as usize)
+        .collect()
 }
 
 /// How many groups of depots that fail together there are among the lanes.

@@ -497,13 +497,3 @@ impl Mind {
         (left / 20).clamp(LEAST, MOST).min(left / 2)
     }
 }
-
-/// The lanes of a load that a request may use, as places in a list of theirs.
-pub(crate) fn places_of(lanes: &[usize], request: &Request, places: &Places) -> Vec<usize> {
-    let place = |&lane: &usize| places.get(&request.lanes[lane].depot);
-    lanes
-        .iter()
-        .filter_map(place)
-        .map(|&place| place as usize)
-        .collect()
-}

@@ -459,39 +459,6 @@ impl<'a> Run<'a> {
         }
         self.end_send(send, end);
     }
-
-    fn on_asked(&mut self, input: &Input) {
-        if let Input::RequestAsked {
-            request,
-            spec,
-            wishes,
-            ..
-        } = input
-        {
-            self.checkers.kept.on_asked(*request, spec, wishes);
-        }
-        if let Input::RequestSubmitted { request, spec }
-        | Input::RequestSubmittedWith { request, spec, .. }
-        | Input::RequestAsked { request, spec, .. } = input
-        {
-            self.checkers
-                .deadlines
-                .on_submitted(*request, spec.deadline);
-            self.checkers.probes.on_submitted(spec);
-            self.world.specs.insert(*request, spec.clone());
-            if let Some(recorder) = &mut self.recorder {
-                recorder.on_submitted(*request);
-            }
-            let asked = format!(
-                "{} in {} chunks as {}, safe by {:.0} s",
-                spec.bytes,
-                spec.chunks(),
-                spec.code,
-                spec.deadline.since(START).as_secs_f64(),
-            );
-            self.log(Some(*request), None, What::User(asked));
-        }
-    }
 }
 
 /// Whether it would go on for ever and changes nothing by itself.

@@ -5,10 +5,44 @@ use std::time::Duration;
 use posthaste_core::contract::{Event, Happening, Input, RequestState};
 use posthaste_types::RequestId;
 
-use super::{Pending, Run};
-use crate::rivals::Decider;
+use super::{Pending, Run, START};
+use crate::{report::What, rivals::Decider};
 
 impl Run<'_> {
+    /// What the checkers and the world must know of what a user asks before the mind does.
+    pub(super) fn on_asked(&mut self, input: &Input) {
+        if let Input::RequestAsked {
+            request,
+            spec,
+            wishes,
+            ..
+        } = input
+        {
+            self.checkers.kept.on_asked(*request, spec, wishes);
+        }
+        if let Input::RequestSubmitted { request, spec }
+        | Input::RequestSubmittedWith { request, spec, .. }
+        | Input::RequestAsked { request, spec, .. } = input
+        {
+            self.checkers
+                .deadlines
+                .on_submitted(*request, spec.deadline);
+            self.checkers.probes.on_submitted(spec);
+            self.world.specs.insert(*request, spec.clone());
+            if let Some(recorder) = &mut self.recorder {
+                recorder.on_submitted(*request);
+            }
+            let asked = format!(
+                "{} in {} chunks as {}, safe by {:.0} s",
+                spec.bytes,
+                spec.chunks(),
+                spec.code,
+                spec.deadline.since(START).as_secs_f64(),
+            );
+            self.log(Some(*request), None, What::User(asked));
+        }
+    }
+
     /// Whether a user can do this now. That a dataset has been pulled is said only when it can have
     /// been, and of one that is no longer kept whenever it comes.
     pub(super) fn may_ask(&mut self, input: &Input) -> bool {
