@@ -220,7 +220,7 @@ fn a_service_killed_at_any_moment_goes_on_with_the_same_key() {
     let mut seen = 0;
     for round in 0..4 {
         let mut dice = Dice::new(900 + round);
-        let mut centre = Centre::with(&["8M", "8M", "8M"], 16, round);
+        let mut centre = Centre::with(&["3M", "3M", "3M"], 16, round);
         centre.offload(&["--encrypt-for", &centre.alice, "--release", "when-safe"]);
         let mut keys = Vec::new();
         for _ in 0..2 {
@@ -265,7 +265,7 @@ fn assert_is_nowhere(key: &str, folder: &Path) {
 
 #[test]
 fn a_cancelled_request_leaves_no_key() {
-    let centre = Centre::with(&["1M", "1M", "1M"], 8, 7);
+    let centre = Centre::with(&["200K", "200K", "200K"], 8, 7);
     centre.offload(&["--encrypt-for", &centre.alice]);
     assert_eq!(centre.keys().len(), 1);
     assert!(centre.service.run(&["cancel", "r1"]).status.success());
@@ -321,7 +321,8 @@ fn only_recipients_open_it_and_everybody_else_gets_one_clear_line() {
 #[test]
 fn the_age_command_opens_the_key_at_the_depots() {
     let age = install::find_debian_program(install::AGE).unwrap();
-    let centre = Centre::with(&["1M", "1M", "1M"], 2, 5);
+    // So slow that the key is still there when somebody comes to see it.
+    let centre = Centre::with(&["200K", "200K", "200K"], 2, 5);
     let request = centre.offload(&["--encrypt-for", &centre.alice, "--release", "when-safe"]);
     let keys = centre.keys();
     assert_eq!(keys.len(), 1, "{request}");

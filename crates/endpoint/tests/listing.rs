@@ -30,6 +30,9 @@ const BROKEN_AFTER_BYTES: u64 = 500_000;
 const FIRST_BROKEN: usize = 3;
 const FIRST_BROKEN_AFTER_BYTES: u64 = 50_000;
 
+/// Requests for one page.
+const TRIES_MAX: u32 = 10;
+
 fn open(server: &S3Server, key: &str) -> Arc<dyn Endpoint> {
     open_at(server.endpoint(), key)
 }
@@ -96,10 +99,21 @@ fn note(tree: &mut Tree, page: Vec<Entry>) {
     }
 }
 
+/// The next page, asked for again when the server was too busy to answer in time, as copies do.
+async fn next_page(listing: &mut Box<dyn Listing>) -> Vec<Entry> {
+    for _ in 0..TRIES_MAX {
+        match listing.next_page().await {
+            Ok(page) => return page,
+            Err(error) => assert!(error.is_temporary(), "{error}"),
+        }
+    }
+    panic!("no page comes");
+}
+
 async fn read_all(mut listing: Box<dyn Listing>) -> Tree {
     let mut tree = Tree::new();
     loop {
-        let page = listing.next_page().await.unwrap();
+        let page = next_page(&mut listing).await;
         if page.is_empty() {
             return tree;
         }
@@ -170,7 +184,7 @@ async fn a_listing_goes_on_from_its_mark() {
         };
         let (mut found, mut resumptions) = (Tree::new(), 0);
         loop {
-            let page = listing.next_page().await.unwrap();
+            let page = next_page(&mut listing).await;
             if page.is_empty() {
                 break;
             }

@@ -138,8 +138,10 @@ async fn when_nobody_waits_for_it_any_more_it_ends() {
 async fn a_slow_one_is_waited_for_as_long_as_it_moves() {
     let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let [from, to] = two([dirs[0].path(), dirs[1].path()], 6 << 20, Some(400 << 10)).await;
-    to.client().status().await.unwrap();
+    // Who asks for it has heard at what rate the other takes it, and says so.
+    let there = to.client();
+    there.status().await.unwrap();
     // Longer than a request on which nothing moves is borne.
-    forward(&from.client(), &to.client()).await.unwrap();
+    forward(&from.client(), &there).await.unwrap();
     assert_eq!(to.client().inventory(&DATASET).await.unwrap().len(), 1);
 }

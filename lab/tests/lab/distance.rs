@@ -6,7 +6,6 @@ use posthaste_lab::Lab;
 
 use crate::support::{
     LOOK_EVERY, Server, alone, build, iperf3, measure_until, pair, ping, received_mbit_per_s,
-    report,
 };
 
 /// A busy machine only ever adds to a path's delay, so the shortest time tells what was set. It is
@@ -69,7 +68,7 @@ fn iperf3_gets_the_rate_in_both_directions() {
                 .args(["-O", "1", "-t", "2"])
                 .args(more)
                 .spawn();
-            received_mbit_per_s(&report(client.unwrap()))
+            received_mbit_per_s(client.unwrap())
         });
     }
     let status = lab.status().unwrap();
@@ -93,7 +92,7 @@ fn framing_takes_its_share_of_the_rate() {
     let is_right = |got: &f64| (18.0..18.92).contains(got);
     measure_until(is_right, || {
         let client = iperf3(&lab, "a", "b").args(["-O", "1", "-t", "2"]).spawn();
-        received_mbit_per_s(&report(client.unwrap()))
+        received_mbit_per_s(client.unwrap())
     });
 }
 

@@ -1,6 +1,6 @@
 //! Flows over different links share the access of the host they have in common.
 
-use crate::support::{Server, alone, build, iperf3, measure_until, received_mbit_per_s, report};
+use crate::support::{Server, alone, build, iperf3, measure_until, received_mbit_per_s};
 
 const STAR: &str = r#"
     name = "star"
@@ -44,7 +44,7 @@ fn two_flows_share_the_access_both_ways() {
                     .spawn()
                     .unwrap()
             });
-            clients.map(|client| received_mbit_per_s(&report(client)))
+            clients.map(|client| received_mbit_per_s(client))
         });
     }
 }
