@@ -44,7 +44,7 @@ fn two_flows_share_the_access_both_ways() {
                     .spawn()
                     .unwrap()
             });
-            clients.map(|client| received_mbit_per_s(client))
+            clients.map(received_mbit_per_s)
         });
     }
 }

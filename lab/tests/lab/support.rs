@@ -139,7 +139,7 @@ pub fn received_mbit_per_s(client: Child) -> f64 {
     let output = client.wait_with_output().unwrap();
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let Some(bits) = report["end"]["sum_received"]["bits_per_second"].as_f64() else {
-        println!("{}", report["error"]);
+        eprintln!("{}", report["error"]);
         thread::sleep(TURNED_AWAY_FOR);
         return 0.0;
     };
