@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError, atomic::Ordering},
+    time::Duration,
 };
 
 use posthaste_core::contract::{Command, Fault, Input};
@@ -11,6 +12,7 @@ use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId};
 use tokio::{
     sync::mpsc,
     task::{AbortHandle, JoinSet},
+    time::sleep,
 };
 
 use crate::{
@@ -20,6 +22,12 @@ use crate::{
     sealed::Sealed,
     store::{Remains, Store},
 };
+
+/// How often a depot is told to forget a dataset. Once is not enough: it may not answer just then, and a
+/// fragment of which it had all bytes when it was told may be stored afterwards.
+const FORGET_TURNS: u32 = 3;
+/// Between two of them: longer than a depot that hears no more of an upload keeps it.
+const FORGET_AGAIN: Duration = Duration::from_secs(40);
 
 /// Carries out commands; owned by the driver, so that its end is their end.
 pub(crate) struct Hands {
@@ -252,8 +260,13 @@ impl Hands {
             let Ok(dataset) = store.dataset(request) else {
                 return;
             };
-            if let Err(error) = depot.client.delete_dataset(&dataset).await {
-                eprintln!("posthaste: {request}: {error}");
+            for turn in 0..FORGET_TURNS {
+                if turn > 0 {
+                    sleep(FORGET_AGAIN).await;
+                }
+                if let Err(error) = depot.client.delete_dataset(&dataset).await {
+                    eprintln!("posthaste: {request}: {error}");
+                }
             }
         });
     }
