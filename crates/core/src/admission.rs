@@ -145,7 +145,7 @@ impl Mind {
 
     /// When the request would be safe with what is left, if that is in time by the most hopeful belief it
     /// is taken on.
-    fn try_hopeful(&self, request: &Request, left: &Promised) -> Option<Timestamp> {
+    pub(crate) fn try_hopeful(&self, request: &Request, left: &Promised) -> Option<Timestamp> {
         let way = self.way(request, Belief::Hopeful, left);
         match self.try_way(request, &way, Duration::ZERO)? {
             Verdict::Admit { finish, .. } => finish,

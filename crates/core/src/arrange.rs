@@ -84,6 +84,7 @@ impl Mind {
                 .is_none_or(|tuning| lane.in_flight < u32::from(tuning.at_once()));
             lanes >> place & 1 == 1
                 && lane.is_active
+                && request.quota_left(place) != Some(0)
                 && lane.asked_at.is_none()
                 && has_turn
                 && request.is_on_route(place)
@@ -143,8 +144,13 @@ impl Mind {
             self.index.next_resume(),
             self.tick_at,
         ];
-        let push = self.pushes.more_at;
-        others.into_iter().chain([sweep, push]).flatten().min()
+        let more = [self.pushes.more_at, self.planning.alarm(&self.settings)];
+        others
+            .into_iter()
+            .chain([sweep])
+            .chain(more)
+            .flatten()
+            .min()
     }
 
     /// Forgets the oldest finished requests beyond the number kept.

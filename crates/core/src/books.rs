@@ -24,7 +24,7 @@ pub(crate) use index::{Entry, Index, Urgency};
 pub(crate) use link::Link;
 pub(crate) use push::{Forwarded, Push, Pushes, is_of_giver};
 pub(crate) use replica::{Replica, Stored};
-pub(crate) use request::{Release, Request, Route, Stripe};
+pub(crate) use request::{Quota, Release, Request, Route, Stripe};
 pub(crate) use shares::{Shares, Turn};
 pub(crate) use throttle::Throttle;
 pub(crate) use transfer::{Flight, FlightKey, Transfers};

@@ -254,7 +254,9 @@ impl Placing<'_> {
                 .min_by_key(|&lane| {
                     let crowd = self.request.crowd(taken, lane);
                     let level = self.level(lane);
-                    (crowd, level, self.finish_micros(lane, bytes), lane)
+                    // Who was planned the most of what is left waits least, so that shares end together.
+                    let planned = core::cmp::Reverse(self.request.quota_left(lane));
+                    (crowd, level, planned, self.finish_micros(lane, bytes), lane)
                 });
             let Some(lane) = best else { break };
             let reason = self.reason(chunk);
@@ -458,7 +460,10 @@ fn is_open(
     settings: &Settings,
 ) -> bool {
     let fed = &request.lanes[lane];
-    let is_fed = fed.is_active && fed.asked_at.is_none() && request.is_on_route(lane);
+    let is_fed = fed.is_active
+        && fed.asked_at.is_none()
+        && request.is_on_route(lane)
+        && request.quota_left(lane) != Some(0);
     let has_turn = || {
         let tuning = fed.tuning.as_ref();
         let (is_raised, is_filled) = match rank {

@@ -7,6 +7,7 @@ use crate::{
     books::{Book, Depot, Index, Push, Pushes, Request, Shares, Transfers},
     contract::{Decision, Event, Happening, Input, Outbox, Reason, Wishes},
     outlook::{Promised, Sweep},
+    planning::Planning,
     probing::Probing,
     way_out::WayOut,
 };
@@ -41,6 +42,8 @@ record! {
         /// What the last look left for newcomers.
         pub(crate) promised: Option<Promised>,
         pub(crate) way_out: WayOut,
+        /// The plan over time.
+        pub(crate) planning: Planning,
     }
 }
 
@@ -63,6 +66,7 @@ impl Mind {
             sweep: None,
             promised: None,
             way_out: WayOut::default(),
+            planning: Planning::default(),
         }
     }
 
@@ -123,7 +127,8 @@ impl Mind {
                 && request.replica.is_sound(request.lanes.len())
                 && is_push_sound(request)
         }) && mind.sweep.as_ref().is_none_or(Sweep::is_sound)
-            && mind.promised.as_ref().is_none_or(Promised::is_sound);
+            && mind.promised.as_ref().is_none_or(Promised::is_sound)
+            && mind.planning.is_sound();
         if is_sound { Ok(mind) } else { Err(malformed) }
     }
 
@@ -239,6 +244,9 @@ impl Mind {
                 is_bound,
             } => self.on_probed(depot, sent, bytes, window, is_bound, out),
             Input::ProbeAsked { depot } => self.on_probe_asked(depot, out),
+            Input::PlanSolved { number, schedule } => {
+                self.on_plan_solved(number, schedule.as_ref(), out);
+            }
         }
     }
 

@@ -12,6 +12,7 @@ mod depot_up;
 mod driver_started;
 mod fragment_failed;
 mod fragment_stored;
+mod plan_solved;
 mod probe_asked;
 mod probed;
 mod rate_limited;

@@ -216,6 +216,11 @@ impl Sweep {
         &self.promised.places
     }
 
+    /// What is left for newcomers after the requests so far.
+    pub(crate) fn into_promised(self) -> Promised {
+        self.promised
+    }
+
     /// When a load would be done after the requests so far, at p10.
     pub(crate) fn finish_slow(&self, load: &Load, now: Timestamp) -> Option<Timestamp> {
         self.slow.early(load, now).edge
@@ -277,7 +282,7 @@ impl Mind {
     }
 
     /// What the depots offer, those that are lost only where one hopes.
-    fn supplies(&self, belief: Belief) -> Supplies {
+    pub(crate) fn supplies(&self, belief: Belief) -> Supplies {
         let spread = self.spread();
         let counted = self.depots.values().filter(|depot| self.counts(depot));
         let curve = |depot: &Depot| {
@@ -306,6 +311,12 @@ impl Mind {
         }
     }
 
+    /// Where each depot that counts stands among the supplies.
+    pub(crate) fn places(&self) -> Places {
+        let counted = self.depots.iter().filter(|(_, depot)| self.counts(depot));
+        counted.map(|(id, _)| *id).zip(0..).collect()
+    }
+
     /// What a request still has to send: whole to its destination, and when staged in fragments to the
     /// depots that `uses` lets through.
     pub(crate) fn load(
@@ -323,6 +334,9 @@ impl Mind {
             lane: Lane {
                 supply,
                 room: bytes,
+                quota: request
+                    .destination()
+                    .map_or(Lane::NO_QUOTA, |lane| request.quota_bytes(lane)),
             },
             code: request.spec.code,
         });
@@ -332,6 +346,7 @@ impl Mind {
             Some(Lane {
                 supply: place(lane)?,
                 room: request.share_of_domain(lane, request.replica.room(lane)),
+                quota: request.quota_bytes(lane),
             })
         });
         let rate_max = request.wishes.rate_max;
@@ -356,7 +371,7 @@ impl Mind {
     }
 
     /// What the request still has to send as things stand.
-    fn load_now(&self, request: &Request, places: &Places) -> Load {
+    pub(crate) fn load_now(&self, request: &Request, places: &Places) -> Load {
         self.load(request, places, request.route, |place| {
             request.lanes[place].is_active
         })
@@ -364,7 +379,6 @@ impl Mind {
 
     /// Begins a look at everything.
     pub(crate) fn begin_sweep(&self) -> Sweep {
-        let counted = self.depots.iter().filter(|(_, depot)| self.counts(depot));
         let spread = self.spread();
         let is_certain = |depot: &Depot| {
             let rate = |belief: Belief| belief.rate(depot, spread);
@@ -384,7 +398,7 @@ impl Mind {
             promised: Promised {
                 at: self.now,
                 is_stale: false,
-                places: counted.map(|(id, _)| *id).zip(0..).collect(),
+                places: self.places(),
                 careful: Scene {
                     now: self.now,
                     supplies: slow.clone(),

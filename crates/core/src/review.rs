@@ -44,6 +44,7 @@ impl Mind {
             self.sweep_on(sweep, out);
         }
         self.call_deadlines(out);
+        self.give_up_plan(out);
     }
 
     /// Looks at the next requests of a sweep: when each will be done, and what to change about it.
@@ -51,6 +52,7 @@ impl Mind {
         for _ in 0..SLICE {
             let Some(urgency) = self.next_in(&sweep) else {
                 self.end_sweep(sweep);
+                self.review_plan(out);
                 return;
             };
             let id = urgency.request;

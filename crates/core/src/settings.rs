@@ -1,5 +1,6 @@
 use core::time::Duration;
 use posthaste_forecast::{Prior, Quantiles};
+use posthaste_plan::horizon::Effort;
 use posthaste_types::{ByteRate, Bytes, record};
 
 record! {
@@ -77,6 +78,21 @@ record! {
         /// Of so many looks at everything one leaves priorities out among those that can't be on time:
         /// fewer give more to low priorities.
         pub fair_looks: u32,
+        /// Requests a plan over time is asked for at most; with more of them, or none allowed, the greedy
+        /// plan is all there is. More find more, and a program takes time by the square of them.
+        pub plan_requests_max: u32,
+        /// Depots of such a plan at most.
+        pub plan_depots_max: u32,
+        /// What may be spent on one.
+        pub plan_effort: Effort,
+        /// Time from one to the next; doubles, up to `plan_every_max`, while none brings anything.
+        pub plan_every: Duration,
+        /// Longest of those times.
+        pub plan_every_max: Duration,
+        /// A plan that was not answered for this long is not waited for.
+        pub plan_wait: Duration,
+        /// Newcomers that may wait for a plan at once.
+        pub plan_held_max: u32,
         /// Decisions remembered for each request.
         pub decisions_max: u32,
         /// Finished requests remembered.
@@ -147,6 +163,20 @@ impl Default for Settings {
             // Slurm's default for shares of processors: a week.
             share_half_life: Duration::from_secs(7 * 86400),
             fair_looks: 8,
+            // 20 relays, 50 requests and 96 slots are what `docs/benchmarks/plan.md` measures as seconds.
+            plan_requests_max: 50,
+            plan_depots_max: 20,
+            // Half a second each at most, and mostly one is enough.
+            plan_effort: Effort {
+                programs: 6,
+                columns: 4000,
+            },
+            // The paper re-plans every 1 to 5 s.
+            plan_every: Duration::from_secs(5),
+            plan_every_max: Duration::from_secs(80),
+            // Twice what the largest effort takes.
+            plan_wait: Duration::from_secs(6),
+            plan_held_max: 16,
             decisions_max: 256,
             finished_max: 1000,
         }

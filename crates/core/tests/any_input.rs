@@ -175,6 +175,10 @@ fn input() -> impl Strategy<Value = Input> {
             }
         ),
         1 => depot().prop_map(|depot| Input::ProbeAsked { depot }),
+        1 => (0u64..4, any::<bool>()).prop_map(|(number, is_found)| Input::PlanSolved {
+            number,
+            schedule: is_found.then(Default::default),
+        }),
         2 => request().prop_map(|request| Input::SourceReleased { request }),
         1 => (request(), fault()).prop_map(|(request, fault)| Input::SourceKept { request, fault }),
         1 => request().prop_map(|request| Input::Delivered { request }),

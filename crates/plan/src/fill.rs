@@ -36,6 +36,13 @@ pub struct Lane {
     /// Most this load may put there. With one fragment of a chunk a depot, this is one fragment for
     /// each chunk that still lacks one and has none there: the cap of the water-filling.
     pub room: Bytes,
+    /// Most it may put there by a plan, whatever room there is; [`Lane::NO_QUOTA`] without one.
+    pub quota: Bytes,
+}
+
+impl Lane {
+    /// No plan bounds what goes there.
+    pub const NO_QUOTA: Bytes = Bytes::new(u64::MAX);
 }
 
 /// What one request still has to send.
@@ -81,6 +88,7 @@ impl Load {
         let lane = Lane {
             supply,
             room: bytes,
+            quota: Lane::NO_QUOTA,
         };
         Self {
             bytes,
@@ -242,7 +250,7 @@ struct Filling<'a> {
     supplies: &'a Supplies,
     load: &'a Load,
     left: u64,
-    /// What each lane may still carry: as its room, and as space.
+    /// What each lane may still carry: as its room, and as space and quota.
     room: Vec<u64>,
     space: Vec<u64>,
     placed: Vec<u64>,
@@ -252,7 +260,7 @@ struct Filling<'a> {
 
 impl<'a> Filling<'a> {
     fn new(supplies: &'a Supplies, load: &'a Load) -> Self {
-        let space = |lane: Lane| supplies.depots[lane.supply].space.get();
+        let space = |lane: Lane| supplies.depots[lane.supply].space.min(lane.quota).get();
         let room: Vec<u64> = load.lanes().map(|lane| lane.room.get()).collect();
         let lanes = room.len();
         Self {
@@ -411,6 +419,7 @@ mod tests {
         let lane = |&(supply, room)| Lane {
             supply,
             room: Bytes::new(room),
+            quota: Lane::NO_QUOTA,
         };
         Load {
             bytes: Bytes::new(bytes),
@@ -440,6 +449,22 @@ mod tests {
         assert_eq!(outcome.placed[2], Bytes::new(400));
     }
 
+    #[test]
+    fn a_quota_bounds_a_lane_and_whole_chunks_do_not_use_it_up() {
+        let mut load = load(2000, &[(0, 1000), (1, 1000), (2, 1000)]);
+        load.lanes[0].quota = Bytes::new(300);
+        let outcome = supplies(&[100, 100, 50]).early(&load, NOW);
+        assert_eq!(outcome.placed[0], Bytes::new(300));
+        assert!(
+            (finish_s(&outcome) - 14.0).abs() < 0.01,
+            "1000 at 100, 700 at 50"
+        );
+        let mut load = both_ways(1000);
+        load.lanes[0].quota = Bytes::new(50);
+        let outcome = supplies(&[10, 10, 10, 100]).early(&load, NOW);
+        assert!(outcome.edge.is_some() && outcome.placed[0] <= Bytes::new(50));
+    }
+
     /// A dataset of `bytes` in 2+1, to depots 0 to 2 and whole to depot 3.
     fn both_ways(bytes: u64) -> Load {
         let column = bytes.div_ceil(2);
@@ -448,6 +473,7 @@ mod tests {
                 lane: Lane {
                     supply: 3,
                     room: Bytes::new(bytes),
+                    quota: Lane::NO_QUOTA,
                 },
                 code: Code::new(2, 1).unwrap(),
             }),

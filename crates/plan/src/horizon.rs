@@ -8,6 +8,7 @@
 mod calendar;
 mod course;
 mod cut;
+mod effort;
 mod greedy;
 mod grid;
 mod limits;
@@ -19,6 +20,7 @@ mod trial;
 pub use calendar::{Calendar, Reservation};
 pub use course::{Course, Shortfall};
 pub use cut::cut;
+pub use effort::Effort;
 pub use greedy::greedy;
 pub use grid::Grid;
 pub use price::{Money, Price};

@@ -116,7 +116,13 @@ mod tests {
     fn promise(scene: &mut Scene, bytes: u64, deadline_s: u64) {
         let room = Bytes::new(bytes);
         let depots = scene.supplies.depots.len();
-        let lanes = (0..depots).map(|supply| Lane { supply, room }).collect();
+        let lanes = (0..depots)
+            .map(|supply| Lane {
+                supply,
+                room,
+                quota: Lane::NO_QUOTA,
+            })
+            .collect();
         scene.promise(
             &Load {
                 bytes: room,

@@ -61,6 +61,7 @@ impl Proposal {
             lane: Lane {
                 supply,
                 room: self.bytes,
+                quota: Lane::NO_QUOTA,
             },
             code: self.code,
         };
@@ -71,6 +72,7 @@ impl Proposal {
                 .map(|&supply| Lane {
                     supply,
                     room: column,
+                    quota: Lane::NO_QUOTA,
                 })
                 .collect(),
             whole: self.destination.map(whole),

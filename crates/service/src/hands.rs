@@ -8,6 +8,7 @@ use std::{
 
 use posthaste_core::contract::{Command, Fault, Input};
 use posthaste_endpoint::Result;
+use posthaste_plan::horizon::{Effort, Problem};
 use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId};
 use tokio::{
     sync::mpsc,
@@ -124,6 +125,12 @@ impl Hands {
                 budget,
                 reason: _,
             } => self.probe(depot, budget),
+            Command::Solve {
+                number,
+                problem,
+                effort,
+                reason: _,
+            } => self.solve(number, problem, effort),
         }
     }
 
@@ -286,6 +293,16 @@ impl Hands {
         });
     }
 
+    /// Solves a plan over time: seconds at most, by its effort.
+    fn solve(&mut self, number: u64, problem: Problem, effort: Effort) {
+        let inputs = self.inputs.clone();
+        self.running.spawn_blocking(move || {
+            let input = solved(number, &problem, effort);
+            // The driver is gone only when the service ends, and then nobody waits for this.
+            let _ = inputs.blocking_send(Arrival::bare(input));
+        });
+    }
+
     /// A request has ended: what was kept to carry it out is no longer needed.
     pub(crate) fn retire(&mut self, request: RequestId, remains: Remains) {
         self.sealed
@@ -321,6 +338,16 @@ impl Hands {
                 known.entry(request).or_insert_with(|| Arc::new(fresh)),
             ))
         }
+    }
+}
+
+/// The answer to a plan that was asked for.
+pub(crate) fn solved(number: u64, problem: &Problem, effort: Effort) -> Input {
+    let schedule = posthaste_solve::solve(problem, effort);
+    let schedule = schedule.inspect_err(|error| eprintln!("posthaste: plan {number}: {error}"));
+    Input::PlanSolved {
+        number,
+        schedule: schedule.ok(),
     }
 }
 

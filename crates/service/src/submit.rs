@@ -10,7 +10,7 @@ use std::{
 use posthaste_api as api;
 use posthaste_core::{
     Mind,
-    contract::{Input, Method, Outbox, ReleasePolicy, RequestSpec, Wishes},
+    contract::{Command, Input, Method, Outbox, ReleasePolicy, RequestSpec, Wishes},
 };
 use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
 use posthaste_engine::{
@@ -21,7 +21,7 @@ use posthaste_journal::{RequestRecord, Scan};
 use posthaste_types::{Bytes, RequestId, Timestamp, encrypted_sizes};
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::{driver::Centre, render, store::Remains, wishes};
+use crate::{driver::Centre, hands::solved, render, store::Remains, wishes};
 
 /// How long depots keep a dataset after its deadline, unless the request says.
 const KEEP_DEFAULT: Duration = Duration::from_secs(30 * 86400);
@@ -82,9 +82,29 @@ pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewRequest) -> Res
             optimizer: record.optimizer,
             wishes: record.wishes.clone(),
         };
-        mind.step(centre.clock.now(), vec![input], &mut Outbox::default());
+        let mut inputs = vec![input];
+        while !inputs.is_empty() {
+            let mut out = Outbox::default();
+            mind.step(centre.clock.now(), inputs, &mut out);
+            inputs =
+                tokio::task::block_in_place(|| out.commands.iter().filter_map(answer).collect());
+        }
     }
     Ok(render::request(centre, &mind, &record))
+}
+
+/// What the hands answer to a command that changes nothing outside.
+fn answer(command: &Command) -> Option<Input> {
+    let Command::Solve {
+        number,
+        problem,
+        effort,
+        reason: _,
+    } = command
+    else {
+        return None;
+    };
+    Some(solved(*number, problem, *effort))
 }
 
 /// For whom a dataset is to be encrypted, each once. What is no recipient may be a secret given by

@@ -9,9 +9,10 @@ use std::{
     thread,
 };
 
+use posthaste_core::Settings;
 use posthaste_sim::{
     Fate, Rival, Scenario,
-    deadlines::{Score, prophesy, score},
+    deadlines::{Score, prophesy, score, score_with},
 };
 use posthaste_solve::{Effort, solve};
 use posthaste_types::RequestId;
@@ -135,10 +136,37 @@ fn tally(future: &Future, score: &Score) -> Tally {
     }
 }
 
-/// Everybody who decides; none is the mind.
-fn policies() -> Vec<(&'static str, Option<Rival>)> {
-    let rivals = Rival::ALL.iter().map(|rival| (rival.name(), Some(*rival)));
-    rivals.chain([("posthaste", None)]).collect()
+/// Somebody who decides.
+#[derive(Debug, Clone)]
+enum Policy {
+    Rival(Rival),
+    /// The mind, with these settings.
+    Mind(Box<Settings>),
+}
+
+impl Policy {
+    fn score(&self, scenario: &Scenario, seed: u64) -> Score {
+        match self {
+            Self::Rival(rival) => score(scenario, seed, Some(*rival)),
+            Self::Mind(settings) => score_with(scenario, seed, (**settings).clone()),
+        }
+    }
+}
+
+/// Everybody who decides.
+fn policies() -> Vec<(&'static str, Policy)> {
+    let rivals = Rival::ALL.iter();
+    let rivals = rivals.map(|rival| (rival.name(), Policy::Rival(*rival)));
+    let greedy = Settings {
+        plan_requests_max: 0,
+        ..Settings::default()
+    };
+    let minds = [
+        ("posthaste, greedy only", greedy),
+        ("posthaste", Settings::default()),
+    ];
+    let minds = minds.map(|(name, settings)| (name, Policy::Mind(Box::new(settings))));
+    rivals.chain(minds).collect()
 }
 
 fn family(scenario: &Scenario, seeds: u64) -> Result<Vec<Tally>, posthaste_solve::SolveError> {
@@ -151,8 +179,8 @@ fn family(scenario: &Scenario, seeds: u64) -> Result<Vec<Tally>, posthaste_solve
                 return Ok(tallies);
             }
             let future = future(scenario, seed)?;
-            for (sum, (_, rival)) in tallies.iter_mut().zip(policies()) {
-                sum.add(tally(&future, &score(scenario, seed, rival)));
+            for (sum, (_, policy)) in tallies.iter_mut().zip(policies()) {
+                sum.add(tally(&future, &policy.score(scenario, seed)));
             }
         }
     };

@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use posthaste_core::contract::RequestSpec;
+use posthaste_core::{Settings, contract::RequestSpec};
 use posthaste_plan::horizon::{Demand, Grid, Link, Node, Price, Problem};
 use posthaste_types::{Bytes, DepotId, RequestId};
 
@@ -44,7 +44,13 @@ pub struct Score {
 /// Plays a scenario with the mind, or with a rival in its place; of rivals the checkers say nothing.
 #[must_use]
 pub fn score(scenario: &Scenario, seed: u64, rival: Option<Rival>) -> Score {
-    driver::score(scenario, seed, rival)
+    driver::score(scenario, seed, rival, Settings::default())
+}
+
+/// The same by the mind with other settings.
+#[must_use]
+pub fn score_with(scenario: &Scenario, seed: u64, settings: Settings) -> Score {
+    driver::score(scenario, seed, None, settings)
 }
 
 /// Looks into the future of a scenario.
@@ -57,7 +63,7 @@ pub fn prophesy(scenario: &Scenario, seed: u64) -> Prophecy {
         .clone()
         .flat_map(|(_, at, by, _)| [*at, *by])
         .collect();
-    let grid = slots(&marks, STEP, end);
+    let grid = Grid::with_marks(&marks, STEP, end);
     let node = |(capacity, domain): &(Bytes, u32)| Node {
         space: *capacity,
         domain: *domain,
@@ -114,26 +120,6 @@ fn demand(spec: &RequestSpec, at: Duration, by: Duration) -> Demand {
     }
 }
 
-/// Slots of at most `step` whose boundaries are all of `marks` up to `end`.
-pub(crate) fn slots(marks: &[Duration], step: Duration, end: Duration) -> Grid {
-    let mut marks: Vec<Duration> = marks.iter().copied().filter(|mark| *mark < end).collect();
-    marks.push(end);
-    marks.sort_unstable();
-    let mut stretches = Vec::new();
-    let mut from = Duration::ZERO;
-    for mark in marks {
-        let span = mark.saturating_sub(from);
-        let count = span.as_micros().div_ceil(step.as_micros().max(1));
-        let count = u32::try_from(count).unwrap_or(u32::MAX).max(1);
-        let length = span / count;
-        // What division leaves goes to the last, so that the mark is met.
-        stretches.push((length, count as usize - 1));
-        stretches.push((span - length * (count - 1), 1));
-        from = from.max(mark);
-    }
-    Grid::of(&stretches)
-}
-
 /// What a path carries in each slot.
 fn carried(seen: &Seen, place: usize, grid: &Grid) -> Vec<Bytes> {
     let last = grid.start(grid.slots());
@@ -162,16 +148,6 @@ mod tests {
 
     const fn secs(secs: u64) -> Duration {
         Duration::from_secs(secs)
-    }
-
-    #[test]
-    fn slots_end_at_every_mark() {
-        let grid = slots(&[secs(7), secs(31), secs(7), secs(99)], secs(10), secs(60));
-        for mark in [7, 31, 60] {
-            assert_eq!(grid.start(grid.ended_by(secs(mark))), secs(mark));
-        }
-        assert!((0..grid.slots()).all(|slot| grid.length(slot) <= secs(10)));
-        assert_eq!(grid.start(grid.slots()), secs(60));
     }
 
     #[test]

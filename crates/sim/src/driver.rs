@@ -8,6 +8,7 @@ mod faults;
 mod forwards;
 mod journal;
 mod notes;
+mod plans;
 mod probes;
 mod scored;
 mod senses;
@@ -449,7 +450,8 @@ impl<'a> Run<'a> {
             | Input::DeadlineMoved { .. }
             | Input::RateLimited { .. }
             | Input::Probed { .. }
-            | Input::ProbeAsked { .. } => return,
+            | Input::ProbeAsked { .. }
+            | Input::PlanSolved { .. } => return,
         };
         if end == End::Stored {
             let (depot, request, chunk, fragment) = send;

@@ -120,6 +120,38 @@ fn a_crowd_is_served_or_told() {
     assert!(met > refused, "{met} met, {refused} refused");
 }
 
+/// Taking turns, the second request would be refused: the first is given the only depot it has.
+#[test]
+fn a_plan_over_time_keeps_a_deadline_that_turns_would_not() {
+    for report in play("squeezed", 0..30) {
+        assert_eq!(report.count(Fate::Met), 2, "{}", report.to_text());
+    }
+    let turns = Settings {
+        plan_requests_max: 0,
+        ..Settings::default()
+    };
+    let scenario = load("squeezed");
+    for seed in 0..30 {
+        let report = simulate_with(&scenario, seed, turns.clone());
+        assert!(report.is_clean(), "{}", report.to_text());
+        assert_eq!(report.count(Fate::Refused), 1, "{}", report.to_text());
+    }
+}
+
+/// An answer that is lost with the service is asked for again, and nobody waits in silence.
+#[test]
+fn a_driver_killed_while_a_plan_is_solved_answers_in_the_end() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/squeezed.toml");
+    let text = std::fs::read_to_string(path).unwrap();
+    let killed = format!("{text}\n[[fault]]\nkind = \"driver-crash\"\nat_s = [61.9, 62.1]\n");
+    let scenario = Scenario::parse(&killed).unwrap();
+    for seed in 0..100 {
+        let report = simulate(&scenario, seed);
+        assert!(report.is_clean(), "seed {seed}\n{}", report.to_text());
+        assert_eq!(report.fates.len(), 2, "{}", report.to_text());
+    }
+}
+
 #[test]
 fn what_is_infeasible_is_said_at_once() {
     play("infeasible", 0..5);

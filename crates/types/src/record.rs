@@ -110,6 +110,17 @@ macro_rules! narrow_integer {
 }
 narrow_integer!(u8, u16, u32);
 
+/// A place in a list: as an integer of 64 bits whatever the machine.
+impl Record for usize {
+    fn write(&self, out: &mut Vec<u8>) {
+        (*self as u64).write(out);
+    }
+
+    fn read(input: &mut &[u8]) -> Result<Self, Malformed> {
+        Self::try_from(u64::read(input)?).map_err(|_| Malformed { expected: "place" })
+    }
+}
+
 impl Record for i64 {
     fn write(&self, out: &mut Vec<u8>) {
         (((self << 1) ^ (self >> 63)).cast_unsigned()).write(out);

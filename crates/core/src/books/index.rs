@@ -5,7 +5,7 @@ use alloc::{
 use core::ops::Bound;
 use posthaste_types::{DepotId, RequestId, Timestamp, record};
 
-use super::Turn;
+use super::{Request, Turn};
 
 record! {
     /// Who comes first: those that can be on time before those that can't, the earliest deadline
@@ -18,6 +18,18 @@ record! {
         pub(crate) turn: Turn,
         pub(crate) deadline: Timestamp,
         pub(crate) request: RequestId,
+    }
+}
+
+impl Urgency {
+    /// Of a request that is not in the books yet.
+    pub(crate) fn of_newcomer(id: RequestId, request: &Request) -> Self {
+        Self {
+            is_leftover: false,
+            turn: Turn::default(),
+            deadline: request.spec.deadline,
+            request: id,
+        }
     }
 }
 

@@ -40,6 +40,17 @@ record! {
 }
 
 record! {
+    /// What a plan over time gives a request of a depot.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) struct Quota {
+        /// Fragments, or whole chunks at the destination, that it may hold in the end.
+        pub(crate) pieces: u32,
+        /// It was fed before the plan.
+        pub(crate) was_active: bool,
+    }
+}
+
+record! {
     /// One depot as one request uses it.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct Lane {
@@ -53,6 +64,8 @@ record! {
         pub(crate) in_flight: u32,
         /// Lanes to depots that fail together with this one, itself among them, as a mask.
         pub(crate) kin: u64,
+        /// What a plan in force gives it; none where it may have what it gets.
+        pub(crate) quota: Option<Quota>,
         /// Governs how many are; none until the optimizer knows enough to begin.
         pub(crate) tuning: Option<Tuning>,
     }
@@ -154,6 +167,7 @@ impl Request {
                     asked_at: None,
                     in_flight: 0,
                     kin: 1 << lanes.len(),
+                    quota: None,
                     tuning: None,
                 });
             }
@@ -296,6 +310,32 @@ impl Request {
     /// The lane of the destination, when there is one.
     pub(crate) fn destination(&self) -> Option<usize> {
         self.spec.destination.and_then(|depot| self.lane_of(depot))
+    }
+
+    /// Pieces a plan in force still gives a lane beyond what it holds and what is on its way there; none
+    /// without a plan.
+    pub(crate) fn quota_left(&self, lane: usize) -> Option<u32> {
+        let fed = &self.lanes[lane];
+        let has = self.replica.stored(lane).0.saturating_add(fed.in_flight);
+        fed.quota.map(|quota| quota.pieces.saturating_sub(has))
+    }
+
+    /// The same as bytes, with what is on its way; [`posthaste_plan::Lane::NO_QUOTA`] without a plan.
+    pub(crate) fn quota_bytes(&self, lane: usize) -> Bytes {
+        let Some(quota) = self.lanes[lane].quota else {
+            return posthaste_plan::Lane::NO_QUOTA;
+        };
+        let pieces = quota.pieces.saturating_sub(self.replica.stored(lane).0);
+        self.piece(lane).times(u64::from(pieces))
+    }
+
+    /// Size of what a lane gets of a chunk.
+    pub(crate) fn piece(&self, lane: usize) -> Bytes {
+        if self.is_destination(lane) {
+            self.spec.chunk_size
+        } else {
+            self.spec.code.fragment_size(self.spec.chunk_size)
+        }
     }
 
     /// Whether the route uses this lane at all.

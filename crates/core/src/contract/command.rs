@@ -1,3 +1,4 @@
+use posthaste_plan::horizon::{Effort, Problem};
 use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, record};
 
 use super::Reason;
@@ -84,6 +85,18 @@ record! {
             /// Why.
             reason: Reason,
         },
+        /// Find the best plan over time that the effort allows. Answered by `PlanSolved`; until then, and
+        /// without an answer, the greedy plan stays in force.
+        48 = Solve {
+            /// Which question: an answer to an earlier one is of no use any more.
+            number: u64,
+            /// What is to be planned.
+            problem: Problem,
+            /// Most that may be spent on it.
+            effort: Effort,
+            /// Why a plan is wanted.
+            reason: Reason,
+        },
     }
 }
 
@@ -98,7 +111,8 @@ impl Command {
             | Self::Release { reason, .. }
             | Self::Forget { reason, .. }
             | Self::Forward { reason, .. }
-            | Self::Probe { reason, .. } => reason,
+            | Self::Probe { reason, .. }
+            | Self::Solve { reason, .. } => reason,
         }
     }
 }

@@ -1,6 +1,6 @@
 use alloc::{string::String, vec::Vec};
 use core::{fmt, time::Duration};
-use posthaste_plan::tuner::Method;
+use posthaste_plan::{horizon::Schedule, tuner::Method};
 use posthaste_types::{
     ByteRate, Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp, record,
 };
@@ -234,6 +234,13 @@ record! {
             request: RequestId,
             /// The new limit; none for no limit.
             rate_max: Option<ByteRate>,
+        },
+        /// How a [`Command::Solve`](super::Command::Solve) ended.
+        80 = PlanSolved {
+            /// The number of the question.
+            number: u64,
+            /// The plan; none when the problem was none.
+            schedule: Option<Schedule>,
         },
         /// As [`Input::RequestSubmittedWith`], with what else is wished; the other two wish nothing.
         48 = RequestAsked {

@@ -98,6 +98,22 @@ record! {
             /// What would make it feasible.
             would_buy: Vec<WouldBuy>,
         },
+        /// A plan over time keeps the deadline, where taking turns by deadline would not.
+        80 = Planned {
+            /// p90 finish.
+            finish: Timestamp,
+            /// The deadline.
+            deadline: Timestamp,
+            /// Other requests that use depots otherwise for it.
+            others: u32,
+        },
+        /// A plan over time keeps more deadlines than taking turns would.
+        81 = Rearranged {
+            /// How many more.
+            more: u32,
+        },
+        /// Taking turns by deadline is as good again, or the plan was contradicted.
+        82 = Unplanned,
         /// The deadline had passed when the request came.
         16 = DeadlinePast {
             /// The deadline.
@@ -310,6 +326,26 @@ impl fmt::Display for Reason {
                 }
                 write_offers(f, would_buy)
             }
+            Self::Planned {
+                finish,
+                deadline,
+                others,
+            } => {
+                write!(
+                    f,
+                    "by a plan over time: p90 finish {finish} is before the deadline {deadline}"
+                )?;
+                match others {
+                    0 => Ok(()),
+                    1 => f.write_str("; one other request leaves it depots"),
+                    others => write!(f, "; {others} other requests leave it depots"),
+                }
+            }
+            Self::Rearranged { more: 1 } => f.write_str("a plan over time keeps one deadline more"),
+            Self::Rearranged { more } => {
+                write!(f, "a plan over time keeps {more} deadlines more")
+            }
+            Self::Unplanned => f.write_str("the plan over time is not followed any more"),
             Self::DeadlinePast { deadline } => write!(f, "the deadline {deadline} has passed"),
             Self::TooFewDepots {
                 code,

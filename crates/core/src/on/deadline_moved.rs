@@ -14,6 +14,10 @@ impl Mind {
         out: &mut Outbox,
     ) {
         let now = self.now;
+        if let Some(mut held) = self.release_held(id) {
+            held.spec.deadline = deadline;
+            return self.answer(id, held, true, out);
+        }
         let Some(request) = self
             .requests
             .get_mut(&id)
@@ -33,6 +37,7 @@ impl Mind {
         if is_late && !is_at_risk {
             self.say_at_risk(id, out);
         }
+        self.unplan();
         self.look_now();
     }
 }

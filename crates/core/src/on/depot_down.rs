@@ -57,6 +57,7 @@ impl Mind {
             Happening::DepotDown,
             Reason::OutsideHours,
         );
+        self.unplan();
         self.bring_up_to_date();
         for request in self.index.users(id) {
             self.blame_for(request, Cause::Hours, Some(id));
@@ -113,6 +114,7 @@ impl Mind {
 
     /// Forgets flights to the depot and stops counting what it holds.
     pub(crate) fn drop_depot(&mut self, id: DepotId, reason: &Reason, out: &mut Outbox) {
+        self.unplan();
         self.bring_up_to_date();
         for request in self.index.users(id) {
             let ended = self.end_flights(id, Some(request));

@@ -39,5 +39,6 @@ impl Mind {
             self.settle(id, out);
         }
         self.look_now();
+        self.ask_for_plan_again(out);
     }
 }

@@ -1,4 +1,4 @@
-use posthaste_types::RequestId;
+use posthaste_types::{RequestId, Timestamp};
 
 use crate::{
     Mind,
@@ -13,29 +13,40 @@ impl Mind {
     pub(crate) fn on_request_submitted(
         &mut self,
         id: RequestId,
-        mut request: Request,
+        request: Request,
         out: &mut Outbox,
     ) {
-        if self.requests.contains_key(&id) {
+        if self.requests.contains_key(&id) || self.planning.is_held(id) {
             return;
         }
+        self.answer(id, request, true, out);
+    }
+
+    /// Takes a newcomer or refuses it. With `may_wait` one that turns would refuse may wait for a plan
+    /// over time.
+    pub(crate) fn answer(
+        &mut self,
+        id: RequestId,
+        mut request: Request,
+        may_wait: bool,
+        out: &mut Outbox,
+    ) {
         for lane in &request.lanes {
             self.look_at_link(lane.depot);
         }
         request.set_kin(self.kin(&request));
         self.bring_up_to_date();
-        let mut left = self.left_for_newcomers();
+        let left = self.left_for_newcomers();
         match self.weigh_newcomer(&mut request, &left) {
             Verdict::Refuse(reason) => {
-                let (reason, would_buy) = self.bargain(&request, &left, reason);
-                request.state = RequestState::Refused;
-                request.close_books();
-                self.requests.insert(id, request);
-                self.tell(out, Some(id), None, Happening::Refused, reason);
-                if !would_buy.is_empty() {
-                    self.remember(id, "offered".into(), Reason::Offered { would_buy });
-                }
                 self.promised = Some(left);
+                let request = match may_wait && !request.spec.best_effort {
+                    true => self.hold(id, request, &reason, out),
+                    false => Some(request),
+                };
+                if let Some(request) = request {
+                    self.refuse(id, request, reason, out);
+                }
             }
             Verdict::Admit {
                 route,
@@ -50,30 +61,74 @@ impl Mind {
                 if is_leftover {
                     request.turn = self.shares.turn(&request.wishes, &self.settings);
                 }
-                request.finish = finish.map(|finish| Forecast {
-                    p10: finish,
-                    p50: finish,
-                    p90: finish,
-                });
                 let destination = request.destination();
                 for (place, lane) in request.lanes.iter_mut().enumerate() {
                     // A destination that is away is fed as soon as it is back.
                     lane.is_active = active.contains(&place) || destination == Some(place);
-                    let depot = self.depots.get(&lane.depot);
-                    let is_live = depot.is_some_and(Depot::is_expected);
-                    request.replica.set_live(place, is_live);
-                }
-                if !is_leftover {
-                    let load = self.promised_load(&request, &left);
-                    left.promise(&load, request.spec.deadline);
                 }
                 self.promised = Some(left);
-                request.account = Account::open(request.spec.deadline, finish);
-                self.requests.insert(id, request);
-                self.sort_by_level(id);
-                self.admit(id, reason, is_leftover, out);
+                self.take_in(id, request, finish, reason, out);
             }
         }
+    }
+
+    fn refuse(&mut self, id: RequestId, mut request: Request, reason: Reason, out: &mut Outbox) {
+        let left = self.left_for_newcomers();
+        let (reason, would_buy) = self.bargain(&request, &left, reason);
+        request.state = RequestState::Refused;
+        request.close_books();
+        self.requests.insert(id, request);
+        self.tell(out, Some(id), None, Happening::Refused, reason);
+        if !would_buy.is_empty() {
+            self.remember(id, "offered".into(), Reason::Offered { would_buy });
+        }
+        self.promised = Some(left);
+    }
+
+    /// Takes a newcomer with the quotas that a plan gives it.
+    pub(crate) fn take_planned(
+        &mut self,
+        id: RequestId,
+        request: Request,
+        finish: Timestamp,
+        reason: Reason,
+        out: &mut Outbox,
+    ) {
+        // Others have other quotas now.
+        self.look_now();
+        self.promised = Some(self.left_for_newcomers());
+        self.take_in(id, request, Some(finish), reason, out);
+    }
+
+    fn take_in(
+        &mut self,
+        id: RequestId,
+        mut request: Request,
+        finish: Option<Timestamp>,
+        reason: Reason,
+        out: &mut Outbox,
+    ) {
+        let is_leftover = request.is_leftover;
+        request.finish = finish.map(|finish| Forecast {
+            p10: finish,
+            p50: finish,
+            p90: finish,
+        });
+        for (place, lane) in request.lanes.iter().enumerate() {
+            let depot = self.depots.get(&lane.depot);
+            let is_live = depot.is_some_and(Depot::is_expected);
+            request.replica.set_live(place, is_live);
+        }
+        let mut left = self.left_for_newcomers();
+        if !is_leftover {
+            let load = self.promised_load(&request, &left);
+            left.promise(&load, request.spec.deadline);
+        }
+        self.promised = Some(left);
+        request.account = Account::open(request.spec.deadline, finish);
+        self.requests.insert(id, request);
+        self.sort_by_level(id);
+        self.admit(id, reason, is_leftover, out);
     }
 
     fn admit(&mut self, id: RequestId, reason: Reason, is_leftover: bool, out: &mut Outbox) {

@@ -1,17 +1,19 @@
 //! What the flows of one demand come to.
 
 use alloc::{collections::BTreeMap, vec::Vec};
-use posthaste_types::Bytes;
+use posthaste_types::{Bytes, record};
 
 use super::{Demand, Flaw, Flow, Money, Problem, price::byte_seconds};
 
-/// What a demand lacks at its deadlines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Shortfall {
-    /// Bytes that are neither at the sink nor safe on depots when the source must be empty.
-    pub offload: Bytes,
-    /// Bytes the sink lacks when it must have all.
-    pub deliver: Bytes,
+record! {
+    /// What a demand lacks at its deadlines.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+    pub struct Shortfall {
+        /// Bytes that are neither at the sink nor safe on depots when the source must be empty.
+        pub offload: Bytes,
+        /// Bytes the sink lacks when it must have all.
+        pub deliver: Bytes,
+    }
 }
 
 impl Shortfall {

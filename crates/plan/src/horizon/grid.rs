@@ -2,16 +2,20 @@
 
 use alloc::vec::Vec;
 use core::time::Duration;
-use posthaste_types::{ByteRate, Bytes};
+use posthaste_types::{ByteRate, Bytes, Timestamp, record};
+
+use crate::Curve;
 
 /// Most slots: a week of minutes. Longer stretches of `Grid::of` are cut there.
 const SLOTS_MAX: usize = 7 * 24 * 60;
 
-/// Where the slots of a plan begin and end, from now.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Grid {
-    /// The end of each, ascending; the first begins now, each other where the last ends.
-    ends: Vec<Duration>,
+record! {
+    /// Where the slots of a plan begin and end, from now.
+    #[derive(Debug, Clone, PartialEq, Eq, Default)]
+    pub struct Grid {
+        /// The end of each, ascending; the first begins now, each other where the last ends.
+        ends: Vec<Duration>,
+    }
 }
 
 impl Grid {
@@ -46,6 +50,35 @@ impl Grid {
             })
             .collect();
         Self { ends }
+    }
+
+    /// Slots of at most `step` whose boundaries are all of `marks` up to `end`, in whole microseconds.
+    #[must_use]
+    pub fn with_marks(marks: &[Duration], step: Duration, end: Duration) -> Self {
+        let mut marks: Vec<Duration> = marks.iter().copied().filter(|mark| *mark < end).collect();
+        marks.push(end);
+        marks.sort_unstable();
+        let mut stretches = Vec::new();
+        let mut from = Duration::ZERO;
+        for mark in marks {
+            let micros = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
+            let span = micros(mark.saturating_sub(from));
+            let count = span.div_ceil(micros(step).max(1)).max(1);
+            let length = span / count;
+            // What division leaves goes to the last, so that the mark is met.
+            let last = Duration::from_micros(span - length * (count - 1));
+            let before = usize::try_from(count - 1).unwrap_or(usize::MAX);
+            stretches.push((Duration::from_micros(length), before));
+            stretches.push((last, 1));
+            from = from.max(mark);
+        }
+        Self::of(&stretches)
+    }
+
+    /// Whether the slots follow each other: what was read from outside may say anything.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.slots() <= SLOTS_MAX && self.ends.is_sorted()
     }
 
     /// How many there are.
@@ -83,6 +116,14 @@ impl Grid {
         } else {
             (self.ends.partition_point(|&end| end < moment) + 1).min(self.ends.len())
         }
+    }
+
+    /// What a curve carries in each slot, when the first one begins at `now`.
+    #[must_use]
+    pub fn carried(&self, curve: &Curve, now: Timestamp) -> Vec<Bytes> {
+        (0..self.slots())
+            .map(|slot| curve.volume(now + self.start(slot), now + self.start(slot + 1)))
+            .collect()
     }
 
     /// What a rate carries in each slot.
@@ -128,6 +169,33 @@ mod tests {
         for (moment, slot) in from {
             assert_eq!(grid.first_from(secs(moment)), slot, "{moment} s");
         }
+    }
+
+    #[test]
+    fn slots_end_at_every_mark() {
+        let grid = Grid::with_marks(&[secs(7), secs(31), secs(7), secs(99)], secs(10), secs(60));
+        for mark in [7, 31, 60] {
+            assert_eq!(grid.start(grid.ended_by(secs(mark))), secs(mark));
+        }
+        assert!((0..grid.slots()).all(|slot| grid.length(slot) <= secs(10)));
+        assert_eq!(grid.start(grid.slots()), secs(60));
+    }
+
+    #[test]
+    fn a_curve_is_summed_by_slot() {
+        let now = Timestamp::from_secs(1000);
+        let mut curve = Curve::constant(ByteRate::new(10));
+        curve.close(now + secs(3), now + secs(12));
+        let carried = Grid::even(secs(5), 3).carried(&curve, now);
+        assert_eq!(carried, [30, 0, 30].map(Bytes::new));
+    }
+
+    #[test]
+    fn slots_that_end_before_they_begin_are_not_sound() {
+        let back = Grid {
+            ends: alloc::vec![secs(2), secs(1)],
+        };
+        assert!(!back.is_sound() && Grid::geometric().is_sound());
     }
 
     proptest! {

@@ -1,15 +1,18 @@
 //! Money, and what a byte costs.
 
+use alloc::vec::Vec;
 use core::{cmp::Ordering, iter::Sum, time::Duration};
-use posthaste_types::Bytes;
+use posthaste_types::{Bytes, Malformed, Record, record};
 
 /// Seconds of an hour: what a price for keeping data counts in.
 const HOUR_S: u128 = 3600;
 
-/// An amount of money in millionths of a US dollar. Sums saturate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Money {
-    micro_usd: u64,
+record! {
+    /// An amount of money in millionths of a US dollar. Sums saturate.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+    pub struct Money {
+        micro_usd: u64,
+    }
 }
 
 impl Money {
@@ -96,6 +99,17 @@ impl Price {
         Money {
             micro_usd: u64::try_from(cost).unwrap_or(u64::MAX),
         }
+    }
+}
+
+impl Record for Price {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.fraction().write(out);
+    }
+
+    fn read(input: &mut &[u8]) -> Result<Self, Malformed> {
+        let (money, per) = <(u64, u64)>::read(input)?;
+        Ok(Self::new(Money::from_micro_usd(money), Bytes::new(per)))
     }
 }
 

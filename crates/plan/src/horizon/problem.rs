@@ -2,26 +2,28 @@
 
 use alloc::{vec, vec::Vec};
 use core::{ops::Range, time::Duration};
-use posthaste_types::{ByteRate, Bytes, Code};
+use posthaste_types::{ByteRate, Bytes, Code, record};
 
 use super::{Flaw, Flow, Grid, Money, Price};
 
-/// A place data can be.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Node {
-    /// Room for all demands together, what they hold there already included. What lies at its source
-    /// takes none.
-    pub space: Bytes,
-    /// What fails together: a site, a provider, a region.
-    pub domain: u32,
-    /// Whether it is to be used only when nothing else keeps a deadline.
-    pub is_landmark: bool,
-    /// What keeping a byte here for an hour costs.
-    pub hold: Price,
-    /// Most that may leave in each slot over all links; none for no limit.
-    pub way_out: Option<Vec<Bytes>>,
-    /// Most that may arrive in each slot over all links; none for no limit.
-    pub way_in: Option<Vec<Bytes>>,
+record! {
+    /// A place data can be.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Node {
+        /// Room for all demands together, what they hold there already included. What lies at its source
+        /// takes none.
+        pub space: Bytes,
+        /// What fails together: a site, a provider, a region.
+        pub domain: u32,
+        /// Whether it is to be used only when nothing else keeps a deadline.
+        pub is_landmark: bool,
+        /// What keeping a byte here for an hour costs.
+        pub hold: Price,
+        /// Most that may leave in each slot over all links; none for no limit.
+        pub way_out: Option<Vec<Bytes>>,
+        /// Most that may arrive in each slot over all links; none for no limit.
+        pub way_in: Option<Vec<Bytes>>,
+    }
 }
 
 impl Default for Node {
@@ -37,53 +39,57 @@ impl Default for Node {
     }
 }
 
-/// A way from one node to another.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Link {
-    /// Where data comes from, as a place among the nodes.
-    pub from: usize,
-    /// Where it goes.
-    pub to: usize,
-    /// What it carries in each slot; none in slots that are missing.
-    pub capacity: Vec<Bytes>,
-    /// What a byte costs.
-    pub price: Price,
+record! {
+    /// A way from one node to another.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Link {
+        /// Where data comes from, as a place among the nodes.
+        pub from: usize,
+        /// Where it goes.
+        pub to: usize,
+        /// What it carries in each slot; none in slots that are missing.
+        pub capacity: Vec<Bytes>,
+        /// What a byte costs.
+        pub price: Price,
+    }
 }
 
-/// What somebody wants moved, and by when. Moments count from now.
-///
-/// With `offload_by` it is a stage-out: by then each byte must be safe, which is to say at the sink
-/// as it is or coded on depots. Without, it is a copy, and depots on the way hold uncoded bytes. With
-/// `not_before` it is a stage-in, which arrives as late as its deadline allows.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Demand {
-    /// The node it leaves.
-    pub source: usize,
-    /// The node it goes to; none when depots are the end.
-    pub sink: Option<usize>,
-    /// Size, before coding.
-    pub bytes: Bytes,
-    /// How chunks are coded on depots.
-    pub code: Code,
-    /// What nodes other than the source hold of it now: fragments at depots, bytes at the sink. One
-    /// entry for each such node.
-    pub held: Vec<(usize, Bytes)>,
-    /// When the source has it.
-    pub release: Duration,
-    /// When the source must be empty of it.
-    pub offload_by: Option<Duration>,
-    /// When the sink must have all of it.
-    pub deliver_by: Option<Duration>,
-    /// Nothing may arrive at the sink before.
-    pub not_before: Option<Duration>,
-    /// Depots it may use; landmarks only where the others don't suffice.
-    pub via: Vec<usize>,
-    /// How much keeping its deadlines counts beside others': its priority times its share.
-    pub weight: u32,
-    /// Most it may cost.
-    pub budget: Option<Money>,
-    /// Most that may leave its source a second.
-    pub rate_max: Option<ByteRate>,
+record! {
+    /// What somebody wants moved, and by when. Moments count from now.
+    ///
+    /// With `offload_by` it is a stage-out: by then each byte must be safe, which is to say at the sink
+    /// as it is or coded on depots. Without, it is a copy, and depots on the way hold uncoded bytes. With
+    /// `not_before` it is a stage-in, which arrives as late as its deadline allows.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Demand {
+        /// The node it leaves.
+        pub source: usize,
+        /// The node it goes to; none when depots are the end.
+        pub sink: Option<usize>,
+        /// Size, before coding.
+        pub bytes: Bytes,
+        /// How chunks are coded on depots.
+        pub code: Code,
+        /// What nodes other than the source hold of it now: fragments at depots, bytes at the sink. One
+        /// entry for each such node.
+        pub held: Vec<(usize, Bytes)>,
+        /// When the source has it.
+        pub release: Duration,
+        /// When the source must be empty of it.
+        pub offload_by: Option<Duration>,
+        /// When the sink must have all of it.
+        pub deliver_by: Option<Duration>,
+        /// Nothing may arrive at the sink before.
+        pub not_before: Option<Duration>,
+        /// Depots it may use; landmarks only where the others don't suffice.
+        pub via: Vec<usize>,
+        /// How much keeping its deadlines counts beside others': its priority times its share.
+        pub weight: u32,
+        /// Most it may cost.
+        pub budget: Option<Money>,
+        /// Most that may leave its source a second.
+        pub rate_max: Option<ByteRate>,
+    }
 }
 
 /// The slots in which a demand may do what.
@@ -157,21 +163,23 @@ impl Demand {
     }
 }
 
-/// All that is to be planned, and what was planned before.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Problem {
-    /// The slots.
-    pub grid: Grid,
-    /// Places.
-    pub nodes: Vec<Node>,
-    /// Ways between them.
-    pub links: Vec<Link>,
-    /// What is wanted.
-    pub demands: Vec<Demand>,
-    /// The plan in force, in the slots of this grid: what is moved away from it costs `churn`.
-    pub previous: Vec<Flow>,
-    /// What moving a byte away from the plan in force counts.
-    pub churn: Price,
+record! {
+    /// All that is to be planned, and what was planned before.
+    #[derive(Debug, Clone, PartialEq, Eq, Default)]
+    pub struct Problem {
+        /// The slots.
+        pub grid: Grid,
+        /// Places.
+        pub nodes: Vec<Node>,
+        /// Ways between them.
+        pub links: Vec<Link>,
+        /// What is wanted.
+        pub demands: Vec<Demand>,
+        /// The plan in force, in the slots of this grid: what is moved away from it costs `churn`.
+        pub previous: Vec<Flow>,
+        /// What moving a byte away from the plan in force counts.
+        pub churn: Price,
+    }
 }
 
 impl Problem {
@@ -191,7 +199,8 @@ impl Problem {
         demand.rate_max.map(|rate| self.grid.volumes(rate))
     }
 
-    /// Checks that links and demands name nodes there are, each at most once in its place.
+    /// Checks that slots follow each other, and that links and demands name nodes there are, each at most
+    /// once in its place.
     ///
     /// # Errors
     /// [`Flaw::Unknown`] when they do not. Everything else takes problems for sound.
@@ -216,7 +225,7 @@ impl Problem {
             };
             is_known && is_held_fine && differ(&mut all) && differ(&mut held)
         };
-        if are_links_sound && self.demands.iter().all(is_sound) {
+        if self.grid.is_sound() && are_links_sound && self.demands.iter().all(is_sound) {
             Ok(())
         } else {
             Err(Flaw::Unknown)

@@ -2,33 +2,37 @@
 
 use alloc::{vec, vec::Vec};
 use core::{cmp::Reverse, fmt};
-use posthaste_types::Bytes;
+use posthaste_types::{Bytes, record};
 
 use super::{Course, Money, Problem, Shortfall, course::follow};
 
-/// Bytes of one demand on one link in one slot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Flow {
-    /// Which demand, as a place among the demands.
-    pub demand: usize,
-    /// When.
-    pub slot: usize,
-    /// Over what, as a place among the links.
-    pub link: usize,
-    /// How much.
-    pub bytes: Bytes,
+record! {
+    /// Bytes of one demand on one link in one slot.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub struct Flow {
+        /// Which demand, as a place among the demands.
+        pub demand: usize,
+        /// When.
+        pub slot: usize,
+        /// Over what, as a place among the links.
+        pub link: usize,
+        /// How much.
+        pub bytes: Bytes,
+    }
 }
 
-/// What goes where when, and what that comes to. One that [`Schedule::of`] returned breaks no rule of
-/// its problem.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Schedule {
-    /// By demand, slot and link; one for each three at most, none of no bytes.
-    pub flows: Vec<Flow>,
-    /// What each demand lacks.
-    pub shortfalls: Vec<Shortfall>,
-    /// What it costs.
-    pub cost: Money,
+record! {
+    /// What goes where when, and what that comes to. One that [`Schedule::of`] returned breaks no rule of
+    /// its problem.
+    #[derive(Debug, Clone, PartialEq, Eq, Default)]
+    pub struct Schedule {
+        /// By demand, slot and link; one for each three at most, none of no bytes.
+        pub flows: Vec<Flow>,
+        /// What each demand lacks.
+        pub shortfalls: Vec<Shortfall>,
+        /// What it costs.
+        pub cost: Money,
+    }
 }
 
 /// Why a schedule is none.

@@ -156,6 +156,11 @@ pub(crate) async fn cancel(State(desk): State<Desk>, Path(id): Path<String>) -> 
                 .hint("try again")
                 .into());
         }
+        None if record.ended.is_none() && matches!(record.scan, Some(Scan::Sealed { .. })) => {
+            return Err(over("its answer waits for a plan")
+                .hint("try again in a few seconds")
+                .into());
+        }
         None => return Err(over("its source could not be scanned").into()),
         Some(RequestState::Released) => {
             return Err(

@@ -71,6 +71,12 @@ impl Run<'_> {
                 budget,
                 reason,
             } => self.start_probe(depot, budget, reason == Reason::Asked),
+            Command::Solve {
+                number,
+                problem,
+                effort,
+                ..
+            } => self.solve(number, &problem, effort),
         }
     }
 
@@ -262,6 +268,7 @@ fn answered(input: &Input) -> Option<(Send, bool)> {
         | Input::DeadlineMoved { .. }
         | Input::RateLimited { .. }
         | Input::Probed { .. }
-        | Input::ProbeAsked { .. } => None,
+        | Input::ProbeAsked { .. }
+        | Input::PlanSolved { .. } => None,
     }
 }

@@ -24,8 +24,13 @@ pub(crate) struct Watched {
 }
 
 /// Plays a scenario with the mind, or a rival in its place.
-pub(crate) fn score(scenario: &Scenario, seed: u64, rival: Option<Rival>) -> Score {
-    let mut run = Run::new(scenario, seed, Settings::default());
+pub(crate) fn score(
+    scenario: &Scenario,
+    seed: u64,
+    rival: Option<Rival>,
+    settings: Settings,
+) -> Score {
+    let mut run = Run::new(scenario, seed, settings);
     run.reached = Some(BTreeSet::new());
     if let Some(rival) = rival {
         run.replace(rival);

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use posthaste_plan::horizon::{Demand, Link, Node, Price, Problem, greedy};
+use posthaste_plan::horizon::{Demand, Grid, Link, Node, Price, Problem, greedy};
 use posthaste_types::{ByteRate, Bytes, DepotId, FragmentIndex, RequestId, Timestamp};
 
 use super::{
@@ -10,7 +10,6 @@ use super::{
     ledger::{Order, Place},
     staged::Cursors,
 };
-use crate::deadlines::slots;
 
 /// Looks, a second each, between two plans.
 const PLAN_EVERY: u32 = 5;
@@ -129,7 +128,7 @@ fn problem(ledger: &Ledger, orders: &[(RequestId, &Order)], depots: &[DepotId]) 
     let left = |order: &Order| order.spec.deadline.since(ledger.now);
     let marks: Vec<Duration> = orders.iter().map(|(_, order)| left(order)).collect();
     let last = marks.iter().copied().max().unwrap_or_default().min(HORIZON) + STEP * 6;
-    let grid = slots(&marks, STEP, last);
+    let grid = Grid::with_marks(&marks, STEP, last);
     let node = |id: &DepotId| {
         let known = ledger.depot(*id);
         let held: u64 = orders.iter().map(|(_, order)| held(order, *id)).sum();

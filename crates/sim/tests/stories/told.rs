@@ -6,7 +6,7 @@ use posthaste_sim::{Scenario, simulate_explained};
 use posthaste_types::RequestId;
 
 /// Scenario, request.
-const TOLD: [(&str, u64); 8] = [
+const TOLD: [(&str, u64); 10] = [
     ("demo", 1),
     ("slowdown", 1),
     ("infeasible", 1),
@@ -15,6 +15,8 @@ const TOLD: [(&str, u64); 8] = [
     ("night-shift", 1),
     ("site-failure", 1),
     ("direct-to-staged", 1),
+    ("squeezed", 1),
+    ("squeezed", 2),
 ];
 
 pub fn load(name: &str) -> Scenario {

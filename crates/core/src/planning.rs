@@ -1,0 +1,259 @@
+//! The plan over time (`docs/algorithms/time-expanded-plan.md`): asked for where taking turns by deadline
+//! is not enough, and followed as quotas.
+//!
+//! A plan says which request may put how much on which depot. That, and not when, is what turns can't
+//! find: within its quotas each request still takes its turn by deadline, which on one depot is the
+//! best there is. So a plan in force needs no other forecast and no other promise than the greedy one's,
+//! and what it is worth is asked of that: a plan that keeps nothing more is not taken.
+
+mod draw;
+mod follow;
+mod hold;
+
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    vec::Vec,
+};
+use core::time::Duration;
+use posthaste_plan::horizon::{Problem, Schedule};
+use posthaste_types::{RequestId, Timestamp, record};
+
+use crate::{
+    Mind, Settings,
+    books::{Depot, Request, Urgency},
+    contract::{Command, Outbox, Reason},
+    outlook::Belief,
+    review::reason_late,
+};
+
+/// Depots must have been there for so long before those that were taken are planned anew.
+const CALM: Duration = Duration::from_secs(600);
+
+record! {
+    /// A demand of a problem, as the books know it.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) struct Drawn {
+        request: RequestId,
+        /// Of each lane: its link, and the pieces it held; none where the depot can't be used.
+        lanes: Vec<Option<(usize, u32)>>,
+    }
+}
+
+record! {
+    /// A plan that was asked for.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) struct Asked {
+        at: Timestamp,
+        /// Whose answer waits for it; none when it is for those that were taken.
+        newcomer: Option<RequestId>,
+        problem: Problem,
+        demands: Vec<Drawn>,
+    }
+}
+
+record! {
+    /// All about plans over time.
+    #[derive(Debug, Clone, PartialEq, Eq, Default)]
+    pub(crate) struct Planning {
+        /// Of the last one asked for.
+        number: u64,
+        /// The one under way.
+        asked: Option<Asked>,
+        /// None is asked for before, but for newcomers.
+        next_at: Timestamp,
+        /// Time from the last to that.
+        pause: Duration,
+        /// Newcomers whose answer waits.
+        held: BTreeMap<RequestId, Request>,
+        /// Requests that have quotas.
+        in_force: BTreeSet<RequestId>,
+        /// Looks in a row at which one of those would be late.
+        late_looks: u32,
+    }
+}
+
+impl Planning {
+    /// When time alone changes something about it.
+    pub(crate) fn alarm(&self, settings: &Settings) -> Option<Timestamp> {
+        self.asked
+            .as_ref()
+            .map(|asked| asked.at + settings.plan_wait)
+    }
+
+    /// Whether bytes from outside made one that can be used.
+    pub(crate) fn is_sound(&self) -> bool {
+        let is_sound = |asked: &Asked| {
+            asked.problem.check().is_ok() && asked.demands.len() == asked.problem.demands.len()
+        };
+        let is_new = |request: &Request| {
+            request.lanes.len() <= Request::LANES_MAX
+                && request.replica.chunks() == request.spec.chunks()
+                && request.replica.is_sound(request.lanes.len())
+        };
+        self.asked.as_ref().is_none_or(is_sound) && self.held.values().all(is_new)
+    }
+
+    /// Whether the answer to this newcomer waits.
+    pub(crate) fn is_held(&self, id: RequestId) -> bool {
+        self.held.contains_key(&id)
+    }
+}
+
+impl Mind {
+    /// A look at everything is over: takes back quotas that nobody needs any more, or all where the plan
+    /// is contradicted, and asks for a plan where somebody would be late even at p50 and no depot
+    /// was lost lately. At p10 many a danger passes by itself, and where depots fail the widest spread is
+    /// the best: there a plan costs more deadlines than it keeps.
+    pub(crate) fn review_plan(&mut self, out: &mut Outbox) {
+        self.lift_quotas();
+        self.doubt_plan();
+        let planning = &self.planning;
+        if planning.asked.is_some() || self.now < planning.next_at || !self.is_plan_allowed(2) {
+            return;
+        }
+        let is_shaky = |depot: &Depot| {
+            depot.is_down() || depot.losses > 0 && depot.down_since + CALM > self.now
+        };
+        if self.depots.values().any(is_shaky) {
+            return;
+        }
+        let late_ticks = self.settings.behind_ticks;
+        let mut all = self
+            .index
+            .after(None)
+            .filter(|urgency| !urgency.is_leftover);
+        let late = all.find_map(|urgency| {
+            let request = self.requests.get(&urgency.request)?;
+            let finish = request.finish.map(|finish| finish.p50);
+            let is_late = finish.is_none_or(|finish| finish > request.spec.deadline);
+            (is_late && request.late_ticks >= late_ticks).then(|| reason_late(request, self.now))
+        });
+        drop(all);
+        match late {
+            Some(reason) => {
+                self.ask_for_plan(None, reason, out);
+            }
+            None => self.planning.pause = Duration::ZERO,
+        }
+    }
+
+    /// Whether there are at least so many requests, and not too many, for a plan over time.
+    fn is_plan_allowed(&self, least: usize) -> bool {
+        let most = self.settings.plan_requests_max as usize;
+        (least..=most).contains(&self.index.moving())
+    }
+
+    /// Asks for a plan, with a newcomer or without. Returns whether there was anything to ask.
+    fn ask_for_plan(
+        &mut self,
+        newcomer: Option<(RequestId, &Request)>,
+        reason: Reason,
+        out: &mut Outbox,
+    ) -> bool {
+        let Some(asked) = self.draw(newcomer) else {
+            self.wait_longer();
+            return false;
+        };
+        self.planning.number += 1;
+        out.commands.push(Command::Solve {
+            number: self.planning.number,
+            problem: asked.problem.clone(),
+            effort: self.settings.plan_effort,
+            reason,
+        });
+        self.planning.asked = Some(asked);
+        true
+    }
+
+    /// The last plan brought nothing.
+    fn wait_longer(&mut self) {
+        let (least, most) = (self.settings.plan_every, self.settings.plan_every_max);
+        let pause = self.planning.pause;
+        self.planning.pause = (pause * 2).clamp(least, most);
+        self.planning.next_at = self.now + self.planning.pause;
+    }
+
+    /// An answer to the plan asked for last; to others it comes too late.
+    pub(crate) fn take_plan(&mut self, number: u64, schedule: Option<&Schedule>, out: &mut Outbox) {
+        if number == self.planning.number
+            && let Some(asked) = self.planning.asked.take()
+        {
+            let schedule = schedule.filter(|schedule| schedule.check(&asked.problem).is_ok());
+            self.end_asking(&asked, schedule, out);
+        }
+    }
+
+    /// A plan that did not come is not waited for.
+    pub(crate) fn give_up_plan(&mut self, out: &mut Outbox) {
+        let wait = self.settings.plan_wait;
+        let overdue = |asked: &mut Asked| asked.at + wait <= self.now;
+        if let Some(asked) = self.planning.asked.take_if(overdue) {
+            self.end_asking(&asked, None, out);
+        }
+    }
+
+    /// The driver starts again: what it was solving is lost, and asked for again where an answer waits.
+    pub(crate) fn ask_for_plan_again(&mut self, out: &mut Outbox) {
+        self.planning.asked = None;
+        self.answer_held(out);
+    }
+
+    fn end_asking(&mut self, asked: &Asked, schedule: Option<&Schedule>, out: &mut Outbox) {
+        match (asked.newcomer, schedule) {
+            (Some(id), schedule) => self.answer_newcomer(id, asked, schedule, out),
+            (None, Some(schedule)) => self.replan(asked, schedule),
+            (None, None) => self.wait_longer(),
+        }
+        self.answer_held(out);
+    }
+
+    /// Takes a plan for those that were taken, if it keeps all that turns keep, and more.
+    fn replan(&mut self, asked: &Asked, schedule: &Schedule) {
+        let before = self.kept(Belief::P50, None);
+        let kept_before = self.follow(asked, schedule, None);
+        let after = self.kept(Belief::P50, None);
+        let keeps_all = before.keys().all(|id| after.contains_key(id));
+        if !keeps_all || after.len() <= before.len() {
+            self.unfollow(kept_before);
+            self.wait_longer();
+            return;
+        }
+        let more = u32::try_from(after.len() - before.len()).unwrap_or(u32::MAX);
+        self.tell_plan(&kept_before, &Reason::Rearranged { more });
+        self.planning.pause = self.settings.plan_every;
+        self.planning.next_at = self.now + self.planning.pause;
+    }
+
+    /// Who would be done by the deadline, and when, if all take their turns within the quotas they have.
+    fn kept(
+        &self,
+        belief: Belief,
+        newcomer: Option<(RequestId, &Request)>,
+    ) -> BTreeMap<RequestId, Timestamp> {
+        let places = self.places();
+        let mut supplies = self.supplies(belief);
+        let all = self
+            .index
+            .after(None)
+            .filter(|urgency| !urgency.is_leftover);
+        let mut order: Vec<Urgency> = all.collect();
+        order.extend(newcomer.map(|(id, request)| Urgency::of_newcomer(id, request)));
+        order.sort_unstable();
+        let mut kept = BTreeMap::new();
+        for urgency in order {
+            let id = urgency.request;
+            let newcomer = newcomer.filter(|(newcomer, _)| *newcomer == id);
+            let known = newcomer.map(|(_, request)| request);
+            let Some(request) = known.or_else(|| self.requests.get(&id)) else {
+                continue;
+            };
+            let load = self.load_now(request, &places);
+            let outcome = supplies.early(&load, self.now);
+            if let Some(finish) = outcome.edge.filter(|edge| *edge <= urgency.deadline) {
+                kept.insert(id, finish);
+            }
+            supplies.take(&load, &outcome);
+        }
+        kept
+    }
+}

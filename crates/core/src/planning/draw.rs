@@ -1,0 +1,248 @@
+//! The books as a problem for a plan over time.
+
+use alloc::{vec, vec::Vec};
+use core::time::Duration;
+use posthaste_plan::{
+    Supplies,
+    horizon::{Demand, Grid, Link, Node, Price, Problem},
+};
+use posthaste_types::{Bytes, DepotId, RequestId};
+
+use super::{Asked, Drawn};
+use crate::{
+    Mind,
+    books::{Depot, Request},
+    outlook::{Belief, Places},
+};
+
+/// Slots between now and the last deadline, besides those that end at deadlines.
+const SLOTS: u32 = 24;
+/// No slot is shorter, but for those that end at deadlines.
+const STEP_MIN: Duration = Duration::from_secs(1);
+/// What was promised comes before who is not taken yet.
+const WEIGHTS: (u32, u32) = (2, 1);
+
+impl Mind {
+    /// The problem of all that can be on time, and of a newcomer. None where it is too large, or has to
+    /// do with depots that send on to others: of those a plan knows nothing.
+    pub(super) fn draw(&self, newcomer: Option<(RequestId, &Request)>) -> Option<Asked> {
+        let belief = match newcomer {
+            Some(_) => Belief::Hopeful,
+            None => Belief::P50,
+        };
+        let requests = self.plannable(newcomer)?;
+        let depots = self.used_by(&requests)?;
+        let grid = self.slots(&requests);
+        let (supplies, places) = (self.supplies(belief), self.places());
+        let mut nodes = self.nodes(&depots);
+        let way_out = supplies.way_out.as_ref();
+        nodes[0].way_out = way_out.map(|curve| grid.carried(curve, self.now));
+        let links = self.links(&depots, &grid, &supplies, &places);
+        let mut demands = Vec::new();
+        let mut drawn = Vec::new();
+        for &(id, request) in &requests {
+            let (demand, lanes) = self.demand(request, &depots, &nodes);
+            let is_newcomer = newcomer.is_some_and(|(newcomer, _)| newcomer == id);
+            let weight = if is_newcomer { WEIGHTS.1 } else { WEIGHTS.0 };
+            demands.push(Demand { weight, ..demand });
+            drawn.push(Drawn { request: id, lanes });
+        }
+        for demand in &demands {
+            for &(node, bytes) in &demand.held {
+                nodes[node].space += bytes;
+            }
+        }
+        Some(Asked {
+            at: self.now,
+            newcomer: newcomer.map(|(id, _)| id),
+            problem: Problem {
+                grid,
+                nodes,
+                links,
+                demands,
+                ..Problem::default()
+            },
+            demands: drawn,
+        })
+    }
+
+    /// The requests a plan is for: those that can be on time and have a way. None where a newcomer has
+    /// none, or there are too many.
+    fn plannable<'a>(
+        &'a self,
+        newcomer: Option<(RequestId, &'a Request)>,
+    ) -> Option<Vec<(RequestId, &'a Request)>> {
+        let moving = self
+            .index
+            .after(None)
+            .filter(|urgency| !urgency.is_leftover);
+        let moving = moving.filter_map(|urgency| {
+            let id = urgency.request;
+            Some((id, self.requests.get(&id)?))
+        });
+        let has_way = |request: &Request| {
+            let depots = request
+                .depot_lanes()
+                .filter(|&lane| self.can_use(request, lane));
+            let direct = request
+                .destination()
+                .filter(|&lane| self.can_use(request, lane));
+            let is_due = request.spec.deadline > self.now && !request.replica.is_safe();
+            is_due && (direct.is_some() || depots.count() >= usize::from(request.spec.code.total()))
+        };
+        let all: Vec<(RequestId, &Request)> = moving
+            .chain(newcomer)
+            .filter(|(_, request)| has_way(request))
+            .collect();
+        let most = self.settings.plan_requests_max as usize;
+        let is_in = |id: RequestId| all.iter().any(|(other, _)| *other == id);
+        let has_newcomer = newcomer.is_none_or(|(id, _)| is_in(id));
+        ((2..=most).contains(&all.len()) && has_newcomer).then_some(all)
+    }
+
+    /// Every depot they can use, in order; none where these are too many, or of several levels.
+    fn used_by(&self, requests: &[(RequestId, &Request)]) -> Option<Vec<DepotId>> {
+        let mut depots: Vec<DepotId> = Vec::new();
+        for (_, request) in requests {
+            let lanes = (0..request.lanes.len()).filter(|&lane| self.can_use(request, lane));
+            depots.extend(lanes.map(|lane| request.lanes[lane].depot));
+        }
+        depots.sort_unstable();
+        depots.dedup();
+        let level = |id: &DepotId| self.depots.get(id).map(|depot| depot.level);
+        let are_alike = depots
+            .windows(2)
+            .all(|pair| level(&pair[0]) == level(&pair[1]));
+        let are_few = depots.len() <= self.settings.plan_depots_max as usize;
+        (are_alike && are_few).then_some(depots)
+    }
+
+    /// Slots that end at each deadline.
+    fn slots(&self, requests: &[(RequestId, &Request)]) -> Grid {
+        let deadlines = requests.iter();
+        let marks: Vec<Duration> = deadlines
+            .map(|(_, request)| request.spec.deadline.since(self.now))
+            .collect();
+        let end = marks.iter().copied().max().unwrap_or_default();
+        Grid::with_marks(&marks, (end / SLOTS).max(STEP_MIN), end)
+    }
+
+    /// The centre and the depots. What they hold of demands is added to their space later.
+    fn nodes(&self, depots: &[DepotId]) -> Vec<Node> {
+        let known: Vec<Option<&Depot>> = depots.iter().map(|id| self.depots.get(id)).collect();
+        let node = |(place, depot): (usize, &Option<&Depot>)| {
+            let Some(depot) = depot else {
+                return Node::default();
+            };
+            let is_kin = |other: &Option<&Depot>| {
+                let domain = &depot.terms.domain;
+                !domain.is_empty() && other.is_some_and(|other| other.terms.domain == *domain)
+            };
+            let first = known.iter().position(is_kin).unwrap_or(place);
+            Node {
+                space: depot.free - depot.arriving,
+                domain: u32::try_from(first + 1).unwrap_or(u32::MAX),
+                is_landmark: depot.terms.is_landmark,
+                ..Node::default()
+            }
+        };
+        let depots = known.iter().enumerate().map(node);
+        [Node::default()].into_iter().chain(depots).collect()
+    }
+
+    /// A link to each depot.
+    fn links(
+        &self,
+        depots: &[DepotId],
+        grid: &Grid,
+        supplies: &Supplies,
+        places: &Places,
+    ) -> Vec<Link> {
+        let link = |(place, id): (usize, &DepotId)| {
+            let supply = places
+                .get(id)
+                .map(|&place| &supplies.depots[place as usize]);
+            let none = || vec![Bytes::ZERO; grid.slots()];
+            Link {
+                from: 0,
+                to: place + 1,
+                capacity: supply.map_or_else(none, |supply| grid.carried(&supply.curve, self.now)),
+                price: Price::FREE,
+            }
+        };
+        depots.iter().enumerate().map(link).collect()
+    }
+
+    /// What is left of a request as a demand, with what its lanes hold. What is on its way counts as still
+    /// to be sent: the rates of its depots count in full.
+    fn demand(
+        &self,
+        request: &Request,
+        depots: &[DepotId],
+        nodes: &[Node],
+    ) -> (Demand, Vec<Option<(usize, u32)>>) {
+        let place = |lane: usize| depots.binary_search(&request.lanes[lane].depot).ok();
+        let usable = |lane: usize| place(lane).filter(|_| self.can_use(request, lane));
+        let lanes = 0..request.lanes.len();
+        let lanes: Vec<Option<(usize, u32)>> = lanes
+            .map(|lane| Some((usable(lane)?, request.replica.stored(lane).0)))
+            .collect();
+        let via = request
+            .depot_lanes()
+            .filter_map(usable)
+            .map(|place| place + 1);
+        let via: Vec<usize> = via.collect();
+        let has_enough = via.len() >= usize::from(request.spec.code.total());
+        let demand = Demand {
+            source: 0,
+            sink: request
+                .destination()
+                .and_then(usable)
+                .map(|place| place + 1),
+            bytes: request.spec.bytes.min(request.replica.unsafe_bytes()),
+            code: request.spec.code,
+            held: Vec::new(),
+            release: Duration::ZERO,
+            offload_by: Some(request.spec.deadline.since(self.now)),
+            deliver_by: None,
+            not_before: None,
+            via: if has_enough { via } else { Vec::new() },
+            weight: 1,
+            budget: None,
+            rate_max: None,
+        };
+        let held = held(request, &demand, nodes, |lane| {
+            usable(lane).map(|place| place + 1)
+        });
+        (Demand { held, ..demand }, lanes)
+    }
+}
+
+/// What depots hold of chunks that are not safe, as far as it counts: a column each, and of those that fail
+/// together no more than may be lost.
+fn held(
+    request: &Request,
+    demand: &Demand,
+    nodes: &[Node],
+    node_of: impl Fn(usize) -> Option<usize>,
+) -> Vec<(usize, Bytes)> {
+    let chunks = request.replica.chunks() - request.replica.safe();
+    let mut held: Vec<(usize, Bytes)> = Vec::new();
+    for lane in request.depot_lanes() {
+        let Some(node) = node_of(lane).filter(|node| demand.via.contains(node)) else {
+            continue;
+        };
+        let column = request.piece(lane).times(u64::from(chunks));
+        let is_live = request.replica.live() >> lane & 1 == 1;
+        let here = (column - request.replica.room(lane)).min(demand.column());
+        let kin = held
+            .iter()
+            .filter(|(other, _)| nodes[*other].domain == nodes[node].domain);
+        let kin: u64 = kin.map(|(_, bytes)| bytes.get()).sum();
+        let here = here.min(Bytes::new(demand.domain_max().saturating_sub(kin)));
+        if is_live && here > Bytes::ZERO {
+            held.push((node, here));
+        }
+    }
+    held
+}

@@ -1,0 +1,334 @@
+//! The plan over time: when it is asked for, what is made of the answer, and what if none comes.
+#![allow(
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test may stop at once"
+)]
+
+use std::time::Duration;
+
+use posthaste_core::{Mind, Settings, contract::*};
+use posthaste_plan::horizon::{Problem, Schedule, greedy};
+use posthaste_types::{ByteRate, Bytes, DepotId, RequestId, Timestamp};
+
+const START: Timestamp = Timestamp::from_secs(1_800_000_000);
+const MEBI: u64 = 1 << 20;
+/// The depot that the second request can't do without.
+const ONLY: u32 = 3;
+const FIRST: RequestId = RequestId::new(1);
+const SECOND: RequestId = RequestId::new(2);
+
+/// A driver that solves what it is asked when it is told to.
+struct Desk {
+    mind: Mind,
+    now: Timestamp,
+    asked: Vec<(u64, Problem)>,
+    said: Vec<(Option<RequestId>, Happening, Reason)>,
+    sent: Vec<(RequestId, DepotId)>,
+}
+
+impl Desk {
+    /// Three depots of 10 MiB/s.
+    fn new(settings: Settings) -> Self {
+        let mut desk = Self {
+            mind: Mind::new(settings),
+            now: START,
+            asked: Vec::new(),
+            said: Vec::new(),
+            sent: Vec::new(),
+        };
+        for number in 1..=ONLY {
+            let (depot, capacity) = (DepotId::new(number), Bytes::mebi(100_000));
+            let rate_max = Some(ByteRate::new(10 * MEBI));
+            desk.give(Input::DepotAdded {
+                depot,
+                name: format!("depot-{number}"),
+                capacity,
+                rate_max,
+            });
+            desk.give(Input::DepotUp {
+                depot,
+                free: capacity,
+                rate_max,
+            });
+        }
+        for _ in 0..20 {
+            desk.now = desk.now + Duration::from_secs(1);
+            for number in 1..=ONLY {
+                desk.give(Input::Throughput {
+                    depot: DepotId::new(number),
+                    bytes: Bytes::mebi(10),
+                    window: Duration::from_secs(1),
+                    saturated: true,
+                });
+            }
+        }
+        desk
+    }
+
+    /// The first request has all three depots, the second one only: both can be kept, but not in turns.
+    fn squeezed(settings: Settings) -> Self {
+        let mut desk = Self::new(settings);
+        desk.submit(FIRST, 1950, 100, &[1, 2, ONLY]);
+        desk.submit(SECOND, 600, 90, &[ONLY]);
+        desk
+    }
+
+    fn submit(&mut self, request: RequestId, mebi: u64, deadline_s: u64, via: &[u32]) {
+        let spec = RequestSpec {
+            bytes: Bytes::mebi(mebi),
+            files: 1,
+            chunk_size: Bytes::mebi(4),
+            deadline: self.now + Duration::from_secs(deadline_s),
+            code: "1+0".parse().unwrap(),
+            via: via.iter().copied().map(DepotId::new).collect(),
+            destination: None,
+            release: ReleasePolicy::Never,
+            best_effort: false,
+        };
+        self.give(Input::RequestSubmitted { request, spec });
+    }
+
+    fn give(&mut self, input: Input) {
+        self.step(vec![input]);
+    }
+
+    fn step(&mut self, inputs: Vec<Input>) {
+        let mut out = Outbox::default();
+        self.mind.step(self.now, inputs, &mut out);
+        for command in out.commands {
+            match command {
+                Command::Solve {
+                    number, problem, ..
+                } => self.asked.push((number, problem)),
+                Command::Send { request, depot, .. } => self.sent.push((request, depot)),
+                _ => {}
+            }
+        }
+        let said = out.events.into_iter();
+        self.said
+            .extend(said.map(|event| (event.request, event.happening, event.reason)));
+    }
+
+    /// Lets time go by, the mind being woken when it wants to be.
+    fn wait(&mut self, span: Duration) {
+        let until = self.now + span;
+        while let Some(at) = self.mind.next_wakeup().filter(|at| *at <= until) {
+            self.now = self.now.max(at);
+            self.step(Vec::new());
+        }
+        self.now = until;
+    }
+
+    /// Answers the plan asked for last.
+    fn solve(&mut self) {
+        let (number, problem) = self.asked.last().cloned().unwrap();
+        let schedule = Some(greedy(&problem));
+        self.give(Input::PlanSolved { number, schedule });
+    }
+
+    /// What was answered to a request.
+    fn answer(&self, request: RequestId) -> Option<&Reason> {
+        let answers =
+            |happening: &Happening| matches!(happening, Happening::Admitted | Happening::Refused);
+        let mut said = self.said.iter();
+        let found = said.find(|(of, happening, _)| *of == Some(request) && answers(happening));
+        found.map(|(_, _, reason)| reason)
+    }
+
+    fn is_fed(&self, request: RequestId, number: u32) -> bool {
+        let view = self.mind.request(request).unwrap();
+        let mut shares = view.shares.iter();
+        shares.any(|share| share.depot == DepotId::new(number) && share.active)
+    }
+}
+
+#[test]
+fn turns_alone_refuse_what_a_plan_keeps() {
+    let settings = Settings {
+        plan_requests_max: 0,
+        ..Settings::default()
+    };
+    let desk = Desk::squeezed(settings);
+    assert!(desk.asked.is_empty());
+    assert!(matches!(
+        desk.answer(SECOND),
+        Some(Reason::Infeasible { .. })
+    ));
+}
+
+#[test]
+fn a_newcomer_that_turns_would_refuse_is_taken_by_a_plan_and_others_leave_it_the_depot() {
+    let mut desk = Desk::squeezed(Settings::default());
+    assert_eq!(desk.asked.len(), 1);
+    assert_eq!(desk.answer(SECOND), None, "its answer waits");
+    assert!(desk.is_fed(FIRST, ONLY));
+    desk.solve();
+    let Some(Reason::Planned {
+        finish,
+        deadline,
+        others,
+    }) = desk.answer(SECOND)
+    else {
+        panic!("{:?}", desk.answer(SECOND));
+    };
+    assert!(finish <= deadline);
+    assert_eq!(*others, 1);
+    assert!(!desk.is_fed(FIRST, ONLY) && desk.is_fed(FIRST, 1));
+    let told = desk.mind.explain(FIRST).unwrap();
+    let planned = told
+        .iter()
+        .find(|decision| decision.what.starts_with("planned:"));
+    assert_eq!(planned.unwrap().reason, Reason::Rearranged { more: 1 });
+    let before = desk.sent.len();
+    desk.wait(Duration::from_secs(2));
+    let sent = &desk.sent[before..];
+    assert!(!sent.contains(&(FIRST, DepotId::new(ONLY))));
+    let is_late =
+        |(_, happening, _): &(_, Happening, _)| matches!(happening, Happening::AtRisk { .. });
+    assert!(!desk.said.iter().any(is_late), "{:?}", desk.said);
+}
+
+#[test]
+fn an_answer_to_another_question_changes_nothing() {
+    let mut desk = Desk::squeezed(Settings::default());
+    let (number, problem) = desk.asked[0].clone();
+    let before = desk.mind.clone();
+    for stale in [number - 1, number + 1] {
+        let schedule = Some(greedy(&problem));
+        desk.give(Input::PlanSolved {
+            number: stale,
+            schedule,
+        });
+    }
+    assert_eq!(desk.answer(SECOND), None);
+    assert!(desk.mind == before);
+    desk.solve();
+    assert!(matches!(desk.answer(SECOND), Some(Reason::Planned { .. })));
+    let before = desk.mind.clone();
+    desk.solve();
+    assert!(desk.mind == before, "the same answer again");
+}
+
+#[test]
+fn a_plan_that_breaks_a_rule_or_keeps_too_little_is_no_plan() {
+    for schedule in [
+        None,
+        Some(Schedule::default()),
+        Some(greedy(&Problem::default())),
+    ] {
+        let mut desk = Desk::squeezed(Settings::default());
+        let (number, _) = desk.asked[0];
+        desk.give(Input::PlanSolved { number, schedule });
+        assert!(matches!(
+            desk.answer(SECOND),
+            Some(Reason::Infeasible { .. })
+        ));
+        assert!(desk.is_fed(FIRST, ONLY));
+    }
+    let mut desk = Desk::squeezed(Settings::default());
+    let (number, problem) = desk.asked[0].clone();
+    let mut schedule = greedy(&problem);
+    schedule.flows[0].bytes += Bytes::mebi(1 << 30);
+    let schedule = Some(schedule);
+    desk.give(Input::PlanSolved { number, schedule });
+    assert!(matches!(
+        desk.answer(SECOND),
+        Some(Reason::Infeasible { .. })
+    ));
+}
+
+#[test]
+fn no_answer_is_waited_for_without_end() {
+    let mut desk = Desk::squeezed(Settings::default());
+    desk.wait(Settings::default().plan_wait - Duration::from_millis(1));
+    assert_eq!(desk.answer(SECOND), None);
+    desk.wait(Duration::from_millis(1));
+    assert!(matches!(
+        desk.answer(SECOND),
+        Some(Reason::Infeasible { .. })
+    ));
+    let before = desk.said.len();
+    desk.solve();
+    assert_eq!(desk.said.len(), before, "it came too late");
+}
+
+#[test]
+fn a_driver_that_starts_again_is_asked_again() {
+    let mut desk = Desk::squeezed(Settings::default());
+    let snapshot = desk.mind.snapshot();
+    desk.mind = Mind::restore(&snapshot).unwrap();
+    desk.give(Input::DriverStarted);
+    assert_eq!(desk.asked.len(), 2);
+    assert_eq!(desk.answer(SECOND), None);
+    let (number, problem) = desk.asked[0].clone();
+    let schedule = Some(greedy(&problem));
+    desk.give(Input::PlanSolved { number, schedule });
+    assert_eq!(desk.answer(SECOND), None, "that was asked before the crash");
+    desk.solve();
+    assert!(matches!(desk.answer(SECOND), Some(Reason::Planned { .. })));
+}
+
+#[test]
+fn a_plan_is_dropped_as_soon_as_a_depot_is_lost() {
+    let mut desk = Desk::squeezed(Settings::default());
+    desk.solve();
+    assert!(!desk.is_fed(FIRST, ONLY));
+    desk.give(Input::DepotDown {
+        depot: DepotId::new(1),
+        fault: Fault::Unreachable,
+    });
+    assert!(desk.is_fed(FIRST, ONLY), "it takes its turns again");
+    let told = desk.mind.explain(FIRST).unwrap();
+    let dropped = told
+        .iter()
+        .any(|decision| decision.reason == Reason::Unplanned);
+    assert!(dropped);
+}
+
+#[test]
+fn a_newcomer_may_be_cancelled_or_get_another_deadline_while_it_waits() {
+    let mut desk = Desk::squeezed(Settings::default());
+    desk.give(Input::RequestCancelled { request: SECOND });
+    let view = desk.mind.request(SECOND).unwrap();
+    assert_eq!(view.state, RequestState::Cancelled);
+    desk.solve();
+    assert_eq!(desk.answer(SECOND), None);
+
+    let mut desk = Desk::squeezed(Settings::default());
+    desk.give(Input::DeadlineMoved {
+        request: SECOND,
+        deadline: desk.now + Duration::from_secs(600),
+    });
+    assert!(matches!(desk.answer(SECOND), Some(Reason::Admitted { .. })));
+}
+
+#[test]
+fn newcomers_are_answered_one_after_the_other() {
+    let mut desk = Desk::squeezed(Settings::default());
+    let third = RequestId::new(3);
+    desk.submit(third, 400, 80, &[ONLY]);
+    assert_eq!(desk.asked.len(), 1, "one at a time");
+    desk.solve();
+    assert!(matches!(desk.answer(SECOND), Some(Reason::Planned { .. })));
+    assert_eq!(desk.answer(third), None);
+    assert_eq!(desk.asked.len(), 2);
+    desk.solve();
+    assert!(matches!(
+        desk.answer(third),
+        Some(Reason::Infeasible { .. })
+    ));
+}
+
+#[test]
+fn a_quiet_centre_asks_for_nothing() {
+    let mut desk = Desk::new(Settings::default());
+    for number in 1..=5 {
+        desk.submit(RequestId::new(number), 100, 3000, &[1, 2, ONLY]);
+    }
+    desk.wait(Duration::from_secs(5));
+    // One that nothing could keep, alone or not, is refused at once.
+    desk.submit(RequestId::new(6), 90_000, 60, &[1, 2, ONLY]);
+    assert!(desk.asked.is_empty());
+    assert!(desk.answer(RequestId::new(6)).is_some());
+}
