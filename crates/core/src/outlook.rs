@@ -4,6 +4,10 @@
 //! share of what the more urgent ones left: early, for its forecast, and late, for what it was
 //! promised. What is left at the end is what a newcomer finds.
 
+mod belief;
+
+pub(crate) use belief::Belief;
+
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::time::Duration;
 use posthaste_plan::{Curve, Lane, Load, Outcome, Scene, Supplies, Supply, Whole};
@@ -26,36 +30,6 @@ const PROMISED_AGE_MAX: Duration = Duration::from_secs(1);
 
 /// Hours of depots are planned with so far ahead; beyond they count as open.
 const HOURS_AHEAD: Duration = Duration::from_secs(8 * 86400);
-
-/// Which rate of a depot to count on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Belief {
-    /// p10: nine in ten measurements are faster.
-    P10,
-    /// p50.
-    P50,
-    /// p90.
-    P90,
-    /// p10 where the depot was measured, as it was then; p90 of what is believed where it was not: no
-    /// request is refused for want of knowledge.
-    Hopeful,
-}
-
-impl Belief {
-    pub(crate) fn rate(self, depot: &Depot, spread: u64) -> ByteRate {
-        let rates = depot.link.rates;
-        match self {
-            Self::P10 => rates.p10,
-            Self::P50 => rates.p50,
-            Self::P90 => rates.p90,
-            Self::Hopeful if depot.link.is_measured() => {
-                let below = rates.p50.get().saturating_sub(depot.link.p10_then.get());
-                ByteRate::new(rates.p50.get() - below / spread)
-            }
-            Self::Hopeful => rates.p90,
-        }
-    }
-}
 
 /// Where each depot stands among the supplies.
 pub(crate) type Places = BTreeMap<DepotId, u32>;

@@ -77,7 +77,8 @@ impl Desk {
                 | Command::Inventory { .. }
                 | Command::Release { .. }
                 | Command::Forget { .. }
-                | Command::Forward { .. } => {}
+                | Command::Forward { .. }
+                | Command::Solve { .. } => {}
             }
         }
     }

@@ -132,7 +132,10 @@ impl Desk {
                         held,
                     }]);
                 }
-                Command::Release { .. } | Command::Forget { .. } | Command::Probe { .. } => {}
+                Command::Release { .. }
+                | Command::Forget { .. }
+                | Command::Probe { .. }
+                | Command::Solve { .. } => {}
             }
         }
         for way in &self.open {

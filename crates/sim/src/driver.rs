@@ -22,7 +22,7 @@ use std::{
 
 use posthaste_core::{
     Mind, Settings,
-    contract::{Event, Happening, Input, Outbox, RequestState},
+    contract::{Event, Happening, Input, Outbox},
 };
 use posthaste_types::{ByteRate, DepotId, Record, RequestId, Timestamp};
 
@@ -371,23 +371,6 @@ impl<'a> Run<'a> {
             reason: event.reason.clone(),
         };
         self.log(event.request, event.depot, what);
-    }
-
-    /// Follows the fan-out of the first request.
-    fn note_fan_out(&mut self) {
-        let Some(view) = self
-            .mind
-            .as_ref()
-            .and_then(Decider::as_mind)
-            .and_then(|mind| mind.request(RequestId::new(1)))
-        else {
-            return;
-        };
-        let fed = view.shares.iter().filter(|share| share.active).count();
-        let fed = u32::try_from(fed).unwrap_or(u32::MAX);
-        if view.state == RequestState::Moving && self.fan_outs.last() != Some(&fed) {
-            self.fan_outs.push(fed);
-        }
     }
 
     /// Compares a claim of safety with the world. A depot that is gone counts until the mind can know.

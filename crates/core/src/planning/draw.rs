@@ -100,7 +100,7 @@ impl Mind {
         ((2..=most).contains(&all.len()) && has_newcomer).then_some(all)
     }
 
-    /// Every depot they can use, in order; none where these are too many, or of several levels.
+    /// Every depot they can use, in order; none where there is one only, or too many, or of several levels.
     fn used_by(&self, requests: &[(RequestId, &Request)]) -> Option<Vec<DepotId>> {
         let mut depots: Vec<DepotId> = Vec::new();
         for (_, request) in requests {
@@ -113,7 +113,8 @@ impl Mind {
         let are_alike = depots
             .windows(2)
             .all(|pair| level(&pair[0]) == level(&pair[1]));
-        let are_few = depots.len() <= self.settings.plan_depots_max as usize;
+        // On one depot turns by deadline are the best there is.
+        let are_few = (2..=self.settings.plan_depots_max as usize).contains(&depots.len());
         (are_alike && are_few).then_some(depots)
     }
 

@@ -104,7 +104,7 @@ impl Mind {
         };
         let what = self.shares_of(&request);
         self.planning.in_force.insert(id);
-        self.take_planned(id, request, finish, reason.clone(), out);
-        self.remember(id, what, reason);
+        self.take_planned(id, request, finish, reason, out);
+        self.remember(id, what, Reason::Rearranged { more: 1 });
     }
 }

@@ -1,6 +1,6 @@
 //! What is noted of a run while it is played.
 
-use posthaste_core::{Settings, story};
+use posthaste_core::{Settings, contract::RequestState, story};
 use posthaste_types::{DepotId, RequestId};
 
 use super::{Run, START};
@@ -86,5 +86,22 @@ impl Run<'_> {
     pub(super) fn used(&self) -> Vec<u64> {
         let sites = self.world.sites.iter();
         sites.map(|site| site.used.get()).collect()
+    }
+
+    /// Follows the fan-out of the first request.
+    pub(super) fn note_fan_out(&mut self) {
+        let Some(view) = self
+            .mind
+            .as_ref()
+            .and_then(Decider::as_mind)
+            .and_then(|mind| mind.request(RequestId::new(1)))
+        else {
+            return;
+        };
+        let fed = view.shares.iter().filter(|share| share.active).count();
+        let fed = u32::try_from(fed).unwrap_or(u32::MAX);
+        if view.state == RequestState::Moving && self.fan_outs.last() != Some(&fed) {
+            self.fan_outs.push(fed);
+        }
     }
 }

@@ -1,0 +1,33 @@
+use posthaste_types::ByteRate;
+
+use crate::books::Depot;
+
+/// Which rate of a depot to count on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Belief {
+    /// p10: nine in ten measurements are faster.
+    P10,
+    /// p50.
+    P50,
+    /// p90.
+    P90,
+    /// p10 where the depot was measured, as it was then; p90 of what is believed where it was not: no
+    /// request is refused for want of knowledge.
+    Hopeful,
+}
+
+impl Belief {
+    pub(crate) fn rate(self, depot: &Depot, spread: u64) -> ByteRate {
+        let rates = depot.link.rates;
+        match self {
+            Self::P10 => rates.p10,
+            Self::P50 => rates.p50,
+            Self::P90 => rates.p90,
+            Self::Hopeful if depot.link.is_measured() => {
+                let below = rates.p50.get().saturating_sub(depot.link.p10_then.get());
+                ByteRate::new(rates.p50.get() - below / spread)
+            }
+            Self::Hopeful => rates.p90,
+        }
+    }
+}
