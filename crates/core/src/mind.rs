@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Leads every snapshot; another number is another layout.
-const SNAPSHOT_VERSION: u32 = 19;
+const SNAPSHOT_VERSION: u32 = 20;
 
 record! {
     /// The decision maker of one centre.

@@ -210,7 +210,7 @@ impl Mind {
             via: if has_enough { via } else { Vec::new() },
             weight: 1,
             budget: None,
-            rate_max: None,
+            rate_max: request.wishes.rate_max,
         };
         let held = held(request, &demand, nodes, |lane| {
             usable(lane).map(|place| place + 1)
