@@ -3,7 +3,10 @@
 //! in their windows more often, so their share grows by itself.
 
 mod endgame;
+mod patience;
 mod whole;
+
+pub(crate) use patience::{backoff, is_lasting};
 
 use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp};
 
@@ -13,7 +16,7 @@ use crate::{
         Book, Depot, Flight, FlightKey, Pushes, Release, Request, Route, Stripe, Transfers, Tuning,
         Urgency,
     },
-    contract::{Command, Fault, Outbox, Reason},
+    contract::{Command, Outbox, Reason},
 };
 use alloc::{collections::BTreeSet, vec::Vec};
 
@@ -487,18 +490,4 @@ fn is_open(
             && depot.link.has_window(bytes, span, settings)
     };
     is_fed && depot.is_up() && depot.space() >= bytes && has_turn()
-}
-
-/// How long to leave a depot alone after `failures` sends in a row failed.
-pub(crate) fn backoff(settings: &Settings, failures: u32) -> core::time::Duration {
-    let factor = 1u32 << failures.saturating_sub(1).min(16);
-    settings
-        .backoff
-        .saturating_mul(factor)
-        .min(settings.backoff_max)
-}
-
-/// Whether trying the depot again soon makes no sense.
-pub(crate) fn is_lasting(fault: Fault) -> bool {
-    fault == Fault::Unauthenticated
 }

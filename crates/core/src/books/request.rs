@@ -3,7 +3,7 @@ use core::time::Duration;
 use posthaste_plan::{Pace, tuner::Method};
 use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, Timestamp, record};
 
-use super::{Account, Push, Replica, Throttle, Tuning, Turn};
+use super::{Account, Push, Quota, Replica, Throttle, Tuning, Turn};
 use crate::{
     Settings,
     contract::{Decision, Fault, Forecast, Reason, RequestSpec, RequestState, Survive, Wishes},
@@ -36,17 +36,6 @@ record! {
         2 = Done,
         /// It could not be removed.
         3 = Kept,
-    }
-}
-
-record! {
-    /// What a plan over time gives a request of a depot.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub(crate) struct Quota {
-        /// Fragments, or whole chunks at the destination, that it may hold in the end.
-        pub(crate) pieces: u32,
-        /// It was fed before the plan.
-        pub(crate) was_active: bool,
     }
 }
 
@@ -310,32 +299,6 @@ impl Request {
     /// The lane of the destination, when there is one.
     pub(crate) fn destination(&self) -> Option<usize> {
         self.spec.destination.and_then(|depot| self.lane_of(depot))
-    }
-
-    /// Pieces a plan in force still gives a lane beyond what it holds and what is on its way there; none
-    /// without a plan.
-    pub(crate) fn quota_left(&self, lane: usize) -> Option<u32> {
-        let fed = &self.lanes[lane];
-        let has = self.replica.stored(lane).0.saturating_add(fed.in_flight);
-        fed.quota.map(|quota| quota.pieces.saturating_sub(has))
-    }
-
-    /// The same as bytes, with what is on its way; [`posthaste_plan::Lane::NO_QUOTA`] without a plan.
-    pub(crate) fn quota_bytes(&self, lane: usize) -> Bytes {
-        let Some(quota) = self.lanes[lane].quota else {
-            return posthaste_plan::Lane::NO_QUOTA;
-        };
-        let pieces = quota.pieces.saturating_sub(self.replica.stored(lane).0);
-        self.piece(lane).times(u64::from(pieces))
-    }
-
-    /// Size of what a lane gets of a chunk.
-    pub(crate) fn piece(&self, lane: usize) -> Bytes {
-        if self.is_destination(lane) {
-            self.spec.chunk_size
-        } else {
-            self.spec.code.fragment_size(self.spec.chunk_size)
-        }
     }
 
     /// Whether the route uses this lane at all.

@@ -1,0 +1,42 @@
+use posthaste_types::{Bytes, record};
+
+use super::Request;
+
+record! {
+    /// What a plan over time gives a request of a depot.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) struct Quota {
+        /// Fragments, or whole chunks at the destination, that it may hold in the end.
+        pub(crate) pieces: u32,
+        /// It was fed before the plan.
+        pub(crate) was_active: bool,
+    }
+}
+
+impl Request {
+    /// Pieces a plan in force still gives a lane beyond what it holds and what is on its way there; none
+    /// without a plan.
+    pub(crate) fn quota_left(&self, lane: usize) -> Option<u32> {
+        let fed = &self.lanes[lane];
+        let has = self.replica.stored(lane).0.saturating_add(fed.in_flight);
+        fed.quota.map(|quota| quota.pieces.saturating_sub(has))
+    }
+
+    /// The same as bytes, with what is on its way; [`posthaste_plan::Lane::NO_QUOTA`] without a plan.
+    pub(crate) fn quota_bytes(&self, lane: usize) -> Bytes {
+        let Some(quota) = self.lanes[lane].quota else {
+            return posthaste_plan::Lane::NO_QUOTA;
+        };
+        let pieces = quota.pieces.saturating_sub(self.replica.stored(lane).0);
+        self.piece(lane).times(u64::from(pieces))
+    }
+
+    /// Size of what a lane gets of a chunk.
+    pub(crate) fn piece(&self, lane: usize) -> Bytes {
+        if self.is_destination(lane) {
+            self.spec.chunk_size
+        } else {
+            self.spec.code.fragment_size(self.spec.chunk_size)
+        }
+    }
+}
