@@ -4,11 +4,13 @@
 //! appears, the unit ends its name. The OpenAPI document made from these types and the service's
 //! routes is committed under `openapi/`.
 
+mod stage_in;
 mod wishes;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+pub use stage_in::{NewStageIn, Source, StageIn};
 pub use wishes::Wishes;
 
 /// A depot to add to the books, or to change the facts of.
@@ -188,7 +190,8 @@ pub struct Request {
     pub source: String,
     /// The name of where it goes.
     pub to: String,
-    /// `scanning`, `refused`, `moving`, `safe`, `released`, `delivered`, `cancelled` or `failed`.
+    /// `scanning`, `refused`, `moving`, `safe`, `released`, `delivered`, `cancelled` or `failed`; of a
+    /// stage-in also `waiting`, `landing` and `arrived`.
     pub state: String,
     /// Why it was refused or failed, in one line.
     pub reason: Option<String>,
@@ -223,7 +226,8 @@ pub struct Request {
     pub files: u64,
     /// Chunks it is cut into.
     pub chunks: u32,
-    /// Chunks that survive the loss of as many depots as the code has parity.
+    /// Chunks that survive the loss of as many depots as the code has parity; of a stage-in, those that
+    /// are here.
     pub chunks_safe: u32,
     /// Chunks that were made safe again after a depot was lost.
     pub chunks_repaired: u32,
@@ -242,6 +246,9 @@ pub struct Request {
     pub offers: Vec<Offer>,
     /// What each depot does for it.
     pub shares: Vec<Share>,
+    /// What it has beyond that, where it is a stage-in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stage_in: Option<StageIn>,
 }
 
 /// How long a dataset needs scratch from its submission until it is safe, and that times its size.

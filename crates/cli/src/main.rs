@@ -31,6 +31,7 @@ mod screen;
 mod serve;
 mod shutdown;
 mod simulate;
+mod stage_in;
 mod watch;
 mod wishes;
 
@@ -40,7 +41,7 @@ use failure::{Failure, Outcome};
 ///
 /// First steps: `posthaste demo` shows everything on this machine; `posthaste cp` copies files
 /// without any server; `posthaste serve`, `relay`, `depot add` and `offload` bring a dataset off
-/// scratch by a deadline, and `pull` brings it home.
+/// scratch by a deadline, and `pull` brings it home; `stage-in` brings data to scratch in time.
 #[derive(Parser)]
 #[command(name = "posthaste", version, propagate_version = true)]
 struct Cli {
@@ -63,6 +64,7 @@ enum Command {
     Depot(depot::DepotArguments),
     Paths(paths::PathsArguments),
     Offload(offload::OffloadArguments),
+    StageIn(stage_in::StageInArguments),
     Plan(plan::PlanArguments),
     List(request::ListArguments),
     Status(request::StatusArguments),
@@ -90,6 +92,7 @@ fn main() -> ExitCode {
         Command::Depot(arguments) => wait_for(depot::run(arguments)),
         Command::Paths(arguments) => wait_for(paths::run(arguments)),
         Command::Offload(arguments) => wait_for(offload::run(arguments)),
+        Command::StageIn(arguments) => wait_for(stage_in::run(arguments)),
         Command::Plan(arguments) => wait_for(plan::run(arguments)),
         Command::List(arguments) => wait_for(request::list(arguments)),
         Command::Status(arguments) => wait_for(request::status(arguments)),

@@ -53,7 +53,8 @@ fn limit(text: &str) -> Result<ByteRate, String> {
 /// Lists requests, newest first
 #[derive(Debug, Args)]
 pub struct ListArguments {
-    /// Only those in this state: scanning, refused, moving, safe, released, delivered, cancelled, failed
+    /// Only those in this state: scanning, refused, moving, safe, released, delivered, cancelled, failed;
+    /// of stage-ins also waiting, landing, arrived
     #[arg(long, value_name = "STATE")]
     state: Option<String>,
     /// Print JSON
@@ -90,7 +91,8 @@ pub struct ExplainArguments {
     service: ServiceArguments,
 }
 
-/// Cancels a request: its source stays, and depots forget what they hold of it
+/// Cancels a request: its source stays, and depots forget what they hold of it; of a stage-in, what was
+/// written is removed
 #[derive(Debug, Args)]
 pub struct CancelArguments {
     /// The request's id, like r7
@@ -278,9 +280,14 @@ pub async fn modify(arguments: ModifyArguments) -> Outcome {
 /// The service's refusal, or that it can't be reached.
 pub async fn cancel(arguments: CancelArguments) -> Outcome {
     let service = ServiceClient::open(&arguments.service)?;
-    service
-        .tell(Method::DELETE, &format!("/v1/requests/{}", arguments.id))
-        .await?;
-    output::line(&format!("{} cancelled: its source stays", arguments.id));
+    let path = format!("/v1/requests/{}", arguments.id);
+    let request: api::Request = service.get(&path).await?;
+    service.tell(Method::DELETE, &path).await?;
+    let what = if request.stage_in.is_some() {
+        "what was written of it is removed"
+    } else {
+        "its source stays"
+    };
+    output::line(&format!("{} cancelled: {what}", arguments.id));
     Ok(ExitCode::SUCCESS)
 }

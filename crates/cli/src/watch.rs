@@ -20,9 +20,9 @@ const EVENTS_SHOWN: usize = 8;
 /// Cells of the progress bar.
 const BAR_CELLS: usize = 40;
 
-/// Watches a request until it is safe (and released, if that was asked for)
+/// Watches a request until it is safe (and released, if that was asked for), or a stage-in until it is here
 ///
-/// Exits with 0 when it is safe in time, 10 when late, 11 when refused.
+/// Exits with 0 when that is in time, 10 when late, 11 when refused.
 #[derive(Debug, Args)]
 pub struct WatchArguments {
     /// The request's id, like r7
@@ -67,7 +67,14 @@ pub async fn run(arguments: WatchArguments) -> Outcome {
 fn ends(event: &api::Event) -> bool {
     matches!(
         event.name.as_str(),
-        "refused" | "safe" | "released" | "release-failed" | "delivered" | "cancelled" | "failed"
+        "refused"
+            | "safe"
+            | "released"
+            | "release-failed"
+            | "delivered"
+            | "arrived"
+            | "cancelled"
+            | "failed"
     )
 }
 
@@ -75,7 +82,7 @@ fn ends(event: &api::Event) -> bool {
 pub fn is_settled(request: &api::Request) -> bool {
     match request.state.as_str() {
         "safe" => request.release == api::Release::Never,
-        "refused" | "released" | "delivered" | "cancelled" | "failed" => true,
+        "refused" | "released" | "delivered" | "arrived" | "cancelled" | "failed" => true,
         _ => false,
     }
 }
@@ -213,6 +220,7 @@ pub fn frame(request: &api::Request, events: &[api::Event]) -> Vec<Line> {
         let total: u64 = request.shares.iter().map(|share| share.stored_bytes).sum();
         lines.extend(request.shares.iter().map(|share| share_line(share, total)));
     }
+    lines.extend(stage_in_lines(request));
     if !events.is_empty() {
         lines.push(Line::default());
         lines.extend(events.iter().map(event_line));
@@ -222,7 +230,7 @@ pub fn frame(request: &api::Request, events: &[api::Event]) -> Vec<Line> {
 
 fn state_style(request: &api::Request) -> Style {
     match request.state.as_str() {
-        "safe" | "released" | "delivered" => Style::Good,
+        "safe" | "released" | "delivered" | "arrived" => Style::Good,
         "refused" | "failed" | "cancelled" => Style::Bad,
         _ => Style::Bold,
     }
@@ -245,7 +253,11 @@ fn deadline_line(request: &api::Request) -> Line {
     };
     let line = match (&request.finish, request.safe_after_s) {
         (_, Some(after)) => line.and(
-            format!("safe after {}  ", moment::show_seconds(after)),
+            format!(
+                "{} after {}  ",
+                end_of(request),
+                moment::show_seconds(after)
+            ),
             Style::Good,
         ),
         (Some(finish), None) => line.and(
@@ -273,13 +285,69 @@ fn progress_line(request: &api::Request) -> Line {
         .and("░".repeat(BAR_CELLS - cells), Style::Dim)
         .and(
             format!(
-                "  {per_cent} % safe  {safe} of {chunks} chunks  {} in {} files  code {}",
+                "  {per_cent} % {}  {safe} of {chunks} chunks  {} in {} files{}",
+                end_of(request),
                 Bytes::new(request.bytes),
                 request.files,
-                request.code
+                match request.stage_in {
+                    Some(_) => String::new(),
+                    None => format!("  code {}", request.code),
+                }
             ),
             Style::Plain,
         )
+}
+
+/// What it is to be by its deadline.
+fn end_of(request: &api::Request) -> &'static str {
+    if request.stage_in.is_some() {
+        "here"
+    } else {
+        "safe"
+    }
+}
+
+/// The sources of a stage-in, and when it begins.
+fn stage_in_lines(request: &api::Request) -> Vec<Line> {
+    let Some(stage_in) = &request.stage_in else {
+        return Vec::new();
+    };
+    let mut lines = Vec::new();
+    if let (Some(begin_by), true) = (&stage_in.begin_by, stage_in.begun.is_none()) {
+        let at = moment::time_of_day(begin_by);
+        lines.push(Line::new(format!("begins by {at}"), Style::Plain));
+    }
+    if stage_in.sources.is_empty() {
+        return lines;
+    }
+    lines.push(Line::default());
+    lines.push(Line::new(
+        format!(
+            "{:<32} {:<8} {:>8} {:>12} {:>10} {:>14}",
+            "SOURCE", "STATE", "CHUNKS", "BYTES", "IN FLIGHT", "RATE"
+        ),
+        Style::Dim,
+    ));
+    lines.extend(stage_in.sources.iter().map(|source| {
+        let style = match source.state.as_str() {
+            "up" => Style::Good,
+            "down" | "gone" => Style::Bad,
+            _ => Style::Warning,
+        };
+        Line::new(format!("{:<32} ", source.name), Style::Plain)
+            .and(format!("{:<8} ", source.state), style)
+            .and(
+                format!(
+                    "{:>8} {:>12} {:>10} {:>14}",
+                    source.chunks,
+                    Bytes::new(source.bytes).to_string(),
+                    source.in_flight,
+                    ByteRate::new(source.rate_bytes_per_s).to_string()
+                ),
+                Style::Plain,
+            )
+    }));
+    lines
 }
 
 fn share_line(share: &api::Share, total: u64) -> Line {
@@ -305,9 +373,12 @@ fn share_line(share: &api::Share, total: u64) -> Line {
 
 fn event_line(event: &api::Event) -> Line {
     let style = match event.name.as_str() {
-        "admitted" | "safe" | "released" | "delivered" | "on-time" | "depot-up" => Style::Good,
+        "admitted" | "safe" | "released" | "delivered" | "arrived" | "on-time" | "depot-up"
+        | "source-back" => Style::Good,
         "at-risk" | "repairing" | "forecast-moved" | "unsafe" => Style::Warning,
-        "refused" | "missed" | "depot-down" | "failed" | "release-failed" => Style::Bad,
+        "refused" | "missed" | "depot-down" | "source-left" | "failed" | "release-failed" => {
+            Style::Bad
+        }
         _ => Style::Bold,
     };
     let depot = event
@@ -354,6 +425,7 @@ mod tests {
             exposure: None,
             offers: Vec::new(),
             shares: vec![],
+            stage_in: None,
         }
     }
 

@@ -144,7 +144,11 @@ impl Mind {
             self.index.next_resume(),
             self.tick_at,
         ];
-        let more = [self.pushes.more_at, self.planning.alarm(&self.settings)];
+        let more = [
+            self.pushes.more_at,
+            self.planning.alarm(&self.settings),
+            self.next_arrival_alarm(),
+        ];
         others
             .into_iter()
             .chain([sweep])

@@ -4,6 +4,7 @@
 //! says something a person may want to know. All of it is a [`Record`](posthaste_types::Record),
 //! so the journal can keep it and the simulator can replay it.
 
+mod arrival;
 mod command;
 mod event;
 mod input;
@@ -15,6 +16,7 @@ mod terms;
 mod view;
 mod wishes;
 
+pub use arrival::{ArrivalSpec, ArrivalState, ArrivalView, SourceShareView, SourceView};
 pub use command::Command;
 pub use event::{Event, Happening};
 pub use input::{Fault, Input};
@@ -27,7 +29,7 @@ pub use posthaste_plan::{
 };
 pub use reason::Reason;
 pub use request::{ReleasePolicy, RequestSpec};
-pub use tale::{Cause, Charge, Decision, Tale};
+pub use tale::{ArrivalTale, Cause, Charge, Decision, Tale};
 pub use terms::DepotTerms;
 pub(crate) use terms::GIGABYTE;
 pub use view::{

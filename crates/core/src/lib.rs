@@ -14,6 +14,7 @@ extern crate std;
 
 mod admission;
 mod arrange;
+mod arrival;
 mod books;
 pub mod contract;
 mod course;

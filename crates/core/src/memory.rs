@@ -5,8 +5,8 @@ use posthaste_types::{DepotId, RequestId};
 
 use crate::{
     Mind,
-    books::Seen,
-    contract::{Cause, Decision, Event, Happening, Reason, Tale},
+    books::{Seen, remember},
+    contract::{ArrivalTale, Cause, Decision, Event, Happening, Reason, Tale},
 };
 
 impl Mind {
@@ -25,6 +25,27 @@ impl Mind {
             answered: request.account.answered(),
             charges: request.account.charges().to_vec(),
         })
+    }
+
+    /// All that the story of a stage-in is told from; none when it is not known.
+    #[must_use]
+    pub fn arrival_tale(&self, id: RequestId) -> Option<ArrivalTale> {
+        let arrival = self.arrivals.requests.get(&id)?;
+        Some(ArrivalTale {
+            now: self.now,
+            view: self.arrival(id)?,
+            decisions: arrival.decisions.clone(),
+            answered: arrival.answered,
+        })
+    }
+
+    /// The story of a request, whichever it is, a sentence an entry; none when it is not known.
+    #[must_use]
+    pub fn story(&self, id: RequestId) -> Option<Vec<String>> {
+        let arrival = self.arrival_tale(id);
+        let arrival = arrival.map(|tale| crate::story::tell_arrival(&tale));
+        let request = || self.tale(id).map(|tale| crate::story::tell(&tale));
+        arrival.or_else(request)
     }
 
     /// Remembers an event with a request.
@@ -97,8 +118,10 @@ impl Mind {
 
     fn remember_decision(&mut self, request: RequestId, decision: Decision) {
         let most = self.settings.decisions_max;
-        if let Some(request) = self.requests.get_mut(&request) {
-            request.remember(decision, most);
+        if let Some(arrival) = self.arrivals.requests.get_mut(&request) {
+            remember(&mut arrival.decisions, decision, most);
+        } else if let Some(request) = self.requests.get_mut(&request) {
+            remember(&mut request.decisions, decision, most);
         }
     }
 

@@ -4,7 +4,7 @@ use posthaste_types::{DepotId, Malformed, Record, RequestId, Timestamp, record};
 
 use crate::{
     Settings,
-    books::{Book, Depot, Index, Push, Pushes, Request, Shares, Transfers},
+    books::{Arrivals, Book, Depot, Index, Push, Pushes, Request, Shares, Transfers},
     contract::{Decision, Event, Happening, Input, Outbox, Reason, Wishes},
     outlook::{Promised, Sweep},
     planning::Planning,
@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Leads every snapshot; another number is another layout.
-const SNAPSHOT_VERSION: u32 = 20;
+const SNAPSHOT_VERSION: u32 = 21;
 
 record! {
     /// The decision maker of one centre.
@@ -44,6 +44,8 @@ record! {
         pub(crate) way_out: WayOut,
         /// The plan over time.
         pub(crate) planning: Planning,
+        /// Stage-ins, and where they come from.
+        pub(crate) arrivals: Arrivals,
     }
 }
 
@@ -67,6 +69,7 @@ impl Mind {
             promised: None,
             way_out: WayOut::default(),
             planning: Planning::default(),
+            arrivals: Arrivals::default(),
         }
     }
 
@@ -88,7 +91,9 @@ impl Mind {
         }
         self.dispatch(out);
         self.push_on(out);
+        self.bring_in(out);
         self.forget_oldest();
+        self.forget_oldest_arrivals();
         self.set_tick();
         self.alarm = self.find_alarm();
     }
@@ -128,7 +133,8 @@ impl Mind {
                 && is_push_sound(request)
         }) && mind.sweep.as_ref().is_none_or(Sweep::is_sound)
             && mind.promised.as_ref().is_none_or(Promised::is_sound)
-            && mind.planning.is_sound();
+            && mind.planning.is_sound()
+            && mind.arrivals.is_sound();
         if is_sound { Ok(mind) } else { Err(malformed) }
     }
 
@@ -143,9 +149,10 @@ impl Mind {
     /// What was decided about the request and why, oldest first; none when it is not known.
     #[must_use]
     pub fn explain(&self, request: RequestId) -> Option<Vec<Decision>> {
-        self.requests
-            .get(&request)
-            .map(|request| request.decisions.clone())
+        let arrival = self.arrivals.requests.get(&request);
+        let arrival = arrival.map(|arrival| arrival.decisions.clone());
+        let request = self.requests.get(&request);
+        request.map(|request| request.decisions.clone()).or(arrival)
     }
 
     /// The dispatcher: one file for each kind of input.
@@ -246,6 +253,36 @@ impl Mind {
             Input::ProbeAsked { depot } => self.on_probe_asked(depot, out),
             Input::PlanSolved { number, schedule } => {
                 self.on_plan_solved(number, schedule.as_ref(), out);
+            }
+            Input::SourceFound {
+                source,
+                name,
+                rate_max,
+            } => self.on_source_found(source, name, rate_max),
+            Input::ArrivalAsked { request, spec } => self.on_arrival_asked(request, spec, out),
+            Input::ChunkArrived {
+                request,
+                source,
+                chunk,
+            } => self.on_chunk_arrived(request, source, chunk, out),
+            Input::ChunkMissed {
+                request,
+                source,
+                chunk,
+                fault,
+            } => self.on_chunk_missed(request, source, chunk, fault, out),
+            Input::Inbound {
+                source,
+                bytes,
+                window,
+                saturated,
+            } => self.on_inbound(source, bytes, window, saturated),
+            Input::ArrivalSurveyed { request, chunks } => {
+                self.on_arrival_surveyed(request, &chunks);
+            }
+            Input::Landed { request } => self.on_landed(request, out),
+            Input::LandingFailed { request, fault } => {
+                self.on_landing_failed(request, fault, out);
             }
         }
     }

@@ -1,5 +1,9 @@
 //! One file for each kind of input.
 
+mod arrival_asked;
+mod arrival_surveyed;
+mod chunk_arrived;
+mod chunk_missed;
 mod deadline_moved;
 mod delivered;
 mod depot_added;
@@ -12,12 +16,15 @@ mod depot_up;
 mod driver_started;
 mod fragment_failed;
 mod fragment_stored;
+mod inbound;
+mod landed;
 mod plan_solved;
 mod probe_asked;
 mod probed;
 mod rate_limited;
 mod request_cancelled;
 mod request_submitted;
+mod source_found;
 mod source_kept;
 mod source_released;
 mod throughput;

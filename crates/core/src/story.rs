@@ -9,6 +9,7 @@
     reason = "what has no words of its own here is told in those it brings"
 )]
 
+mod arrival;
 mod events;
 mod slack;
 mod words;
@@ -19,6 +20,8 @@ use alloc::{
     vec::Vec,
 };
 use posthaste_types::{DepotId, Timestamp};
+
+pub use arrival::tell_arrival;
 
 use crate::contract::{Decision, Dollars, Happening, Reason, ReleasePolicy, RequestState, Tale};
 

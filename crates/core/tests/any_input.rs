@@ -11,7 +11,7 @@ use std::{collections::BTreeSet, time::Duration};
 use posthaste_core::{Mind, Settings, contract::*};
 use posthaste_plan::tuner::{Method, Setting};
 use posthaste_types::{
-    ByteRate, Bytes, ChunkIndex, Code, DepotId, FragmentIndex, RequestId, Timestamp,
+    ByteRate, Bytes, ChunkIndex, Code, DepotId, FragmentIndex, RequestId, SourceId, Timestamp,
 };
 use proptest::prelude::*;
 
@@ -122,6 +122,58 @@ fn facts() -> impl Strategy<Value = (Bytes, Option<ByteRate>)> {
         .prop_map(|(space, rate)| (Bytes::new(space), rate.map(ByteRate::new)))
 }
 
+/// Some numbers are those of stage-outs too: whoever comes first has them.
+fn stage_in() -> impl Strategy<Value = RequestId> {
+    (3u64..6).prop_map(RequestId::new)
+}
+
+/// What is said of stage-ins.
+fn inbound() -> impl Strategy<Value = Input> {
+    let source = || (1u32..4).prop_map(SourceId::new);
+    let times = (0u64..900, proptest::option::of(0u64..900), any::<bool>());
+    let sizes = (0u64..3000, 0u64..300, proptest::option::of(0u64..500));
+    let spec = (times, sizes, proptest::collection::vec(source(), 0..4)).prop_map(
+        |((deadline_s, not_before_s, best_effort), (bytes, chunk, rate), sources)| ArrivalSpec {
+            bytes: Bytes::new(bytes),
+            files: 1,
+            chunk_size: Bytes::new(chunk),
+            deadline: START + Duration::from_secs(deadline_s),
+            not_before: not_before_s.map(|secs| START + Duration::from_secs(secs)),
+            sources,
+            priority: Priority::default(),
+            rate_max: rate.map(ByteRate::new),
+            best_effort,
+        },
+    );
+    let chunks = proptest::collection::vec(chunk(), 0..8);
+    prop_oneof![
+        6 => (source(), proptest::option::of(0u64..900)).prop_map(|(source, rate)| {
+            let (name, rate_max) = (format!("{source}"), rate.map(ByteRate::new));
+            Input::SourceFound { source, name, rate_max }
+        }),
+        6 => (stage_in(), spec).prop_map(|(request, spec)| Input::ArrivalAsked { request, spec }),
+        3 => (stage_in(), source(), chunk()).prop_map(
+            |(request, source, chunk)| Input::ChunkArrived { request, source, chunk }
+        ),
+        3 => (stage_in(), source(), chunk(), fault()).prop_map(
+            |(request, source, chunk, fault)| Input::ChunkMissed { request, source, chunk, fault }
+        ),
+        3 => (source(), 0u64..9000, 0u64..3000, any::<bool>()).prop_map(
+            |(source, bytes, window_ms, saturated)| Input::Inbound {
+                source,
+                bytes: Bytes::new(bytes),
+                window: Duration::from_millis(window_ms),
+                saturated,
+            }
+        ),
+        2 => (stage_in(), chunks)
+            .prop_map(|(request, chunks)| Input::ArrivalSurveyed { request, chunks }),
+        1 => stage_in().prop_map(|request| Input::Landed { request }),
+        1 => (stage_in(), fault())
+            .prop_map(|(request, fault)| Input::LandingFailed { request, fault }),
+    ]
+}
+
 fn input() -> impl Strategy<Value = Input> {
     let held = proptest::collection::vec((chunk(), fragment()), 0..8);
     prop_oneof![
@@ -179,6 +231,7 @@ fn input() -> impl Strategy<Value = Input> {
             number,
             schedule: is_found.then(Default::default),
         }),
+        12 => inbound(),
         2 => request().prop_map(|request| Input::SourceReleased { request }),
         1 => (request(), fault()).prop_map(|(request, fault)| Input::SourceKept { request, fault }),
         1 => request().prop_map(|request| Input::Delivered { request }),
@@ -280,12 +333,21 @@ fn play(moves: &[Move], cut: Option<usize>) -> (Vec<Outbox>, Mind) {
         ..Settings::default()
     });
     let (mut now, mut open, mut outs) = (START, Vec::new(), Vec::new());
+    let mut fetches = Vec::new();
     for (place, step) in moves.iter().enumerate() {
         if cut == Some(place) {
             mind = Mind::restore(&mind.snapshot()).unwrap();
         }
         now = now + Duration::from_millis(step.after_ms);
         let mut inputs = step.inputs.clone();
+        if step.answer && !fetches.is_empty() {
+            let (request, source, chunk) = fetches.remove(0);
+            inputs.push(Input::ChunkArrived {
+                request,
+                source,
+                chunk,
+            });
+        }
         if step.answer && !open.is_empty() {
             let (request, depot, chunk, fragment) = open.remove(0);
             inputs.push(Input::FragmentStored {
@@ -307,6 +369,15 @@ fn play(moves: &[Move], cut: Option<usize>) -> (Vec<Outbox>, Mind) {
             } = command
             {
                 open.push((*request, *depot, *chunk, *fragment));
+            }
+            if let Command::Fetch {
+                request,
+                source,
+                chunk,
+                ..
+            } = command
+            {
+                fetches.push((*request, *source, *chunk));
             }
             if let Command::Forward {
                 request,
@@ -354,6 +425,10 @@ proptest! {
                 };
                 prop_assert!(sent.insert((*request, *depot, *chunk)), "{command:?} twice");
             }
+        }
+        for view in mind.stage_ins() {
+            prop_assert!(view.bytes_here <= view.spec.bytes, "{view:?}");
+            prop_assert!(mind.story(view.request).is_some());
         }
         for view in mind.requests() {
             let safe = view.chunks_safe <= view.spec.chunks();

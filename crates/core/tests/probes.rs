@@ -77,6 +77,10 @@ impl Desk {
                 | Command::Inventory { .. }
                 | Command::Release { .. }
                 | Command::Forget { .. }
+                | Command::Fetch { .. }
+                | Command::Quit { .. }
+                | Command::Survey { .. }
+                | Command::Settle { .. }
                 | Command::Forward { .. }
                 | Command::Solve { .. } => {}
             }

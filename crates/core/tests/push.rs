@@ -134,6 +134,10 @@ impl Desk {
                 }
                 Command::Release { .. }
                 | Command::Forget { .. }
+                | Command::Fetch { .. }
+                | Command::Quit { .. }
+                | Command::Survey { .. }
+                | Command::Settle { .. }
                 | Command::Probe { .. }
                 | Command::Solve { .. } => {}
             }

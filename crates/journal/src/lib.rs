@@ -7,6 +7,8 @@
 //! source lies, what a depot's address is. No secret is ever written here, so that a day can be
 //! given away for replay in the simulator.
 
+extern crate alloc;
+
 mod depot;
 mod request;
 mod schema;
@@ -17,7 +19,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::Connection;
 
 pub use depot::DepotRecord;
-pub use request::{RequestRecord, Scan};
+pub use request::{RequestRecord, Scan, StageIn};
 pub use step::{ChunkRecord, EventRecord, Replay, Step};
 
 /// The journal of one centre, open for one decision maker.

@@ -1,7 +1,7 @@
 //! What people asked for, with what the mind doesn't need to know: where it lies, where it goes.
 
 use posthaste_core::contract::{Method, Wishes};
-use posthaste_types::{Bytes, Code, Record, RequestId, Timestamp};
+use posthaste_types::{ByteRate, Bytes, Code, Record, RequestId, SourceId, Timestamp, record};
 use rusqlite::{OptionalExtension, Row, params};
 
 use crate::{Journal, JournalError, from_sql, to_sql};
@@ -33,6 +33,9 @@ pub struct RequestRecord {
     pub optimizer: Method,
     /// What is wished beyond the deadline.
     pub wishes: Wishes,
+    /// Where it comes from and since when it is welcome, where it is a stage-in: its destination is a
+    /// path here then, and its source the first of these.
+    pub stage_in: Option<StageIn>,
     /// When it was submitted.
     pub created: Timestamp,
     /// When it must be safe.
@@ -45,6 +48,21 @@ pub struct RequestRecord {
     pub submitted: bool,
     /// The word for how it ended, once it did: the mind forgets old requests.
     pub ended: Option<String>,
+}
+
+record! {
+    /// What a stage-in has beyond what every request has.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct StageIn {
+        /// The addresses of its sources, each of which holds all of it.
+        pub sources: Vec<String>,
+        /// The profile with whose credentials they are read.
+        pub profile: Option<String>,
+        /// Since when it is welcome.
+        pub not_before: Option<Timestamp>,
+        /// Most that may be read for it.
+        pub rate_max: Option<ByteRate>,
+    }
 }
 
 /// How the scan of a source ended.
@@ -68,7 +86,7 @@ pub enum Scan {
 
 const COLUMNS: &str = "id, submission, dataset, source, destination, code, via, release, \
      best_effort, created_micros, deadline_micros, expires_micros, bytes, files, chunk_size, \
-     scan_error, submitted, ended, recipients, optimizer, wishes";
+     scan_error, submitted, ended, recipients, optimizer, wishes, stage_in";
 
 fn from_row(row: &Row<'_>) -> rusqlite::Result<RequestRecord> {
     let moment = |column| -> rusqlite::Result<Timestamp> {
@@ -103,6 +121,9 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<RequestRecord> {
             .get::<_, Option<Vec<u8>>>("wishes")?
             .and_then(|bytes| Wishes::from_bytes(&bytes).ok())
             .unwrap_or_default(),
+        stage_in: row
+            .get::<_, Option<Vec<u8>>>("stage_in")?
+            .and_then(|bytes| StageIn::from_bytes(&bytes).ok()),
         created: moment("created_micros")?,
         deadline: moment("deadline_micros")?,
         expires: moment("expires_micros")?,
@@ -127,8 +148,8 @@ impl Journal {
             .execute(
                 "INSERT INTO request (submission, dataset, source, destination, code, via, release,
                  best_effort, created_micros, deadline_micros, expires_micros, recipients, optimizer,
-                 wishes)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+                 wishes, stage_in)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
                 params![
                     request.submission,
                     request.dataset,
@@ -144,6 +165,7 @@ impl Journal {
                     request.recipients.join(","),
                     request.optimizer.to_string(),
                     request.wishes.to_bytes(),
+                    request.stage_in.as_ref().map(Record::to_bytes),
                 ],
             )
             .map_err(self.failed("append to"))?;
@@ -207,6 +229,24 @@ impl Journal {
                     .optional()
             })
             .map_err(self.failed("read"))
+    }
+
+    /// The number of the source of that name; one that is new gets its number.
+    ///
+    /// # Errors
+    /// [`JournalError::Sqlite`].
+    pub fn source(&mut self, name: &str) -> Result<SourceId, JournalError> {
+        let failed = self.failed("append to");
+        self.connection
+            .execute("INSERT OR IGNORE INTO source (name) VALUES (?1)", [name])
+            .map_err(&failed)?;
+        let id: u32 = self
+            .connection
+            .query_row("SELECT id FROM source WHERE name = ?1", [name], |row| {
+                row.get(0)
+            })
+            .map_err(&failed)?;
+        Ok(SourceId::new(id))
     }
 
     /// The request with this submission id.

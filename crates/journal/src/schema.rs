@@ -5,7 +5,7 @@ use rusqlite::OptionalExtension;
 use crate::{Journal, JournalError};
 
 /// Each entry brings the schema from its index to the next; entries are never changed.
-const MIGRATIONS: [&str; 6] = [
+const MIGRATIONS: [&str; 7] = [
     "
     CREATE TABLE input (
         seq INTEGER PRIMARY KEY,
@@ -69,6 +69,11 @@ const MIGRATIONS: [&str; 6] = [
     "ALTER TABLE depot ADD COLUMN terms BLOB;",
     "ALTER TABLE request ADD COLUMN wishes BLOB;",
     "ALTER TABLE depot ADD COLUMN level INTEGER NOT NULL DEFAULT 1;",
+    "ALTER TABLE request ADD COLUMN stage_in BLOB;
+    CREATE TABLE source (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        name TEXT NOT NULL UNIQUE
+    );",
 ];
 
 /// Opens for one process, durable at each commit, and brings the schema up to date.

@@ -270,7 +270,8 @@ fn keep_course(
     for input in step.inputs {
         if let Input::RequestSubmitted { request, .. }
         | Input::RequestSubmittedWith { request, .. }
-        | Input::RequestAsked { request, .. } = input
+        | Input::RequestAsked { request, .. }
+        | Input::ArrivalAsked { request, .. } = input
         {
             submitted.execute([to_sql(request.get())])?;
         }
@@ -288,6 +289,7 @@ fn keep_course(
             Happening::Refused
                 | Happening::Released
                 | Happening::Delivered
+                | Happening::Arrived { .. }
                 | Happening::Cancelled
                 | Happening::Failed
         );

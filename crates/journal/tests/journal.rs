@@ -8,7 +8,7 @@ use posthaste_core::contract::{
     DepotTerms, Event, Fault, Happening, Input, Method, Reason, ReleasePolicy, RequestSpec, Wishes,
 };
 use posthaste_journal::{
-    ChunkRecord, DepotRecord, Journal, JournalError, RequestRecord, Scan, Step,
+    ChunkRecord, DepotRecord, Journal, JournalError, RequestRecord, Scan, StageIn, Step,
 };
 use posthaste_types::{ByteRate, Bytes, ChunkIndex, Code, DepotId, Digest, RequestId, Timestamp};
 
@@ -149,6 +149,12 @@ fn request() -> RequestRecord {
         best_effort: false,
         optimizer: Method::Promc,
         wishes: wishes(),
+        stage_in: Some(StageIn {
+            sources: vec!["s3://bucket/run 7".into(), "/archive/run,7".into()],
+            profile: Some("lab".into()),
+            not_before: Some(Timestamp::from_secs(7)),
+            rate_max: None,
+        }),
         created: Timestamp::from_secs(1),
         deadline: Timestamp::from_secs(2),
         expires: Timestamp::from_secs(3),

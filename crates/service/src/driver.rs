@@ -19,6 +19,7 @@ use crate::{
     clock::Clock,
     depots::Depots,
     hands::Hands,
+    inbound::Flows,
     store::{Remains, Store},
 };
 
@@ -47,6 +48,7 @@ pub(crate) struct Centre {
     mind: Mutex<Mind>,
     pub(crate) store: Arc<Store>,
     pub(crate) depots: Arc<Depots>,
+    pub(crate) flows: Arc<Flows>,
     pub(crate) clock: Clock,
     pub(crate) inputs: mpsc::Sender<Arrival>,
     /// Number of the newest event: wakes those who stream events.
@@ -77,6 +79,7 @@ impl Centre {
             mind: Mutex::new(mind),
             store,
             depots: Arc::default(),
+            flows: Arc::default(),
             clock: Clock::default(),
             inputs,
             newest_event: watch::Sender::new(0),
@@ -118,6 +121,7 @@ impl Driver {
         let hands = Hands::new(
             Arc::clone(&centre.store),
             Arc::clone(&centre.depots),
+            Arc::clone(&centre.flows),
             centre.inputs.clone(),
         );
         Self {
@@ -181,6 +185,9 @@ impl Driver {
             self.hands.execute(command);
         }
         for event in out.events {
+            if let (Some(request), Happening::Arrived { .. }) = (event.request, &event.happening) {
+                self.hands.forget_stage_in(request);
+            }
             if let (Some(request), Some(remains)) = (event.request, remains_of(&event.happening)) {
                 self.hands.retire(request, remains);
             }
@@ -235,7 +242,10 @@ impl Driver {
 fn remains_of(happening: &Happening) -> Option<Remains> {
     match happening {
         Happening::Released | Happening::Delivered => Some(Remains::Envelope),
-        Happening::Refused | Happening::Cancelled | Happening::Failed => Some(Remains::Nothing),
+        Happening::Refused
+        | Happening::Cancelled
+        | Happening::Failed
+        | Happening::Arrived { .. } => Some(Remains::Nothing),
         Happening::Admitted
         | Happening::AtRisk { .. }
         | Happening::OnTime { .. }
@@ -253,6 +263,9 @@ fn remains_of(happening: &Happening) -> Option<Remains> {
         | Happening::Pushing
         | Happening::Pushed
         | Happening::Crowded
+        | Happening::Fetching
+        | Happening::SourceLeft { .. }
+        | Happening::SourceBack { .. }
         | Happening::CodeChosen { .. } => None,
     }
 }

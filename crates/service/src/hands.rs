@@ -19,6 +19,7 @@ use tokio::{
 use crate::{
     depots::{Depots, fault_of, fault_of_forward},
     driver::Arrival,
+    inbound::{Flows, Inbound},
     monotonic, probe, release,
     sealed::Sealed,
     store::{Remains, Store},
@@ -39,6 +40,7 @@ pub(crate) struct Hands {
     /// Sends that an `Abandon` must reach.
     sends: HashMap<(RequestId, DepotId), Vec<AbortHandle>>,
     sealed: Arc<Mutex<HashMap<RequestId, Arc<Sealed>>>>,
+    inbound: Inbound,
 }
 
 /// One fragment on its way.
@@ -54,9 +56,12 @@ impl Hands {
     pub(crate) fn new(
         store: Arc<Store>,
         depots: Arc<Depots>,
+        flows: Arc<Flows>,
         inputs: mpsc::Sender<Arrival>,
     ) -> Self {
+        let inbound = Inbound::new(Arc::clone(&store), flows, inputs.clone());
         Self {
+            inbound,
             store,
             depots,
             inputs,
@@ -120,6 +125,10 @@ impl Hands {
                 };
                 self.forward(from, leg);
             }
+            command @ (Command::Fetch { .. }
+            | Command::Quit { .. }
+            | Command::Survey { .. }
+            | Command::Settle { .. }) => self.inbound.execute(&mut self.running, &command),
             Command::Probe {
                 depot,
                 budget,
@@ -301,6 +310,13 @@ impl Hands {
             // The driver is gone only when the service ends, and then nobody waits for this.
             let _ = inputs.blocking_send(Arrival::bare(input));
         });
+    }
+
+    /// A stage-in is here, and that is written down: its list is no longer needed.
+    pub(crate) fn forget_stage_in(&mut self, request: RequestId) {
+        let store = Arc::clone(&self.store);
+        self.running
+            .spawn_blocking(move || store.forget_list(request));
     }
 
     /// A request has ended: what was kept to carry it out is no longer needed.

@@ -4,6 +4,7 @@ mod depots;
 mod events;
 mod paths;
 mod requests;
+mod stage_ins;
 
 pub(crate) use depots::{added, lent, levelled};
 
@@ -101,6 +102,7 @@ pub(crate) type Answer<T> = Result<T, Refusal>;
         requests::manifest,
         requests::ticket,
         requests::delivered,
+        stage_ins::submit,
         events::stream,
     ),
     modifiers(&Bearer),
@@ -146,6 +148,7 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/v1/requests/{id}/manifest", get(requests::manifest))
         .route("/v1/requests/{id}/ticket", post(requests::ticket))
         .route("/v1/requests/{id}/delivered", post(requests::delivered))
+        .route("/v1/stage-ins", post(stage_ins::submit))
         .route("/v1/events", get(events::stream))
         .layer(middleware::from_fn_with_state(desk.clone(), authenticate));
     Router::new()

@@ -4,11 +4,14 @@
 //! runs three things until it is told to end: the driver's loop, the watch over every depot, and
 //! the REST API.
 
+extern crate alloc;
+
 mod clock;
 mod depots;
 mod driver;
 mod hands;
 mod http;
+mod inbound;
 mod meter;
 mod probe;
 mod release;
@@ -186,6 +189,7 @@ fn flatten(ended: Result<Result<()>, tokio::task::JoinError>) -> Result<()> {
 async fn resume(desk: &http::Desk) -> Result<()> {
     let centre = &desk.centre;
     tokio::task::block_in_place(|| centre.store.retire_keys())?;
+    inbound::Inbound::sweep(&centre.store).await?;
     for record in centre.store.journal(|journal| journal.depots())? {
         let path = depots::secret_path(centre.store.directory(), &record.name);
         let secret = depots::parse_secret(&secrets::read_private(&path)?, &record.name)?;
@@ -208,7 +212,7 @@ async fn resume(desk: &http::Desk) -> Result<()> {
                 let _ = desk.scans.send(record.id).await;
             }
             Some(Scan::Sealed { .. }) if !record.submitted => {
-                submit::submit(centre, record.id).await?
+                submit::submit(centre, record.id).await?;
             }
             Some(Scan::Sealed { .. } | Scan::Failed { .. }) => {}
         }
@@ -235,6 +239,17 @@ async fn watch_depots(
 async fn read_meters(centre: Arc<driver::Centre>) -> Result<()> {
     loop {
         tokio::time::sleep(METER_EVERY).await;
+        for (source, flow) in centre.flows.all() {
+            if let Some(sample) = flow.sample(monotonic()) {
+                let input = Input::Inbound {
+                    source,
+                    bytes: sample.bytes,
+                    window: sample.window,
+                    saturated: sample.saturated,
+                };
+                centre.tell(input).await?;
+            }
+        }
         for depot in centre.depots.all() {
             if let Some(sample) = depot.meter.sample(monotonic()) {
                 let meter::Sample {

@@ -1,11 +1,13 @@
 //! From the mind's words to the API's.
 
+mod stage_in;
+
 use posthaste_api as api;
 use posthaste_core::{
     Mind,
     contract::{
-        Decision, DepotState, Happening, PathView, Reason, RequestState, RequestView, ShareView,
-        WouldBuy,
+        ArrivalState, Decision, DepotState, Forecast, Happening, PathView, Reason, RequestState,
+        RequestView, ShareView, WouldBuy,
     },
 };
 use posthaste_endpoint::{Error, ErrorKind, Result};
@@ -138,9 +140,7 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
     let offers = offers(&decisions);
     let (view, depots) = (mind.request(record.id), mind.depots());
     let (bytes, files, error) = scanned(record);
-    let ended_badly = view
-        .as_ref()
-        .is_some_and(|view| matches!(view.state, RequestState::Refused | RequestState::Failed));
+    let ended_badly = ended_badly(mind, record);
     let state = match (&view, &error) {
         (Some(view), _) => view.state.name(),
         (None, Some(_)) => "failed",
@@ -154,7 +154,7 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
     };
     let view = view.as_ref();
     let deadline = view.map_or(record.deadline, |view| view.spec.deadline);
-    api::Request {
+    let mut shown = api::Request {
         id: record.id.to_string(),
         dataset: record.dataset.clone(),
         source: String::from_utf8_lossy(&record.source).into_owned(),
@@ -176,7 +176,7 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
         submitted: moment(record.created),
         deadline: moment(deadline),
         slack_s: view.and_then(|view| slack(view, deadline)),
-        finish: view.and_then(finish),
+        finish: view.and_then(|view| view.finish).map(finish),
         safe_after_s: view
             .and_then(|view| view.safe_at)
             .map(|at| seconds(at.slack_micros(record.created))),
@@ -196,6 +196,27 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
                 .map(|of| share(centre, of, state_of(of.depot)))
                 .collect()
         }),
+        stage_in: None,
+    };
+    stage_in::fill(centre, mind, record, &mut shown);
+    shown
+}
+
+/// Whether there is something to explain.
+fn ended_badly(mind: &Mind, record: &RequestRecord) -> bool {
+    let stage_out = mind.request(record.id).map(|view| view.state);
+    let stage_in = mind.arrival(record.id).map(|view| view.state);
+    matches!(
+        stage_out,
+        Some(RequestState::Refused | RequestState::Failed)
+    ) || matches!(stage_in, Some(ArrivalState::Refused | ArrivalState::Failed))
+}
+
+fn finish(finish: Forecast) -> api::Finish {
+    api::Finish {
+        p10: moment(finish.p10),
+        p50: moment(finish.p50),
+        p90: moment(finish.p90),
     }
 }
 
@@ -206,14 +227,6 @@ fn scanned(record: &RequestRecord) -> (u64, u64, Option<String>) {
         Some(Scan::Failed { error }) => (0, 0, Some(error.clone())),
         None => (0, 0, None),
     }
-}
-
-fn finish(view: &RequestView) -> Option<api::Finish> {
-    view.finish.map(|finish| api::Finish {
-        p10: moment(finish.p10),
-        p50: moment(finish.p50),
-        p90: moment(finish.p90),
-    })
 }
 
 fn release(record: &RequestRecord) -> api::Release {

@@ -19,6 +19,7 @@ use posthaste_types::{ChunkIndex, Digest, RequestId, Timestamp};
 use crate::{sealed::Sealed, secrets};
 
 mod encryption;
+mod stage_in;
 
 pub(crate) use encryption::Remains;
 

@@ -21,7 +21,7 @@ use posthaste_journal::{RequestRecord, Scan};
 use posthaste_types::{Bytes, RequestId, Timestamp, encrypted_sizes};
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::{driver::Centre, hands::solved, render, store::Remains, wishes};
+use crate::{driver::Centre, hands::solved, inbound, render, store::Remains, wishes};
 
 /// How long depots keep a dataset after its deadline, unless the request says.
 const KEEP_DEFAULT: Duration = Duration::from_secs(30 * 86400);
@@ -206,6 +206,7 @@ fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
         best_effort: new.best_effort,
         optimizer: optimizer(new.optimizer.as_deref())?,
         wishes: wishes(centre, new, deadline + keep)?,
+        stage_in: None,
         created: now,
         deadline,
         expires: deadline + keep,
@@ -236,11 +237,15 @@ pub(crate) async fn scan_all(centre: Arc<Centre>, mut queue: mpsc::Receiver<Requ
 
 async fn scan(centre: &Arc<Centre>, request: RequestId) -> Result<()> {
     let record = centre.store.request(request)?;
-    let here = Arc::clone(centre);
-    let sealed = tokio::task::spawn_blocking(move || seal(&here, &record)).await;
-    let sealed = sealed.map_err(|cause| {
-        Error::new(ErrorKind::Cancelled, "scan", request.to_string()).cause(cause.to_string())
-    })?;
+    let sealed = if record.stage_in.is_some() {
+        inbound::submit::scan(centre, &record).await
+    } else {
+        let here = Arc::clone(centre);
+        let sealed = tokio::task::spawn_blocking(move || seal(&here, &record)).await;
+        sealed.map_err(|cause| {
+            Error::new(ErrorKind::Cancelled, "scan", request.to_string()).cause(cause.to_string())
+        })?
+    };
     let scan = match &sealed {
         Ok(scan) => scan.clone(),
         Err(error) => Scan::Failed {
@@ -288,6 +293,9 @@ fn sealed(record: &RequestRecord, list: &FileList) -> Scan {
 /// [`ErrorKind::NotFound`] when a depot was taken out of the books meanwhile.
 pub(crate) async fn submit(centre: &Centre, request: RequestId) -> Result<()> {
     let record = centre.store.request(request)?;
+    if record.stage_in.is_some() {
+        return inbound::submit::submit(centre, &record).await;
+    }
     match specification(centre, &record)? {
         Some(spec) => {
             let input = Input::RequestAsked {

@@ -1,5 +1,6 @@
 //! What must hold in every world, watched all the time.
 
+mod arrivals;
 mod capacity;
 mod conservation;
 mod deadline;
@@ -10,6 +11,7 @@ mod wishes;
 
 use posthaste_types::Timestamp;
 
+pub(crate) use arrivals::Arrivals;
 pub(crate) use capacity::Capacity;
 pub(crate) use conservation::{Conservation, End};
 pub(crate) use deadline::Deadlines;
@@ -32,7 +34,7 @@ pub struct Violation {
 /// Violations kept of one run: the first ones tell the story.
 const VIOLATIONS_MAX: usize = 20;
 
-/// The seven checkers and what they saw.
+/// The eight checkers and what they saw.
 #[derive(Debug)]
 pub struct Checkers {
     pub(crate) deadlines: Deadlines,
@@ -42,13 +44,14 @@ pub struct Checkers {
     pub(crate) releases: Releases,
     pub(crate) probes: Probes,
     pub(crate) kept: Kept,
+    pub(crate) arrivals: Arrivals,
     violations: Vec<Violation>,
     is_mute: bool,
 }
 
 impl Checkers {
     /// The checkers' names, in the order of their verdicts.
-    pub const NAMES: [&'static str; 7] = [
+    pub const NAMES: [&'static str; 8] = [
         deadline::NAME,
         capacity::NAME,
         conservation::NAME,
@@ -56,6 +59,7 @@ impl Checkers {
         release::NAME,
         probes::NAME,
         wishes::NAME,
+        arrivals::NAME,
     ];
 
     pub(crate) fn new(settings: &posthaste_core::Settings) -> Self {
@@ -67,6 +71,7 @@ impl Checkers {
             releases: Releases::default(),
             probes: Probes::new(settings),
             kept: Kept::default(),
+            arrivals: Arrivals::default(),
             violations: Vec::new(),
             is_mute: false,
         }

@@ -6,6 +6,7 @@ mod commands;
 mod fates;
 mod faults;
 mod forwards;
+mod inbound;
 mod journal;
 mod notes;
 mod plans;
@@ -13,6 +14,7 @@ mod probes;
 mod scored;
 mod senses;
 mod setup;
+mod told;
 mod verdict;
 
 use std::{
@@ -28,7 +30,6 @@ use posthaste_types::{ByteRate, DepotId, Record, RequestId, Timestamp};
 
 use crate::{
     Checkers, Entry, Report, Scenario,
-    checkers::End,
     deadlines::Seen,
     random::Dice,
     report::{Fate, Recorder, What},
@@ -74,6 +75,14 @@ enum Pending {
     Remove { epoch: u32, request: RequestId },
     /// Something goes wrong.
     Strike { place: usize, blow: Blow },
+    /// Something befalls a source.
+    StrikeSource { place: usize, blow: Blow },
+    /// That is over.
+    HealSource {
+        kind: FaultKind,
+        place: usize,
+        ordeal: u32,
+    },
     /// It is over.
     Heal {
         kind: FaultKind,
@@ -207,7 +216,9 @@ impl<'a> Run<'a> {
 
     fn play(&mut self) {
         let end = START + Duration::from_secs(self.scenario.horizon_s);
-        let requests: u64 = self.scenario.requests.iter().map(|plan| plan.count).sum();
+        let stage_outs = self.scenario.requests.iter().map(|plan| plan.count);
+        let stage_ins = self.scenario.stage_ins.iter().map(|plan| plan.count);
+        let requests: u64 = stage_outs.chain(stage_ins).sum();
         let steps_max = STEPS_MAX + STEPS_PER_REQUEST * requests;
         while self.checkers.progress.steps() < steps_max && !self.checkers.is_violated() {
             let queued = self.queue.first_key_value().map(|((at, _), _)| *at);
@@ -297,6 +308,12 @@ impl<'a> Run<'a> {
                 }
             }
             Pending::Strike { place, blow } => self.strike(place, blow),
+            Pending::StrikeSource { place, blow } => self.strike_source(place, blow),
+            Pending::HealSource {
+                kind,
+                place,
+                ordeal,
+            } => self.heal_source(kind, place, ordeal),
             Pending::Heal {
                 kind,
                 place,
@@ -321,8 +338,12 @@ impl<'a> Run<'a> {
             let spec = event
                 .request
                 .and_then(|request| self.world.specs.get(&request));
-            self.fates
-                .hear(event, &mind, spec.map(|spec| spec.deadline));
+            let arrival = event
+                .request
+                .and_then(|request| self.checkers.arrivals.spec(request));
+            let deadline = spec.map(|spec| spec.deadline);
+            let deadline = deadline.or(arrival.map(|spec| spec.deadline));
+            self.fates.hear(event, &mind, deadline);
         }
         let wakeup = mind.next_wakeup();
         // Whoever wants to be woken may be as busy as it likes.
@@ -363,6 +384,8 @@ impl<'a> Run<'a> {
 
     fn on_event(&mut self, event: &Event) {
         self.checkers.deadlines.on_event(event);
+        let found = self.checkers.arrivals.on_event(event);
+        self.checkers.note(self.now, found);
         if let (Happening::Safe { .. }, Some(request)) = (&event.happening, event.request) {
             self.check_claim(request, false);
         }
@@ -386,64 +409,6 @@ impl<'a> Run<'a> {
             .on_claim(request, is_release, weakest);
         self.checkers.note(self.now, found);
     }
-
-    /// What the checkers must know of an input before the mind does.
-    fn on_told(&mut self, input: &Input) {
-        if let Input::DepotDown { depot, .. } = input
-            && let Some(site) = self.world.site(*depot)
-        {
-            site.is_told_gone = true;
-        }
-        if let Input::DepotUp { depot, .. } = input
-            && let Some(site) = self.world.site(*depot)
-        {
-            site.is_told_gone = false;
-        }
-        self.heed_measures(input);
-        let (send, end) = match input {
-            Input::FragmentStored {
-                request,
-                depot,
-                chunk,
-                fragment,
-            } => ((*depot, *request, *chunk, *fragment), End::Stored),
-            Input::FragmentFailed {
-                request,
-                depot,
-                chunk,
-                fragment,
-                ..
-            } => ((*depot, *request, *chunk, *fragment), End::Failed),
-            Input::DriverStarted
-            | Input::DepotAdded { .. }
-            | Input::DepotRemoved { .. }
-            | Input::DepotLent { .. }
-            | Input::DepotLevelled { .. }
-            | Input::DepotUp { .. }
-            | Input::DepotDown { .. }
-            | Input::DepotInventory { .. }
-            | Input::RequestSubmitted { .. }
-            | Input::RequestSubmittedWith { .. }
-            | Input::RequestAsked { .. }
-            | Input::RequestCancelled { .. }
-            | Input::Throughput { .. }
-            | Input::SourceReleased { .. }
-            | Input::SourceKept { .. }
-            | Input::Delivered { .. }
-            | Input::DeadlineMoved { .. }
-            | Input::RateLimited { .. }
-            | Input::Probed { .. }
-            | Input::ProbeAsked { .. }
-            | Input::PlanSolved { .. } => return,
-        };
-        if end == End::Stored {
-            let (depot, request, chunk, fragment) = send;
-            let bytes = self.bytes_of(request, chunk, fragment);
-            let found = (self.checkers.kept).on_stored(self.now, request, depot, bytes);
-            self.checkers.note(self.now, found);
-        }
-        self.end_send(send, end);
-    }
 }
 
 /// Whether it would go on for ever and changes nothing by itself.
@@ -457,6 +422,10 @@ fn is_routine(pending: &Pending) -> bool {
         Pending::Tell { input, .. } => {
             matches!(input, Input::DepotUp { .. } | Input::DepotDown { .. })
         }
-        Pending::Ask { .. } | Pending::Remove { .. } | Pending::Strike { .. } => false,
+        Pending::Ask { .. }
+        | Pending::Remove { .. }
+        | Pending::Strike { .. }
+        | Pending::StrikeSource { .. }
+        | Pending::HealSource { .. } => false,
     }
 }

@@ -228,9 +228,13 @@ impl Decider {
 
     pub(crate) fn is_moving(&self, request: RequestId) -> bool {
         match self {
-            Self::Mind(mind) => mind
-                .request(request)
-                .is_some_and(|view| view.state == RequestState::Moving),
+            Self::Mind(mind) => {
+                let arrival = mind.arrival(request);
+                arrival.is_some_and(|view| view.state.is_live())
+                    || mind
+                        .request(request)
+                        .is_some_and(|view| view.state == RequestState::Moving)
+            }
             Self::Rival(player) => player.ledger.is_moving(request),
         }
     }

@@ -2,6 +2,7 @@
 
 mod amount;
 mod check;
+mod inbound;
 mod plan;
 mod trace;
 mod wishes;
@@ -11,6 +12,7 @@ use std::{collections::BTreeMap, fmt, path::Path, sync::Arc};
 use serde::Deserialize;
 
 pub(crate) use amount::{Amount, Price, SECONDS_A_MONTH, mebi};
+pub(crate) use inbound::{SourcePlan, StageInPlan};
 pub(crate) use plan::{
     BackgroundPlan, DepotPlan, DomainPlan, FaultKind, FaultPlan, LinkPlan, PathPlan, RequestPlan,
     Varies,
@@ -52,10 +54,14 @@ pub struct Scenario {
     /// Fragments stored whose answer is lost, of a thousand.
     #[serde(default)]
     pub(crate) answer_lost_permille: u64,
-    #[serde(rename = "depot")]
+    #[serde(default, rename = "depot")]
     pub(crate) depots: Vec<DepotPlan>,
-    #[serde(rename = "request")]
+    #[serde(default, rename = "request")]
     pub(crate) requests: Vec<RequestPlan>,
+    #[serde(default, rename = "source")]
+    pub(crate) sources: Vec<SourcePlan>,
+    #[serde(default, rename = "stage-in")]
+    pub(crate) stage_ins: Vec<StageInPlan>,
     #[serde(default, rename = "fault")]
     pub(crate) faults: Vec<FaultPlan>,
     #[serde(default, rename = "link")]
@@ -156,6 +162,8 @@ impl Scenario {
     fn number(&mut self) -> Result<(), String> {
         let all: u64 = self.depots.iter().map(|depot| depot.count).sum();
         let requests: u64 = self.requests.iter().map(|request| request.count).sum();
+        let stage_ins: u64 = self.stage_ins.iter().map(|plan| plan.count).sum();
+        let requests = requests.saturating_add(stage_ins);
         if all > DEPOTS_MAX || requests > REQUESTS_MAX {
             return Err(format!(
                 "at most {DEPOTS_MAX} depots and {REQUESTS_MAX} requests fit in a scenario"
@@ -171,7 +179,8 @@ impl Scenario {
         let depots = self.depots.iter().map(|depot| &depot.varies);
         let links = self.links.iter().map(|link| &link.varies);
         let paths = self.paths.iter().map(|path| &path.varies);
-        depots.chain(links).chain(paths)
+        let sources = self.sources.iter().map(|source| &source.varies);
+        depots.chain(links).chain(paths).chain(sources)
     }
 
     /// The trace a rate follows, if it does.

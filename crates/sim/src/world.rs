@@ -4,6 +4,7 @@
 mod build;
 mod course;
 mod network;
+mod origin;
 mod process;
 mod shares;
 mod site;
@@ -15,6 +16,7 @@ use posthaste_types::{ChunkIndex, DepotId, RequestId, Timestamp};
 
 pub(crate) use build::build;
 pub(crate) use network::{Arrival, Carried, Node, Sending};
+pub(crate) use origin::Origin;
 pub(crate) use process::Strike;
 pub(crate) use site::{Condition, Site};
 
@@ -28,6 +30,8 @@ use shares::ResourceId;
 pub(crate) struct World {
     now: Timestamp,
     pub(crate) sites: Vec<Site>,
+    /// Where stage-ins come from.
+    pub(crate) origins: Vec<Origin>,
     pub(crate) specs: BTreeMap<RequestId, RequestSpec>,
     network: Network,
     /// What bends each resource that changes.
@@ -46,6 +50,7 @@ impl World {
         let mut world = Self {
             now,
             sites: Vec::new(),
+            origins: Vec::new(),
             specs: BTreeMap::new(),
             network: Network::new(now),
             courses: Vec::new(),

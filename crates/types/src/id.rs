@@ -51,6 +51,10 @@ id!(
     DepotId, u32, "d"
 );
 id!(
+    /// An endpoint that data is fetched from, numbered from 1 in the order they were found. Shown as `s3`.
+    SourceId, u32, "s"
+);
+id!(
     /// A chunk's place in its dataset's byte stream, from 0.
     ChunkIndex, u32, "c"
 );

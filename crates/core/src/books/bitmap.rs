@@ -69,6 +69,15 @@ impl Bitmap {
         }
     }
 
+    /// The lowest member.
+    pub(crate) fn first(&self) -> Option<u32> {
+        let words = self.words.iter().enumerate().skip(self.hint as usize);
+        let (place, word) = words.into_iter().find(|(_, word)| **word != 0)?;
+        u32::try_from(place)
+            .ok()
+            .map(|place| place * 64 + word.trailing_zeros())
+    }
+
     /// Takes the lowest member out.
     pub(crate) fn pop(&mut self) -> Option<u32> {
         if self.count == 0 {

@@ -6,7 +6,7 @@ use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, Timestamp, reco
 use super::{Account, Push, Quota, Replica, Throttle, Tuning, Turn};
 use crate::{
     Settings,
-    contract::{Decision, Fault, Forecast, Reason, RequestSpec, RequestState, Survive, Wishes},
+    contract::{Decision, Fault, Forecast, RequestSpec, RequestState, Survive, Wishes},
     domains::Kin,
 };
 
@@ -453,32 +453,4 @@ impl Request {
         let has_room = self.stripes.len() + late < 2 * most;
         has_room && (open < 2 || (open < most && bytes <= settings.stripes_bytes_max))
     }
-
-    /// Remembers a decision; the oldest beyond `most` are forgotten, but for the first: the answer.
-    /// Of what comes again and again only a quarter of `most` are kept, so that it doesn't push out what
-    /// decided the request's fate.
-    pub(crate) fn remember(&mut self, decision: Decision, most: u32) {
-        let most = most as usize;
-        if is_routine(&decision.reason) {
-            let routine = |decision: &Decision| is_routine(&decision.reason);
-            let kept = self.decisions.iter().filter(|decision| routine(decision));
-            if kept.count() >= most / 4
-                && let Some(oldest) = self.decisions.iter().position(routine)
-            {
-                self.decisions.remove(oldest);
-            }
-        }
-        if self.decisions.len() >= most {
-            self.decisions.remove(usize::from(most > 1));
-        }
-        self.decisions.push(decision);
-    }
-}
-
-/// Whether a decision for this reason comes again and again.
-fn is_routine(reason: &Reason) -> bool {
-    matches!(
-        reason,
-        Reason::Tuned { .. } | Reason::RateMoved { .. } | Reason::Retry { .. }
-    )
 }

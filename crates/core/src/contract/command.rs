@@ -1,5 +1,5 @@
 use posthaste_plan::horizon::{Effort, Problem};
-use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, record};
+use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, SourceId, record};
 
 use super::Reason;
 
@@ -75,6 +75,45 @@ record! {
             /// Why there and why now.
             reason: Reason,
         },
+        /// Read the chunk from the source, write it where it belongs and note its digest. Answered by
+        /// `ChunkArrived` or `ChunkMissed`.
+        40 = Fetch {
+            /// For this stage-in.
+            request: RequestId,
+            /// From this source.
+            source: SourceId,
+            /// This chunk.
+            chunk: ChunkIndex,
+            /// Why from there and why now.
+            reason: Reason,
+        },
+        /// Stop every fetch of the stage-in from the source; none of them writes anything afterwards, and
+        /// the mind no longer counts on them.
+        41 = Quit {
+            /// For this stage-in.
+            request: RequestId,
+            /// From this source.
+            source: SourceId,
+            /// Why.
+            reason: Reason,
+        },
+        /// Say which chunks of the stage-in are here. Answered by `ArrivalSurveyed`.
+        42 = Survey {
+            /// The stage-in.
+            request: RequestId,
+            /// Why.
+            reason: Reason,
+        },
+        /// Everything of a stage-in was fetched that ever will be: give its files their names, or remove
+        /// what was written of them. Answered by `Landed` or `LandingFailed` when they are kept.
+        43 = Settle {
+            /// The stage-in.
+            request: RequestId,
+            /// Whether they are kept.
+            keep: bool,
+            /// Why.
+            reason: Reason,
+        },
         /// Measure the path to the depot with bytes that are thrown away there. Answered by `Probed`,
         /// also when it failed.
         16 = Probe {
@@ -111,6 +150,10 @@ impl Command {
             | Self::Release { reason, .. }
             | Self::Forget { reason, .. }
             | Self::Forward { reason, .. }
+            | Self::Fetch { reason, .. }
+            | Self::Quit { reason, .. }
+            | Self::Survey { reason, .. }
+            | Self::Settle { reason, .. }
             | Self::Probe { reason, .. }
             | Self::Solve { reason, .. } => reason,
         }

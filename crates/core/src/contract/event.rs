@@ -1,3 +1,4 @@
+use alloc::string::String;
 use core::fmt;
 use posthaste_types::{Bytes, Code, DepotId, RequestId, Timestamp, record};
 
@@ -83,6 +84,23 @@ record! {
         33 = Pushed,
         /// Depots that fail together hold more of a chunk than the parity covers.
         96 = Crowded,
+        /// The first chunks of a stage-in are being fetched.
+        120 = Fetching,
+        /// All of a stage-in is here.
+        121 = Arrived {
+            /// Size of it.
+            bytes: Bytes,
+        },
+        /// Nothing is fetched from a source any more, or not for a while.
+        122 = SourceLeft {
+            /// Its name.
+            name: String,
+        },
+        /// A source gives again.
+        123 = SourceBack {
+            /// Its name.
+            name: String,
+        },
         /// The code of a request was chosen by what it must survive.
         112 = CodeChosen {
             /// The code.
@@ -122,6 +140,10 @@ impl Happening {
             Self::Pushed => "pushed",
             Self::Crowded => "crowded",
             Self::CodeChosen { .. } => "code-chosen",
+            Self::Fetching => "fetching",
+            Self::Arrived { .. } => "arrived",
+            Self::SourceLeft { .. } => "source-left",
+            Self::SourceBack { .. } => "source-back",
         }
     }
 }
@@ -155,6 +177,10 @@ impl fmt::Display for Happening {
             Self::Pushed => f.write_str("all is pushed on"),
             Self::Crowded => f.write_str("crowded"),
             Self::CodeChosen { code } => write!(f, "code {code} chosen"),
+            Self::Fetching => f.write_str("fetching"),
+            Self::Arrived { bytes } => write!(f, "arrived, {bytes}"),
+            Self::SourceLeft { name } => write!(f, "source {name} left"),
+            Self::SourceBack { name } => write!(f, "source {name} gives again"),
         }
     }
 }

@@ -2,10 +2,10 @@ use alloc::{string::String, vec::Vec};
 use core::{fmt, time::Duration};
 use posthaste_plan::{horizon::Schedule, tuner::Method};
 use posthaste_types::{
-    ByteRate, Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp, record,
+    ByteRate, Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, SourceId, Timestamp, record,
 };
 
-use super::{DepotTerms, RequestSpec, Wishes};
+use super::{ArrivalSpec, DepotTerms, RequestSpec, Wishes};
 
 record! {
     /// Why something the hands tried did not work, as far as the mind decides by it.
@@ -29,6 +29,10 @@ record! {
         7 = SourceUnreadable,
         /// Anything else; treated as temporary a bounded number of times.
         8 = Other,
+        /// Two sources of a stage-in do not hold the same.
+        96 = SourcesDiffer,
+        /// What came can't be written at the centre.
+        97 = Unwritable,
     }
 }
 
@@ -37,12 +41,16 @@ impl Fault {
     #[must_use]
     pub const fn is_of_source(self) -> bool {
         match self {
-            Self::SourceChanged | Self::SourceVanished | Self::SourceUnreadable => true,
+            Self::SourceChanged
+            | Self::SourceVanished
+            | Self::SourceUnreadable
+            | Self::SourcesDiffer => true,
             Self::Unreachable
             | Self::Full
             | Self::Unauthenticated
             | Self::Corrupt
             | Self::Busy
+            | Self::Unwritable
             | Self::Other => false,
         }
     }
@@ -59,6 +67,8 @@ impl fmt::Display for Fault {
             Self::SourceChanged => "a source file changed",
             Self::SourceVanished => "a source file vanished",
             Self::SourceUnreadable => "a source file can't be read",
+            Self::Unwritable => "it can't be written here",
+            Self::SourcesDiffer => "it holds something else than another source",
             Self::Other => "it failed",
         })
     }
@@ -209,6 +219,73 @@ record! {
             depot: DepotId,
             /// Its level, from 1.
             level: u8,
+        },
+        /// A source of stage-ins was looked at and answered.
+        64 = SourceFound {
+            /// The source.
+            source: SourceId,
+            /// The name people use.
+            name: String,
+            /// The most it gives, when that is known.
+            rate_max: Option<ByteRate>,
+        },
+        /// A user asked for a stage-in; its sources hold the same, and what that is was written down.
+        65 = ArrivalAsked {
+            /// Its number.
+            request: RequestId,
+            /// What is wanted.
+            spec: ArrivalSpec,
+        },
+        /// A chunk came from a source, was written, and its digest was noted durably.
+        66 = ChunkArrived {
+            /// For this stage-in.
+            request: RequestId,
+            /// From this source.
+            source: SourceId,
+            /// This chunk.
+            chunk: ChunkIndex,
+        },
+        /// A chunk asked of a source did not come, or could not be written.
+        67 = ChunkMissed {
+            /// For this stage-in.
+            request: RequestId,
+            /// From this source.
+            source: SourceId,
+            /// This chunk.
+            chunk: ChunkIndex,
+            /// Why. [`Fault::Full`]: there is no room for it here.
+            fault: Fault,
+        },
+        /// What a source gave over a window, for all stage-ins together.
+        68 = Inbound {
+            /// The source.
+            source: SourceId,
+            /// Bytes that came in the window.
+            bytes: Bytes,
+            /// Length of the window.
+            window: Duration,
+            /// Whether the window was never short of chunks to fetch: else the sample is only a lower
+            /// bound.
+            saturated: bool,
+        },
+        /// What is really here of a stage-in, asked for by [`Command::Survey`](super::Command::Survey).
+        69 = ArrivalSurveyed {
+            /// The stage-in.
+            request: RequestId,
+            /// Every chunk that is here with its digest noted.
+            chunks: Vec<ChunkIndex>,
+        },
+        /// The files of a stage-in have their names, as commanded.
+        70 = Landed {
+            /// The stage-in.
+            request: RequestId,
+        },
+        /// They could not get them.
+        71 = LandingFailed {
+            /// The stage-in.
+            request: RequestId,
+            /// Why.
+            fault: Fault,
         },
         /// How a [`Command::Probe`](super::Command::Probe) ended.
         32 = Probed {

@@ -1,9 +1,12 @@
+mod words;
+
 use alloc::{format, string::String, vec::Vec};
 use core::fmt;
 use posthaste_plan::tuner;
 use posthaste_types::{ByteRate, Bytes, Code, DepotId, Timestamp, record};
 
 use super::{Dollars, Fault, Survive, WouldBuy, offer::write_offers};
+use words::{write_arrival, write_course, write_redundancy, write_stale};
 
 record! {
     /// Why the mind decided something. Shown to people as it stands.
@@ -244,6 +247,80 @@ record! {
             /// From now on.
             to: Option<ByteRate>,
         },
+        /// A stage-in was admitted.
+        120 = Inbound {
+            /// Sources it comes from.
+            sources: u32,
+            /// When it begins at the latest, where it waits.
+            begin_by: Option<Timestamp>,
+            /// p90 finish.
+            finish: Timestamp,
+            /// The deadline it keeps.
+            deadline: Timestamp,
+        },
+        /// Waiting longer would endanger the deadline of a stage-in.
+        121 = MustBegin {
+            /// The deadline.
+            deadline: Timestamp,
+        },
+        /// It is no longer in the way.
+        122 = MayArrive {
+            /// Since when.
+            not_before: Timestamp,
+        },
+        /// Nothing more urgent needs what is free.
+        123 = NothingMoreUrgent,
+        /// This chunk would be here first if it came from this source.
+        124 = ArrivesFirst,
+        /// A source is left alone.
+        125 = SourceLost {
+            /// Its name.
+            name: String,
+            /// Why.
+            fault: Fault,
+        },
+        /// A source that was left gave something.
+        126 = GaveAgain,
+        /// None of the sources is known.
+        127 = NoSourceKnown,
+        /// No source is left that could give what is missing.
+        128 = NoSourceLeft {
+            /// How the last one failed.
+            fault: Fault,
+        },
+        /// Every chunk of a stage-in is here.
+        129 = AllHere {
+            /// How many those are.
+            chunks: u32,
+        },
+        /// It came before it was welcome, because later it might have missed its deadline.
+        130 = CameEarly {
+            /// Since when it would have been welcome.
+            not_before: Timestamp,
+            /// The deadline.
+            deadline: Timestamp,
+        },
+        /// The sources would give it too late.
+        131 = InboundLate {
+            /// p90 finish.
+            finish: Timestamp,
+            /// The deadline.
+            deadline: Timestamp,
+        },
+        /// The sources give it so little before the deadline that it is in danger.
+        133 = InboundThin {
+            /// p90 finish.
+            finish: Timestamp,
+            /// The deadline.
+            deadline: Timestamp,
+        },
+        /// The sources give it in time.
+        132 = InboundSuffices {
+            /// p90 finish.
+            finish: Timestamp,
+            /// The deadline.
+            deadline: Timestamp,
+        },
         /// A path that could be used was not measured for long, or never.
         64 = PathStale {
             /// When it was measured last; none when it never was.
@@ -262,38 +339,12 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::FinishesFirst => f.write_str("it would be stored there first"),
-            Self::Admitted {
-                fan_out,
-                finish,
-                deadline,
-            } => write!(
-                f,
-                "{fan_out} depots at once: p90 finish {finish} is before the deadline {deadline}"
-            ),
-            Self::DirectSuffices { finish, deadline } => write!(
-                f,
-                "the direct path suffices: p90 finish {finish} is before the deadline {deadline}"
-            ),
-            Self::DirectTooSlow { finish, deadline } => write!(
-                f,
-                "the direct path is too slow: p90 finish {finish} is after the deadline {deadline}"
-            ),
-            Self::Behind {
-                fan_out,
-                finish,
-                deadline,
-            } => write!(
-                f,
-                "{fan_out} depots now: p90 finish {finish} was after the deadline {deadline}"
-            ),
-            Self::Ahead {
-                fan_out,
-                finish,
-                deadline,
-            } => write!(
-                f,
-                "{fan_out} depots are enough: p90 finish {finish} is well before the deadline {deadline}"
-            ),
+            course @ (Self::Admitted { .. }
+            | Self::DirectSuffices { .. }
+            | Self::DirectTooSlow { .. }
+            | Self::Behind { .. }
+            | Self::Ahead { .. }
+            | Self::SlackThin { .. }) => write_course(f, course),
             Self::DepotLost { fault } => write!(f, "the depot is lost: {fault}"),
             Self::DepotBack => f.write_str("the depot is back"),
             Self::RateMoved { from, to } => write!(f, "its forecast moved from {from} to {to}"),
@@ -363,14 +414,6 @@ impl fmt::Display for Reason {
             Self::GaveUp { fault, attempts } => {
                 write!(f, "gave up after {attempts} tries: {fault}")
             }
-            Self::SlackThin {
-                fan_out,
-                finish,
-                deadline,
-            } => write!(
-                f,
-                "fed to {fan_out}: p90 finish {finish} leaves too little slack to the deadline {deadline}"
-            ),
             Self::OutsideHours => f.write_str("it is outside the hours its owner lends it"),
             Self::TooFewDomains { code, available } => write!(
                 f,
@@ -426,42 +469,27 @@ impl fmt::Display for Reason {
             Self::CannotSurvive { survive, depots } => {
                 write!(f, "no code on {depots} depots survives {survive}")
             }
+            arrival @ (Self::Inbound { .. }
+            | Self::MustBegin { .. }
+            | Self::MayArrive { .. }
+            | Self::SourceLost { .. }
+            | Self::NoSourceLeft { .. }
+            | Self::AllHere { .. }
+            | Self::CameEarly { .. }
+            | Self::InboundLate { .. }
+            | Self::InboundThin { .. }
+            | Self::InboundSuffices { .. }
+            | Self::NothingMoreUrgent
+            | Self::ArrivesFirst
+            | Self::GaveAgain
+            | Self::NoSourceKnown) => write_arrival(f, arrival),
             Self::Verified => f.write_str("every chunk was pulled and its digest verified"),
             Self::Spare { name } => write!(f, "the others suffice without {name}"),
             Self::Tuned { why } => write!(f, "{}", why.of_fragments()),
             Self::PathStale {
-                measured_at: None,
+                measured_at,
                 budget,
-            } => write!(
-                f,
-                "the path was never measured: at most {budget} are spent on that"
-            ),
-            Self::PathStale {
-                measured_at: Some(at),
-                budget,
-            } => write!(
-                f,
-                "the path was last measured at {at}: at most {budget} are spent on that"
-            ),
+            } => write_stale(f, *measured_at, *budget),
         }
     }
-}
-
-/// What a code takes and gives, as a person would say it.
-fn write_redundancy(f: &mut fmt::Formatter<'_>, code: Code, loss_ppb: u32) -> fmt::Result {
-    let (total, parity) = (code.total(), code.parity());
-    let data = u32::from(code.data().max(1));
-    let stored = (u32::from(total) * 100 + data / 2) / data;
-    write!(f, "{code} on {total} depots: any {parity} may be lost; ")?;
-    if code.data() == 1 {
-        write!(f, "{total} copies are stored")?;
-    } else {
-        let (whole, hundredths) = (stored / 100, stored % 100);
-        write!(f, "{whole}.{hundredths:02} bytes are stored for each")?;
-    }
-    let once = 1_000_000_000 / loss_ppb.max(1);
-    write!(
-        f,
-        ", and by what these depots lost so far, data is lost once in {once} times"
-    )
 }

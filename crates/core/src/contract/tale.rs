@@ -1,7 +1,7 @@
 use alloc::{string::String, vec::Vec};
 use posthaste_types::{DepotId, Timestamp, record};
 
-use super::{Happening, Reason, RequestView};
+use super::{ArrivalView, Happening, Reason, RequestView};
 
 record! {
     /// One entry of what `explain` shows: what was decided when, and why.
@@ -72,4 +72,17 @@ pub struct Tale {
     /// What moved that finish since: with it they add up to the finish as last forecast, and in the
     /// end to the moment it became safe.
     pub charges: Vec<Charge>,
+}
+
+/// All that the story of a stage-in is told from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArrivalTale {
+    /// As of when.
+    pub now: Timestamp,
+    /// The stage-in as it stands.
+    pub view: ArrivalView,
+    /// What was decided, oldest first.
+    pub decisions: Vec<Decision>,
+    /// The p90 finish that was answered; none where none was in sight.
+    pub answered: Option<Timestamp>,
 }

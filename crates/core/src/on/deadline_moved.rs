@@ -13,6 +13,10 @@ impl Mind {
         deadline: Timestamp,
         out: &mut Outbox,
     ) {
+        if self.is_stage_in(id) {
+            self.move_deadline_of_arrival(id, deadline, out);
+            return;
+        }
         let now = self.now;
         if let Some(mut held) = self.release_held(id) {
             held.spec.deadline = deadline;

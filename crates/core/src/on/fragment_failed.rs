@@ -85,6 +85,8 @@ impl Mind {
             | Fault::SourceChanged
             | Fault::SourceVanished
             | Fault::SourceUnreadable
+            | Fault::SourcesDiffer
+            | Fault::Unwritable
             | Fault::Other => self.settings.failures_max,
         };
         let (attempts, name) = (depot.failures, depot.name.clone());

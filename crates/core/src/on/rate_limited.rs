@@ -9,6 +9,10 @@ impl Mind {
     /// A user set, changed or took away the most that may be sent for a request: it holds from the next
     /// fragment on, and everything about the request is judged anew.
     pub(crate) fn on_rate_limited(&mut self, id: RequestId, to: Option<ByteRate>) {
+        if self.is_stage_in(id) {
+            self.limit_arrival(id, to);
+            return;
+        }
         let now = self.now;
         let Some(request) = self
             .requests

@@ -10,6 +10,10 @@ use crate::{
 impl Mind {
     /// A user no longer wants it. What the depots hold is deleted only while the source is there.
     pub(crate) fn on_request_cancelled(&mut self, id: RequestId, out: &mut Outbox) {
+        if self.is_stage_in(id) {
+            self.cancel_arrival(id, out);
+            return;
+        }
         if let Some(held) = self.release_held(id) {
             self.requests.insert(id, held);
         }

@@ -16,7 +16,8 @@ impl Mind {
         request: Request,
         out: &mut Outbox,
     ) {
-        if self.requests.contains_key(&id) || self.planning.is_held(id) {
+        let is_known = self.requests.contains_key(&id) || self.planning.is_held(id);
+        if is_known || self.is_stage_in(id) {
             return;
         }
         self.answer(id, request, true, out);

@@ -138,12 +138,7 @@ fn sentence(tale: &Tale, decision: &Decision, troubles: &mut Vec<String>) -> Opt
             troubles.clear();
             format!("the danger was over: {why}")
         }
-        Happening::Missed => {
-            format!(
-                "the deadline passed and it was not safe: {why}{}",
-                because(troubles)
-            )
-        }
+        Happening::Missed => missed(&why, troubles),
         Happening::DepotActivated => added(tale, decision, troubles),
         Happening::DepotRetired => format!("{depot} was let go: {why}"),
         Happening::DepotDown => format!("{depot} was lost: {why}"),
@@ -185,6 +180,8 @@ fn sentence(tale: &Tale, decision: &Decision, troubles: &mut Vec<String>) -> Opt
         }
         Happening::Pushing => format!("depots began to push on to {depot}: {why}"),
         Happening::Pushed => format!("all had been pushed on: {why}"),
+        // Stage-ins have a story of their own.
+        _ => format!("{happening}: {why}"),
     };
     Some(text)
 }
@@ -198,6 +195,11 @@ fn limit_changed(from: Option<ByteRate>, to: Option<ByteRate>) -> String {
             format!("the limit on what may be sent was changed from {from} to {to}")
         }
     }
+}
+
+fn missed(why: &str, troubles: &mut Vec<String>) -> String {
+    let because = because(troubles);
+    format!("the deadline passed and it was not safe: {why}{because}")
 }
 
 fn are(number: u32, noun: &str) -> String {

@@ -9,10 +9,7 @@ use axum::{
     response::IntoResponse,
 };
 use posthaste_api as api;
-use posthaste_core::{
-    contract::{Input, RequestState},
-    story,
-};
+use posthaste_core::contract::{ArrivalState, Input, RequestState};
 use posthaste_endpoint::{Error, ErrorKind, relay};
 use posthaste_journal::{RequestRecord, Scan};
 use posthaste_types::{ByteRate, RequestId};
@@ -79,7 +76,7 @@ pub(crate) async fn list(
 pub(crate) struct How {
     /// Say what would be decided, and change nothing.
     #[serde(default)]
-    dry_run: bool,
+    pub(crate) dry_run: bool,
 }
 
 /// Submits a stage-out. It is written down when this answers; whether it is admitted is known once
@@ -141,6 +138,9 @@ pub(crate) async fn show(
         (status = 404, body = api::Problem), (status = 409, body = api::Problem)))]
 pub(crate) async fn cancel(State(desk): State<Desk>, Path(id): Path<String>) -> Answer<StatusCode> {
     let record = find(&desk, &id)?;
+    if record.stage_in.is_some() {
+        return cancel_stage_in(&desk, &record).await;
+    }
     let view = desk.centre.mind().request(record.id);
     let over = |why: &str| {
         Error::new(
@@ -181,6 +181,33 @@ pub(crate) async fn cancel(State(desk): State<Desk>, Path(id): Path<String>) -> 
         .tell(Input::RequestCancelled { request: record.id })
         .await?;
     Ok(StatusCode::ACCEPTED)
+}
+
+/// Cancels a stage-in: what was written of it is removed.
+async fn cancel_stage_in(desk: &Desk, record: &RequestRecord) -> Answer<StatusCode> {
+    let view = desk.centre.mind().arrival(record.id);
+    let why = match view.map(|view| view.state) {
+        None if record.scan.is_none() => "its sources are still being looked at".to_owned(),
+        None => "it is over".to_owned(),
+        Some(ArrivalState::Landing) => "all of it is here, its files get their names".to_owned(),
+        Some(
+            state @ (ArrivalState::Refused
+            | ArrivalState::Arrived
+            | ArrivalState::Cancelled
+            | ArrivalState::Failed),
+        ) => format!("it is already {}", state.name()),
+        Some(ArrivalState::Waiting | ArrivalState::Moving) => {
+            let request = record.id;
+            desk.centre
+                .tell(Input::RequestCancelled { request })
+                .await?;
+            return Ok(StatusCode::ACCEPTED);
+        }
+    };
+    let subject = format!("request {}", record.id);
+    Err(Error::new(ErrorKind::Conflict, "cancel", subject)
+        .cause(why)
+        .into())
 }
 
 /// Changes a running request: moves its deadline, or limits what may be sent for it.
@@ -248,11 +275,11 @@ pub(crate) async fn story(
     Path(id): Path<String>,
 ) -> Answer<Json<api::Story>> {
     let record = find(&desk, &id)?;
-    let tale = desk.centre.mind().tale(record.id);
-    let sentences = match (tale, &record.scan) {
-        (Some(tale), _) => story::tell(&tale),
+    let told = desk.centre.mind().story(record.id);
+    let sentences = match (told, &record.scan) {
+        (Some(told), _) => told,
         (None, Some(Scan::Failed { error })) => vec![format!("It was never begun: {error}.")],
-        (None, None) => vec!["Its source is still being scanned.".to_owned()],
+        (None, None) => vec!["Its source is still being looked at.".to_owned()],
         // The mind forgets the oldest that are over.
         (None, Some(Scan::Sealed { .. })) => {
             let end = record.ended.as_deref().unwrap_or("over");

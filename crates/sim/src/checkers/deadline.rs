@@ -63,7 +63,7 @@ impl Deadlines {
                 watch.at_risk_at_deadline &= event.at >= watch.deadline;
             }
             Happening::Missed => watch.missed = true,
-            Happening::Safe { .. } | Happening::Delivered => {
+            Happening::Safe { .. } | Happening::Delivered | Happening::Arrived { .. } => {
                 watch.safe_at.get_or_insert(event.at);
             }
             Happening::Refused | Happening::Cancelled | Happening::Failed => watch.is_over = true,
@@ -81,6 +81,9 @@ impl Deadlines {
             | Happening::Pushing
             | Happening::Pushed
             | Happening::Crowded
+            | Happening::Fetching
+            | Happening::SourceLeft { .. }
+            | Happening::SourceBack { .. }
             | Happening::CodeChosen { .. } => {}
         }
     }

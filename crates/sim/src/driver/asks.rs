@@ -11,6 +11,9 @@ use crate::{report::What, rivals::Decider};
 impl Run<'_> {
     /// What the checkers and the world must know of what a user asks before the mind does.
     pub(super) fn on_asked(&mut self, input: &Input) {
+        if let Input::ArrivalAsked { request, spec } = input {
+            self.on_stage_in(*request, spec);
+        }
         if let Input::RequestAsked {
             request,
             spec,
@@ -88,6 +91,7 @@ impl Run<'_> {
                 Input::RequestSubmitted { .. }
                     | Input::RequestSubmittedWith { .. }
                     | Input::RequestAsked { .. }
+                    | Input::ArrivalAsked { .. }
                     | Input::RequestCancelled { .. }
                     | Input::Delivered { .. }
             )

@@ -66,6 +66,17 @@ impl Run<'_> {
                 self.after(span, Pending::Remove { epoch, request });
             }
             Command::Forget { request, depot, .. } => self.forget(request, depot),
+            Command::Fetch {
+                request,
+                source,
+                chunk,
+                ..
+            } => self.fetch(request, source, chunk),
+            Command::Quit {
+                request, source, ..
+            } => self.quit(request, source),
+            Command::Survey { request, .. } => self.survey(request),
+            Command::Settle { request, keep, .. } => self.settle_arrival(request, keep),
             Command::Probe {
                 depot,
                 budget,
@@ -161,6 +172,8 @@ impl Run<'_> {
                 | Pending::Overdue { .. }
                 | Pending::Remove { .. }
                 | Pending::Strike { .. }
+                | Pending::StrikeSource { .. }
+                | Pending::HealSource { .. }
                 | Pending::Heal { .. } => None,
             })
             .filter(|(_, (send, _))| matches(send.1, send.0))
@@ -269,6 +282,14 @@ fn answered(input: &Input) -> Option<(Send, bool)> {
         | Input::RateLimited { .. }
         | Input::Probed { .. }
         | Input::ProbeAsked { .. }
+        | Input::SourceFound { .. }
+        | Input::ArrivalAsked { .. }
+        | Input::ChunkArrived { .. }
+        | Input::ChunkMissed { .. }
+        | Input::Inbound { .. }
+        | Input::ArrivalSurveyed { .. }
+        | Input::Landed { .. }
+        | Input::LandingFailed { .. }
         | Input::PlanSolved { .. } => None,
     }
 }

@@ -25,7 +25,7 @@ impl Fates {
             self.moving.remove(&request);
         }
         match event.happening {
-            Happening::Safe { .. } | Happening::Delivered => {
+            Happening::Safe { .. } | Happening::Delivered | Happening::Arrived { .. } => {
                 let is_met = deadline.is_some_and(|deadline| event.at <= deadline);
                 let fate = if is_met { Fate::Met } else { Fate::Late };
                 self.known.entry(request).or_insert(fate);
@@ -56,6 +56,9 @@ impl Fates {
             | Happening::Pushing
             | Happening::Pushed
             | Happening::Crowded
+            | Happening::Fetching
+            | Happening::SourceLeft { .. }
+            | Happening::SourceBack { .. }
             | Happening::CodeChosen { .. } => {}
         }
     }

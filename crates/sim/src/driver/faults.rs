@@ -34,6 +34,10 @@ impl Run<'_> {
     pub(super) fn strike(&mut self, place: usize, blow: Blow) {
         let Blow { kind, lasts, .. } = blow;
         self.last_change = self.now + lasts.unwrap_or_default();
+        if kind == FaultKind::DriverCrash {
+            self.strike_driver(place, blow);
+            return;
+        }
         let site = &mut self.world.sites[place];
         let name = site.name.clone();
         site.ordeal += u32::from(is_outage(kind));
@@ -66,10 +70,8 @@ impl Run<'_> {
                 site.says_full = true;
                 format!("{name} is full")
             }
-            FaultKind::DriverCrash => {
-                self.crash();
-                String::from("the service is killed")
-            }
+            // Struck above: it is of no depot.
+            FaultKind::DriverCrash => return,
             FaultKind::SourceChanges => {
                 self.source_changed = true;
                 String::from("a source file changes")
@@ -89,6 +91,29 @@ impl Run<'_> {
         }
     }
 
+    /// The service is killed. Nothing else of the world is touched: there need be no depot.
+    fn strike_driver(&mut self, place: usize, blow: Blow) {
+        let kind = FaultKind::DriverCrash;
+        self.crash();
+        self.log(
+            None,
+            None,
+            What::World(String::from("the service is killed")),
+        );
+        if let Some(lasts) = blow.lasts {
+            let is_routine = blow.is_routine;
+            self.after(
+                lasts,
+                Pending::Heal {
+                    kind,
+                    place,
+                    ordeal: 0,
+                    is_routine,
+                },
+            );
+        }
+    }
+
     /// It is over.
     pub(super) fn heal(
         &mut self,
@@ -97,6 +122,13 @@ impl Run<'_> {
         ordeal: u32,
         inputs: &mut Vec<Input>,
     ) {
+        if kind == FaultKind::DriverCrash {
+            self.restart(inputs);
+            self.last_change = self.now;
+            let what = What::World(String::from("the service starts again"));
+            self.log(None, None, what);
+            return;
+        }
         if is_outage(kind) && self.world.sites[place].ordeal != ordeal {
             return;
         }
@@ -134,10 +166,8 @@ impl Run<'_> {
                 site.says_full = false;
                 format!("{name} has space again")
             }
-            FaultKind::DriverCrash => {
-                self.restart(inputs);
-                String::from("the service starts again")
-            }
+            // Healed above.
+            FaultKind::DriverCrash => return,
             FaultKind::SourceChanges => String::from("the source stays changed"),
         };
         self.last_change = self.now;
@@ -207,6 +237,7 @@ impl Run<'_> {
             }
         }
         self.forget_answers(|_, _| true);
+        self.crash_inbound();
         self.orphan_forwards();
         self.checkers.capacity.forget_all();
         self.epoch += 1;

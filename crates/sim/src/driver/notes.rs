@@ -1,6 +1,6 @@
 //! What is noted of a run while it is played.
 
-use posthaste_core::{Settings, contract::RequestState, story};
+use posthaste_core::{Settings, contract::RequestState};
 use posthaste_types::{DepotId, RequestId};
 
 use super::{Run, START};
@@ -45,8 +45,7 @@ pub fn simulate_explained(
     run.set_up(seed);
     run.play();
     let mind = run.mind.as_ref().and_then(Decider::as_mind);
-    let tale = mind.and_then(|mind| mind.tale(request));
-    let story = tale.map(|tale| story::tell(&tale));
+    let story = mind.and_then(|mind| mind.story(request));
     (run.into_report(seed), story)
 }
 

@@ -48,6 +48,7 @@ impl Run<'_> {
     pub(super) fn measure(&mut self, inputs: &mut Vec<Input>) {
         for carried in self.world.measure() {
             let Some(place) = carried.to.place() else {
+                inputs.extend(self.measure_inbound(&carried));
                 continue;
             };
             if self.is_probed(place) {
@@ -92,6 +93,10 @@ impl Run<'_> {
     /// A fragment has arrived at a depot: it is checked, stored and answered, or not.
     pub(super) fn on_arrival(&mut self, arrival: Arrival) {
         let Arrival { from, to, sending } = arrival;
+        if to == Node::CENTRE {
+            self.on_chunk(&arrival);
+            return;
+        }
         if self.on_block(&sending) {
             return;
         }

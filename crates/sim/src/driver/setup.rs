@@ -46,6 +46,7 @@ impl Run<'_> {
             depot: site.id,
             level: plan.level,
         });
+        let sources = self.found_sources();
         let told: Vec<Input> = added.into_iter().chain(lent).chain(levels).collect();
         for input in &told {
             if let Input::DepotLent { depot, terms } = input {
@@ -53,7 +54,8 @@ impl Run<'_> {
                 self.checkers.kept.on_lent(*depot, terms);
             }
         }
-        self.step(told.into_iter().chain([Input::DriverStarted]).collect());
+        let told = told.into_iter().chain(sources);
+        self.step(told.chain([Input::DriverStarted]).collect());
         for place in 0..self.world.sites.len() {
             let (span, input) = self.probe_one(place);
             self.tell_after(span, input);
@@ -63,6 +65,7 @@ impl Run<'_> {
             self.after(Duration::ZERO, Pending::Sample);
         }
         self.queue_requests(seed);
+        self.queue_stage_ins(seed);
         self.queue_faults(seed);
     }
 
@@ -110,12 +113,14 @@ impl Run<'_> {
                 .for_s
                 .map(|lasts| Duration::from_millis(lasts.draw_milli(&mut dice)));
             let rate = plan.rate_mib_per_s.map(|rate| rate.draw_bytes(&mut dice));
+            let has_sites = !self.world.sites.is_empty();
             let named = places.get(plan.depot.as_str());
             let all: Vec<usize> = (0..self.world.sites.len()).collect();
             let drawn = match named.map(Vec::as_slice) {
                 Some([place]) => *place,
                 Some(several) => several[dice.place(several.len())],
-                None => all[dice.place(all.len())],
+                None if has_sites => all[dice.place(all.len())],
+                None => 0,
             };
             let struck = match &plan.domain {
                 Some(domain) => self.scenario.members(domain),
@@ -140,6 +145,10 @@ impl Run<'_> {
                 lasts,
                 is_routine: false,
             };
+            if plan.source.is_some() {
+                self.queue_fault_of_source(plan, at, blow);
+                continue;
+            }
             for place in struck {
                 self.after(at, Pending::Strike { place, blow });
             }

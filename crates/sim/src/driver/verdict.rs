@@ -2,14 +2,14 @@ use std::{collections::BTreeSet, time::Duration};
 
 use posthaste_core::{
     Mind,
-    contract::{DepotState, RequestState, RequestView},
+    contract::{ArrivalState, ArrivalView, DepotState, RequestState, RequestView},
 };
 use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId};
 
 use super::{Run, START};
 use crate::{
     Report,
-    checkers::{Conservation, Found, Progress, ensure},
+    checkers::{Arrivals, Conservation, Found, Progress, ensure},
     report::Fate,
     world::{Condition, Site},
 };
@@ -31,12 +31,15 @@ impl Run<'_> {
             {
                 found.extend(self.compare_books(mind));
                 let needed_s = self.needed_s(mind);
+                found.extend(self.judge_stage_ins(mind, needed_s));
                 found.extend(
                     mind.requests()
                         .map(|view| Progress::ended(&view, self.is_possible(&view, needed_s))),
                 );
             }
             let views = decider.views();
+            let arrivals = decider.as_mind().into_iter().flat_map(Mind::stage_ins);
+            fates.extend(arrivals.map(|view| (view.request, fate_of_arrival(&view))));
             fates.extend(views.iter().map(|view| (view.request, fate(view))));
         }
         let fates: Vec<(RequestId, Fate)> = fates.into_iter().collect();
@@ -74,6 +77,19 @@ impl Run<'_> {
             violations: self.checkers.into_violations(),
             start: START,
         }
+    }
+
+    /// The mind's books of each stage-in beside what is here, and whether it should be.
+    fn judge_stage_ins(&self, mind: &Mind, needed_s: u64) -> Vec<Result<(), Found>> {
+        let views = mind.stage_ins();
+        let judged = views.flat_map(|view| {
+            let is_possible = self.could_be_here(&view, needed_s);
+            [
+                self.checkers.arrivals.compare(&view),
+                Arrivals::ended(&view, is_possible),
+            ]
+        });
+        judged.collect()
     }
 
     fn expect(&self, request: RequestId, fate: Fate) -> Result<(), Found> {
@@ -149,7 +165,8 @@ impl Run<'_> {
             let rate = view.wishes.rate_max?;
             Some(rate.time_for(all_bytes(&view)).as_secs())
         });
-        SETTLING_S + 4 * all / slowest.max(1) + 4 * limited.sum::<u64>()
+        let inbound: u64 = mind.stage_ins().map(|view| view.spec.bytes.get()).sum();
+        SETTLING_S + 4 * (all + inbound) / slowest.max(1) + 4 * limited.sum::<u64>()
     }
 
     /// Whether the depots that are left could have made the request safe within the time there was.
@@ -249,6 +266,22 @@ fn fate(view: &RequestView) -> Fate {
         | RequestState::Safe
         | RequestState::Released
         | RequestState::Delivered => match view.safe_at {
+            Some(at) if at <= view.spec.deadline => Fate::Met,
+            Some(_) => Fate::Late,
+            None => Fate::Unsafe,
+        },
+    }
+}
+
+fn fate_of_arrival(view: &ArrivalView) -> Fate {
+    match view.state {
+        ArrivalState::Refused => Fate::Refused,
+        ArrivalState::Cancelled => Fate::Cancelled,
+        ArrivalState::Failed => Fate::Failed,
+        ArrivalState::Waiting
+        | ArrivalState::Moving
+        | ArrivalState::Landing
+        | ArrivalState::Arrived => match view.arrived_at {
             Some(at) if at <= view.spec.deadline => Fate::Met,
             Some(_) => Fate::Late,
             None => Fate::Unsafe,

@@ -62,6 +62,7 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), String> {
         check_background(background, &names)?;
     }
     check_paths(scenario, &names)?;
+    super::inbound::check(scenario)?;
     scenario.varying().try_for_each(check_varies)?;
     let mut prices = scenario
         .depots
@@ -83,7 +84,8 @@ fn names(scenario: &Scenario) -> Result<Names<'_>, String> {
         .iter()
         .map(|plan| plan.name.as_str())
         .collect();
-    if own.len() != scenario.depots.len() || own.is_empty() {
+    let is_empty = own.is_empty() && (scenario.sources.is_empty() || !scenario.requests.is_empty());
+    if own.len() != scenario.depots.len() || is_empty {
         return Err("each depot needs its own name, and there must be one".into());
     }
     let templates = scenario
@@ -169,7 +171,7 @@ fn check_fails(mtbf_s: Option<f64>, mttr_s: Option<f64>, wiped: u64) -> Result<(
     }
 }
 
-fn check_time(what: &str, seconds: f64) -> Result<(), String> {
+pub(super) fn check_time(what: &str, seconds: f64) -> Result<(), String> {
     if seconds.is_finite() && (0.001..1e9).contains(&seconds) {
         Ok(())
     } else {
@@ -320,4 +322,5 @@ fn amounts(scenario: &Scenario) -> impl Iterator<Item = Amount> {
         .chain(links)
         .chain(paths)
         .chain(others)
+        .chain(super::inbound::amounts(scenario))
 }

@@ -294,6 +294,12 @@ pub(crate) enum FaultKind {
     Offline,
 }
 
+impl FaultKind {
+    /// What can befall a source of stage-ins.
+    pub(crate) const OF_SOURCES: [Self; 4] =
+        [Self::Dies, Self::Vanishes, Self::Slows, Self::SourceChanges];
+}
+
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FaultPlan {
@@ -305,6 +311,8 @@ pub(crate) struct FaultPlan {
     pub(crate) depot: String,
     /// All depots of this domain together.
     pub(crate) domain: Option<String>,
+    /// A source of stage-ins.
+    pub(crate) source: Option<String>,
     pub(crate) kind: FaultKind,
     /// How long it lasts; without it, for ever.
     pub(crate) for_s: Option<Amount>,

@@ -83,7 +83,107 @@ pub fn draw(seed: u64) -> String {
     for _ in 0..dice.between(0, 8) {
         fault(depots, dice, &mut text);
     }
+    // Of dice of their own, so that the rest is what it would be without them.
+    let dice = &mut Dice::new(seed, "swarm of stage-ins");
+    if dice.chance(500) {
+        stage_ins(dice, &mut text);
+    }
     text
+}
+
+/// Sources, what is wanted from them, and what befalls them.
+fn stage_ins(dice: &mut Dice, text: &mut String) {
+    let sources = dice.between(1, 4);
+    for number in 1..=sources {
+        let (rate, latency) = (tenths(dice.between(5, 300)), dice.between(1, 150));
+        let _ = writeln!(
+            text,
+            "\n[[source]]\nname = \"source-{number}\"\nrate_mib_per_s = {rate}\nlatency_ms = {latency}"
+        );
+        if dice.chance(500) {
+            text.push_str("advertises = true\n");
+        }
+        if dice.chance(600) {
+            let _ = writeln!(text, "jitter_permille = {}", dice.between(20, 400));
+        }
+        if dice.chance(150) {
+            let low = dice.between(0, 600);
+            let (high_s, low_s) = (dice.between(5, 200), dice.between(1, 60));
+            let _ = writeln!(
+                text,
+                "varies = {{ two_state = {{ low_permille = {low}, high_mean_s = {high_s}, low_mean_s = {low_s} }} }}"
+            );
+        }
+    }
+    for _ in 0..dice.between(1, 4) {
+        stage_in(sources, dice, text);
+    }
+    for _ in 0..dice.between(0, 5) {
+        let kinds = ["dies", "vanishes", "slows", "source-changes"];
+        // One that changes ends all that comes from it, so mostly something else is tried.
+        let last = if dice.chance(100) { 3 } else { 2 };
+        let kind = kinds[index(dice.between(0, last))];
+        let (at, source) = (tenths(dice.between(0, 3000)), dice.between(1, sources));
+        let _ = writeln!(
+            text,
+            "\n[[fault]]\nat_s = {at}\nsource = \"source-{source}\"\nkind = \"{kind}\""
+        );
+        if kind == "slows" {
+            let _ = writeln!(text, "rate_mib_per_s = {}", tenths(dice.between(0, 50)));
+        }
+        if dice.chance(700) {
+            let _ = writeln!(text, "for_s = {}", tenths(dice.between(1, 1500)));
+        }
+    }
+    if dice.chance(300) {
+        let (at, lasts) = (tenths(dice.between(0, 3000)), tenths(dice.between(1, 300)));
+        let _ = writeln!(
+            text,
+            "\n[[fault]]\nat_s = {at}\nkind = \"driver-crash\"\nfor_s = {lasts}"
+        );
+    }
+}
+
+fn stage_in(sources: u64, dice: &mut Dice, text: &mut String) {
+    let (chunks, quarters) = (dice.between(0, CHUNKS_MAX), dice.between(1, 24));
+    let deadline = dice.between(10, 900);
+    let _ = writeln!(
+        text,
+        "\n[[stage-in]]\nat_s = {}\nsize_mib = {}\nchunk_mib = {}\ndeadline_s = {deadline}",
+        tenths(dice.between(0, 2000)),
+        quarter(chunks * quarters),
+        quarter(quarters),
+    );
+    if dice.chance(500) {
+        let _ = writeln!(text, "not_before_s = {}", dice.between(1, deadline));
+    }
+    if dice.chance(300) {
+        let named: Vec<String> = (1..=sources)
+            .filter(|_| dice.chance(700))
+            .map(|source| format!("\"source-{source}\""))
+            .collect();
+        let _ = writeln!(text, "sources = [{}]", named.join(", "));
+    }
+    if dice.chance(350) {
+        text.push_str("best_effort = true\n");
+    }
+    if dice.chance(150) {
+        let _ = writeln!(
+            text,
+            "rate_max_mib_per_s = {}",
+            tenths(dice.between(5, 200))
+        );
+    }
+    if dice.chance(150) {
+        let _ = writeln!(
+            text,
+            "priority = \"{}\"",
+            ["low", "high"][index(dice.between(0, 1))]
+        );
+    }
+    if dice.chance(100) {
+        let _ = writeln!(text, "cancel_after_s = {}", tenths(dice.between(0, 1200)));
+    }
 }
 
 fn depot(number: u64, dice: &mut Dice, text: &mut String) {
@@ -281,6 +381,10 @@ mod tests {
             "rate_max_mib_per_s",
             "budget_usd",
             "usd_per_gb_month",
+            "[[stage-in]]",
+            "not_before_s",
+            "rate_max_mib_per_s",
+            "source = \"source-1\"",
         ] {
             assert!(all.contains(key), "{key}");
         }

@@ -68,7 +68,7 @@ fn lists(scenario: &Table) -> Vec<(String, usize)> {
                 .then(|| (key.clone(), list.len()))
         })
         .collect();
-    let order = ["fault", "request", "depot"];
+    let order = ["fault", "stage-in", "request", "source", "depot"];
     lists.sort_by_key(|(key, _)| order.iter().position(|known| known == key));
     lists
 }
@@ -166,12 +166,16 @@ fn apply(cut: &Cut, scenario: &Table) -> Table {
     less
 }
 
-/// Takes out what refers to a depot by its name: its faults, its place in `via`, a destination.
+/// Takes out what refers to a depot or source by its name: its faults, its place in `via`, a destination.
 fn forget(scenario: &mut Table, name: &str) {
     let is_it = |value: &Value| value.as_str() == Some(name);
     for (_, list) in scenario.iter_mut() {
         let Value::Array(list) = list else { continue };
-        list.retain(|entry| !entry.get("depot").is_some_and(is_it));
+        let names_it = |entry: &Value| {
+            let mut keys = ["depot", "source"].into_iter();
+            keys.any(|key| entry.get(key).is_some_and(is_it))
+        };
+        list.retain(|entry| !names_it(entry));
         for entry in list.iter_mut().filter_map(Value::as_table_mut) {
             entry.retain(|key, value| key == "name" || !is_it(value));
             for (_, value) in entry.iter_mut() {

@@ -5,15 +5,15 @@ use std::{
     time::Duration,
 };
 
-use posthaste_types::{Bytes, DepotId, Timestamp};
+use posthaste_types::{Bytes, DepotId, SourceId, Timestamp};
 
 use super::{
-    Alternation, Condition, Course, CourseId, Loss, Node, Process, ResourceId, Site, World,
+    Alternation, Condition, Course, CourseId, Loss, Node, Origin, Process, ResourceId, Site, World,
 };
 use crate::{
     Scenario,
     random::Dice,
-    scenario::{DepotPlan, FaultKind, Varies},
+    scenario::{DepotPlan, FaultKind, SourcePlan, Varies},
 };
 
 /// Builds the world of the scenario at the moment it begins.
@@ -27,6 +27,9 @@ pub(crate) fn build(scenario: &Scenario, seed: u64, start: Timestamp) -> World {
     };
     for place in 0..scenario.depots.len() {
         builder.add_site(place, &scenario.depots[place]);
+    }
+    for plan in &scenario.sources {
+        builder.add_origin(plan);
     }
     builder.add_links();
     builder.add_paths();
@@ -82,6 +85,32 @@ impl<'a> Builder<'a> {
             held: BTreeMap::new(),
             hours: plan.windows().unwrap_or_default(),
             is_told_gone: false,
+            ordeal: 0,
+        });
+        self.add_jitter(course, plan.jitter_permille, plan.jitter_every_s, dice);
+        self.add_varying(course, &plan.name, &plan.varies);
+    }
+
+    /// A source: its own way to the centre, which shares nothing with what leaves the centre.
+    fn add_origin(&mut self, plan: &SourcePlan) {
+        let mut dice = Dice::new(self.seed, &format!("source {}", plan.name));
+        let rate = plan.rate_mib_per_s.draw_bytes(&mut dice);
+        let latency_micros = plan.latency_ms.draw_milli(&mut dice);
+        let course = self.world.add_course(Course::new(rate, Loss::default()));
+        let node = self.world.network.add_site();
+        let path = self.world.resource(course);
+        self.world.network.add_path(node, Node::CENTRE, path);
+        let number = u32::try_from(self.world.origins.len() + 1).unwrap_or(u32::MAX);
+        self.world.origins.push(Origin {
+            id: SourceId::new(number),
+            name: plan.name.clone(),
+            node,
+            course,
+            condition: Condition::Well,
+            latency_micros,
+            first_rate: rate,
+            advertises: plan.advertises,
+            is_changed: false,
             ordeal: 0,
         });
         self.add_jitter(course, plan.jitter_permille, plan.jitter_every_s, dice);

@@ -55,6 +55,7 @@ pub(crate) struct Arrival {
 /// What a flow carried since it was last measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Carried {
+    pub(crate) from: Node,
     pub(crate) to: Node,
     pub(crate) bytes: u64,
     /// Whether there was something to send all the time.
@@ -334,7 +335,7 @@ impl Network {
         }
     }
 
-    /// What each path from the centre carried that had something to send since the last time, in the
+    /// What each path from the centre, or to it, carried that had something to send since the last time, in the
     /// order of the sites.
     pub(crate) fn measure(&mut self) -> Vec<Carried> {
         let mut busy = std::mem::take(&mut self.busy);
@@ -343,8 +344,9 @@ impl Network {
         for id in busy {
             let flow = &mut self.flows[id];
             flow.bring_up(self.now);
-            if flow.from == Node::CENTRE {
+            if flow.from == Node::CENTRE || flow.to == Node::CENTRE {
                 carried.push(Carried {
+                    from: flow.from,
                     to: flow.to,
                     bytes: u64::try_from(flow.moved / 1_000_000).unwrap_or(u64::MAX),
                     is_saturated: !flow.was_idle,

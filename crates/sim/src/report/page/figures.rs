@@ -47,10 +47,13 @@ pub(super) fn class(what: &What) -> Option<&'static str> {
             Happening::DepotDown => Some("lost"),
             Happening::AtRisk { .. } => Some("risk"),
             Happening::Missed => Some("missed"),
-            Happening::Safe { .. } => Some("safe"),
+            Happening::Safe { .. } | Happening::Arrived { .. } => Some("safe"),
             Happening::Admitted
             | Happening::Crowded
             | Happening::CodeChosen { .. }
+            | Happening::Fetching
+            | Happening::SourceLeft { .. }
+            | Happening::SourceBack { .. }
             | Happening::Refused
             | Happening::OnTime { .. }
             | Happening::DepotRetired

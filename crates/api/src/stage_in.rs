@@ -1,0 +1,74 @@
+//! Stage-ins: what is asked for, and what a request shows of one.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A stage-in to submit.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewStageIn {
+    /// Addresses, as the service's host sees them: each holds the same file or tree. Paths are absolute.
+    pub sources: Vec<String>,
+    /// Absolute path of the directory that it becomes. There is nothing there yet.
+    #[schema(example = "/scratch/alice/input")]
+    pub to: String,
+    /// When all of it must be there, RFC 3339.
+    #[schema(example = "2026-11-20T18:00:00Z")]
+    pub deadline: String,
+    /// Since when it is welcome, RFC 3339: before, it comes only as far as the deadline needs it. At once
+    /// when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<String>,
+    /// `low`, `normal`, `high`, `urgent`, or a number from -9 to 9.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<String>,
+    /// Most that may be read for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_bytes_per_s_max: Option<u64>,
+    /// The profile of the service's user whose credentials open the sources; those of the environment
+    /// when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    /// Whether to take it even if the deadline can't be met.
+    #[serde(default)]
+    pub best_effort: bool,
+    /// An id of the submitter's own: submitting it twice is submitting it once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub submission_id: Option<String>,
+}
+
+/// What a stage-in has beyond what every request has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct StageIn {
+    /// Since when it is welcome, RFC 3339.
+    pub not_before: Option<String>,
+    /// The latest moment to begin, or to go on, that still holds the deadline with its margin, RFC 3339.
+    pub begin_by: Option<String>,
+    /// When its first chunk was asked for, RFC 3339.
+    pub begun: Option<String>,
+    /// Chunks that were asked for a second time because the first source was late.
+    pub chunks_twice: u32,
+    /// What each source does for it.
+    pub sources: Vec<Source>,
+}
+
+/// What one source does for one stage-in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Source {
+    /// Its name: the endpoint.
+    pub name: String,
+    /// `unknown`, `up` or `down`; `gone` when it no longer holds what it held.
+    pub state: String,
+    /// Chunks that came from it first.
+    pub chunks: u32,
+    /// Bytes of those.
+    pub bytes: u64,
+    /// Chunks on their way from it.
+    pub in_flight: u32,
+    /// Measured rate over the last seconds, for all stage-ins together.
+    pub rate_bytes_per_s: u64,
+    /// Forecast rate: nine in ten are higher.
+    pub rate_p10_bytes_per_s: u64,
+    /// Forecast rate: as likely higher as lower.
+    pub rate_p50_bytes_per_s: u64,
+}

@@ -1,0 +1,230 @@
+//! `posthaste stage-in`: asks for data that must be here by a deadline, and not before it is needed.
+
+use std::{process::ExitCode, time::Duration};
+
+use clap::Args;
+use posthaste_api as api;
+use posthaste_core::contract::Priority;
+use posthaste_endpoint::Location;
+use posthaste_types::{ByteRate, Bytes};
+
+use crate::{
+    answer,
+    client::{ServiceArguments, ServiceClient},
+    failure::{Exit, Failure, Outcome},
+    moment, output, watch,
+};
+
+/// How often a request whose sources are being looked at is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Asks for a stage-in: data from SOURCE is in DIR by a deadline, and not before it is needed
+///
+/// Several sources are replicas: each holds the same file or tree, and data comes from all of them at
+/// once, as much as each gives. DIR is not there yet; it appears when all of it is whole. Says when
+/// that will be, or the earliest deadline that can be met. The service does the work: this command
+/// may end.
+///
+/// With --not-before it comes just in time: it begins when waiting longer would endanger the deadline.
+/// Without, it begins at once where nothing is more urgent.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  posthaste stage-in s3://archive/run7 /scratch/me/run7 --deadline 2h
+  posthaste stage-in s3://archive/run7 sftp://me@mirror/run7 /scratch/me/run7 --deadline 2h
+  posthaste stage-in archive:run7 /scratch/me/run7 --not-before 2026-11-22T22:00 --deadline 2026-11-22T23:00
+  posthaste stage-in https://data.example.org/mesh.h5 /scratch/me/mesh --deadline 30m --dry-run
+
+Exit codes: 0 taken (with --wait: here in time); 10 late, 11 refused; others as everywhere.")]
+pub struct StageInArguments {
+    /// Where it can be read: paths, s3://bucket/prefix, sftp://user@host/path, https://…, NAME:path
+    #[arg(required = true, value_name = "SOURCE")]
+    sources: Vec<String>,
+    /// The directory it becomes, on the service's machine
+    #[arg(value_name = "DIR")]
+    destination: String,
+    /// When it must be there: 10m, 2h30m, 3d, 2026-11-20T18:00 (local) or with a zone
+    #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
+    deadline: String,
+    /// Since when it is welcome, written alike: before, it comes only as far as the deadline needs it
+    #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
+    not_before: Option<String>,
+    /// How much it matters when not all can be served in time: low, normal, high, urgent, or -9 to 9;
+    /// promises to others are kept whatever it is
+    #[arg(
+        long,
+        value_name = "PRIORITY",
+        allow_hyphen_values = true,
+        default_value_t
+    )]
+    priority: Priority,
+    /// Most that is read for it in a second, like 200M
+    #[arg(long, value_name = "BYTES")]
+    rate_max: Option<Bytes>,
+    /// Profile of the service's user, for sources without a name of their own
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
+    /// Take it even if the deadline can't be met, and do what can be done
+    #[arg(long)]
+    best_effort: bool,
+    /// An id of your own: submitting it twice is submitting it once
+    #[arg(long, value_name = "ID")]
+    submission_id: Option<String>,
+    /// Say what would be decided, and change nothing
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+    /// Stay, show progress, and end when it is there
+    #[arg(long)]
+    wait: bool,
+    /// Print the request as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    service: ServiceArguments,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// [`Exit::Refused`] when the mind refuses it; the service's refusal else.
+pub async fn run(arguments: StageInArguments) -> Outcome {
+    let new = arguments.wish()?;
+    let service = ServiceClient::open(&arguments.service)?;
+    let path = if arguments.dry_run {
+        "/v1/stage-ins?dry_run=true"
+    } else {
+        "/v1/stage-ins"
+    };
+    let mut request: api::Request = service.post(path, &new).await?;
+    let id = request.id.clone();
+    while request.state == "scanning" {
+        tokio::time::sleep(LOOK_EVERY).await;
+        request = service.get(&format!("/v1/requests/{id}")).await?;
+    }
+    if matches!(request.state.as_str(), "refused" | "failed") {
+        return Err(refusal(&request, arguments.json));
+    }
+    if arguments.json && !arguments.wait {
+        output::json(&request);
+    } else if !arguments.json {
+        output::line(describe(&request, arguments.dry_run).trim_end());
+    }
+    if arguments.wait && !arguments.dry_run {
+        let request = watch::until_settled(&service, &id, true).await?;
+        if arguments.json {
+            output::json(&request);
+        }
+        return Ok(watch::exit_of(&request));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn refusal(request: &api::Request, json: bool) -> Failure {
+    let exit = if request.state == "refused" {
+        Exit::Refused
+    } else {
+        Exit::Other
+    };
+    let reason = request.reason.as_deref().unwrap_or("no reason was given");
+    if json {
+        output::json(request);
+    } else {
+        let offers = answer::offers(request, &[]);
+        if !offers.is_empty() {
+            output::line(offers.trim_end());
+        }
+    }
+    Failure::new(exit, format!("can't stage in {}: {reason}", request.to))
+}
+
+impl StageInArguments {
+    fn wish(&self) -> Result<api::NewStageIn, Failure> {
+        let not_before = self.not_before.as_deref().map(moment::parse_deadline);
+        let is_normal = self.priority == Priority::default();
+        Ok(api::NewStageIn {
+            sources: self
+                .sources
+                .iter()
+                .map(|source| absolute_address(source))
+                .collect::<Result<_, _>>()?,
+            to: absolute(&self.destination)?,
+            deadline: moment::parse_deadline(&self.deadline)?.to_string(),
+            not_before: not_before.transpose()?.map(|at| at.to_string()),
+            priority: (!is_normal).then(|| self.priority.to_string()),
+            rate_bytes_per_s_max: self.rate_max.map(Bytes::get),
+            profile: self.profile.clone(),
+            best_effort: self.best_effort,
+            submission_id: self.submission_id.clone(),
+        })
+    }
+}
+
+/// The address as it means the same elsewhere: paths are made absolute.
+fn absolute_address(text: &str) -> Result<String, Failure> {
+    if let Location::Local(path) = Location::parse(std::ffi::OsStr::new(text))? {
+        absolute(&path.to_string_lossy())
+    } else {
+        Ok(text.to_owned())
+    }
+}
+
+fn absolute(text: &str) -> Result<String, Failure> {
+    let path = std::path::absolute(text)
+        .map_err(|cause| Failure::usage(format!("can't use the path {text}: {cause}")))?;
+    // The parts of it, not a slash at its end.
+    let path: std::path::PathBuf = path.components().collect();
+    path.to_str()
+        .map(str::to_owned)
+        .ok_or_else(|| Failure::usage(format!("can't use the path {text}: it is not UTF-8")))
+}
+
+fn describe(request: &api::Request, dry_run: bool) -> String {
+    let verb = if dry_run { "would be taken" } else { "taken" };
+    let risk = if request.at_risk { " (AT RISK)" } else { "" };
+    let mut text = format!(
+        "{} {verb}: {} in {} files to {}, deadline {}{risk}\n",
+        request.id,
+        Bytes::new(request.bytes),
+        request.files,
+        request.to,
+        moment::time_of_day(&request.deadline),
+    );
+    let Some(stage_in) = &request.stage_in else {
+        return text;
+    };
+    if let Some(finish) = &request.finish {
+        let slack = request.slack_s.map_or_else(String::new, |slack| {
+            format!(" (slack {})", moment::show_seconds(slack))
+        });
+        text += &answer::row(
+            "here",
+            &format!(
+                "as likely as not by {}, nine times in ten by {}{slack}",
+                moment::time_of_day(&finish.p50),
+                moment::time_of_day(&finish.p90)
+            ),
+        );
+    }
+    if let (Some(at), Some(begin_by)) = (&stage_in.not_before, &stage_in.begin_by) {
+        text += &answer::row(
+            "begins",
+            &format!(
+                "by {}, for it is not welcome before {}",
+                moment::time_of_day(begin_by),
+                moment::time_of_day(at)
+            ),
+        );
+    }
+    for source in &stage_in.sources {
+        text += &answer::row(
+            "from",
+            &format!(
+                "{}, {} as likely as not, {} nine times in ten at least",
+                source.name,
+                ByteRate::new(source.rate_p50_bytes_per_s),
+                ByteRate::new(source.rate_p10_bytes_per_s)
+            ),
+        );
+    }
+    text
+}

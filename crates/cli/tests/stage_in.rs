@@ -1,0 +1,388 @@
+//! `posthaste stage-in` against a real service and real servers, with everything that goes wrong.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use posthaste_testbed::{S3Server, WebFace, WebServer};
+use serde_json::Value;
+
+/// Nothing here takes longer, on any machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+#[expect(clippy::disallowed_methods, reason = "tests wait for real processes")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// A service with a home of its own, an S3 server and a web server that hold the same tree.
+struct Centre {
+    folder: tempfile::TempDir,
+    s3: S3Server,
+    web: WebServer,
+    url: String,
+    service: Child,
+}
+
+impl Centre {
+    /// Sources that give so many bytes a second at most, and `files` files of a MiB each.
+    fn with(s3_rate: &str, web_rate: &str, files: usize) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (s3, web) = (S3Server::start().unwrap(), WebServer::start().unwrap());
+        for root in [s3.bucket_folder(), web.files()] {
+            make_tree(&root.join("run"), files);
+        }
+        let profiles = folder.path().join("home/.config/posthaste/profiles.toml");
+        fs::create_dir_all(profiles.parent().unwrap()).unwrap();
+        let web_url = web.address(WebFace::Json, "");
+        let text = format!(
+            "[archive]\nurl = \"s3://{}\"\nrate_max = \"{s3_rate}\"\n\n[mirror]\nurl = \"{}\"\nrate_max = \"{web_rate}\"\n",
+            S3Server::BUCKET,
+            web_url.trim_end_matches('/'),
+        );
+        fs::write(&profiles, text).unwrap();
+        let mut permissions = fs::metadata(&profiles).unwrap().permissions();
+        std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o600);
+        fs::set_permissions(&profiles, permissions).unwrap();
+        fs::create_dir(folder.path().join("scratch")).unwrap();
+        let (service, url) = start(folder.path(), &s3, "127.0.0.1:0");
+        Self {
+            folder,
+            s3,
+            web,
+            url,
+            service,
+        }
+    }
+
+    fn kill(&mut self) {
+        self.service.kill().unwrap();
+        self.service.wait().unwrap();
+    }
+
+    fn restart(&mut self) {
+        let listen = self.url.trim_start_matches("http://").to_owned();
+        (self.service, self.url) = start(self.folder.path(), &self.s3, &listen);
+    }
+
+    fn scratch(&self, name: &str) -> PathBuf {
+        self.folder.path().join("scratch").join(name)
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        command(self.folder.path(), &self.s3)
+            .args(arguments)
+            .args(["--service", &self.url, "--token-file"])
+            .arg(self.folder.path().join("service/token"))
+            .output()
+            .unwrap()
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        let output = self.run(arguments);
+        assert!(
+            output.status.success(),
+            "{arguments:?}: {}\n{}",
+            text(&output.stderr),
+            self.log()
+        );
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Asks for the tree of both sources at `name` on scratch.
+    fn stage_in(&self, name: &str, more: &[&str]) -> Value {
+        let to = self.scratch(name);
+        let mut arguments = vec![
+            "stage-in",
+            "archive:run",
+            "mirror:run",
+            to.to_str().unwrap(),
+        ];
+        arguments.extend_from_slice(&["--json"]);
+        arguments.extend_from_slice(more);
+        self.json(&arguments)
+    }
+
+    fn wait_until(&self, id: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let start = now();
+        loop {
+            let request = self.json(&["status", id, "--json"]);
+            if wanted(&request) {
+                return request;
+            }
+            assert!(start.elapsed() < PATIENCE, "{request}\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("service.log")).unwrap_or_default()
+    }
+
+    /// Whether nothing but these lies on scratch.
+    fn holds_only(&self, names: &[&str]) -> bool {
+        let found = fs::read_dir(self.folder.path().join("scratch")).unwrap();
+        let found = found.map(|entry| entry.unwrap().file_name());
+        found
+            .into_iter()
+            .all(|name| names.iter().any(|known| name == *known))
+    }
+}
+
+impl Drop for Centre {
+    fn drop(&mut self) {
+        let _ = self.service.kill();
+        let _ = self.service.wait();
+    }
+}
+
+fn command(folder: &Path, s3: &S3Server) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_posthaste"));
+    command
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .env("HOME", folder.join("home"))
+        .envs(s3.environment())
+        .current_dir(folder);
+    command
+}
+
+fn start(folder: &Path, s3: &S3Server, listen: &str) -> (Child, String) {
+    let mut log = fs::OpenOptions::new();
+    let log = log
+        .create(true)
+        .append(true)
+        .open(folder.join("service.log"));
+    let mut service = command(folder, s3)
+        .args(["serve", "--json", "--listen", listen, "--state", "service"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(log.unwrap())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(service.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    let ready: Value = serde_json::from_str(&line).unwrap();
+    let url = ready["url"].as_str().unwrap().to_owned();
+    (service, url)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn make_tree(root: &Path, files: usize) {
+    fs::create_dir_all(root.join("deep/er")).unwrap();
+    for number in 0..files {
+        let bytes: Vec<u8> = (0u32..1 << 18)
+            .flat_map(|at| (at ^ u32::try_from(number).unwrap() << 20).to_le_bytes())
+            .collect();
+        fs::write(root.join(format!("deep/file {number:04}")), bytes).unwrap();
+    }
+    fs::write(root.join("deep/er/small"), b"small").unwrap();
+    fs::write(root.join("zero"), b"").unwrap();
+}
+
+/// What a tree holds: paths and bytes.
+fn picture(root: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut files = Vec::new();
+    let mut open = vec![root.to_path_buf()];
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else {
+                let bytes = fs::read(&path).unwrap();
+                files.push((path.strip_prefix(root).unwrap().to_path_buf(), bytes));
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+fn chunks(request: &Value, key: &str) -> u64 {
+    request[key].as_u64().unwrap()
+}
+
+/// Chunks that came from each source.
+fn shares(request: &Value) -> Vec<u64> {
+    let sources = request["stage_in"]["sources"].as_array().unwrap().iter();
+    sources.map(|source| chunks(source, "chunks")).collect()
+}
+
+#[test]
+fn two_sources_give_as_much_as_each_can_and_the_tree_appears_whole() {
+    let centre = Centre::with("40M", "10M", 120);
+    let request = centre.stage_in("input", &["--deadline", "10m"]);
+    let id = request["id"].as_str().unwrap();
+    assert!(!centre.scratch("input").exists(), "it appears only whole");
+    let request = centre.wait_until(id, |request| request["state"] == "arrived");
+    assert_eq!(
+        picture(&centre.scratch("input")),
+        picture(&centre.web.files().join("run"))
+    );
+    assert!(centre.holds_only(&["input"]));
+    let shares = shares(&request);
+    assert!(shares[0] > shares[1] && shares[1] > 2, "{request}");
+    assert_eq!(request["missed"], false);
+    let story = text(&centre.run(&["explain", id]).stdout);
+    assert!(
+        story.contains("came from archive") && story.contains("came from mirror"),
+        "{story}"
+    );
+    let listed = text(&centre.run(&["list"]).stdout);
+    assert!(
+        listed.contains("arrived") && listed.contains("100 %"),
+        "{listed}"
+    );
+    let output = centre.run(&["cancel", id]);
+    assert!(
+        !output.status.success(),
+        "what is here is no longer cancelled"
+    );
+}
+
+#[test]
+fn a_source_that_dies_and_a_killed_service_cost_no_chunk_that_was_here() {
+    let mut centre = Centre::with("8M", "8M", 160);
+    let request = centre.stage_in("input", &["--deadline", "20m"]);
+    let id = request["id"].as_str().unwrap();
+    centre.wait_until(id, |request| chunks(request, "chunks_safe") >= 8);
+    centre.s3.kill();
+    centre.wait_until(id, |request| {
+        request["stage_in"]["sources"][0]["state"] == "down"
+    });
+    let before = centre.wait_until(id, |request| chunks(request, "chunks_safe") >= 14);
+    centre.kill();
+    centre.restart();
+    let after = centre.json(&["status", id, "--json"]);
+    assert!(chunks(&after, "chunks_safe") >= chunks(&before, "chunks_safe"));
+    let asked = centre.web.log().matches("GET /run/deep/file").count();
+    centre.s3.restart().unwrap();
+    let request = centre.wait_until(id, |request| request["state"] == "arrived");
+    assert_eq!(
+        picture(&centre.scratch("input")),
+        picture(&centre.web.files().join("run"))
+    );
+    let asked = centre.web.log().matches("GET /run/deep/file").count() - asked;
+    let missing = chunks(&after, "chunks") - chunks(&after, "chunks_safe");
+    // Four files to a chunk, and one that both its chunks read; duplicates are few.
+    let most = usize::try_from(5 * (missing + 6)).unwrap();
+    assert!(
+        asked <= most,
+        "{asked} files were read for {missing} chunks: {request}"
+    );
+    assert!(centre.holds_only(&["input"]));
+}
+
+#[test]
+fn what_is_not_welcome_yet_waits_and_then_is_in_time() {
+    let centre = Centre::with("40M", "40M", 16);
+    let to = centre.scratch("input");
+    let more = ["--deadline", "40s", "--not-before", "38s"];
+    let request = centre.stage_in("input", &more);
+    let id = request["id"].as_str().unwrap();
+    assert_eq!(request["state"], "waiting");
+    assert!(request["stage_in"]["begin_by"].is_string(), "{request}");
+    let dry = ["--deadline", "5m", "--dry-run"];
+    let rehearsed = centre.stage_in("other", &dry);
+    assert_eq!(rehearsed["id"], "r0");
+    assert!(!to.exists() && centre.holds_only(&[]));
+    let request = centre.wait_until(id, |request| request["state"] == "arrived");
+    assert_eq!(request["missed"], false, "{request}\n{}", centre.log());
+    let after = request["safe_after_s"].as_f64().unwrap();
+    assert!(after > 15.0, "{after}: {request}");
+}
+
+#[test]
+fn cancelling_and_changed_sources_leave_nothing_behind() {
+    let centre = Centre::with("4M", "4M", 100);
+    let request = centre.stage_in("input", &["--deadline", "10m"]);
+    let id = request["id"].as_str().unwrap();
+    centre.wait_until(id, |request| chunks(request, "chunks_safe") >= 2);
+    assert!(!centre.holds_only(&[]), "a draft is there");
+    assert!(centre.run(&["cancel", id]).status.success());
+    centre.wait_until(id, |request| request["state"] == "cancelled");
+    let start = now();
+    while !centre.holds_only(&[]) {
+        assert!(start.elapsed() < PATIENCE, "{}", centre.log());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let request = centre.stage_in("input", &["--deadline", "10m"]);
+    let id = request["id"].as_str().unwrap();
+    centre.wait_until(id, |request| chunks(request, "chunks_safe") >= 2);
+    for number in 90..100 {
+        let path = format!("run/deep/file {number:04}");
+        for root in [centre.s3.bucket_folder(), centre.web.files()] {
+            fs::write(root.join(&path), b"something else").unwrap();
+        }
+    }
+    let request = centre.wait_until(id, |request| request["state"] == "failed");
+    let reason = request["reason"].as_str().unwrap();
+    assert!(reason.contains("changed"), "{reason}\n{}", centre.log());
+    assert!(!centre.scratch("input").exists());
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_in_one_line_and_leaves_nothing() {
+    let centre = Centre::with("40M", "1M", 60);
+    fs::create_dir(centre.scratch("taken")).unwrap();
+    fs::write(centre.web.files().join("run/deep/er/small"), b"other").unwrap();
+    fs::create_dir(centre.web.files().join("less")).unwrap();
+    fs::write(centre.web.files().join("less/file"), b"1").unwrap();
+    let to = centre.scratch("input");
+    let (to, taken) = (to.to_str().unwrap(), centre.scratch("taken"));
+    let nowhere = centre.scratch("no/where");
+    let wrong: [(&[&str], &str); 8] = [
+        (
+            &["archive:none", to, "--deadline", "5m"],
+            "nothing is there",
+        ),
+        (
+            &["archive:run", "mirror:less", to, "--deadline", "5m"],
+            "does not hold what",
+        ),
+        (
+            &["archive:run", "mirror:run", to, "--deadline", "5m"],
+            "the data itself differs",
+        ),
+        (
+            &["archive:run", taken.to_str().unwrap(), "--deadline", "5m"],
+            "something is there already",
+        ),
+        (
+            &["archive:run", nowhere.to_str().unwrap(), "--deadline", "5m"],
+            "scratch/no",
+        ),
+        (&["mirror:run", to, "--deadline", "8s"], "can't be met"),
+        (
+            &["archive:run", "archive:run", to, "--deadline", "5m"],
+            "named twice",
+        ),
+        (
+            &["archive:run", to, "--deadline", "5m", "--not-before", "6m"],
+            "welcome only when",
+        ),
+    ];
+    for (arguments, said) in wrong {
+        let mut all = vec!["stage-in"];
+        all.extend_from_slice(arguments);
+        let output = centre.run(&all);
+        let error = text(&output.stderr);
+        assert!(
+            !output.status.success() && error.contains(said),
+            "{arguments:?}: {error}"
+        );
+        assert_eq!(error.trim_end().lines().count(), 1, "{error}");
+    }
+    assert!(centre.holds_only(&["taken"]));
+}

@@ -1,0 +1,92 @@
+//! How a stage-in ends: its files get their names, or what was written of them is removed.
+
+use posthaste_types::{RequestId, SourceId};
+
+use crate::{
+    Mind,
+    contract::{ArrivalState, Command, Happening, Outbox, Reason},
+};
+
+impl Mind {
+    /// Gives the files their names once every chunk is here. Nothing at all is here as soon as it may be.
+    pub(crate) fn land_if_whole(&mut self, id: RequestId, out: &mut Outbox) {
+        let now = self.now;
+        let Some(arrival) = self.arrivals.requests.get_mut(&id) else {
+            return;
+        };
+        let is_landing = arrival.state == ArrivalState::Landing || !arrival.state.is_live();
+        let may = arrival.chunks() > 0 || arrival.is_due;
+        if is_landing || !may || arrival.asked_at.is_some() || !arrival.is_whole() {
+            return;
+        }
+        if arrival.held_until > now {
+            return;
+        }
+        arrival.state = ArrivalState::Landing;
+        let chunks = arrival.chunks();
+        let reason = Reason::AllHere { chunks };
+        self.quit_all(id, &reason, out);
+        out.commands.push(Command::Settle {
+            request: id,
+            keep: true,
+            reason,
+        });
+    }
+
+    /// Stops all fetches of a stage-in.
+    fn quit_all(&mut self, id: RequestId, reason: &Reason, out: &mut Outbox) {
+        let Some(arrival) = self.arrivals.requests.get(&id) else {
+            return;
+        };
+        let sources: alloc::vec::Vec<SourceId> =
+            arrival.lanes.iter().map(|lane| lane.source).collect();
+        for source in sources {
+            if !self.end_fetches(source, Some(id)).is_empty() {
+                out.commands.push(Command::Quit {
+                    request: id,
+                    source,
+                    reason: reason.clone(),
+                });
+            }
+        }
+    }
+
+    /// It can't go on, or nobody wants it any more: what was written of it is removed.
+    pub(crate) fn end_arrival(
+        &mut self,
+        id: RequestId,
+        state: ArrivalState,
+        reason: Reason,
+        out: &mut Outbox,
+    ) {
+        self.quit_all(id, &reason, out);
+        let Some(arrival) = self.arrivals.requests.get_mut(&id) else {
+            return;
+        };
+        arrival.state = state;
+        arrival.close_books();
+        out.commands.push(Command::Settle {
+            request: id,
+            keep: false,
+            reason: reason.clone(),
+        });
+        let happening = if state == ArrivalState::Cancelled {
+            Happening::Cancelled
+        } else {
+            Happening::Failed
+        };
+        self.tell(out, Some(id), None, happening, reason);
+        self.look_at_arrivals_now();
+    }
+
+    /// A user no longer wants it. While its files get their names it is too late for that.
+    pub(crate) fn cancel_arrival(&mut self, id: RequestId, out: &mut Outbox) {
+        let arrival = self.arrivals.requests.get(&id);
+        let can_end = arrival.is_some_and(|arrival| {
+            arrival.state.is_live() && arrival.state != ArrivalState::Landing
+        });
+        if can_end {
+            self.end_arrival(id, ArrivalState::Cancelled, Reason::Asked, out);
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Which chunk is asked of which source.
+//!
+//! Each source that has room takes the next chunk of the most urgent stage-in, so each gives as much as it
+//! can and no split is planned: a slow one just comes back more seldom. Towards the end that is not enough:
+//! a source that would be later with one chunk than the others with all that is left takes none, and one
+//! that has nothing to do asks again for what another is late with.
+
+use posthaste_types::{Bytes, ChunkIndex, FragmentIndex, RequestId, SourceId};
+
+use crate::{
+    Mind,
+    books::{Arrival, Fetch, Flight, Source},
+    contract::{ArrivalState, Command, Happening, Outbox, Reason},
+};
+
+/// A source that would be so many times as fast with a chunk takes it from the one that is late with it.
+const TWICE: u64 = 2;
+
+struct Pick {
+    request: RequestId,
+    chunk: ChunkIndex,
+    is_duplicate: bool,
+}
+
+impl Mind {
+    /// Asks for chunks as long as a source has room and a stage-in wants something of it.
+    pub(crate) fn fetch(&mut self, out: &mut Outbox) {
+        let order = self.arrivals.in_turn();
+        for &id in &order {
+            self.land_if_whole(id, out);
+        }
+        let sources: alloc::vec::Vec<SourceId> = self.arrivals.sources.keys().copied().collect();
+        for source in sources {
+            while let Some(pick) = self.pick(source, &order) {
+                self.start_fetch(source, &pick, out);
+            }
+        }
+    }
+
+    fn pick(&self, id: SourceId, order: &[RequestId]) -> Option<Pick> {
+        let source = self.arrivals.sources.get(&id)?;
+        if !source.is_open(self.now) || source.is_hopeless(&self.settings) {
+            return None;
+        }
+        order.iter().find_map(|request| {
+            let arrival = self.arrivals.requests.get(request)?;
+            let may = arrival.is_due
+                && arrival.asked_at.is_none()
+                && arrival.held_until <= self.now
+                && arrival.paced_until <= self.now
+                && arrival.uses(id);
+            if !may {
+                return None;
+            }
+            let (chunk, is_duplicate) = match arrival.open.first() {
+                Some(chunk) => (ChunkIndex::new(chunk), false),
+                None => (self.find_late(id, source, arrival)?, true),
+            };
+            let bytes = arrival.spec.chunk_bytes(chunk.get());
+            let is_taken = self.has_room(source, bytes)
+                && (is_duplicate || !self.is_better_left(id, source, arrival, bytes));
+            is_taken.then_some(Pick {
+                request: *request,
+                chunk,
+                is_duplicate,
+            })
+        })
+    }
+
+    /// One that is lost has one try at a time.
+    fn has_room(&self, source: &Source, bytes: Bytes) -> bool {
+        if source.is_down() {
+            return source.link.flights == 0;
+        }
+        let settings = &self.settings;
+        source.link.has_window(bytes, settings.window, settings)
+    }
+
+    /// Whether another source would have fetched all that is left before this one has one chunk.
+    fn is_better_left(
+        &self,
+        id: SourceId,
+        source: &Source,
+        arrival: &Arrival,
+        bytes: Bytes,
+    ) -> bool {
+        let own = source.link.finish_micros(bytes);
+        let rest = arrival
+            .spec
+            .chunk_size
+            .times(u64::from(arrival.open.len()))
+            .min(arrival.missing());
+        self.others(id, arrival)
+            .any(|(_, other)| other.link.finish_micros(rest) < own)
+    }
+
+    /// Other sources of a stage-in that answer.
+    fn others<'a>(
+        &'a self,
+        id: SourceId,
+        arrival: &'a Arrival,
+    ) -> impl Iterator<Item = (SourceId, &'a Source)> {
+        let lanes = arrival.lanes.iter();
+        let others = lanes.filter(move |lane| lane.source != id && !lane.is_gone);
+        let others =
+            others.filter_map(|lane| Some((lane.source, self.arrivals.sources.get(&lane.source)?)));
+        others.filter(|(_, other)| other.is_open(self.now) && !other.is_down())
+    }
+
+    /// The chunk another source is latest with, if this one would have it in half the time: what is in
+    /// flight there takes as long as the forecast says, and what lasted long lasts as long again.
+    fn find_late(&self, id: SourceId, source: &Source, arrival: &Arrival) -> Option<ChunkIndex> {
+        let late = arrival.fetches.iter().filter_map(|(fetch, flight)| {
+            let is_once = fetch.source != id
+                && arrival.fetches_of(fetch.chunk) == 1
+                && !arrival.here.contains(fetch.chunk.get());
+            let other = self.arrivals.sources.get(&fetch.source)?;
+            let age = u64::try_from(self.now.since(flight.since).as_micros()).unwrap_or(u64::MAX);
+            let left = other.link.finish_micros(Bytes::ZERO).max(age);
+            let own = source.link.finish_micros(flight.bytes);
+            let is_late = own.saturating_mul(TWICE) < left;
+            (is_once && is_late).then_some((left, fetch.chunk))
+        });
+        late.max().map(|(_, chunk)| chunk)
+    }
+
+    fn start_fetch(&mut self, source: SourceId, pick: &Pick, out: &mut Outbox) {
+        let now = self.now;
+        let begun = self.begin_arrival(pick.request, out);
+        let arrivals = &mut self.arrivals;
+        let (Some(arrival), Some(from)) = (
+            arrivals.requests.get_mut(&pick.request),
+            arrivals.sources.get_mut(&source),
+        ) else {
+            return;
+        };
+        let bytes = arrival.spec.chunk_bytes(pick.chunk.get());
+        let flight = Flight {
+            fragment: FragmentIndex::WHOLE,
+            bytes,
+            since: now,
+            is_raised: false,
+            keep_micro_usd: 0,
+        };
+        from.link.begin_flight(now, &flight);
+        if !pick.is_duplicate {
+            let first = arrival.open.pop();
+            debug_assert_eq!(
+                first,
+                Some(pick.chunk.get()),
+                "the first open chunk is picked"
+            );
+        }
+        let key = Fetch {
+            chunk: pick.chunk,
+            source,
+        };
+        let before = arrival.fetches.insert(key, flight);
+        debug_assert!(before.is_none(), "a source is asked for a chunk once");
+        if let Some(lane) = arrival.lane_mut(source) {
+            lane.in_flight += 1;
+        }
+        if let Some(rate) = arrival.spec.rate_max {
+            arrival.paced_until = arrival.paced_until.max(now) + rate.time_for(bytes);
+        }
+        let reason = match (pick.is_duplicate, begun) {
+            (true, _) => Reason::Endgame,
+            (false, Some(reason)) => reason,
+            (false, None) => Reason::ArrivesFirst,
+        };
+        arrival.duplicates += u32::from(pick.is_duplicate);
+        out.commands.push(Command::Fetch {
+            request: pick.request,
+            source,
+            chunk: pick.chunk,
+            reason,
+        });
+    }
+
+    /// Says that a stage-in begins, and why now, when it does.
+    fn begin_arrival(&mut self, id: RequestId, out: &mut Outbox) -> Option<Reason> {
+        let now = self.now;
+        let arrival = self.arrivals.requests.get_mut(&id)?;
+        if arrival.state != ArrivalState::Waiting {
+            return None;
+        }
+        arrival.state = ArrivalState::Moving;
+        arrival.begun_at = Some(now);
+        let deadline = arrival.spec.deadline;
+        let reason = match arrival.spec.not_before {
+            Some(at) if at > now => Reason::MustBegin { deadline },
+            Some(not_before) => Reason::MayArrive { not_before },
+            None => Reason::NothingMoreUrgent,
+        };
+        self.tell(out, Some(id), None, Happening::Fetching, reason.clone());
+        Some(reason)
+    }
+
+    /// Ends one fetch, if it is under way. Whether it was.
+    pub(crate) fn end_fetch(&mut self, id: RequestId, fetch: Fetch) -> bool {
+        let arrivals = &mut self.arrivals;
+        let Some(arrival) = arrivals.requests.get_mut(&id) else {
+            return false;
+        };
+        let Some(flight) = arrival.fetches.remove(&fetch) else {
+            return false;
+        };
+        if let Some(source) = arrivals.sources.get_mut(&fetch.source) {
+            source.link.end_flight(&flight);
+        }
+        if let Some(lane) = arrival.lane_mut(fetch.source) {
+            lane.in_flight -= 1;
+        }
+        let chunk = fetch.chunk;
+        let is_wanted = arrival.state.is_live() && !arrival.here.contains(chunk.get());
+        if is_wanted && arrival.fetches_of(chunk) == 0 {
+            arrival.open.insert(chunk.get());
+        }
+        true
+    }
+
+    /// Ends all fetches of one stage-in, or of all, from one source. Stage-ins that had any.
+    pub(crate) fn end_fetches(
+        &mut self,
+        source: SourceId,
+        of: Option<RequestId>,
+    ) -> alloc::vec::Vec<RequestId> {
+        let all = self.arrivals.requests.iter();
+        let under_way: alloc::vec::Vec<(RequestId, Fetch)> = all
+            .filter(|(id, _)| of.is_none_or(|of| of == **id))
+            .flat_map(|(id, arrival)| arrival.fetches.keys().map(|fetch| (*id, *fetch)))
+            .filter(|(_, fetch)| fetch.source == source)
+            .collect();
+        let mut ended = alloc::vec::Vec::new();
+        for (id, fetch) in under_way {
+            self.end_fetch(id, fetch);
+            if ended.last() != Some(&id) {
+                ended.push(id);
+            }
+        }
+        ended
+    }
+}

@@ -1,0 +1,97 @@
+//! Sources that fail: they are left alone for a while, and what was asked of them is asked of others.
+
+use posthaste_types::{RequestId, SourceId};
+
+use crate::{
+    Mind,
+    contract::{Command, Fault, Happening, Outbox, Reason},
+};
+
+impl Mind {
+    /// A source failed to give a chunk.
+    pub(crate) fn on_source_failure(&mut self, id: SourceId, fault: Fault, out: &mut Outbox) {
+        let now = self.now;
+        let Some(source) = self.arrivals.sources.get_mut(&id) else {
+            return;
+        };
+        let was_down = source.is_down();
+        if source.fail(now, fault, &self.settings) {
+            self.leave_source(id, fault, was_down, out);
+        }
+    }
+
+    /// Sources with chunks on their way from which nothing comes are lost.
+    pub(crate) fn find_stalled_sources(&mut self, out: &mut Outbox) {
+        let (now, stall) = (self.now, self.settings.stall);
+        let sources = self.arrivals.sources.iter();
+        let stalled: alloc::vec::Vec<SourceId> = sources
+            .filter(|(_, source)| source.link.flights > 0 && source.link.progress_at + stall <= now)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in stalled {
+            let Some(source) = self.arrivals.sources.get_mut(&id) else {
+                continue;
+            };
+            let was_down = source.is_down();
+            source.lose(now, &self.settings);
+            self.leave_source(id, Fault::Unreachable, was_down, out);
+        }
+    }
+
+    /// What was asked of a lost source is asked of others.
+    fn leave_source(&mut self, id: SourceId, fault: Fault, was_down: bool, out: &mut Outbox) {
+        let reason = Reason::SourceLost {
+            name: self.name_of_source(id),
+            fault,
+        };
+        for request in self.end_fetches(id, None) {
+            out.commands.push(Command::Quit {
+                request,
+                source: id,
+                reason: reason.clone(),
+            });
+        }
+        for request in self.arrivals.users(id) {
+            if let Some(arrival) = self.arrivals.requests.get_mut(&request) {
+                arrival.last_fault = Some(fault);
+            }
+        }
+        if !was_down {
+            let name = self.name_of_source(id);
+            self.tell_users(id, &Happening::SourceLeft { name }, &reason, out);
+        }
+        self.look_at_arrivals_now();
+    }
+
+    /// A source no longer holds what it held: nothing more is read from it for this stage-in.
+    pub(crate) fn drop_source(
+        &mut self,
+        request: RequestId,
+        id: SourceId,
+        fault: Fault,
+        out: &mut Outbox,
+    ) {
+        let name = self.name_of_source(id);
+        let reason = Reason::SourceLost {
+            name: name.clone(),
+            fault,
+        };
+        if !self.end_fetches(id, Some(request)).is_empty() {
+            out.commands.push(Command::Quit {
+                request,
+                source: id,
+                reason: reason.clone(),
+            });
+        }
+        let Some(arrival) = self.arrivals.requests.get_mut(&request) else {
+            return;
+        };
+        arrival.last_fault = Some(fault);
+        if let Some(lane) = arrival.lane_mut(id) {
+            lane.is_gone = true;
+        }
+        let happening = Happening::SourceLeft { name };
+        self.tell(out, Some(request), None, happening, reason);
+        self.look_at_arrivals_now();
+    }
+}

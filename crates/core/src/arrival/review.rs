@@ -1,0 +1,251 @@
+//! What time alone brings to stage-ins: danger, misses, and sources nobody waits for any longer.
+
+use core::time::Duration;
+use posthaste_types::{ByteRate, RequestId, Timestamp};
+
+use crate::{
+    Mind,
+    books::Arrival,
+    contract::{ArrivalState, Command, Fault, Happening, Outbox, Reason},
+};
+
+/// What waits is looked at again after this at the latest: forecasts age, and latest starts with them.
+const AGED_AFTER: Duration = Duration::from_secs(60);
+
+impl Mind {
+    pub(crate) fn review_arrivals(&mut self, out: &mut Outbox) {
+        for id in self.arrivals.in_turn() {
+            self.ask_again_what_is_here(id, out);
+            self.say_missed(id, out);
+            self.review_arrival_risk(id, out);
+            self.give_up_if_no_source(id, out);
+        }
+    }
+
+    /// An answer to what is here that did not come is asked for again.
+    fn ask_again_what_is_here(&mut self, id: RequestId, out: &mut Outbox) {
+        let (now, wait) = (self.now, self.settings.inventory_wait);
+        let Some(arrival) = self.arrivals.requests.get_mut(&id) else {
+            return;
+        };
+        if let Some(asked_at) = &mut arrival.asked_at
+            && *asked_at + wait <= now
+        {
+            *asked_at = now;
+            out.commands.push(Command::Survey {
+                request: id,
+                reason: Reason::Restarted,
+            });
+        }
+    }
+
+    fn say_missed(&mut self, id: RequestId, out: &mut Outbox) {
+        let now = self.now;
+        let Some(arrival) = self.arrivals.requests.get_mut(&id) else {
+            return;
+        };
+        let deadline = arrival.spec.deadline;
+        if !arrival.state.is_live() || arrival.missed || deadline > now {
+            return;
+        }
+        arrival.missed = true;
+        arrival.is_leftover = true;
+        let reason = reason_late(arrival, now);
+        self.tell(out, Some(id), None, Happening::Missed, reason);
+        self.look_at_arrivals_now();
+    }
+
+    fn review_arrival_risk(&mut self, id: RequestId, out: &mut Outbox) {
+        let (now, settings) = (self.now, &self.settings);
+        let Some(arrival) = self.arrivals.requests.get_mut(&id) else {
+            return;
+        };
+        if arrival.missed || !arrival.state.is_live() {
+            return;
+        }
+        let deadline = arrival.spec.deadline;
+        let finish = arrival.finish.map(|finish| finish.p90);
+        let is_late = finish.is_none_or(|finish| finish > deadline);
+        let is_clear = finish.is_some_and(|finish| finish + deadline.since(now) / 20 <= deadline);
+        arrival.late_ticks = if is_late { arrival.late_ticks + 1 } else { 0 };
+        arrival.on_time_ticks = if is_clear {
+            arrival.on_time_ticks + 1
+        } else {
+            0
+        };
+        // Before the deadline itself there may be no time for a second look.
+        let is_last_call = deadline - settings.tick <= now;
+        let is_sure = arrival.late_ticks >= settings.behind_ticks || is_last_call;
+        if !arrival.at_risk && ((is_late && is_sure) || is_last_call) {
+            self.say_arrival_at_risk(id, out);
+        } else if arrival.at_risk
+            && !is_last_call
+            && arrival.on_time_ticks >= settings.recovered_ticks
+        {
+            arrival.at_risk = false;
+            let finish = finish.unwrap_or(deadline);
+            let reason = Reason::InboundSuffices { finish, deadline };
+            self.tell(out, Some(id), None, Happening::OnTime { finish }, reason);
+        }
+    }
+
+    pub(crate) fn say_arrival_at_risk(&mut self, id: RequestId, out: &mut Outbox) {
+        let now = self.now;
+        let Some(arrival) = self.arrivals.requests.get_mut(&id) else {
+            return;
+        };
+        arrival.at_risk = true;
+        arrival.on_time_ticks = 0;
+        let reason = reason_late(arrival, now);
+        let finish = arrival
+            .finish
+            .map_or(Happening::NO_FINISH, |finish| finish.p90.max(now));
+        self.tell(out, Some(id), None, Happening::AtRisk { finish }, reason);
+    }
+
+    /// A user moved the deadline: everything about it is judged anew.
+    pub(crate) fn move_deadline_of_arrival(
+        &mut self,
+        id: RequestId,
+        deadline: Timestamp,
+        out: &mut Outbox,
+    ) {
+        let now = self.now;
+        let live = self.arrivals.requests.get_mut(&id);
+        let Some(arrival) = live.filter(|arrival| arrival.state.is_live()) else {
+            return;
+        };
+        let from = core::mem::replace(&mut arrival.spec.deadline, deadline);
+        if deadline > now {
+            arrival.missed = false;
+            arrival.is_leftover = false;
+        }
+        let reason = Reason::NewDeadline { from, to: deadline };
+        self.remember(id, "deadline moved".into(), reason);
+        self.look_at_arrivals();
+        let arrival = self.arrivals.requests.get(&id);
+        let is_late = arrival.is_some_and(|arrival| {
+            let finish = arrival.finish;
+            !arrival.at_risk && finish.is_some_and(|finish| finish.p90 > deadline)
+        });
+        if is_late {
+            self.say_arrival_at_risk(id, out);
+        }
+        self.look_at_arrivals_now();
+    }
+
+    /// A user changed the most that may be read for it.
+    pub(crate) fn limit_arrival(&mut self, id: RequestId, to: Option<ByteRate>) {
+        let now = self.now;
+        let live = self.arrivals.requests.get_mut(&id);
+        let Some(arrival) = live.filter(|arrival| arrival.state.is_live()) else {
+            return;
+        };
+        let from = core::mem::replace(&mut arrival.spec.rate_max, to);
+        arrival.paced_until = now;
+        self.remember(id, "limit changed".into(), Reason::NewLimit { from, to });
+        self.look_at_arrivals_now();
+    }
+
+    /// The driver starts (again): what was on its way is lost, and what is here is asked.
+    pub(crate) fn ask_what_is_here(&mut self, out: &mut Outbox) {
+        let now = self.now;
+        let sources: alloc::vec::Vec<_> = self.arrivals.sources.keys().copied().collect();
+        for source in sources {
+            self.end_fetches(source, None);
+            if let Some(source) = self.arrivals.sources.get_mut(&source) {
+                source.forgive();
+            }
+        }
+        for id in self.arrivals.in_turn() {
+            let Some(arrival) = self.arrivals.requests.get_mut(&id) else {
+                continue;
+            };
+            if arrival.state == ArrivalState::Landing {
+                arrival.state = ArrivalState::Moving;
+            }
+            arrival.asked_at = Some(now);
+            (arrival.held_until, arrival.paced_until) = (now, now);
+            out.commands.push(Command::Survey {
+                request: id,
+                reason: Reason::Restarted,
+            });
+        }
+        self.look_at_arrivals_now();
+    }
+
+    /// Ends a stage-in that no source can ever serve.
+    fn give_up_if_no_source(&mut self, id: RequestId, out: &mut Outbox) {
+        let Some(arrival) = self.arrivals.requests.get(&id) else {
+            return;
+        };
+        let has_hope = arrival.lanes.iter().any(|lane| {
+            let source = self.arrivals.sources.get(&lane.source);
+            let settings = &self.settings;
+            !lane.is_gone && source.is_some_and(|source| !source.is_hopeless(settings))
+        });
+        if has_hope || !arrival.state.is_live() || arrival.is_whole() {
+            return;
+        }
+        let fault = arrival.last_fault.unwrap_or(Fault::Unreachable);
+        let reason = Reason::NoSourceLeft { fault };
+        self.end_arrival(id, ArrivalState::Failed, reason, out);
+    }
+
+    /// Everything is looked at every tick while something moves; what waits, when it has to.
+    pub(crate) fn set_next_look(&mut self) {
+        let (now, tick) = (self.now, self.settings.tick);
+        let next = |(_, arrival): (&RequestId, &Arrival)| {
+            let is_quiet = !arrival.is_due
+                && arrival.fetches.is_empty()
+                && arrival.asked_at.is_none()
+                && arrival.finish.is_some()
+                && !arrival.at_risk
+                && arrival.late_ticks == 0;
+            if !is_quiet {
+                return now + tick;
+            }
+            let spec = &arrival.spec;
+            let call = spec.deadline - tick;
+            let times = [
+                arrival.begin_by,
+                spec.not_before,
+                Some(call),
+                Some(spec.deadline),
+            ];
+            let next = times.into_iter().flatten().filter(|at| *at > now).min();
+            next.unwrap_or(now + tick).min(now + AGED_AFTER)
+        };
+        let next = self.arrivals.live().map(next).min();
+        let last_call = self.arrivals.live().flat_map(|(_, arrival)| {
+            let deadline = arrival.spec.deadline;
+            [deadline - tick, deadline]
+        });
+        let last_call = last_call.filter(|at| *at > now).min();
+        let planned = self.arrivals.look_at.filter(|at| *at > now);
+        self.arrivals.look_at = next.map(|next| {
+            let next = last_call.map_or(next, |call| call.min(next));
+            planned.map_or(next, |planned| planned.min(next))
+        });
+    }
+}
+
+/// Why a stage-in is late.
+fn reason_late(arrival: &Arrival, now: Timestamp) -> Reason {
+    let deadline = arrival.spec.deadline;
+    match arrival.finish {
+        Some(finish) if finish.p90 <= deadline && now < deadline => Reason::InboundThin {
+            finish: finish.p90,
+            deadline,
+        },
+        Some(finish) => Reason::InboundLate {
+            finish: finish.p90.max(now),
+            deadline,
+        },
+        None => Reason::Infeasible {
+            earliest: None,
+            deadline,
+            would_buy: alloc::vec::Vec::new(),
+        },
+    }
+}

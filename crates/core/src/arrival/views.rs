@@ -1,0 +1,78 @@
+//! What people and drivers may look at.
+
+use posthaste_types::RequestId;
+
+use crate::{
+    Mind,
+    books::{Arrival, SourceLane},
+    contract::{ArrivalView, DepotState, SourceShareView, SourceView},
+};
+
+impl Mind {
+    /// One stage-in as it stands; none when it is not known.
+    #[must_use]
+    pub fn arrival(&self, id: RequestId) -> Option<ArrivalView> {
+        let known = self.arrivals.requests.get(&id);
+        known.map(|arrival| self.view_arrival(id, arrival))
+    }
+
+    /// Every stage-in that is known, in the order of their numbers.
+    pub fn stage_ins(&self) -> impl Iterator<Item = ArrivalView> + '_ {
+        let known = self.arrivals.requests.iter();
+        known.map(|(id, arrival)| self.view_arrival(*id, arrival))
+    }
+
+    /// Every source in the books.
+    pub fn sources(&self) -> impl Iterator<Item = SourceView> + '_ {
+        self.arrivals.sources.iter().map(|(id, source)| SourceView {
+            source: *id,
+            name: source.name.clone(),
+            state: source.state,
+            rates: source.link.believed(self.now, &self.settings),
+            measured_at: source.link.path().measured_at(),
+            transfers: source.link.path().samples().0,
+            score: source.link.path().score(),
+        })
+    }
+
+    fn view_arrival(&self, id: RequestId, arrival: &Arrival) -> ArrivalView {
+        ArrivalView {
+            request: id,
+            spec: arrival.spec.clone(),
+            state: arrival.state,
+            at_risk: arrival.at_risk,
+            missed: arrival.missed
+                && arrival
+                    .arrived_at
+                    .is_none_or(|at| at > arrival.spec.deadline),
+            submitted: arrival.submitted,
+            begin_by: arrival.begin_by,
+            begun_at: arrival.begun_at,
+            arrived_at: arrival.arrived_at,
+            finish: arrival.finish,
+            chunks_here: if arrival.arrived_at.is_some() {
+                arrival.chunks()
+            } else {
+                arrival.here.len()
+            },
+            bytes_here: arrival.bytes_here,
+            duplicates: arrival.duplicates,
+            shares: arrival.lanes.iter().map(|lane| self.share(lane)).collect(),
+        }
+    }
+
+    fn share(&self, lane: &SourceLane) -> SourceShareView {
+        let source = self.arrivals.sources.get(&lane.source);
+        let rates = source.map(|source| source.link.believed(self.now, &self.settings));
+        SourceShareView {
+            source: lane.source,
+            name: self.name_of_source(lane.source),
+            state: source.map_or(DepotState::Unknown, |source| source.state),
+            is_gone: lane.is_gone,
+            arrived: lane.arrived,
+            bytes: lane.bytes,
+            in_flight: lane.in_flight,
+            rates: rates.unwrap_or_else(|| self.settings.prior.quantiles(None)),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+use alloc::string::String;
+use posthaste_types::{Timestamp, record};
+
+use super::Link;
+use crate::{
+    Settings,
+    contract::{DepotState, Fault},
+};
+
+record! {
+    /// An endpoint that data is fetched from: how it is doing, and the way from it.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) struct Source {
+        pub(crate) name: String,
+        pub(crate) state: DepotState,
+        pub(crate) link: Link,
+        /// Fetches that failed since the last one that did not.
+        pub(crate) failures: u32,
+        /// Times it was lost since it last gave something.
+        pub(crate) losses: u32,
+        /// Nothing is fetched before.
+        pub(crate) resume_at: Timestamp,
+    }
+}
+
+impl Source {
+    pub(crate) fn new(name: String, link: Link) -> Self {
+        Self {
+            name,
+            state: DepotState::Unknown,
+            link,
+            failures: 0,
+            losses: 0,
+            resume_at: Timestamp::default(),
+        }
+    }
+
+    pub(crate) fn is_down(&self) -> bool {
+        self.state == DepotState::Down
+    }
+
+    /// Whether it may be asked for something now.
+    pub(crate) fn is_open(&self, now: Timestamp) -> bool {
+        self.resume_at <= now
+    }
+
+    /// Whether it failed so often that nobody waits for it any longer.
+    pub(crate) fn is_hopeless(&self, settings: &Settings) -> bool {
+        self.losses >= settings.fruitless_max
+    }
+
+    /// It is asked as if nothing had ever happened.
+    pub(crate) fn forgive(&mut self) {
+        (self.failures, self.losses) = (0, 0);
+        self.resume_at = Timestamp::default();
+        if self.is_down() {
+            self.state = DepotState::Unknown;
+        }
+    }
+
+    /// It gave something. Whether it had been lost.
+    pub(crate) fn succeed(&mut self, now: Timestamp) -> bool {
+        (self.failures, self.losses) = (0, 0);
+        self.resume_at = Timestamp::default();
+        self.link.progress_at = now;
+        core::mem::replace(&mut self.state, DepotState::Up) == DepotState::Down
+    }
+
+    /// It failed to give something: it is left alone for a while. Whether it counts as lost.
+    pub(crate) fn fail(&mut self, now: Timestamp, fault: Fault, settings: &Settings) -> bool {
+        self.failures += 1;
+        let most = if fault == Fault::Unreachable {
+            settings.unreachable_max
+        } else {
+            settings.failures_max
+        };
+        // One that was lost has one try at a time.
+        if self.failures >= most || self.is_down() {
+            self.lose(now, settings);
+            return true;
+        }
+        let pause = settings.backoff * (1 << (self.failures - 1).min(16));
+        self.resume_at = now + pause.min(settings.backoff_max);
+        false
+    }
+
+    /// It is lost, and tried again after a time that doubles.
+    pub(crate) fn lose(&mut self, now: Timestamp, settings: &Settings) {
+        self.state = DepotState::Down;
+        let pause = settings.hold * (1 << self.losses.min(16));
+        self.resume_at = now + pause.min(settings.hold_max);
+        self.losses = self.losses.saturating_add(1);
+        self.failures = 0;
+    }
+}

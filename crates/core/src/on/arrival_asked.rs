@@ -1,0 +1,92 @@
+use alloc::{vec, vec::Vec};
+use posthaste_types::RequestId;
+
+use crate::{
+    Mind,
+    books::Arrival,
+    contract::{ArrivalSpec, ArrivalState, Happening, Outbox, Reason, WouldBuy},
+};
+
+impl Mind {
+    /// A user asked for a stage-in: it is taken, or refused with the reason. A number that is known
+    /// already is ignored, so that a replay does no harm.
+    pub(crate) fn on_arrival_asked(&mut self, id: RequestId, spec: ArrivalSpec, out: &mut Outbox) {
+        if self.arrivals.requests.contains_key(&id) || self.requests.contains_key(&id) {
+            return;
+        }
+        let mut arrival = Arrival::new(spec, self.now);
+        let sources = &self.arrivals.sources;
+        arrival
+            .lanes
+            .retain(|lane| sources.contains_key(&lane.source));
+        self.look_at_inbound_links();
+        match self.judge(&arrival) {
+            Err(reason) => {
+                arrival.state = ArrivalState::Refused;
+                arrival.close_books();
+                self.arrivals.requests.insert(id, arrival);
+                self.tell(out, Some(id), None, Happening::Refused, reason);
+            }
+            Ok(is_leftover) => {
+                arrival.is_leftover = is_leftover;
+                self.arrivals.requests.insert(id, arrival);
+                self.look_at_arrivals();
+                self.answer_arrival(id, out);
+                if is_leftover {
+                    self.say_arrival_at_risk(id, out);
+                }
+                self.look_at_arrivals_now();
+            }
+        }
+    }
+
+    /// Whether it can't be on time and is taken all the same; or why it is not taken.
+    fn judge(&self, arrival: &Arrival) -> Result<bool, Reason> {
+        let spec = &arrival.spec;
+        let deadline = spec.deadline;
+        if arrival.lanes.is_empty() || spec.chunks().is_none() {
+            return Err(Reason::NoSourceKnown);
+        }
+        if deadline <= self.now {
+            return Err(Reason::DeadlinePast { deadline });
+        }
+        let [_, p90] = self.weigh_arrival(arrival);
+        if p90.is_some_and(|finish| finish <= deadline) {
+            return Ok(false);
+        }
+        if spec.best_effort {
+            return Ok(true);
+        }
+        let later = |deadline| vec![WouldBuy::Later { deadline }];
+        Err(Reason::Infeasible {
+            earliest: p90,
+            deadline,
+            would_buy: p90.map_or(Vec::new(), later),
+        })
+    }
+
+    fn answer_arrival(&mut self, id: RequestId, out: &mut Outbox) {
+        let Some(arrival) = self.arrivals.requests.get_mut(&id) else {
+            return;
+        };
+        let deadline = arrival.spec.deadline;
+        let finish = arrival.finish.map(|finish| finish.p90);
+        arrival.answered = finish;
+        let sources = u32::try_from(arrival.lanes.len()).unwrap_or(u32::MAX);
+        let begin_by = arrival.begin_by.filter(|_| !arrival.is_due);
+        let reason = match finish {
+            Some(finish) if finish <= deadline => Reason::Inbound {
+                sources,
+                begin_by,
+                finish,
+                deadline,
+            },
+            _ => Reason::Infeasible {
+                earliest: finish,
+                deadline,
+                would_buy: Vec::new(),
+            },
+        };
+        self.tell(out, Some(id), None, Happening::Admitted, reason);
+    }
+}

@@ -1,0 +1,17 @@
+use posthaste_types::{ChunkIndex, RequestId};
+
+use crate::Mind;
+
+impl Mind {
+    /// What is really here of a stage-in, noted durably.
+    pub(crate) fn on_arrival_surveyed(&mut self, id: RequestId, chunks: &[ChunkIndex]) {
+        let Some(arrival) = self.arrivals.requests.get_mut(&id) else {
+            return;
+        };
+        if arrival.asked_at.take().is_none() || !arrival.state.is_live() {
+            return;
+        }
+        arrival.found(chunks.iter().map(|chunk| chunk.get()));
+        self.look_at_arrivals_now();
+    }
+}

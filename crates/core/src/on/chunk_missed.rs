@@ -1,0 +1,59 @@
+use posthaste_types::{ChunkIndex, RequestId, SourceId};
+
+use crate::{
+    Mind,
+    books::Fetch,
+    contract::{ArrivalState, Fault, Outbox, Reason},
+};
+
+impl Mind {
+    /// A chunk was asked of a source and did not come.
+    pub(crate) fn on_chunk_missed(
+        &mut self,
+        request: RequestId,
+        source: SourceId,
+        chunk: ChunkIndex,
+        fault: Fault,
+        out: &mut Outbox,
+    ) {
+        if !self.end_fetch(request, Fetch { chunk, source }) {
+            return;
+        }
+        match fault {
+            Fault::SourceChanged | Fault::SourcesDiffer => {
+                let name = self.name_of_source(source);
+                let reason = Reason::SourceLost { name, fault };
+                self.end_arrival(request, ArrivalState::Failed, reason, out);
+            }
+            Fault::SourceVanished | Fault::SourceUnreadable => {
+                self.drop_source(request, source, fault, out);
+            }
+            Fault::Full | Fault::Unwritable => self.hold_arrival(request, fault, out),
+            Fault::Unreachable
+            | Fault::Unauthenticated
+            | Fault::Corrupt
+            | Fault::Busy
+            | Fault::Other => self.on_source_failure(source, fault, out),
+        }
+    }
+
+    /// The centre could not take what came: nothing is asked for until a while later, and after too many
+    /// times no more.
+    pub(crate) fn hold_arrival(&mut self, id: RequestId, fault: Fault, out: &mut Outbox) {
+        let (now, settings) = (self.now, &self.settings);
+        let Some(arrival) = self.arrivals.requests.get_mut(&id) else {
+            return;
+        };
+        if arrival.held_until > now {
+            return;
+        }
+        arrival.local_failures += 1;
+        let attempts = arrival.local_failures;
+        let pause = settings.hold * (1 << (attempts - 1).min(16));
+        arrival.held_until = now + pause.min(settings.hold_max);
+        if attempts >= settings.fruitless_max {
+            let reason = Reason::GaveUp { fault, attempts };
+            self.end_arrival(id, ArrivalState::Failed, reason, out);
+        }
+    }
+}

@@ -1,0 +1,51 @@
+use posthaste_types::RequestId;
+
+use crate::{
+    Mind,
+    contract::{ArrivalState, Fault, Happening, Outbox, Reason},
+};
+
+impl Mind {
+    /// The files of a stage-in have their names.
+    pub(crate) fn on_landed(&mut self, id: RequestId, out: &mut Outbox) {
+        let now = self.now;
+        let Some(arrival) = self.arrivals.requests.get_mut(&id) else {
+            return;
+        };
+        if !arrival.state.is_live() {
+            return;
+        }
+        arrival.state = ArrivalState::Arrived;
+        arrival.arrived_at = Some(now);
+        let chunks = arrival.chunks();
+        let (bytes, deadline) = (arrival.spec.bytes, arrival.spec.deadline);
+        let reason = match arrival.spec.not_before {
+            Some(not_before) if not_before > now => Reason::CameEarly {
+                not_before,
+                deadline,
+            },
+            _ => Reason::AllHere { chunks },
+        };
+        arrival.bytes_here = bytes;
+        arrival.close_books();
+        self.tell(out, Some(id), None, Happening::Arrived { bytes }, reason);
+        self.look_at_arrivals_now();
+    }
+
+    /// The files could not get their names: what may pass is tried again for a while.
+    pub(crate) fn on_landing_failed(&mut self, id: RequestId, fault: Fault, out: &mut Outbox) {
+        let Some(arrival) = self.arrivals.requests.get_mut(&id) else {
+            return;
+        };
+        if arrival.state != ArrivalState::Landing {
+            return;
+        }
+        arrival.state = ArrivalState::Moving;
+        if matches!(fault, Fault::Full | Fault::Unwritable | Fault::Busy) {
+            self.hold_arrival(id, fault, out);
+        } else {
+            let reason = Reason::GaveUp { fault, attempts: 1 };
+            self.end_arrival(id, ArrivalState::Failed, reason, out);
+        }
+    }
+}

@@ -1,0 +1,27 @@
+use alloc::string::String;
+use posthaste_types::{ByteRate, SourceId};
+
+use crate::{
+    Mind,
+    books::{Link, Source},
+};
+
+impl Mind {
+    /// A source was looked at and answered: it is in the books from now on, and tried again whatever
+    /// befell it before.
+    pub(crate) fn on_source_found(
+        &mut self,
+        id: SourceId,
+        name: String,
+        rate_max: Option<ByteRate>,
+    ) {
+        let (now, settings) = (self.now, &self.settings);
+        let source = self.arrivals.sources.entry(id).or_insert_with(|| {
+            let link = Link::new(rate_max, &settings.prior);
+            Source::new(name.clone(), link)
+        });
+        source.name = name;
+        source.link.set_advert(now, rate_max, settings);
+        source.forgive();
+    }
+}

@@ -1,0 +1,173 @@
+//! The story of a stage-in.
+
+use alloc::{
+    format,
+    string::{String, ToString},
+    vec::Vec,
+};
+use posthaste_types::Timestamp;
+
+use super::words;
+use crate::contract::{
+    ArrivalState, ArrivalTale, ArrivalView, Decision, Happening, Reason, SourceShareView,
+};
+
+/// Tells the story of a stage-in, a sentence an entry. Times are UTC; a date is said where the day changes.
+#[must_use]
+pub fn tell_arrival(tale: &ArrivalTale) -> Vec<String> {
+    let mut teller = Teller {
+        tale,
+        day: None,
+        lines: Vec::new(),
+    };
+    teller.tell_question();
+    for decision in &tale.decisions {
+        teller.tell_decision(decision);
+    }
+    teller.tell_end();
+    teller.lines
+}
+
+struct Teller<'a> {
+    tale: &'a ArrivalTale,
+    /// The day that was said last.
+    day: Option<u64>,
+    lines: Vec<String>,
+}
+
+impl Teller<'_> {
+    /// A moment; with its date where that is another than the last one said.
+    fn moment(&mut self, at: Timestamp) -> String {
+        let day = words::day_of(at);
+        match self.day.replace(day) {
+            Some(before) => words::moment(at, before),
+            None => format!("{} {at}", words::date(day)),
+        }
+    }
+
+    fn tell_question(&mut self) {
+        let view = &self.tale.view;
+        let spec = &view.spec;
+        let moved = self.tale.decisions.iter().find_map(|decision| {
+            if let Reason::NewDeadline { from, .. } = decision.reason {
+                Some(from)
+            } else {
+                None
+            }
+        });
+        let deadline = moved.unwrap_or(spec.deadline);
+        let asked = self.moment(view.submitted);
+        let by = self.moment(deadline);
+        let names: Vec<&str> = view
+            .shares
+            .iter()
+            .map(|share| share.name.as_str())
+            .collect();
+        let not_before = match spec.not_before {
+            Some(at) => format!(", not before {}", self.moment(at)),
+            None => String::new(),
+        };
+        let files = u32::try_from(spec.files).unwrap_or(u32::MAX);
+        self.lines.push(format!(
+            "At {asked} {} was asked for: {} in {} here by {by}, {} later{not_before}, from {}.",
+            view.request,
+            spec.bytes,
+            words::count(files, "file"),
+            words::span(deadline.since(view.submitted)),
+            words::list(&names, "or"),
+        ));
+    }
+
+    fn tell_decision(&mut self, decision: &Decision) {
+        let at = self.moment(decision.at);
+        let view = &self.tale.view;
+        let why = &decision.reason;
+        let what = match &decision.happening {
+            None => match why {
+                Reason::NewDeadline { from, to } => {
+                    format!("the deadline was moved from {from} to {to}")
+                }
+                _ => format!("{}: {why}", decision.what),
+            },
+            Some(Happening::Admitted) => match why {
+                Reason::Infeasible { .. } => format!("it was taken all the same: {why}"),
+                _ => format!("it was taken: {why}"),
+            },
+            Some(Happening::Refused) => format!("it was refused: {why}"),
+            Some(Happening::Fetching) => format!("it began: {why}"),
+            Some(Happening::AtRisk { .. }) => format!("it was said to be at risk: {why}"),
+            Some(Happening::OnTime { .. }) => format!("the danger was over: {why}"),
+            Some(Happening::Missed) => format!("the deadline passed and it was not here: {why}"),
+            Some(Happening::SourceLeft { name }) => format!("{name} was left: {}", lost(why)),
+            Some(Happening::SourceBack { name }) => format!("{name} gave again"),
+            Some(Happening::Cancelled) => format!("it was cancelled: {why}"),
+            Some(Happening::Failed) => format!("it was given up: {why}"),
+            Some(Happening::Arrived { .. }) => {
+                let slack = view.spec.deadline.slack_micros(decision.at);
+                let side = if slack >= 0 { "before" } else { "after" };
+                let span = words::span_micros(slack);
+                format!("all of it was here, {span} {side} the deadline: {why}")
+            }
+            Some(other) => format!("{other}: {why}"),
+        };
+        self.lines.push(format!("At {at} {what}."));
+    }
+
+    fn tell_end(&mut self) {
+        let view = &self.tale.view;
+        let shares = view.shares.iter().filter(|share| share.arrived > 0);
+        let gave: Vec<String> = shares.map(gave).collect();
+        if !gave.is_empty() {
+            let twice = match view.duplicates {
+                0 => String::new(),
+                1 => "; 1 was asked for twice".into(),
+                number => format!("; {number} were asked for twice"),
+            };
+            let gave = words::list(&gave, "and");
+            self.lines.push(format!("Of its chunks {gave}{twice}."));
+        }
+        if view.state.is_live() {
+            let standing = self.standing(view);
+            self.lines.push(standing);
+        }
+    }
+
+    fn standing(&mut self, view: &ArrivalView) -> String {
+        let chunks = view.spec.chunks().unwrap_or(0);
+        let now = self.moment(self.tale.now);
+        let verdict = match (view.missed, view.at_risk) {
+            (true, _) => "late",
+            (false, true) => "at risk",
+            (false, false) => "on time",
+        };
+        let here = format!(
+            "Now, at {now}, {} of {chunks} chunks are here",
+            view.chunks_here
+        );
+        let begins = match (view.state, view.begin_by) {
+            (ArrivalState::Waiting, Some(at)) if at > self.tale.now => {
+                format!("; it begins by {}", self.moment(at))
+            }
+            _ => String::new(),
+        };
+        let Some(finish) = view.finish else {
+            return format!("{here}{begins} and no finish is in sight: {verdict}.");
+        };
+        let (middle, late) = (self.moment(finish.p50), self.moment(finish.p90));
+        format!(
+            "{here}{begins}; all will be as likely as not by {middle}, nine times in ten by {late}: {verdict}."
+        )
+    }
+}
+
+fn gave(share: &SourceShareView) -> String {
+    format!("{} came from {}", share.arrived, share.name)
+}
+
+/// Why a source was left, without its name again.
+fn lost(why: &Reason) -> String {
+    match why {
+        Reason::SourceLost { fault, .. } => fault.to_string(),
+        other => other.to_string(),
+    }
+}

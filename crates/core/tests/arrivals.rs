@@ -1,0 +1,457 @@
+//! Stage-ins: when they begin, from where they come, and what is said of them.
+#![allow(
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test may stop at once"
+)]
+
+use std::{collections::BTreeSet, time::Duration};
+
+use posthaste_core::{Mind, Settings, contract::*};
+use posthaste_types::{ByteRate, Bytes, ChunkIndex, RequestId, SourceId, Timestamp};
+
+const START: Timestamp = Timestamp::from_secs(1_800_000_000);
+const R1: RequestId = RequestId::new(1);
+const R2: RequestId = RequestId::new(2);
+const A: SourceId = SourceId::new(1);
+const B: SourceId = SourceId::new(2);
+
+fn at(secs: u64) -> Timestamp {
+    START + Duration::from_secs(secs)
+}
+
+/// 100 chunks of 1 MiB from both sources.
+fn spec(deadline_s: u64, not_before_s: Option<u64>) -> ArrivalSpec {
+    ArrivalSpec {
+        bytes: Bytes::mebi(100),
+        files: 3,
+        chunk_size: Bytes::mebi(1),
+        deadline: at(deadline_s),
+        not_before: not_before_s.map(at),
+        sources: vec![A, B],
+        priority: Priority::default(),
+        rate_max: None,
+        best_effort: false,
+    }
+}
+
+type Asked = (RequestId, SourceId, ChunkIndex);
+
+struct Desk {
+    mind: Mind,
+    now: Timestamp,
+    asked: Vec<Asked>,
+    commands: Vec<Command>,
+    happened: Vec<(RequestId, Happening, Reason)>,
+}
+
+impl Desk {
+    /// A mind that knows two sources of these MiB/s.
+    fn new(rates: [u64; 2]) -> Self {
+        let mut desk = Self {
+            mind: Mind::new(Settings::default()),
+            now: START,
+            asked: Vec::new(),
+            commands: Vec::new(),
+            happened: Vec::new(),
+        };
+        for (source, rate) in [A, B].into_iter().zip(rates) {
+            desk.give(vec![Input::SourceFound {
+                source,
+                name: format!("source {source}"),
+                rate_max: Some(ByteRate::new(rate << 20)),
+            }]);
+        }
+        desk
+    }
+
+    fn give(&mut self, inputs: Vec<Input>) {
+        let mut out = Outbox::default();
+        self.mind.step(self.now, inputs, &mut out);
+        for event in out.events {
+            let request = event.request.unwrap();
+            self.happened.push((request, event.happening, event.reason));
+        }
+        for command in &out.commands {
+            match command {
+                Command::Fetch {
+                    request,
+                    source,
+                    chunk,
+                    ..
+                } => self.asked.push((*request, *source, *chunk)),
+                Command::Quit {
+                    request, source, ..
+                } => self
+                    .asked
+                    .retain(|(of, from, _)| (of, from) != (request, source)),
+                _ => {}
+            }
+        }
+        self.commands.extend(out.commands);
+    }
+
+    fn ask(&mut self, request: RequestId, spec: ArrivalSpec) {
+        self.give(vec![Input::ArrivalAsked { request, spec }]);
+    }
+
+    /// Lets time pass; each source gives so many chunks a second, and says so.
+    fn pass(&mut self, secs: u64, given: [usize; 2]) {
+        for _ in 0..secs {
+            self.now = self.now + Duration::from_secs(1);
+            let mut inputs = Vec::new();
+            for (id, given) in [A, B].into_iter().zip(given) {
+                let mut arrived = 0;
+                let mut rest = Vec::new();
+                for (request, source, chunk) in std::mem::take(&mut self.asked) {
+                    if source == id && arrived < given {
+                        arrived += 1;
+                        inputs.push(Input::ChunkArrived {
+                            request,
+                            source,
+                            chunk,
+                        });
+                    } else {
+                        rest.push((request, source, chunk));
+                    }
+                }
+                let saturated = rest.iter().any(|(_, source, _)| *source == id);
+                self.asked = rest;
+                if arrived > 0 {
+                    inputs.push(Input::Inbound {
+                        source: id,
+                        bytes: Bytes::mebi(arrived as u64),
+                        window: Duration::from_secs(1),
+                        saturated,
+                    });
+                }
+            }
+            self.give(inputs);
+        }
+    }
+
+    fn view(&self, request: RequestId) -> ArrivalView {
+        self.mind.arrival(request).unwrap()
+    }
+
+    fn said(&self, request: RequestId) -> Vec<&'static str> {
+        let happened = self.happened.iter();
+        let of = happened.filter(|(of, ..)| *of == request);
+        of.map(|(_, happening, _)| happening.name()).collect()
+    }
+
+    fn is_settled(&self, request: RequestId, kept: bool) -> bool {
+        self.commands.iter().any(|command| {
+            matches!(command, Command::Settle { request: of, keep, .. } if *of == request && *keep == kept)
+        })
+    }
+}
+
+#[test]
+fn it_begins_at_once_where_nothing_is_in_the_way_and_takes_from_all_sources() {
+    let mut desk = Desk::new([10, 5]);
+    desk.ask(R1, spec(60, None));
+    let from: BTreeSet<SourceId> = desk.asked.iter().map(|(_, source, _)| *source).collect();
+    assert_eq!(from, [A, B].into());
+    let chunks: BTreeSet<ChunkIndex> = desk.asked.iter().map(|(.., chunk)| *chunk).collect();
+    assert_eq!(chunks.len(), desk.asked.len(), "a chunk is asked for once");
+    desk.pass(12, [10, 5]);
+    assert!(desk.is_settled(R1, true));
+    desk.give(vec![Input::Landed { request: R1 }]);
+    let view = desk.view(R1);
+    assert_eq!((view.state, view.chunks_here), (ArrivalState::Arrived, 100));
+    assert!(view.shares[0].arrived > view.shares[1].arrived);
+    assert_eq!(desk.said(R1), ["admitted", "fetching", "arrived"]);
+    assert_eq!(desk.mind.next_wakeup(), None);
+}
+
+#[test]
+fn what_is_not_welcome_yet_begins_at_the_latest_start_and_not_before() {
+    let mut desk = Desk::new([10, 5]);
+    desk.ask(R1, spec(1000, Some(990)));
+    let begin_by = desk.view(R1).begin_by.unwrap();
+    // 100 MiB at three quarters of 15 MiB/s are 9 s, and the margin is 5 s and an eighth of that.
+    assert!((at(980)..at(986)).contains(&begin_by), "{begin_by}");
+    assert_eq!(desk.view(R1).state, ArrivalState::Waiting);
+    while desk.now < at(2000) && desk.view(R1).state == ArrivalState::Waiting {
+        desk.now = desk.mind.next_wakeup().unwrap().max(desk.now);
+        desk.give(vec![]);
+    }
+    // What is known ages, so it begins somewhat earlier than was said at first, never later.
+    assert!((at(970)..=begin_by).contains(&desk.now), "{}", desk.now);
+    let (_, happening, reason) = desk.happened.last().unwrap();
+    assert_eq!(*happening, Happening::Fetching);
+    assert!(matches!(reason, Reason::MustBegin { .. }), "{reason}");
+    // It is faster than it might have been, so what is left waits until it is welcome.
+    desk.pass(4, [10, 5]);
+    assert!(desk.view(R1).chunks_here < 60, "{:?}", desk.view(R1));
+    while desk.view(R1).state == ArrivalState::Moving && desk.now < at(1000) {
+        desk.pass(1, [10, 5]);
+    }
+    assert!((at(990)..at(999)).contains(&desk.now), "{}", desk.now);
+}
+
+#[test]
+fn what_can_not_be_in_time_is_refused_with_the_earliest_finish_and_that_is_taken() {
+    let mut desk = Desk::new([10, 5]);
+    desk.ask(R1, spec(5, None));
+    let (_, happening, reason) = desk.happened.pop().unwrap();
+    assert_eq!(happening, Happening::Refused);
+    let Reason::Infeasible {
+        earliest: Some(earliest),
+        ..
+    } = reason
+    else {
+        panic!("{reason}");
+    };
+    let deadline = earliest;
+    desk.ask(
+        R2,
+        ArrivalSpec {
+            deadline,
+            ..spec(5, None)
+        },
+    );
+    assert_eq!(desk.said(R2)[0], "admitted");
+    let mut desk = Desk::new([10, 5]);
+    let best_effort = true;
+    desk.ask(
+        R1,
+        ArrivalSpec {
+            best_effort,
+            ..spec(5, None)
+        },
+    );
+    assert_eq!(desk.said(R1), ["admitted", "at-risk", "fetching"]);
+}
+
+#[test]
+fn the_more_urgent_goes_first_and_what_was_promised_is_kept() {
+    let mut desk = Desk::new([10, 10]);
+    desk.ask(R1, spec(100, None));
+    desk.pass(1, [10, 10]);
+    desk.ask(R2, spec(20, None));
+    desk.pass(3, [10, 10]);
+    let last: Vec<RequestId> = desk.asked.iter().map(|(request, ..)| *request).collect();
+    assert!(last.iter().all(|request| *request == R2), "{last:?}");
+    // A third one would break the promise to the second.
+    let third = RequestId::new(3);
+    desk.ask(third, spec(10, None));
+    assert_eq!(desk.said(third), ["refused"]);
+}
+
+#[test]
+fn a_source_that_fails_is_left_and_the_other_gives_its_chunks() {
+    let mut desk = Desk::new([10, 5]);
+    desk.ask(R1, spec(100, None));
+    desk.pass(2, [10, 5]);
+    for _ in 0..3 {
+        let gone = desk.asked.iter().find(|(_, source, _)| *source == A);
+        let Some((request, source, chunk)) = gone.copied() else {
+            break;
+        };
+        desk.asked
+            .retain(|asked| *asked != (request, source, chunk));
+        desk.give(vec![Input::ChunkMissed {
+            request,
+            source,
+            chunk,
+            fault: Fault::Unreachable,
+        }]);
+    }
+    assert!(desk.said(R1).contains(&"source-left"));
+    assert!(desk.asked.iter().all(|(_, source, _)| *source == B));
+    desk.pass(30, [0, 5]);
+    // After its pause it is tried with one chunk at a time.
+    let tried = desk.asked.iter().filter(|(_, source, _)| *source == A);
+    assert!(tried.count() <= 1);
+    assert!(desk.is_settled(R1, true), "{:?}", desk.view(R1));
+}
+
+#[test]
+fn a_source_that_stands_still_is_left_and_others_ask_again() {
+    let mut desk = Desk::new([10, 10]);
+    desk.ask(R1, spec(100, None));
+    desk.pass(25, [10, 0]);
+    assert!(desk.said(R1).contains(&"source-left"));
+    assert!(desk.is_settled(R1, true));
+    assert_eq!(desk.view(R1).shares[1].arrived, 0);
+}
+
+#[test]
+fn a_changed_source_fails_it_and_what_was_written_goes() {
+    let mut desk = Desk::new([10, 5]);
+    desk.ask(R1, spec(100, None));
+    let (request, source, chunk) = desk.asked.remove(0);
+    let fault = Fault::SourceChanged;
+    desk.give(vec![Input::ChunkMissed {
+        request,
+        source,
+        chunk,
+        fault,
+    }]);
+    assert_eq!(desk.view(R1).state, ArrivalState::Failed);
+    assert!(desk.is_settled(R1, false));
+    assert_eq!(*desk.said(R1).last().unwrap(), "failed");
+    // A replica that no longer has it is only left.
+    desk.ask(R2, spec(100, None));
+    let (request, source, chunk) = desk.asked.remove(0);
+    let fault = Fault::SourceVanished;
+    desk.give(vec![Input::ChunkMissed {
+        request,
+        source,
+        chunk,
+        fault,
+    }]);
+    assert_eq!(desk.view(R2).state, ArrivalState::Moving);
+    assert!(desk.view(R2).shares.iter().any(|share| share.is_gone));
+}
+
+#[test]
+fn after_a_restart_only_what_is_not_here_is_fetched() {
+    let mut desk = Desk::new([10, 5]);
+    desk.ask(R1, spec(100, None));
+    desk.pass(3, [10, 5]);
+    let told = desk.view(R1).chunks_here;
+    desk.asked.clear();
+    desk.commands.clear();
+    desk.give(vec![Input::DriverStarted]);
+    assert!(desk.asked.is_empty(), "first it is asked what is here");
+    assert!(matches!(desk.commands[..], [Command::Survey { .. }]));
+    // One more had been noted than was told.
+    let chunks: Vec<ChunkIndex> = (0..=told).map(ChunkIndex::new).collect();
+    let here: BTreeSet<ChunkIndex> = chunks.iter().copied().collect();
+    desk.give(vec![Input::ArrivalSurveyed {
+        request: R1,
+        chunks,
+    }]);
+    assert_eq!(desk.view(R1).chunks_here, told + 1);
+    assert!(!desk.asked.is_empty());
+    assert!(desk.asked.iter().all(|(.., chunk)| !here.contains(chunk)));
+}
+
+#[test]
+fn danger_is_said_before_the_deadline_and_a_miss_after_it() {
+    let mut desk = Desk::new([10, 5]);
+    desk.ask(R1, spec(20, None));
+    desk.pass(10, [1, 1]);
+    assert!(desk.said(R1).contains(&"at-risk"));
+    desk.give(vec![Input::DeadlineMoved {
+        request: R1,
+        deadline: at(500),
+    }]);
+    desk.pass(5, [1, 1]);
+    assert!(desk.said(R1).contains(&"on-time"), "{:?}", desk.said(R1));
+    desk.give(vec![Input::DeadlineMoved {
+        request: R1,
+        deadline: at(18),
+    }]);
+    assert_eq!(
+        desk.said(R1)
+            .iter()
+            .filter(|said| **said == "at-risk")
+            .count(),
+        2
+    );
+    desk.pass(5, [1, 1]);
+    assert!(desk.said(R1).contains(&"missed"));
+    desk.pass(60, [1, 1]);
+    desk.give(vec![Input::Landed { request: R1 }]);
+    assert!(desk.view(R1).missed);
+}
+
+#[test]
+fn cancelling_stops_it_and_removes_what_was_written() {
+    let mut desk = Desk::new([10, 5]);
+    desk.ask(R1, spec(100, None));
+    desk.give(vec![Input::RequestCancelled { request: R1 }]);
+    assert!(desk.asked.is_empty() && desk.is_settled(R1, false));
+    assert_eq!(desk.view(R1).state, ArrivalState::Cancelled);
+    let (request, source, chunk) = (R1, A, ChunkIndex::new(0));
+    desk.give(vec![Input::ChunkArrived {
+        request,
+        source,
+        chunk,
+    }]);
+    assert_eq!(desk.view(R1).chunks_here, 0);
+}
+
+#[test]
+fn no_more_than_the_most_is_asked_for() {
+    let mut desk = Desk::new([10, 10]);
+    let rate_max = Some(ByteRate::new(2 << 20));
+    desk.ask(
+        R1,
+        ArrivalSpec {
+            rate_max,
+            ..spec(200, None)
+        },
+    );
+    let mut asked = desk.asked.len();
+    for _ in 0..200 {
+        desk.now = desk.now + Duration::from_millis(100);
+        let arrived = desk
+            .asked
+            .drain(..)
+            .map(|(request, source, chunk)| Input::ChunkArrived {
+                request,
+                source,
+                chunk,
+            });
+        let arrived = arrived.collect();
+        desk.give(arrived);
+        asked += desk.asked.len();
+    }
+    assert!((38..=41).contains(&asked), "{asked} in 20 s at 2 a second");
+}
+
+#[test]
+fn the_slow_source_is_spared_the_last_chunk() {
+    let mut desk = Desk::new([50, 1]);
+    desk.ask(
+        R1,
+        ArrivalSpec {
+            chunk_size: Bytes::mebi(10),
+            ..spec(100, None)
+        },
+    );
+    // All ten chunks take the fast one less time than one of them takes the slow one.
+    let slow = desk.asked.iter().filter(|(_, source, _)| *source == B);
+    assert_eq!(slow.count(), 0);
+}
+
+#[test]
+fn nothing_at_all_arrives_at_once() {
+    let mut desk = Desk::new([1, 1]);
+    desk.ask(
+        R1,
+        ArrivalSpec {
+            bytes: Bytes::ZERO,
+            files: 1,
+            ..spec(100, None)
+        },
+    );
+    assert!(desk.is_settled(R1, true));
+}
+
+#[test]
+fn a_full_scratch_holds_it_for_a_while_and_ends_it_at_last() {
+    let mut desk = Desk::new([10, 5]);
+    desk.ask(R1, spec(5000, None));
+    while desk.view(R1).state.is_live() && desk.now < at(5000) {
+        let missed = desk
+            .asked
+            .drain(..)
+            .map(|(request, source, chunk)| Input::ChunkMissed {
+                request,
+                source,
+                chunk,
+                fault: Fault::Full,
+            });
+        let missed: Vec<Input> = missed.collect();
+        desk.give(missed);
+        desk.pass(1, [0, 0]);
+    }
+    assert_eq!(desk.view(R1).state, ArrivalState::Failed);
+    assert!(desk.now > at(300) && desk.now < at(2000), "{}", desk.now);
+}

@@ -1,0 +1,48 @@
+//! Stage-ins: submitted. From then on they are requests like others.
+
+use axum::{
+    Json,
+    extract::{Query, State},
+    http::StatusCode,
+};
+use posthaste_api as api;
+use posthaste_endpoint::{Error, ErrorKind};
+
+use super::{Answer, Desk, requests::How};
+use crate::{inbound::submit as submission, render, submit::SCANS_MAX};
+
+/// Submits a stage-in. It is written down when this answers; whether it is admitted is known once its
+/// sources have been looked at.
+#[utoipa::path(post, path = "/v1/stage-ins", tag = "requests", params(How),
+    request_body = api::NewStageIn,
+    responses((status = 201, body = api::Request),
+        (status = 200, body = api::Request,
+            description = "That submission id was taken before, or it was a dry run"),
+        (status = 401, body = api::Problem), (status = 409, body = api::Problem),
+        (status = 422, body = api::Problem)))]
+pub(crate) async fn submit(
+    State(desk): State<Desk>,
+    Query(how): Query<How>,
+    Json(new): Json<api::NewStageIn>,
+) -> Answer<(StatusCode, Json<api::Request>)> {
+    if how.dry_run {
+        let shown = submission::rehearse(&desk.centre, &new).await?;
+        return Ok((StatusCode::OK, Json(shown)));
+    }
+    let permit = desk.scans.try_reserve().map_err(|_| {
+        Error::new(ErrorKind::Busy, "submit", new.to.clone())
+            .cause(format!("{SCANS_MAX} requests wait for their scan"))
+            .hint("try again in a minute")
+    })?;
+    let (record, fresh) = submission::accept(&desk.centre, &new)?;
+    if fresh {
+        permit.send(record.id);
+    }
+    let status = if fresh {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
+    let shown = render::request(&desk.centre, &desk.centre.mind(), &record);
+    Ok((status, Json(shown)))
+}

@@ -1,0 +1,320 @@
+//! Stage-ins: looks at sources, fetches chunks into a draft, gives files their names.
+
+mod chunk;
+mod draft;
+mod flow;
+mod list;
+mod look;
+mod stage;
+pub(crate) mod submit;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, PoisonError, RwLock},
+};
+
+use posthaste_core::contract::{Command, Fault, Input};
+use posthaste_endpoint::{Error, ErrorKind, Location, Locus, Result};
+use posthaste_types::{ChunkIndex, RequestId, SourceId};
+use tokio::{
+    sync::mpsc,
+    task::{AbortHandle, JoinSet},
+};
+
+use crate::{driver::Arrival, store::Store};
+pub(crate) use flow::Flow;
+use stage::Stage;
+
+/// What each source gives, by its number.
+#[derive(Default)]
+pub(crate) struct Flows {
+    by_id: RwLock<BTreeMap<SourceId, Arc<Flow>>>,
+}
+
+impl Flows {
+    /// What a source gives; nothing yet of one that is new.
+    pub(crate) fn of(&self, source: SourceId) -> Arc<Flow> {
+        let mut flows = self.by_id.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(flows.entry(source).or_default())
+    }
+
+    pub(crate) fn all(&self) -> Vec<(SourceId, Arc<Flow>)> {
+        let flows = self.by_id.read().unwrap_or_else(PoisonError::into_inner);
+        flows
+            .iter()
+            .map(|(source, flow)| (*source, Arc::clone(flow)))
+            .collect()
+    }
+}
+
+type Stages = Arc<Mutex<HashMap<RequestId, Arc<tokio::sync::OnceCell<Arc<Stage>>>>>>;
+
+/// Carries out what the mind commands of stage-ins; owned by the hands.
+pub(crate) struct Inbound {
+    store: Arc<Store>,
+    flows: Arc<Flows>,
+    inputs: mpsc::Sender<Arrival>,
+    /// Fetches that a `Quit` must reach.
+    fetches: HashMap<(RequestId, SourceId), Vec<AbortHandle>>,
+    stages: Stages,
+}
+
+impl Inbound {
+    pub(crate) fn new(store: Arc<Store>, flows: Arc<Flows>, inputs: mpsc::Sender<Arrival>) -> Self {
+        Self {
+            store,
+            flows,
+            inputs,
+            fetches: HashMap::new(),
+            stages: Arc::default(),
+        }
+    }
+
+    /// Starts carrying out `command`; how it ends arrives as an input.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the hands carry out what is not about stage-ins"
+    )]
+    pub(crate) fn execute(&mut self, running: &mut JoinSet<()>, command: &Command) {
+        match *command {
+            Command::Fetch {
+                request,
+                source,
+                chunk,
+                ..
+            } => self.fetch(running, request, source, chunk),
+            Command::Quit {
+                request, source, ..
+            } => self.quit(request, source),
+            Command::Survey { request, .. } => self.survey(running, request),
+            Command::Settle { request, keep, .. } => self.settle(running, request, keep),
+            _ => {}
+        }
+    }
+
+    fn fetch(
+        &mut self,
+        running: &mut JoinSet<()>,
+        request: RequestId,
+        source: SourceId,
+        chunk: ChunkIndex,
+    ) {
+        let (stage, inputs) = (self.stage(request), self.inputs.clone());
+        let flow = self.flows.of(source);
+        let handle = running.spawn(async move {
+            let fetched = match stage.await {
+                Ok(stage) => chunk::fetch(&stage, source, &flow, chunk).await,
+                Err(error) => Err(error),
+            };
+            let arrival = match fetched {
+                Ok(record) => Arrival {
+                    input: Input::ChunkArrived {
+                        request,
+                        source,
+                        chunk,
+                    },
+                    chunk: Some(record),
+                },
+                Err(error) => {
+                    eprintln!("posthaste: {request}: {error}");
+                    Arrival::bare(Input::ChunkMissed {
+                        request,
+                        source,
+                        chunk,
+                        fault: fault_of(&error),
+                    })
+                }
+            };
+            let _ = inputs.send(arrival).await;
+        });
+        let fetches = self.fetches.entry((request, source)).or_default();
+        fetches.retain(|fetch| !fetch.is_finished());
+        fetches.push(handle);
+    }
+
+    fn quit(&mut self, request: RequestId, source: SourceId) {
+        for fetch in self
+            .fetches
+            .remove(&(request, source))
+            .into_iter()
+            .flatten()
+        {
+            fetch.abort();
+        }
+    }
+
+    fn survey(&self, running: &mut JoinSet<()>, request: RequestId) {
+        let (stage, inputs) = (self.stage(request), self.inputs.clone());
+        running.spawn(async move {
+            let chunks = match stage.await {
+                Ok(stage) => stage.survey().await,
+                Err(error) => Err(error),
+            };
+            // What can't be looked at now is asked for again: the mind waits for an answer.
+            match chunks {
+                Ok(chunks) => {
+                    let input = Input::ArrivalSurveyed { request, chunks };
+                    let _ = inputs.send(Arrival::bare(input)).await;
+                }
+                Err(error) => eprintln!("posthaste: {request}: {error}"),
+            }
+        });
+    }
+
+    fn settle(&mut self, running: &mut JoinSet<()>, request: RequestId, keep: bool) {
+        let (stage, inputs) = (self.stage(request), self.inputs.clone());
+        self.fetches.retain(|(of, _), _| *of != request);
+        let stages = Arc::clone(&self.stages);
+        running.spawn(async move {
+            let settled = match stage.await {
+                Ok(stage) if keep => stage.land().await,
+                Ok(stage) => stage.discard().await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = &settled {
+                eprintln!("posthaste: {request}: {error}");
+            }
+            if !keep || settled.is_ok() {
+                let mut stages = stages.lock().unwrap_or_else(PoisonError::into_inner);
+                stages.remove(&request);
+            }
+            if keep {
+                let input = match settled {
+                    Ok(()) => Input::Landed { request },
+                    Err(error) => Input::LandingFailed {
+                        request,
+                        fault: fault_of(&error),
+                    },
+                };
+                let _ = inputs.send(Arrival::bare(input)).await;
+            }
+        });
+    }
+
+    /// Ends what a crash left half ended: drafts of stage-ins that are over go, and their lists with them.
+    pub(crate) async fn sweep(store: &Arc<Store>) -> Result<()> {
+        for record in store.journal(|journal| journal.requests())? {
+            let is_over = record.stage_in.is_some() && record.ended.is_some();
+            if !is_over || !store.has_list(record.id) {
+                continue;
+            }
+            if record.ended.as_deref() == Some("arrived") {
+                store.forget_list(record.id);
+                continue;
+            }
+            let discarded = match Stage::open(store, record.id).await {
+                Ok(stage) => Arc::new(stage).discard().await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = discarded {
+                eprintln!("posthaste: {}: {error}", record.id);
+            }
+        }
+        Ok(())
+    }
+
+    /// The stage-in, opened at its first use.
+    fn stage(
+        &self,
+        request: RequestId,
+    ) -> impl Future<Output = Result<Arc<Stage>>> + Send + 'static {
+        let cell = {
+            let mut stages = self.stages.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(stages.entry(request).or_default())
+        };
+        let store = Arc::clone(&self.store);
+        async move {
+            let opened =
+                cell.get_or_try_init(|| async { Stage::open(&store, request).await.map(Arc::new) });
+            opened.await.cloned()
+        }
+    }
+}
+
+/// What the mind decides by. Here everything that is not a source's fault is ours.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "ErrorKind may grow; the rest is alike"
+)]
+fn fault_of(error: &Error) -> Fault {
+    if error.locus() == Locus::Destination {
+        return match error.kind() {
+            ErrorKind::Full => Fault::Full,
+            ErrorKind::Conflict => Fault::Other,
+            _ => Fault::Unwritable,
+        };
+    }
+    match error.kind() {
+        ErrorKind::Changed => Fault::SourceChanged,
+        ErrorKind::Conflict => Fault::SourcesDiffer,
+        ErrorKind::NotFound => Fault::SourceVanished,
+        ErrorKind::PermissionDenied | ErrorKind::Unsupported | ErrorKind::Invalid => {
+            Fault::SourceUnreadable
+        }
+        ErrorKind::Unauthenticated => Fault::Unauthenticated,
+        ErrorKind::Corrupt => Fault::Corrupt,
+        ErrorKind::Busy => Fault::Busy,
+        ErrorKind::Unreachable | ErrorKind::TimedOut => Fault::Unreachable,
+        _ => Fault::Other,
+    }
+}
+
+/// What sources share one way by: the server or bucket of an address, or the path of a file system.
+fn way_of(address: &str) -> String {
+    let is_local = Location::parse(std::ffi::OsStr::new(address))
+        .is_ok_and(|location| matches!(location, Location::Local(_)));
+    if is_local {
+        return address.to_owned();
+    }
+    match address.split_once("://") {
+        Some((scheme, rest)) => {
+            let host = rest.split('/').next().unwrap_or(rest);
+            format!("{scheme}://{host}")
+        }
+        None => address.split(':').next().unwrap_or(address).to_owned(),
+    }
+}
+
+/// The names of the ways from all sources of a stage-in: one each.
+pub(crate) fn ways(addresses: &[String]) -> Vec<String> {
+    let mut seen = std::collections::BTreeSet::new();
+    addresses
+        .iter()
+        .map(|address| {
+            let way = way_of(address);
+            // A second one on the same server has its own fate there.
+            if seen.insert(way.clone()) {
+                way
+            } else {
+                address.clone()
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_way_is_that_of_a_server_a_bucket_or_a_folder() {
+        let addresses = [
+            "s3://climate/run7",
+            "https://data.example.org:8443/a/b",
+            "sftp://alice@host/data",
+            "/archive/run7",
+            "s3://climate/copy",
+        ];
+        let ways = ways(&addresses.map(str::to_owned));
+        assert_eq!(
+            ways,
+            [
+                "s3://climate",
+                "https://data.example.org:8443",
+                "sftp://alice@host",
+                "/archive/run7",
+                "s3://climate/copy"
+            ]
+        );
+    }
+}

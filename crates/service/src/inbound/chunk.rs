@@ -1,0 +1,221 @@
+//! Fetches one chunk: reads its pieces from a source, writes them where they belong, digests them.
+//!
+//! One fetch of a chunk writes as it reads. A second one, from another source because the first is late,
+//! keeps what it reads in memory; whoever is done first has its bytes written, and the other's must be the
+//! same. So what was noted of a chunk is never written over.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::StreamExt;
+use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
+use posthaste_journal::ChunkRecord;
+use posthaste_types::{ChunkIndex, Digest, SourceId};
+
+use super::{
+    Flow,
+    list::Piece,
+    stage::{Slot, Stage},
+};
+
+/// Bytes written at once.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// Some bytes of a file.
+#[derive(Debug, Clone)]
+struct Strip {
+    file: usize,
+    at: u64,
+    bytes: bytes::Bytes,
+}
+
+/// A fetch that may write its chunk, until it is dropped.
+struct Turn {
+    slot: Arc<Mutex<Slot>>,
+    number: u64,
+}
+
+impl Turn {
+    fn begin(slot: Arc<Mutex<Slot>>, number: u64) -> Self {
+        let turn = Self { slot, number };
+        let mut slot = turn.look();
+        if slot.writer == 0 && slot.done.is_none() {
+            slot.writer = number;
+        }
+        drop(slot);
+        turn
+    }
+
+    fn look(&self) -> MutexGuard<'_, Slot> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn may_write(&self) -> bool {
+        self.look().writer == self.number
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut slot = self.look();
+        if slot.writer == self.number {
+            slot.writer = 0;
+        }
+    }
+}
+
+/// Fetches a chunk and returns its digest, once it is durable.
+///
+/// # Errors
+/// [`ErrorKind::Changed`] when the source is no longer what it was, [`ErrorKind::Conflict`] when another
+/// source gave other bytes; with [`Locus::Destination`] what writing brings; and the source's own.
+pub(super) async fn fetch(
+    stage: &Arc<Stage>,
+    source: SourceId,
+    flow: &Flow,
+    chunk: ChunkIndex,
+) -> Result<ChunkRecord> {
+    let place = stage.place(source)?;
+    let turn = Arc::new(Turn::begin(stage.slot(chunk), stage.next_fetch()));
+    let pieces = stage.pieces(chunk);
+    let _fetching = flow.begin();
+    let mut intake = Intake {
+        stage,
+        turn: &turn,
+        hasher: blake3::Hasher::new(),
+        kept: (!turn.may_write()).then(Vec::new),
+    };
+    for piece in &pieces {
+        if let Err(error) = read(&mut intake, place, flow, piece).await {
+            stage.close_reader(place, piece.file);
+            return Err(error);
+        }
+    }
+    let digest = Digest::new(*intake.hasher.finalize().as_bytes());
+    let files = pieces.iter().map(|piece| piece.file).collect();
+    finish(stage, &turn, intake.kept, files, digest).await?;
+    Ok(ChunkRecord {
+        request: stage.request,
+        chunk,
+        digests: vec![digest],
+    })
+}
+
+/// Takes a chunk as it comes.
+struct Intake<'a> {
+    stage: &'a Arc<Stage>,
+    turn: &'a Arc<Turn>,
+    hasher: blake3::Hasher,
+    /// What was read so far, where another fetch writes.
+    kept: Option<Vec<Strip>>,
+}
+
+impl Intake<'_> {
+    async fn take(&mut self, strip: Strip) -> Result<()> {
+        if let Some(kept) = &mut self.kept {
+            kept.push(strip);
+            return Ok(());
+        }
+        write(self.stage, self.turn, strip).await
+    }
+}
+
+/// Reads a piece of a file, strip by strip, and sees that the file is still what it was.
+async fn read(intake: &mut Intake<'_>, place: usize, flow: &Flow, piece: &Piece) -> Result<()> {
+    let reader = intake.stage.reader(place, piece.file).await?;
+    let mut bytes = reader.read(piece.range.clone()).await?;
+    let mut at = piece.range.start;
+    let mut strip = bytes::BytesMut::new();
+    while let Some(some) = bytes.next().await {
+        let some = some?;
+        flow.add(some.len());
+        intake.hasher.update(&some);
+        strip.extend_from_slice(&some);
+        if strip.len() >= WRITE_BYTES {
+            let (file, bytes) = (piece.file, strip.split().freeze());
+            let next = at + bytes.len() as u64;
+            intake.take(Strip { file, at, bytes }).await?;
+            at = next;
+        }
+    }
+    let (file, bytes) = (piece.file, strip.freeze());
+    let end = at + bytes.len() as u64;
+    intake.take(Strip { file, at, bytes }).await?;
+    if end != piece.range.end {
+        let cause = format!(
+            "{} bytes of a piece came, not {}",
+            end - piece.range.start,
+            piece.range.end - piece.range.start
+        );
+        return Err(Error::new(ErrorKind::Changed, "read", "a source")
+            .cause(cause)
+            .at(Locus::Source));
+    }
+    reader.confirm().await
+}
+
+/// Writes a strip, unless another fetch writes this chunk by now.
+async fn write(stage: &Arc<Stage>, turn: &Arc<Turn>, strip: Strip) -> Result<()> {
+    let turn = Arc::clone(turn);
+    stage
+        .blocking(move |stage| {
+            let slot = turn.look();
+            if slot.writer != turn.number || stage.is_over() {
+                return Ok(());
+            }
+            let file = &stage.list.files[strip.file];
+            stage
+                .draft
+                .write(&file.path, file.size, strip.at, &strip.bytes)
+        })
+        .await
+}
+
+/// Makes a chunk durable, or compares it with what is.
+async fn finish(
+    stage: &Arc<Stage>,
+    turn: &Arc<Turn>,
+    kept: Option<Vec<Strip>>,
+    mut files: Vec<usize>,
+    digest: Digest,
+) -> Result<()> {
+    let turn = Arc::clone(turn);
+    files.dedup();
+    stage
+        .blocking(move |stage| {
+            let mut slot = turn.look();
+            if let Some(done) = slot.done {
+                return if done == digest {
+                    Ok(())
+                } else {
+                    Err(differs())
+                };
+            }
+            if stage.is_over() {
+                return Err(Error::new(ErrorKind::Cancelled, "write", "a chunk"));
+            }
+            if slot.writer != turn.number && kept.is_none() {
+                // Another one wrote it meanwhile and failed to end: what is there is of both.
+                return Err(Error::new(ErrorKind::Busy, "write", "a chunk"));
+            }
+            slot.writer = turn.number;
+            for strip in kept.iter().flatten() {
+                let file = &stage.list.files[strip.file];
+                stage
+                    .draft
+                    .write(&file.path, file.size, strip.at, &strip.bytes)?;
+            }
+            for file in files {
+                let file = &stage.list.files[file];
+                stage.draft.sync(&file.path, file.size)?;
+            }
+            slot.done = Some(digest);
+            Ok(())
+        })
+        .await
+}
+
+fn differs() -> Error {
+    Error::new(ErrorKind::Conflict, "read", "a source")
+        .cause("it holds something else than another source")
+        .at(Locus::Source)
+}

@@ -1,0 +1,193 @@
+//! The files of a stage-in on their way: in a hidden directory beside the one they become.
+
+use std::{
+    ffi::OsStr,
+    fs::{self, OpenOptions},
+    io,
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{FileExt, MetadataExt, PermissionsExt},
+    },
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
+
+use super::list::List;
+
+/// Permission bits that come along: never those that let a file run as somebody else.
+const MODE_MASK: u32 = 0o777;
+
+/// Where a stage-in is put together, and where it goes.
+#[derive(Debug)]
+pub(super) struct Draft {
+    folder: PathBuf,
+    destination: PathBuf,
+}
+
+fn failed(operation: &'static str, path: &Path, cause: io::Error) -> Error {
+    Error::io(operation, path.display().to_string(), cause).at(Locus::Destination)
+}
+
+impl Draft {
+    /// The draft of what becomes `destination`; `token` tells it from drafts of others.
+    pub(super) fn new(destination: &Path, token: &str) -> Self {
+        let name = destination.file_name().unwrap_or_default();
+        let mut hidden = std::ffi::OsString::from(".");
+        hidden.push(name);
+        hidden.push(".posthaste-");
+        hidden.push(token.get(..12).unwrap_or(token));
+        Self {
+            folder: destination.with_file_name(hidden),
+            destination: destination.to_path_buf(),
+        }
+    }
+
+    fn path(&self, relative: &[u8]) -> PathBuf {
+        self.folder.join(OsStr::from_bytes(relative))
+    }
+
+    /// Writes a piece of a file, durable only after [`Draft::sync`].
+    pub(super) fn write(&self, path: &[u8], size: u64, at: u64, bytes: &[u8]) -> Result<()> {
+        let path = self.path(path);
+        let wrote = self.open(&path, size);
+        let wrote = wrote.and_then(|file| file.write_all_at(bytes, at));
+        wrote.map_err(|cause| failed("write", &path, cause))
+    }
+
+    fn open(&self, path: &Path, size: u64) -> io::Result<fs::File> {
+        let open = || {
+            let mut options = OpenOptions::new();
+            options.write(true).create(true).truncate(false).open(path)
+        };
+        let file = match open() {
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => {
+                fs::create_dir_all(path.parent().unwrap_or(&self.folder))?;
+                open()?
+            }
+            opened => opened?,
+        };
+        if file.metadata()?.len() != size {
+            file.set_len(size)?;
+        }
+        Ok(file)
+    }
+
+    /// Makes what was written of a file durable.
+    pub(super) fn sync(&self, path: &[u8], size: u64) -> Result<()> {
+        let path = self.path(path);
+        let synced = self.open(&path, size).and_then(|file| file.sync_data());
+        synced.map_err(|cause| failed("flush", &path, cause))
+    }
+
+    /// Whether a file is there with room for all of it.
+    pub(super) fn has(&self, path: &[u8], size: u64) -> bool {
+        let about = fs::symlink_metadata(self.path(path));
+        about.is_ok_and(|about| about.is_file() && about.len() == size)
+    }
+
+    /// What tells this draft from anything else of its name; none when it is not there.
+    pub(super) fn identity(&self) -> Option<String> {
+        identity(&self.folder)
+    }
+
+    /// Whether what lies at the destination is the draft of this identity.
+    pub(super) fn has_landed(&self, identity_then: &str) -> bool {
+        identity(&self.destination).is_some_and(|now| now == identity_then)
+    }
+
+    /// Makes all that no chunk brings, and gives files what their source says of them.
+    pub(super) fn complete(&self, list: &List) -> Result<()> {
+        let make =
+            |path: &Path| fs::create_dir_all(path).map_err(|cause| failed("make", path, cause));
+        make(&self.folder)?;
+        for directory in &list.directories {
+            make(&self.path(directory))?;
+        }
+        for (place, file) in list.files.iter().enumerate() {
+            let path = self.path(&file.path);
+            let about = list.stamps.first().and_then(|stamps| stamps.get(place));
+            let opened = self.open(&path, file.size);
+            let written = opened.and_then(|file| {
+                if let Some(mode) = about.and_then(|about| about.mode) {
+                    let mode = fs::Permissions::from_mode(mode & MODE_MASK | 0o200);
+                    file.set_permissions(mode)?;
+                }
+                if let Some(at) = about.and_then(super::list::Stamp::mtime) {
+                    file.set_modified(moment(at.secs, at.nanos))?;
+                }
+                file.sync_all()
+            });
+            written.map_err(|cause| failed("finish", &path, cause))?;
+        }
+        for directory in list.directories.iter().rev() {
+            sync_directory(&self.path(directory))?;
+        }
+        sync_directory(&self.folder)
+    }
+
+    /// Gives it its name. Nothing that is there already is replaced.
+    pub(super) fn rename(&self) -> Result<()> {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        let renamed = renameat_with(
+            CWD,
+            &self.folder,
+            CWD,
+            &self.destination,
+            RenameFlags::NOREPLACE,
+        );
+        let renamed = match renamed.map_err(io::Error::from) {
+            // Some file systems can't say so in one step.
+            Err(cause) if cause.raw_os_error() == Some(22) => {
+                if fs::symlink_metadata(&self.destination).is_ok() {
+                    return Err(self.in_the_way());
+                }
+                fs::rename(&self.folder, &self.destination)
+            }
+            Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(self.in_the_way());
+            }
+            other => other,
+        };
+        renamed.map_err(|cause| failed("name", &self.destination, cause))?;
+        sync_directory(self.destination.parent().unwrap_or(&self.destination))
+    }
+
+    fn in_the_way(&self) -> Error {
+        let shown = self.destination.display().to_string();
+        Error::new(ErrorKind::Conflict, "stage in to", shown)
+            .cause("something came to be there meanwhile")
+            .at(Locus::Destination)
+    }
+
+    /// Removes what was written.
+    pub(super) fn remove(&self) -> Result<()> {
+        match fs::remove_dir_all(&self.folder) {
+            Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
+                Err(failed("remove", &self.folder, cause))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn identity(path: &Path) -> Option<String> {
+    let about = fs::symlink_metadata(path).ok()?;
+    Some(format!("{}:{}", about.dev(), about.ino()))
+}
+
+fn moment(secs: i64, nanos: u32) -> SystemTime {
+    let nanos = Duration::from_nanos(nanos.into());
+    let away = Duration::from_secs(secs.unsigned_abs());
+    if secs < 0 {
+        SystemTime::UNIX_EPOCH - away + nanos
+    } else {
+        SystemTime::UNIX_EPOCH + away + nanos
+    }
+}
+
+fn sync_directory(path: &Path) -> Result<()> {
+    let synced = fs::File::open(path).and_then(|directory| directory.sync_all());
+    synced.map_err(|cause| failed("flush", path, cause))
+}

@@ -1,0 +1,124 @@
+//! What one source gives, measured as it comes.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use posthaste_types::{ByteRate, Bytes};
+
+use crate::monotonic;
+
+/// A window closes after this long at the earliest.
+const WINDOW: Duration = Duration::from_millis(900);
+
+/// Bytes that came in a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sample {
+    pub(crate) bytes: Bytes,
+    pub(crate) window: Duration,
+    /// Whether there was always something to fetch, and had been when the window opened.
+    pub(crate) saturated: bool,
+}
+
+#[derive(Debug, Default)]
+struct Window {
+    opened: Option<Instant>,
+    bytes: u64,
+    fetches: u32,
+    /// Nothing was asked for at some time of the window, or it was only just begun.
+    was_idle: bool,
+    latest: ByteRate,
+}
+
+/// Counts what comes from one source.
+#[derive(Debug, Default)]
+pub(crate) struct Flow {
+    window: Mutex<Window>,
+}
+
+impl Flow {
+    fn with<T>(&self, change: impl FnOnce(&mut Window) -> T) -> T {
+        change(&mut self.window.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Something is asked of it, until what comes back is dropped.
+    pub(crate) fn begin(&self) -> Fetching<'_> {
+        let now = monotonic();
+        self.with(|window| {
+            window.was_idle |= window.fetches == 0;
+            window.fetches += 1;
+            window.opened.get_or_insert(now);
+        });
+        Fetching { flow: self }
+    }
+
+    pub(crate) fn add(&self, bytes: usize) {
+        self.with(|window| window.bytes += bytes as u64);
+    }
+
+    /// What it gave lately.
+    pub(crate) fn latest(&self) -> ByteRate {
+        self.with(|window| window.latest)
+    }
+
+    /// The window that ends now, if it is long enough and anything was asked for in it.
+    pub(crate) fn sample(&self, now: Instant) -> Option<Sample> {
+        self.with(|window| {
+            let opened = window.opened?;
+            let span = now.duration_since(opened);
+            if span < WINDOW {
+                return None;
+            }
+            let sample = Sample {
+                bytes: Bytes::new(window.bytes),
+                window: span,
+                saturated: !window.was_idle,
+            };
+            window.latest = ByteRate::over(sample.bytes, span);
+            window.bytes = 0;
+            window.was_idle = window.fetches == 0;
+            window.opened = (window.fetches > 0).then_some(now);
+            Some(sample)
+        })
+    }
+}
+
+/// A fetch under way.
+pub(crate) struct Fetching<'a> {
+    flow: &'a Flow,
+}
+
+impl Drop for Fetching<'_> {
+    fn drop(&mut self) {
+        self.flow.with(|window| {
+            window.fetches -= 1;
+            window.was_idle |= window.fetches == 0;
+            if window.fetches == 0 && window.bytes == 0 {
+                (window.opened, window.latest) = (None, ByteRate::ZERO);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_says_what_came_and_whether_there_was_always_something_to_fetch() {
+        let flow = Flow::default();
+        let start = monotonic();
+        assert_eq!(flow.sample(start + Duration::from_secs(5)), None);
+        let first = flow.begin();
+        flow.add(500);
+        let begun = flow.sample(monotonic() + Duration::from_secs(1)).unwrap();
+        assert!(begun.bytes == Bytes::new(500) && !begun.saturated);
+        flow.add(700);
+        let full = flow.sample(monotonic() + Duration::from_secs(2)).unwrap();
+        assert!(full.bytes == Bytes::new(700) && full.saturated);
+        drop(first);
+        let last = flow.sample(monotonic() + Duration::from_secs(9));
+        assert!(last.is_none_or(|last| !last.saturated), "{last:?}");
+    }
+}

@@ -1,0 +1,306 @@
+//! A stage-in that is under way: its list, its sources, its draft, and which chunks are here.
+
+use std::{
+    collections::HashMap,
+    ops::Range,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use posthaste_endpoint::{Endpoint, Error, ErrorKind, Locus, Reader, Result};
+use posthaste_journal::{Scan, StageIn};
+use posthaste_types::{Bytes, ChunkIndex, Digest, RequestId, SourceId};
+use tokio::sync::OnceCell;
+
+use super::{
+    draft::Draft,
+    list::{List, Piece},
+    look,
+};
+use crate::store::Store;
+
+/// Files that are held open at their sources: a chunk of large files follows on the one before.
+const READERS_MAX: usize = 512;
+
+/// Who writes a chunk, and what it turned out to be.
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    /// The fetch that writes it; none: 0.
+    pub(super) writer: u64,
+    pub(super) done: Option<Digest>,
+}
+
+type Readers = HashMap<(usize, usize), Arc<dyn Reader>>;
+
+pub(super) struct Stage {
+    pub(super) request: RequestId,
+    pub(super) list: List,
+    pub(super) draft: Draft,
+    store: Arc<Store>,
+    wanted: StageIn,
+    /// The number of each source, in their order.
+    numbers: Vec<SourceId>,
+    endpoints: Vec<OnceCell<Arc<dyn Endpoint>>>,
+    readers: Mutex<Readers>,
+    starts: Vec<u64>,
+    chunk_size: Bytes,
+    slots: Mutex<HashMap<ChunkIndex, Arc<Mutex<Slot>>>>,
+    fetches: AtomicU64,
+    /// Nothing is written any more.
+    is_over: AtomicBool,
+}
+
+impl Stage {
+    /// Opens a stage-in where it stands.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] when its list isn't there, and the journal's.
+    pub(super) async fn open(store: &Arc<Store>, request: RequestId) -> Result<Self> {
+        let store = Arc::clone(store);
+        let opening = tokio::task::spawn_blocking(move || Self::open_here(store, request));
+        opening.await.map_err(|cause| {
+            Error::new(ErrorKind::Cancelled, "open", request.to_string()).cause(cause.to_string())
+        })?
+    }
+
+    fn open_here(store: Arc<Store>, request: RequestId) -> Result<Self> {
+        let missing = |what: &str| {
+            Error::new(ErrorKind::NotFound, "open", format!("{what} of {request}"))
+                .at(Locus::Destination)
+        };
+        let record = store.request(request)?;
+        let wanted = record.stage_in.ok_or_else(|| missing("the sources"))?;
+        let Some(Scan::Sealed { chunk_size, .. }) = record.scan else {
+            return Err(missing("the list"));
+        };
+        let list = List::restore(&store.stage_in_list(request)?)
+            .map_err(|cause| missing("a sound list").cause(cause))?;
+        let numbers = super::ways(&wanted.sources)
+            .iter()
+            .map(|way| store.journal(|journal| journal.source(way)))
+            .collect::<Result<_>>()?;
+        let known = store.journal(|journal| journal.chunks(request))?;
+        let slots = known.into_iter().filter_map(|known| {
+            let done = known.digests.first().copied();
+            let slot = Slot { writer: 0, done };
+            done.map(|_| (known.chunk, Arc::new(Mutex::new(slot))))
+        });
+        let destination = PathBuf::from(&record.destination);
+        Ok(Self {
+            request,
+            starts: list.starts(),
+            list,
+            draft: Draft::new(&destination, &record.dataset),
+            endpoints: wanted.sources.iter().map(|_| OnceCell::new()).collect(),
+            slots: Mutex::new(slots.collect()),
+            readers: Mutex::default(),
+            store,
+            wanted,
+            numbers,
+            chunk_size,
+            fetches: AtomicU64::new(1),
+            is_over: AtomicBool::new(false),
+        })
+    }
+
+    /// The place of a source.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] when it is none of this stage-in.
+    pub(super) fn place(&self, source: SourceId) -> Result<usize> {
+        let place = self.numbers.iter().position(|number| *number == source);
+        place.ok_or_else(|| Error::new(ErrorKind::NotFound, "read", format!("source {source}")))
+    }
+
+    async fn endpoint(&self, place: usize) -> Result<&Arc<dyn Endpoint>> {
+        let open = || look::open(&self.wanted.sources[place], self.wanted.profile.as_ref());
+        self.endpoints[place].get_or_try_init(open).await
+    }
+
+    /// A file at a source, open as it was when it was looked at.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Changed`] when it is no longer that, and the endpoint's.
+    pub(super) async fn reader(&self, place: usize, file: usize) -> Result<Arc<dyn Reader>> {
+        let key = (place, file);
+        if let Some(known) = self.readers().get(&key).cloned() {
+            return Ok(known);
+        }
+        let entry = self.list.entry(place, file);
+        let endpoint = self.endpoint(place).await?;
+        let reader = endpoint.open(self.list.path_there(file), &entry).await?;
+        let now = reader.entry();
+        let is_same = now.size == entry.size
+            && (now.mtime.is_none() || entry.mtime.is_none() || now.mtime == entry.mtime)
+            && (now.version.is_none() || entry.version.is_none() || now.version == entry.version);
+        if !is_same {
+            let shown = endpoint.show(self.list.path_there(file));
+            return Err(Error::new(ErrorKind::Changed, "read", shown).at(Locus::Source));
+        }
+        let mut readers = self.readers();
+        if readers.len() >= READERS_MAX {
+            readers.clear();
+        }
+        readers.insert(key, Arc::clone(&reader));
+        Ok(reader)
+    }
+
+    /// Forgets an open file: it is opened anew.
+    pub(super) fn close_reader(&self, place: usize, file: usize) {
+        self.readers().remove(&(place, file));
+    }
+
+    fn readers(&self) -> std::sync::MutexGuard<'_, Readers> {
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The pieces of a chunk.
+    pub(super) fn pieces(&self, chunk: ChunkIndex) -> Vec<Piece> {
+        self.list.pieces(&self.starts, self.range(chunk))
+    }
+
+    fn range(&self, chunk: ChunkIndex) -> Range<u64> {
+        let from = self.chunk_size.get().saturating_mul(chunk.get().into());
+        from..(from + self.chunk_size.get()).min(self.list.bytes().get())
+    }
+
+    pub(super) fn slot(&self, chunk: ChunkIndex) -> Arc<Mutex<Slot>> {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(slots.entry(chunk).or_default())
+    }
+
+    /// A number that tells a fetch from all others.
+    pub(super) fn next_fetch(&self) -> u64 {
+        self.fetches.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    /// The chunks that are noted and whose files are there.
+    ///
+    /// # Errors
+    /// The journal's.
+    pub(super) async fn survey(self: &Arc<Self>) -> Result<Vec<ChunkIndex>> {
+        self.blocking(|stage| {
+            let known = stage
+                .store
+                .journal(|journal| journal.chunks(stage.request))?;
+            let has_landed = stage.has_landed();
+            let mut files: HashMap<usize, bool> = HashMap::new();
+            let mut is_there = |file: usize| {
+                *files.entry(file).or_insert_with(|| {
+                    let about = &stage.list.files[file];
+                    stage.draft.has(&about.path, about.size)
+                })
+            };
+            let chunks = known.into_iter().map(|known| known.chunk);
+            let here = chunks.filter(|chunk| {
+                let pieces = stage.pieces(*chunk);
+                has_landed || pieces.iter().all(|piece| is_there(piece.file))
+            });
+            let here: Vec<ChunkIndex> = here.collect();
+            let mut slots = stage.slots.lock().unwrap_or_else(PoisonError::into_inner);
+            slots.retain(|chunk, _| here.binary_search(chunk).is_ok());
+            Ok(here)
+        })
+        .await
+    }
+
+    /// Whether it got its name, and nobody was told.
+    fn has_landed(&self) -> bool {
+        let noted = self.store.landing(self.request);
+        noted.is_some_and(|noted| self.draft.has_landed(&noted))
+    }
+
+    /// Gives the files their names, all at once.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] when something came to be at the destination, and the operating system's.
+    pub(super) async fn land(self: &Arc<Self>) -> Result<()> {
+        self.blocking(|stage| {
+            if stage.has_landed() {
+                return Ok(());
+            }
+            stage.draft.complete(&stage.list)?;
+            let identity = stage.draft.identity().unwrap_or_default();
+            stage.store.keep_landing(stage.request, &identity)?;
+            stage.draft.rename()
+        })
+        .await?;
+        self.is_over.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Removes what was written.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub(super) async fn discard(self: &Arc<Self>) -> Result<()> {
+        self.is_over.store(true, Ordering::Release);
+        self.blocking(|stage| {
+            let removed = stage.draft.remove();
+            if removed.is_ok() {
+                stage.store.forget_list(stage.request);
+            }
+            removed
+        })
+        .await
+    }
+
+    pub(super) async fn blocking<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Self) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let stage = Arc::clone(self);
+        let done = tokio::task::spawn_blocking(move || work(&stage)).await;
+        done.map_err(|cause| {
+            Error::new(ErrorKind::Cancelled, "write", self.request.to_string())
+                .cause(cause.to_string())
+        })?
+    }
+}
+
+/// Whether a stage-in can go there: nothing is there, and its parent is a directory.
+///
+/// # Errors
+/// [`ErrorKind::Conflict`] when something is there, [`ErrorKind::NotFound`] when its parent isn't.
+pub(super) fn check_destination(destination: &str) -> Result<()> {
+    let path = Path::new(destination);
+    let invalid = |why: &str, hint: &str| {
+        Error::new(ErrorKind::Invalid, "stage in to", destination)
+            .cause(why.to_owned())
+            .hint(hint)
+            .at(Locus::Destination)
+    };
+    let is_plain = path.file_name().is_some() && !path.as_os_str().as_bytes().contains(&0);
+    if !path.is_absolute() || !is_plain {
+        return Err(invalid(
+            "it is no absolute path with a name",
+            "give a directory that is not there yet, like /scratch/me/input",
+        ));
+    }
+    if std::fs::symlink_metadata(path).is_ok() {
+        return Err(Error::new(ErrorKind::Conflict, "stage in to", destination)
+            .cause("something is there already")
+            .hint("give a directory that is not there yet: nothing is ever replaced")
+            .at(Locus::Destination));
+    }
+    let parent = path.parent().unwrap_or(path);
+    let about = std::fs::metadata(parent);
+    let about = about.map_err(|cause| {
+        Error::io("stage in to", parent.display().to_string(), cause).at(Locus::Destination)
+    })?;
+    if !about.is_dir() {
+        return Err(invalid(
+            "its parent is no directory",
+            "give a path in a directory that is there",
+        ));
+    }
+    Ok(())
+}

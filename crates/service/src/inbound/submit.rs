@@ -1,0 +1,238 @@
+//! Takes a stage-in: writes it down, looks at its sources, hands it to the mind.
+
+use std::{ffi::OsStr, sync::Arc};
+
+use posthaste_api as api;
+use posthaste_core::{
+    Mind,
+    contract::{ArrivalSpec, Input, Outbox, Wishes},
+};
+use posthaste_endpoint::{Error, ErrorKind, Location, Result};
+use posthaste_engine::dataset::DatasetId;
+use posthaste_journal::{RequestRecord, Scan, StageIn};
+use posthaste_types::{ByteRate, Bytes, Code, Record, RequestId, SourceId};
+
+use super::{look, stage, ways};
+use crate::{driver::Centre, render, wishes};
+
+/// Sources of one stage-in.
+const SOURCES_MAX: usize = 16;
+/// Bytes of an address or path.
+const ADDRESS_BYTES_MAX: usize = 4096;
+/// The number of a stage-in that is only rehearsed.
+const REHEARSED: RequestId = RequestId::new(0);
+
+/// Checks a stage-in and writes it down. Submitting the same submission id again gives back the
+/// request of the first time.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] for what makes no sense, [`ErrorKind::Conflict`] when something lies at the
+/// destination, and the journal's.
+pub(crate) fn accept(centre: &Centre, new: &api::NewStageIn) -> Result<(RequestRecord, bool)> {
+    if let Some(submission) = &new.submission_id
+        && let Some(known) = centre
+            .store
+            .journal(|journal| journal.submission(submission))?
+    {
+        return Ok((known, false));
+    }
+    let mut record = check(centre, new)?;
+    record.id = centre
+        .store
+        .journal(|journal| journal.insert_request(&record))?;
+    Ok((record, true))
+}
+
+/// What would be decided of a stage-in, were it submitted: asked of a copy of the mind, so that nothing
+/// changes.
+///
+/// # Errors
+/// As [`accept`], and what looking at the sources brings.
+pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewStageIn) -> Result<api::Request> {
+    let mut record = check(centre, new)?;
+    record.id = REHEARSED;
+    let Some(wanted) = record.stage_in.clone() else {
+        return Err(invalid("a stage-in", "it has no sources"));
+    };
+    record.scan = Some(sealed(&look::look(&wanted).await?));
+    let copy = centre.mind().snapshot();
+    let mut mind = Mind::restore(&copy)
+        .map_err(|cause| Error::new(ErrorKind::Other, "copy", "the mind").cause(cause))?;
+    // Sources that are known keep their forecasts; others get numbers that nobody has.
+    let known: Vec<(SourceId, String)> = mind
+        .sources()
+        .map(|view| (view.source, view.name))
+        .collect();
+    let numbers = (0u32..).zip(ways(&wanted.sources)).map(|(place, way)| {
+        let known = known.iter().find(|(_, name)| *name == way);
+        let number = known.map_or(SourceId::new(u32::MAX - place), |(number, _)| *number);
+        (number, way)
+    });
+    let numbers: Vec<(SourceId, String)> = numbers.collect();
+    let inputs = inputs(&record, &numbers);
+    mind.step(centre.clock.now(), inputs, &mut Outbox::default());
+    Ok(render::request(centre, &mind, &record))
+}
+
+/// Looks at the sources of a request and keeps what they hold.
+///
+/// # Errors
+/// What looking brings, and the operating system's.
+pub(crate) async fn scan(centre: &Arc<Centre>, record: &RequestRecord) -> Result<Scan> {
+    let wanted = record.stage_in.as_ref();
+    let wanted = wanted.ok_or_else(|| invalid("a stage-in", "it has no sources"))?;
+    let list = look::look(wanted).await?;
+    let scan = sealed(&list);
+    tokio::task::block_in_place(|| centre.store.keep_stage_in_list(record.id, &list.to_bytes()))?;
+    Ok(scan)
+}
+
+fn sealed(list: &super::list::List) -> Scan {
+    let bytes = list.bytes();
+    Scan::Sealed {
+        bytes,
+        files: list.files.len() as u64,
+        chunk_size: chunk_size_for(bytes),
+    }
+}
+
+/// Small enough that several are on their way from a slow source, large enough that a fast one is not asked
+/// a hundred times a second.
+fn chunk_size_for(bytes: Bytes) -> Bytes {
+    const GIBI: u64 = 1 << 30;
+    Bytes::mebi(match bytes.get() / GIBI {
+        0..8 => 4,
+        8..1024 => 16,
+        _ => 64,
+    })
+}
+
+/// Hands a stage-in whose sources were looked at to the mind.
+///
+/// # Errors
+/// The journal's, and that the service is ending.
+pub(crate) async fn submit(centre: &Centre, record: &RequestRecord) -> Result<()> {
+    let Some(wanted) = &record.stage_in else {
+        return Ok(());
+    };
+    let mut numbers = Vec::new();
+    for way in ways(&wanted.sources) {
+        let number = centre.store.journal(|journal| journal.source(&way))?;
+        numbers.push((number, way));
+    }
+    for input in inputs(record, &numbers) {
+        centre.tell(input).await?;
+    }
+    Ok(())
+}
+
+/// What the mind is told of a stage-in.
+fn inputs(record: &RequestRecord, numbers: &[(SourceId, String)]) -> Vec<Input> {
+    let (
+        Some(wanted),
+        Some(Scan::Sealed {
+            bytes,
+            files,
+            chunk_size,
+        }),
+    ) = (&record.stage_in, &record.scan)
+    else {
+        return Vec::new();
+    };
+    let spec = ArrivalSpec {
+        bytes: *bytes,
+        files: *files,
+        chunk_size: *chunk_size,
+        deadline: record.deadline,
+        not_before: wanted.not_before,
+        sources: numbers.iter().map(|(source, _)| *source).collect(),
+        priority: record.wishes.priority,
+        rate_max: wanted.rate_max,
+        best_effort: record.best_effort,
+    };
+    let found = numbers.iter().map(|(source, name)| Input::SourceFound {
+        source: *source,
+        name: name.clone(),
+        rate_max: None,
+    });
+    let request = record.id;
+    found
+        .chain([Input::ArrivalAsked { request, spec }])
+        .collect()
+}
+
+fn invalid(what: &str, why: &str) -> Error {
+    Error::new(ErrorKind::Invalid, "submit", what).cause(why.to_owned())
+}
+
+fn check(centre: &Centre, new: &api::NewStageIn) -> Result<RequestRecord> {
+    if new.sources.is_empty() || new.sources.len() > SOURCES_MAX {
+        let why = format!("a stage-in has 1 to {SOURCES_MAX} sources");
+        return Err(invalid(&new.to, &why));
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    for address in &new.sources {
+        let location = Location::parse(OsStr::new(address))?;
+        let is_relative = matches!(&location, Location::Local(path) if !path.is_absolute());
+        if is_relative || address.len() > ADDRESS_BYTES_MAX {
+            let why = "the path is relative, or too long";
+            return Err(invalid(address, why).hint("give an absolute path"));
+        }
+        if !seen.insert(address) {
+            return Err(invalid(address, "it is named twice"));
+        }
+    }
+    if new.to.len() > ADDRESS_BYTES_MAX {
+        return Err(invalid("the destination", "it is too long"));
+    }
+    stage::check_destination(&new.to)?;
+    let now = centre.clock.now();
+    let deadline = render::parse_moment("the deadline", &new.deadline)?;
+    if deadline <= now {
+        let why = format!("the deadline {} has passed", render::moment(deadline));
+        return Err(invalid(&new.to, &why).hint("give a later one"));
+    }
+    let not_before = new.not_before.as_deref();
+    let not_before = not_before
+        .map(|text| render::parse_moment("not-before", text))
+        .transpose()?;
+    if not_before.is_some_and(|at| at >= deadline) {
+        let why = "it is welcome only when its deadline has passed";
+        return Err(invalid(&new.to, why).hint("let --not-before be earlier than --deadline"));
+    }
+    if new.rate_bytes_per_s_max == Some(0) {
+        return Err(invalid("the rate", "at no rate nothing ever comes"));
+    }
+    let wished = api::Wishes {
+        priority: new.priority.clone(),
+        ..api::Wishes::default()
+    };
+    Ok(RequestRecord {
+        id: RequestId::new(0),
+        submission: new.submission_id.clone(),
+        dataset: DatasetId::random()?.to_string(),
+        source: new.sources.join(" ").into_bytes(),
+        destination: new.to.clone(),
+        code: Code::NONE,
+        via: Vec::new(),
+        recipients: Vec::new(),
+        release: false,
+        best_effort: new.best_effort,
+        optimizer: posthaste_core::contract::Method::default(),
+        wishes: Wishes {
+            ..wishes::read(&wished, |_| None)?
+        },
+        stage_in: Some(StageIn {
+            sources: new.sources.clone(),
+            profile: new.profile.clone(),
+            not_before,
+            rate_max: new.rate_bytes_per_s_max.map(ByteRate::new),
+        }),
+        created: now,
+        deadline,
+        expires: deadline,
+        scan: None,
+        submitted: false,
+        ended: None,
+    })
+}

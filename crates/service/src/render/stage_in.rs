@@ -1,0 +1,69 @@
+use posthaste_api as api;
+use posthaste_core::{
+    Mind,
+    contract::{ArrivalState, ArrivalView, SourceShareView},
+};
+use posthaste_journal::RequestRecord;
+
+use super::{finish, moment, seconds};
+use crate::driver::Centre;
+
+/// What a request shows of itself where it is a stage-in.
+pub(super) fn fill(centre: &Centre, mind: &Mind, record: &RequestRecord, shown: &mut api::Request) {
+    let Some(wanted) = &record.stage_in else {
+        return;
+    };
+    let view = mind.arrival(record.id);
+    if let Some(view) = &view {
+        fill_from(view, record, shown);
+    }
+    let view = view.as_ref();
+    shown.stage_in = Some(api::StageIn {
+        not_before: wanted.not_before.map(moment),
+        begin_by: view.and_then(|view| view.begin_by).map(moment),
+        begun: view.and_then(|view| view.begun_at).map(moment),
+        chunks_twice: view.map_or(0, |view| view.duplicates),
+        sources: view.map_or_else(Vec::new, |view| {
+            view.shares
+                .iter()
+                .map(|share| source(centre, share))
+                .collect()
+        }),
+    });
+}
+
+fn fill_from(view: &ArrivalView, record: &RequestRecord, shown: &mut api::Request) {
+    view.state.name().clone_into(&mut shown.state);
+    let ended_badly = matches!(view.state, ArrivalState::Refused | ArrivalState::Failed);
+    if !ended_badly {
+        shown.reason = None;
+    }
+    (shown.at_risk, shown.missed) = (view.at_risk, view.missed);
+    let deadline = view.spec.deadline;
+    shown.deadline = moment(deadline);
+    let end = view.arrived_at.or(view.finish.map(|finish| finish.p90));
+    shown.slack_s = end.map(|end| seconds(deadline.slack_micros(end)));
+    shown.finish = view.finish.map(finish);
+    let after = view.arrived_at;
+    shown.safe_after_s = after.map(|at| seconds(at.slack_micros(record.created)));
+    shown.chunks = view.spec.chunks().unwrap_or(0);
+    shown.chunks_safe = view.chunks_here;
+}
+
+fn source(centre: &Centre, share: &SourceShareView) -> api::Source {
+    let state = if share.is_gone {
+        "gone"
+    } else {
+        share.state.name()
+    };
+    api::Source {
+        name: share.name.clone(),
+        state: state.to_owned(),
+        chunks: share.arrived,
+        bytes: share.bytes.get(),
+        in_flight: share.in_flight,
+        rate_bytes_per_s: centre.flows.of(share.source).latest().get(),
+        rate_p10_bytes_per_s: share.rates.p10.get(),
+        rate_p50_bytes_per_s: share.rates.p50.get(),
+    }
+}

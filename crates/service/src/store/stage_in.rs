@@ -1,0 +1,56 @@
+//! What is kept of a stage-in while it is under way: its list, and what its draft was when it landed.
+
+use std::{fs, path::PathBuf};
+
+use posthaste_endpoint::{Error, Result};
+use posthaste_types::RequestId;
+
+use super::{Store, keep};
+
+impl Store {
+    fn stage_in_path(&self, request: RequestId, end: &str) -> PathBuf {
+        let datasets = self.directory.join("datasets");
+        datasets.join(format!("{request}.{end}"))
+    }
+
+    /// Keeps what the sources of a stage-in hold, durable when this returns.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub(crate) fn keep_stage_in_list(&self, request: RequestId, list: &[u8]) -> Result<()> {
+        keep(&self.stage_in_path(request, "stage-in"), list)
+    }
+
+    /// What its sources hold.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub(crate) fn stage_in_list(&self, request: RequestId) -> Result<Vec<u8>> {
+        let path = self.stage_in_path(request, "stage-in");
+        fs::read(&path).map_err(|cause| Error::io("read", path.display().to_string(), cause))
+    }
+
+    /// Keeps what tells its draft from anything else, before that gets its name.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub(crate) fn keep_landing(&self, request: RequestId, identity: &str) -> Result<()> {
+        keep(&self.stage_in_path(request, "landing"), identity.as_bytes())
+    }
+
+    /// What told its draft from anything else, if it was about to get its name.
+    pub(crate) fn landing(&self, request: RequestId) -> Option<String> {
+        fs::read_to_string(self.stage_in_path(request, "landing")).ok()
+    }
+
+    /// Whether anything of it is kept.
+    pub(crate) fn has_list(&self, request: RequestId) -> bool {
+        self.stage_in_path(request, "stage-in").exists()
+    }
+
+    /// Removes what was kept of a stage-in that is over. What stays behind is only in the way.
+    pub(crate) fn forget_list(&self, request: RequestId) {
+        let _ = fs::remove_file(self.stage_in_path(request, "stage-in"));
+        let _ = fs::remove_file(self.stage_in_path(request, "landing"));
+    }
+}

@@ -1,0 +1,173 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use posthaste_core::contract::{ArrivalSpec, ArrivalView, Event, Happening, Reason};
+use posthaste_types::{ChunkIndex, RequestId, SourceId};
+
+use super::{Found, ensure};
+
+pub(super) const NAME: &str = "stage-ins whole, none fetched again or too early";
+
+/// One stage-in as the world knows it.
+#[derive(Debug)]
+struct Watch {
+    spec: ArrivalSpec,
+    /// Chunks that were written and noted.
+    here: BTreeSet<ChunkIndex>,
+    /// Those of them the mind was told of since it last started.
+    told: BTreeSet<ChunkIndex>,
+    under_way: BTreeSet<(SourceId, ChunkIndex)>,
+    is_over: bool,
+}
+
+/// What is said of stage-ins beside what is really here.
+#[derive(Debug, Default)]
+pub(crate) struct Arrivals {
+    watched: BTreeMap<RequestId, Watch>,
+}
+
+impl Arrivals {
+    pub(crate) fn on_submitted(&mut self, request: RequestId, spec: &ArrivalSpec) {
+        self.watched.entry(request).or_insert_with(|| Watch {
+            spec: spec.clone(),
+            here: BTreeSet::new(),
+            told: BTreeSet::new(),
+            under_way: BTreeSet::new(),
+            is_over: false,
+        });
+    }
+
+    /// A chunk is asked of a source.
+    pub(crate) fn on_fetch(
+        &mut self,
+        request: RequestId,
+        source: SourceId,
+        chunk: ChunkIndex,
+    ) -> Result<(), Found> {
+        let Some(watch) = self.watched.get_mut(&request) else {
+            return ensure(NAME, false, || format!("{request} was never asked for"));
+        };
+        let is_known = watch.spec.sources.contains(&source)
+            && Some(chunk.get()) < watch.spec.chunks()
+            && !watch.is_over;
+        let is_new = watch.under_way.insert((source, chunk));
+        let was_told = watch.told.contains(&chunk);
+        ensure(NAME, is_known && is_new && !was_told, || {
+            format!(
+                "{chunk} of {request} is asked of {source}: known {is_known}, new {is_new}, here already {was_told}"
+            )
+        })
+    }
+
+    /// A fetch ended, in whatever way.
+    pub(crate) fn on_end(&mut self, request: RequestId, source: SourceId, chunk: ChunkIndex) {
+        if let Some(watch) = self.watched.get_mut(&request) {
+            watch.under_way.remove(&(source, chunk));
+        }
+    }
+
+    /// A chunk is written and noted.
+    pub(crate) fn on_noted(&mut self, request: RequestId, chunk: ChunkIndex) {
+        if let Some(watch) = self.watched.get_mut(&request) {
+            watch.here.insert(chunk);
+        }
+    }
+
+    /// The mind is told of these.
+    pub(crate) fn on_told(&mut self, request: RequestId, chunks: &[ChunkIndex]) {
+        if let Some(watch) = self.watched.get_mut(&request) {
+            watch.told.extend(chunks);
+        }
+    }
+
+    /// Whoever knew what was told is dead.
+    pub(crate) fn forget_told(&mut self) {
+        for watch in self.watched.values_mut() {
+            watch.told.clear();
+            watch.under_way.clear();
+        }
+    }
+
+    /// What is here of one.
+    pub(crate) fn here(&self, request: RequestId) -> Vec<ChunkIndex> {
+        let watch = self.watched.get(&request);
+        watch.map_or_else(Vec::new, |watch| watch.here.iter().copied().collect())
+    }
+
+    pub(crate) fn spec(&self, request: RequestId) -> Option<&ArrivalSpec> {
+        self.watched.get(&request).map(|watch| &watch.spec)
+    }
+
+    /// Its files are to get their names, or what was written is to be removed.
+    pub(crate) fn on_settle(&mut self, request: RequestId, keep: bool) -> Result<(), Found> {
+        let Some(watch) = self.watched.get_mut(&request) else {
+            return ensure(NAME, false, || format!("{request} was never asked for"));
+        };
+        let (here, all) = (watch.here.len(), watch.spec.chunks().unwrap_or(0));
+        if !keep {
+            watch.here.clear();
+            watch.told.clear();
+            watch.is_over = true;
+        }
+        ensure(NAME, !keep || here == all as usize, || {
+            format!("{request} is called whole with {here} of {all} chunks here")
+        })
+    }
+
+    /// One that is here before it is welcome must say why.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "nothing else says that it is here or begins"
+    )]
+    pub(crate) fn on_event(&mut self, event: &Event) -> Result<(), Found> {
+        let Some(request) = event.request else {
+            return Ok(());
+        };
+        let Some(watch) = self.watched.get_mut(&request) else {
+            return Ok(());
+        };
+        let is_early = watch.spec.not_before.is_some_and(|at| event.at < at);
+        match event.happening {
+            Happening::Arrived { .. } => {
+                watch.is_over = true;
+                let is_said = matches!(event.reason, Reason::CameEarly { .. });
+                ensure(NAME, is_early == is_said, || {
+                    format!("{request} is here, early {is_early}, and that is said: {is_said}")
+                })
+            }
+            Happening::Fetching => {
+                let is_said = matches!(event.reason, Reason::MustBegin { .. });
+                ensure(NAME, is_early == is_said, || {
+                    format!("{request} begins, early {is_early}, and that is said: {is_said}")
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The mind's books of one that is under way beside what is really here.
+    pub(crate) fn compare(&self, view: &ArrivalView) -> Result<(), Found> {
+        let Some(watch) = self.watched.get(&view.request) else {
+            return Ok(());
+        };
+        let (believed, here) = (view.chunks_here as usize, watch.here.len());
+        let under_way = watch.under_way.len();
+        let holds = !view.state.is_live() || (believed <= here && here <= believed + under_way);
+        ensure(NAME, holds, || {
+            format!(
+                "of {} {believed} chunks are believed here, {here} are, {under_way} are under way",
+                view.request
+            )
+        })
+    }
+
+    /// A stage-in that could be here must be.
+    pub(crate) fn ended(view: &ArrivalView, is_possible: bool) -> Result<(), Found> {
+        ensure(NAME, !view.state.is_live() || !is_possible, || {
+            let all = view.spec.chunks().unwrap_or(0);
+            format!(
+                "{} is not here, {} of {all} chunks are",
+                view.request, view.chunks_here
+            )
+        })
+    }
+}

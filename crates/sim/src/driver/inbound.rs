@@ -1,0 +1,389 @@
+//! Stage-ins: what the driver does for them in the model world, and what befalls their sources.
+
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "only what concerns stage-ins matters here"
+)]
+
+use std::time::Duration;
+
+use posthaste_core::contract::{ArrivalSpec, ArrivalView, Fault, Input};
+use posthaste_types::{ByteRate, Bytes, ChunkIndex, FragmentIndex, RequestId, SourceId};
+
+use super::{Blow, CONNECT_TIMEOUT, MEASURE_EVERY, Pending, Run, START};
+use crate::{
+    random::Dice,
+    report::What,
+    scenario::{FaultKind, FaultPlan, StageInPlan, mebi},
+    world::{Arrival, Carried, Condition, Node, Sending},
+};
+
+/// Nobody submits before the sources were looked at.
+const FIRST_AFTER: Duration = Duration::from_millis(200);
+/// How soon a broken connection is noticed, in milliseconds.
+const BREAK_NOTICED_MS_MAX: u64 = 1500;
+
+impl Run<'_> {
+    /// What the mind is told of the sources.
+    pub(super) fn found_sources(&self) -> Vec<Input> {
+        let found = self.world.origins.iter().map(|origin| Input::SourceFound {
+            source: origin.id,
+            name: origin.name.clone(),
+            rate_max: origin
+                .advertises
+                .then_some(ByteRate::new(origin.first_rate)),
+        });
+        found.collect()
+    }
+
+    /// Queues what users want to have here, numbered after what they want to send.
+    pub(super) fn queue_stage_ins(&mut self, seed: u64) {
+        let before: u64 = self.scenario.requests.iter().map(|plan| plan.count).sum();
+        let plans = self.scenario.stage_ins.iter();
+        let plans = plans.flat_map(|plan| (0..plan.count).map(move |_| plan));
+        for (number, plan) in (before + 1..).zip(plans) {
+            let request = RequestId::new(number);
+            let mut dice = Dice::new(seed, &format!("stage-in {number}"));
+            let at = Duration::from_millis(plan.at_s.draw_milli(&mut dice)) + FIRST_AFTER;
+            let spec = self.stage_in_spec(plan, at, &mut dice);
+            if !plan.expect.is_empty() {
+                self.expected.insert(request, plan.expect.clone());
+            }
+            let input = Input::ArrivalAsked { request, spec };
+            self.after(at, Pending::Ask { input });
+            if let Some(after) = plan.cancel_after_s {
+                let at = at + Duration::from_millis(after.draw_milli(&mut dice));
+                let input = Input::RequestCancelled { request };
+                self.after(at, Pending::Ask { input });
+            }
+        }
+    }
+
+    fn stage_in_spec(&self, plan: &StageInPlan, at: Duration, dice: &mut Dice) -> ArrivalSpec {
+        let bytes = Bytes::new(plan.size_mib.draw_bytes(dice));
+        let deadline = Duration::from_millis(plan.deadline_s.draw_milli(dice));
+        let not_before = plan.not_before_s.map(|after| {
+            let after = Duration::from_millis(after.draw_milli(dice));
+            START + at + after.min(deadline)
+        });
+        let origins = self.world.origins.iter();
+        let named = |name: &String| plan.sources.is_empty() || plan.sources.contains(name);
+        ArrivalSpec {
+            bytes,
+            files: 1,
+            chunk_size: Bytes::new(mebi(plan.chunk_mib)),
+            deadline: START + at + deadline,
+            not_before,
+            sources: origins
+                .filter(|origin| named(&origin.name))
+                .map(|origin| origin.id)
+                .collect(),
+            priority: plan.priority().unwrap_or_default(),
+            rate_max: plan
+                .rate_max_mib_per_s
+                .map(|rate| ByteRate::new(rate.draw_bytes(dice).max(1))),
+            best_effort: plan.best_effort,
+        }
+    }
+
+    pub(super) fn on_stage_in(&mut self, request: RequestId, spec: &ArrivalSpec) {
+        self.checkers.deadlines.on_submitted(request, spec.deadline);
+        self.checkers.arrivals.on_submitted(request, spec);
+        let asked = format!(
+            "{} in {} chunks here by {:.0} s",
+            spec.bytes,
+            spec.chunks().unwrap_or(0),
+            spec.deadline.since(START).as_secs_f64(),
+        );
+        self.log(Some(request), None, What::User(asked));
+    }
+
+    /// Asks a source for a chunk.
+    pub(super) fn fetch(&mut self, request: RequestId, source: SourceId, chunk: ChunkIndex) {
+        let found = self.checkers.arrivals.on_fetch(request, source, chunk);
+        self.checkers.note(self.now, found);
+        let spec = self.checkers.arrivals.spec(request);
+        let bytes = spec.map_or(Bytes::ZERO, |spec| spec.chunk_bytes(chunk.get()));
+        let Some(place) = self.world.origin(source) else {
+            return;
+        };
+        let origin = &self.world.origins[place];
+        if origin.condition == Condition::Dead {
+            let fault = Fault::Unreachable;
+            self.tell_after(
+                CONNECT_TIMEOUT,
+                Input::ChunkMissed {
+                    request,
+                    source,
+                    chunk,
+                    fault,
+                },
+            );
+        } else {
+            let sending = Sending {
+                request,
+                chunk,
+                fragment: FragmentIndex::WHOLE,
+                bytes,
+            };
+            self.world.send(origin.node, Node::CENTRE, sending);
+        }
+    }
+
+    /// Stops fetches and forgets their answers.
+    pub(super) fn quit(&mut self, request: RequestId, source: SourceId) {
+        if let Some(place) = self.world.origin(source) {
+            let dropped = self
+                .world
+                .drop_inbound(place, |sending| sending.request == request);
+            for sending in dropped {
+                self.checkers
+                    .arrivals
+                    .on_end(request, source, sending.chunk);
+            }
+        }
+        self.forget_chunks(|of, from| of == request && from == source);
+    }
+
+    /// Forgets answers about chunks that are on their way to the mind.
+    fn forget_chunks(&mut self, matches: impl Fn(RequestId, SourceId) -> bool) {
+        let answers: Vec<_> = self
+            .queue
+            .iter()
+            .filter_map(|(key, pending)| match pending {
+                Pending::Tell {
+                    input:
+                        Input::ChunkArrived {
+                            request,
+                            source,
+                            chunk,
+                        }
+                        | Input::ChunkMissed {
+                            request,
+                            source,
+                            chunk,
+                            ..
+                        },
+                    ..
+                } => Some((*key, *request, *source, *chunk)),
+                _ => None,
+            })
+            .filter(|(_, request, source, _)| matches(*request, *source))
+            .collect();
+        for (key, request, source, chunk) in answers {
+            self.queue.remove(&key);
+            self.upcoming -= 1;
+            self.checkers.arrivals.on_end(request, source, chunk);
+        }
+    }
+
+    /// Says what is here.
+    pub(super) fn survey(&mut self, request: RequestId) {
+        let chunks = self.checkers.arrivals.here(request);
+        let span = Duration::from_millis(self.dice.between(1, 300));
+        self.tell_after(span, Input::ArrivalSurveyed { request, chunks });
+    }
+
+    /// Gives files their names, or removes what was written.
+    pub(super) fn settle_arrival(&mut self, request: RequestId, keep: bool) {
+        let found = self.checkers.arrivals.on_settle(request, keep);
+        self.checkers.note(self.now, found);
+        if keep {
+            let span = Duration::from_millis(self.dice.between(1, 800));
+            self.tell_after(span, Input::Landed { request });
+        }
+    }
+
+    /// What the checkers must know of an input before the mind does.
+    pub(super) fn on_told_inbound(&mut self, input: &Input) {
+        match input {
+            Input::ChunkArrived {
+                request,
+                source,
+                chunk,
+            } => {
+                self.checkers.arrivals.on_end(*request, *source, *chunk);
+                self.checkers.arrivals.on_told(*request, &[*chunk]);
+            }
+            Input::ChunkMissed {
+                request,
+                source,
+                chunk,
+                ..
+            } => self.checkers.arrivals.on_end(*request, *source, *chunk),
+            Input::ArrivalSurveyed { request, chunks } => {
+                self.checkers.arrivals.on_told(*request, chunks);
+            }
+            _ => {}
+        }
+    }
+
+    /// A chunk came from a source: it is written and noted, and the mind is told, or not.
+    pub(super) fn on_chunk(&mut self, arrival: &Arrival) {
+        let Some(place) = self.world.origin_at(arrival.from) else {
+            return;
+        };
+        let origin = &self.world.origins[place];
+        let (source, is_changed) = (origin.id, origin.is_changed);
+        let latency = Duration::from_micros(origin.latency_micros);
+        let Sending { request, chunk, .. } = arrival.sending;
+        let is_corrupt = self.dice.chance(self.scenario.corrupt_permille);
+        let span = Duration::from_millis(self.dice.between(1, 40));
+        let fault = if is_changed {
+            Some(Fault::SourceChanged)
+        } else {
+            is_corrupt.then_some(Fault::Corrupt)
+        };
+        let input = match fault {
+            None => {
+                self.checkers.arrivals.on_noted(request, chunk);
+                Input::ChunkArrived {
+                    request,
+                    source,
+                    chunk,
+                }
+            }
+            Some(fault) => Input::ChunkMissed {
+                request,
+                source,
+                chunk,
+                fault,
+            },
+        };
+        self.tell_after(latency + span, input);
+    }
+
+    /// What a path from a source carried since the last time.
+    pub(super) fn measure_inbound(&self, carried: &Carried) -> Option<Input> {
+        let place = self.world.origin_at(carried.from)?;
+        Some(Input::Inbound {
+            source: self.world.origins[place].id,
+            bytes: Bytes::new(carried.bytes),
+            window: MEASURE_EVERY,
+            saturated: carried.is_saturated,
+        })
+    }
+
+    /// The driver is killed: what it was fetching and hearing is lost.
+    pub(super) fn crash_inbound(&mut self) {
+        for place in 0..self.world.origins.len() {
+            self.world.drop_inbound(place, |_| true);
+        }
+        self.forget_chunks(|_, _| true);
+        self.checkers.arrivals.forget_told();
+    }
+
+    /// Queues a fault of a source.
+    pub(super) fn queue_fault_of_source(&mut self, plan: &FaultPlan, at: Duration, blow: Blow) {
+        let origins = &self.world.origins;
+        let place = origins
+            .iter()
+            .position(|origin| Some(&origin.name) == plan.source.as_ref());
+        if let Some(place) = place {
+            self.after(at, Pending::StrikeSource { place, blow });
+        }
+    }
+
+    /// Something befalls a source.
+    pub(super) fn strike_source(&mut self, place: usize, blow: Blow) {
+        let Blow { kind, lasts, .. } = blow;
+        self.last_change = self.now + lasts.unwrap_or_default();
+        let name = self.world.origins[place].name.clone();
+        self.world.origins[place].ordeal += 1;
+        let ordeal = self.world.origins[place].ordeal;
+        let what = match kind {
+            FaultKind::Vanishes => {
+                self.world.set_origin(place, Condition::Vanished);
+                format!("{name} vanishes")
+            }
+            FaultKind::Slows => {
+                let rate = blow.rate.unwrap_or(0);
+                self.world.cut_inbound(place, Some(rate));
+                format!("the link from {name} carries {}", ByteRate::new(rate))
+            }
+            FaultKind::SourceChanges => {
+                self.world.origins[place].is_changed = true;
+                format!("what {name} holds changes")
+            }
+            _ => {
+                self.break_off_source(place);
+                format!("{name} dies")
+            }
+        };
+        self.log(None, None, What::World(what));
+        if let Some(lasts) = lasts {
+            self.after(
+                lasts,
+                Pending::HealSource {
+                    kind,
+                    place,
+                    ordeal,
+                },
+            );
+        }
+    }
+
+    /// Every connection to a source breaks, and that is noticed soon.
+    fn break_off_source(&mut self, place: usize) {
+        self.world.set_origin(place, Condition::Dead);
+        let source = self.world.origins[place].id;
+        for sending in self.world.drop_inbound(place, |_| true) {
+            let span = Duration::from_millis(self.dice.between(1, BREAK_NOTICED_MS_MAX));
+            let Sending { request, chunk, .. } = sending;
+            let fault = Fault::Unreachable;
+            self.tell_after(
+                span,
+                Input::ChunkMissed {
+                    request,
+                    source,
+                    chunk,
+                    fault,
+                },
+            );
+        }
+    }
+
+    /// It is over.
+    pub(super) fn heal_source(&mut self, kind: FaultKind, place: usize, ordeal: u32) {
+        let name = self.world.origins[place].name.clone();
+        let what = match kind {
+            FaultKind::Slows => {
+                self.world.cut_inbound(place, None);
+                format!("the link from {name} is as before")
+            }
+            FaultKind::SourceChanges => format!("{name} stays changed"),
+            _ if self.world.origins[place].ordeal != ordeal => return,
+            _ => {
+                self.world.set_origin(place, Condition::Well);
+                format!("{name} is well again")
+            }
+        };
+        self.last_change = self.now;
+        self.log(None, None, What::World(what));
+    }
+
+    /// Whether the sources that are left could have given all of it within the time there was.
+    pub(super) fn could_be_here(&self, view: &ArrivalView, needed_s: u64) -> bool {
+        let mut origins = self.world.origins.iter().enumerate();
+        let is_there = origins.any(|(place, origin)| {
+            let is_named = view
+                .shares
+                .iter()
+                .any(|share| share.source == origin.id && !share.is_gone);
+            is_named
+                && origin.condition == Condition::Well
+                && !origin.is_changed
+                && self.world.inbound_rate(place) > 0
+        });
+        let paced_s = view
+            .spec
+            .rate_max
+            .map_or(0, |rate| rate.time_for(view.spec.bytes).as_secs());
+        let since = self.last_change.max(view.submitted);
+        let since = view
+            .spec
+            .not_before
+            .map_or(since, |not_before| since.max(not_before));
+        is_there && self.now.since(since).as_secs() > needed_s + 2 * paced_s
+    }
+}

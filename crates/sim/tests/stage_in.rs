@@ -1,0 +1,56 @@
+//! Stage-ins, played.
+#![allow(clippy::unwrap_used, reason = "a test may stop at once")]
+
+use std::{path::PathBuf, time::Duration};
+
+use posthaste_core::contract::Happening;
+use posthaste_sim::{Fate, Report, Scenario, What, simulate, simulate_explained};
+use posthaste_types::RequestId;
+
+fn load() -> Scenario {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/stage-in.toml");
+    Scenario::load(&path).unwrap()
+}
+
+/// When something was said of a request.
+fn when(report: &Report, request: u64, is_it: impl Fn(&Happening) -> bool) -> Option<Duration> {
+    let request = Some(RequestId::new(request));
+    let mut entries = report.timeline.iter();
+    let entry = entries.find(|entry| {
+        let What::Said { happening, .. } = &entry.what else {
+            return false;
+        };
+        entry.request == request && is_it(happening)
+    });
+    entry.map(|entry| entry.at)
+}
+
+#[test]
+fn stage_ins_come_in_time_and_not_before_with_every_seed() {
+    let scenario = load();
+    for seed in 0..40 {
+        let report = simulate(&scenario, seed);
+        assert!(report.is_clean(), "seed {seed}\n{}", report.to_text());
+        assert_eq!(report.count(Fate::Met), 2, "seed {seed}");
+        let arrived = |happening: &Happening| matches!(happening, Happening::Arrived { .. });
+        let begun = |happening: &Happening| matches!(happening, Happening::Fetching);
+        let second = when(&report, 2, arrived).unwrap();
+        assert!(
+            second >= Duration::from_secs(1720),
+            "seed {seed}: {second:?}"
+        );
+        // 6000 MiB at 40 to 54 MiB/s are 111 to 150 s; it begins some minutes before, not hours.
+        let begun = when(&report, 2, begun).unwrap();
+        let lead = Duration::from_secs(1820).saturating_sub(begun);
+        assert!(lead < Duration::from_secs(420), "seed {seed}: {lead:?}");
+    }
+}
+
+#[test]
+fn its_story_is_told() {
+    let (_, story) = simulate_explained(&load(), 1, RequestId::new(1));
+    let story = story.unwrap().join("\n");
+    for said in ["archive was left", "all of it was here", "came from mirror"] {
+        assert!(story.contains(said), "{said}\n{story}");
+    }
+}
