@@ -41,8 +41,12 @@ impl Centre {
         fs::create_dir_all(profiles.parent().unwrap()).unwrap();
         let web_url = web.address(WebFace::Json, "");
         let text = format!(
-            "[archive]\nurl = \"s3://{}\"\nrate_max = \"{s3_rate}\"\n\n[mirror]\nurl = \"{}\"\nrate_max = \"{web_rate}\"\n",
+            "[archive]\nurl = \"s3://{}\"\nendpoint = \"{}\"\naccess_key_id = \"{}\"\n\
+             secret_access_key = \"{}\"\nrate_max = \"{s3_rate}\"\n\n[mirror]\nurl = \"{}\"\nrate_max = \"{web_rate}\"\n",
             S3Server::BUCKET,
+            s3.endpoint(),
+            S3Server::ACCESS_KEY,
+            S3Server::SECRET_KEY,
             web_url.trim_end_matches('/'),
         );
         fs::write(&profiles, text).unwrap();

@@ -16,6 +16,10 @@ use crate::{
 /// A source that would be so many times as fast with a chunk takes it from the one that is late with it.
 const TWICE: u64 = 2;
 
+/// Chunks asked at once of a source that nothing is known of yet: what hides an answer's way, and little to
+/// fetch elsewhere should it turn out slow.
+const UNKNOWN_MAX: u32 = 4;
+
 struct Pick {
     request: RequestId,
     chunk: ChunkIndex,
@@ -67,13 +71,15 @@ impl Mind {
         })
     }
 
-    /// One that is lost has one try at a time.
+    /// One that is lost has one try at a time, one that nothing is known of a few.
     fn has_room(&self, source: &Source, bytes: Bytes) -> bool {
         if source.is_down() {
             return source.link.flights == 0;
         }
         let settings = &self.settings;
-        source.link.has_window(bytes, settings.window, settings)
+        let is_known = source.link.is_measured() || source.link.advert().is_some();
+        (is_known || source.link.flights < UNKNOWN_MAX)
+            && source.link.has_window(bytes, settings.window, settings)
     }
 
     /// Whether another source would have fetched all that is left before this one has one chunk.
