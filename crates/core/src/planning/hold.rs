@@ -24,7 +24,8 @@ impl Mind {
         reason: &Reason,
         out: &mut Outbox,
     ) -> Option<Request> {
-        let is_crowded_out = matches!(reason, Reason::Infeasible { .. } | Reason::NoSpace { .. });
+        // Where space is what lacks, plans were found to promise more than they kept.
+        let is_crowded_out = matches!(reason, Reason::Infeasible { .. });
         let has_time = request.spec.deadline.since(self.now) > self.settings.plan_wait * 2;
         let has_room = self.planning.held.len() < self.settings.plan_held_max as usize;
         let may_wait = is_crowded_out && has_time && has_room && self.is_plan_allowed(1);
