@@ -138,6 +138,10 @@ pub struct NewRequest {
     /// When it must be safe, RFC 3339.
     #[schema(example = "2026-11-20T18:00:00Z")]
     pub deadline: String,
+    /// When the first file of its source is to be purged, RFC 3339, where that is known: it must be safe
+    /// before that too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub purge_at: Option<String>,
     /// Names of the depots that may hold it, in order of preference.
     pub via: Vec<String>,
     /// The erasure code, `k+m`.
@@ -214,6 +218,10 @@ pub struct Request {
     pub submitted: String,
     /// When it must be safe, RFC 3339.
     pub deadline: String,
+    /// When the first file of its source is to be purged, RFC 3339, where that is known. The deadline is
+    /// the earlier of that and what was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub purge_at: Option<String>,
     /// Deadline less p90 finish, in seconds; negative when it would be late.
     pub slack_s: Option<f64>,
     /// Forecast finish, when there is a path.
@@ -405,6 +413,9 @@ pub struct Change {
     /// When it must be safe, RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<String>,
+    /// When the first file of its source is to be purged, RFC 3339: it must be safe before that too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub purge_at: Option<String>,
     /// Most that may be sent for it from here; 0 for no limit.
     #[serde(default, alias = "rate_max", skip_serializing_if = "Option::is_none")]
     pub rate_bytes_per_s_max: Option<u64>,

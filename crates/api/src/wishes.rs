@@ -29,6 +29,11 @@ pub struct Wishes {
     #[schema(example = 99.99)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durability_percent: Option<f64>,
+    /// When fragments that depots lost are made again: `eager`, at once; `lazy`, when one more loss is all
+    /// that a chunk survives. Lazy only where the source stays. `eager` when left out.
+    #[schema(example = "lazy")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repair: Option<String>,
     /// Most that it may cost in dollars, sending and keeping it together, by what depots are lent for.
     #[schema(example = 1.5)]
     #[serde(default, skip_serializing_if = "Option::is_none")]

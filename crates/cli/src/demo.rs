@@ -152,6 +152,7 @@ async fn offload(
     let deadline = jiff::Timestamp::now()
         + jiff::SignedDuration::from_secs(i64::try_from(arguments.deadline).unwrap_or(i64::MAX));
     let new = api::NewRequest {
+        purge_at: None,
         source: scratch.display().to_string(),
         to: "home".into(),
         deadline: deadline.to_string(),

@@ -58,6 +58,9 @@ pub struct WishArguments {
     /// When it must be safe: 10m, 2h30m, 3d, 2026-11-20T18:00 (local) or with a zone
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
     deadline: String,
+    /// When the first file of DIR is to be purged, as with --deadline: it must be safe before that too
+    #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
+    purge_at: Option<String>,
     /// Depots that may hold it, in order of preference
     #[arg(long, value_name = "DEPOT,…", value_delimiter = ',', required = true)]
     via: Vec<String>,
@@ -186,6 +189,12 @@ impl WishArguments {
             source: source.to_owned(),
             to: self.to.clone(),
             deadline: moment::parse_deadline(&self.deadline)?.to_string(),
+            purge_at: self
+                .purge_at
+                .as_deref()
+                .map(moment::parse_deadline)
+                .transpose()?
+                .map(|at| at.to_string()),
             via: self.via.clone(),
             code: code.to_string(),
             encrypt_for: self.recipients.resolve()?,

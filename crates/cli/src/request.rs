@@ -28,13 +28,16 @@ pub struct DeadlineArguments {
 
 /// Changes a running request; what is not named stays
 #[derive(Debug, Args)]
-#[group(required = true, multiple = true, args = ["deadline", "bwlimit"])]
+#[group(required = true, multiple = true, args = ["deadline", "purge_at", "bwlimit"])]
 pub struct ModifyArguments {
     /// The request's id, like r7
     id: String,
     /// When it must be safe: 10m, 2h30m, 3d, 2026-11-20T18:00 (local) or with a zone
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
     deadline: Option<String>,
+    /// When the first file of its source is to be purged
+    #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
+    purge_at: Option<String>,
     /// Most to send for it a second, over all paths together: 10M, 1.5G; off for no limit
     #[arg(long, value_name = "RATE", value_parser = limit)]
     bwlimit: Option<ByteRate>,
@@ -243,6 +246,7 @@ pub async fn move_deadline(arguments: DeadlineArguments) -> Outcome {
     modify(ModifyArguments {
         id: arguments.id,
         deadline: Some(arguments.deadline),
+        purge_at: None,
         bwlimit: None,
         service: arguments.service,
     })
@@ -255,8 +259,10 @@ pub async fn move_deadline(arguments: DeadlineArguments) -> Outcome {
 /// A deadline that can't be read, the service's refusal, or that it can't be reached.
 pub async fn modify(arguments: ModifyArguments) -> Outcome {
     let deadline = arguments.deadline.as_deref().map(moment::parse_deadline);
+    let purge_at = arguments.purge_at.as_deref().map(moment::parse_deadline);
     let new = api::Change {
         deadline: deadline.transpose()?.map(|deadline| deadline.to_string()),
+        purge_at: purge_at.transpose()?.map(|at| at.to_string()),
         rate_bytes_per_s_max: arguments.bwlimit.map(ByteRate::get),
     };
     let service = ServiceClient::open(&arguments.service)?;
@@ -265,6 +271,9 @@ pub async fn modify(arguments: ModifyArguments) -> Outcome {
     let id = arguments.id;
     if let Some(deadline) = &new.deadline {
         output::line(&format!("{id}: deadline {}", moment::time_of_day(deadline)));
+    }
+    if let Some(purge_at) = &new.purge_at {
+        output::line(&format!("{id}: purge {}", moment::time_of_day(purge_at)));
     }
     match arguments.bwlimit {
         Some(ByteRate::ZERO) => output::line(&format!("{id}: no limit")),

@@ -422,6 +422,7 @@ mod tests {
             cost_usd: 0.0,
             cost_usd_per_month: 0.0,
             spent_usd: 0.0,
+            purge_at: None,
             exposure: None,
             offers: Vec::new(),
             shares: vec![],

@@ -1,6 +1,6 @@
 //! What may be wished of a stage-out beyond its deadline.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use posthaste_api as api;
 use posthaste_core::contract::Priority;
 use posthaste_types::ByteRate;
@@ -34,6 +34,10 @@ pub struct WishesArguments {
     /// Choose the code: the data is kept with this chance, by what the depots lost so far
     #[arg(long, value_name = "PERCENT", conflicts_with = "code")]
     durability: Option<f64>,
+    /// When what depots lost is made again: eager, or lazy: when one more loss is all that is survived,
+    /// where the source stays
+    #[arg(long, value_enum, default_value_t)]
+    repair: Repair,
     /// Most that it may cost in dollars, sending and keeping it together [default: any]
     #[arg(long, value_name = "USD")]
     budget: Option<f64>,
@@ -43,6 +47,16 @@ pub struct WishesArguments {
     /// Depots that may hold none of it
     #[arg(long, value_name = "DEPOT,…", value_delimiter = ',')]
     without: Vec<String>,
+}
+
+/// When what is lost is made again.
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+enum Repair {
+    /// At once
+    #[default]
+    Eager,
+    /// When one more loss is all that a chunk survives
+    Lazy,
 }
 
 impl WishesArguments {
@@ -55,6 +69,10 @@ impl WishesArguments {
             project: self.project.clone(),
             survive: self.survive,
             durability_percent: self.durability,
+            repair: match self.repair {
+                Repair::Eager => None,
+                Repair::Lazy => Some("lazy".into()),
+            },
             budget_usd: self.budget,
             rate_bytes_per_s_max: self.bwlimit.map(ByteRate::get),
             without: self.without.clone(),

@@ -203,8 +203,8 @@ impl Mind {
         })
     }
 
-    /// Lanes to depots that can be staged to, the best first: those open now before others, those near the
-    /// centre before those of a higher level, those of the user before landmarks, one of each domain
+    /// Lanes to depots that can be staged to, the best first: those of the user before landmarks, those open
+    /// now before others, those near the centre before those of a higher level, one of each domain
     /// before a second, cheap ones before dear ones where money or redundancy was wished, fast ones
     /// before slow ones, then in the user's order.
     pub(crate) fn staging_lanes(&self, request: &Request) -> Vec<usize> {
@@ -228,7 +228,7 @@ impl Mind {
                     true => self.price(request, &depot.terms),
                     false => 0,
                 };
-                let reach = (is_closed, depot.level, depot.terms.is_landmark);
+                let reach = (depot.terms.is_landmark, is_closed, depot.level);
                 Some((reach, price, rate, lane))
             })
             .collect();

@@ -42,6 +42,8 @@ impl Mind {
             request: id,
         };
         let (wants, resumes) = self.wants_now(request);
+        let again = request.release_at.filter(|at| *at > self.now);
+        let resumes = resumes.into_iter().chain(again).min();
         let has_push = request.push.as_ref().is_some_and(Push::has_work);
         Entry {
             urgency: is_moving.then_some(urgency),

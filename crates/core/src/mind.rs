@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Leads every snapshot; another number is another layout.
-const SNAPSHOT_VERSION: u32 = 21;
+const SNAPSHOT_VERSION: u32 = 22;
 
 record! {
     /// The decision maker of one centre.
@@ -210,6 +210,18 @@ impl Mind {
                 let asked = Request::new(spec, optimizer, wishes, self.now);
                 self.on_request_submitted(request, asked, out);
             }
+            Input::RequestAskedBy {
+                request,
+                spec,
+                optimizer,
+                wishes,
+                purge_at,
+            } => {
+                let mut asked = Request::new(spec, optimizer, wishes, self.now);
+                asked.bind(asked.wished_deadline, Some(purge_at));
+                self.on_request_submitted(request, asked, out);
+            }
+            Input::PurgeMoved { request, purge_at } => self.on_purge_moved(request, purge_at, out),
             Input::RequestCancelled { request } => self.on_request_cancelled(request, out),
             Input::FragmentStored {
                 request,

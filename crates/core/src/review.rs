@@ -23,6 +23,7 @@ impl Mind {
         }
         for id in self.index.resumed(self.now) {
             self.requests.touch(id);
+            self.release_if_safe(id, out);
         }
         if self.tick_at.is_some_and(|tick_at| tick_at <= self.now) {
             self.tick_at = None;

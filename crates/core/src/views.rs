@@ -105,6 +105,7 @@ impl Mind {
             state: request.state,
             at_risk: request.at_risk,
             missed: request.missed && request.safe_at.is_none_or(|at| at > request.spec.deadline),
+            purge_at: request.purge_at,
             submitted: request.submitted,
             safe_at: request.safe_at,
             finish: request.finish,

@@ -174,10 +174,10 @@ fn inbound() -> impl Strategy<Value = Input> {
     ]
 }
 
-fn input() -> impl Strategy<Value = Input> {
+/// What is said of depots.
+fn about_depots() -> impl Strategy<Value = Input> {
     let held = proptest::collection::vec((chunk(), fragment()), 0..8);
     prop_oneof![
-        1 => Just(Input::DriverStarted),
         3 => (depot(), facts()).prop_map(|(depot, (capacity, rate_max))| {
             Input::DepotAdded { depot, name: format!("{depot}"), capacity, rate_max }
         }),
@@ -188,27 +188,6 @@ fn input() -> impl Strategy<Value = Input> {
         3 => (depot(), fault()).prop_map(|(depot, fault)| Input::DepotDown { depot, fault }),
         3 => (depot(), request(), held)
             .prop_map(|(depot, request, held)| Input::DepotInventory { depot, request, held }),
-        5 => (request(), spec())
-            .prop_map(|(request, spec)| Input::RequestSubmitted { request, spec }),
-        2 => (request(), spec(), optimizer()).prop_map(|(request, spec, optimizer)| {
-            Input::RequestSubmittedWith { request, spec, optimizer }
-        }),
-        5 => (request(), spec(), optimizer(), wishes()).prop_map(
-            |(request, spec, optimizer, wishes)| {
-                Input::RequestAsked { request, spec, optimizer, wishes }
-            }
-        ),
-        1 => request().prop_map(|request| Input::RequestCancelled { request }),
-        9 => (request(), depot(), chunk(), fragment()).prop_map(
-            |(request, depot, chunk, fragment)| {
-                Input::FragmentStored { request, depot, chunk, fragment }
-            }
-        ),
-        5 => (request(), depot(), chunk(), fragment(), fault()).prop_map(
-            |(request, depot, chunk, fragment, fault)| {
-                Input::FragmentFailed { request, depot, chunk, fragment, fault }
-            }
-        ),
         3 => (depot(), 0u64..9000, 0u64..3000, any::<bool>()).prop_map(
             |(depot, bytes, window_ms, saturated)| Input::Throughput {
                 depot,
@@ -227,6 +206,63 @@ fn input() -> impl Strategy<Value = Input> {
             }
         ),
         1 => depot().prop_map(|depot| Input::ProbeAsked { depot }),
+    ]
+}
+
+/// What users ask of stage-outs.
+fn asked() -> impl Strategy<Value = Input> {
+    prop_oneof![
+        5 => (request(), spec())
+            .prop_map(|(request, spec)| Input::RequestSubmitted { request, spec }),
+        2 => (request(), spec(), optimizer()).prop_map(|(request, spec, optimizer)| {
+            Input::RequestSubmittedWith { request, spec, optimizer }
+        }),
+        5 => (request(), spec(), optimizer(), wishes()).prop_map(
+            |(request, spec, optimizer, wishes)| {
+                Input::RequestAsked { request, spec, optimizer, wishes }
+            }
+        ),
+        2 => (request(), spec(), wishes(), 0u64..400).prop_map(
+            |(request, spec, wishes, purge_s)| Input::RequestAskedBy {
+                request,
+                spec,
+                optimizer: Method::Auto,
+                wishes,
+                purge_at: START + Duration::from_secs(purge_s),
+            }
+        ),
+        1 => (request(), proptest::option::of(0u64..900)).prop_map(|(request, purge_s)| {
+            Input::PurgeMoved {
+                request,
+                purge_at: purge_s.map(|secs| START + Duration::from_secs(secs)),
+            }
+        }),
+        1 => request().prop_map(|request| Input::RequestCancelled { request }),
+        1 => (request(), 0u64..900).prop_map(|(request, deadline_s)| Input::DeadlineMoved {
+            request,
+            deadline: START + Duration::from_secs(deadline_s),
+        }),
+        1 => (request(), proptest::option::of(0u64..5000)).prop_map(|(request, rate)| {
+            Input::RateLimited { request, rate_max: rate.map(ByteRate::new) }
+        }),
+    ]
+}
+
+fn input() -> impl Strategy<Value = Input> {
+    prop_oneof![
+        1 => Just(Input::DriverStarted),
+        27 => about_depots(),
+        18 => asked(),
+        9 => (request(), depot(), chunk(), fragment()).prop_map(
+            |(request, depot, chunk, fragment)| {
+                Input::FragmentStored { request, depot, chunk, fragment }
+            }
+        ),
+        5 => (request(), depot(), chunk(), fragment(), fault()).prop_map(
+            |(request, depot, chunk, fragment, fault)| {
+                Input::FragmentFailed { request, depot, chunk, fragment, fault }
+            }
+        ),
         1 => (0u64..4, any::<bool>()).prop_map(|(number, is_found)| Input::PlanSolved {
             number,
             schedule: is_found.then(Default::default),
@@ -235,13 +271,6 @@ fn input() -> impl Strategy<Value = Input> {
         2 => request().prop_map(|request| Input::SourceReleased { request }),
         1 => (request(), fault()).prop_map(|(request, fault)| Input::SourceKept { request, fault }),
         1 => request().prop_map(|request| Input::Delivered { request }),
-        1 => (request(), 0u64..900).prop_map(|(request, deadline_s)| Input::DeadlineMoved {
-            request,
-            deadline: START + Duration::from_secs(deadline_s),
-        }),
-        1 => (request(), proptest::option::of(0u64..5000)).prop_map(|(request, rate)| {
-            Input::RateLimited { request, rate_max: rate.map(ByteRate::new) }
-        }),
     ]
 }
 

@@ -191,6 +191,25 @@ fn landmarks_are_fed_when_the_others_do_not_suffice() {
 }
 
 #[test]
+fn a_landmark_is_not_fed_where_depots_that_open_later_suffice() {
+    let landmark = DepotTerms {
+        is_landmark: true,
+        ..DepotTerms::default()
+    };
+    let hour = Duration::from_secs(3600);
+    let lent = [landmark, hours("09-06")];
+    let mut desk = Desk::new(&lent);
+    assert_eq!(desk.submit("1+0", 100, hour * 3), RequestState::Moving);
+    let fed = desk.mind.request(REQUEST).unwrap();
+    let fed = fed.shares.iter().filter(|share| share.active);
+    assert_eq!(fed.map(|share| share.depot.get()).collect::<Vec<_>>(), [2]);
+    // By half past eight only the landmark does it.
+    let mut desk = Desk::new(&lent);
+    desk.submit("1+0", 100, hour / 2);
+    assert_eq!(desk.fed(), BTreeSet::from([1]));
+}
+
+#[test]
 fn nothing_is_sent_outside_the_hours_and_the_plan_counts_on_them() {
     let mut desk = Desk::new(&[hours("09-06")]);
     // 100 GiB take three hours. By 11:00 there are two, by 14:00 five.

@@ -358,3 +358,198 @@ fn keeping_counts_and_failures_are_paid_until_the_budget_ends() {
         .any(|(_, happening, _)| matches!(happening, Happening::AtRisk { .. }));
     assert!(said, "{}", desk.story());
 }
+
+/// A desk whose request of 40 MiB in code 1+3 is safe on four of five depots.
+fn lazily(repair: Repair, release: ReleasePolicy) -> Desk {
+    let mut desk = Desk::new(&alike(4));
+    let wishes = Wishes {
+        repair,
+        ..Wishes::default()
+    };
+    assert_eq!(desk.submit("1+3", 40, 600, wishes), RequestState::Moving);
+    desk.pass(60);
+    assert_eq!(desk.view().state, RequestState::Safe, "{release:?}");
+    // A fifth would take what is lost, were it wanted.
+    desk.sent.clear();
+    desk
+}
+
+fn down(depot: u32) -> Input {
+    Input::DepotDown {
+        depot: DepotId::new(depot),
+        fault: Fault::Unreachable,
+    }
+}
+
+#[test]
+fn lazy_repair_waits_until_one_more_loss_is_all_that_is_survived() {
+    let mut eager = lazily(Repair::Eager, ReleasePolicy::Never);
+    eager.give(vec![down(1)]);
+    assert_eq!(eager.view().state, RequestState::Moving);
+
+    let mut lazy = lazily(Repair::Lazy, ReleasePolicy::Never);
+    lazy.give(vec![down(1)]);
+    assert_eq!(lazy.view().state, RequestState::Safe);
+    let thinned = lazy.happened.last().unwrap();
+    assert!(
+        matches!(thinned.1, Happening::Thinned { chunks: 10 }),
+        "{thinned:?}"
+    );
+    assert!(
+        thinned.2.to_string().contains("any 2 depots"),
+        "{thinned:?}"
+    );
+    lazy.give(vec![down(2)]);
+    assert_eq!(lazy.view().state, RequestState::Moving);
+    // Both are back and empty: all is made whole again.
+    lazy.pass(30);
+    let held = |depot| Input::DepotInventory {
+        depot,
+        request: REQUEST,
+        held: Vec::new(),
+    };
+    for depot in [1, 2].map(DepotId::new) {
+        lazy.give(vec![up(depot)]);
+        lazy.give(vec![held(depot)]);
+    }
+    lazy.pass(30);
+    assert_eq!(lazy.view().state, RequestState::Safe, "{}", lazy.story());
+    assert_eq!(lazy.sent.len(), 20);
+}
+
+fn purged(desk: &mut Desk, deadline_s: u64, purge_s: u64) -> RequestState {
+    let spec = RequestSpec {
+        bytes: Bytes::mebi(100),
+        files: 1,
+        chunk_size: CHUNK,
+        deadline: START + Duration::from_secs(deadline_s),
+        code: "2+1".parse().unwrap(),
+        via: (1..=3).map(DepotId::new).collect(),
+        destination: None,
+        release: ReleasePolicy::Never,
+        best_effort: false,
+    };
+    desk.give(vec![Input::RequestAskedBy {
+        request: REQUEST,
+        spec,
+        optimizer: Method::Auto,
+        wishes: Wishes::default(),
+        purge_at: START + Duration::from_secs(purge_s),
+    }]);
+    desk.view().state
+}
+
+#[test]
+fn the_purge_binds_where_it_comes_first_and_explain_says_so() {
+    let mut desk = Desk::new(&alike(3));
+    assert_eq!(purged(&mut desk, 3600, 300), RequestState::Moving);
+    assert_eq!(desk.view().spec.deadline, START + Duration::from_secs(300));
+    assert!(
+        desk.story()
+            .contains("the purge of its source at 08:05:00Z comes before"),
+        "{}",
+        desk.story()
+    );
+    // The user moves a deadline that does not bind; then it becomes known that the purge comes later.
+    let (request, deadline) = (REQUEST, START + Duration::from_secs(7200));
+    desk.give(vec![Input::DeadlineMoved { request, deadline }]);
+    assert_eq!(desk.view().spec.deadline, START + Duration::from_secs(300));
+    let purge_at = Some(START + Duration::from_secs(9000));
+    desk.give(vec![Input::PurgeMoved { request, purge_at }]);
+    assert_eq!(desk.view().spec.deadline, deadline);
+    assert!(
+        desk.story()
+            .contains("comes before the purge of its source"),
+        "{}",
+        desk.story()
+    );
+
+    let mut late = Desk::new(&alike(3));
+    assert_eq!(purged(&mut late, 3600, 3), RequestState::Refused);
+    let later = late
+        .happened
+        .iter()
+        .any(|(_, _, reason)| reason.to_string().contains("a deadline of"));
+    assert!(
+        !later,
+        "a later deadline is offered, and the source is gone by then"
+    );
+}
+
+#[test]
+fn a_source_that_was_purged_after_all_was_safe_costs_nothing_that_depots_hold() {
+    let mut desk = Desk::new(&alike(4));
+    assert_eq!(purged(&mut desk, 3600, 300), RequestState::Moving);
+    desk.pass(60);
+    assert_eq!(desk.view().state, RequestState::Safe);
+    desk.pass(300);
+    // A depot is lost, repair begins, and the source is not there any more.
+    desk.give(vec![down(1)]);
+    desk.pass(10);
+    desk.give(vec![up(DepotId::new(1))]);
+    desk.give(vec![Input::DepotInventory {
+        depot: DepotId::new(1),
+        request: REQUEST,
+        held: Vec::new(),
+    }]);
+    let Some((_, depot, chunk, fragment)) = desk.sent.last().copied() else {
+        panic!("nothing is sent again");
+    };
+    let fault = Fault::SourceVanished;
+    desk.due.clear();
+    desk.give(vec![Input::FragmentFailed {
+        request: REQUEST,
+        depot,
+        chunk,
+        fragment,
+        fault,
+    }]);
+    assert_eq!(desk.view().state, RequestState::Released);
+    assert!(
+        desk.happened
+            .iter()
+            .any(|(_, happening, _)| *happening == Happening::Purged)
+    );
+    let forgets = desk
+        .commands
+        .iter()
+        .any(|command| matches!(command, Command::Forget { .. }));
+    assert!(!forgets, "the only copy is deleted");
+}
+
+#[test]
+fn a_release_that_fails_is_tried_again_later_and_later_and_not_for_ever() {
+    let mut desk = Desk::new(&alike(3));
+    let spec = RequestSpec {
+        bytes: Bytes::mebi(40),
+        files: 1,
+        chunk_size: CHUNK,
+        deadline: START + Duration::from_secs(600),
+        code: "2+1".parse().unwrap(),
+        via: (1..=3).map(DepotId::new).collect(),
+        destination: None,
+        release: ReleasePolicy::WhenSafe,
+        best_effort: false,
+    };
+    assert_eq!(desk.ask(spec, Wishes::default()), RequestState::Moving);
+    let mut tried = Vec::new();
+    for second in 0..10_000 {
+        desk.pass(1);
+        let releases = desk
+            .commands
+            .iter()
+            .filter(|command| matches!(command, Command::Release { .. }));
+        if releases.count() > tried.len() {
+            tried.push(second);
+            let (request, fault) = (REQUEST, Fault::Other);
+            desk.give(vec![Input::SourceKept { request, fault }]);
+        }
+    }
+    let pauses: Vec<i32> = tried.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert_eq!(pauses, [30, 60, 120, 240, 480, 960], "{}", desk.story());
+    let said = desk
+        .happened
+        .iter()
+        .filter(|(_, happening, _)| *happening == Happening::ReleaseFailed);
+    assert_eq!(said.count(), 7);
+}

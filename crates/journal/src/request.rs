@@ -40,6 +40,8 @@ pub struct RequestRecord {
     pub created: Timestamp,
     /// When it must be safe.
     pub deadline: Timestamp,
+    /// When the first file of its source is to be purged, where that is known.
+    pub purge_at: Option<Timestamp>,
     /// When depots may drop it.
     pub expires: Timestamp,
     /// What the scan of the source found, once it is done.
@@ -86,7 +88,7 @@ pub enum Scan {
 
 const COLUMNS: &str = "id, submission, dataset, source, destination, code, via, release, \
      best_effort, created_micros, deadline_micros, expires_micros, bytes, files, chunk_size, \
-     scan_error, submitted, ended, recipients, optimizer, wishes, stage_in";
+     scan_error, submitted, ended, recipients, optimizer, wishes, stage_in, purge_micros";
 
 fn from_row(row: &Row<'_>) -> rusqlite::Result<RequestRecord> {
     let moment = |column| -> rusqlite::Result<Timestamp> {
@@ -126,6 +128,9 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<RequestRecord> {
             .and_then(|bytes| StageIn::from_bytes(&bytes).ok()),
         created: moment("created_micros")?,
         deadline: moment("deadline_micros")?,
+        purge_at: row
+            .get::<_, Option<i64>>("purge_micros")?
+            .map(|micros| Timestamp::from_micros(from_sql(micros))),
         expires: moment("expires_micros")?,
         scan,
         submitted: row.get("submitted")?,
@@ -148,8 +153,8 @@ impl Journal {
             .execute(
                 "INSERT INTO request (submission, dataset, source, destination, code, via, release,
                  best_effort, created_micros, deadline_micros, expires_micros, recipients, optimizer,
-                 wishes, stage_in)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
+                 wishes, stage_in, purge_micros)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
                 params![
                     request.submission,
                     request.dataset,
@@ -166,6 +171,7 @@ impl Journal {
                     request.optimizer.to_string(),
                     request.wishes.to_bytes(),
                     request.stage_in.as_ref().map(Record::to_bytes),
+                    request.purge_at.map(|at| to_sql(at.as_micros())),
                 ],
             )
             .map_err(self.failed("append to"))?;

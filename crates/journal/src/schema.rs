@@ -5,7 +5,7 @@ use rusqlite::OptionalExtension;
 use crate::{Journal, JournalError};
 
 /// Each entry brings the schema from its index to the next; entries are never changed.
-const MIGRATIONS: [&str; 7] = [
+const MIGRATIONS: [&str; 8] = [
     "
     CREATE TABLE input (
         seq INTEGER PRIMARY KEY,
@@ -74,6 +74,7 @@ const MIGRATIONS: [&str; 7] = [
         id INTEGER PRIMARY KEY AUTOINCREMENT,
         name TEXT NOT NULL UNIQUE
     );",
+    "ALTER TABLE request ADD COLUMN purge_micros INTEGER;",
 ];
 
 /// Opens for one process, durable at each commit, and brings the schema up to date.

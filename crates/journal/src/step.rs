@@ -271,6 +271,7 @@ fn keep_course(
         if let Input::RequestSubmitted { request, .. }
         | Input::RequestSubmittedWith { request, .. }
         | Input::RequestAsked { request, .. }
+        | Input::RequestAskedBy { request, .. }
         | Input::ArrivalAsked { request, .. } = input
         {
             submitted.execute([to_sql(request.get())])?;

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use posthaste_core::contract::{
     DepotTerms, Event, Fault, Happening, Input, Method, Reason, ReleasePolicy, RequestSpec, Wishes,
@@ -157,6 +157,7 @@ fn request() -> RequestRecord {
         }),
         created: Timestamp::from_secs(1),
         deadline: Timestamp::from_secs(2),
+        purge_at: Some(Timestamp::from_secs(77)),
         expires: Timestamp::from_secs(3),
         scan: None,
         submitted: false,
@@ -274,6 +275,31 @@ fn a_depot_keeps_its_number_when_its_facts_change() {
     );
 }
 
+/// What takes each migration after the first back, in their order.
+const BACK: [&str; 7] = [
+    "ALTER TABLE request DROP COLUMN recipients;",
+    "ALTER TABLE request DROP COLUMN optimizer;",
+    "ALTER TABLE depot DROP COLUMN terms;",
+    "ALTER TABLE request DROP COLUMN wishes;",
+    "ALTER TABLE depot DROP COLUMN level;",
+    "ALTER TABLE request DROP COLUMN stage_in; DROP TABLE source;",
+    "ALTER TABLE request DROP COLUMN purge_micros;",
+];
+
+/// Makes a journal one of an older schema.
+fn make_older(path: &Path, schema: u8) {
+    let older = rusqlite::Connection::open(path).unwrap();
+    let value = "SELECT value FROM meta WHERE key = 'schema'";
+    let newest: u8 = older.query_row(value, [], |row| row.get(0)).unwrap();
+    let message = "every migration has what takes it back";
+    assert_eq!(usize::from(newest), BACK.len() + 1, "{message}");
+    for back in BACK[usize::from(schema) - 1..].iter().rev() {
+        older.execute_batch(back).unwrap();
+    }
+    let set = "UPDATE meta SET value = ?1 WHERE key = 'schema'";
+    older.execute(set, [schema]).unwrap();
+}
+
 #[test]
 fn a_journal_from_before_encryption_is_taken_over() {
     let (_directory, path) = file();
@@ -281,21 +307,11 @@ fn a_journal_from_before_encryption_is_taken_over() {
     let mut before = request();
     before.id = journal.insert_request(&before).unwrap();
     drop(journal);
-    let older = rusqlite::Connection::open(&path).unwrap();
-    older
-        .execute_batch(
-            "ALTER TABLE request DROP COLUMN recipients;
-             ALTER TABLE request DROP COLUMN optimizer;
-             ALTER TABLE request DROP COLUMN wishes;
-             ALTER TABLE depot DROP COLUMN terms;
-             ALTER TABLE depot DROP COLUMN level;
-             UPDATE meta SET value = 1 WHERE key = 'schema';",
-        )
-        .unwrap();
-    drop(older);
+    make_older(&path, 1);
     before.recipients.clear();
     before.optimizer = Method::Auto;
     before.wishes = Wishes::default();
+    (before.stage_in, before.purge_at) = (None, None);
     let journal = Journal::open(&path).unwrap();
     assert_eq!(journal.request(before.id).unwrap(), Some(before));
 }
@@ -327,19 +343,10 @@ fn a_journal_from_before_optimizers_is_taken_over() {
         .unwrap()
         .insert_request(&before)
         .unwrap();
-    let older = rusqlite::Connection::open(&path).unwrap();
-    older
-        .execute_batch(
-            "ALTER TABLE request DROP COLUMN optimizer;
-             ALTER TABLE request DROP COLUMN wishes;
-             ALTER TABLE depot DROP COLUMN terms;
-             ALTER TABLE depot DROP COLUMN level;
-             UPDATE meta SET value = 2 WHERE key = 'schema';",
-        )
-        .unwrap();
-    drop(older);
+    make_older(&path, 2);
     before.optimizer = Method::Auto;
     before.wishes = Wishes::default();
+    (before.stage_in, before.purge_at) = (None, None);
     let journal = Journal::open(&path).unwrap();
     assert_eq!(journal.request(before.id).unwrap(), Some(before));
 }
@@ -361,16 +368,7 @@ fn a_depot_from_before_terms_is_lent_without_any() {
         level: 2,
     };
     depot.id = Journal::open(&path).unwrap().keep_depot(&depot).unwrap();
-    let older = rusqlite::Connection::open(&path).unwrap();
-    older
-        .execute_batch(
-            "ALTER TABLE depot DROP COLUMN terms;
-             ALTER TABLE request DROP COLUMN wishes;
-             ALTER TABLE depot DROP COLUMN level;
-             UPDATE meta SET value = 3 WHERE key = 'schema';",
-        )
-        .unwrap();
-    drop(older);
+    make_older(&path, 3);
     depot.terms = DepotTerms::default();
     depot.level = 1;
     assert_eq!(Journal::open(&path).unwrap().depots().unwrap(), [depot]);

@@ -241,7 +241,7 @@ impl Driver {
 /// What remains of a request, when this is its end.
 fn remains_of(happening: &Happening) -> Option<Remains> {
     match happening {
-        Happening::Released | Happening::Delivered => Some(Remains::Envelope),
+        Happening::Released | Happening::Purged | Happening::Delivered => Some(Remains::Envelope),
         Happening::Refused
         | Happening::Cancelled
         | Happening::Failed
@@ -266,6 +266,7 @@ fn remains_of(happening: &Happening) -> Option<Remains> {
         | Happening::Fetching
         | Happening::SourceLeft { .. }
         | Happening::SourceBack { .. }
-        | Happening::CodeChosen { .. } => None,
+        | Happening::CodeChosen { .. }
+        | Happening::Thinned { .. } => None,
     }
 }

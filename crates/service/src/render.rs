@@ -175,6 +175,9 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
         }),
         submitted: moment(record.created),
         deadline: moment(deadline),
+        purge_at: view
+            .map_or(record.purge_at, |view| view.purge_at)
+            .map(moment),
         slack_s: view.and_then(|view| slack(view, deadline)),
         finish: view.and_then(|view| view.finish).map(finish),
         safe_after_s: view

@@ -76,13 +76,7 @@ pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewRequest) -> Res
     let mut mind = Mind::restore(&copy)
         .map_err(|cause| Error::new(ErrorKind::Other, "copy", "the mind").cause(cause))?;
     if let Some(spec) = specification(centre, &record)? {
-        let input = Input::RequestAsked {
-            request: record.id,
-            spec,
-            optimizer: record.optimizer,
-            wishes: record.wishes.clone(),
-        };
-        let mut inputs = vec![input];
+        let mut inputs = vec![asked(&record, spec)];
         while !inputs.is_empty() {
             let mut out = Outbox::default();
             mind.step(centre.clock.now(), inputs, &mut out);
@@ -143,6 +137,35 @@ fn wishes(centre: &Centre, new: &api::NewRequest, keep_until: Timestamp) -> Resu
     })
 }
 
+/// When the source is to be purged, where that was said.
+fn purge_at(new: &api::NewRequest, now: Timestamp) -> Result<Option<Timestamp>> {
+    let at = new.purge_at.as_deref();
+    let at = at
+        .map(|at| render::parse_moment("the purge", at))
+        .transpose()?;
+    if at.is_some_and(|at| at <= now) {
+        return Err(Error::new(ErrorKind::Invalid, "submit", &new.source)
+            .cause("its purge lies in the past")
+            .hint("leave it out, or give the moment of the next one"));
+    }
+    Ok(at)
+}
+
+/// The depots that may hold it, each once, in order of preference.
+fn via(centre: &Centre, names: &[String]) -> Result<Vec<String>> {
+    for name in names {
+        if centre.depots.named(name).is_none() {
+            return Err(Error::new(ErrorKind::NotFound, "send via", name)
+                .cause("no depot of that name is in the books")
+                .hint("`posthaste depot list` shows them, `posthaste depot add` adds one"));
+        }
+    }
+    let mut via = names.to_vec();
+    let mut seen = std::collections::BTreeSet::new();
+    via.retain(|name| seen.insert(name.clone()));
+    Ok(via)
+}
+
 fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
     let invalid = |what: &str, why: &str, hint: &str| {
         Error::new(ErrorKind::Invalid, "submit", what)
@@ -182,16 +205,6 @@ fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
             "shorten it",
         ));
     }
-    for name in &new.via {
-        if centre.depots.named(name).is_none() {
-            return Err(Error::new(ErrorKind::NotFound, "send via", name)
-                .cause("no depot of that name is in the books")
-                .hint("`posthaste depot list` shows them, `posthaste depot add` adds one"));
-        }
-    }
-    let mut via = new.via.clone();
-    let mut seen = std::collections::BTreeSet::new();
-    via.retain(|name| seen.insert(name.clone()));
     let keep = new.keep_s.map_or(KEEP_DEFAULT, Duration::from_secs);
     Ok(RequestRecord {
         id: RequestId::new(0),
@@ -200,7 +213,7 @@ fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
         source: source.as_os_str().as_bytes().to_vec(),
         destination: new.to.clone(),
         code,
-        via,
+        via: via(centre, &new.via)?,
         recipients: recipients(&new.encrypt_for)?,
         release: new.release == api::Release::WhenSafe,
         best_effort: new.best_effort,
@@ -209,6 +222,7 @@ fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
         stage_in: None,
         created: now,
         deadline,
+        purge_at: purge_at(new, now)?,
         expires: deadline + keep,
         scan: None,
         submitted: false,
@@ -297,16 +311,28 @@ pub(crate) async fn submit(centre: &Centre, request: RequestId) -> Result<()> {
         return inbound::submit::submit(centre, &record).await;
     }
     match specification(centre, &record)? {
-        Some(spec) => {
-            let input = Input::RequestAsked {
-                request,
-                spec,
-                optimizer: record.optimizer,
-                wishes: record.wishes,
-            };
-            centre.tell(input).await
-        }
+        Some(spec) => centre.tell(asked(&record, spec)).await,
         None => Ok(()),
+    }
+}
+
+/// What the mind is told of a request.
+fn asked(record: &RequestRecord, spec: RequestSpec) -> Input {
+    let (request, optimizer, wishes) = (record.id, record.optimizer, record.wishes.clone());
+    match record.purge_at {
+        None => Input::RequestAsked {
+            request,
+            spec,
+            optimizer,
+            wishes,
+        },
+        Some(purge_at) => Input::RequestAskedBy {
+            request,
+            spec,
+            optimizer,
+            wishes,
+            purge_at,
+        },
     }
 }
 

@@ -1,7 +1,7 @@
 //! What users wish of a request, between the words of the API and those of the mind.
 
 use posthaste_api as api;
-use posthaste_core::contract::{Priority, Survive, Wishes};
+use posthaste_core::contract::{Priority, Repair, Survive, Wishes};
 use posthaste_endpoint::{Error, ErrorKind, Result};
 use posthaste_types::{ByteRate, DepotId};
 
@@ -33,11 +33,21 @@ pub(crate) fn read(new: &api::Wishes, depot: impl Fn(&str) -> Option<DepotId>) -
         owner: name("the owner", new.owner.as_deref())?,
         project: name("the project", new.project.as_deref())?,
         survive: survive(new)?,
+        repair: repair(new.repair.as_deref())?,
         budget_micro_usd: budget(new.budget_usd)?,
         rate_max: rate(new.rate_bytes_per_s_max)?,
         forbidden,
         ..Wishes::default()
     })
+}
+
+/// When what is lost is made again.
+fn repair(name: Option<&str>) -> Result<Repair> {
+    match name {
+        None | Some("eager") => Ok(Repair::Eager),
+        Some("lazy") => Ok(Repair::Lazy),
+        Some(_) => Err(invalid("the repair", "it is eager or lazy")),
+    }
 }
 
 /// Dollars nobody pays for a dataset: more is a slip.
@@ -127,6 +137,7 @@ pub(crate) fn show(wishes: &Wishes, name: impl Fn(DepotId) -> String) -> api::Wi
             }
             Survive::AsCoded | Survive::Losses { .. } => None,
         },
+        repair: (wishes.repair == Repair::Lazy).then(|| "lazy".to_owned()),
         budget_usd: wishes.budget_micro_usd.map(crate::render::usd),
         rate_bytes_per_s_max: wishes.rate_max.map(ByteRate::get),
         without: wishes.forbidden.iter().copied().map(name).collect(),
@@ -149,6 +160,7 @@ mod tests {
             project: Some("climate".into()),
             survive: Some(2),
             durability_percent: None,
+            repair: Some("lazy".into()),
             budget_usd: Some(1.5),
             rate_bytes_per_s_max: Some(5 << 20),
             without: vec!["ash".into()],
@@ -180,6 +192,10 @@ mod tests {
             },
             api::Wishes {
                 durability_percent: Some(100.0),
+                ..api::Wishes::default()
+            },
+            api::Wishes {
+                repair: Some("never".into()),
                 ..api::Wishes::default()
             },
             api::Wishes {

@@ -25,6 +25,8 @@ pub(crate) struct Wish<'a> {
     pub(crate) without: Vec<DepotId>,
     pub(crate) cancelled_at: Option<Duration>,
     pub(crate) delivered_at: Option<Duration>,
+    /// When somebody else removes its source.
+    pub(crate) purged_at: Option<Duration>,
 }
 
 /// All of them.
@@ -84,6 +86,7 @@ impl<'a> Crowd<'a> {
                 without: named.without.clone(),
                 cancelled_at: later(plan.cancel_after_s),
                 delivered_at: later(plan.delivered_after_s),
+                purged_at: later(plan.purge_s),
             }
         })
     }

@@ -24,7 +24,7 @@ use std::{
 
 use posthaste_core::{
     Mind, Settings,
-    contract::{Event, Happening, Input, Outbox},
+    contract::{Event, Happening, Input, Outbox, Reason},
 };
 use posthaste_types::{ByteRate, DepotId, Record, RequestId, Timestamp};
 
@@ -73,6 +73,8 @@ enum Pending {
     Overdue { epoch: u32, number: u64 },
     /// Scratch loses the source, on behalf of the driver of this epoch.
     Remove { epoch: u32, request: RequestId },
+    /// Somebody else removes the source.
+    Purge { request: RequestId },
     /// Something goes wrong.
     Strike { place: usize, blow: Blow },
     /// Something befalls a source.
@@ -307,6 +309,9 @@ impl<'a> Run<'a> {
                     self.tell_after(span, Input::SourceReleased { request });
                 }
             }
+            Pending::Purge { request } => {
+                self.source_gone.insert(request, true);
+            }
             Pending::Strike { place, blow } => self.strike(place, blow),
             Pending::StrikeSource { place, blow } => self.strike_source(place, blow),
             Pending::HealSource {
@@ -387,7 +392,12 @@ impl<'a> Run<'a> {
         let found = self.checkers.arrivals.on_event(event);
         self.checkers.note(self.now, found);
         if let (Happening::Safe { .. }, Some(request)) = (&event.happening, event.request) {
-            self.check_claim(request, false);
+            let losses = if let Reason::AllSafe { losses } = event.reason {
+                u8::try_from(losses).unwrap_or(u8::MAX)
+            } else {
+                u8::MAX
+            };
+            self.check_claim(request, losses, false);
         }
         let what = What::Said {
             happening: event.happening.clone(),
@@ -397,10 +407,10 @@ impl<'a> Run<'a> {
     }
 
     /// Compares a claim of safety with the world. A depot that is gone counts until the mind can know.
-    fn check_claim(&mut self, request: RequestId, is_release: bool) {
+    fn check_claim(&mut self, request: RequestId, losses: u8, is_release: bool) {
         let is_away = |site: &Site| !site.hours.is_open(self.now);
         let counts = |site: &Site| site.is_reachable() || !site.is_told_gone || is_away(site);
-        let weakest = self.world.weakest(request, counts);
+        let weakest = self.world.weakest(request, losses, counts);
         // Whoever pulled and verified it needs no depot.
         let weakest = weakest.filter(|_| !self.pulled.contains(&request));
         let found = self
@@ -424,6 +434,7 @@ fn is_routine(pending: &Pending) -> bool {
         }
         Pending::Ask { .. }
         | Pending::Remove { .. }
+        | Pending::Purge { .. }
         | Pending::Strike { .. }
         | Pending::StrikeSource { .. }
         | Pending::HealSource { .. } => false,

@@ -225,6 +225,7 @@ impl World {
     pub(crate) fn weakest(
         &self,
         request: RequestId,
+        losses: u8,
         counts: impl Fn(&Site) -> bool,
     ) -> Option<ChunkIndex> {
         let spec = self.specs.get(&request)?;
@@ -236,19 +237,21 @@ impl World {
             let place = chunk.get() as usize;
             let is_delivered = destination.is_some_and(|site| site.mask(request, place) & 1 == 1);
             let masks = via.iter().map(|site| site.mask(request, place));
-            !is_delivered && !survives(&masks.collect::<Vec<u64>>(), spec.code.total())
+            let needed = usize::from(spec.code.data() + losses.min(spec.code.parity()));
+            !is_delivered && apart(&masks.collect::<Vec<u64>>(), spec.code.total()) < needed
         })
     }
 }
 
-/// Whether each of the fragments `0..total` can be taken from a depot of its own: then the loss of
-/// any m depots loses at most m fragments.
-fn survives(masks: &[u64], total: u8) -> bool {
+/// How many of the fragments `0..total` can each be taken from a depot of its own: then the loss of
+/// any m depots loses at most m of them.
+fn apart(masks: &[u64], total: u8) -> usize {
     let mut owner: Vec<Option<u8>> = vec![None; masks.len()];
-    (0..total).all(|fragment| {
+    let mut is_apart = |fragment: &u8| {
         let mut seen = vec![false; masks.len()];
-        assign(fragment, masks, &mut owner, &mut seen)
-    })
+        assign(*fragment, masks, &mut owner, &mut seen)
+    };
+    (0..total).filter(|fragment| is_apart(fragment)).count()
 }
 
 /// One augmenting path of a bipartite matching (Kuhn).
@@ -275,9 +278,9 @@ mod tests {
 
     #[test]
     fn a_chunk_survives_only_with_each_fragment_on_a_depot_of_its_own() {
-        assert!(survives(&[0b001, 0b010, 0b100], 3));
-        assert!(survives(&[0b011, 0b001, 0b100], 3));
-        assert!(!survives(&[0b011, 0b000, 0b100], 3));
-        assert!(!survives(&[0b001, 0b001, 0b010], 3));
+        assert_eq!(apart(&[0b001, 0b010, 0b100], 3), 3);
+        assert_eq!(apart(&[0b011, 0b001, 0b100], 3), 3);
+        assert_eq!(apart(&[0b011, 0b000, 0b100], 3), 2);
+        assert_eq!(apart(&[0b001, 0b001, 0b010], 3), 2);
     }
 }

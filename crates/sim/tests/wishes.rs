@@ -124,3 +124,24 @@ fn no_more_is_spent_than_a_budget_allows() {
         assert!(report.fates[3].1 == Fate::Met, "{text}");
     }
 }
+
+#[test]
+fn lazy_repair_sends_less_again_than_eager_repair() {
+    let lazy = play("lazy", 0..10);
+    let text = std::fs::read_to_string(
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/lazy.toml"),
+    );
+    let eager = Scenario::parse(&text.unwrap().replace("lazy_repair = true", "")).unwrap();
+    let sum = |reports: &[Report]| reports.iter().map(|report| report.sent.get()).sum::<u64>();
+    let eager: Vec<Report> = (0..10).map(|seed| simulate(&eager, seed)).collect();
+    let (less, more) = (sum(&lazy) >> 20, sum(&eager) >> 20);
+    assert!(less * 10 < more * 9, "{less} MiB of {more} MiB");
+}
+
+#[test]
+fn a_purge_binds_and_what_was_safe_before_outlives_it() {
+    for report in play("purged", 0..20) {
+        let text = report.to_text();
+        assert!(text.contains("the source is gone"), "{text}");
+    }
+}

@@ -98,7 +98,13 @@ impl Mind {
         offers.extend(self.offer_hours(&mut bargain));
         offers.extend(self.offer_reservations(&mut bargain));
         offers.extend(self.offer_slack(&mut bargain));
-        offers.extend(would_buy);
+        // A deadline after the purge of the source buys nothing.
+        let is_gone = |at: Timestamp| request.purge_at.is_some_and(|purge_at| at > purge_at);
+        offers.extend(
+            would_buy.into_iter().filter(
+                |offer| !matches!(offer, WouldBuy::Later { deadline } if is_gone(*deadline)),
+            ),
+        );
         offers.sort_by_key(effort);
         offers
     }

@@ -43,7 +43,7 @@ record! {
         pub(crate) call: Option<Timestamp>,
         /// Depots that it could send something to now, if they have room.
         pub(crate) wants: Vec<DepotId>,
-        /// When its rate lets it send on, if that is what it waits for.
+        /// When its rate lets it send on, or its release is tried again, if it waits for that.
         pub(crate) resumes: Option<Timestamp>,
         /// Who comes first when fragments go on between depots, while there is something to look at.
         pub(crate) push: Option<Urgency>,

@@ -1,4 +1,5 @@
 mod sight;
+mod thin;
 
 use alloc::{vec, vec::Vec};
 use posthaste_types::{Bytes, ChunkIndex, Code, FragmentIndex, record};
@@ -50,6 +51,8 @@ record! {
         damaged: Bitmap,
         safe: u32,
         missing: u64,
+        /// A chunk that lost fragments waits until one more loss is all it survives.
+        is_lazy: bool,
     }
 }
 
@@ -95,6 +98,7 @@ impl Replica {
             damaged: Bitmap::empty(chunks),
             safe: 0,
             missing: u64::from(chunks) * u64::from(spec.code.total()),
+            is_lazy: false,
         }
     }
 
@@ -196,11 +200,11 @@ impl Replica {
     /// The fragments of a chunk that no live depot holds, as a mask; none when the chunk is safe.
     pub(crate) fn lacking(&self, chunk: ChunkIndex) -> u64 {
         let (have, whole) = self.have(chunk.get());
-        if whole { 0 } else { self.all() & !have }
-    }
-
-    pub(crate) fn is_damaged(&self, chunk: ChunkIndex) -> bool {
-        self.damaged.contains(chunk.get())
+        if whole || self.is_thin(chunk.get(), have) {
+            0
+        } else {
+            self.all() & !have
+        }
     }
 
     /// Whether the fragment can belong to the dataset and the depot.
@@ -225,7 +229,7 @@ impl Replica {
         if !self.put(lane, chunk, fragment) {
             return Stored::Known;
         }
-        if whole || before == self.all() {
+        if whole || before == self.all() || self.is_thin(chunk.get(), before) {
             return Stored::Known;
         }
         let (after, whole) = self.have(chunk.get());
@@ -383,13 +387,6 @@ impl Replica {
         self.todo.len() == 0 && self.again.len() == 0
     }
 
-    /// Lanes whose depots' holdings count now, as a mask.
-    pub(crate) fn live(&self) -> u64 {
-        let live = self.columns.iter().enumerate();
-        let live = live.filter(|(_, column)| column.is_live);
-        live.fold(0, |mask, (lane, _)| mask | 1 << lane)
-    }
-
     fn all(&self) -> u64 {
         u64::MAX >> (64 - u32::from(self.code.total()).clamp(1, 64))
     }
@@ -463,7 +460,7 @@ impl Replica {
         let mut lost = 0;
         for chunk in 0..self.chunks {
             let (have, whole) = self.have(chunk);
-            if whole || have == self.all() {
+            if whole || have == self.all() || self.is_thin(chunk, have) {
                 self.safe += 1;
                 self.open(ChunkIndex::new(chunk));
                 self.damaged.remove(chunk);
@@ -475,9 +472,9 @@ impl Replica {
             }
             let gone = old.get(chunk as usize).copied().unwrap_or(NOTHING);
             if gone != NOTHING {
+                let before = have | 1u64.unbounded_shl(u32::from(gone - 1));
+                let was_safe = gone == WHOLE || before == self.all() || self.is_thin(chunk, before);
                 self.damaged.insert(chunk);
-                let was_safe =
-                    gone == WHOLE || have | 1u64.unbounded_shl(u32::from(gone - 1)) == self.all();
                 lost += u32::from(was_safe);
             }
             self.await_turn(chunk);
@@ -504,12 +501,16 @@ mod tests {
     const DESTINATION: usize = 4;
 
     fn replica() -> Replica {
+        coded("2+1")
+    }
+
+    fn coded(code: &str) -> Replica {
         let spec = RequestSpec {
             bytes: Bytes::new(50),
             files: 1,
             chunk_size: Bytes::new(10),
             deadline: Timestamp::default(),
-            code: "2+1".parse().unwrap(),
+            code: code.parse().unwrap(),
             via: Vec::new(),
             destination: None,
             release: ReleasePolicy::Never,
@@ -526,8 +527,17 @@ mod tests {
         let live = |chunk: u32, fragment: u8| {
             (0..LANES).any(|lane| replica.columns[lane].is_live && held(lane, chunk) == fragment)
         };
-        let lacks = |chunk: u32| (1..=3).filter(|&fragment| !live(chunk, fragment)).count();
-        let is_safe = |chunk: u32| is_whole(chunk) || lacks(chunk) == 0;
+        let total = replica.code.total();
+        let lacks = |chunk: u32| {
+            (1..=total)
+                .filter(|&fragment| !live(chunk, fragment))
+                .count()
+        };
+        let is_left = |chunk: u32| {
+            let survived = usize::from(replica.code.parity()).checked_sub(lacks(chunk));
+            replica.is_lazy && !replica.damaged.contains(chunk) && survived >= Some(2)
+        };
+        let is_safe = |chunk: u32| is_whole(chunk) || lacks(chunk) == 0 || is_left(chunk);
         let unsafe_chunks: Vec<u32> = (0..CHUNKS).filter(|&chunk| !is_safe(chunk)).collect();
         assert_eq!(replica.safe as usize, CHUNKS as usize - unsafe_chunks.len());
         let missing: usize = unsafe_chunks.iter().map(|&chunk| lacks(chunk)).sum();
@@ -547,7 +557,55 @@ mod tests {
         }
     }
 
+    /// Stores every fragment of every chunk at a lane of its own.
+    fn fill(replica: &mut Replica) {
+        for chunk in (0..CHUNKS).map(ChunkIndex::new) {
+            for fragment in 0..replica.code.total() {
+                replica.store(usize::from(fragment), chunk, FragmentIndex::new(fragment));
+            }
+        }
+    }
+
+    #[test]
+    fn lazily_a_chunk_is_made_whole_when_one_more_loss_is_all_it_survives() {
+        let mut replica = coded("1+3");
+        fill(&mut replica);
+        replica.be_lazy();
+        assert_eq!(replica.set_live(0, false), 0, "it survives two more");
+        assert_eq!((replica.is_safe(), replica.thin()), (true, CHUNKS));
+        assert_eq!(replica.survives(), Some(2));
+        assert_eq!(replica.set_live(1, false), CHUNKS);
+        let chunk = ChunkIndex::new(0);
+        assert_eq!((replica.lacking(chunk), replica.thin()), (0b11, 0));
+        // It is made whole, not just good enough.
+        assert_eq!(replica.set_live(0, true), 0);
+        assert_eq!(replica.lacking(chunk), 0b10);
+        assert_counts(&replica);
+        assert_eq!(replica.set_live(1, true), 0);
+        assert!(replica.is_safe() && replica.thin() == 0);
+    }
+
     proptest! {
+        #[test]
+        fn counts_of_a_lazy_replica_are_counts_made_anew(
+            moves in proptest::collection::vec((0u8..6, 0usize..4, 0u32..CHUNKS, 0u8..4), 0..80),
+        ) {
+            let mut replica = coded("1+3");
+            fill(&mut replica);
+            replica.be_lazy();
+            for (kind, lane, chunk, fragment) in moves {
+                let (chunk, fragment) = (ChunkIndex::new(chunk), FragmentIndex::new(fragment));
+                match kind {
+                    0 => { replica.set_live(lane, false); }
+                    1 => { replica.set_live(lane, true); }
+                    2 => { replica.replace(lane, &[(chunk, fragment)]); }
+                    _ if replica.columns[lane].is_live => { replica.store(lane, chunk, fragment); }
+                    _ => {}
+                }
+                assert_counts(&replica);
+            }
+        }
+
         #[test]
         fn counts_kept_along_the_way_are_counts_made_anew(
             moves in proptest::collection::vec((0u8..8, 0usize..LANES, 0u32..CHUNKS, 0u8..3), 0..80),

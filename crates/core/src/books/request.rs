@@ -1,5 +1,6 @@
+mod wishes;
+
 use alloc::{collections::BTreeMap, vec::Vec};
-use core::time::Duration;
 use posthaste_plan::{Pace, tuner::Method};
 use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, Timestamp, record};
 
@@ -9,9 +10,6 @@ use crate::{
     contract::{Decision, Fault, Forecast, RequestSpec, RequestState, Survive, Wishes},
     domains::Kin,
 };
-
-/// How long depots keep data beyond its deadline where nobody said.
-const KEEP_DEFAULT: Duration = Duration::from_secs(30 * 86400);
 
 record! {
     /// Which way a request's data goes.
@@ -83,6 +81,13 @@ record! {
         pub(crate) method: Method,
         /// What is wished beyond the deadline.
         pub(crate) wishes: Wishes,
+        /// The deadline its user asked for.
+        pub(crate) wished_deadline: Timestamp,
+        /// When its source is to be purged, where that is known: the deadline is the earlier of both.
+        pub(crate) purge_at: Option<Timestamp>,
+        /// Releases that failed, and when the next one is due.
+        pub(crate) release_failures: u32,
+        pub(crate) release_at: Option<Timestamp>,
         /// Holds it to the rate that is wished.
         pub(crate) throttle: Throttle,
         pub(crate) submitted: Timestamp,
@@ -164,13 +169,13 @@ impl Request {
         let destination = lanes
             .iter()
             .position(|lane| Some(lane.depot) == spec.destination);
-        let chunks = if Self::is_cut(&spec) {
-            spec.chunks()
-        } else {
-            0
-        };
+        let chunks = Self::cut(&spec);
         Self {
             method,
+            wished_deadline: spec.deadline,
+            purge_at: None,
+            release_failures: 0,
+            release_at: None,
             throttle: Throttle::new(wishes.rate_max),
             wishes,
             submitted: now,
@@ -219,6 +224,11 @@ impl Request {
     /// 4 EiB.
     const CHUNKS_MAX: u64 = 1 << 26;
 
+    /// Chunks of the dataset; none where it can't be cut.
+    fn cut(spec: &RequestSpec) -> u32 {
+        if Self::is_cut(spec) { spec.chunks() } else { 0 }
+    }
+
     /// Whether the dataset can be cut into chunks at all.
     pub(crate) fn is_cut(spec: &RequestSpec) -> bool {
         let chunks = spec.bytes.pieces(spec.chunk_size);
@@ -243,27 +253,6 @@ impl Request {
     /// Whether cheap depots come before fast ones.
     pub(crate) fn is_thrifty(&self) -> bool {
         self.wishes.survive != Survive::AsCoded || self.wishes.budget_micro_usd.is_some()
-    }
-
-    /// How long depots keep what is sent them now.
-    pub(crate) fn keeps(&self, now: Timestamp) -> Duration {
-        let until = self.wishes.keep_until;
-        until
-            .unwrap_or(self.spec.deadline + KEEP_DEFAULT)
-            .since(now)
-    }
-
-    /// Whether nothing may be sent over the lane: it would break what was wished, or cost too much.
-    pub(crate) fn is_barred(&self, lane: usize) -> bool {
-        (self.barred | self.dear) >> lane & 1 == 1
-    }
-
-    /// What is left of its budget; any amount where it has none.
-    pub(crate) fn money_left(&self) -> u64 {
-        let budget = self.wishes.budget_micro_usd;
-        budget.map_or(u64::MAX, |budget| {
-            budget.saturating_sub(self.spent_micro_usd)
-        })
     }
 
     pub(crate) fn is_moving(&self) -> bool {
@@ -335,15 +324,6 @@ impl Request {
             FragmentIndex::WHOLE
         } else {
             FragmentIndex::new(0)
-        }
-    }
-
-    /// What a chunk has beyond the largest piece of it that is sent at a time.
-    pub(crate) fn spare(&self) -> Bytes {
-        let chunk = self.spec.chunk_size;
-        match self.destination() {
-            Some(_) => Bytes::ZERO,
-            None => chunk - self.spec.code.fragment_size(chunk),
         }
     }
 

@@ -101,6 +101,13 @@ record! {
             /// Its name.
             name: String,
         },
+        /// Chunks lost fragments that are not made again yet, as the user wished.
+        113 = Thinned {
+            /// Chunks that lack a fragment.
+            chunks: u32,
+        },
+        /// The source is gone, and nobody here removed it.
+        114 = Purged,
         /// The code of a request was chosen by what it must survive.
         112 = CodeChosen {
             /// The code.
@@ -144,6 +151,8 @@ impl Happening {
             Self::Arrived { .. } => "arrived",
             Self::SourceLeft { .. } => "source-left",
             Self::SourceBack { .. } => "source-back",
+            Self::Thinned { .. } => "thinned",
+            Self::Purged => "purged",
         }
     }
 }
@@ -181,6 +190,8 @@ impl fmt::Display for Happening {
             Self::Arrived { bytes } => write!(f, "arrived, {bytes}"),
             Self::SourceLeft { name } => write!(f, "source {name} left"),
             Self::SourceBack { name } => write!(f, "source {name} gives again"),
+            Self::Thinned { chunks } => write!(f, "{chunks} chunks lack fragments"),
+            Self::Purged => f.write_str("the source is gone"),
         }
     }
 }

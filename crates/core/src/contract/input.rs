@@ -319,6 +319,26 @@ record! {
             /// The plan; none when the problem was none.
             schedule: Option<Schedule>,
         },
+        /// As [`Input::RequestAsked`], of a source that is going to be purged by somebody else.
+        72 = RequestAskedBy {
+            /// Its number.
+            request: RequestId,
+            /// What is wanted.
+            spec: RequestSpec,
+            /// What chooses how many fragments go to a depot at once.
+            optimizer: Method,
+            /// What is wished beyond that.
+            wishes: Wishes,
+            /// When the first file of the source is to be purged.
+            purge_at: Timestamp,
+        },
+        /// It became known, or changed, when the source of a running request is to be purged.
+        74 = PurgeMoved {
+            /// The request.
+            request: RequestId,
+            /// When the first of its files is to be purged; none for never.
+            purge_at: Option<Timestamp>,
+        },
         /// As [`Input::RequestSubmittedWith`], with what else is wished; the other two wish nothing.
         48 = RequestAsked {
             /// Its number.

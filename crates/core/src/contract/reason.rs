@@ -1,12 +1,10 @@
 mod words;
 
-use alloc::{format, string::String, vec::Vec};
-use core::fmt;
+use alloc::{string::String, vec::Vec};
 use posthaste_plan::tuner;
 use posthaste_types::{ByteRate, Bytes, Code, DepotId, Timestamp, record};
 
-use super::{Dollars, Fault, Survive, WouldBuy, offer::write_offers};
-use words::{write_arrival, write_course, write_redundancy, write_stale};
+use super::{Fault, Survive, WouldBuy};
 
 record! {
     /// Why the mind decided something. Shown to people as it stands.
@@ -240,6 +238,38 @@ record! {
             /// Most that it may cost, in millionths of a dollar.
             budget: u64,
         },
+        /// What was lost with a depot is made again only when one more loss is all that a chunk survives.
+        117 = RepairWaits {
+            /// The depot that was lost.
+            lost: DepotId,
+            /// Depots that may still be lost.
+            losses: u32,
+        },
+        /// The source is to be purged before the deadline that was asked for.
+        118 = PurgeFirst {
+            /// When.
+            purge_at: Timestamp,
+            /// The deadline that was asked for.
+            deadline: Timestamp,
+        },
+        /// The source was purged after all was safe: nothing can be made again from here.
+        119 = Purged,
+        /// The deadline is that of its user, before its source is to be purged.
+        134 = DeadlineFirst {
+            /// The deadline.
+            deadline: Timestamp,
+            /// When it is to be purged.
+            purge_at: Timestamp,
+        },
+        /// The source could not be removed, and that is tried again.
+        135 = ReleaseAgain {
+            /// Why.
+            fault: Fault,
+            /// Which try comes next, from 2.
+            attempt: u32,
+            /// When.
+            at: Timestamp,
+        },
         /// A user changed the most that may be sent for the request.
         114 = NewLimit {
             /// Before; none for no limit.
@@ -328,168 +358,5 @@ record! {
             /// Most that may be spent on a probe.
             budget: Bytes,
         },
-    }
-}
-
-impl fmt::Display for Reason {
-    #[expect(
-        clippy::too_many_lines,
-        reason = "a sentence for each reason, in one place"
-    )]
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::FinishesFirst => f.write_str("it would be stored there first"),
-            course @ (Self::Admitted { .. }
-            | Self::DirectSuffices { .. }
-            | Self::DirectTooSlow { .. }
-            | Self::Behind { .. }
-            | Self::Ahead { .. }
-            | Self::SlackThin { .. }) => write_course(f, course),
-            Self::DepotLost { fault } => write!(f, "the depot is lost: {fault}"),
-            Self::DepotBack => f.write_str("the depot is back"),
-            Self::RateMoved { from, to } => write!(f, "its forecast moved from {from} to {to}"),
-            Self::Repair { lost } => write!(f, "a fragment was lost with depot {lost}"),
-            Self::Retry { fault, attempt } => write!(f, "try {attempt}: {fault}"),
-            Self::Endgame => f.write_str("it is late, so the fastest lane sends it too"),
-            Self::AllSafe { losses: 1 } => {
-                f.write_str("every chunk survives the loss of any depot, digests verified")
-            }
-            Self::AllSafe { losses: 0 } => f.write_str("every chunk is stored, digests verified"),
-            Self::AllSafe { losses } => {
-                write!(
-                    f,
-                    "every chunk survives the loss of any {losses} depots, digests verified"
-                )
-            }
-            Self::Restarted => f.write_str("the service started again"),
-            Self::Asked => f.write_str("the user asked for it"),
-            Self::Infeasible {
-                earliest,
-                deadline,
-                would_buy,
-            } => {
-                write!(f, "the deadline {deadline} can't be met")?;
-                if let Some(earliest) = earliest {
-                    write!(f, "; earliest finish {earliest} (p90)")?;
-                }
-                if !would_buy.is_empty() {
-                    f.write_str("; ")?;
-                }
-                write_offers(f, would_buy)
-            }
-            Self::Planned {
-                finish,
-                deadline,
-                others,
-            } => {
-                write!(
-                    f,
-                    "by a plan over time: p90 finish {finish} is before the deadline {deadline}"
-                )?;
-                match others {
-                    0 => Ok(()),
-                    1 => f.write_str("; one other request leaves it depots"),
-                    others => write!(f, "; {others} other requests leave it depots"),
-                }
-            }
-            Self::Rearranged { more: 1 } => f.write_str("a plan over time keeps one deadline more"),
-            Self::Rearranged { more } => {
-                write!(f, "a plan over time keeps {more} deadlines more")
-            }
-            Self::Unplanned => f.write_str("the plan over time is not followed any more"),
-            Self::DeadlinePast { deadline } => write!(f, "the deadline {deadline} has passed"),
-            Self::TooFewDepots {
-                code,
-                needed,
-                available,
-            } => write!(
-                f,
-                "code {code} needs {needed} depots, one for each fragment, and {available} can take data"
-            ),
-            Self::UnknownDepot { depot } => write!(f, "depot {depot} is not in the books"),
-            Self::Source { fault } => write!(f, "{fault} after the dataset was sealed"),
-            Self::NoSpace { needed, available } => {
-                write!(f, "{needed} are needed on depots and {available} are free")
-            }
-            Self::GaveUp { fault, attempts } => {
-                write!(f, "gave up after {attempts} tries: {fault}")
-            }
-            Self::OutsideHours => f.write_str("it is outside the hours its owner lends it"),
-            Self::TooFewDomains { code, available } => write!(
-                f,
-                "with code {code} on {available} {} the loss of one could lose data: name depots elsewhere, or ask \
-                 for more parity",
-                if *available == 1 { "site" } else { "sites" }
-            ),
-            Self::OnlyKinHaveRoom { most, code } => write!(
-                f,
-                "nothing else has room, so one site may hold {most} fragments of a chunk of code {code}: its loss \
-                 could lose data until room is made elsewhere"
-            ),
-            Self::Offered { would_buy } => write_offers(f, would_buy),
-            Self::NewDeadline { from, to } => {
-                write!(f, "the user moved it from {from} to {to}")
-            }
-            Self::OverBudget {
-                budget,
-                needed,
-                finish,
-            } => {
-                let (budget, needed) = (Dollars(*budget), Dollars(*needed));
-                match finish {
-                    Some(finish) => write!(
-                        f,
-                        "{budget} does not pay it: with {needed} it would be safe by {finish}"
-                    ),
-                    None => write!(f, "{budget} does not pay it: it may cost {needed}"),
-                }
-            }
-            Self::BudgetSpent { spent, budget } => write!(
-                f,
-                "{} of its budget of {} are spent, and the rest pays nothing more",
-                Dollars(*spent),
-                Dollars(*budget)
-            ),
-            Self::NewLimit { from, to } => {
-                let shown = |rate: &Option<ByteRate>| match rate {
-                    Some(rate) => format!("{rate}"),
-                    None => String::from("no limit"),
-                };
-                write!(
-                    f,
-                    "the user changed it from {} to {}",
-                    shown(from),
-                    shown(to)
-                )
-            }
-            Self::Nearer { level } => {
-                write!(f, "level {level} is nearer to the destination")
-            }
-            Self::Redundancy { code, loss_ppb } => write_redundancy(f, *code, *loss_ppb),
-            Self::CannotSurvive { survive, depots } => {
-                write!(f, "no code on {depots} depots survives {survive}")
-            }
-            arrival @ (Self::Inbound { .. }
-            | Self::MustBegin { .. }
-            | Self::MayArrive { .. }
-            | Self::SourceLost { .. }
-            | Self::NoSourceLeft { .. }
-            | Self::AllHere { .. }
-            | Self::CameEarly { .. }
-            | Self::InboundLate { .. }
-            | Self::InboundThin { .. }
-            | Self::InboundSuffices { .. }
-            | Self::NothingMoreUrgent
-            | Self::ArrivesFirst
-            | Self::GaveAgain
-            | Self::NoSourceKnown) => write_arrival(f, arrival),
-            Self::Verified => f.write_str("every chunk was pulled and its digest verified"),
-            Self::Spare { name } => write!(f, "the others suffice without {name}"),
-            Self::Tuned { why } => write!(f, "{}", why.of_fragments()),
-            Self::PathStale {
-                measured_at,
-                budget,
-            } => write_stale(f, *measured_at, *budget),
-        }
     }
 }

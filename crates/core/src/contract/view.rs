@@ -199,6 +199,8 @@ record! {
         pub at_risk: bool,
         /// Whether the deadline passed before it was safe.
         pub missed: bool,
+        /// When its source is to be purged, where that is known.
+        pub purge_at: Option<Timestamp>,
         /// When it was submitted.
         pub submitted: Timestamp,
         /// When it became safe first.

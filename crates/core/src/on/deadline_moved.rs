@@ -1,3 +1,4 @@
+use alloc::string::String;
 use posthaste_types::{RequestId, Timestamp};
 
 use crate::{
@@ -17,31 +18,68 @@ impl Mind {
             self.move_deadline_of_arrival(id, deadline, out);
             return;
         }
+        self.rebind(id, Some(deadline), None, "deadline moved".into(), out);
+    }
+
+    /// It became known, or changed, when the source is to be purged: as if the deadline were moved.
+    pub(crate) fn on_purge_moved(
+        &mut self,
+        id: RequestId,
+        purge_at: Option<Timestamp>,
+        out: &mut Outbox,
+    ) {
+        self.rebind(id, None, Some(purge_at), "purge moved".into(), out);
+    }
+
+    /// Another deadline, or another purge; without one it stays as it is.
+    fn rebind(
+        &mut self,
+        id: RequestId,
+        wished: Option<Timestamp>,
+        purge_at: Option<Option<Timestamp>>,
+        what: String,
+        out: &mut Outbox,
+    ) {
         let now = self.now;
         if let Some(mut held) = self.release_held(id) {
-            held.spec.deadline = deadline;
+            let wished = wished.unwrap_or(held.wished_deadline);
+            held.bind(wished, purge_at.unwrap_or(held.purge_at));
             return self.answer(id, held, true, out);
         }
-        let Some(request) = self
-            .requests
-            .get_mut(&id)
-            .filter(|request| request.is_moving())
-        else {
+        let request = self.requests.get_mut(&id);
+        let Some(request) = request.filter(|request| !request.is_final()) else {
             return;
         };
-        let from = core::mem::replace(&mut request.spec.deadline, deadline);
-        if deadline > now {
+        let from = request.spec.deadline;
+        let wished = wished.unwrap_or(request.wished_deadline);
+        let purge_at = purge_at.unwrap_or(request.purge_at);
+        if !request.is_moving() {
+            // What is safe has kept its deadline; a purge still says how long it can be made whole.
+            request.purge_at = purge_at;
+            return;
+        }
+        request.bind(wished, purge_at);
+        let to = request.spec.deadline;
+        if to > now {
             request.missed = false;
             request.is_leftover = false;
         }
-        let is_late = request.finish.is_some_and(|finish| finish.p90 > deadline);
+        let is_late = request.finish.is_some_and(|finish| finish.p90 > to);
         let is_at_risk = request.at_risk;
-        let reason = Reason::NewDeadline { from, to: deadline };
-        self.remember(id, "deadline moved".into(), reason);
+        self.remember(id, what, Reason::NewDeadline { from, to });
+        self.remember_binding(id);
         if is_late && !is_at_risk {
             self.say_at_risk(id, out);
         }
         self.unplan();
         self.look_now();
+    }
+
+    /// Remembers which of deadline and purge binds, where both are known.
+    pub(crate) fn remember_binding(&mut self, id: RequestId) {
+        let binding = self.requests.get(&id).and_then(|request| request.binding());
+        if let Some(reason) = binding {
+            self.remember(id, "what binds".into(), reason);
+        }
     }
 }

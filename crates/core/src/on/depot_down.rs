@@ -153,8 +153,29 @@ impl Mind {
         self.refresh_stripes(id);
         self.reset_push(id);
         self.say_lost(id, lost, Reason::Repair { lost: depot }, out);
+        self.say_thin(id, depot, out);
         self.fill_fan_out(id, out);
         self.settle(id, out);
+    }
+
+    /// Says that what was lost with a depot is not made again yet.
+    fn say_thin(&mut self, id: RequestId, depot: DepotId, out: &mut Outbox) {
+        let request = self.requests.get(&id);
+        let Some(request) = request.filter(|request| request.replica.is_thinned()) else {
+            return;
+        };
+        let had_some = request
+            .lane_of(depot)
+            .is_some_and(|lane| request.replica.stored(lane).0 > 0);
+        let chunks = request.replica.thin();
+        if had_some && chunks > 0 {
+            let losses = request.replica.survives().unwrap_or(0);
+            let reason = Reason::RepairWaits {
+                lost: depot,
+                losses,
+            };
+            self.tell(out, Some(id), None, Happening::Thinned { chunks }, reason);
+        }
     }
 
     /// Some chunks are no longer safe: says so, and starts again where that can still help.

@@ -111,6 +111,8 @@ impl Mind {
             && (request.release == Release::Commanded || request.safe_at.is_some());
         if was_released && request.spec.release == crate::contract::ReleasePolicy::WhenSafe {
             self.on_source_released(id, out);
+        } else if fault == Fault::SourceVanished && request.safe_at.is_some() {
+            self.on_source_purged(id, out);
         } else {
             self.fail(id, Reason::Source { fault }, out);
         }

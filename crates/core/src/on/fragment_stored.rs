@@ -77,8 +77,15 @@ impl Mind {
         if is_asking || !request.replica.is_safe() {
             return;
         }
+        if request.is_lazy() {
+            request.replica.be_lazy();
+        }
+        let parity = u32::from(request.spec.code.parity());
         let reason = Reason::AllSafe {
-            losses: u32::from(request.spec.code.parity()),
+            losses: match request.replica.is_thinned() {
+                true => request.replica.survives().unwrap_or(0),
+                false => parity,
+            },
         };
         if request.state == RequestState::Moving {
             request.state = if request.release == Release::Done {
@@ -101,6 +108,7 @@ impl Mind {
 
     /// Commands the release of the source once: when it was asked for, and exactly while it is safe.
     pub(crate) fn release_if_safe(&mut self, id: RequestId, out: &mut Outbox) {
+        let now = self.now;
         let Some(request) = self.requests.get_mut(&id) else {
             return;
         };
@@ -118,8 +126,9 @@ impl Mind {
         };
         let is_wanted =
             request.spec.release == ReleasePolicy::WhenSafe && request.release == Release::Pending;
+        let is_wanted = is_wanted && request.release_at.is_none_or(|at| at <= now);
         if is_certain && is_wanted {
-            request.release = Release::Commanded;
+            (request.release, request.release_at) = (Release::Commanded, None);
             let reason = Reason::AllSafe {
                 losses: u32::from(request.spec.code.parity()),
             };

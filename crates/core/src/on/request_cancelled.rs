@@ -4,7 +4,7 @@ use posthaste_types::{DepotId, RequestId};
 use crate::{
     Mind,
     books::Release,
-    contract::{Command, Happening, Outbox, Reason, RequestState},
+    contract::{Command, Fault, Happening, Outbox, Reason, RequestState},
 };
 
 impl Mind {
@@ -52,7 +52,14 @@ impl Mind {
         request.state = state;
         let used = request.lanes.iter().filter(|lane| lane.is_used);
         let used: Vec<DepotId> = used.map(|lane| lane.depot).collect();
-        if matches!(request.release, Release::Pending | Release::Kept) {
+        // Where the source is gone, what depots hold may be all there is: it stays until it expires.
+        let is_gone = matches!(
+            reason,
+            Reason::Source {
+                fault: Fault::SourceVanished
+            }
+        );
+        if !is_gone && matches!(request.release, Release::Pending | Release::Kept) {
             for depot in used {
                 let reason = reason.clone();
                 out.commands.push(Command::Forget {

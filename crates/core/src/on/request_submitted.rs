@@ -80,6 +80,7 @@ impl Mind {
         request.close_books();
         self.requests.insert(id, request);
         self.tell(out, Some(id), None, Happening::Refused, reason);
+        self.remember_binding(id);
         if !would_buy.is_empty() {
             self.remember(id, "offered".into(), Reason::Offered { would_buy });
         }
@@ -135,6 +136,7 @@ impl Mind {
     fn admit(&mut self, id: RequestId, reason: Reason, is_leftover: bool, out: &mut Outbox) {
         self.say_code(id, out);
         self.tell(out, Some(id), None, Happening::Admitted, reason);
+        self.remember_binding(id);
         self.remember_optimizer(id);
         self.remember_spares(id);
         self.settle(id, out);

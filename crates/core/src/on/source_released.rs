@@ -7,6 +7,26 @@ use crate::{
 };
 
 impl Mind {
+    /// Somebody else removed the source after all was safe: nothing can be made again from here on, and
+    /// what the depots hold is all there is.
+    pub(crate) fn on_source_purged(&mut self, id: RequestId, out: &mut Outbox) {
+        let reason = Reason::Purged;
+        self.abandon_all(id, &reason, out);
+        let Some(request) = self.requests.get_mut(&id) else {
+            return;
+        };
+        (request.release, request.release_at) = (Release::Done, None);
+        request.stripes.clear();
+        (request.at_risk, request.finish) = (false, None);
+        request.state = RequestState::Released;
+        let chunks = request.replica.chunks() - request.replica.safe();
+        self.tell(out, Some(id), None, Happening::Purged, reason.clone());
+        if chunks > 0 {
+            self.tell(out, Some(id), None, Happening::Unsafe { chunks }, reason);
+        }
+        self.deliver_if_there(id, out);
+    }
+
     /// The source left scratch, as commanded. From here on nothing can be sent again.
     pub(crate) fn on_source_released(&mut self, id: RequestId, out: &mut Outbox) {
         let Some(request) = self.requests.get(&id) else {

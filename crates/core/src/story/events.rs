@@ -118,15 +118,7 @@ fn because(troubles: &mut Vec<String>) -> String {
 fn sentence(tale: &Tale, decision: &Decision, troubles: &mut Vec<String>) -> Option<String> {
     let (depot, why) = (&decision.depot, tale.why(decision));
     let Some(happening) = &decision.happening else {
-        return match &decision.reason {
-            Reason::NewDeadline { from, to } => {
-                Some(format!("the deadline was moved from {from} to {to}"))
-            }
-            Reason::NewLimit { from, to } => Some(limit_changed(*from, *to)),
-            // Told with the answer, or by the event that follows.
-            Reason::Spare { .. } | Reason::AllSafe { .. } | Reason::Offered { .. } => None,
-            _ => Some(format!("{}: {why}", decision.what)),
-        };
+        return plain(decision, &why);
     };
     let text = match happening {
         Happening::Admitted => format!("it was taken: {why}"),
@@ -174,6 +166,10 @@ fn sentence(tale: &Tale, decision: &Decision, troubles: &mut Vec<String>) -> Opt
         Happening::Crowded => {
             format!("fragments had to lie closer together than they should: {why}")
         }
+        Happening::Thinned { chunks } => {
+            format!("{} short of fragments: {why}", are(*chunks, "chunk"))
+        }
+        Happening::Purged => format!("the source was gone: {why}"),
         Happening::CodeChosen { code } => format!("code {code} was chosen: {why}"),
         Happening::Rerouted => {
             format!("the data took another way: {why}{}", because(troubles))
@@ -200,6 +196,19 @@ fn limit_changed(from: Option<ByteRate>, to: Option<ByteRate>) -> String {
 fn missed(why: &str, troubles: &mut Vec<String>) -> String {
     let because = because(troubles);
     format!("the deadline passed and it was not safe: {why}{because}")
+}
+
+/// A decision that is no event.
+fn plain(decision: &Decision, why: &str) -> Option<String> {
+    match &decision.reason {
+        Reason::NewDeadline { from, to } => {
+            Some(format!("the deadline was moved from {from} to {to}"))
+        }
+        Reason::NewLimit { from, to } => Some(limit_changed(*from, *to)),
+        // Told with the answer, or by the event that follows.
+        Reason::Spare { .. } | Reason::AllSafe { .. } | Reason::Offered { .. } => None,
+        _ => Some(format!("{}: {why}", decision.what)),
+    }
 }
 
 fn are(number: u32, noun: &str) -> String {

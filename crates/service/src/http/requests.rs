@@ -233,13 +233,21 @@ pub(crate) async fn modify(
                 .into(),
         );
     }
+    let purge_at = new
+        .purge_at
+        .map(|at| render::parse_moment("the purge", &at))
+        .transpose()?;
     let request = record.id;
+    let purged = purge_at.map(|purge_at| Input::PurgeMoved {
+        request,
+        purge_at: Some(purge_at),
+    });
     let moved = deadline.map(|deadline| Input::DeadlineMoved { request, deadline });
     let limited = new.rate_bytes_per_s_max.map(|rate| Input::RateLimited {
         request,
         rate_max: (rate > 0).then(|| ByteRate::new(rate)),
     });
-    for input in moved.into_iter().chain(limited) {
+    for input in moved.into_iter().chain(purged).chain(limited) {
         desk.centre.tell(input).await?;
     }
     Ok(StatusCode::ACCEPTED)

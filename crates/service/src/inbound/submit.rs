@@ -230,6 +230,7 @@ fn check(centre: &Centre, new: &api::NewStageIn) -> Result<RequestRecord> {
         }),
         created: now,
         deadline,
+        purge_at: None,
         expires: deadline,
         scan: None,
         submitted: false,

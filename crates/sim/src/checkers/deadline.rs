@@ -84,7 +84,9 @@ impl Deadlines {
             | Happening::Fetching
             | Happening::SourceLeft { .. }
             | Happening::SourceBack { .. }
-            | Happening::CodeChosen { .. } => {}
+            | Happening::CodeChosen { .. }
+            | Happening::Thinned { .. }
+            | Happening::Purged => {}
         }
     }
 

@@ -19,18 +19,29 @@ impl Run<'_> {
             spec,
             wishes,
             ..
+        }
+        | Input::RequestAskedBy {
+            request,
+            spec,
+            wishes,
+            ..
         } = input
         {
             self.checkers.kept.on_asked(*request, spec, wishes);
         }
         if let Input::RequestSubmitted { request, spec }
         | Input::RequestSubmittedWith { request, spec, .. }
-        | Input::RequestAsked { request, spec, .. } = input
+        | Input::RequestAsked { request, spec, .. }
+        | Input::RequestAskedBy { request, spec, .. } = input
         {
+            let mut spec = spec.clone();
+            if let Input::RequestAskedBy { purge_at, .. } = input {
+                spec.deadline = spec.deadline.min(*purge_at);
+            }
             self.checkers
                 .deadlines
                 .on_submitted(*request, spec.deadline);
-            self.checkers.probes.on_submitted(spec);
+            self.checkers.probes.on_submitted(&spec);
             self.world.specs.insert(*request, spec.clone());
             if let Some(recorder) = &mut self.recorder {
                 recorder.on_submitted(*request);
@@ -92,6 +103,7 @@ impl Run<'_> {
                     | Input::RequestSubmittedWith { .. }
                     | Input::RequestAsked { .. }
                     | Input::ArrivalAsked { .. }
+                    | Input::RequestAskedBy { .. }
                     | Input::RequestCancelled { .. }
                     | Input::Delivered { .. }
             )

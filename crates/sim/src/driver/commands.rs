@@ -60,7 +60,7 @@ impl Run<'_> {
             Command::Abandon { request, depot, .. } => self.abandon(request, depot),
             Command::Inventory { request, depot, .. } => self.inventory(request, depot),
             Command::Release { request, .. } => {
-                self.check_claim(request, true);
+                self.check_claim(request, u8::MAX, true);
                 let epoch = self.epoch;
                 let span = Duration::from_millis(self.dice.between(10, 2000));
                 self.after(span, Pending::Remove { epoch, request });
@@ -171,6 +171,7 @@ impl Run<'_> {
                 | Pending::Sample
                 | Pending::Overdue { .. }
                 | Pending::Remove { .. }
+                | Pending::Purge { .. }
                 | Pending::Strike { .. }
                 | Pending::StrikeSource { .. }
                 | Pending::HealSource { .. }
@@ -273,6 +274,8 @@ fn answered(input: &Input) -> Option<(Send, bool)> {
         | Input::RequestSubmitted { .. }
         | Input::RequestSubmittedWith { .. }
         | Input::RequestAsked { .. }
+        | Input::RequestAskedBy { .. }
+        | Input::PurgeMoved { .. }
         | Input::RequestCancelled { .. }
         | Input::Throughput { .. }
         | Input::SourceReleased { .. }

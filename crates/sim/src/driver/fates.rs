@@ -59,7 +59,9 @@ impl Fates {
             | Happening::Fetching
             | Happening::SourceLeft { .. }
             | Happening::SourceBack { .. }
-            | Happening::CodeChosen { .. } => {}
+            | Happening::CodeChosen { .. }
+            | Happening::Thinned { .. }
+            | Happening::Purged => {}
         }
     }
 

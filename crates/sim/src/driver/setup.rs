@@ -92,6 +92,9 @@ impl Run<'_> {
                 let input = Input::RequestCancelled { request };
                 self.after(at, Pending::Ask { input });
             }
+            if let Some(at) = wish.purged_at {
+                self.after(at, Pending::Purge { request });
+            }
             if let Some(at) = wish.delivered_at {
                 let input = Input::Delivered { request };
                 self.after(at, Pending::Ask { input });
@@ -165,6 +168,15 @@ fn submitted(wish: &Wish<'_>) -> Input {
         forbidden: wish.without.clone(),
         ..wish.plan.wishes().unwrap_or_default()
     };
+    if let Some(at) = wish.purged_at {
+        return Input::RequestAskedBy {
+            request,
+            spec,
+            optimizer: optimizer.unwrap_or_default(),
+            wishes,
+            purge_at: START + at,
+        };
+    }
     match optimizer {
         None if wishes == Wishes::default() => Input::RequestSubmitted { request, spec },
         Some(optimizer) if wishes == Wishes::default() => Input::RequestSubmittedWith {

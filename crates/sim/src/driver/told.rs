@@ -45,6 +45,8 @@ impl Run<'_> {
             | Input::RequestSubmitted { .. }
             | Input::RequestSubmittedWith { .. }
             | Input::RequestAsked { .. }
+            | Input::RequestAskedBy { .. }
+            | Input::PurgeMoved { .. }
             | Input::RequestCancelled { .. }
             | Input::Throughput { .. }
             | Input::SourceReleased { .. }

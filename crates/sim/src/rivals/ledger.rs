@@ -241,7 +241,8 @@ impl Ledger {
             } => self.on_inventory(*depot, *request, held),
             Input::RequestSubmitted { request, spec }
             | Input::RequestSubmittedWith { request, spec, .. }
-            | Input::RequestAsked { request, spec, .. } => {
+            | Input::RequestAsked { request, spec, .. }
+            | Input::RequestAskedBy { request, spec, .. } => {
                 let order = Order {
                     chunks: vec![Vec::new(); spec.chunks() as usize],
                     spec: spec.clone(),
@@ -442,6 +443,7 @@ impl Ledger {
                 chunks_safe: u32::try_from(safe.count()).unwrap_or(u32::MAX),
                 chunks_repaired: 0,
                 spent_micro_usd: 0,
+                purge_at: None,
                 cost: posthaste_core::contract::Cost::default(),
                 shares: Vec::new(),
             }

@@ -246,12 +246,17 @@ pub(crate) struct RequestPlan {
     /// Depots that may hold none of it.
     #[serde(default)]
     pub(crate) without: Vec<String>,
+    /// Whether what is lost is made again only when one more loss is all that is survived.
+    #[serde(default)]
+    pub(crate) lazy_repair: bool,
     /// Most that it may cost.
     pub(crate) budget_usd: Option<f64>,
     /// Most that may be sent for it.
     pub(crate) rate_max_mib_per_s: Option<f64>,
     pub(crate) cancel_after_s: Option<Amount>,
     pub(crate) delivered_after_s: Option<Amount>,
+    /// From its submission: somebody else removes its source then, and it is known beforehand.
+    pub(crate) purge_s: Option<Amount>,
     /// What must become of it with every seed.
     #[serde(default)]
     pub(crate) expect: Vec<Fate>,

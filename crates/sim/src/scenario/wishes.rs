@@ -1,6 +1,6 @@
 //! What the users of a scenario wish beyond a deadline.
 
-use posthaste_core::contract::{Survive, Wishes};
+use posthaste_core::contract::{Repair, Survive, Wishes};
 use posthaste_types::ByteRate;
 
 use super::{RequestPlan, mebi};
@@ -36,6 +36,11 @@ impl RequestPlan {
                 (Some(_), Some(_)) => {
                     return Err("either survive or loss_permille_max".into());
                 }
+            },
+            repair: if self.lazy_repair {
+                Repair::Lazy
+            } else {
+                Repair::Eager
             },
             budget_micro_usd: self.budget_usd.map(micro_usd),
             rate_max: self.rate_max_mib_per_s.map(mebi).map(ByteRate::new),

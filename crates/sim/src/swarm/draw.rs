@@ -306,6 +306,12 @@ fn wish(costs: bool, dice: &mut Dice, text: &mut String) {
         let dollars = dice.between(0, 5);
         let _ = writeln!(text, "budget_usd = {dollars}.{cents:02}");
     }
+    if dice.chance(100) {
+        let _ = writeln!(text, "purge_s = {}", tenths(dice.between(100, 12_000)));
+    }
+    if dice.chance(150) {
+        text.push_str("lazy_repair = true\n");
+    }
     if dice.chance(150) {
         let rate = tenths(dice.between(2, 200));
         let _ = writeln!(text, "rate_max_mib_per_s = {rate}");
@@ -380,6 +386,8 @@ mod tests {
             "level = 3",
             "rate_max_mib_per_s",
             "budget_usd",
+            "lazy_repair",
+            "purge_s",
             "usd_per_gb_month",
             "[[stage-in]]",
             "not_before_s",

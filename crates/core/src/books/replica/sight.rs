@@ -5,6 +5,17 @@ use posthaste_types::{ChunkIndex, FragmentIndex};
 use super::{NOTHING, Replica, WHOLE};
 
 impl Replica {
+    /// Lanes whose depots' holdings count now, as a mask.
+    pub(crate) fn live(&self) -> u64 {
+        let live = self.columns.iter().enumerate();
+        let live = live.filter(|(_, column)| column.is_live);
+        live.fold(0, |mask, (lane, _)| mask | 1 << lane)
+    }
+
+    pub(crate) fn is_damaged(&self, chunk: ChunkIndex) -> bool {
+        self.damaged.contains(chunk.get())
+    }
+
     /// The fragment of the chunk that the depot has, or had when it was last heard of.
     pub(crate) fn fragment_at(&self, lane: usize, chunk: ChunkIndex) -> Option<FragmentIndex> {
         match self.columns[lane].at(chunk.get()) {

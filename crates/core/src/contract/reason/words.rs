@@ -1,16 +1,202 @@
-//! Reasons that take more than a line to say.
+//! Reasons as people read them.
 
+use alloc::{format, string::String};
 use core::fmt;
-use posthaste_types::{Bytes, Code, Timestamp};
+use posthaste_types::{ByteRate, Bytes, Code, Timestamp};
 
-use super::Reason;
+use super::{
+    super::{Dollars, offer::write_offers},
+    Reason,
+};
+
+impl fmt::Display for Reason {
+    #[expect(
+        clippy::too_many_lines,
+        reason = "a sentence for each reason, in one place"
+    )]
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::FinishesFirst => f.write_str("it would be stored there first"),
+            course @ (Self::Admitted { .. }
+            | Self::DirectSuffices { .. }
+            | Self::DirectTooSlow { .. }
+            | Self::Behind { .. }
+            | Self::Ahead { .. }
+            | Self::SlackThin { .. }) => write_course(f, course),
+            Self::DepotLost { fault } => write!(f, "the depot is lost: {fault}"),
+            Self::DepotBack => f.write_str("the depot is back"),
+            Self::RateMoved { from, to } => write!(f, "its forecast moved from {from} to {to}"),
+            Self::Repair { lost } => write!(f, "a fragment was lost with depot {lost}"),
+            Self::Retry { fault, attempt } => write!(f, "try {attempt}: {fault}"),
+            Self::Endgame => f.write_str("it is late, so the fastest lane sends it too"),
+            Self::AllSafe { losses: 1 } => {
+                f.write_str("every chunk survives the loss of any depot, digests verified")
+            }
+            Self::AllSafe { losses: 0 } => f.write_str("every chunk is stored, digests verified"),
+            Self::AllSafe { losses } => {
+                write!(
+                    f,
+                    "every chunk survives the loss of any {losses} depots, digests verified"
+                )
+            }
+            Self::Restarted => f.write_str("the service started again"),
+            Self::Asked => f.write_str("the user asked for it"),
+            Self::Infeasible {
+                earliest,
+                deadline,
+                would_buy,
+            } => {
+                write!(f, "the deadline {deadline} can't be met")?;
+                if let Some(earliest) = earliest {
+                    write!(f, "; earliest finish {earliest} (p90)")?;
+                }
+                if !would_buy.is_empty() {
+                    f.write_str("; ")?;
+                }
+                write_offers(f, would_buy)
+            }
+            Self::Planned {
+                finish,
+                deadline,
+                others,
+            } => {
+                write!(
+                    f,
+                    "by a plan over time: p90 finish {finish} is before the deadline {deadline}"
+                )?;
+                match others {
+                    0 => Ok(()),
+                    1 => f.write_str("; one other request leaves it depots"),
+                    others => write!(f, "; {others} other requests leave it depots"),
+                }
+            }
+            Self::Rearranged { more: 1 } => f.write_str("a plan over time keeps one deadline more"),
+            Self::Rearranged { more } => {
+                write!(f, "a plan over time keeps {more} deadlines more")
+            }
+            Self::Unplanned => f.write_str("the plan over time is not followed any more"),
+            Self::DeadlinePast { deadline } => write!(f, "the deadline {deadline} has passed"),
+            Self::TooFewDepots {
+                code,
+                needed,
+                available,
+            } => write!(
+                f,
+                "code {code} needs {needed} depots, one for each fragment, and {available} can take data"
+            ),
+            Self::UnknownDepot { depot } => write!(f, "depot {depot} is not in the books"),
+            Self::Source { fault } => write!(f, "{fault} after the dataset was sealed"),
+            Self::NoSpace { needed, available } => {
+                write!(f, "{needed} are needed on depots and {available} are free")
+            }
+            Self::GaveUp { fault, attempts } => {
+                write!(f, "gave up after {attempts} tries: {fault}")
+            }
+            Self::OutsideHours => f.write_str("it is outside the hours its owner lends it"),
+            Self::TooFewDomains { code, available } => write!(
+                f,
+                "with code {code} on {available} {} the loss of one could lose data: name depots elsewhere, or ask \
+                 for more parity",
+                if *available == 1 { "site" } else { "sites" }
+            ),
+            Self::OnlyKinHaveRoom { most, code } => write!(
+                f,
+                "nothing else has room, so one site may hold {most} fragments of a chunk of code {code}: its loss \
+                 could lose data until room is made elsewhere"
+            ),
+            Self::Offered { would_buy } => write_offers(f, would_buy),
+            Self::NewDeadline { from, to } => {
+                write!(f, "the user moved it from {from} to {to}")
+            }
+            Self::OverBudget {
+                budget,
+                needed,
+                finish,
+            } => {
+                let (budget, needed) = (Dollars(*budget), Dollars(*needed));
+                match finish {
+                    Some(finish) => write!(
+                        f,
+                        "{budget} does not pay it: with {needed} it would be safe by {finish}"
+                    ),
+                    None => write!(f, "{budget} does not pay it: it may cost {needed}"),
+                }
+            }
+            Self::BudgetSpent { spent, budget } => write!(
+                f,
+                "{} of its budget of {} are spent, and the rest pays nothing more",
+                Dollars(*spent),
+                Dollars(*budget)
+            ),
+            Self::RepairWaits { lost, losses } => write!(
+                f,
+                "what was lost with depot {lost} waits: any {losses} depots may still be lost"
+            ),
+            Self::PurgeFirst { purge_at, deadline } => write!(
+                f,
+                "the purge of its source at {purge_at} comes before the deadline {deadline} that was \
+                 asked for"
+            ),
+            Self::DeadlineFirst { deadline, purge_at } => write!(
+                f,
+                "the deadline {deadline} comes before the purge of its source at {purge_at}"
+            ),
+            Self::Purged => f.write_str(
+                "somebody else removed it; all was safe before, and nothing can be made again from here",
+            ),
+            Self::ReleaseAgain { fault, attempt, at } => {
+                write!(f, "{fault}; try {attempt} is at {at}")
+            }
+            Self::NewLimit { from, to } => {
+                let shown = |rate: &Option<ByteRate>| match rate {
+                    Some(rate) => format!("{rate}"),
+                    None => String::from("no limit"),
+                };
+                write!(
+                    f,
+                    "the user changed it from {} to {}",
+                    shown(from),
+                    shown(to)
+                )
+            }
+            Self::Nearer { level } => {
+                write!(f, "level {level} is nearer to the destination")
+            }
+            Self::Redundancy { code, loss_ppb } => write_redundancy(f, *code, *loss_ppb),
+            Self::CannotSurvive { survive, depots } => {
+                write!(f, "no code on {depots} depots survives {survive}")
+            }
+            arrival @ (Self::Inbound { .. }
+            | Self::MustBegin { .. }
+            | Self::MayArrive { .. }
+            | Self::SourceLost { .. }
+            | Self::NoSourceLeft { .. }
+            | Self::AllHere { .. }
+            | Self::CameEarly { .. }
+            | Self::InboundLate { .. }
+            | Self::InboundThin { .. }
+            | Self::InboundSuffices { .. }
+            | Self::NothingMoreUrgent
+            | Self::ArrivesFirst
+            | Self::GaveAgain
+            | Self::NoSourceKnown) => write_arrival(f, arrival),
+            Self::Verified => f.write_str("every chunk was pulled and its digest verified"),
+            Self::Spare { name } => write!(f, "the others suffice without {name}"),
+            Self::Tuned { why } => write!(f, "{}", why.of_fragments()),
+            Self::PathStale {
+                measured_at,
+                budget,
+            } => write_stale(f, *measured_at, *budget),
+        }
+    }
+}
 
 /// What a decision about a stage-in rests on.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "only what is about stage-ins comes here"
 )]
-pub(super) fn write_arrival(f: &mut fmt::Formatter<'_>, reason: &Reason) -> fmt::Result {
+fn write_arrival(f: &mut fmt::Formatter<'_>, reason: &Reason) -> fmt::Result {
     match reason {
         Reason::Inbound {
             sources,
@@ -80,11 +266,7 @@ fn write_inbound(
 }
 
 /// What a code takes and gives, as a person would say it.
-pub(super) fn write_redundancy(
-    f: &mut fmt::Formatter<'_>,
-    code: Code,
-    loss_ppb: u32,
-) -> fmt::Result {
+fn write_redundancy(f: &mut fmt::Formatter<'_>, code: Code, loss_ppb: u32) -> fmt::Result {
     let (total, parity) = (code.total(), code.parity());
     let data = u32::from(code.data().max(1));
     let stored = (u32::from(total) * 100 + data / 2) / data;
@@ -103,7 +285,7 @@ pub(super) fn write_redundancy(
 }
 
 /// Since when a path was not measured.
-pub(super) fn write_stale(
+fn write_stale(
     f: &mut fmt::Formatter<'_>,
     measured_at: Option<Timestamp>,
     budget: Bytes,
@@ -120,7 +302,7 @@ pub(super) fn write_stale(
     clippy::wildcard_enum_match_arm,
     reason = "only what is about the course comes here"
 )]
-pub(super) fn write_course(f: &mut fmt::Formatter<'_>, reason: &Reason) -> fmt::Result {
+fn write_course(f: &mut fmt::Formatter<'_>, reason: &Reason) -> fmt::Result {
     match reason {
         Reason::Admitted {
             fan_out,

@@ -54,6 +54,8 @@ pub(super) fn class(what: &What) -> Option<&'static str> {
             | Happening::Fetching
             | Happening::SourceLeft { .. }
             | Happening::SourceBack { .. }
+            | Happening::Thinned { .. }
+            | Happening::Purged
             | Happening::Refused
             | Happening::OnTime { .. }
             | Happening::DepotRetired

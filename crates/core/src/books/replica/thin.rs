@@ -1,0 +1,53 @@
+//! Chunks that lack fragments and are left so, where the user wished repair to be lazy.
+
+use super::Replica;
+
+/// Losses that a chunk must still survive to be left as it is, where repair is lazy: with one less it
+/// is made whole (Bhagwan et al., Total Recall, NSDI 2004).
+const LAZY_MARGIN: u32 = 2;
+
+impl Replica {
+    /// From now on chunks that lost fragments are made whole again only when one more loss is all they
+    /// survive. Every chunk must be safe.
+    pub(crate) fn be_lazy(&mut self) {
+        self.is_lazy = self.is_safe();
+    }
+
+    /// Whether some chunk may lack fragments which are not made again yet.
+    pub(crate) fn is_thinned(&self) -> bool {
+        self.is_lazy
+    }
+
+    /// Chunks that lack fragments which are not made again yet. Visits every chunk.
+    pub(crate) fn thin(&self) -> u32 {
+        let is_thin = |chunk: &u32| {
+            let (have, whole) = self.have(*chunk);
+            !whole && self.is_thin(*chunk, have)
+        };
+        let thin = (0..self.chunks).filter(|_| self.is_lazy).filter(is_thin);
+        u32::try_from(thin.count()).unwrap_or(u32::MAX)
+    }
+
+    /// How many depots every chunk survives the loss of, whichever they are; none where some chunk can't be
+    /// rebuilt at all. Visits every chunk.
+    pub(crate) fn survives(&self) -> Option<u32> {
+        let parity = u32::from(self.code.parity());
+        let of = |chunk: u32| match self.have(chunk) {
+            (_, true) => Some(parity),
+            (have, false) => have.count_ones().checked_sub(u32::from(self.code.data())),
+        };
+        (0..self.chunks)
+            .map(of)
+            .try_fold(parity, |least, of| Some(least.min(of?)))
+    }
+
+    /// Whether a chunk that has these fragments lacks some and is left so: it survives two losses more,
+    /// and is not being made whole.
+    pub(super) fn is_thin(&self, chunk: u32, have: u64) -> bool {
+        let enough = u32::from(self.code.data()) + LAZY_MARGIN;
+        self.is_lazy
+            && have != self.all()
+            && have.count_ones() >= enough
+            && !self.damaged.contains(chunk)
+    }
+}

@@ -1,0 +1,65 @@
+//! What its user's wishes mean for a request as it stands.
+
+use core::time::Duration;
+use posthaste_types::{Bytes, Timestamp};
+
+use super::Request;
+use crate::contract::{Reason, ReleasePolicy, Repair};
+
+/// How long depots keep data beyond its deadline where nobody said.
+const KEEP_DEFAULT: Duration = Duration::from_secs(30 * 86400);
+
+impl Request {
+    /// The deadline is the user's, or the purge of the source where that comes first.
+    pub(crate) fn bind(&mut self, wished: Timestamp, purge_at: Option<Timestamp>) {
+        (self.wished_deadline, self.purge_at) = (wished, purge_at);
+        self.spec.deadline = purge_at.map_or(wished, |purge_at| wished.min(purge_at));
+    }
+
+    /// Which of the two binds, where there are two.
+    pub(crate) fn binding(&self) -> Option<Reason> {
+        let (deadline, purge_at) = (self.wished_deadline, self.purge_at?);
+        Some(if purge_at < deadline {
+            Reason::PurgeFirst { purge_at, deadline }
+        } else {
+            Reason::DeadlineFirst { deadline, purge_at }
+        })
+    }
+
+    /// Whether fragments that are lost may stay lost for a while: as long as the source stays, they can be
+    /// made again at any time.
+    pub(crate) fn is_lazy(&self) -> bool {
+        let stays = self.spec.release == ReleasePolicy::Never && self.purge_at.is_none();
+        self.wishes.repair == Repair::Lazy && stays && self.spec.code.parity() > 2
+    }
+
+    /// How long depots keep what is sent them now.
+    pub(crate) fn keeps(&self, now: Timestamp) -> Duration {
+        let until = self.wishes.keep_until;
+        until
+            .unwrap_or(self.spec.deadline + KEEP_DEFAULT)
+            .since(now)
+    }
+
+    /// Whether nothing may be sent over the lane: it would break what was wished, or cost too much.
+    pub(crate) fn is_barred(&self, lane: usize) -> bool {
+        (self.barred | self.dear) >> lane & 1 == 1
+    }
+
+    /// What is left of its budget; any amount where it has none.
+    pub(crate) fn money_left(&self) -> u64 {
+        let budget = self.wishes.budget_micro_usd;
+        budget.map_or(u64::MAX, |budget| {
+            budget.saturating_sub(self.spent_micro_usd)
+        })
+    }
+
+    /// What a chunk has beyond the largest piece of it that is sent at a time.
+    pub(crate) fn spare(&self) -> Bytes {
+        let chunk = self.spec.chunk_size;
+        match self.destination() {
+            Some(_) => Bytes::ZERO,
+            None => chunk - self.spec.code.fragment_size(chunk),
+        }
+    }
+}
