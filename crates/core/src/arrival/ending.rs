@@ -34,7 +34,7 @@ impl Mind {
     }
 
     /// Stops all fetches of a stage-in.
-    fn quit_all(&mut self, id: RequestId, reason: &Reason, out: &mut Outbox) {
+    pub(crate) fn quit_all(&mut self, id: RequestId, reason: &Reason, out: &mut Outbox) {
         let Some(arrival) = self.arrivals.requests.get(&id) else {
             return;
         };

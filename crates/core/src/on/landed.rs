@@ -9,15 +9,18 @@ impl Mind {
     /// The files of a stage-in have their names.
     pub(crate) fn on_landed(&mut self, id: RequestId, out: &mut Outbox) {
         let now = self.now;
+        let arrival = self.arrivals.requests.get(&id);
+        let Some(arrival) = arrival.filter(|arrival| arrival.state.is_live()) else {
+            return;
+        };
+        let chunks = arrival.chunks();
+        // What was on its way still, as after a restart, is wanted no more.
+        self.quit_all(id, &Reason::AllHere { chunks }, out);
         let Some(arrival) = self.arrivals.requests.get_mut(&id) else {
             return;
         };
-        if !arrival.state.is_live() {
-            return;
-        }
         arrival.state = ArrivalState::Arrived;
         arrival.arrived_at = Some(now);
-        let chunks = arrival.chunks();
         let (bytes, deadline) = (arrival.spec.bytes, arrival.spec.deadline);
         let reason = match arrival.spec.not_before {
             Some(not_before) if not_before > now => Reason::CameEarly {
