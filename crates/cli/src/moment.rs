@@ -9,37 +9,45 @@ use crate::failure::Failure;
 /// # Errors
 /// A usage failure that shows how to write one.
 pub fn parse_deadline(text: &str) -> Result<Timestamp, Failure> {
+    parse_coming("deadline", text)
+}
+
+/// Reads any moment that has to come yet, as [`parse_deadline`] does.
+///
+/// # Errors
+/// A usage failure that names `what` it is and shows how to write one.
+pub fn parse_coming(what: &str, text: &str) -> Result<Timestamp, Failure> {
     let now = Zoned::now();
     if let Ok(span) = text.parse::<Span>() {
         let at = now
             .checked_add(span)
-            .map_err(|cause| unreadable(text, &cause.to_string()))?;
-        return later_than(&now, at.timestamp(), text);
+            .map_err(|cause| unreadable(what, text, &cause.to_string()))?;
+        return later_than(&now, at.timestamp(), what, text);
     }
     if let Ok(at) = text.parse::<Timestamp>() {
-        return later_than(&now, at, text);
+        return later_than(&now, at, what, text);
     }
     let local: DateTime = text
         .parse()
-        .map_err(|_| unreadable(text, "it is no time"))?;
+        .map_err(|_| unreadable(what, text, "it is no time"))?;
     let at = local
         .to_zoned(TimeZone::system())
-        .map_err(|e| unreadable(text, &e.to_string()))?;
-    later_than(&now, at.timestamp(), text)
+        .map_err(|e| unreadable(what, text, &e.to_string()))?;
+    later_than(&now, at.timestamp(), what, text)
 }
 
-fn later_than(now: &Zoned, at: Timestamp, text: &str) -> Result<Timestamp, Failure> {
+fn later_than(now: &Zoned, at: Timestamp, what: &str, text: &str) -> Result<Timestamp, Failure> {
     if at <= now.timestamp() {
         return Err(Failure::usage(format!(
-            "can't keep the deadline {text}: it has passed (give a later one)"
+            "can't take the {what} {text}: it has passed (give a later one)"
         )));
     }
     Ok(at)
 }
 
-fn unreadable(text: &str, why: &str) -> Failure {
+fn unreadable(what: &str, text: &str, why: &str) -> Failure {
     Failure::usage(format!(
-        "can't read the deadline {text}: {why} (write 10m, 2h30m, 3d, 2026-11-20T18:00 or 2026-11-20T18:00:00Z)"
+        "can't read the {what} {text}: {why} (write 10m, 2h30m, 3d, 2026-11-20T18:00 or 2026-11-20T18:00:00Z)"
     ))
 }
 

@@ -192,7 +192,7 @@ impl WishArguments {
             purge_at: self
                 .purge_at
                 .as_deref()
-                .map(moment::parse_deadline)
+                .map(|at| moment::parse_coming("purge", at))
                 .transpose()?
                 .map(|at| at.to_string()),
             via: self.via.clone(),

@@ -259,7 +259,8 @@ pub async fn move_deadline(arguments: DeadlineArguments) -> Outcome {
 /// A deadline that can't be read, the service's refusal, or that it can't be reached.
 pub async fn modify(arguments: ModifyArguments) -> Outcome {
     let deadline = arguments.deadline.as_deref().map(moment::parse_deadline);
-    let purge_at = arguments.purge_at.as_deref().map(moment::parse_deadline);
+    let purge_at = arguments.purge_at.as_deref();
+    let purge_at = purge_at.map(|at| moment::parse_coming("purge", at));
     let new = api::Change {
         deadline: deadline.transpose()?.map(|deadline| deadline.to_string()),
         purge_at: purge_at.transpose()?.map(|at| at.to_string()),

@@ -139,7 +139,9 @@ fn refusal(request: &api::Request, json: bool) -> Failure {
 
 impl StageInArguments {
     fn wish(&self) -> Result<api::NewStageIn, Failure> {
-        let not_before = self.not_before.as_deref().map(moment::parse_deadline);
+        let not_before = self.not_before.as_deref();
+        let not_before =
+            not_before.map(|at| moment::parse_coming("moment since when it is welcome", at));
         let is_normal = self.priority == Priority::default();
         Ok(api::NewStageIn {
             sources: self

@@ -203,8 +203,8 @@ impl Mind {
         })
     }
 
-    /// Lanes to depots that can be staged to, the best first: those of the user before landmarks, those open
-    /// now before others, those near the centre before those of a higher level, one of each domain
+    /// Lanes to depots that can be staged to, the best first: those that open in time before others, those of
+    /// the user before landmarks, those open now before others, those near the centre before those of a higher level, one of each domain
     /// before a second, cheap ones before dear ones where money or redundancy was wished, fast ones
     /// before slow ones, then in the user's order.
     pub(crate) fn staging_lanes(&self, request: &Request) -> Vec<usize> {
@@ -228,7 +228,10 @@ impl Mind {
                     true => self.price(request, &depot.terms),
                     false => 0,
                 };
-                let reach = (depot.terms.is_landmark, is_closed, depot.level);
+                let opens_at = depot.terms.windows.next_change(self.now);
+                let is_too_late = !depot.is_within_hours(self.now)
+                    && opens_at.is_none_or(|at| at >= request.spec.deadline);
+                let reach = (is_too_late, depot.terms.is_landmark, is_closed, depot.level);
                 Some((reach, price, rate, lane))
             })
             .collect();

@@ -12,7 +12,7 @@ use posthaste_api as api;
 use posthaste_core::contract::{ArrivalState, Input, RequestState};
 use posthaste_endpoint::{Error, ErrorKind, relay};
 use posthaste_journal::{RequestRecord, Scan};
-use posthaste_types::{ByteRate, RequestId};
+use posthaste_types::{ByteRate, RequestId, Timestamp};
 use serde::Deserialize;
 
 use super::{Answer, Desk};
@@ -222,21 +222,23 @@ pub(crate) async fn modify(
     Json(new): Json<api::Change>,
 ) -> Answer<StatusCode> {
     let record = find(&desk, &id)?;
-    let deadline = new
-        .deadline
-        .map(|deadline| render::parse_moment("the deadline", &deadline))
-        .transpose()?;
-    if deadline.is_some_and(|deadline| deadline <= desk.centre.clock.now()) {
-        return Err(
-            Error::new(ErrorKind::Invalid, "move", format!("the deadline of {id}"))
-                .cause("the new one has passed")
-                .into(),
-        );
+    let moment = |what: &'static str, at: Option<String>| -> Answer<Option<Timestamp>> {
+        let at = at.map(|at| render::parse_moment(what, &at)).transpose()?;
+        if at.is_some_and(|at| at <= desk.centre.clock.now()) {
+            let what = format!("{what} of {id}");
+            let error = Error::new(ErrorKind::Invalid, "move", what);
+            return Err(error.cause("the new one has passed").into());
+        }
+        Ok(at)
+    };
+    let deadline = moment("the deadline", new.deadline)?;
+    let purge_at = moment("the purge", new.purge_at)?;
+    if purge_at.is_some() && record.stage_in.is_some() {
+        let what = format!("the purge of {id}");
+        let error = Error::new(ErrorKind::Invalid, "move", what);
+        let error = error.cause("the sources of a stage-in are not purged");
+        return Err(error.hint("only an offload has a purge").into());
     }
-    let purge_at = new
-        .purge_at
-        .map(|at| render::parse_moment("the purge", &at))
-        .transpose()?;
     let request = record.id;
     let purged = purge_at.map(|purge_at| Input::PurgeMoved {
         request,
