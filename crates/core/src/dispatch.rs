@@ -4,6 +4,7 @@
 
 mod endgame;
 mod patience;
+mod rank;
 mod whole;
 
 pub(crate) use patience::{backoff, is_lasting};
@@ -19,18 +20,10 @@ use crate::{
     contract::{Command, Outbox, Reason},
 };
 use alloc::{collections::BTreeSet, vec::Vec};
+use rank::{Rank, is_open};
 
 /// A depot that had no room for so many requests in a row has none for others either.
 const MISSES_MAX: u32 = 4;
-
-/// Whether a more urgent request has anything for a depot.
-#[derive(Debug, Clone, Copy)]
-enum Rank {
-    /// None has.
-    First,
-    /// One has, and fills the path with so many fragments at once, where its optimizer knows.
-    Behind { at_once: Option<u16> },
-}
 
 /// The books one placement needs, borrowed apart.
 struct Placing<'a> {
@@ -60,10 +53,10 @@ impl Mind {
             .collect();
         while let Some((urgency, depot, misses)) = heads.pop_first() {
             let id = urgency.request;
-            let could = self.could_take(depot, id);
+            let could = self.could_take(depot, urgency);
             if could {
                 self.begin_tuning(id);
-                let ranks = self.ranks(id);
+                let ranks = self.ranks(urgency);
                 if let Some(mut placing) = self.placing(id) {
                     placing.ranks = ranks;
                     placing.feed(out);
@@ -83,8 +76,8 @@ impl Mind {
     }
 
     /// Whether the depot has room for what the request would send it next.
-    fn could_take(&self, depot: DepotId, id: RequestId) -> bool {
-        let Some(request) = self.requests.get(&id) else {
+    fn could_take(&self, depot: DepotId, urgency: Urgency) -> bool {
+        let Some(request) = self.requests.get(&urgency.request) else {
             return false;
         };
         let Some((lane, depot)) = request.lane_of(depot).zip(self.depots.get(&depot)) else {
@@ -93,35 +86,14 @@ impl Mind {
         let bytes = request
             .replica
             .bytes_of(ChunkIndex::new(0), request.portion(lane));
-        let rank = self.rank(id, request.lanes[lane].depot);
+        let id = request.lanes[lane].depot;
         let has_time = depot.resume_at <= self.now
             && depot.is_within_hours(self.now)
             && (request.is_due || !self.is_way_out_full());
         let may =
             request.throttle.is_open(self.now) && request.can_pay(lane, depot, bytes, self.now);
-        has_time && may && is_open(request, lane, rank, depot, bytes, &self.settings)
-    }
-
-    fn ranks(&self, id: RequestId) -> Vec<Rank> {
-        let lanes = self.requests.get(&id).map(|request| request.lanes.iter());
-        let lanes = lanes.into_iter().flatten();
-        lanes.map(|lane| self.rank(id, lane.depot)).collect()
-    }
-
-    fn rank(&self, id: RequestId, depot: DepotId) -> Rank {
-        let mine = self.index.urgency_of(id);
-        let Some(first) = self.index.next_for(depot, None) else {
-            return Rank::First;
-        };
-        if mine.is_none_or(|mine| mine <= first) {
-            return Rank::First;
-        }
-        let first = self.requests.get(&first.request);
-        let lane = first.and_then(|first| Some(&first.lanes[first.lane_of(depot)?]));
-        let tuning = lane.and_then(|lane| lane.tuning.as_ref());
-        Rank::Behind {
-            at_once: tuning.map(Tuning::at_once),
-        }
+        let is_open = |rank| is_open(request, lane, rank, depot, bytes, &self.settings);
+        has_time && may && is_open(Rank::First) && is_open(self.rank(urgency, id))
     }
 
     fn placing(&mut self, id: RequestId) -> Option<Placing<'_>> {
@@ -448,46 +420,4 @@ impl Placing<'_> {
         }
         (wanted, taken)
     }
-}
-
-/// Whether the request may send a fragment of `bytes` to the depot of a lane, as far as the depot is
-/// not being left alone: it is fed, has space, and one more than is on its way now is what the
-/// optimizer wants, and fits the window. Behind a more urgent request, what that one leaves of the path is
-/// filled: more would only share what it gets.
-fn is_open(
-    request: &Request,
-    lane: usize,
-    rank: Rank,
-    depot: &Depot,
-    bytes: Bytes,
-    settings: &Settings,
-) -> bool {
-    let fed = &request.lanes[lane];
-    let is_fed = fed.is_active
-        && fed.asked_at.is_none()
-        && request.is_on_route(lane)
-        && request.quota_left(lane) != Some(0);
-    let has_turn = || {
-        let tuning = fed.tuning.as_ref();
-        let (is_raised, is_filled) = match rank {
-            // What others have in flight beyond a window must not keep out who is more urgent.
-            Rank::First => {
-                let is_raised = depot.link.raised > 0 || tuning.is_some_and(Tuning::is_raised);
-                (is_raised, false)
-            }
-            Rank::Behind { at_once } => {
-                let is_filled = at_once.is_some_and(|most| depot.link.flights >= most.into());
-                (false, is_filled)
-            }
-        };
-        let span = if is_raised {
-            settings.window_raised
-        } else {
-            settings.window
-        };
-        tuning.is_none_or(|tuning| fed.in_flight < u32::from(tuning.at_once()))
-            && !is_filled
-            && depot.link.has_window(bytes, span, settings)
-    };
-    is_fed && depot.is_up() && depot.space() >= bytes && has_turn()
 }

@@ -141,11 +141,6 @@ impl Index {
         self.order.is_empty()
     }
 
-    /// How urgent a request is, while it moves.
-    pub(crate) fn urgency_of(&self, id: RequestId) -> Option<Urgency> {
-        self.entries.get(&id)?.urgency
-    }
-
     /// How many requests move.
     pub(crate) fn moving(&self) -> usize {
         self.order.len()

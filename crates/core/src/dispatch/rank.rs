@@ -1,0 +1,98 @@
+//! Who comes first at a depot, and what that leaves to others.
+
+use alloc::vec::Vec;
+use posthaste_types::{Bytes, DepotId};
+
+use crate::{
+    Mind, Settings,
+    books::{Depot, Request, Tuning, Urgency},
+};
+
+/// Whether a more urgent request has anything for a depot.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Rank {
+    /// None has.
+    First,
+    /// One has, and fills the path with so many fragments at once, where its optimizer knows.
+    Behind { at_once: Option<u16> },
+}
+
+impl Mind {
+    /// The rank at the depot of each lane; where a lane would not be open to the first either, it is not
+    /// looked up.
+    pub(super) fn ranks(&self, mine: Urgency) -> Vec<Rank> {
+        let Some(request) = self.requests.get(&mine.request) else {
+            return Vec::new();
+        };
+        let rank = |place: usize| {
+            let id = request.lanes[place].depot;
+            let is_open = self.depots.get(&id).is_some_and(|depot| {
+                let (rank, bytes) = (Rank::First, Bytes::ZERO);
+                is_open(request, place, rank, depot, bytes, &self.settings)
+            });
+            if is_open {
+                self.rank(mine, id)
+            } else {
+                Rank::First
+            }
+        };
+        (0..request.lanes.len()).map(rank).collect()
+    }
+
+    pub(super) fn rank(&self, mine: Urgency, depot: DepotId) -> Rank {
+        let Some(first) = self.index.next_for(depot, None) else {
+            return Rank::First;
+        };
+        if mine <= first {
+            return Rank::First;
+        }
+        let first = self.requests.get(&first.request);
+        let lane = first.and_then(|first| Some(&first.lanes[first.lane_of(depot)?]));
+        let tuning = lane.and_then(|lane| lane.tuning.as_ref());
+        Rank::Behind {
+            at_once: tuning.map(Tuning::at_once),
+        }
+    }
+}
+
+/// Whether the request may send a fragment of `bytes` to the depot of a lane, as far as the depot is
+/// not being left alone: it is fed, has space, and one more than is on its way now is what the
+/// optimizer wants, and fits the window. Behind a more urgent request, what that one leaves of the path is
+/// filled: more would only share what it gets.
+pub(super) fn is_open(
+    request: &Request,
+    lane: usize,
+    rank: Rank,
+    depot: &Depot,
+    bytes: Bytes,
+    settings: &Settings,
+) -> bool {
+    let fed = &request.lanes[lane];
+    let is_fed = fed.is_active
+        && fed.asked_at.is_none()
+        && request.is_on_route(lane)
+        && request.quota_left(lane) != Some(0);
+    let has_turn = || {
+        let tuning = fed.tuning.as_ref();
+        let (is_raised, is_filled) = match rank {
+            // What others have in flight beyond a window must not keep out who is more urgent.
+            Rank::First => {
+                let is_raised = depot.link.raised > 0 || tuning.is_some_and(Tuning::is_raised);
+                (is_raised, false)
+            }
+            Rank::Behind { at_once } => {
+                let is_filled = at_once.is_some_and(|most| depot.link.flights >= most.into());
+                (false, is_filled)
+            }
+        };
+        let span = if is_raised {
+            settings.window_raised
+        } else {
+            settings.window
+        };
+        tuning.is_none_or(|tuning| fed.in_flight < u32::from(tuning.at_once()))
+            && !is_filled
+            && depot.link.has_window(bytes, span, settings)
+    };
+    is_fed && depot.is_up() && depot.space() >= bytes && has_turn()
+}
