@@ -59,7 +59,7 @@ pub struct StageInArguments {
     )]
     priority: Priority,
     /// Most that is read for it in a second, like 200M
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, visible_alias = "bwlimit", value_name = "BYTES")]
     rate_max: Option<Bytes>,
     /// Profile of the service's user, for sources without a name of their own
     #[arg(long, value_name = "NAME")]

@@ -24,7 +24,7 @@ use posthaste_types::RequestId;
 use tokio::sync::mpsc;
 use utoipa::OpenApi;
 
-use crate::{driver::Centre, secrets};
+use crate::{driver::Centre, secrets, submit::SCANS_MAX};
 
 /// Largest request body: a request with a thousand depot names is a tenth of this.
 const BODY_BYTES_MAX: usize = 1 << 20;
@@ -38,6 +38,21 @@ pub(crate) struct Desk {
     pub(crate) scans: mpsc::Sender<RequestId>,
     /// Depots to watch from now on.
     pub(crate) watches: mpsc::Sender<Arc<crate::depots::Depot>>,
+}
+
+impl Desk {
+    /// A place among the requests that wait for their scan.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] when all are taken; `subject` is what was submitted.
+    pub(crate) fn reserve_scan(&self, subject: &str) -> Answer<mpsc::Permit<'_, RequestId>> {
+        let permit = self.scans.try_reserve().map_err(|_| {
+            Error::new(ErrorKind::Busy, "submit", subject)
+                .cause(format!("{SCANS_MAX} requests wait for their scan"))
+                .hint("try again in a minute")
+        })?;
+        Ok(permit)
+    }
 }
 
 /// An error on its way out.

@@ -98,14 +98,7 @@ pub(crate) async fn submit(
             Json(submission::rehearse(&desk.centre, &new).await?),
         ));
     }
-    let permit = desk.scans.try_reserve().map_err(|_| {
-        Error::new(ErrorKind::Busy, "submit", new.source.clone())
-            .cause(format!(
-                "{} requests wait for their scan",
-                submission::SCANS_MAX
-            ))
-            .hint("try again in a minute")
-    })?;
+    let permit = desk.reserve_scan(&new.source)?;
     let (record, fresh) = submission::accept(&desk.centre, &new)?;
     if fresh {
         permit.send(record.id);

@@ -6,10 +6,9 @@ use axum::{
     http::StatusCode,
 };
 use posthaste_api as api;
-use posthaste_endpoint::{Error, ErrorKind};
 
 use super::{Answer, Desk, requests::How};
-use crate::{inbound::submit as submission, render, submit::SCANS_MAX};
+use crate::{inbound::submit as submission, render};
 
 /// Submits a stage-in. It is written down when this answers; whether it is admitted is known once its
 /// sources have been looked at.
@@ -29,11 +28,7 @@ pub(crate) async fn submit(
         let shown = submission::rehearse(&desk.centre, &new).await?;
         return Ok((StatusCode::OK, Json(shown)));
     }
-    let permit = desk.scans.try_reserve().map_err(|_| {
-        Error::new(ErrorKind::Busy, "submit", new.to.clone())
-            .cause(format!("{SCANS_MAX} requests wait for their scan"))
-            .hint("try again in a minute")
-    })?;
+    let permit = desk.reserve_scan(&new.to)?;
     let (record, fresh) = submission::accept(&desk.centre, &new)?;
     if fresh {
         permit.send(record.id);
