@@ -7,10 +7,10 @@
 mod stage_in;
 mod wishes;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
-pub use stage_in::{NewStageIn, Source, StageIn};
+pub use stage_in::{Binding, NewStageIn, Source, StageIn};
 pub use wishes::Wishes;
 
 /// A depot to add to the books, or to change the facts of.
@@ -132,9 +132,10 @@ pub struct NewRequest {
     /// Absolute path of the directory or file, as the service's host sees it.
     #[schema(example = "/scratch/alice/run7")]
     pub source: String,
-    /// The name of where it goes.
-    #[schema(example = "home")]
-    pub to: String,
+    /// The names of where it goes, each of which gets all of it. One name may stand without a list.
+    #[serde(deserialize_with = "one_or_several")]
+    #[schema(example = json!(["home"]))]
+    pub to: Vec<String>,
     /// When it must be safe, RFC 3339.
     #[schema(example = "2026-11-20T18:00:00Z")]
     pub deadline: String,
@@ -172,6 +173,20 @@ pub struct NewRequest {
     pub wishes: Wishes,
 }
 
+/// Reads a list of names, or one name alone.
+fn one_or_several<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Names {
+        One(String),
+        Several(Vec<String>),
+    }
+    Ok(match Names::deserialize(from)? {
+        Names::One(name) => vec![name],
+        Names::Several(names) => names,
+    })
+}
+
 /// When the source may be removed from scratch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -192,7 +207,7 @@ pub struct Request {
     pub dataset: String,
     /// Where it came from.
     pub source: String,
-    /// The name of where it goes.
+    /// The names of where it goes, with commas between them; of a stage-in the path.
     pub to: String,
     /// `scanning`, `refused`, `moving`, `safe`, `released`, `delivered`, `cancelled` or `failed`; of a
     /// stage-in also `waiting`, `landing` and `arrived`.
@@ -379,11 +394,15 @@ pub struct Ticket {
     pub dataset: String,
     /// Until when the tokens are good, RFC 3339.
     pub expires: String,
-    /// The depots that hold fragments of it.
+    /// The depots that hold fragments of it, and the source where that is handed out.
     pub holders: Vec<Holder>,
+    /// Chunks of the source that are being read before there is a manifest; zero where there is one, or
+    /// where the source is not handed out.
+    #[serde(default)]
+    pub unread_chunks: u64,
 }
 
-/// A depot that holds fragments of a dataset.
+/// A depot that holds fragments of a dataset, or its source, which holds whole chunks.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Holder {
     /// The name people use.
@@ -394,6 +413,9 @@ pub struct Holder {
     pub fingerprint: String,
     /// Leave to read this dataset there, and nothing else.
     pub token: String,
+    /// Whether it is the source.
+    #[serde(default)]
+    pub is_source: bool,
 }
 
 impl std::fmt::Debug for Holder {
@@ -451,6 +473,7 @@ mod tests {
             url: "https://127.0.0.1:1".into(),
             fingerprint: "sha256:00".into(),
             token: "ph1.very-secret".into(),
+            is_source: false,
         };
         assert!(!format!("{holder:?}").contains("very-secret"));
     }

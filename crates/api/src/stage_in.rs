@@ -7,7 +7,8 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewStageIn {
-    /// Addresses, as the service's host sees them: each holds the same file or tree. Paths are absolute.
+    /// Addresses of files or trees, as the service's host sees them. What they hold together is wanted; what
+    /// several hold comes from all of these. Paths are absolute.
     pub sources: Vec<String>,
     /// Absolute path of the directory that it becomes. There is nothing there yet.
     #[schema(example = "/scratch/alice/input")]
@@ -46,10 +47,21 @@ pub struct StageIn {
     pub begin_by: Option<String>,
     /// When its first chunk was asked for, RFC 3339.
     pub begun: Option<String>,
+    /// What is forecast to be there last, if it lies at some of the sources only.
+    pub binding: Option<Binding>,
     /// Chunks that were asked for a second time because the first source was late.
     pub chunks_twice: u32,
     /// What each source does for it.
     pub sources: Vec<Source>,
+}
+
+/// What only some of the sources of a stage-in hold, and is forecast to be there last.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Binding {
+    /// Names of those sources.
+    pub sources: Vec<String>,
+    /// How much of it is not there yet.
+    pub missing_bytes: u64,
 }
 
 /// What one source does for one stage-in.
@@ -63,6 +75,10 @@ pub struct Source {
     pub chunks: u32,
     /// Bytes of those.
     pub bytes: u64,
+    /// How much of the stage-in it holds.
+    pub holds_bytes: u64,
+    /// Of that, what no other source holds.
+    pub alone_bytes: u64,
     /// Chunks on their way from it.
     pub in_flight: u32,
     /// Measured rate over the last seconds, for all stage-ins together.

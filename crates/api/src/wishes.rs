@@ -29,6 +29,11 @@ pub struct Wishes {
     #[schema(example = 99.99)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durability_percent: Option<f64>,
+    /// How many depots it suffices to survive by the deadline where there is no time for all of the code; the
+    /// rest of the code follows, and the source stays until then.
+    #[schema(example = 1)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub safe_with: Option<u32>,
     /// When fragments that depots lost are made again: `eager`, at once; `lazy`, when one more loss is all
     /// that a chunk survives. Lazy only where the source stays. `eager` when left out.
     #[schema(example = "lazy")]

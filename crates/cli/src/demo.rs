@@ -154,7 +154,7 @@ async fn offload(
     let new = api::NewRequest {
         purge_at: None,
         source: scratch.display().to_string(),
-        to: "home".into(),
+        to: vec!["home".into()],
         deadline: deadline.to_string(),
         via: stage.depots(),
         code: CODE.into(),

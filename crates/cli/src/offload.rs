@@ -52,9 +52,9 @@ pub struct OffloadArguments {
 pub struct WishArguments {
     /// The directory or file
     source: PathBuf,
-    /// Name of where it goes; if a depot has that name, chunks may go there directly
-    #[arg(long, value_name = "NAME")]
-    to: String,
+    /// Where it goes: a name, or depots that each get all of it; chunks may go to them directly
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', required = true)]
+    to: Vec<String>,
     /// When it must be safe: 10m, 2h30m, 3d, 2026-11-20T18:00 (local) or with a zone
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
     deadline: String,

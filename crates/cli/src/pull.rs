@@ -4,6 +4,7 @@ use std::{
     path::{Path, PathBuf},
     process::ExitCode,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use clap::Args;
@@ -28,10 +29,14 @@ use crate::{
     screen::{Line, Screen, Style},
 };
 
+/// How often a source that is being read is looked at.
+const READ_LOOK: Duration = Duration::from_millis(300);
+
 /// Pulls a dataset to DIR from every depot that holds it, rebuilding what is missing
 ///
 /// Verifies every chunk. Each file appears under its name only when it is whole. Killed and run
-/// again, it goes on where it was.
+/// again, it goes on where it was. Where the service hands out sources, whatever still lies at the source
+/// comes from there too: then a request can be pulled as soon as it is taken.
 ///
 /// Example:
 ///   posthaste pull r7 ~/results
@@ -98,13 +103,11 @@ pub async fn fetch(
     identities: &IdentityArguments,
     screen: Screen,
 ) -> Result<PullReport, Failure> {
+    let screen = Mutex::new(screen);
+    let ticket = find_ticket(service, id, &screen).await?;
     let manifest = Arc::new(find_manifest(service, id, identities).await?);
-    let ticket: api::Ticket = service
-        .post(&format!("/v1/requests/{id}/ticket"), &serde_json::json!({}))
-        .await?;
     let holders = find_holders(&ticket, &manifest).await?;
     let ticket = Ticket { manifest, holders };
-    let screen = Mutex::new(screen);
     let draw = |progress: &Progress| {
         let mut screen = screen.lock().unwrap_or_else(PoisonError::into_inner);
         screen.draw(&frame(id, progress));
@@ -114,6 +117,33 @@ pub async fn fetch(
         .tell(Method::POST, &format!("/v1/requests/{id}/delivered"))
         .await?;
     Ok(report)
+}
+
+/// Leave to pull. Where the source is handed out and was not read yet, waits until it was: only then is it
+/// known what each chunk must be.
+async fn find_ticket(
+    service: &ServiceClient,
+    id: &str,
+    screen: &Mutex<Screen>,
+) -> Result<api::Ticket, Failure> {
+    loop {
+        let ticket: api::Ticket = service
+            .post(&format!("/v1/requests/{id}/ticket"), &serde_json::json!({}))
+            .await?;
+        if ticket.unread_chunks == 0 {
+            return Ok(ticket);
+        }
+        let left = format!(
+            "{} chunks of its source are still to be read",
+            ticket.unread_chunks
+        );
+        let line = Line::new(format!("pulling {id}  "), Style::Bold).and(left, Style::Plain);
+        screen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .draw(&[line]);
+        tokio::time::sleep(READ_LOOK).await;
+    }
 }
 
 /// The manifest, opened where it is encrypted.

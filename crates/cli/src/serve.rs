@@ -3,7 +3,8 @@
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use clap::Args;
-use posthaste_service::{Options, Service};
+use posthaste_service::{LendingOptions, Options, Service};
+use posthaste_types::{ByteRate, Bytes};
 
 use crate::{config, failure::Outcome, output, shutdown::Shutdown};
 
@@ -12,8 +13,12 @@ use crate::{config, failure::Outcome, output, shutdown::Shutdown};
 /// Keeps its journal, token and the depots' secrets in the state directory, and goes on where it
 /// was when started again, also after kill -9 or a power loss. Listens on loopback.
 ///
-/// Example:
+/// With --source-listen it hands out sources that are still on scratch to whoever pulls them: over TLS with a
+/// pinned key and a token for that dataset alone, two chunks at a time.
+///
+/// Examples:
 ///   posthaste serve --state ~/posthaste &
+///   posthaste serve --source-listen 0.0.0.0:7422 --source-url https://dtn1:7422 &
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct ServeArguments {
@@ -26,7 +31,16 @@ pub struct ServeArguments {
     /// Listen beyond loopback: a TLS proxy stands in front, for the API itself speaks plain HTTP
     #[arg(long)]
     behind_tls: bool,
-    /// Print one JSON object with url and token_file once it listens
+    /// Hand out sources to whoever pulls, here; port 0 takes any free one [default: not at all]
+    #[arg(long, value_name = "ADDRESS")]
+    source_listen: Option<SocketAddr>,
+    /// How whoever pulls reaches that [default: https://ADDRESS]
+    #[arg(long, value_name = "URL", requires = "source_listen")]
+    source_url: Option<String>,
+    /// Most that is handed out of sources in a second, like 50M
+    #[arg(long, value_name = "BYTES", requires = "source_listen")]
+    source_rate: Option<Bytes>,
+    /// Print one JSON object with url, token_file and source_url once it listens
     #[arg(long)]
     json: bool,
     /// End when standard input does
@@ -44,14 +58,29 @@ pub async fn run(arguments: ServeArguments) -> Outcome {
         state: arguments.state.unwrap_or_else(config::state_directory),
         listen: arguments.listen,
         behind_tls: arguments.behind_tls,
+        lending: arguments.source_listen.map(|listen| LendingOptions {
+            listen,
+            url: arguments.source_url,
+            rate: arguments
+                .source_rate
+                .map(|rate| ByteRate::new(rate.get().max(1))),
+        }),
     };
     let service = Service::open(&options).await?;
     let url = format!("http://{}", service.address()?);
     let token_file = service.token_file().display().to_string();
     if arguments.json {
-        output::json(&serde_json::json!({ "url": url, "token_file": token_file }));
+        let source_url = service.source_url();
+        output::json(&serde_json::json!({
+            "url": url,
+            "token_file": token_file,
+            "source_url": source_url,
+        }));
     } else {
         output::line(&format!("posthaste serves {url} (token in {token_file})"));
+        if let Some(url) = service.source_url() {
+            output::line(&format!("hands out sources at {url}"));
+        }
     }
     service.run(shutdown.told()).await?;
     Ok(ExitCode::SUCCESS)

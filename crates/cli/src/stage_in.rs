@@ -20,8 +20,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Asks for a stage-in: data from SOURCE is in DIR by a deadline, and not before it is needed
 ///
-/// Several sources are replicas: each holds the same file or tree, and data comes from all of them at
-/// once, as much as each gives. DIR is not there yet; it appears when all of it is whole. Says when
+/// Of several sources comes what they hold together. Files of the same path and size are replicas: they
+/// come from all that hold them at once, as much as each gives. DIR is not there yet; it appears when all of it is whole. Says when
 /// that will be, or the earliest deadline that can be met. The service does the work: this command
 /// may end.
 ///
@@ -32,6 +32,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 Examples:
   posthaste stage-in s3://archive/run7 /scratch/me/run7 --deadline 2h
   posthaste stage-in s3://archive/run7 sftp://me@mirror/run7 /scratch/me/run7 --deadline 2h
+  posthaste stage-in /archive/mesh s3://lab/weather-2026 /scratch/me/input --deadline 2h
   posthaste stage-in archive:run7 /scratch/me/run7 --not-before 2026-11-22T22:00 --deadline 2026-11-22T23:00
   posthaste stage-in https://data.example.org/mesh.h5 /scratch/me/mesh --deadline 30m --dry-run
 
@@ -218,15 +219,31 @@ fn describe(request: &api::Request, dry_run: bool) -> String {
         );
     }
     for source in &stage_in.sources {
+        let holds = match (source.holds_bytes, source.alone_bytes) {
+            (holds, _) if holds == request.bytes => String::new(),
+            (holds, alone) => format!(
+                " ({} of it, {} only there)",
+                Bytes::new(holds),
+                Bytes::new(alone)
+            ),
+        };
         text += &answer::row(
             "from",
             &format!(
-                "{}, {} as likely as not, {} nine times in ten at least",
+                "{}{holds}, {} as likely as not, {} nine times in ten at least",
                 source.name,
                 ByteRate::new(source.rate_p50_bytes_per_s),
                 ByteRate::new(source.rate_p10_bytes_per_s)
             ),
         );
+    }
+    if let Some(binding) = &stage_in.binding {
+        let names = binding.sources.join(" and ");
+        let last = format!(
+            "{} that only {names} holds",
+            Bytes::new(binding.missing_bytes)
+        );
+        text += &answer::row("last", &last);
     }
     text
 }

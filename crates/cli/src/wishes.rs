@@ -34,6 +34,10 @@ pub struct WishesArguments {
     /// Choose the code: the data is kept with this chance, by what the depots lost so far
     #[arg(long, value_name = "PERCENT", conflicts_with = "code")]
     durability: Option<f64>,
+    /// Where there is no time for all of the code, it suffices by the deadline that any so many depots
+    /// may be lost; the rest of the code follows
+    #[arg(long, value_name = "DEPOTS")]
+    safe_with: Option<u32>,
     /// When what depots lost is made again: eager, or lazy: when one more loss is all that is survived,
     /// where the source stays
     #[arg(long, value_enum, default_value_t)]
@@ -69,6 +73,7 @@ impl WishesArguments {
             project: self.project.clone(),
             survive: self.survive,
             durability_percent: self.durability,
+            safe_with: self.safe_with,
             repair: match self.repair {
                 Repair::Eager => None,
                 Repair::Lazy => Some("lazy".into()),

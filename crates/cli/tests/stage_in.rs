@@ -341,8 +341,8 @@ fn what_makes_no_sense_is_refused_in_one_line_and_leaves_nothing() {
     let centre = Centre::with("40M", "1M", 60);
     fs::create_dir(centre.scratch("taken")).unwrap();
     fs::write(centre.web.files().join("run/deep/er/small"), b"other").unwrap();
-    fs::create_dir(centre.web.files().join("less")).unwrap();
-    fs::write(centre.web.files().join("less/file"), b"1").unwrap();
+    make_tree(&centre.web.files().join("less"), 2);
+    fs::write(centre.web.files().join("less/deep/file 0001"), b"1").unwrap();
     let to = centre.scratch("input");
     let (to, taken) = (to.to_str().unwrap(), centre.scratch("taken"));
     let nowhere = centre.scratch("no/where");
@@ -353,7 +353,7 @@ fn what_makes_no_sense_is_refused_in_one_line_and_leaves_nothing() {
         ),
         (
             &["archive:run", "mirror:less", to, "--deadline", "5m"],
-            "does not hold what",
+            "archive:run holds: deep/file 0001 has 1048576 bytes at one and 1 at the other",
         ),
         (
             &["archive:run", "mirror:run", to, "--deadline", "5m"],
@@ -389,4 +389,222 @@ fn what_makes_no_sense_is_refused_in_one_line_and_leaves_nothing() {
         assert_eq!(error.trim_end().lines().count(), 1, "{error}");
     }
     assert!(centre.holds_only(&["taken"]));
+}
+
+/// Writes trees of which the S3 server holds the first part and the web server the last, and both a little.
+/// What they hold together.
+fn make_halves(centre: &Centre) -> Vec<(PathBuf, Vec<u8>)> {
+    let roots = [centre.s3.bucket_folder(), centre.web.files()];
+    let [left, right] = roots.map(|root| root.join("half"));
+    make_tree(&left, 60);
+    make_tree(&right, 140);
+    for number in 0..40 {
+        fs::remove_file(right.join(format!("deep/file {number:04}"))).unwrap();
+    }
+    fs::write(left.join("left"), b"only here").unwrap();
+    fs::write(right.join("deep/er/empty"), b"").unwrap();
+    let mut all = picture(&left);
+    all.extend(picture(&right));
+    all.sort();
+    all.dedup();
+    all
+}
+
+fn ask_for_halves(centre: &Centre, deadline: &str) -> Output {
+    let to = centre.scratch("input");
+    let to = to.to_str().unwrap();
+    centre.run(&[
+        "stage-in",
+        "archive:half",
+        "mirror:half",
+        to,
+        "--deadline",
+        deadline,
+        "--json",
+    ])
+}
+
+#[test]
+fn what_lies_apart_comes_together_whoever_dies_meanwhile() {
+    let mut centre = Centre::with("6M", "12M", 1);
+    let whole = make_halves(&centre);
+    let answer = ask_for_halves(&centre, "20m");
+    assert!(answer.status.success(), "{}", text(&answer.stderr));
+    let request: Value = serde_json::from_slice(&answer.stdout).unwrap();
+    let id = request["id"].as_str().unwrap();
+    let source = |request: &Value, place: usize, key: &str| {
+        request["stage_in"]["sources"][place][key].as_u64().unwrap()
+    };
+    assert_eq!(
+        source(&request, 0, "alone_bytes"),
+        (40 << 20) + 9,
+        "{request}"
+    );
+    assert_eq!(source(&request, 1, "alone_bytes"), 80 << 20, "{request}");
+    centre.wait_until(id, |request| {
+        source(request, 0, "chunks") >= 2 && source(request, 1, "chunks") >= 2
+    });
+    // The one that alone holds something dies: the other gives what it holds, and then it is at risk.
+    centre.s3.kill();
+    centre.wait_until(id, |request| {
+        request["stage_in"]["sources"][0]["state"] == "down"
+    });
+    centre.kill();
+    centre.restart();
+    let left = |request: &Value| chunks(request, "chunks") - chunks(request, "chunks_safe");
+    let request = centre.wait_until(id, |request| {
+        left(request) <= 10 && request["at_risk"] == true
+    });
+    let binding = &request["stage_in"]["binding"];
+    assert_eq!(binding["sources"][0], "archive", "{request}");
+    centre.s3.restart().unwrap();
+    let request = centre.wait_until(id, |request| request["state"] == "arrived");
+    assert_eq!(picture(&centre.scratch("input")), whole);
+    assert!(centre.holds_only(&["input"]));
+    assert_eq!(request["missed"], false);
+    let web = centre.web.log();
+    let was_asked = |number: u32| {
+        let forms = [
+            format!("deep/file {number:04}"),
+            format!("deep/file%20{number:04}"),
+        ];
+        forms.iter().any(|form| web.contains(form))
+    };
+    assert!((60..140).all(was_asked) && !(0..40).any(was_asked));
+    let story = text(&centre.run(&["explain", id]).stdout);
+    assert!(story.contains("that lie only at archive"), "{story}");
+}
+
+#[test]
+fn a_slow_source_that_alone_holds_something_binds_and_the_refusal_names_it() {
+    let centre = Centre::with("400M", "2M", 1);
+    let whole = make_halves(&centre);
+    // 80 MiB that only the mirror holds, at 2 MB/s.
+    let answer = ask_for_halves(&centre, "20s");
+    let error = text(&answer.stderr);
+    assert!(
+        answer.status.code() == Some(11) && error.contains("that lie only at mirror"),
+        "{error}"
+    );
+    let to = centre.scratch("input");
+    let to = to.to_str().unwrap();
+    let dry = [
+        "stage-in",
+        "archive:half",
+        "mirror:half",
+        to,
+        "--deadline",
+        "10m",
+        "--dry-run",
+    ];
+    let said = text(&centre.run(&dry).stdout);
+    assert!(
+        said.contains("80.0 MiB only there") && said.contains("that only mirror holds"),
+        "{said}"
+    );
+    assert_eq!(whole.len(), 144);
+    // A single file beside a tree is one more file of it.
+    let file = centre.scratch("note.txt");
+    fs::write(&file, b"mine").unwrap();
+    let to = centre.scratch("both");
+    let arguments = [
+        "stage-in",
+        file.to_str().unwrap(),
+        "archive:half/deep/er",
+        to.to_str().unwrap(),
+    ];
+    let mut arguments = arguments.to_vec();
+    arguments.extend(["--deadline", "5m", "--json"]);
+    let request = centre.json(&arguments);
+    centre.wait_until(request["id"].as_str().unwrap(), |request| {
+        request["state"] == "arrived"
+    });
+    let names: Vec<PathBuf> = picture(&to).into_iter().map(|(path, _)| path).collect();
+    assert_eq!(names, [PathBuf::from("note.txt"), PathBuf::from("small")]);
+}
+
+#[test]
+fn what_has_no_room_is_refused_in_one_line_and_leaves_nothing() {
+    let centre = Centre::with("40M", "40M", 1);
+    let vast = centre.folder.path().join("vast");
+    fs::create_dir(&vast).unwrap();
+    // More than any disk of a test has; it takes nothing itself.
+    fs::File::create(vast.join("hole"))
+        .unwrap()
+        .set_len(1 << 43)
+        .unwrap();
+    let to = centre.scratch("input");
+    let base = [
+        "stage-in",
+        vast.to_str().unwrap(),
+        to.to_str().unwrap(),
+        "--deadline",
+        "99d",
+    ];
+    for more in [&[][..], &["--best-effort", "--dry-run"]] {
+        let output = centre.run(&[&base[..], more].concat());
+        let error = text(&output.stderr);
+        assert!(
+            !output.status.success() && error.contains("it takes 8.0 TiB, and"),
+            "{error}"
+        );
+        assert_eq!(error.trim_end().lines().count(), 1, "{error}");
+    }
+    assert!(centre.holds_only(&[]));
+}
+
+#[test]
+fn a_tree_comes_over_ssh_with_the_options_of_a_profile() {
+    let centre = Centre::with("40M", "40M", 1);
+    let ssh = posthaste_testbed::SshServer::start().unwrap();
+    let tree = centre.folder.path().join("far");
+    make_tree(&tree, 12);
+    let profiles = centre
+        .folder
+        .path()
+        .join("home/.config/posthaste/profiles.toml");
+    let text = fs::read_to_string(&profiles).unwrap();
+    let options: Vec<String> = ssh
+        .options()
+        .iter()
+        .map(|option| format!("{option:?}"))
+        .collect();
+    let url = ssh.address(tree.to_str().unwrap());
+    let options = options.join(", ");
+    let text = format!("{text}\n[tape]\nurl = \"{url}\"\nssh_options = [{options}]\n");
+    fs::write(&profiles, text).unwrap();
+    let to = centre.scratch("input");
+    let to = to.to_str().unwrap();
+    // One by its name, one by its address with the profile: the same place, and one more with less.
+    let deep = format!("{url}/deep");
+    let request = centre.json(&["stage-in", "tape:", to, "--deadline", "10m", "--json"]);
+    centre.wait_until(request["id"].as_str().unwrap(), |request| {
+        request["state"] == "arrived"
+    });
+    assert_eq!(picture(&centre.scratch("input")), picture(&tree));
+    let other = centre.scratch("other");
+    let other = other.to_str().unwrap();
+    let arguments = [
+        "stage-in",
+        &deep,
+        other,
+        "--profile",
+        "tape",
+        "--deadline",
+        "10m",
+        "--json",
+    ];
+    let request = centre.json(&arguments);
+    centre.wait_until(request["id"].as_str().unwrap(), |request| {
+        request["state"] == "arrived"
+    });
+    assert_eq!(
+        picture(&centre.scratch("other")),
+        picture(&tree.join("deep"))
+    );
+    let output = centre.run(&["stage-in", &deep, &format!("{to}2"), "--deadline", "10m"]);
+    assert!(
+        !output.status.success(),
+        "without the profile nobody lets it in"
+    );
 }

@@ -135,7 +135,7 @@ impl World {
                 deadline: self.now + Duration::from_secs(7200 + self.draw(172_800)),
                 code: CODE.parse().unwrap_or(posthaste_types::Code::NONE),
                 via,
-                destination: None,
+                destinations: Vec::new(),
                 release: ReleasePolicy::Never,
                 best_effort: false,
             },

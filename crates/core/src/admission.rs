@@ -86,7 +86,7 @@ impl Mind {
                 deadline: spec.deadline,
             });
         }
-        let mut named = spec.via.iter().chain(&spec.destination);
+        let mut named = spec.via.iter().chain(&spec.destinations);
         if let Some(&depot) = named.find(|depot| !self.depots.contains_key(depot)) {
             return Some(Reason::UnknownDepot { depot });
         }
@@ -101,7 +101,7 @@ impl Mind {
         let available = self.hoped_lanes(request).len();
         let needed = usize::from(spec.code.total());
         let is_direct = request
-            .destination()
+            .lead()
             .is_some_and(|lane| self.may_use(request, lane));
         if spec.bytes == Bytes::ZERO || is_direct {
             return None;
@@ -165,7 +165,7 @@ impl Mind {
         if lanes.len() < usize::from(spec.code.total()) {
             lanes.clear();
         }
-        let destination = request.destination().filter(is_placed);
+        let destination = request.lead().filter(is_placed);
         let destination = destination.filter(|&lane| !request.is_barred(lane));
         let all = left.scene(belief);
         let named: Vec<usize> = lanes.iter().copied().chain(destination).collect();
@@ -178,6 +178,7 @@ impl Mind {
             supplies: Supplies {
                 depots: depots.collect(),
                 way_out: all.supplies.way_out.clone(),
+                pace: None,
             },
         };
         let proposal = Proposal {
@@ -217,8 +218,8 @@ impl Mind {
     }
 
     fn best_first(&self, request: &Request, may: impl Fn(usize) -> bool) -> Vec<usize> {
-        let destination = request.destination();
-        let lanes = (0..request.lanes.len()).filter(|&lane| destination != Some(lane) && may(lane));
+        let lanes =
+            (0..request.lanes.len()).filter(|&lane| !request.is_destination(lane) && may(lane));
         let mut lanes: Vec<_> = lanes
             .filter_map(|lane| {
                 let depot = self.depots.get(&request.lanes[lane].depot)?;
@@ -282,7 +283,7 @@ impl Mind {
             .lanes
             .iter()
             .enumerate()
-            .filter(|&(place, lane)| !lane.is_active && request.destination() != Some(place))
+            .filter(|&(place, lane)| !lane.is_active && !request.is_destination(place))
             .map(|(_, lane)| self.name_of(lane.depot))
             .collect();
         for name in spares {

@@ -44,7 +44,8 @@ impl Mind {
         let (wants, resumes) = self.wants_now(request);
         let again = request.release_at.filter(|at| *at > self.now);
         let resumes = resumes.into_iter().chain(again).min();
-        let has_push = request.push.as_ref().is_some_and(Push::has_work);
+        let mut goes_on = request.push.iter().chain(&request.delivery);
+        let has_push = goes_on.any(Push::has_work);
         Entry {
             urgency: is_moving.then_some(urgency),
             call: call.into_iter().flatten().min().filter(|_| is_moving),
@@ -52,11 +53,13 @@ impl Mind {
             resumes,
             push: has_push.then_some(urgency),
             nearer: self.nearer(request),
+            delivers_by: (request.is_kept() && request.delivery.is_some()).then_some(deadline),
             uses: if request.is_kept() {
                 request.lanes.iter().map(|lane| lane.depot).collect()
             } else {
                 Vec::new()
             },
+            kept_free: request.kept_free(),
             is_asking: request.lanes.iter().any(|lane| lane.asked_at.is_some()),
             is_final: request.is_final(),
         }
@@ -94,17 +97,21 @@ impl Mind {
         lanes.map(|(_, lane)| lane.depot).collect()
     }
 
-    /// Depots that something of the request may go on to: those beyond the first level it uses.
+    /// Depots that something of the request may go on to: those beyond the first level it uses, and
+    /// destinations.
     fn nearer(&self, request: &Request) -> Vec<DepotId> {
+        let delivers = request.delivery.as_ref().is_some_and(Push::has_work);
+        let whole = request.destinations().filter(|_| delivers);
+        let whole = whole.map(|lane| request.lanes[lane].depot);
         if request.push.is_none() {
-            return Vec::new();
+            return whole.collect();
         }
-        let destination = request.spec.destination;
         let level = |depot: DepotId| Some(self.depots.get(&depot)?.level);
-        let all = request.lanes.iter().map(|lane| lane.depot);
-        let all = all.filter(|depot| destination != Some(*depot));
-        let least = all.clone().filter_map(level).min();
-        all.filter(|&depot| level(depot) > least).collect()
+        let all = request.depot_lanes().map(|lane| request.lanes[lane].depot);
+        let all: Vec<DepotId> = all.collect();
+        let least = all.iter().copied().filter_map(level).min();
+        let nearer = all.into_iter().filter(|&depot| level(depot) > least);
+        nearer.chain(whole).collect()
     }
 
     /// The last moment at which danger can be said well before the deadline.

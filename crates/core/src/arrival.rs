@@ -61,7 +61,8 @@ impl Mind {
     /// When a stage-in wants something to be done next, if nothing happens before.
     pub(crate) fn next_arrival_alarm(&self) -> Option<Timestamp> {
         let paced = self.arrivals.live().filter_map(|(_, arrival)| {
-            let waits = arrival.is_due && arrival.paced_until > self.now && arrival.open.len() > 0;
+            let waits =
+                arrival.is_due && arrival.paced_until > self.now && arrival.open(|_| true) > 0;
             waits.then_some(arrival.paced_until)
         });
         paced.chain(self.arrivals.look_at).min()

@@ -20,7 +20,7 @@ mod transfer;
 mod tuning;
 
 pub(crate) use account::{Account, Seen};
-pub(crate) use arrival::{Arrival, Arrivals, Fetch, SourceLane};
+pub(crate) use arrival::{Arrival, Arrivals, Fetch, Held, SourceLane};
 pub(crate) use bitmap::Bitmap;
 pub(crate) use book::Book;
 pub(crate) use decisions::remember;

@@ -16,10 +16,12 @@ mod terms;
 mod view;
 mod wishes;
 
-pub use arrival::{ArrivalSpec, ArrivalState, ArrivalView, SourceShareView, SourceView};
+pub use arrival::{
+    ArrivalSpec, ArrivalState, ArrivalView, Binding, Cut, Holding, SourceShareView, SourceView,
+};
 pub use command::Command;
 pub use event::{Event, Happening};
-pub use input::{Fault, Input};
+pub use input::{Fault, GiverEnd, Input};
 pub(crate) use offer::Dollars;
 pub use offer::WouldBuy;
 pub use posthaste_forecast::{Finding, Probe, Quantiles, Score};

@@ -147,7 +147,7 @@ impl Mind {
         };
         let is_least = rest.len() < usize::from(request.spec.code.total());
         let can_go_alone = request
-            .destination()
+            .lead()
             .is_some_and(|lane| self.is_there(request, lane));
         if is_least && !can_go_alone {
             return;

@@ -5,6 +5,7 @@
 mod endgame;
 mod patience;
 mod rank;
+mod tight;
 mod whole;
 
 pub(crate) use patience::{backoff, is_lasting};
@@ -14,8 +15,8 @@ use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Time
 use crate::{
     Mind, Settings,
     books::{
-        Book, Depot, Flight, FlightKey, Pushes, Release, Request, Route, Stripe, Transfers, Tuning,
-        Urgency,
+        Book, Depot, Flight, FlightKey, Index, Pushes, Release, Request, Route, Stripe, Transfers,
+        Tuning, Urgency,
     },
     contract::{Command, Outbox, Reason},
 };
@@ -30,6 +31,7 @@ struct Placing<'a> {
     id: RequestId,
     /// How the request stands at the depot of each lane; first where it is not said.
     ranks: Vec<Rank>,
+    index: &'a Index,
     request: &'a mut Request,
     depots: &'a mut Book<DepotId, Depot>,
     transfers: &'a mut Transfers,
@@ -93,7 +95,9 @@ impl Mind {
         let may =
             request.throttle.is_open(self.now) && request.can_pay(lane, depot, bytes, self.now);
         let is_open = |rank| is_open(request, lane, rank, depot, bytes, &self.settings);
-        has_time && may && is_open(Rank::First) && is_open(self.rank(urgency, id))
+        let (of, space) = (urgency.request, depot.space());
+        let has_space = || self.index.has_space_for(of, id, space, bytes);
+        has_time && may && is_open(Rank::First) && has_space() && is_open(self.rank(urgency, id))
     }
 
     fn placing(&mut self, id: RequestId) -> Option<Placing<'_>> {
@@ -103,6 +107,7 @@ impl Mind {
         feeds.then_some(Placing {
             id,
             ranks: Vec::new(),
+            index: &self.index,
             request,
             depots: &mut self.depots,
             transfers: &mut self.transfers,
@@ -223,9 +228,18 @@ impl Placing<'_> {
             let fragment = FragmentIndex::new(u8::try_from(bit).unwrap_or(u8::MAX));
             let bytes = self.request.replica.bytes_of(chunk, fragment);
             let taken = stripe.taken;
+            let more = stripe.wanted.count_ones() - 1;
             let lanes = self.request.depot_lanes();
-            let best = lanes
-                .filter(|&lane| self.is_free(chunk, taken, lane) && self.is_open(lane, bytes))
+            let free: Vec<usize> = lanes
+                .filter(|&lane| self.is_free(chunk, taken, lane))
+                .collect();
+            let free = match self.tight(chunk, bytes) {
+                Some(tight) => tight.best(&free, more),
+                None => free,
+            };
+            let best = free
+                .into_iter()
+                .filter(|&lane| self.is_open(lane, bytes))
                 .min_by_key(|&lane| {
                     let crowd = self.request.crowd(taken, lane);
                     let level = self.level(lane);
@@ -365,9 +379,11 @@ impl Placing<'_> {
         fed.is_active
             && self.request.is_on_route(lane)
             && self.depots.get(&fed.depot).is_some_and(|depot| {
+                let (id, free) = (fed.depot, depot.free);
+                let has_space = || self.index.has_space_for(self.id, id, free, bytes);
                 // What is in flight may fail and leave its space.
                 depot.is_up()
-                    && (fed.asked_at.is_some() || depot.free >= bytes)
+                    && (fed.asked_at.is_some() || has_space())
                     && self.request.can_pay(lane, depot, bytes, self.now)
             })
     }
@@ -382,7 +398,22 @@ impl Placing<'_> {
                 && self.request.throttle.is_open(self.now)
                 && self.request.can_pay(lane, depot, bytes, self.now)
                 && is_open(self.request, lane, rank, depot, bytes, self.settings)
+                && self.fits(lane, bytes)
         })
+    }
+
+    /// Space on the depot of a lane beside what is in flight and what is kept for others.
+    fn space(&self, lane: usize) -> Bytes {
+        let id = self.request.lanes[lane].depot;
+        let space = self.depots.get(&id).map_or(Bytes::ZERO, Depot::space);
+        self.index.space_for(self.id, id, space)
+    }
+
+    /// Whether that is enough for so much.
+    fn fits(&self, lane: usize, bytes: Bytes) -> bool {
+        let id = self.request.lanes[lane].depot;
+        let space = self.depots.get(&id).map_or(Bytes::ZERO, Depot::space);
+        self.index.has_space_for(self.id, id, space, bytes)
     }
 
     fn finish_micros(&self, lane: usize, bytes: Bytes) -> u64 {

@@ -27,7 +27,7 @@ impl Mind {
         let Some(request) = request.filter(|request| request.is_crowd_unsaid) else {
             return;
         };
-        let (most, code) = (request.crowd_max(), request.spec.code);
+        let (most, code) = (request.crowd_max(), request.code_now());
         if let Some(request) = self.requests.get_mut(&id) {
             request.is_crowd_unsaid = false;
         }
@@ -61,7 +61,7 @@ impl Mind {
             })
             .collect();
         let least = self.least_crowding(request, &masks);
-        let covered = u32::from(request.spec.code.parity());
+        let covered = u32::from(request.code_now().parity());
         Kin {
             masks,
             most: least.max(covered),
@@ -70,14 +70,13 @@ impl Mind {
 
     /// The least number of fragments of a chunk a group must take for all to find a place.
     fn least_crowding(&self, request: &Request, masks: &[u64]) -> u32 {
-        let destination = request.destination();
         let usable = (0..request.lanes.len())
-            .filter(|&lane| destination != Some(lane) && self.may_use(request, lane))
+            .filter(|&lane| !request.is_destination(lane) && self.may_use(request, lane))
             .fold(0u64, |mask, lane| mask | 1 << lane);
         let mut groups: Vec<u64> = masks.iter().map(|mask| mask & usable).collect();
         groups.sort_unstable();
         groups.dedup();
-        let needed = u32::from(request.spec.code.total());
+        let needed = u32::from(request.code_now().total());
         let places = |most: u32| -> u32 {
             let taken = groups.iter().map(|group| group.count_ones().min(most));
             taken.sum()

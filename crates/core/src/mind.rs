@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Leads every snapshot; another number is another layout.
-const SNAPSHOT_VERSION: u32 = 22;
+const SNAPSHOT_VERSION: u32 = 26;
 
 record! {
     /// The decision maker of one centre.
@@ -130,6 +130,7 @@ impl Mind {
             request.lanes.len() <= Request::LANES_MAX
                 && (!request.is_kept() || request.replica.chunks() == request.spec.chunks())
                 && request.replica.is_sound(request.lanes.len())
+                && request.is_whole_sound()
                 && is_push_sound(request)
         }) && mind.sweep.as_ref().is_none_or(Sweep::is_sound)
             && mind.promised.as_ref().is_none_or(Promised::is_sound)
@@ -271,7 +272,14 @@ impl Mind {
                 name,
                 rate_max,
             } => self.on_source_found(source, name, rate_max),
-            Input::ArrivalAsked { request, spec } => self.on_arrival_asked(request, spec, out),
+            Input::ArrivalAsked { request, spec } => {
+                self.on_arrival_asked(request, spec, &[], out);
+            }
+            Input::ArrivalGathered {
+                request,
+                spec,
+                holdings,
+            } => self.on_arrival_asked(request, spec, &holdings, out),
             Input::ChunkArrived {
                 request,
                 source,
@@ -289,6 +297,12 @@ impl Mind {
                 window,
                 saturated,
             } => self.on_inbound(source, bytes, window, saturated),
+            Input::GatherTold {
+                request,
+                depot,
+                chunk,
+                givers,
+            } => self.on_gather_told(request, depot, chunk, &givers, out),
             Input::ArrivalSurveyed { request, chunks } => {
                 self.on_arrival_surveyed(request, &chunks);
             }
@@ -340,5 +354,6 @@ impl Mind {
 /// Whether bytes from outside made pushes that can be used.
 fn is_push_sound(request: &Request) -> bool {
     let is_sound = |push: &Push| push.is_sound(request.replica.chunks());
-    request.push.as_ref().is_none_or(is_sound)
+    let mut all = request.push.iter().chain(&request.delivery);
+    all.all(is_sound)
 }

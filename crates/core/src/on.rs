@@ -16,6 +16,7 @@ mod depot_up;
 mod driver_started;
 mod fragment_failed;
 mod fragment_stored;
+mod gather_told;
 mod inbound;
 mod landed;
 mod plan_solved;

@@ -5,8 +5,10 @@
 //! promised. What is left at the end is what a newcomer finds.
 
 mod belief;
+mod keep;
 
 pub(crate) use belief::Belief;
+pub(crate) use keep::give_back;
 
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::time::Duration;
@@ -82,10 +84,8 @@ impl Promised {
         let mut place = 0;
         for (belief, scene) in self.scenes() {
             place = scene.supplies.depots.len();
-            scene.supplies.depots.push(Supply {
-                curve: lent_curve(depot, belief, spread, now),
-                space: depot.free,
-            });
+            let curve = lent_curve(depot, belief, spread, now);
+            scene.supplies.depots.push(Supply::new(curve, depot.free));
         }
         if let Ok(place) = u32::try_from(place) {
             self.places.insert(id, place);
@@ -216,7 +216,9 @@ impl Sweep {
         self.fast.take(&fares.load, &fares.fast);
         // Who can't be on time was promised nothing.
         if !request.is_leftover {
-            self.promised.promise(&fares.load, request.spec.deadline);
+            let deadline = request.spec.deadline;
+            self.promised
+                .promise_kept(&fares.load, deadline, &fares.slow);
         }
     }
 }
@@ -255,10 +257,10 @@ impl Mind {
         depot.is_expected() || depot.is_hoped_for(&self.settings)
     }
 
-    /// What the depots offer, those that are lost only where one hopes.
+    /// What the depots offer, those that are lost only where one hopes, without the space that is kept.
     pub(crate) fn supplies(&self, belief: Belief) -> Supplies {
         let spread = self.spread();
-        let counted = self.depots.values().filter(|depot| self.counts(depot));
+        let counted = self.depots.iter().filter(|(_, depot)| self.counts(depot));
         let curve = |depot: &Depot| {
             let rate = belief.rate(depot, spread);
             let mut curve = match (depot.is_expected(), belief) {
@@ -276,12 +278,14 @@ impl Mind {
         };
         Supplies {
             depots: counted
-                .map(|depot| Supply {
-                    curve: curve(depot),
-                    space: depot.free,
+                .map(|(id, depot)| {
+                    let mut supply = Supply::new(curve(depot), depot.space());
+                    supply.keep(self.index.kept(*id));
+                    supply
                 })
                 .collect(),
             way_out: self.settings.egress.map(Curve::constant),
+            pace: None,
         }
     }
 
@@ -302,17 +306,18 @@ impl Mind {
     ) -> Load {
         let place = |lane: usize| Some(*places.get(&request.lanes[lane].depot)? as usize);
         let bytes = request.replica.unsafe_bytes();
-        let destination = request.destination();
+        let destination = request.lead();
         let destination = destination.filter(|&lane| !request.is_barred(lane));
         let whole = destination.and_then(place).map(|supply| Whole {
             lane: Lane {
                 supply,
                 room: bytes,
                 quota: request
-                    .destination()
+                    .lead()
                     .map_or(Lane::NO_QUOTA, |lane| request.quota_bytes(lane)),
+                piece: request.spec.chunk_size,
             },
-            code: request.spec.code,
+            code: request.code_now(),
         });
         let lanes = request.depot_lanes();
         let lanes = lanes.filter(|&lane| uses(lane) && !request.is_barred(lane));
@@ -321,13 +326,14 @@ impl Mind {
                 supply: place(lane)?,
                 room: request.share_of_domain(lane, request.replica.room(lane)),
                 quota: request.quota_bytes(lane),
+                piece: request.piece(lane),
             })
         });
         let rate_max = request.wishes.rate_max;
         match (route, whole) {
             (Route::Direct, Some(whole)) => Load {
                 rate_max,
-                ..Load::whole(bytes, whole.lane.supply)
+                ..Load::whole(bytes, whole.lane.piece, whole.lane.supply)
             },
             (Route::Direct, None) => Load {
                 bytes,
@@ -404,13 +410,16 @@ impl Mind {
     }
 
     /// Forecasts the finish of a request after the more urgent ones.
-    pub(crate) fn look_at(&mut self, sweep: &Sweep, id: RequestId) -> Option<Fares> {
+    pub(crate) fn look_at(&mut self, sweep: &mut Sweep, id: RequestId) -> Option<Fares> {
+        sweep.give_back(&self.space_of(id, sweep.places()));
+        self.review_lead(id);
         let request = self.requests.get(&id)?;
         let fares = sweep.fares(self.load_now(request, sweep.places()), self.now);
         let finish = fares.forecast();
         let is_due = fares.middle.moves_at(self.now);
         let request = self.requests.get_mut(&id)?;
         (request.finish, request.is_due) = (finish, is_due);
+        fares.keep(request, sweep.places());
         self.keep_account(id, sweep.after.is_none());
         Some(fares)
     }
@@ -435,7 +444,7 @@ impl Mind {
         }
         let mut sweep = self.begin_sweep();
         while let Some(urgency) = self.next_in(&sweep) {
-            let fares = self.look_at(&sweep, urgency.request);
+            let fares = self.look_at(&mut sweep, urgency.request);
             self.pass(&mut sweep, urgency, fares.as_ref());
         }
         self.end_sweep(sweep);
@@ -449,6 +458,7 @@ impl Mind {
             let Some(request) = self.requests.get(&urgency.request) else {
                 continue;
             };
+            promised.give_back(&self.space_of(urgency.request, &promised.places));
             if !request.is_leftover {
                 let load = self.load_now(request, &promised.places);
                 let is_other = urgency.request == other;

@@ -22,7 +22,7 @@ use crate::{
     Mind, Settings,
     books::{Depot, Request, Urgency},
     contract::{Command, Outbox, Reason},
-    outlook::Belief,
+    outlook::{Belief, give_back},
     review::reason_late,
 };
 
@@ -247,6 +247,7 @@ impl Mind {
             let Some(request) = known.or_else(|| self.requests.get(&id)) else {
                 continue;
             };
+            give_back(&mut supplies, &self.space_of(id, &places));
             let load = self.load_now(request, &places);
             let outcome = supplies.early(&load, self.now);
             if let Some(finish) = outcome.edge.filter(|edge| *edge <= urgency.deadline) {

@@ -23,10 +23,10 @@ struct Need {
 }
 
 /// What a request costs at worst on the cheapest so many depots, for each number that suffices, and
-/// at its destination alone; each with the lanes that are meant.
+/// whole at the cheapest so many destinations; each with the lanes that are meant.
 struct Prices {
     staged: Vec<(u64, u64)>,
-    whole: Option<(u64, u64)>,
+    whole: Vec<(u64, u64)>,
 }
 
 impl Prices {
@@ -35,7 +35,7 @@ impl Prices {
     fn lanes(&self, micro_usd: u64) -> u64 {
         let is_paid = |(cost, _): &&(u64, u64)| *cost <= micro_usd;
         let staged = self.staged.iter().rev().find(is_paid);
-        let whole = self.whole.iter().find(is_paid);
+        let whole = self.whole.iter().rev().find(is_paid);
         staged
             .into_iter()
             .chain(whole)
@@ -148,7 +148,7 @@ impl Mind {
             request.barred >> lane & 1 == 0 && depot.is_some_and(|depot| depot.is_expected())
         };
         let prices = self.prices(request, &need, is_there);
-        let cheapest = prices.staged.first().or(prices.whole.as_ref());
+        let cheapest = prices.staged.first().or(prices.whole.first());
         let lanes = match prices.lanes(left) {
             // Not all of it can be paid: as much as can be.
             0 => cheapest.map_or(0, |(_, lanes)| *lanes),
@@ -197,14 +197,18 @@ impl Mind {
             let mask = chosen.iter().fold(0, |mask, (_, lane)| mask | 1 << lane);
             Some((at_worst(chosen, need)?, mask))
         });
-        let whole = request.destination().filter(|&lane| may(lane));
-        let whole = whole.and_then(|lane| {
-            let cost = self.piece(request, lane)?.saturating_mul(need.chunks);
-            Some((cost, 1 << lane))
+        let ends = request.destinations().filter(|&lane| may(lane));
+        let mut ends: Vec<(u64, usize)> = ends
+            .filter_map(|lane| Some((self.piece(request, lane)?, lane)))
+            .collect();
+        ends.sort_unstable();
+        let whole = ends.iter().scan(0u64, |mask, &(cost, lane)| {
+            *mask |= 1 << lane;
+            Some((cost.saturating_mul(need.chunks), *mask))
         });
         Prices {
             staged: staged.collect(),
-            whole,
+            whole: whole.collect(),
         }
     }
 }
@@ -258,8 +262,10 @@ fn need_of(request: &Request) -> Need {
         let room = u64::from(request.replica.room_count(place));
         room.saturating_sub(u64::from(lane.in_flight))
     });
-    let destination = request.destination();
-    let whole = destination.map_or(0, |lane| u64::from(request.lanes[lane].in_flight));
+    let whole = request.destinations();
+    let whole: u64 = whole
+        .map(|lane| u64::from(request.lanes[lane].in_flight))
+        .sum();
     let coded: u64 = request
         .depot_lanes()
         .map(|lane| u64::from(request.lanes[lane].in_flight))

@@ -3,11 +3,9 @@
 //! Only what is verified where it lies goes on, and it counts there only once it is verified there.
 //! The centre's way out has no part in it; depots that are being fed from the centre are left alone.
 
-use alloc::{
-    collections::{BTreeMap, BTreeSet},
-    format,
-    vec::Vec,
-};
+mod offers;
+
+use alloc::{collections::BTreeMap, format, vec, vec::Vec};
 use posthaste_plan::push::{self, Push as Next, Stand};
 use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId};
 
@@ -47,8 +45,8 @@ type Ways = BTreeMap<(usize, usize), u32>;
 #[derive(Default)]
 struct Pass {
     ways: Ways,
-    /// With the lane of the depot that gets it.
-    started: Vec<(usize, FlightKey, Forwarded)>,
+    /// With the lane of the depot that gets it, and who sends it.
+    started: Vec<(usize, DepotId, FlightKey, Forwarded)>,
     is_cut_short: bool,
 }
 
@@ -61,6 +59,7 @@ impl Mind {
         self.pushes.more_at = None;
         for id in self.pushes.take_offered() {
             self.push_for(id, out);
+            self.deliver_for(id, out);
         }
         if !self.pushes.has_touched() {
             return;
@@ -73,6 +72,7 @@ impl Mind {
             {
                 after = Some(urgency);
                 let has_moved = self.push_for(urgency.request, out);
+                let has_moved = self.deliver_for(urgency.request, out) || has_moved;
                 misses = if has_moved { 0 } else { misses + 1 };
             }
         }
@@ -95,64 +95,6 @@ impl Mind {
         }
     }
 
-    /// Depots changed, or joined a request: finds out anew whether some lie nearer than others.
-    pub(crate) fn sort_by_level(&mut self, id: RequestId) {
-        let Some(request) = self.requests.get(&id) else {
-            return;
-        };
-        let levels: BTreeSet<u8> = self.sights(request).iter().map(|at| at.level).collect();
-        let can_push = levels.len() > 1 && request.is_kept() && request.replica.chunks() > 0;
-        if can_push == request.push.is_some() {
-            return self.reset_push(id);
-        }
-        // Levels may have been alike for a while, and something still be under way.
-        let lanes = request.lanes.iter();
-        let flying = lanes.map(|lane| self.pushes.to(lane.depot, Some(id)).count());
-        let flying = u32::try_from(flying.sum::<usize>()).unwrap_or(u32::MAX);
-        if let Some(request) = self.requests.get_mut(&id) {
-            request.push = can_push.then(|| Push::new(request.replica.chunks(), flying));
-            self.pushes.offer(id);
-        }
-    }
-
-    /// A fragment of the chunk was stored: it may go on.
-    pub(crate) fn offer_push(&mut self, id: RequestId, chunk: ChunkIndex) {
-        let has_push = |request: &Request| request.push.is_some() && is_ripe(request, chunk);
-        if self.requests.get(&id).is_some_and(has_push)
-            && let Some(request) = self.requests.get_mut(&id)
-            && let Some(push) = &mut request.push
-        {
-            push.offer(chunk);
-            self.pushes.offer(id);
-        }
-    }
-
-    /// What depots hold of the request changed at many places.
-    pub(crate) fn reset_push(&mut self, id: RequestId) {
-        let has_push = |request: &Request| request.push.is_some();
-        if self.requests.get(&id).is_some_and(has_push)
-            && let Some(request) = self.requests.get_mut(&id)
-            && let Some(push) = &mut request.push
-        {
-            push.reset(request.replica.chunks());
-            self.pushes.offer(id);
-        }
-    }
-
-    /// A depot is there again or has space: what waited for it has another chance.
-    pub(crate) fn revive_pushes(&mut self, depot: DepotId) {
-        for id in self.index.users(depot) {
-            let waits = |request: &Request| request.push.as_ref().is_some_and(Push::is_waiting);
-            if self.requests.get(&id).is_some_and(waits)
-                && let Some(request) = self.requests.get_mut(&id)
-                && let Some(push) = &mut request.push
-            {
-                push.revive();
-                self.pushes.offer(id);
-            }
-        }
-    }
-
     /// Takes a push out of the books.
     pub(crate) fn land_push(
         &mut self,
@@ -163,11 +105,17 @@ impl Mind {
         if let Some(depot) = self.depots.get_mut(&key.depot) {
             depot.arriving -= flight.bytes;
         }
-        if let Some(request) = self.requests.get_mut(&key.request)
-            && let Some(push) = &mut request.push
-        {
-            push.flying -= 1;
-            push.offer(key.chunk);
+        if let Some(request) = self.requests.get_mut(&key.request) {
+            let lane = request.lane_of(key.depot);
+            let is_delivery = lane.is_some_and(|lane| request.is_destination(lane));
+            let push = match is_delivery {
+                true => &mut request.delivery,
+                false => &mut request.push,
+            };
+            if let Some(push) = push {
+                push.flying -= 1;
+                push.offer(key.chunk);
+            }
         }
         Some(flight)
     }
@@ -181,8 +129,15 @@ impl Mind {
         fault: Fault,
         out: &mut Outbox,
     ) {
-        let (from, to, id) = (flight.from, key.depot, key.request);
-        let attempts = self.back_off(from, to);
+        let (to, id) = (key.depot, key.request);
+        let givers = flight.givers.iter();
+        let attempts = match flight.is_blamed {
+            true => 0,
+            false => givers
+                .map(|&from| self.back_off(from, to))
+                .max()
+                .unwrap_or(0),
+        };
         let reason = Reason::Retry {
             fault,
             attempt: attempts + 1,
@@ -192,19 +147,31 @@ impl Mind {
         {
             depot.free = Bytes::ZERO;
         }
-        if is_of_giver(fault) {
-            // It no longer holds what is believed: what it does hold, it says itself.
-            self.abandon_pushes(id, from, &reason, out);
-            self.ask_if_used(id, from, reason.clone(), out);
-        }
-        if attempts == 1 {
-            let (from, to) = (self.name_of(from), self.name_of(to));
-            self.remember(id, format!("{from} to {to}: a push is tried again"), reason);
+        if let [from] = flight.givers[..] {
+            if is_of_giver(fault) {
+                self.ask_giver(id, from, &reason, out);
+            }
+            if attempts == 1 {
+                let (from, to) = (self.name_of(from), self.name_of(to));
+                self.remember(id, format!("{from} to {to}: a push is tried again"), reason);
+            }
         }
         self.refresh_stripe(id, key.chunk);
     }
 
-    fn back_off(&mut self, from: DepotId, to: DepotId) -> u32 {
+    /// A depot no longer holds what is believed: what it does hold, it says itself.
+    pub(crate) fn ask_giver(
+        &mut self,
+        id: RequestId,
+        from: DepotId,
+        reason: &Reason,
+        out: &mut Outbox,
+    ) {
+        self.abandon_pushes(id, from, reason, out);
+        self.ask_if_used(id, from, reason.clone(), out);
+    }
+
+    pub(crate) fn back_off(&mut self, from: DepotId, to: DepotId) -> u32 {
         let (now, settings) = (self.now, &self.settings);
         self.pushes.fail(from, to, |failures| {
             now + if failures > HOPELESS {
@@ -232,11 +199,10 @@ impl Mind {
         }
     }
 
-    /// The depots of a request, the destination apart.
+    /// The depots of a request, the destinations apart.
     fn sights(&self, request: &Request) -> Vec<Sight> {
-        let destination = request.destination();
         let lanes = request.lanes.iter().enumerate();
-        let lanes = lanes.filter(|&(place, _)| destination != Some(place));
+        let lanes = lanes.filter(|&(place, _)| !request.is_destination(place));
         let live = request.replica.live();
         let sights = lanes.filter_map(|(place, lane)| {
             let depot = self.depots.get(&lane.depot)?;
@@ -251,7 +217,8 @@ impl Mind {
                 is_open: is_there
                     && (request.wishes.budget_micro_usd.is_none() || depot.terms.is_free())
                     && depot.is_within_hours(self.now)
-                    && depot.space() >= request.replica.bytes_of(ChunkIndex::new(0), FIRST),
+                    && depot.space() - self.index.kept(lane.depot)
+                        >= request.replica.bytes_of(ChunkIndex::new(0), FIRST),
                 is_fed: depot.link.flights > 0 || (request.is_moving() && lane.is_active),
             })
         });
@@ -267,7 +234,7 @@ impl Mind {
     fn room(&self, from: &Sight, to: &Sight, bytes: Bytes) -> Option<u32> {
         let (now, settings) = (self.now, &self.settings);
         let is_pair = from.level < to.level && from.gives && to.is_open && !to.is_fed;
-        let has_space = |depot: &Depot| depot.space() >= bytes;
+        let has_space = |depot: &Depot| depot.space() - self.index.kept(to.depot) >= bytes;
         let is_pair = is_pair && self.depots.get(&to.depot).is_some_and(has_space);
         is_pair
             .then(|| self.pushes.room(from.depot, to.depot, bytes, now, settings))
@@ -297,7 +264,7 @@ impl Mind {
         }
         let has_started = !pass.started.is_empty();
         let mut said = push.said;
-        for (lane, key, flight) in pass.started {
+        for (lane, from, key, flight) in pass.started {
             let level = self.depots.get(&key.depot).map_or(0, |depot| depot.level);
             if said >> lane & 1 == 0 {
                 said |= 1 << lane;
@@ -306,7 +273,7 @@ impl Mind {
             }
             out.commands.push(Command::Forward {
                 request: id,
-                from: flight.from,
+                from,
                 to: key.depot,
                 chunk: key.chunk,
                 fragment: flight.fragment,
@@ -414,12 +381,15 @@ impl Mind {
                         chunk: index,
                     };
                     let flight = Forwarded {
-                        from: from.depot,
+                        givers: vec![from.depot],
                         fragment: FragmentIndex::new(fragment),
                         bytes,
+                        share: bytes,
+                        is_blamed: false,
                         since: self.now,
                     };
-                    self.pushes.start(key, flight);
+                    let giver = from.depot;
+                    self.pushes.start(key, flight.clone());
                     push.flying += 1;
                     let lane = to.lane;
                     if let Some(depot) = self.depots.get_mut(&to.depot) {
@@ -428,7 +398,7 @@ impl Mind {
                     if let Some(request) = self.requests.get_mut(&id) {
                         request.lanes[lane].is_used = true;
                     }
-                    pass.started.push((lane, key, flight));
+                    pass.started.push((lane, giver, key, flight));
                     match self.room(from, to, bytes) {
                         Some(room) => pass.ways.insert(way, room),
                         None => pass.ways.remove(&way),
@@ -492,8 +462,7 @@ const FIRST: FragmentIndex = FragmentIndex::new(0);
 /// Whether the chunk may go on: making it safe comes first, as long as the source is there, and where the
 /// destination has it nobody needs it nearer.
 fn is_ripe(request: &Request, chunk: ChunkIndex) -> bool {
-    let is_there = request
-        .destination()
-        .is_some_and(|lane| request.replica.counts(lane, chunk));
+    let mut whole = request.destinations();
+    let is_there = whole.any(|lane| request.replica.counts(lane, chunk));
     !is_there && (!request.is_moving() || request.replica.lacking(chunk) == 0)
 }

@@ -22,7 +22,7 @@ impl Mind {
     /// kept is; else the cheapest one speaks for all.
     pub(crate) fn weigh_newcomer(&self, request: &mut Request, left: &Promised) -> Verdict {
         let Some(wish) = wish(request.wishes.survive) else {
-            return self.weigh_within(request, left);
+            return self.weigh_lighter(request, left);
         };
         let lanes = self.candidates(request);
         let candidates: Vec<Candidate> = lanes.iter().map(|(_, candidate)| *candidate).collect();
@@ -80,9 +80,8 @@ impl Mind {
             micro_usd: self.price(request, &depot.terms),
             domain: request.lanes[lane].kin.trailing_zeros() as usize,
         };
-        let destination = request.destination();
         let lanes = (0..request.lanes.len())
-            .filter(|&lane| destination != Some(lane) && self.can_use(request, lane));
+            .filter(|&lane| !request.is_destination(lane) && self.can_use(request, lane));
         lanes
             .filter_map(|lane| {
                 let depot = self.depots.get(&request.lanes[lane].depot)?;
@@ -95,7 +94,7 @@ impl Mind {
     fn take_choice(&self, request: &mut Request, choice: &Choice, lanes: &[(usize, Candidate)]) {
         let on = choice.on.iter().map(|&place| lanes[place].0);
         let on = on
-            .chain(request.destination())
+            .chain(request.destinations())
             .fold(0u64, |mask, lane| mask | 1 << lane);
         // Where only a number of depots counts, any depot will do.
         request.barred = match request.wishes.survive {

@@ -61,7 +61,7 @@ impl Mind {
                 continue;
             }
             self.review_purse(id);
-            let fares = self.look_at(&sweep, id);
+            let fares = self.look_at(&mut sweep, id);
             self.give_up_if_hopeless(id, out);
             self.review_risk(id, out);
             self.review_fan_out(id, &sweep, out);
@@ -190,6 +190,7 @@ impl Mind {
             .finish
             .map_or(Happening::NO_FINISH, |finish| finish.p90.max(now));
         self.tell(out, Some(id), None, Happening::AtRisk { finish }, reason);
+        self.lighten(id);
     }
 
     /// Stops everything in flight for the request.
@@ -207,6 +208,23 @@ impl Mind {
                     reason,
                 });
             }
+        }
+    }
+
+    /// Stops what the centre sends for the request; where it sends nothing, depots go on among themselves.
+    pub(crate) fn abandon_sends(&mut self, id: RequestId, reason: &Reason, out: &mut Outbox) {
+        let Some(request) = self.requests.get(&id) else {
+            return;
+        };
+        let fed = request.lanes.iter().filter(|lane| lane.in_flight > 0);
+        let depots: Vec<_> = fed.map(|lane| lane.depot).collect();
+        for depot in depots {
+            self.end_flights(depot, Some(id));
+            out.commands.push(Command::Abandon {
+                request: id,
+                depot,
+                reason: reason.clone(),
+            });
         }
     }
 
@@ -261,11 +279,9 @@ impl Mind {
             let depot = self.depots.get(&request.lanes[lane].depot);
             depot.is_some_and(|depot| depot.fruitless < most)
         };
-        let destination = request.destination();
-        let staged =
-            (0..request.lanes.len()).filter(|&lane| Some(lane) != destination && has_hope(lane));
+        let staged = request.depot_lanes().filter(|&lane| has_hope(lane));
         let can_stage = staged.count() >= usize::from(request.spec.code.total());
-        if can_stage || destination.is_some_and(has_hope) {
+        if can_stage || request.destinations().any(has_hope) {
             return;
         }
         let fault = request

@@ -42,6 +42,10 @@ record! {
         pub push_flights_max: u32,
         /// Most bytes of those, unless two fragments are more: depots have memory too.
         pub push_bytes_max: Bytes,
+        /// Most chunks on their way to a destination from others.
+        pub deliver_flights_max: u32,
+        /// The same while the centre sends there: what is not safe yet goes first.
+        pub deliver_flights_fed: u32,
         /// A fragment between two depots where nothing landed for this long is given up.
         pub push_wait: Duration,
         /// Most chunks of a request being encoded and sent at once.
@@ -140,6 +144,9 @@ impl Default for Settings {
             // What hides an answer's way at a few fragments a second.
             push_flights_max: 4,
             push_bytes_max: Bytes::mebi(64),
+            // A relay rebuilds each of them in memory.
+            deliver_flights_max: 4,
+            deliver_flights_fed: 1,
             // A fragment of 32 MiB over a line of half a megabit a second.
             push_wait: Duration::from_secs(600),
             stripes_max: 32,

@@ -164,13 +164,15 @@ impl<'a> Teller<'a> {
         let by = self.moment(deadline);
         let span = words::span(deadline.since(view.submitted));
         let via: Vec<String> = spec.via.iter().map(|id| tale.name_of(Some(*id))).collect();
-        let over = match (spec.destination, via.as_slice()) {
-            (Some(depot), []) => format!(", straight to {}", tale.name_of(Some(depot))),
-            (Some(depot), via) => {
-                let (end, via) = (tale.name_of(Some(depot)), words::list(via, "or"));
-                format!(", straight to {end} or as {} over {via}", spec.code)
+        let ends = spec.destinations.iter().map(|id| tale.name_of(Some(*id)));
+        let ends: Vec<String> = ends.collect();
+        let over = match (ends.as_slice(), via.as_slice()) {
+            (ends @ [_, ..], []) => format!(", straight to {}", words::list(ends, "and")),
+            (ends @ [_, ..], via) => {
+                let (ends, via) = (words::list(ends, "and"), words::list(via, "or"));
+                format!(", straight to {ends} or as {} over {via}", spec.code)
             }
-            (None, via) => format!(", as {} over {}", spec.code, words::list(via, "or")),
+            ([], via) => format!(", as {} over {}", spec.code, words::list(via, "or")),
         };
         let release = match spec.release {
             ReleasePolicy::Never => "",

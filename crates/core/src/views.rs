@@ -71,6 +71,12 @@ impl Mind {
         self.pushes.len()
     }
 
+    /// Requests that destinations lack something of.
+    #[must_use]
+    pub fn delivering(&self) -> usize {
+        self.index.delivering().len()
+    }
+
     /// What each depot holds of the request, verified when last heard of, whether it is up or not:
     /// whoever pulls tries them. Costs a visit of every chunk.
     #[must_use]

@@ -56,7 +56,7 @@ fn spec() -> impl Strategy<Value = RequestSpec> {
         0u64..400,
         code,
         0usize..6,
-        any::<(bool, bool, bool)>(),
+        (0u32..3, any::<bool>(), any::<bool>()),
     )
         .prop_map(
             |(bytes, chunk_size, deadline_s, code, via, (direct, release, best_effort))| {
@@ -69,7 +69,7 @@ fn spec() -> impl Strategy<Value = RequestSpec> {
                     via: (1..=via)
                         .map(|n| DepotId::new(u32::try_from(n).unwrap()))
                         .collect(),
-                    destination: direct.then_some(DepotId::new(5)),
+                    destinations: (0..direct).map(|n| DepotId::new(5 - n)).collect(),
                     release: if release {
                         ReleasePolicy::WhenSafe
                     } else {
@@ -111,6 +111,7 @@ fn wishes() -> impl Strategy<Value = Wishes> {
             survive,
             rate_max: limits.1.map(ByteRate::new),
             forbidden,
+            safe_with: is_lazy.then_some(1),
             repair: if is_lazy { Repair::Lazy } else { Repair::Eager },
             keep_until: limits.2.map(|secs| START + Duration::from_secs(secs)),
         },
@@ -146,12 +147,29 @@ fn inbound() -> impl Strategy<Value = Input> {
         },
     );
     let chunks = proptest::collection::vec(chunk(), 0..8);
+    let holding = (0u64..1000, proptest::collection::vec(source(), 0..4));
+    let holdings = proptest::collection::vec(holding, 0..4);
     prop_oneof![
         6 => (source(), proptest::option::of(0u64..900)).prop_map(|(source, rate)| {
             let (name, rate_max) = (format!("{source}"), rate.map(ByteRate::new));
             Input::SourceFound { source, name, rate_max }
         }),
-        6 => (stage_in(), spec).prop_map(|(request, spec)| Input::ArrivalAsked { request, spec }),
+        6 => (stage_in(), spec.clone())
+            .prop_map(|(request, spec)| Input::ArrivalAsked { request, spec }),
+        6 => (stage_in(), spec, holdings).prop_map(|(request, spec, sizes)| {
+            let holdings = sizes.into_iter().map(|(bytes, sources)| Holding {
+                bytes: Bytes::new(bytes),
+                sources,
+            });
+            let holdings: Vec<Holding> = holdings.collect();
+            let bytes = holdings.iter().map(|holding| holding.bytes).sum();
+            // Some do not add up.
+            let spec = ArrivalSpec {
+                bytes: if spec.best_effort { spec.bytes } else { bytes },
+                ..spec
+            };
+            Input::ArrivalGathered { request, spec, holdings }
+        }),
         3 => (stage_in(), source(), chunk()).prop_map(
             |(request, source, chunk)| Input::ChunkArrived { request, source, chunk }
         ),
@@ -174,10 +192,24 @@ fn inbound() -> impl Strategy<Value = Input> {
     ]
 }
 
+/// How some did who sent fragments.
+fn givers() -> impl Strategy<Value = Vec<GiverEnd>> {
+    let giver = (depot(), proptest::option::of(fault()), 0u64..3000);
+    let giver = giver.prop_map(|(depot, fault, span_ms)| GiverEnd {
+        depot,
+        fault,
+        span: Duration::from_millis(span_ms),
+    });
+    proptest::collection::vec(giver, 0..4)
+}
+
 /// What is said of depots.
 fn about_depots() -> impl Strategy<Value = Input> {
     let held = proptest::collection::vec((chunk(), fragment()), 0..8);
     prop_oneof![
+        3 => (request(), depot(), chunk(), givers()).prop_map(|(request, depot, chunk, givers)| {
+            Input::GatherTold { request, depot, chunk, givers }
+        }),
         3 => (depot(), facts()).prop_map(|(depot, (capacity, rate_max))| {
             Input::DepotAdded { depot, name: format!("{depot}"), capacity, rate_max }
         }),
@@ -353,6 +385,23 @@ fn wishing_nothing(moves: &[Move], is_old: bool) -> Vec<Move> {
     moves.iter().map(plain).collect()
 }
 
+/// What depots send among themselves.
+fn given(command: &Command) -> Option<(RequestId, DepotId, ChunkIndex, FragmentIndex)> {
+    match command {
+        Command::Forward {
+            request,
+            to,
+            chunk,
+            fragment,
+            ..
+        } => Some((*request, *to, *chunk, *fragment)),
+        Command::Gather {
+            request, to, chunk, ..
+        } => Some((*request, *to, *chunk, FragmentIndex::WHOLE)),
+        _ => None,
+    }
+}
+
 /// Plays the moves; `cut` is where the mind is written and read back.
 fn play(moves: &[Move], cut: Option<usize>) -> (Vec<Outbox>, Mind) {
     // The requests are small, and probes shall be seen.
@@ -408,16 +457,7 @@ fn play(moves: &[Move], cut: Option<usize>) -> (Vec<Outbox>, Mind) {
             {
                 fetches.push((*request, *source, *chunk));
             }
-            if let Command::Forward {
-                request,
-                to,
-                chunk,
-                fragment,
-                ..
-            } = command
-            {
-                open.push((*request, *to, *chunk, *fragment));
-            }
+            open.extend(given(command));
         }
         outs.push(out);
     }
@@ -448,7 +488,8 @@ proptest! {
             let mut sent = BTreeSet::new();
             for command in &out.commands {
                 let (Command::Send { request, depot, chunk, .. }
-                | Command::Forward { request, to: depot, chunk, .. }) = command
+                | Command::Forward { request, to: depot, chunk, .. }
+                | Command::Gather { request, to: depot, chunk, .. }) = command
                 else {
                     continue;
                 };
@@ -545,7 +586,7 @@ proptest! {
                 deadline,
                 code,
                 via: (1..).map(DepotId::new).take(rates.len()).collect(),
-                destination: None,
+                destinations: Vec::new(),
                 release: ReleasePolicy::Never,
                 best_effort: false,
             };

@@ -118,7 +118,7 @@ fn spec(via: u32, code: &str) -> RequestSpec {
         deadline: START + std::time::Duration::from_secs(600),
         code: code.parse().unwrap(),
         via: (1..=via).map(depot).collect(),
-        destination: None,
+        destinations: Vec::new(),
         release: ReleasePolicy::WhenSafe,
         best_effort: false,
     }

@@ -68,7 +68,7 @@ impl Desk {
             deadline: START + Duration::from_secs(secs),
             code: code.parse().unwrap(),
             via: via.iter().copied().map(DepotId::new).collect(),
-            destination: None,
+            destinations: Vec::new(),
             release: ReleasePolicy::Never,
             best_effort: false,
         };
@@ -268,7 +268,7 @@ fn too_few_depots_are_answered_with_those_that_were_not_named() {
         deadline,
         code: "2+1".parse().unwrap(),
         via: vec![DepotId::new(2)],
-        destination: None,
+        destinations: Vec::new(),
         release: ReleasePolicy::Never,
         best_effort: false,
     };

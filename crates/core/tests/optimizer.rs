@@ -37,7 +37,7 @@ impl Desk {
             deadline: START + Duration::from_secs(600),
             code: Code::NONE,
             via: vec![depot],
-            destination: None,
+            destinations: Vec::new(),
             release: ReleasePolicy::Never,
             best_effort: false,
         };

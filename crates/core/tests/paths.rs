@@ -70,7 +70,7 @@ impl Desk {
             deadline: self.now + Duration::from_secs(deadline_s),
             code: Code::NONE,
             via: vec![DEPOT],
-            destination: None,
+            destinations: Vec::new(),
             release: ReleasePolicy::Never,
             best_effort: false,
         };

@@ -82,7 +82,7 @@ impl Desk {
             deadline: self.now + Duration::from_secs(deadline_s),
             code: "1+0".parse().unwrap(),
             via: via.iter().copied().map(DepotId::new).collect(),
-            destination: None,
+            destinations: Vec::new(),
             release: ReleasePolicy::Never,
             best_effort: false,
         };

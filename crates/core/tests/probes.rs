@@ -82,6 +82,7 @@ impl Desk {
                 | Command::Survey { .. }
                 | Command::Settle { .. }
                 | Command::Forward { .. }
+                | Command::Gather { .. }
                 | Command::Solve { .. } => {}
             }
         }
@@ -96,7 +97,7 @@ impl Desk {
             deadline: self.now + Duration::from_secs(36_000),
             code: "1+1".parse().unwrap(),
             via: (1..=depots).map(depot).collect(),
-            destination: None,
+            destinations: Vec::new(),
             release: ReleasePolicy::Never,
             best_effort: false,
         };

@@ -81,7 +81,7 @@ impl Desk {
             deadline: START + Duration::from_secs(3600),
             code: code.parse().unwrap(),
             via: all,
-            destination: None,
+            destinations: Vec::new(),
             release: ReleasePolicy::Never,
             best_effort: false,
         };
@@ -132,7 +132,8 @@ impl Desk {
                         held,
                     }]);
                 }
-                Command::Release { .. }
+                Command::Gather { .. }
+                | Command::Release { .. }
                 | Command::Forget { .. }
                 | Command::Fetch { .. }
                 | Command::Quit { .. }

@@ -75,7 +75,7 @@ impl Desk {
             deadline: self.now + deadline,
             code: code.parse().unwrap(),
             via: (1..=depots).map(DepotId::new).collect(),
-            destination: None,
+            destinations: Vec::new(),
             release: ReleasePolicy::Never,
             best_effort: false,
         };

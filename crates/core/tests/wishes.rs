@@ -96,7 +96,7 @@ impl Desk {
             deadline: self.now + Duration::from_secs(deadline_s),
             code: code.parse().unwrap(),
             via: (1..=depots).map(DepotId::new).collect(),
-            destination: None,
+            destinations: Vec::new(),
             release: ReleasePolicy::Never,
             best_effort: false,
         };
@@ -425,7 +425,7 @@ fn purged(desk: &mut Desk, deadline_s: u64, purge_s: u64) -> RequestState {
         deadline: START + Duration::from_secs(deadline_s),
         code: "2+1".parse().unwrap(),
         via: (1..=3).map(DepotId::new).collect(),
-        destination: None,
+        destinations: Vec::new(),
         release: ReleasePolicy::Never,
         best_effort: false,
     };
@@ -527,7 +527,7 @@ fn a_release_that_fails_is_tried_again_later_and_later_and_not_for_ever() {
         deadline: START + Duration::from_secs(600),
         code: "2+1".parse().unwrap(),
         via: (1..=3).map(DepotId::new).collect(),
-        destination: None,
+        destinations: Vec::new(),
         release: ReleasePolicy::WhenSafe,
         best_effort: false,
     };

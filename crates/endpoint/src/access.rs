@@ -192,6 +192,13 @@ impl Access {
         })
     }
 
+    /// Options for `ssh`: of what is said twice it takes the first, so a command wins over a profile.
+    fn ssh_options(&self, chosen: Option<&Chosen>) -> Vec<String> {
+        let profile = chosen.and_then(|chosen| chosen.ours.as_ref());
+        let of_profile = profile.map_or(&[][..], |profile| &profile.ssh_options);
+        self.ssh_options.iter().chain(of_profile).cloned().collect()
+    }
+
     async fn open_place(
         &self,
         location: Location,
@@ -212,7 +219,7 @@ impl Access {
                     user,
                     host,
                     port,
-                    options: self.ssh_options.clone(),
+                    options: self.ssh_options(chosen.as_ref()),
                 };
                 Ok(Arc::new(Sftp::open(host, path, rules).await?))
             }
@@ -232,7 +239,7 @@ impl Access {
                     user,
                     host,
                     port: None,
-                    options: self.ssh_options.clone(),
+                    options: self.ssh_options(chosen.as_ref()),
                 };
                 self.open_host(host, path, rules).await
             }

@@ -3,7 +3,6 @@
 extern crate alloc;
 
 mod agenda;
-pub mod code;
 pub mod copy;
 pub mod dataset;
 pub mod envelope;
@@ -11,3 +10,5 @@ pub mod parked;
 pub mod pull;
 pub mod scan;
 pub mod stripe;
+
+pub use posthaste_coding as code;

@@ -1,5 +1,5 @@
-//! Brings a dataset home: from every depot that holds some of it at once, whatever k of k + m
-//! fragments come first, verified, and under final names only when whole.
+//! Brings a dataset home: from every depot that holds some of it and from its source at once, whatever
+//! k of k + m fragments come first or the chunk itself, verified, and under final names only when whole.
 //!
 //! Chunks are fetched by `fetch`, which chooses among depots, and put in place by `place`, which
 //! knows the destination. What an earlier run left is found by digest alone, so that a pull can be
@@ -10,13 +10,13 @@ mod holder;
 mod place;
 mod resume;
 
-use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, path::Path, pin::pin, sync::Arc, time::Duration};
 
 use posthaste_endpoint::{Error, ErrorKind, Result, relay::RelayClient};
 use posthaste_types::{ByteRate, Bytes, ChunkIndex, FragmentIndex};
 use tokio::{
     task::{JoinSet, spawn_blocking},
-    time::{Instant, MissedTickBehavior, interval},
+    time::{Instant, MissedTickBehavior, interval, sleep},
 };
 
 use crate::dataset::Manifest;
@@ -31,10 +31,14 @@ const CHUNKS_MAX: u64 = 64;
 /// many times what writing a chunk to a disk takes.
 const SETTLE_CHECK: Duration = Duration::from_millis(5);
 const SETTLE_CHECKS_MAX: u32 = 400;
+/// How often holders are asked what they hold by now: a dataset may be pulled while it is still sent. The
+/// interval doubles as long as none holds more.
+const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+const LOOK_INTERVAL_MAX: Duration = Duration::from_secs(120);
 /// How often progress is told.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
-/// A depot that holds some of a dataset.
+/// A depot that holds some of a dataset, or its source.
 #[derive(Debug, Clone)]
 pub struct Holder {
     /// Its name, for people.
@@ -204,6 +208,20 @@ impl Run {
         let mut under_way = JoinSet::new();
         let mut tick = interval(PROGRESS_INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let fetcher = Arc::clone(&self.fetcher);
+        let mut looking = pin!(async move {
+            let mut pause = LOOK_INTERVAL;
+            loop {
+                sleep(pause).await;
+                let is_more = fetcher.look_again().await;
+                // Who needs what came since asks by itself.
+                pause = if is_more {
+                    LOOK_INTERVAL
+                } else {
+                    (pause * 2).min(LOOK_INTERVAL_MAX)
+                };
+            }
+        });
         loop {
             while under_way.len() < window
                 && let Some(chunk) = wanted.next()
@@ -224,6 +242,7 @@ impl Run {
                     }
                 },
                 _ = tick.tick() => progress(&self.progress()),
+                () = &mut looking => {}
             }
         }
     }

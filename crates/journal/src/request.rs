@@ -17,7 +17,7 @@ pub struct RequestRecord {
     pub dataset: String,
     /// The source directory or file, as the bytes of its absolute path.
     pub source: Vec<u8>,
-    /// The name of where it goes.
+    /// The names of where it goes, with commas between them; of a stage-in a path.
     pub destination: String,
     /// How chunks are coded.
     pub code: Code,
@@ -50,6 +50,19 @@ pub struct RequestRecord {
     pub submitted: bool,
     /// The word for how it ended, once it did: the mind forgets old requests.
     pub ended: Option<String>,
+}
+
+impl RequestRecord {
+    /// The names of where it goes.
+    pub fn destinations(&self) -> impl Iterator<Item = &str> {
+        self.destination.split(',').filter(|name| !name.is_empty())
+    }
+
+    /// The names of all depots that may hold something of it: those on its way, then destinations.
+    pub fn holders(&self) -> impl Iterator<Item = &str> {
+        let via = self.via.iter().map(String::as_str);
+        via.chain(self.destinations())
+    }
 }
 
 record! {

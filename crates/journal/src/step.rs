@@ -110,16 +110,7 @@ impl Journal {
                     event.to_bytes()
                 ])?;
             }
-            let mut insert = transaction.prepare_cached(
-                "INSERT OR REPLACE INTO chunk (request, chunk, digests) VALUES (?1, ?2, ?3)",
-            )?;
-            for chunk in step.chunks {
-                insert.execute(params![
-                    to_sql(chunk.request.get()),
-                    chunk.chunk.get(),
-                    chunk.digests.to_bytes()
-                ])?;
-            }
+            keep_chunks(&transaction, step.chunks)?;
             Ok((last_input, first_event))
         };
         let (last_input, first_event) = write().map_err(&failed)?;
@@ -128,6 +119,30 @@ impl Journal {
         }
         transaction.commit().map_err(&failed)?;
         Ok(from_sql(first_event))
+    }
+
+    /// Keeps digests of chunks that were read though nothing of them is stored yet: no step of the mind.
+    ///
+    /// # Errors
+    /// [`JournalError::Sqlite`]; then none was kept.
+    pub fn keep_chunks(&mut self, chunks: &[ChunkRecord]) -> Result<(), JournalError> {
+        let failed = self.failed("append to");
+        let transaction = self.connection.transaction().map_err(&failed)?;
+        keep_chunks(&transaction, chunks).map_err(&failed)?;
+        transaction.commit().map_err(&failed)
+    }
+
+    /// How many chunks of a request were read so far.
+    ///
+    /// # Errors
+    /// [`JournalError::Sqlite`].
+    pub fn chunks_read(&self, request: RequestId) -> Result<u64, JournalError> {
+        let count = self.connection.query_row(
+            "SELECT count(*) FROM chunk WHERE request = ?1",
+            [to_sql(request.get())],
+            |row| row.get(0),
+        );
+        count.map(from_sql).map_err(self.failed("read from"))
     }
 
     /// What a restart needs to bring the mind back to where it was.
@@ -231,6 +246,35 @@ impl Journal {
         .collect()
     }
 
+    /// What is known of one chunk; none before it was read.
+    ///
+    /// # Errors
+    /// [`JournalError::Sqlite`], [`JournalError::Malformed`].
+    pub fn chunk(
+        &self,
+        request: RequestId,
+        chunk: ChunkIndex,
+    ) -> Result<Option<ChunkRecord>, JournalError> {
+        let failed = self.failed("read");
+        let mut select = self
+            .connection
+            .prepare_cached("SELECT digests FROM chunk WHERE request = ?1 AND chunk = ?2")
+            .map_err(&failed)?;
+        let bytes: Option<Vec<u8>> = select
+            .query_row(params![to_sql(request.get()), chunk.get()], |row| {
+                row.get(0)
+            })
+            .optional()
+            .map_err(&failed)?;
+        let Some(bytes) = bytes else { return Ok(None) };
+        let digests = Vec::from_bytes(&bytes).map_err(self.malformed())?;
+        Ok(Some(ChunkRecord {
+            request,
+            chunk,
+            digests,
+        }))
+    }
+
     /// The digests of every chunk read so far, in chunk order.
     ///
     /// # Errors
@@ -259,6 +303,23 @@ impl Journal {
     }
 }
 
+fn keep_chunks(
+    transaction: &rusqlite::Transaction<'_>,
+    chunks: &[ChunkRecord],
+) -> Result<(), rusqlite::Error> {
+    let mut insert = transaction.prepare_cached(
+        "INSERT OR REPLACE INTO chunk (request, chunk, digests) VALUES (?1, ?2, ?3)",
+    )?;
+    for chunk in chunks {
+        insert.execute(params![
+            to_sql(chunk.request.get()),
+            chunk.chunk.get(),
+            chunk.digests.to_bytes()
+        ])?;
+    }
+    Ok(())
+}
+
 /// Keeps in the requests' table what a step says of their course: the mind forgets old requests,
 /// the table doesn't.
 fn keep_course(
@@ -272,7 +333,8 @@ fn keep_course(
         | Input::RequestSubmittedWith { request, .. }
         | Input::RequestAsked { request, .. }
         | Input::RequestAskedBy { request, .. }
-        | Input::ArrivalAsked { request, .. } = input
+        | Input::ArrivalAsked { request, .. }
+        | Input::ArrivalGathered { request, .. } = input
         {
             submitted.execute([to_sql(request.get())])?;
         }

@@ -173,7 +173,7 @@ fn spec() -> RequestSpec {
         deadline: Timestamp::from_secs(2),
         code: Code::NONE,
         via: vec![],
-        destination: None,
+        destinations: Vec::new(),
         release: ReleasePolicy::Never,
         best_effort: false,
     }

@@ -89,15 +89,13 @@ mod tests {
     use posthaste_types::{ByteRate, Bytes};
 
     fn scene(rates: &[u64]) -> Scene {
-        let supply = |&rate| Supply {
-            curve: Curve::constant(ByteRate::new(rate)),
-            space: Bytes::new(1 << 40),
-        };
+        let supply = |&rate| Supply::new(Curve::constant(ByteRate::new(rate)), Bytes::new(1 << 40));
         Scene {
             now: Timestamp::default(),
             supplies: Supplies {
                 depots: rates.iter().map(supply).collect(),
                 way_out: None,
+                pace: None,
             },
         }
     }

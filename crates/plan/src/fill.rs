@@ -14,6 +14,37 @@ record! {
         pub curve: Curve,
         /// What it has space for.
         pub space: Bytes,
+        /// The same with the space that is kept for loads to come.
+        pub left: Bytes,
+    }
+}
+
+impl Supply {
+    /// One on which no space is kept.
+    #[must_use]
+    pub fn new(curve: Curve, space: Bytes) -> Self {
+        Self {
+            curve,
+            space,
+            left: space,
+        }
+    }
+
+    /// Keeps space for loads to come.
+    pub fn keep(&mut self, kept: Bytes) {
+        self.space -= kept;
+    }
+
+    /// The load comes for which `kept` was kept, and which uses `used` already: both are there for it, as
+    /// far as there is so much.
+    pub fn give_back(&mut self, kept: Bytes, used: Bytes) {
+        self.left += used;
+        self.space = (self.space + used + kept).min(self.left);
+    }
+
+    fn take_space(&mut self, bytes: Bytes) {
+        self.space -= bytes;
+        self.left -= bytes;
     }
 }
 
@@ -25,6 +56,8 @@ record! {
         pub depots: Vec<Supply>,
         /// What the centre's way out carries, where that is known: all depots share it.
         pub way_out: Option<Curve>,
+        /// What the owner of the loads that come next allows them together, where that is bounded.
+        pub pace: Option<Curve>,
     }
 }
 
@@ -38,11 +71,29 @@ pub struct Lane {
     pub room: Bytes,
     /// Most it may put there by a plan, whatever room there is; [`Lane::NO_QUOTA`] without one.
     pub quota: Bytes,
+    /// It comes in pieces of this size: space for less than one is of no use.
+    pub piece: Bytes,
 }
 
 impl Lane {
     /// No plan bounds what goes there.
     pub const NO_QUOTA: Bytes = Bytes::new(u64::MAX);
+
+    /// A lane without a plan.
+    #[must_use]
+    pub fn new(supply: usize, room: Bytes, piece: Bytes) -> Self {
+        Self {
+            supply,
+            room,
+            quota: Self::NO_QUOTA,
+            piece,
+        }
+    }
+
+    /// The whole pieces of `space`.
+    fn whole_pieces(&self, space: Bytes) -> Bytes {
+        Bytes::new(space.get() - space.get() % self.piece.get().max(1))
+    }
 }
 
 /// What one request still has to send.
@@ -82,17 +133,12 @@ impl Whole {
 }
 
 impl Load {
-    /// The load of whole chunks to one depot.
+    /// The load of whole chunks, each of so many bytes at most, to one depot.
     #[must_use]
-    pub fn whole(bytes: Bytes, supply: usize) -> Self {
-        let lane = Lane {
-            supply,
-            room: bytes,
-            quota: Lane::NO_QUOTA,
-        };
+    pub fn whole(bytes: Bytes, chunk: Bytes, supply: usize) -> Self {
         Self {
             bytes,
-            lanes: vec![lane],
+            lanes: vec![Lane::new(supply, bytes, chunk)],
             whole: None,
             rate_max: None,
         }
@@ -102,6 +148,12 @@ impl Load {
     fn lanes(&self) -> impl Iterator<Item = Lane> + '_ {
         let whole = self.whole.iter().map(|whole| whole.lane);
         self.lanes.iter().copied().chain(whole)
+    }
+
+    /// What each of its lanes carried, with the place of its depot among the supplies.
+    pub fn placed<'a>(&'a self, outcome: &'a Outcome) -> impl Iterator<Item = (usize, Bytes)> + 'a {
+        let lanes = self.lanes().map(|lane| lane.supply);
+        lanes.zip(outcome.placed.iter().copied())
     }
 
     /// The supply of a lane, counted as [`Self::lanes`] does.
@@ -209,16 +261,32 @@ impl Supplies {
     /// # Panics
     /// When `outcome` is of another load.
     pub fn take(&mut self, load: &Load, outcome: &Outcome) {
+        self.take_time(load, outcome);
+        self.take_space(load, outcome);
+    }
+
+    /// The same of rates only.
+    pub(crate) fn take_time(&mut self, load: &Load, outcome: &Outcome) {
         for stretch in &outcome.stretches {
             let supply = &mut self.depots[load.supply(stretch.lane)];
             supply.curve.take(stretch.from, stretch.to, stretch.rate);
-            if let Some(way_out) = &mut self.way_out {
-                way_out.take(stretch.from, stretch.to, stretch.rate);
+            for shared in self.way_out.iter_mut().chain(&mut self.pace) {
+                shared.take(stretch.from, stretch.to, stretch.rate);
             }
         }
+    }
+
+    /// The same of space only.
+    pub(crate) fn take_space(&mut self, load: &Load, outcome: &Outcome) {
         for (lane, placed) in load.lanes().zip(&outcome.placed) {
-            self.depots[lane.supply].space -= *placed;
+            let pieces = placed.pieces(lane.piece.max(Bytes::new(1)));
+            self.depots[lane.supply].take_space(lane.piece.times(pieces).max(*placed));
         }
+    }
+
+    /// What all lanes of a load share.
+    fn shared(&self) -> impl Iterator<Item = &Curve> {
+        self.way_out.iter().chain(&self.pace)
     }
 
     fn fill(&self, load: &Load, start: Timestamp, limit: Duration, towards: Towards) -> Outcome {
@@ -260,7 +328,16 @@ struct Filling<'a> {
 
 impl<'a> Filling<'a> {
     fn new(supplies: &'a Supplies, load: &'a Load) -> Self {
-        let space = |lane: Lane| supplies.depots[lane.supply].space.min(lane.quota).get();
+        let space = |lane: Lane| {
+            // The last piece of all may be a small one.
+            let space = supplies.depots[lane.supply].space;
+            let usable = if space >= lane.room {
+                space
+            } else {
+                lane.whole_pieces(space)
+            };
+            usable.min(lane.quota).get()
+        };
         let room: Vec<u64> = load.lanes().map(|lane| lane.room.get()).collect();
         let lanes = room.len();
         Self {
@@ -278,10 +355,10 @@ impl<'a> Filling<'a> {
     /// Gives each lane what its depot, then the way out and the load's own rate, still carry. Whole chunks come first: they are
     /// fewer bytes for the same data.
     fn give(&mut self, at: Timestamp, towards: Towards) {
-        let way_out = self.supplies.way_out.as_ref();
-        let way_out = way_out.map_or(u64::MAX, |curve| towards.rate(curve, at).get());
+        let shared = self.supplies.shared();
+        let shared = shared.map(|curve| towards.rate(curve, at).get()).min();
         let rate_max = self.load.rate_max.map_or(u64::MAX, ByteRate::get);
-        let mut way_out = way_out.min(rate_max);
+        let mut way_out = shared.unwrap_or(u64::MAX).min(rate_max);
         let coded = self.load.lanes.len();
         for place in (coded..self.room.len()).chain(0..coded) {
             self.given[place] = 0;
@@ -334,8 +411,8 @@ impl<'a> Filling<'a> {
                 span = span.min(micros(self.room[place], given.saturating_add(spared)));
             }
         }
-        if let Some(way_out) = &self.supplies.way_out {
-            span = span.min(towards.lasts(way_out, at));
+        for shared in self.supplies.shared() {
+            span = span.min(towards.lasts(shared, at));
         }
         (span < Duration::MAX).then_some(span)
     }
@@ -405,13 +482,11 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_secs(1000);
 
     fn supplies(rates: &[u64]) -> Supplies {
-        let supply = |&rate: &u64| Supply {
-            curve: Curve::constant(ByteRate::new(rate)),
-            space: PLENTY,
-        };
+        let supply = |&rate: &u64| Supply::new(Curve::constant(ByteRate::new(rate)), PLENTY);
         Supplies {
             depots: rates.iter().map(supply).collect(),
             way_out: None,
+            pace: None,
         }
     }
 
@@ -420,6 +495,7 @@ mod tests {
             supply,
             room: Bytes::new(room),
             quota: Lane::NO_QUOTA,
+            piece: Bytes::ZERO,
         };
         Load {
             bytes: Bytes::new(bytes),
@@ -474,6 +550,7 @@ mod tests {
                     supply: 3,
                     room: Bytes::new(bytes),
                     quota: Lane::NO_QUOTA,
+                    piece: Bytes::ZERO,
                 },
                 code: Code::new(2, 1).unwrap(),
             }),
@@ -506,6 +583,46 @@ mod tests {
         let second = supplies.early(&load, NOW);
         assert!((finish_s(&first) - 5.0).abs() < 0.01);
         assert!((finish_s(&second) - 10.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn space_for_less_than_a_piece_is_of_no_use_but_for_the_last_one() {
+        let mut supplies = supplies(&[100, 100]);
+        supplies.depots[0] = Supply::new(supplies.depots[0].curve.clone(), Bytes::new(250));
+        let mut load = load(600, &[(0, 600), (1, 600)]);
+        for lane in &mut load.lanes {
+            lane.piece = Bytes::new(100);
+        }
+        let outcome = supplies.early(&load, NOW);
+        assert_eq!(outcome.placed, [Bytes::new(200), Bytes::new(400)]);
+        load.lanes[0].room = Bytes::new(250);
+        let outcome = supplies.early(&load, NOW);
+        assert_eq!(
+            outcome.placed[0],
+            Bytes::new(250),
+            "its last piece is small"
+        );
+        supplies.take(&load, &outcome);
+        assert_eq!(supplies.depots[0].space, Bytes::ZERO);
+    }
+
+    #[test]
+    fn space_is_kept_for_who_comes_later_and_given_back_as_far_as_it_is_there() {
+        let space = |supply: &Supply| (supply.space.get(), supply.left.get());
+        let curve = Curve::constant(ByteRate::new(100));
+        let mut supply = Supply::new(curve, Bytes::new(1000));
+        supply.keep(Bytes::new(900));
+        assert_eq!(space(&supply), (100, 1000));
+        // It has 50 on their way there, which are no longer free.
+        supply.give_back(Bytes::new(300), Bytes::new(50));
+        assert_eq!(space(&supply), (450, 1050));
+        // More was kept than there is: who comes first has its part, who comes last the rest.
+        supply.keep(Bytes::new(2000));
+        supply.give_back(Bytes::new(800), Bytes::ZERO);
+        assert_eq!(space(&supply), (800, 1050));
+        supply.take_space(Bytes::new(800));
+        supply.give_back(Bytes::new(800), Bytes::ZERO);
+        assert_eq!(space(&supply), (250, 250));
     }
 
     #[test]

@@ -12,6 +12,7 @@ extern crate std;
 
 mod curve;
 pub mod decay;
+pub mod deliver;
 mod fan_out;
 mod fill;
 pub mod fleet;

@@ -82,10 +82,9 @@ pub(crate) fn with_more_rate(
     let depots = u64::from(proposal.code.total());
     for _ in 0..depots {
         proposal.candidates.push(scene.supplies.depots.len());
-        scene.supplies.depots.push(Supply {
-            curve: Curve::constant(ByteRate::new(rate.get().div_ceil(depots))),
-            space: Bytes::new(u64::MAX >> 8),
-        });
+        let curve = Curve::constant(ByteRate::new(rate.get().div_ceil(depots)));
+        let space = Bytes::new(u64::MAX >> 8);
+        scene.supplies.depots.push(Supply::new(curve, space));
     }
     (scene, proposal)
 }
@@ -100,15 +99,13 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_secs(1000);
 
     fn scene(rates: &[u64]) -> Scene {
-        let supply = |&rate| Supply {
-            curve: Curve::constant(ByteRate::new(rate)),
-            space: Bytes::new(1 << 50),
-        };
+        let supply = |&rate| Supply::new(Curve::constant(ByteRate::new(rate)), Bytes::new(1 << 50));
         Scene {
             now: NOW,
             supplies: Supplies {
                 depots: rates.iter().map(supply).collect(),
                 way_out: None,
+                pace: None,
             },
         }
     }
@@ -121,6 +118,7 @@ mod tests {
                 supply,
                 room,
                 quota: Lane::NO_QUOTA,
+                piece: Bytes::ZERO,
             })
             .collect();
         scene.promise(

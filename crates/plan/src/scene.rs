@@ -2,7 +2,7 @@
 
 use posthaste_types::{ByteRate, Bytes, Code, Timestamp, record};
 
-use crate::{Lane, Load, Supplies, Whole};
+use crate::{Lane, Load, Outcome, Supplies, Supply, Whole};
 
 record! {
     /// The depots as a newcomer finds them: what was promised is taken already, as late as each
@@ -53,27 +53,20 @@ impl Proposal {
         if let Some(destination) = self.destination.filter(|_| chosen.is_empty()) {
             return Load {
                 rate_max: self.rate_max,
-                ..Load::whole(self.bytes, destination)
+                ..Load::whole(self.bytes, self.chunk_size, destination)
             };
         }
         let column = self.column();
+        let piece = self.code.fragment_size(self.chunk_size);
         let whole = |supply| Whole {
-            lane: Lane {
-                supply,
-                room: self.bytes,
-                quota: Lane::NO_QUOTA,
-            },
+            lane: Lane::new(supply, self.bytes, self.chunk_size),
             code: self.code,
         };
         Load {
             bytes: column.times(u64::from(self.code.total())),
             lanes: chosen
                 .iter()
-                .map(|&supply| Lane {
-                    supply,
-                    room: column,
-                    quota: Lane::NO_QUOTA,
-                })
+                .map(|&supply| Lane::new(supply, column, piece))
                 .collect(),
             whole: self.destination.map(whole),
             rate_max: self.rate_max,
@@ -103,12 +96,22 @@ impl Scene {
         outcome.edge.is_some()
     }
 
+    /// The same of a load for which space is kept where it was `placed` by a look that filled it in early.
+    ///
+    /// # Panics
+    /// When `placed` is of another load.
+    pub fn promise_kept(&mut self, load: &Load, deadline: Timestamp, placed: &Outcome) {
+        let outcome = self.supplies.late(load, self.now, deadline);
+        self.supplies.take_time(load, &outcome);
+        self.supplies.take_space(load, placed);
+    }
+
     /// The same scene with endless space everywhere: tells want of space from want of rate.
     #[must_use]
     pub fn with_endless_space(&self) -> Self {
         let mut scene = self.clone();
         for supply in &mut scene.supplies.depots {
-            supply.space = Bytes::new(u64::MAX >> 1);
+            *supply = Supply::new(supply.curve.clone(), Bytes::new(u64::MAX >> 1));
         }
         scene
     }

@@ -4,31 +4,21 @@
 //! digest was checked there. While that lasts the answer is white space, one byte a second: whoever asked
 //! sees that it goes on, and when they leave, it ends.
 
-use std::{
-    collections::BTreeMap,
-    future::Future,
-    io,
-    pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::sync::Arc;
 
-use bytes::Bytes;
-use futures_util::stream;
-use http::{HeaderValue, Response, header};
-use http_body_util::{BodyExt, StreamBody};
-use hyper::body::Frame;
+use http::Response;
 use posthaste_endpoint::{
     ErrorKind,
     relay::{
-        Credential, DatasetId, RelayAddress, RelayClient,
+        DatasetId,
         wire::{ForwardBody, ForwardEnd, Object, status_of},
     },
 };
 use posthaste_types::Timestamp;
-use tokio::{sync::Semaphore, time::sleep};
+use tokio::sync::Semaphore;
 
 use crate::{
+    others::{Others, UnderWay, answer_in_time},
     reception::{Reception, blocking},
     request::Body,
     store::{Refusal, Store},
@@ -36,32 +26,21 @@ use crate::{
 
 /// Fragments sent on at once: each holds a quarter of a mebibyte and a connection.
 const FORWARDS_MAX: usize = 32;
-/// Relays whose connections are kept.
-const CLIENTS_MAX: usize = 64;
 /// The request says where to, with what, and until when.
 const ORDER_BYTES_MAX: usize = 4096;
-/// How often whoever asked is told that it goes on.
-const SIGN_EVERY: Duration = Duration::from_secs(1);
 
 /// Everything that is sent on.
 pub(crate) struct Forwards {
     permits: Arc<Semaphore>,
-    /// Of relays that were sent something, by address and key.
-    clients: Mutex<BTreeMap<(String, String), RelayClient>>,
+    others: Arc<Others>,
 }
-
-impl Default for Forwards {
-    fn default() -> Self {
-        Self {
-            permits: Arc::new(Semaphore::new(FORWARDS_MAX)),
-            clients: Mutex::default(),
-        }
-    }
-}
-
-type Sending = Pin<Box<dyn Future<Output = ForwardEnd> + Send>>;
 
 impl Forwards {
+    pub(crate) fn new(others: Arc<Others>) -> Self {
+        let permits = Arc::new(Semaphore::new(FORWARDS_MAX));
+        Self { permits, others }
+    }
+
     /// Sends an object on as the body says.
     pub(crate) async fn forward(
         &self,
@@ -72,21 +51,7 @@ impl Forwards {
     ) -> Result<Response<Body>, (Refusal, Option<(Reception, u64)>)> {
         let begun = self.begin(store, dataset, object, body).await;
         let sending = begun.map_err(|refusal| (refusal, None))?;
-        let pieces = stream::unfold(Some(sending), |sending| async move {
-            let mut sending = sending?;
-            let piece = tokio::select! {
-                end = &mut sending => {
-                    let told = serde_json::to_vec(&end).unwrap_or_default();
-                    return Some((frame(told.into()), None));
-                }
-                () = sleep(SIGN_EVERY) => Bytes::from_static(b" "),
-            };
-            Some((frame(piece), Some(sending)))
-        });
-        let mut response = Response::new(BodyExt::boxed_unsync(StreamBody::new(pieces)));
-        let json = HeaderValue::from_static("application/json");
-        response.headers_mut().insert(header::CONTENT_TYPE, json);
-        Ok(response)
+        Ok(answer_in_time(sending))
     }
 
     async fn begin(
@@ -95,7 +60,7 @@ impl Forwards {
         dataset: DatasetId,
         object: Object,
         body: Reception,
-    ) -> Result<Sending, Refusal> {
+    ) -> Result<UnderWay<ForwardEnd>, Refusal> {
         let order = body.read(ORDER_BYTES_MAX).await?;
         let order: ForwardBody = serde_json::from_slice(&order)
             // What it says must not be shown: there is a token in it.
@@ -103,7 +68,14 @@ impl Forwards {
         let permit = Arc::clone(&self.permits).try_acquire_owned().map_err(|_| {
             Refusal::new(ErrorKind::Busy, "as much is being sent on as ever at once")
         })?;
-        let client = self.client(&order)?;
+        let ForwardBody {
+            url,
+            fingerprint,
+            token,
+            ..
+        } = &order;
+        let client = self.others.client(url, fingerprint, token)?;
+        client.expect_rate(order.rate_limit_bytes_per_s.unwrap_or(0));
         let store = Arc::clone(store);
         let (file, stored) = blocking(move || store.read(&dataset, object)).await?;
         let expires = Timestamp::from_secs(order.expires_unix_s);
@@ -125,42 +97,4 @@ impl Forwards {
             }
         }))
     }
-
-    /// A client of the other relay, over the connections there are to it.
-    fn client(&self, order: &ForwardBody) -> Result<RelayClient, Refusal> {
-        let invalid = |what: &str| Refusal::new(ErrorKind::Invalid, what);
-        let credential = Credential::Token(order.token.clone());
-        let key = (order.url.clone(), order.fingerprint.clone());
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = clients.get(&key) {
-            return Ok(known.with_credential(credential));
-        }
-        let address = RelayAddress {
-            url: order.url.clone(),
-            fingerprint: order
-                .fingerprint
-                .parse()
-                .map_err(|_| invalid("the other relay's fingerprint is none"))?,
-        };
-        let client = RelayClient::new(address, credential)
-            .map_err(|_| invalid("the other relay's address is none"))?;
-        client.expect_rate(order.rate_limit_bytes_per_s.unwrap_or(0));
-        if clients.len() >= CLIENTS_MAX {
-            clients.clear();
-        }
-        // The token is not kept: the next order brings its own.
-        clients.insert(
-            key,
-            client.with_credential(Credential::Token(String::new())),
-        );
-        Ok(client)
-    }
-}
-
-#[expect(
-    clippy::unnecessary_wraps,
-    reason = "the body of an answer may fail, this one does not"
-)]
-fn frame(bytes: Bytes) -> io::Result<Frame<Bytes>> {
-    Ok(Frame::data(bytes))
 }

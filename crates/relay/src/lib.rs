@@ -9,7 +9,10 @@
 mod clock;
 mod files;
 mod forward;
+mod gather;
 mod identity;
+mod others;
+mod outlet;
 mod peer;
 mod rate;
 mod reception;
@@ -22,6 +25,7 @@ use std::{future::Future, net::SocketAddr, path::PathBuf};
 use posthaste_endpoint::Result;
 use posthaste_types::{ByteRate, Bytes};
 
+pub use outlet::{Outlet, Position, Shelf};
 pub use peer::{Peer, PeerOptions};
 pub use server::Relay;
 

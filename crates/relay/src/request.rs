@@ -15,13 +15,14 @@ use posthaste_endpoint::{
         wire::{self, ErrorBody, Object, StatusBody, Target},
     },
 };
-use posthaste_types::{ChunkIndex, Digest, FragmentIndex};
+use posthaste_types::Digest;
 use tokio::sync::Semaphore;
 
 use crate::{
     clock,
     files::Files,
     forward::Forwards,
+    gather::Gathers,
     rate::RateLimit,
     reception::{Reception, blocking},
     store::{Refusal, Store, Stored, Upload, other_digest},
@@ -44,7 +45,9 @@ pub(crate) struct Service {
     pub(crate) rate: Arc<RateLimit>,
     pub(crate) files: Arc<Files>,
     /// What is sent on to other relays.
-    pub(crate) forwards: Arc<Forwards>,
+    pub(crate) forwards: Forwards,
+    /// What is taken from them.
+    pub(crate) gathers: Gathers,
     /// Probes that may be under way at once.
     pub(crate) probes: Semaphore,
 }
@@ -81,7 +84,9 @@ impl Service {
                 (Scope::Read, Some(*id))
             }
             (&Method::PUT, Some(Target::Object(id, _)))
-            | (&Method::POST, Some(Target::Forward(id, _))) => (Scope::Write, Some(*id)),
+            | (&Method::POST, Some(Target::Forward(id, _) | Target::Gather(id, _))) => {
+                (Scope::Write, Some(*id))
+            }
             (&Method::DELETE, Some(Target::Dataset(id))) => (Scope::All, Some(*id)),
             (_, Some(_)) => {
                 let refusal = Refusal::new(ErrorKind::Unsupported, "no such method here");
@@ -104,8 +109,10 @@ impl Service {
             Some(Target::Dataset(id)) => self.delete(id).await,
             Some(Target::Probe) => return self.sink(body).await,
             Some(Target::Forward(id, object)) => {
-                let forwards = Arc::clone(&self.forwards);
-                return forwards.forward(&self.store, id, object, body).await;
+                return self.forwards.forward(&self.store, id, object, body).await;
+            }
+            Some(Target::Gather(id, object)) => {
+                return self.gathers.gather(&self.store, id, object, body).await;
             }
             Some(Target::Status) | None => Ok(json(StatusCode::OK, &self.status())),
         };
@@ -122,7 +129,7 @@ impl Service {
             free_bytes: usage.free,
             rate_limit_bytes_per_s: self.rate.rate().map(|rate| rate.get()),
             received_bytes: self.rate.taken_bytes(),
-            features: vec![wire::FORWARD.to_owned()],
+            features: vec![wire::FORWARD.to_owned(), wire::GATHER.to_owned()],
         }
     }
 
@@ -207,15 +214,9 @@ impl Service {
         dataset: DatasetId,
         query: Option<&str>,
     ) -> Result<Response<Body>, Refusal> {
-        let from = match query {
-            None => (ChunkIndex::new(0), FragmentIndex::new(0)),
-            Some(query) => query
-                .strip_prefix("from=")
-                .and_then(wire::parse_position)
-                .ok_or_else(|| {
-                    Refusal::new(ErrorKind::Invalid, "the query is not from=CHUNK.FRAGMENT")
-                })?,
-        };
+        let from = wire::parse_from(query).ok_or_else(|| {
+            Refusal::new(ErrorKind::Invalid, "the query is not from=CHUNK.FRAGMENT")
+        })?;
         let (held, next) = self
             .store
             .inventory(&dataset, from, wire::INVENTORY_PAGE_MAX);
@@ -309,7 +310,7 @@ fn read_piece(mut file: &std::fs::File, left: u64) -> io::Result<Bytes> {
     Ok(piece.into())
 }
 
-fn full(bytes: impl Into<Bytes>) -> Body {
+pub(crate) fn full(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into())
         .map_err(|never| match never {})
         .boxed_unsync()
@@ -321,7 +322,7 @@ fn empty(status: StatusCode) -> Response<Body> {
     response
 }
 
-fn json(status: StatusCode, body: &impl serde::Serialize) -> Response<Body> {
+pub(crate) fn json(status: StatusCode, body: &impl serde::Serialize) -> Response<Body> {
     let text = serde_json::to_vec(body).unwrap_or_default();
     let mut response = Response::new(full(text));
     *response.status_mut() = status;
@@ -331,7 +332,7 @@ fn json(status: StatusCode, body: &impl serde::Serialize) -> Response<Body> {
 }
 
 /// The answer to what is not done; `close` when the rest of the request was not read.
-fn refuse(refusal: Refusal, close: bool) -> Response<Body> {
+pub(crate) fn refuse(refusal: Refusal, close: bool) -> Response<Body> {
     let status = StatusCode::from_u16(wire::status_of(refusal.kind))
         .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let error = posthaste_endpoint::Error::new(refusal.kind, "answer", "")

@@ -28,6 +28,8 @@ use tokio_rustls::{TlsAcceptor, rustls::ServerConfig};
 use crate::{
     RelayOptions, clock,
     files::{Files, Ground, Space},
+    forward::Forwards,
+    gather::Gathers,
     identity::Identity,
     rate::RateLimit,
     request::Service,
@@ -109,13 +111,16 @@ impl Relay {
             Some(Arc::clone(&rate)),
             flush,
         );
+        let others = Arc::default();
+        let gathers = Gathers::new(Arc::clone(&others), Arc::clone(&rate));
         let service = Service {
             name,
             secret: identity.secret,
             store,
             rate,
             files,
-            forwards: Arc::default(),
+            forwards: Forwards::new(others),
+            gathers,
             probes: Semaphore::new(PROBES_MAX),
         };
         Ok(Self {
@@ -201,7 +206,7 @@ impl Relay {
 
 /// A listener whose connections hold little that was not read yet when the rate is limited, so that
 /// clients see the real rate.
-fn bind(listen: SocketAddr, rate: Option<ByteRate>) -> std::io::Result<TcpListener> {
+pub(crate) fn bind(listen: SocketAddr, rate: Option<ByteRate>) -> std::io::Result<TcpListener> {
     const BUFFER_BYTES: std::ops::RangeInclusive<u64> = (64 << 10)..=(4 << 20);
     let socket = match listen {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
@@ -230,7 +235,7 @@ pub(crate) async fn accept(
     }
 }
 
-type Stream = TokioIo<tokio_rustls::server::TlsStream<Counted<Line>>>;
+pub(crate) type Stream = TokioIo<tokio_rustls::server::TlsStream<Counted<Line>>>;
 
 /// Where clients come in.
 #[derive(Clone)]
@@ -248,7 +253,7 @@ impl Door {
     }
 
     /// Greets a client; `None` when it is none.
-    async fn greet(&self, stream: TcpStream) -> Option<Stream> {
+    pub(crate) async fn greet(&self, stream: TcpStream) -> Option<Stream> {
         let host = stream.peer_addr().ok()?.ip();
         let line = Counted::new(self.fleets.accepted(stream, host), Arc::default());
         let greeted = timeout(HANDSHAKE_TIMEOUT, self.tls.accept(line)).await;
@@ -256,7 +261,7 @@ impl Door {
     }
 }
 
-fn http() -> http1::Builder {
+pub(crate) fn http() -> http1::Builder {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)

@@ -38,6 +38,16 @@ pub(crate) struct Depot {
     pub(crate) meter: Meter,
     /// Whether it said that it can send on what it holds.
     pub(crate) forwards: AtomicBool,
+    /// Whether it said that it can gather what others hold.
+    pub(crate) gathers: AtomicBool,
+}
+
+impl Depot {
+    /// Notes what it said that it can do.
+    pub(crate) fn heed(&self, status: &RelayStatus) {
+        self.forwards.store(status.forwards, Ordering::Relaxed);
+        self.gathers.store(status.gathers, Ordering::Relaxed);
+    }
 }
 
 /// All depots in the books.
@@ -141,6 +151,7 @@ pub(crate) fn open(
         secret,
         meter: Meter::new(now),
         forwards: AtomicBool::new(false),
+        gathers: AtomicBool::new(false),
     })
 }
 
@@ -158,7 +169,7 @@ pub(crate) async fn watch(depots: Arc<Depots>, depot: Arc<Depot>, inputs: mpsc::
         let report = match answer {
             Ok(status) => {
                 silences = 0;
-                depot.forwards.store(status.forwards, Ordering::Relaxed);
+                depot.heed(&status);
                 Some(Report::up(&depot.record, &status))
             }
             Err(error) => {
@@ -272,7 +283,7 @@ pub(crate) fn fault_of_forward(error: &Error) -> Fault {
     clippy::wildcard_enum_match_arm,
     reason = "ErrorKind may grow; the rest is alike"
 )]
-fn fault_of_kind(kind: ErrorKind) -> Fault {
+pub(crate) fn fault_of_kind(kind: ErrorKind) -> Fault {
     match kind {
         ErrorKind::Unreachable | ErrorKind::TimedOut => Fault::Unreachable,
         ErrorKind::Full => Fault::Full,

@@ -4,7 +4,7 @@
 //! journals the step, and only then starts what was commanded. So whatever was started is in the
 //! journal, and `kill -9` at any moment leaves a step done or not begun.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use posthaste_core::{
     Mind, Settings,
@@ -20,6 +20,8 @@ use crate::{
     depots::Depots,
     hands::Hands,
     inbound::Flows,
+    lending::Lending,
+    sealed::Opened,
     store::{Remains, Store},
 };
 
@@ -49,6 +51,9 @@ pub(crate) struct Centre {
     pub(crate) store: Arc<Store>,
     pub(crate) depots: Arc<Depots>,
     pub(crate) flows: Arc<Flows>,
+    pub(crate) opened: Arc<Opened>,
+    /// Where sources are handed out; nowhere where nobody asked for that.
+    pub(crate) lending: OnceLock<Lending>,
     pub(crate) clock: Clock,
     pub(crate) inputs: mpsc::Sender<Arrival>,
     /// Number of the newest event: wakes those who stream events.
@@ -80,6 +85,8 @@ impl Centre {
             store,
             depots: Arc::default(),
             flows: Arc::default(),
+            opened: Arc::default(),
+            lending: OnceLock::new(),
             clock: Clock::default(),
             inputs,
             newest_event: watch::Sender::new(0),
@@ -122,6 +129,7 @@ impl Driver {
             Arc::clone(&centre.store),
             Arc::clone(&centre.depots),
             Arc::clone(&centre.flows),
+            Arc::clone(&centre.opened),
             centre.inputs.clone(),
         );
         Self {
@@ -262,6 +270,7 @@ fn remains_of(happening: &Happening) -> Option<Remains> {
         | Happening::Rerouted
         | Happening::Pushing
         | Happening::Pushed
+        | Happening::Delivering
         | Happening::Crowded
         | Happening::Fetching
         | Happening::SourceLeft { .. }

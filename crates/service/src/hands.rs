@@ -1,10 +1,6 @@
 //! Carries out what the mind commands, and tells it how that ended.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use posthaste_core::contract::{Command, Fault, Input};
 use posthaste_endpoint::Result;
@@ -17,11 +13,11 @@ use tokio::{
 };
 
 use crate::{
-    depots::{Depots, fault_of, fault_of_forward},
+    depots::{Depots, fault_of},
     driver::Arrival,
     inbound::{Flows, Inbound},
     monotonic, probe, release,
-    sealed::Sealed,
+    sealed::{Opened, Sealed},
     store::{Remains, Store},
 };
 
@@ -33,23 +29,50 @@ const FORGET_AGAIN: Duration = Duration::from_secs(40);
 
 /// Carries out commands; owned by the driver, so that its end is their end.
 pub(crate) struct Hands {
-    store: Arc<Store>,
-    depots: Arc<Depots>,
-    inputs: mpsc::Sender<Arrival>,
-    running: JoinSet<()>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) depots: Arc<Depots>,
+    pub(crate) inputs: mpsc::Sender<Arrival>,
+    pub(crate) running: JoinSet<()>,
     /// Sends that an `Abandon` must reach.
     sends: HashMap<(RequestId, DepotId), Vec<AbortHandle>>,
-    sealed: Arc<Mutex<HashMap<RequestId, Arc<Sealed>>>>,
+    opened: Arc<Opened>,
     inbound: Inbound,
 }
 
 /// One fragment on its way.
 #[derive(Clone, Copy)]
-struct Leg {
-    request: RequestId,
-    depot: DepotId,
-    chunk: ChunkIndex,
-    fragment: FragmentIndex,
+pub(crate) struct Leg {
+    pub(crate) request: RequestId,
+    pub(crate) depot: DepotId,
+    pub(crate) chunk: ChunkIndex,
+    pub(crate) fragment: FragmentIndex,
+}
+
+impl Leg {
+    /// What the mind is told when it has ended.
+    pub(crate) fn ended(self, ended: Result<(), Fault>) -> Input {
+        let Self {
+            request,
+            depot,
+            chunk,
+            fragment,
+        } = self;
+        match ended {
+            Ok(()) => Input::FragmentStored {
+                request,
+                depot,
+                chunk,
+                fragment,
+            },
+            Err(fault) => Input::FragmentFailed {
+                request,
+                depot,
+                chunk,
+                fragment,
+                fault,
+            },
+        }
+    }
 }
 
 impl Hands {
@@ -57,6 +80,7 @@ impl Hands {
         store: Arc<Store>,
         depots: Arc<Depots>,
         flows: Arc<Flows>,
+        opened: Arc<Opened>,
         inputs: mpsc::Sender<Arrival>,
     ) -> Self {
         let inbound = Inbound::new(Arc::clone(&store), flows, inputs.clone());
@@ -67,7 +91,7 @@ impl Hands {
             inputs,
             running: JoinSet::new(),
             sends: HashMap::new(),
-            sealed: Arc::default(),
+            opened,
         }
     }
 
@@ -109,22 +133,7 @@ impl Hands {
                 depot,
                 reason: _,
             } => self.forget(request, depot),
-            Command::Forward {
-                request,
-                from,
-                to,
-                chunk,
-                fragment,
-                reason: _,
-            } => {
-                let leg = Leg {
-                    request,
-                    depot: to,
-                    chunk,
-                    fragment,
-                };
-                self.forward(from, leg);
-            }
+            command @ (Command::Forward { .. } | Command::Gather { .. }) => self.relay(command),
             command @ (Command::Fetch { .. }
             | Command::Quit { .. }
             | Command::Survey { .. }
@@ -151,29 +160,12 @@ impl Hands {
                 Ok(sealed) => send_fragment(&sealed, &depots, leg).await,
                 Err(error) => Err(fault_of(&error)),
             };
-            let Leg {
-                request,
-                depot,
-                chunk,
-                fragment,
-            } = leg;
             let arrival = match ended {
                 Ok(record) => Arrival {
-                    input: Input::FragmentStored {
-                        request,
-                        depot,
-                        chunk,
-                        fragment,
-                    },
+                    input: leg.ended(Ok(())),
                     chunk: Some(record),
                 },
-                Err(fault) => Arrival::bare(Input::FragmentFailed {
-                    request,
-                    depot,
-                    chunk,
-                    fragment,
-                    fault,
-                }),
+                Err(fault) => Arrival::bare(leg.ended(Err(fault))),
             };
             // The driver is gone only when the service ends, and then nobody waits for this.
             let _ = inputs.send(arrival).await;
@@ -181,42 +173,8 @@ impl Hands {
         self.keep_send(leg, handle);
     }
 
-    /// Lets one depot send on to another what it holds; nothing of it comes this way.
-    fn forward(&mut self, from: DepotId, leg: Leg) {
-        let (depots, store, inputs) = (
-            Arc::clone(&self.depots),
-            Arc::clone(&self.store),
-            self.inputs.clone(),
-        );
-        let handle = self.running.spawn(async move {
-            let Leg {
-                request,
-                depot,
-                chunk,
-                fragment,
-            } = leg;
-            let input = match forward_fragment(&store, &depots, from, leg).await {
-                Ok(()) => Input::FragmentStored {
-                    request,
-                    depot,
-                    chunk,
-                    fragment,
-                },
-                Err(fault) => Input::FragmentFailed {
-                    request,
-                    depot,
-                    chunk,
-                    fragment,
-                    fault,
-                },
-            };
-            let _ = inputs.send(Arrival::bare(input)).await;
-        });
-        self.keep_send(leg, handle);
-    }
-
     /// Keeps what an `Abandon` must reach.
-    fn keep_send(&mut self, leg: Leg, handle: AbortHandle) {
+    pub(crate) fn keep_send(&mut self, leg: Leg, handle: AbortHandle) {
         let sends = self.sends.entry((leg.request, leg.depot)).or_default();
         sends.retain(|send| !send.is_finished());
         sends.push(handle);
@@ -321,10 +279,7 @@ impl Hands {
 
     /// A request has ended: what was kept to carry it out is no longer needed.
     pub(crate) fn retire(&mut self, request: RequestId, remains: Remains) {
-        self.sealed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&request);
+        self.opened.forget(request);
         let store = Arc::clone(&self.store);
         self.running.spawn_blocking(move || {
             if let Err(error) = store.retire_key(request, remains) {
@@ -338,22 +293,8 @@ impl Hands {
         &self,
         request: RequestId,
     ) -> impl Future<Output = Result<Arc<Sealed>>> + Send + 'static {
-        let (store, known) = (Arc::clone(&self.store), Arc::clone(&self.sealed));
-        async move {
-            if let Some(sealed) = known
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .get(&request)
-                .cloned()
-            {
-                return Ok(sealed);
-            }
-            let fresh = tokio::task::block_in_place(|| store.open_sealed(request))?;
-            let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
-            Ok(Arc::clone(
-                known.entry(request).or_insert_with(|| Arc::new(fresh)),
-            ))
-        }
+        let (store, opened) = (Arc::clone(&self.store), Arc::clone(&self.opened));
+        async move { opened.get(&store, request) }
     }
 }
 
@@ -393,28 +334,6 @@ async fn send_fragment(
     metered.end(if stored.is_ok() { size } else { Bytes::ZERO });
     stored.map_err(|error| fault_of(&error))?;
     Ok(fragment.record)
-}
-
-/// A relay of an older release can't send on: then nothing is, and the mind tries again ever more
-/// seldom. To carry it ourselves would take the centre's way out from what is not safe yet.
-async fn forward_fragment(
-    store: &Store,
-    depots: &Depots,
-    from: DepotId,
-    leg: Leg,
-) -> Result<(), Fault> {
-    let giver = depots.get(from).ok_or(Fault::Unreachable)?;
-    let taker = depots.get(leg.depot).ok_or(Fault::Unreachable)?;
-    if !giver.forwards.load(Ordering::Relaxed) {
-        return Err(Fault::Other);
-    }
-    let dataset = store.dataset(leg.request).map_err(|_| Fault::Other)?;
-    let expires = store.expires(leg.request).map_err(|_| Fault::Other)?;
-    let sent =
-        giver
-            .client
-            .forward_fragment(&dataset, leg.chunk, leg.fragment, &taker.client, expires);
-    sent.await.map_err(|error| fault_of_forward(&error))
 }
 
 /// Counts a send in its depot's meter, also when the send is aborted.

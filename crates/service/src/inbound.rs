@@ -5,8 +5,10 @@ mod draft;
 mod flow;
 mod list;
 mod look;
+mod room;
 mod stage;
 pub(crate) mod submit;
+mod union;
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -6,12 +6,14 @@
 
 extern crate alloc;
 
+mod between;
 mod clock;
 mod depots;
 mod driver;
 mod hands;
 mod http;
 mod inbound;
+mod lending;
 mod meter;
 mod probe;
 mod release;
@@ -32,9 +34,11 @@ use std::{
 use posthaste_core::contract::Input;
 use posthaste_endpoint::{Error, ErrorKind, Result};
 use posthaste_journal::Scan;
+use posthaste_relay::Outlet;
 use tokio::{net::TcpListener, sync::mpsc, task::JoinSet};
 
 pub use http::openapi;
+pub use lending::LendingOptions;
 pub use secrets::{make_private_directory, read_private, write_private};
 
 /// Depots that may be added while none is taken up for watching yet.
@@ -53,6 +57,8 @@ pub struct Options {
     pub listen: SocketAddr,
     /// Listen beyond loopback although the API speaks plain HTTP: a TLS proxy stands in front.
     pub behind_tls: bool,
+    /// Where sources are handed out to whoever pulls, while they are there; nowhere without.
+    pub lending: Option<LendingOptions>,
 }
 
 /// A service that listens, but does nothing yet.
@@ -63,6 +69,8 @@ pub struct Service {
     scans: mpsc::Receiver<posthaste_types::RequestId>,
     watches: mpsc::Receiver<Arc<depots::Depot>>,
     token_file: PathBuf,
+    /// Where sources are handed out, and what is to be read for that.
+    outlet: Option<(Outlet, mpsc::Receiver<posthaste_types::RequestId>)>,
 }
 
 /// The monotonic clock, for measuring how long things take.
@@ -100,6 +108,9 @@ impl Service {
         let (scan_sender, scans) = mpsc::channel(submit::SCANS_MAX);
         let (watch_sender, watches) = mpsc::channel(WATCHES_MAX);
         let driver = driver::Driver::new(Arc::clone(&centre), queue);
+        let outlet = options.lending.as_ref();
+        let outlet = outlet.map(|lending| open_outlet(&options.state, &centre, lending));
+        let outlet = outlet.transpose()?;
         let desk = http::Desk {
             centre,
             token: token.into(),
@@ -113,6 +124,7 @@ impl Service {
             scans,
             watches,
             token_file,
+            outlet,
         })
     }
 
@@ -124,6 +136,13 @@ impl Service {
         self.listener
             .local_addr()
             .map_err(|cause| Error::io("look at", "the listener", cause))
+    }
+
+    /// How sources are reached by whoever pulls, where they are handed out.
+    #[must_use]
+    pub fn source_url(&self) -> Option<&str> {
+        let lending = self.desk.centre.lending.get();
+        lending.map(|lending| lending.url.as_str())
     }
 
     /// The file with the token that programs must show.
@@ -143,6 +162,7 @@ impl Service {
             driver,
             scans,
             watches,
+            outlet,
             ..
         } = self;
         let centre = Arc::clone(&desk.centre);
@@ -155,6 +175,20 @@ impl Service {
             submit::scan_all(scanner, scans).await;
             Ok(())
         });
+        if let Some((outlet, reads)) = outlet {
+            let sources = Arc::new(lending::Sources {
+                centre: Arc::clone(&centre),
+            });
+            running.spawn(async move {
+                outlet.run(sources).await;
+                Ok(())
+            });
+            let reader = Arc::clone(&centre);
+            running.spawn(async move {
+                lending::read_all(reader, reads).await;
+                Ok(())
+            });
+        }
         resume(&desk).await?;
         let (end, ended) = tokio::sync::watch::channel(false);
         let mut told = ended.clone();
@@ -177,6 +211,19 @@ impl Service {
         running.shutdown().await;
         outcome
     }
+}
+
+/// Takes the port where sources are handed out.
+fn open_outlet(
+    state: &std::path::Path,
+    centre: &driver::Centre,
+    options: &LendingOptions,
+) -> Result<(Outlet, mpsc::Receiver<posthaste_types::RequestId>)> {
+    let outlet = Outlet::open(&state.join("source"), options.listen, options.rate)?;
+    let (sender, reads) = mpsc::channel(lending::READS_MAX);
+    let lending = lending::Lending::new(&outlet, options.url.clone(), sender)?;
+    let _ = centre.lending.set(lending);
+    Ok((outlet, reads))
 }
 
 fn flatten(ended: Result<Result<()>, tokio::task::JoinError>) -> Result<()> {

@@ -36,7 +36,7 @@ async fn store_manifest(sealed: &Sealed, store: &Arc<Store>, depots: &Depots) ->
     let mut kept = 0;
     let mut last = None;
     let record = tokio::task::block_in_place(|| store.request(sealed.request))?;
-    let holders = record.via.iter().chain([&record.destination]);
+    let holders = record.holders();
     for depot in holders.filter_map(|name| depots.named(name)) {
         let client = &depot.client;
         match client

@@ -333,7 +333,11 @@ fn offers(decisions: &[Decision]) -> Vec<api::Offer> {
             Some(Happening::Admitted | Happening::Refused)
         );
         match &decision.reason {
-            Reason::Infeasible { would_buy, .. } if is_answer => Some(would_buy),
+            Reason::Infeasible { would_buy, .. } | Reason::OnlyThere { would_buy, .. }
+                if is_answer =>
+            {
+                Some(would_buy)
+            }
             Reason::Offered { would_buy } => Some(would_buy),
             _ => None,
         }

@@ -1,9 +1,11 @@
 //! A sealed dataset on its way out: read once, encoded once, the same bytes at every try.
 
+mod opened;
+
 use std::{
     collections::HashMap,
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
 use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
@@ -18,6 +20,8 @@ use posthaste_types::{
     Bytes, ChunkIndex, Code, Digest, FragmentIndex, RequestId, TAG_BYTES, Timestamp,
 };
 use tokio::sync::OnceCell;
+
+pub(crate) use opened::Opened;
 
 /// A dataset the service reads chunks of.
 pub(crate) struct Sealed {
@@ -140,6 +144,36 @@ impl Sealed {
         ))
     }
 
+    fn known(&self) -> MutexGuard<'_, HashMap<ChunkIndex, Vec<Digest>>> {
+        self.digests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether somebody read a chunk, so that its digests are known.
+    pub(crate) fn is_read(&self, chunk: ChunkIndex) -> bool {
+        self.known().contains_key(&chunk)
+    }
+
+    /// Chunks nobody read yet.
+    pub(crate) fn unread(&self) -> Vec<ChunkIndex> {
+        let chunks = Bytes::new(self.list.bytes).pieces(self.chunk_size);
+        let known = self.known();
+        let all = (0..u32::try_from(chunks).unwrap_or(u32::MAX)).map(ChunkIndex::new);
+        all.filter(|chunk| !known.contains_key(chunk)).collect()
+    }
+
+    /// The digests of whole chunks that were read, from `from` on, `most` of them at most.
+    pub(crate) fn digests_from(&self, from: ChunkIndex, most: usize) -> Vec<(ChunkIndex, Digest)> {
+        let known = self.known();
+        let mut all: Vec<(ChunkIndex, Digest)> = known
+            .iter()
+            .filter(|(chunk, _)| **chunk >= from)
+            .filter_map(|(chunk, digests)| Some((*chunk, *digests.first()?)))
+            .collect();
+        all.sort_unstable();
+        all.truncate(most);
+        all
+    }
+
     fn cut(
         &self,
         stripe: &Stripe,
@@ -200,7 +234,7 @@ impl Sealed {
     }
 
     fn check_unchanged(&self, record: &ChunkRecord) -> Result<()> {
-        let mut digests = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut digests = self.known();
         let known = digests
             .entry(record.chunk)
             .or_insert_with(|| record.digests.clone());

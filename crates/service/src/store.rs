@@ -109,6 +109,19 @@ impl Store {
             .collect())
     }
 
+    /// The same of one chunk; none before it was read.
+    ///
+    /// # Errors
+    /// The journal's.
+    pub(crate) fn digests_of(
+        &self,
+        request: RequestId,
+        chunk: ChunkIndex,
+    ) -> Result<Option<Vec<Digest>>> {
+        let record = self.journal(|journal| journal.chunk(request, chunk))?;
+        Ok(record.map(|record| record.digests))
+    }
+
     fn list_path(&self, request: RequestId) -> PathBuf {
         self.directory
             .join("datasets")

@@ -29,8 +29,8 @@ const KEEP_DEFAULT: Duration = Duration::from_secs(30 * 86400);
 pub(crate) const SCANS_MAX: usize = 10_000;
 /// Scans at once: each keeps one list in memory and one directory tree busy.
 const SCANS_AT_ONCE: usize = 2;
-/// Depots one request may name: with its destination they fit the bits of one word of the mind.
-const VIA_MAX: usize = 63;
+/// Depots and destinations one request may name: they fit the bits of one word of the mind.
+const HOLDERS_MAX: usize = 64;
 /// The number of a request that is only rehearsed.
 const REHEARSED: RequestId = RequestId::new(0);
 /// Bytes of a name people give.
@@ -166,6 +166,25 @@ fn via(centre: &Centre, names: &[String]) -> Result<Vec<String>> {
     Ok(via)
 }
 
+/// Where it goes, each once: one name that may be any, or several that are in the books.
+fn destinations(centre: &Centre, names: &[String]) -> Result<String> {
+    let mut seen = std::collections::BTreeSet::new();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let names: Vec<&str> = names
+        .into_iter()
+        .filter(|name| seen.insert(*name))
+        .collect();
+    let unknown = names
+        .iter()
+        .find(|name| centre.depots.named(name).is_none());
+    if let Some(unknown) = unknown.filter(|name| names.len() > 1 || name.contains(',')) {
+        return Err(Error::new(ErrorKind::NotFound, "deliver to", *unknown)
+            .cause("no depot of that name is in the books")
+            .hint("each of several destinations runs a relay: `posthaste depot add` adds it"));
+    }
+    Ok(names.join(","))
+}
+
 fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
     let invalid = |what: &str, why: &str, hint: &str| {
         Error::new(ErrorKind::Invalid, "submit", what)
@@ -195,8 +214,9 @@ fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
         ));
     }
     let length_ok = |name: &str| !name.is_empty() && name.len() <= NAME_BYTES_MAX;
-    if new.via.len() > VIA_MAX
-        || !length_ok(&new.to)
+    if new.via.len() + new.to.len() > HOLDERS_MAX
+        || new.to.is_empty()
+        || !new.to.iter().all(|name| length_ok(name))
         || !new.submission_id.iter().all(|id| length_ok(id))
     {
         return Err(invalid(
@@ -211,7 +231,7 @@ fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
         submission: new.submission_id.clone(),
         dataset: dataset::DatasetId::random()?.to_string(),
         source: source.as_os_str().as_bytes().to_vec(),
-        destination: new.to.clone(),
+        destination: destinations(centre, &new.to)?,
         code,
         via: via(centre, &new.via)?,
         recipients: recipients(&new.encrypt_for)?,
@@ -370,10 +390,11 @@ fn specification(centre: &Centre, record: &RequestRecord) -> Result<Option<Reque
         deadline: record.deadline,
         code: record.code,
         via,
-        destination: centre
-            .depots
-            .named(&record.destination)
-            .map(|depot| depot.record.id),
+        destinations: record
+            .destinations()
+            .filter_map(|name| centre.depots.named(name))
+            .map(|depot| depot.record.id)
+            .collect(),
         release: if record.release {
             ReleasePolicy::WhenSafe
         } else {

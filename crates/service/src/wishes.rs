@@ -33,6 +33,7 @@ pub(crate) fn read(new: &api::Wishes, depot: impl Fn(&str) -> Option<DepotId>) -
         owner: name("the owner", new.owner.as_deref())?,
         project: name("the project", new.project.as_deref())?,
         survive: survive(new)?,
+        safe_with: new.safe_with,
         repair: repair(new.repair.as_deref())?,
         budget_micro_usd: budget(new.budget_usd)?,
         rate_max: rate(new.rate_bytes_per_s_max)?,
@@ -137,6 +138,7 @@ pub(crate) fn show(wishes: &Wishes, name: impl Fn(DepotId) -> String) -> api::Wi
             }
             Survive::AsCoded | Survive::Losses { .. } => None,
         },
+        safe_with: wishes.safe_with,
         repair: (wishes.repair == Repair::Lazy).then(|| "lazy".to_owned()),
         budget_usd: wishes.budget_micro_usd.map(crate::render::usd),
         rate_bytes_per_s_max: wishes.rate_max.map(ByteRate::get),
@@ -160,6 +162,7 @@ mod tests {
             project: Some("climate".into()),
             survive: Some(2),
             durability_percent: None,
+            safe_with: Some(1),
             repair: Some("lazy".into()),
             budget_usd: Some(1.5),
             rate_bytes_per_s_max: Some(5 << 20),

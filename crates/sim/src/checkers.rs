@@ -4,6 +4,7 @@ mod arrivals;
 mod capacity;
 mod conservation;
 mod deadline;
+mod delivery;
 mod probes;
 mod progress;
 mod release;
@@ -15,6 +16,7 @@ pub(crate) use arrivals::Arrivals;
 pub(crate) use capacity::Capacity;
 pub(crate) use conservation::{Conservation, End};
 pub(crate) use deadline::Deadlines;
+pub(crate) use delivery::on_delivered;
 pub(crate) use probes::Probes;
 pub(crate) use progress::Progress;
 pub(crate) use release::Releases;
@@ -34,7 +36,7 @@ pub struct Violation {
 /// Violations kept of one run: the first ones tell the story.
 const VIOLATIONS_MAX: usize = 20;
 
-/// The eight checkers and what they saw.
+/// The nine checkers and what they saw.
 #[derive(Debug)]
 pub struct Checkers {
     pub(crate) deadlines: Deadlines,
@@ -51,7 +53,7 @@ pub struct Checkers {
 
 impl Checkers {
     /// The checkers' names, in the order of their verdicts.
-    pub const NAMES: [&'static str; 8] = [
+    pub const NAMES: [&'static str; 9] = [
         deadline::NAME,
         capacity::NAME,
         conservation::NAME,
@@ -60,6 +62,7 @@ impl Checkers {
         probes::NAME,
         wishes::NAME,
         arrivals::NAME,
+        delivery::NAME,
     ];
 
     pub(crate) fn new(settings: &posthaste_core::Settings) -> Self {

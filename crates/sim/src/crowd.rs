@@ -44,11 +44,13 @@ impl<'a> Crowd<'a> {
             found.map(|place| sites[*place].id)
         };
         let named = |plan: &'a RequestPlan| {
-            let destinations: Vec<DepotId> = plan.destination.iter().flat_map(of).collect();
+            let ends = plan.destination.iter().chain(&plan.destinations);
+            let destinations: Vec<Vec<DepotId>> = ends.map(|name| of(name).collect()).collect();
             let via = if plan.via.is_empty() {
                 // Where users have their data sent to is no depot for others.
                 let all = sites.iter().map(|site| site.id);
-                all.filter(|id| !destinations.contains(id)).collect()
+                all.filter(|id| !destinations.iter().flatten().any(|end| end == id))
+                    .collect()
             } else {
                 plan.via.iter().flat_map(of).collect()
             };
@@ -96,8 +98,8 @@ impl<'a> Crowd<'a> {
 #[derive(Debug)]
 struct Named {
     via: Vec<DepotId>,
-    /// Those one of which the request goes to.
-    destinations: Vec<DepotId>,
+    /// For each destination those one of which it is.
+    destinations: Vec<Vec<DepotId>>,
     /// Those it may not use.
     without: Vec<DepotId>,
 }
@@ -127,11 +129,14 @@ fn spec(plan: &RequestPlan, at: Timestamp, named: &Named, dice: &mut Dice) -> Re
     } else {
         (bytes, chunk_size)
     };
-    let destination = match named.destinations.as_slice() {
-        [] => None,
-        [only] => Some(*only),
-        several => Some(several[dice.place(several.len())]),
-    };
+    let mut destinations = Vec::new();
+    for one_of in &named.destinations {
+        match one_of.as_slice() {
+            [] => {}
+            [only] => destinations.push(*only),
+            several => destinations.push(several[dice.place(several.len())]),
+        }
+    }
     let via = match plan.via_count {
         None => named.via.clone(),
         Some(count) => draw(&named.via, count, dice),
@@ -143,7 +148,7 @@ fn spec(plan: &RequestPlan, at: Timestamp, named: &Named, dice: &mut Dice) -> Re
         deadline: at + deadline,
         code: plan.code.parse().unwrap_or(Code::NONE),
         via,
-        destination,
+        destinations,
         release: if plan.release {
             ReleasePolicy::WhenSafe
         } else {
@@ -203,7 +208,7 @@ mod tests {
         let world = crate::world::build(&scenario, 1, start);
         let mut destinations = std::collections::BTreeSet::new();
         for wish in Crowd::new(&scenario, &world.sites, 1).wishes(start) {
-            destinations.insert(wish.spec.destination.unwrap().get());
+            destinations.insert(wish.spec.destinations[0].get());
             let via = wish.spec.via.iter().map(|depot| depot.get());
             let via: std::collections::BTreeSet<u32> = via.collect();
             assert_eq!(via.len(), 4, "one twice");

@@ -102,10 +102,10 @@ fn demand(spec: &RequestSpec, at: Duration, by: Duration) -> Demand {
     let via = spec
         .via
         .iter()
-        .filter(|depot| Some(**depot) != spec.destination);
+        .filter(|depot| !spec.destinations.contains(depot));
     Demand {
         source: 0,
-        sink: spec.destination.map(place),
+        sink: spec.destinations.first().copied().map(place),
         bytes: spec.bytes,
         code: spec.code,
         held: Vec::new(),

@@ -6,6 +6,7 @@ mod commands;
 mod fates;
 mod faults;
 mod forwards;
+mod gathers;
 mod inbound;
 mod journal;
 mod notes;
@@ -39,6 +40,7 @@ use crate::{
 };
 use fates::Fates;
 use forwards::Forwards;
+use gathers::Gathers;
 use journal::Journal;
 pub(crate) use scored::{score, watch};
 
@@ -133,6 +135,7 @@ struct Run<'a> {
     fates: Fates,
     /// What depots were told to send on.
     forwards: Forwards,
+    gathers: Gathers,
     /// How long an answer can be on its way.
     answer_max: Duration,
     /// The probe of a path under way.
@@ -193,6 +196,7 @@ impl<'a> Run<'a> {
             surplus: BTreeMap::new(),
             fates: Fates::default(),
             forwards: Forwards::default(),
+            gathers: Gathers::default(),
             answer_max: Duration::ZERO,
             probing: None,
             was_probed: None,
@@ -345,9 +349,8 @@ impl<'a> Run<'a> {
                 .and_then(|request| self.world.specs.get(&request));
             let arrival = event
                 .request
-                .and_then(|request| self.checkers.arrivals.spec(request));
-            let deadline = spec.map(|spec| spec.deadline);
-            let deadline = deadline.or(arrival.map(|spec| spec.deadline));
+                .and_then(|request| self.checkers.arrivals.deadline(request));
+            let deadline = spec.map(|spec| spec.deadline).or(arrival);
             self.fates.hear(event, &mind, deadline);
         }
         let wakeup = mind.next_wakeup();
@@ -392,12 +395,18 @@ impl<'a> Run<'a> {
         let found = self.checkers.arrivals.on_event(event);
         self.checkers.note(self.now, found);
         if let (Happening::Safe { .. }, Some(request)) = (&event.happening, event.request) {
-            let losses = if let Reason::AllSafe { losses } = event.reason {
+            let losses = if let Reason::AllSafe { losses } | Reason::RestFollows { losses, .. } =
+                event.reason
+            {
                 u8::try_from(losses).unwrap_or(u8::MAX)
             } else {
                 u8::MAX
             };
             self.check_claim(request, losses, false);
+        }
+        if let (Reason::WholeThere { .. }, Some(request)) = (&event.reason, event.request) {
+            let found = crate::checkers::on_delivered(request, self.world.undelivered(request));
+            self.checkers.note(self.now, found);
         }
         let what = What::Said {
             happening: event.happening.clone(),

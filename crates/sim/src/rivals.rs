@@ -241,7 +241,8 @@ impl Decider {
 
     /// Whether depots send on what they hold.
     pub(crate) fn is_pushing(&self) -> bool {
-        self.as_mind().is_some_and(|mind| mind.pushing() > 0)
+        self.as_mind()
+            .is_some_and(|mind| mind.pushing() > 0 || mind.delivering() > 0)
     }
 
     /// Whether it is a rival with requests that move.

@@ -230,16 +230,32 @@ impl World {
     ) -> Option<ChunkIndex> {
         let spec = self.specs.get(&request)?;
         let at = |depot: &DepotId| self.sites.get(self.place(*depot)?);
-        let destination = spec.destination.as_ref().and_then(at);
-        let is_staged = |site: &&Site| Some(site.id) != spec.destination && counts(site);
+        let ends: Vec<&Site> = spec.destinations.iter().filter_map(at).collect();
+        let is_staged = |site: &&Site| !spec.destinations.contains(&site.id) && counts(site);
         let via: Vec<&Site> = spec.via.iter().filter_map(at).filter(is_staged).collect();
         (0..spec.chunks()).map(ChunkIndex::new).find(|chunk| {
             let place = chunk.get() as usize;
-            let is_delivered = destination.is_some_and(|site| site.mask(request, place) & 1 == 1);
+            let is_delivered = ends.iter().any(|site| site.mask(request, place) & 1 == 1);
             let masks = via.iter().map(|site| site.mask(request, place));
             let needed = usize::from(spec.code.data() + losses.min(spec.code.parity()));
             !is_delivered && apart(&masks.collect::<Vec<u64>>(), spec.code.total()) < needed
         })
+    }
+}
+
+impl World {
+    /// A destination, and a chunk of the request that it lacks. One that something befell may have lost
+    /// it, and nobody may know yet.
+    pub(crate) fn undelivered(&self, request: RequestId) -> Option<(DepotId, ChunkIndex)> {
+        let spec = self.specs.get(&request)?;
+        let at = |depot: &DepotId| self.sites.get(self.place(*depot)?);
+        let ends = spec.destinations.iter().filter_map(at);
+        let mut lacking = ends.filter(|site| site.ordeal == 0).flat_map(|site| {
+            let chunks = (0..spec.chunks()).map(ChunkIndex::new);
+            let lacks = |chunk: &ChunkIndex| site.mask(request, chunk.get() as usize) & 1 == 0;
+            chunks.filter(lacks).map(|chunk| (site.id, chunk))
+        });
+        lacking.next()
     }
 }
 

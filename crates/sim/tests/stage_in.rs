@@ -54,3 +54,37 @@ fn its_story_is_told() {
         assert!(story.contains(said), "{said}\n{story}");
     }
 }
+
+#[test]
+fn what_lies_apart_comes_in_time_with_every_seed_and_the_source_that_binds_is_named() {
+    let path =
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/stage-in-parts.toml");
+    let scenario = Scenario::load(&path).unwrap();
+    for seed in 0..40 {
+        let report = simulate(&scenario, seed);
+        assert!(report.is_clean(), "seed {seed}\n{}", report.to_text());
+        assert_eq!(report.count(Fate::Met), 2, "seed {seed}");
+        let begun = |happening: &Happening| matches!(happening, Happening::Fetching);
+        let begun = when(&report, 3, begun).unwrap();
+        // 1000 MiB of the archive are 70 to 100 s, and it is known to no better than its p10.
+        let lead = Duration::from_secs(2100).saturating_sub(begun);
+        let range = Duration::from_secs(70)..Duration::from_secs(300);
+        assert!(range.contains(&lead), "seed {seed}: {lead:?}");
+    }
+    let (_, story) = simulate_explained(&scenario, 1, RequestId::new(1));
+    let story = story.unwrap().join("\n");
+    for said in [
+        "archive holds 1.9 GiB of it, and no other does 1000.0 MiB",
+        "that lie only at archive",
+        "archive was left",
+        "all of it was here",
+    ] {
+        assert!(story.contains(said), "{said}\n{story}");
+    }
+    let (_, story) = simulate_explained(&scenario, 1, RequestId::new(2));
+    let story = story.unwrap().join("\n");
+    assert!(
+        story.contains("refused") && story.contains("that lie only at archive"),
+        "{story}"
+    );
+}

@@ -116,6 +116,39 @@ fn a_limited_request_takes_the_time_its_limit_says_and_others_take_none_of_it() 
 }
 
 #[test]
+fn redundancy_beyond_what_suffices_by_the_deadline_follows_it() {
+    let said = |report: &Report, request: u64| -> Vec<(Duration, String)> {
+        let of = Some(RequestId::new(request));
+        let entries = report.timeline.iter().filter(|entry| entry.request == of);
+        let safe = entries.filter_map(|entry| match &entry.what {
+            What::Said {
+                happening: Happening::Safe { .. },
+                reason,
+            } => Some((entry.at, reason.to_string())),
+            What::Said { .. } | What::World(_) | What::Driver(_) | What::User(_) => None,
+        });
+        safe.collect()
+    };
+    for report in play("less-first", 0..20) {
+        let text = report.to_text();
+        assert_eq!(report.fates[0].1, Fate::Met, "{text}");
+        assert_eq!(report.fates[1].1, Fate::Met, "{text}");
+        for request in [1, 2] {
+            let said = said(&report, request);
+            let [first, all] = &said[..] else {
+                panic!("{said:?}\n{text}");
+            };
+            assert!(first.0 < all.0, "{text}");
+            assert!(
+                first.1.contains("the loss of any 1 of its depots"),
+                "{first:?}"
+            );
+            assert!(all.1.contains("any 3 depots"), "{all:?}");
+        }
+    }
+}
+
+#[test]
 fn no_more_is_spent_than_a_budget_allows() {
     for report in play("budget", 0..20) {
         let text = report.to_text();

@@ -128,17 +128,25 @@ pub struct Service {
     pub state: PathBuf,
     pub url: String,
     pub process: Process,
+    more: Vec<String>,
 }
 
 impl Service {
     pub fn start(folder: &Path) -> Self {
+        Self::start_with(folder, &[])
+    }
+
+    /// Starts with more arguments, which a restart takes again.
+    pub fn start_with(folder: &Path, more: &[&str]) -> Self {
         let state = folder.join("service");
-        let process = start_service(&state, "127.0.0.1:0");
+        let more: Vec<String> = more.iter().copied().map(str::to_owned).collect();
+        let process = start_service(&state, "127.0.0.1:0", &more);
         let url = process.ready["url"].as_str().unwrap().to_owned();
         Self {
             state,
             url,
             process,
+            more,
         }
     }
 
@@ -148,7 +156,7 @@ impl Service {
 
     pub fn restart(&mut self) {
         let listen = self.url.trim_start_matches("http://");
-        self.process = start_service(&self.state, listen);
+        self.process = start_service(&self.state, listen, &self.more);
     }
 
     /// Runs a client command against this service.
@@ -199,6 +207,19 @@ impl Service {
         self.json(&["status", id, "--json"])
     }
 
+    /// Waits until every depot satisfies `wanted`.
+    pub fn wait_for_depots(&self, wanted: impl Fn(&Value) -> bool) {
+        let start = now();
+        loop {
+            let depots = self.json(&["depot", "list", "--json"]);
+            if depots.as_array().unwrap().iter().all(&wanted) {
+                return;
+            }
+            assert!(start.elapsed() < PATIENCE, "depots are still {depots}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
     /// Waits until the request satisfies `wanted`.
     pub fn wait_until(&self, id: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let start = now();
@@ -218,9 +239,9 @@ impl Service {
     }
 }
 
-fn start_service(state: &Path, listen: &str) -> Process {
+fn start_service(state: &Path, listen: &str, more: &[String]) -> Process {
     let log = state.with_extension("log");
-    let arguments = [
+    let mut arguments = vec![
         "serve",
         "--json",
         "--listen",
@@ -228,6 +249,7 @@ fn start_service(state: &Path, listen: &str) -> Process {
         "--state",
         state.to_str().unwrap(),
     ];
+    arguments.extend(more.iter().map(String::as_str));
     Process::start(&arguments, &log)
 }
 

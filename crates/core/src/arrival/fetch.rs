@@ -1,7 +1,8 @@
 //! Which chunk is asked of which source.
 //!
 //! Each source that has room takes the next chunk of the most urgent stage-in, so each gives as much as it
-//! can and no split is planned: a slow one just comes back more seldom. Towards the end that is not enough:
+//! can and no split is planned: a slow one just comes back more seldom. Of what it holds it first gives what
+//! the fewest others hold: those can do the rest meanwhile, and nobody that. Towards the end that is not enough:
 //! a source that would be later with one chunk than the others with all that is left takes none, and one
 //! that has nothing to do asks again for what another is late with.
 
@@ -9,7 +10,7 @@ use posthaste_types::{Bytes, ChunkIndex, FragmentIndex, RequestId, SourceId};
 
 use crate::{
     Mind,
-    books::{Arrival, Fetch, Flight, Source},
+    books::{Arrival, Fetch, Flight, Held, Source},
     contract::{ArrivalState, Command, Happening, Outbox, Reason},
 };
 
@@ -56,19 +57,38 @@ impl Mind {
             if !may {
                 return None;
             }
-            let (chunk, is_duplicate) = match arrival.open.first() {
-                Some(chunk) => (ChunkIndex::new(chunk), false),
+            let (chunk, is_duplicate) = match self.next_of(id, arrival) {
+                Some(chunk) => (chunk, false),
                 None => (self.find_late(id, source, arrival)?, true),
             };
-            let bytes = arrival.spec.chunk_bytes(chunk.get());
+            let bytes = arrival.chunk_bytes(chunk.get());
             let is_taken = self.has_room(source, bytes)
-                && (is_duplicate || !self.is_better_left(id, source, arrival, bytes));
+                && (is_duplicate || !self.is_better_left(id, source, arrival, chunk));
             is_taken.then_some(Pick {
                 request: *request,
                 chunk,
                 is_duplicate,
             })
         })
+    }
+
+    /// The next chunk a source is asked for: of what lies at the fewest that answer.
+    fn next_of(&self, id: SourceId, arrival: &Arrival) -> Option<ChunkIndex> {
+        let held = arrival.held.iter().enumerate();
+        let held = held
+            .filter(|(_, held)| held.is_due && held.open.len() > 0 && held.sources.contains(&id));
+        let (place, _) = held.min_by_key(|(_, held)| self.holders_that_answer(held))?;
+        arrival.next_open(place)
+    }
+
+    /// How many of those that hold something answer.
+    pub(crate) fn holders_that_answer(&self, held: &Held) -> usize {
+        let sources = &self.arrivals.sources;
+        let answers = |source: &&SourceId| {
+            let source = sources.get(source);
+            source.is_some_and(|source| !source.is_down())
+        };
+        held.sources.iter().filter(answers).count()
     }
 
     /// One that is lost has one try at a time, one that nothing is known of a few.
@@ -82,22 +102,23 @@ impl Mind {
             && source.link.has_window(bytes, settings.window, settings)
     }
 
-    /// Whether another source would have fetched all that is left before this one has one chunk.
+    /// Whether another source that holds this chunk would have fetched all that is left there before this
+    /// one has that one chunk.
     fn is_better_left(
         &self,
         id: SourceId,
         source: &Source,
         arrival: &Arrival,
-        bytes: Bytes,
+        chunk: ChunkIndex,
     ) -> bool {
-        let own = source.link.finish_micros(bytes);
-        let rest = arrival
-            .spec
-            .chunk_size
-            .times(u64::from(arrival.open.len()))
-            .min(arrival.missing());
-        self.others(id, arrival)
-            .any(|(_, other)| other.link.finish_micros(rest) < own)
+        let own = source.link.finish_micros(arrival.chunk_bytes(chunk.get()));
+        let mut others = self.others(id, arrival);
+        others.any(|(other, about)| {
+            let rest = arrival.spec.chunk_size;
+            let rest = rest.times(arrival.open(|held| held.sources.contains(&other)).into());
+            let rest = rest.min(arrival.missing());
+            arrival.lies_at(chunk, other) && about.link.finish_micros(rest) < own
+        })
     }
 
     /// Other sources of a stage-in that answer.
@@ -118,6 +139,7 @@ impl Mind {
     fn find_late(&self, id: SourceId, source: &Source, arrival: &Arrival) -> Option<ChunkIndex> {
         let late = arrival.fetches.iter().filter_map(|(fetch, flight)| {
             let is_once = fetch.source != id
+                && arrival.lies_at(fetch.chunk, id)
                 && arrival.fetches_of(fetch.chunk) == 1
                 && !arrival.here.contains(fetch.chunk.get());
             let other = self.arrivals.sources.get(&fetch.source)?;
@@ -140,7 +162,7 @@ impl Mind {
         ) else {
             return;
         };
-        let bytes = arrival.spec.chunk_bytes(pick.chunk.get());
+        let bytes = arrival.chunk_bytes(pick.chunk.get());
         let flight = Flight {
             fragment: FragmentIndex::WHOLE,
             bytes,
@@ -150,12 +172,7 @@ impl Mind {
         };
         from.link.begin_flight(now, &flight);
         if !pick.is_duplicate {
-            let first = arrival.open.pop();
-            debug_assert_eq!(
-                first,
-                Some(pick.chunk.get()),
-                "the first open chunk is picked"
-            );
+            arrival.take_open(pick.chunk);
         }
         let key = Fetch {
             chunk: pick.chunk,
@@ -220,7 +237,7 @@ impl Mind {
         let chunk = fetch.chunk;
         let is_wanted = arrival.state.is_live() && !arrival.here.contains(chunk.get());
         if is_wanted && arrival.fetches_of(chunk) == 0 {
-            arrival.open.insert(chunk.get());
+            arrival.reopen(chunk);
         }
         true
     }

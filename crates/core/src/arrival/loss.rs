@@ -1,6 +1,6 @@
 //! Sources that fail: they are left alone for a while, and what was asked of them is asked of others.
 
-use posthaste_types::{RequestId, SourceId};
+use posthaste_types::{ChunkIndex, RequestId, SourceId};
 
 use crate::{
     Mind,
@@ -63,11 +63,13 @@ impl Mind {
         self.look_at_arrivals_now();
     }
 
-    /// A source no longer holds what it held: nothing more is read from it for this stage-in.
+    /// A source no longer holds what it held: nothing more is read from it of what lies where this chunk
+    /// does.
     pub(crate) fn drop_source(
         &mut self,
         request: RequestId,
         id: SourceId,
+        chunk: ChunkIndex,
         fault: Fault,
         out: &mut Outbox,
     ) {
@@ -87,9 +89,7 @@ impl Mind {
             return;
         };
         arrival.last_fault = Some(fault);
-        if let Some(lane) = arrival.lane_mut(id) {
-            lane.is_gone = true;
-        }
+        arrival.forget_holder(chunk, id);
         let happening = Happening::SourceLeft { name };
         self.tell(out, Some(request), None, happening, reason);
         self.look_at_arrivals_now();

@@ -1,7 +1,7 @@
 //! What time alone brings to stage-ins: danger, misses, and sources nobody waits for any longer.
 
 use core::time::Duration;
-use posthaste_types::{ByteRate, RequestId, Timestamp};
+use posthaste_types::{ByteRate, Bytes, RequestId, SourceId, Timestamp};
 
 use crate::{
     Mind,
@@ -179,16 +179,23 @@ impl Mind {
         let Some(arrival) = self.arrivals.requests.get(&id) else {
             return;
         };
-        let has_hope = arrival.lanes.iter().any(|lane| {
-            let source = self.arrivals.sources.get(&lane.source);
-            let settings = &self.settings;
-            !lane.is_gone && source.is_some_and(|source| !source.is_hopeless(settings))
-        });
-        if has_hope || !arrival.state.is_live() || arrival.is_whole() {
+        let gives = |id: &SourceId| {
+            let source = self.arrivals.sources.get(id);
+            source.is_some_and(|source| !source.is_hopeless(&self.settings))
+        };
+        let mut held = arrival.held.iter();
+        let lost = held.find(|held| held.missing > Bytes::ZERO && !held.sources.iter().any(gives));
+        let Some(lost) = lost.filter(|_| arrival.state.is_live()) else {
             return;
-        }
+        };
         let fault = arrival.last_fault.unwrap_or(Fault::Unreachable);
-        let reason = Reason::NoSourceLeft { fault };
+        let mut others = arrival.lanes.iter().filter(|lane| !lane.is_gone);
+        let reason = if others.any(|lane| gives(&lane.source)) {
+            let bytes = lost.missing;
+            Reason::HeldNowhere { bytes, fault }
+        } else {
+            Reason::NoSourceLeft { fault }
+        };
         self.end_arrival(id, ArrivalState::Failed, reason, out);
     }
 
@@ -233,6 +240,17 @@ impl Mind {
 /// Why a stage-in is late.
 fn reason_late(arrival: &Arrival, now: Timestamp) -> Reason {
     let deadline = arrival.spec.deadline;
+    let finish = arrival.finish.map(|finish| finish.p90.max(now));
+    if let Some(binding) = &arrival.binding
+        && finish.is_none_or(|finish| finish > deadline)
+    {
+        return Reason::OnlyThere {
+            binding: binding.clone(),
+            finish,
+            deadline,
+            would_buy: alloc::vec::Vec::new(),
+        };
+    }
     match arrival.finish {
         Some(finish) if finish.p90 <= deadline && now < deadline => Reason::InboundThin {
             finish: finish.p90,

@@ -50,6 +50,8 @@ impl Mind {
             begun_at: arrival.begun_at,
             arrived_at: arrival.arrived_at,
             finish: arrival.finish,
+            chunks: arrival.chunks(),
+            binding: arrival.binding.clone(),
             chunks_here: if arrival.arrived_at.is_some() {
                 arrival.chunks()
             } else {
@@ -72,6 +74,8 @@ impl Mind {
             arrived: lane.arrived,
             bytes: lane.bytes,
             in_flight: lane.in_flight,
+            holds: lane.holds,
+            alone: lane.alone,
             rates: rates.unwrap_or_else(|| self.settings.prior.quantiles(None)),
         }
     }

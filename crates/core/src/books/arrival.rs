@@ -5,7 +5,9 @@ use alloc::{
 use posthaste_types::{Bytes, ChunkIndex, RequestId, SourceId, Timestamp, record};
 
 use super::{Bitmap, Flight, Source};
-use crate::contract::{ArrivalSpec, ArrivalState, Decision, Fault, Forecast};
+use crate::contract::{
+    ArrivalSpec, ArrivalState, Binding, Cut, Decision, Fault, Forecast, Holding,
+};
 
 record! {
     /// One source as one stage-in uses it.
@@ -18,6 +20,25 @@ record! {
         pub(crate) arrived: u32,
         pub(crate) bytes: Bytes,
         pub(crate) in_flight: u32,
+        /// How much lay there when it was asked for, and how much of that nowhere else.
+        pub(crate) holds: Bytes,
+        pub(crate) alone: Bytes,
+    }
+}
+
+record! {
+    /// Files that lie at the same sources, as one stage-in uses them.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) struct Held {
+        /// Where they still lie.
+        pub(crate) sources: Vec<SourceId>,
+        /// Its chunks that are neither here nor on their way, counted from its first.
+        pub(crate) open: Bitmap,
+        pub(crate) missing: Bytes,
+        /// When it must begin, as of the last look; none when it does not fit.
+        pub(crate) begin_by: Option<Timestamp>,
+        /// Whether its chunks may be asked for, as of the last look.
+        pub(crate) is_due: bool,
     }
 }
 
@@ -47,8 +68,12 @@ record! {
         pub(crate) finish: Option<Forecast>,
         /// Whether chunks may be asked for, as of the last look.
         pub(crate) is_due: bool,
-        /// Chunks that are neither here nor on their way.
-        pub(crate) open: Bitmap,
+        /// How it is cut; none when it can't be.
+        pub(crate) cut: Option<Cut>,
+        /// What lies where, each run of its byte stream in turn; nothing once it is over.
+        pub(crate) held: Vec<Held>,
+        /// What binds its finish, as of the last look.
+        pub(crate) binding: Option<Binding>,
         /// Chunks that are here.
         pub(crate) here: Bitmap,
         pub(crate) bytes_here: Bytes,
@@ -75,7 +100,7 @@ impl Arrival {
     /// Sources of one stage-in: more replicas than anybody keeps.
     pub(crate) const LANES_MAX: usize = 16;
 
-    pub(crate) fn new(spec: ArrivalSpec, now: Timestamp) -> Self {
+    pub(crate) fn new(spec: ArrivalSpec, holdings: &[Holding], now: Timestamp) -> Self {
         let mut seen = BTreeSet::new();
         let sources = spec.sources.iter().copied();
         let sources = sources.filter(|source| seen.insert(*source));
@@ -85,9 +110,38 @@ impl Arrival {
             arrived: 0,
             bytes: Bytes::ZERO,
             in_flight: 0,
+            holds: Bytes::ZERO,
+            alone: Bytes::ZERO,
         });
-        let chunks = spec.chunks().unwrap_or(0);
+        let mut lanes: Vec<SourceLane> = lanes.collect();
+        let cut = spec.cut(holdings);
+        let chunks = cut.as_ref().map_or(0, Cut::chunks);
+        let all: Vec<SourceId> = lanes.iter().map(|lane| lane.source).collect();
+        let held = cut.iter().flat_map(|cut| {
+            (0..cut.holdings()).map(|place| {
+                let named = holdings.get(place).map(|holding| &holding.sources);
+                let named = |source: &SourceId| named.is_none_or(|named| named.contains(source));
+                let chunks = cut.chunks_of(place);
+                Held {
+                    sources: all.iter().copied().filter(named).collect(),
+                    open: Bitmap::full(chunks.end - chunks.start),
+                    missing: cut.bytes_of(place),
+                    begin_by: None,
+                    is_due: false,
+                }
+            })
+        });
+        let held: Vec<Held> = held.collect();
+        for lane in &mut lanes {
+            let there = held
+                .iter()
+                .filter(|held| held.sources.contains(&lane.source));
+            lane.holds = there.clone().map(|held| held.missing).sum();
+            let alone = there.filter(|held| held.sources.len() == 1);
+            lane.alone = alone.map(|held| held.missing).sum();
+        }
         Self {
+            held,
             submitted: now,
             state: ArrivalState::Waiting,
             is_leftover: false,
@@ -98,11 +152,11 @@ impl Arrival {
             begin_by: None,
             finish: None,
             is_due: false,
-            open: Bitmap::full(chunks),
+            binding: None,
             here: Bitmap::empty(chunks),
             bytes_here: Bytes::ZERO,
             fetches: BTreeMap::new(),
-            lanes: lanes.collect(),
+            lanes,
             asked_at: None,
             held_until: Timestamp::default(),
             paced_until: Timestamp::default(),
@@ -113,13 +167,33 @@ impl Arrival {
             on_time_ticks: 0,
             answered: None,
             decisions: Vec::new(),
+            cut,
             spec,
         }
     }
 
-    /// Chunks it has, while it is live.
+    /// Sources that nothing is known of can't be asked.
+    pub(crate) fn keep_sources(&mut self, is_known: impl Fn(SourceId) -> bool) {
+        self.lanes.retain(|lane| is_known(lane.source));
+        for held in &mut self.held {
+            held.sources.retain(|source| is_known(*source));
+        }
+    }
+
+    /// Whether it is cut into chunks and each of them lies somewhere.
+    pub(crate) fn can_be_had(&self) -> bool {
+        let is_somewhere = |held: &Held| held.missing == Bytes::ZERO || !held.sources.is_empty();
+        !self.lanes.is_empty() && self.cut.is_some() && self.held.iter().all(is_somewhere)
+    }
+
+    /// Chunks it has.
     pub(crate) fn chunks(&self) -> u32 {
-        self.spec.chunks().unwrap_or(0)
+        self.cut.as_ref().map_or(0, Cut::chunks)
+    }
+
+    pub(crate) fn chunk_bytes(&self, chunk: u32) -> Bytes {
+        let cut = self.cut.as_ref();
+        cut.map_or(Bytes::ZERO, |cut| cut.chunk_bytes(chunk))
     }
 
     pub(crate) fn is_whole(&self) -> bool {
@@ -128,6 +202,66 @@ impl Arrival {
 
     pub(crate) fn missing(&self) -> Bytes {
         self.spec.bytes - self.bytes_here
+    }
+
+    /// The place of the holding that a chunk is of, and the chunk's place in that.
+    fn place_of(&self, chunk: u32) -> Option<(usize, u32)> {
+        let cut = self.cut.as_ref().filter(|cut| chunk < cut.chunks())?;
+        let place = cut.holding_of(chunk);
+        (place < self.held.len()).then(|| (place, chunk - cut.chunks_of(place).start))
+    }
+
+    /// What lies where a chunk lies.
+    pub(crate) fn held_of(&self, chunk: ChunkIndex) -> Option<&Held> {
+        let (place, _) = self.place_of(chunk.get())?;
+        self.held.get(place)
+    }
+
+    /// Whether a source may be asked for a chunk.
+    pub(crate) fn lies_at(&self, chunk: ChunkIndex, source: SourceId) -> bool {
+        let held = self.held_of(chunk);
+        held.is_some_and(|held| held.sources.contains(&source))
+    }
+
+    /// The next chunk of a holding.
+    pub(crate) fn next_open(&self, place: usize) -> Option<ChunkIndex> {
+        let first = self.cut.as_ref()?.chunks_of(place).start;
+        let open = self.held.get(place)?.open.first()?;
+        Some(ChunkIndex::new(first + open))
+    }
+
+    /// Takes the next chunk of a holding: it is on its way from now on.
+    pub(crate) fn take_open(&mut self, chunk: ChunkIndex) {
+        let Some((place, local)) = self.place_of(chunk.get()) else {
+            return;
+        };
+        let first = self.held[place].open.pop();
+        debug_assert_eq!(first, Some(local), "the first open chunk is picked");
+    }
+
+    /// It is no longer on its way, and not here.
+    pub(crate) fn reopen(&mut self, chunk: ChunkIndex) {
+        if let Some((place, local)) = self.place_of(chunk.get()) {
+            self.held[place].open.insert(local);
+        }
+    }
+
+    /// Chunks that are neither here nor on their way, of those that lie where `is_counted` says.
+    pub(crate) fn open(&self, is_counted: impl Fn(&Held) -> bool) -> u32 {
+        let held = self.held.iter().filter(|held| is_counted(held));
+        held.map(|held| held.open.len()).sum()
+    }
+
+    /// A source no longer gives what lies where this chunk does. Whether it gives nothing at all now.
+    pub(crate) fn forget_holder(&mut self, chunk: ChunkIndex, source: SourceId) {
+        if let Some((place, _)) = self.place_of(chunk.get()) {
+            self.held[place].sources.retain(|other| *other != source);
+        }
+        let mut held = self.held.iter();
+        let is_gone = held.all(|held| !held.sources.contains(&source));
+        if let Some(lane) = self.lane_mut(source) {
+            lane.is_gone |= is_gone;
+        }
     }
 
     pub(crate) fn lane_mut(&mut self, source: SourceId) -> Option<&mut SourceLane> {
@@ -146,16 +280,28 @@ impl Arrival {
             return false;
         }
         self.here.insert(chunk);
-        self.open.remove(chunk);
-        self.bytes_here += self.spec.chunk_bytes(chunk);
+        let bytes = self.chunk_bytes(chunk);
+        self.bytes_here += bytes;
+        if let Some((place, local)) = self.place_of(chunk) {
+            let held = &mut self.held[place];
+            held.open.remove(local);
+            held.missing -= bytes;
+        }
         true
     }
 
     /// What is here is this, and nothing is on its way.
     pub(crate) fn found(&mut self, chunks: impl Iterator<Item = u32>) {
         let all = self.chunks();
-        (self.open, self.here) = (Bitmap::full(all), Bitmap::empty(all));
+        self.here = Bitmap::empty(all);
         self.bytes_here = Bytes::ZERO;
+        if let Some(cut) = &self.cut {
+            for (place, held) in self.held.iter_mut().enumerate() {
+                let chunks = cut.chunks_of(place);
+                held.open = Bitmap::full(chunks.end - chunks.start);
+                held.missing = cut.bytes_of(place);
+            }
+        }
         for chunk in chunks.filter(|chunk| *chunk < all) {
             self.take(chunk);
         }
@@ -173,7 +319,9 @@ impl Arrival {
 
     /// Forgets which chunks are here: nobody will ask again.
     pub(crate) fn close_books(&mut self) {
-        (self.open, self.here) = (Bitmap::empty(0), Bitmap::empty(0));
+        self.here = Bitmap::empty(0);
+        self.held = Vec::new();
+        self.binding = None;
         (self.at_risk, self.finish, self.begin_by) = (false, None, None);
         self.asked_at = None;
     }
@@ -190,7 +338,20 @@ impl Arrival {
             fetch.chunk.get() < chunks
                 && lanes.any(|lane| lane.source == fetch.source && lane.in_flight > 0)
         };
-        self.open.fits(chunks) && self.here.fits(chunks) && self.fetches.keys().all(is_known)
+        let is_cut = |cut: &Cut| {
+            let held = self.held.iter().enumerate();
+            let fits = |(place, held): (usize, &Held)| {
+                let chunks = cut.chunks_of(place);
+                held.open.fits(chunks.end - chunks.start)
+            };
+            cut.is_sound()
+                && (self.held.is_empty() || self.held.len() == cut.holdings())
+                && held.into_iter().all(fits)
+        };
+        self.cut.as_ref().map_or(self.held.is_empty(), is_cut)
+            && (!self.state.is_live() || !self.held.is_empty())
+            && self.here.fits(chunks)
+            && self.fetches.keys().all(is_known)
     }
 }
 

@@ -3,7 +3,7 @@ use alloc::{
     vec::Vec,
 };
 use core::ops::Bound;
-use posthaste_types::{DepotId, RequestId, Timestamp, record};
+use posthaste_types::{Bytes, DepotId, RequestId, Timestamp, record};
 
 use super::{Request, Turn};
 
@@ -49,8 +49,12 @@ record! {
         pub(crate) push: Option<Urgency>,
         /// Depots nearer the destination that fragments may go on to.
         pub(crate) nearer: Vec<DepotId>,
+        /// By when it is wanted at its destinations, while they lack something.
+        pub(crate) delivers_by: Option<Timestamp>,
         /// Depots it may use, as long as anybody cares what they hold of it.
         pub(crate) uses: Vec<DepotId>,
+        /// Space kept for it.
+        pub(crate) kept_free: Vec<(DepotId, Bytes)>,
         /// A depot is being asked what it holds of it.
         pub(crate) is_asking: bool,
         /// Nothing about it can change any more.
@@ -70,9 +74,11 @@ record! {
         wants: BTreeMap<DepotId, BTreeSet<Urgency>>,
         pushes: BTreeMap<DepotId, BTreeSet<Urgency>>,
         users: BTreeMap<DepotId, BTreeSet<RequestId>>,
+        kept: BTreeMap<DepotId, Bytes>,
         timers: BTreeSet<(Timestamp, DepotId)>,
         timer_of: BTreeMap<DepotId, Timestamp>,
         asking: BTreeSet<RequestId>,
+        delivering: BTreeSet<(Timestamp, RequestId)>,
         finals: BTreeSet<RequestId>,
     }
 }
@@ -121,12 +127,26 @@ impl Index {
                 }
             }
         }
+        if old.delivers_by != new.delivers_by {
+            old.delivers_by.map(|by| self.delivering.remove(&(by, id)));
+            self.delivering.extend(new.delivers_by.map(|by| (by, id)));
+        }
         if old.uses != new.uses {
             for depot in &old.uses {
                 self.users.get_mut(depot).map(|users| users.remove(&id));
             }
             for &depot in &new.uses {
                 self.users.entry(depot).or_default().insert(id);
+            }
+        }
+        if old.kept_free != new.kept_free {
+            for &(depot, bytes) in &new.kept_free {
+                *self.kept.entry(depot).or_default() += bytes;
+            }
+            for (depot, bytes) in &old.kept_free {
+                if let Some(kept) = self.kept.get_mut(depot) {
+                    *kept -= *bytes;
+                }
             }
         }
         set_member(&mut self.asking, id, new.is_asking);
@@ -177,6 +197,37 @@ impl Index {
         users.into_iter().flatten().copied().collect()
     }
 
+    /// Space kept on the depot, for all requests together.
+    pub(crate) fn kept(&self, depot: DepotId) -> Bytes {
+        self.kept.get(&depot).copied().unwrap_or_default()
+    }
+
+    /// Space kept for one request, on each of its depots.
+    pub(crate) fn kept_for(&self, id: RequestId) -> &[(DepotId, Bytes)] {
+        self.entries.get(&id).map_or(&[], |entry| &entry.kept_free)
+    }
+
+    /// What is left of `space` on the depot after what is kept there for others than this request.
+    pub(crate) fn space_for(&self, id: RequestId, depot: DepotId, space: Bytes) -> Bytes {
+        let kept = self.kept(depot);
+        if kept == Bytes::ZERO {
+            return space;
+        }
+        let mine = self.kept_for(id).iter().find(|(on, _)| *on == depot);
+        space - (kept - mine.map_or(Bytes::ZERO, |(_, bytes)| *bytes))
+    }
+
+    /// Whether that is at least so much: cheap where space is ample.
+    pub(crate) fn has_space_for(
+        &self,
+        id: RequestId,
+        depot: DepotId,
+        space: Bytes,
+        bytes: Bytes,
+    ) -> bool {
+        space >= self.kept(depot) + bytes || self.space_for(id, depot, space) >= bytes
+    }
+
     /// Notes when time alone changes something about a depot next.
     pub(crate) fn set_timer(&mut self, depot: DepotId, at: Option<Timestamp>) {
         let old = match at {
@@ -220,6 +271,11 @@ impl Index {
     pub(crate) fn resumed(&self, now: Timestamp) -> Vec<RequestId> {
         let due = self.resumes.iter().take_while(|(at, _)| *at <= now);
         due.map(|(_, id)| *id).collect()
+    }
+
+    /// Requests that destinations lack something of, the most urgent first.
+    pub(crate) fn delivering(&self) -> &BTreeSet<(Timestamp, RequestId)> {
+        &self.delivering
     }
 
     /// Requests of which a depot is being asked what it holds.

@@ -3,16 +3,22 @@ use alloc::{
     vec::Vec,
 };
 use core::time::Duration;
-use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp, record};
+use posthaste_forecast::{Path, Quantiles};
+use posthaste_types::{
+    ByteRate, Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp, record,
+};
 
 use super::{Bitmap, FlightKey};
 use crate::{Settings, contract::Fault};
 
 /// How long chunks that made way wait at least before they are looked at again.
 const TURN: Duration = Duration::from_secs(1);
+/// Ways between depots of which is remembered what they carry: 64 each way of 64.
+const WAYS_MAX: usize = 4096;
 
 record! {
-    /// What of one request may go on to depots nearer its destination.
+    /// What of one request may go on from where it lies: to depots nearer its destination, or to its
+    /// destinations.
     ///
     /// A bounded number of chunks is open, the rarest first; the others wait in sets. A chunk that waits
     /// for a busy pair of depots makes way for others, so that one slow pair stops none.
@@ -143,12 +149,17 @@ impl Push {
 }
 
 record! {
-    /// A fragment on its way from one depot to another.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    /// A fragment on its way from one depot to another, or a chunk to a destination.
+    #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct Forwarded {
-        pub(crate) from: DepotId,
+        /// Who sends it: one, or those from whose fragments it is rebuilt.
+        pub(crate) givers: Vec<DepotId>,
         pub(crate) fragment: FragmentIndex,
         pub(crate) bytes: Bytes,
+        /// What each of them sends.
+        pub(crate) share: Bytes,
+        /// One of them was found to be at fault: the others are not.
+        pub(crate) is_blamed: bool,
         pub(crate) since: Timestamp,
     }
 }
@@ -169,11 +180,20 @@ record! {
 }
 
 record! {
+    /// What the way from one depot to another carries, as transfers over it showed.
+    #[derive(Debug, Clone, PartialEq, Eq, Default)]
+    pub(crate) struct Way {
+        path: Path,
+    }
+}
+
+record! {
     /// Everything on its way between depots. Bounded by what may be under way from one to another.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub(crate) struct Pushes {
         flights: BTreeMap<FlightKey, Forwarded>,
         pairs: BTreeMap<(DepotId, DepotId), Pair>,
+        ways: BTreeMap<(DepotId, DepotId), Way>,
         /// Depots nearer the destination about which something changed.
         touched: BTreeSet<DepotId>,
         /// Requests of which more may go on.
@@ -248,12 +268,14 @@ impl Pushes {
     }
 
     pub(crate) fn start(&mut self, key: FlightKey, flight: Forwarded) {
-        let pair = self.pairs.entry((flight.from, key.depot)).or_default();
-        if pair.flights == 0 {
-            pair.progress_at = flight.since;
+        for &from in &flight.givers {
+            let pair = self.pairs.entry((from, key.depot)).or_default();
+            if pair.flights == 0 {
+                pair.progress_at = flight.since;
+            }
+            pair.flights += 1;
+            pair.bytes += flight.share;
         }
-        pair.flights += 1;
-        pair.bytes += flight.bytes;
         let before = self.flights.insert(key, flight);
         assert!(
             before.is_none(),
@@ -267,13 +289,72 @@ impl Pushes {
             return None;
         }
         let flight = self.flights.remove(&key)?;
-        if let Some(pair) = self.pairs.get_mut(&(flight.from, key.depot)) {
-            pair.flights -= 1;
-            pair.bytes -= flight.bytes;
+        for &from in &flight.givers {
+            if let Some(pair) = self.pairs.get_mut(&(from, key.depot)) {
+                pair.flights -= 1;
+                pair.bytes -= flight.share;
+            }
+            self.tidy((from, key.depot));
         }
-        self.tidy((flight.from, key.depot));
         self.touched.insert(key.depot);
         Some(flight)
+    }
+
+    /// What a depot sends of what is under way; none where it has no part in that.
+    pub(crate) fn share_of(&self, key: FlightKey, from: DepotId) -> Option<Bytes> {
+        let flight = self.flights.get(&key)?;
+        flight.givers.contains(&from).then_some(flight.share)
+    }
+
+    /// Notes that one who sends what is under way was found to be at fault.
+    pub(crate) fn blame(&mut self, key: FlightKey) {
+        if let Some(flight) = self.flights.get_mut(&key) {
+            flight.is_blamed = true;
+        }
+    }
+
+    /// What the way between two depots is forecast to carry; none where nothing was ever measured.
+    pub(crate) fn rates(
+        &self,
+        from: DepotId,
+        to: DepotId,
+        now: Timestamp,
+        settings: &Settings,
+    ) -> Option<Quantiles> {
+        let way = self.ways.get(&(from, to))?;
+        way.path.forecast(now, settings.forecast_tau)
+    }
+
+    /// What is under way between two depots.
+    pub(crate) fn flights(&self, from: DepotId, to: DepotId) -> u32 {
+        self.pairs.get(&(from, to)).map_or(0, |pair| pair.flights)
+    }
+
+    /// Bytes under way between two depots.
+    pub(crate) fn under_way(&self, from: DepotId, to: DepotId) -> Bytes {
+        let pair = self.pairs.get(&(from, to));
+        pair.map_or(Bytes::ZERO, |pair| pair.bytes)
+    }
+
+    /// Takes what transfers between two depots showed, all together.
+    pub(crate) fn observe(
+        &mut self,
+        from: DepotId,
+        to: DepotId,
+        rate: ByteRate,
+        now: Timestamp,
+        settings: &Settings,
+    ) {
+        if !self.ways.contains_key(&(from, to)) && self.ways.len() >= WAYS_MAX {
+            let measured = self.ways.iter();
+            let oldest = measured.min_by_key(|(_, way)| way.path.measured_at());
+            let oldest = oldest.map(|(ends, _)| *ends);
+            oldest.map(|ends| self.ways.remove(&ends));
+        }
+        let way = self.ways.entry((from, to)).or_default();
+        let believed = way.path.forecast(now, settings.forecast_tau);
+        let believed = believed.unwrap_or_else(|| settings.prior.quantiles(None));
+        way.path.observe_transfer(now, rate, false, believed);
     }
 
     /// Something landed.
@@ -311,7 +392,7 @@ impl Pushes {
         let all = self.flights.range(first..).take_while(move |(key, _)| {
             key.depot == depot && request.is_none_or(|request| key.request == request)
         });
-        all.map(|(key, flight)| (*key, *flight))
+        all.map(|(key, flight)| (*key, flight.clone()))
     }
 
     /// To which depots a depot sends what, in order and each once.
@@ -319,20 +400,24 @@ impl Pushes {
         let all = self
             .flights
             .iter()
-            .filter(|(_, flight)| flight.from == from);
+            .filter(|(_, flight)| flight.givers.contains(&from));
         all.map(|(key, _)| (key.request, key.depot)).collect()
     }
 
     /// Requests and depots between which nothing landed for so long that nothing will.
     pub(crate) fn stalled(&self, before: Timestamp) -> BTreeSet<(RequestId, DepotId, DepotId)> {
-        let is_stalled = |key: &FlightKey, flight: &Forwarded| {
-            let pair = self.pairs.get(&(flight.from, key.depot));
-            flight.since <= before && pair.is_none_or(|pair| pair.progress_at <= before)
+        let is_still = |from: DepotId, to: DepotId| {
+            let pair = self.pairs.get(&(from, to));
+            pair.is_none_or(|pair| pair.progress_at <= before)
         };
         let all = self.flights.iter();
-        let all = all.filter(|(key, flight)| is_stalled(key, flight));
-        all.map(|(key, flight)| (key.request, flight.from, key.depot))
-            .collect()
+        let all = all.filter(|(_, flight)| flight.since <= before);
+        all.flat_map(|(key, flight)| {
+            let still = flight.givers.iter();
+            let still = still.filter(|&&from| is_still(from, key.depot));
+            still.map(|&from| (key.request, from, key.depot))
+        })
+        .collect()
     }
 
     /// Forgets pairs that failed long ago.
@@ -345,8 +430,10 @@ impl Pushes {
     pub(crate) fn is_balanced(&self) -> bool {
         let mut counted: BTreeMap<(DepotId, DepotId), (u32, Bytes)> = BTreeMap::new();
         for (key, flight) in &self.flights {
-            let sum = counted.entry((flight.from, key.depot)).or_default();
-            *sum = (sum.0 + 1, sum.1 + flight.bytes);
+            for &from in &flight.givers {
+                let sum = counted.entry((from, key.depot)).or_default();
+                *sum = (sum.0 + 1, sum.1 + flight.share);
+            }
         }
         let pairs = self.pairs.iter().filter(|(_, pair)| pair.flights > 0);
         let pairs: BTreeMap<_, _> = pairs

@@ -15,7 +15,7 @@ record! {
     /// What one depot holds: a byte a chunk, since it holds at most one fragment of each.
     #[derive(Debug, Clone, PartialEq, Eq)]
     struct Column {
-        /// It is the destination and takes whole chunks; what arrived there is delivered.
+        /// It is a destination and takes whole chunks; what arrived there is delivered.
         is_destination: bool,
         /// Whether what it holds counts now.
         is_live: bool,
@@ -53,6 +53,8 @@ record! {
         missing: u64,
         /// A chunk that lost fragments waits until one more loss is all it survives.
         is_lazy: bool,
+        /// Fragments of a chunk that are enough for now; none where all of its code are wanted.
+        enough: Option<u32>,
     }
 }
 
@@ -72,14 +74,9 @@ pub(crate) enum Stored {
 
 impl Replica {
     /// The replica of a dataset of `chunks` chunks; with none of them it takes no memory.
-    pub(crate) fn new(
-        spec: &RequestSpec,
-        chunks: u32,
-        lanes: usize,
-        destination: Option<usize>,
-    ) -> Self {
-        let column = |lane| Column {
-            is_destination: destination == Some(lane),
+    pub(crate) fn new(spec: &RequestSpec, chunks: u32, lanes: usize, destinations: u64) -> Self {
+        let column = |lane: usize| Column {
+            is_destination: destinations >> lane & 1 == 1,
             is_live: true,
             held: Vec::new(),
             stored: 0,
@@ -99,6 +96,7 @@ impl Replica {
             safe: 0,
             missing: u64::from(chunks) * u64::from(spec.code.total()),
             is_lazy: false,
+            enough: None,
         }
     }
 
@@ -127,12 +125,12 @@ impl Replica {
         self.safe == self.chunks
     }
 
-    /// Whether the destination has every chunk.
+    /// Whether every destination has every chunk.
     pub(crate) fn is_delivered(&self) -> bool {
-        self.chunks > 0
-            && self.columns.iter().any(|column| {
-                column.is_destination && column.is_live && column.stored == self.chunks
-            })
+        let mut whole = self.columns.iter().filter(|column| column.is_destination);
+        let has_all = |column: &Column| column.is_live && column.stored == self.chunks;
+        let has_any = self.columns.iter().any(|column| column.is_destination);
+        self.chunks > 0 && has_any && whole.all(has_all)
     }
 
     /// Fragments the depot holds, and their bytes.
@@ -200,11 +198,14 @@ impl Replica {
     /// The fragments of a chunk that no live depot holds, as a mask; none when the chunk is safe.
     pub(crate) fn lacking(&self, chunk: ChunkIndex) -> u64 {
         let (have, whole) = self.have(chunk.get());
-        if whole || self.is_thin(chunk.get(), have) {
-            0
-        } else {
-            self.all() & !have
+        let mut lacking = self.all() & !have;
+        let mut more = self.lacks(chunk.get(), have, whole);
+        let mut wanted = 0;
+        while more > 0 {
+            let lowest = lacking & lacking.wrapping_neg();
+            (wanted, lacking, more) = (wanted | lowest, lacking & !lowest, more - 1);
         }
+        wanted
     }
 
     /// Whether the fragment can belong to the dataset and the depot.
@@ -229,21 +230,21 @@ impl Replica {
         if !self.put(lane, chunk, fragment) {
             return Stored::Known;
         }
-        if whole || before == self.all() || self.is_thin(chunk.get(), before) {
+        let lacked = self.lacks(chunk.get(), before, whole);
+        if lacked == 0 {
             return Stored::Known;
         }
         let (after, whole) = self.have(chunk.get());
-        let gained = u64::from(after.count_ones() - before.count_ones());
-        self.missing -= gained;
-        if !whole && after != self.all() {
+        let lacks = self.lacks(chunk.get(), after, whole);
+        self.missing -= u64::from(lacked - lacks);
+        if lacks > 0 {
             self.columns[lane].held_unsafe += u32::from(!had_another);
-            return if gained > 0 {
+            return if lacks < lacked {
                 Stored::More
             } else {
                 Stored::Known
             };
         }
-        self.missing -= u64::from((self.all() & !after).count_ones());
         for (place, column) in self.columns.iter_mut().enumerate() {
             if (place != lane || had_another) && column.at(chunk.get()) != NOTHING {
                 column.held_unsafe -= 1;
@@ -391,7 +392,7 @@ impl Replica {
         u64::MAX >> (64 - u32::from(self.code.total()).clamp(1, 64))
     }
 
-    /// Live fragments of the chunk as a mask, and whether the destination has all of it.
+    /// Live fragments of the chunk as a mask, and whether a destination has all of it.
     fn have(&self, chunk: u32) -> (u64, bool) {
         let mut have = 0;
         for column in &self.columns {
@@ -460,20 +461,21 @@ impl Replica {
         let mut lost = 0;
         for chunk in 0..self.chunks {
             let (have, whole) = self.have(chunk);
-            if whole || have == self.all() || self.is_thin(chunk, have) {
+            let lacks = self.lacks(chunk, have, whole);
+            if lacks == 0 {
                 self.safe += 1;
                 self.open(ChunkIndex::new(chunk));
                 self.damaged.remove(chunk);
                 continue;
             }
-            self.missing += u64::from((self.all() & !have).count_ones());
+            self.missing += u64::from(lacks);
             for column in &mut self.columns {
                 column.held_unsafe += u32::from(column.at(chunk) != NOTHING);
             }
             let gone = old.get(chunk as usize).copied().unwrap_or(NOTHING);
             if gone != NOTHING {
                 let before = have | 1u64.unbounded_shl(u32::from(gone - 1));
-                let was_safe = gone == WHOLE || before == self.all() || self.is_thin(chunk, before);
+                let was_safe = gone == WHOLE || self.lacks(chunk, before, false) == 0;
                 self.damaged.insert(chunk);
                 lost += u32::from(was_safe);
             }
@@ -512,11 +514,11 @@ mod tests {
             deadline: Timestamp::default(),
             code: code.parse().unwrap(),
             via: Vec::new(),
-            destination: None,
+            destinations: Vec::new(),
             release: ReleasePolicy::Never,
             best_effort: false,
         };
-        Replica::new(&spec, CHUNKS, LANES, Some(DESTINATION))
+        Replica::new(&spec, CHUNKS, LANES, 1 << DESTINATION)
     }
 
     /// The oracle: every count made anew from what the columns hold.
@@ -537,6 +539,10 @@ mod tests {
             let survived = usize::from(replica.code.parity()).checked_sub(lacks(chunk));
             replica.is_lazy && !replica.damaged.contains(chunk) && survived >= Some(2)
         };
+        let spared = replica.enough.map_or(0, |enough| {
+            usize::from(total).saturating_sub(enough as usize)
+        });
+        let lacks = |chunk: u32| lacks(chunk).saturating_sub(spared);
         let is_safe = |chunk: u32| is_whole(chunk) || lacks(chunk) == 0 || is_left(chunk);
         let unsafe_chunks: Vec<u32> = (0..CHUNKS).filter(|&chunk| !is_safe(chunk)).collect();
         assert_eq!(replica.safe as usize, CHUNKS as usize - unsafe_chunks.len());
@@ -553,7 +559,8 @@ mod tests {
             assert_eq!(replica.columns[lane].held_unsafe as usize, blocked.count());
         }
         for chunk in unsafe_chunks {
-            assert_ne!(replica.lacking(ChunkIndex::new(chunk)), 0);
+            let lacking = replica.lacking(ChunkIndex::new(chunk));
+            assert_eq!(lacking.count_ones() as usize, lacks(chunk));
         }
     }
 
@@ -599,6 +606,7 @@ mod tests {
                     0 => { replica.set_live(lane, false); }
                     1 => { replica.set_live(lane, true); }
                     2 => { replica.replace(lane, &[(chunk, fragment)]); }
+                    3 => replica.set_enough((lane > 0).then_some(3)),
                     _ if replica.columns[lane].is_live => { replica.store(lane, chunk, fragment); }
                     _ => {}
                 }
@@ -621,6 +629,7 @@ mod tests {
                     3 if replica.lacking(chunk) != 0 => {
                         replica.free_redundant(chunk, |other| other == lane);
                     }
+                    4 => replica.set_enough((lane > 0).then_some(2)),
                     _ if replica.columns[lane].is_live => { replica.store(lane, chunk, fragment); }
                     _ => {}
                 }

@@ -51,6 +51,8 @@ record! {
         pub(crate) in_flight: u32,
         /// Lanes to depots that fail together with this one, itself among them, as a mask.
         pub(crate) kin: u64,
+        /// Pieces that the last look counted on sending there: their space is kept for them.
+        pub(crate) kept: u32,
         /// What a plan in force gives it; none where it may have what it gets.
         pub(crate) quota: Option<Quota>,
         /// Governs how many are; none until the optimizer knows enough to begin.
@@ -113,8 +115,12 @@ record! {
         pub(crate) is_broke: bool,
         /// What was begun for it costs, in millionths of a dollar, with keeping it.
         pub(crate) spent_micro_usd: u64,
-        /// The depots in the user's order, then the destination.
+        /// The depots in the user's order, then the destinations.
         pub(crate) lanes: Vec<Lane>,
+        /// Lanes of destinations, as a mask.
+        destinations: u64,
+        /// The destination that plans count on: each chunk goes whole to one of them first.
+        lead: Option<usize>,
         /// Fragments of a chunk that depots which fail together may hold.
         pub(crate) domain_max: u32,
         /// Chunks being sent of which they may hold more, and how many more.
@@ -129,6 +135,8 @@ record! {
         flying: BTreeMap<ChunkIndex, u32>,
         /// What may go on between depots; none where all are of one level.
         pub(crate) push: Option<Push>,
+        /// What destinations may take from each other; none where there is one only.
+        pub(crate) delivery: Option<Push>,
         pub(crate) pace: Pace,
         pub(crate) late_ticks: u32,
         pub(crate) on_time_ticks: u32,
@@ -149,7 +157,7 @@ record! {
 impl Request {
     pub(crate) fn new(spec: RequestSpec, method: Method, wishes: Wishes, now: Timestamp) -> Self {
         let mut lanes: Vec<Lane> = Vec::new();
-        for &depot in spec.via.iter().chain(&spec.destination) {
+        for &depot in spec.via.iter().chain(&spec.destinations) {
             if !wishes.forbidden.contains(&depot)
                 && lanes.len() < Self::LANES_MAX
                 && lanes.iter().all(|lane| lane.depot != depot)
@@ -161,14 +169,14 @@ impl Request {
                     asked_at: None,
                     in_flight: 0,
                     kin: 1 << lanes.len(),
+                    kept: 0,
                     quota: None,
                     tuning: None,
                 });
             }
         }
-        let destination = lanes
-            .iter()
-            .position(|lane| Some(lane.depot) == spec.destination);
+        let destinations = whole_mask(&lanes, &spec);
+        let lead = (destinations != 0).then(|| destinations.trailing_zeros() as usize);
         let chunks = Self::cut(&spec);
         Self {
             method,
@@ -188,13 +196,15 @@ impl Request {
             finish: None,
             route: Route::Staged,
             is_due: true,
-            replica: Replica::new(&spec, chunks, lanes.len(), destination),
+            replica: Replica::new(&spec, chunks, lanes.len(), destinations),
             loss_ppb: None,
             barred: 0,
             dear: 0,
             is_broke: false,
             spent_micro_usd: 0,
             lanes,
+            destinations,
+            lead,
             domain_max: 1,
             crowded: BTreeMap::new(),
             crowded_most: 0,
@@ -202,6 +212,7 @@ impl Request {
             stripes: BTreeMap::new(),
             flying: BTreeMap::new(),
             push: None,
+            delivery: None,
             pace: Pace::default(),
             late_ticks: 0,
             on_time_ticks: 0,
@@ -238,14 +249,14 @@ impl Request {
     /// Its code was chosen: nothing was stored yet.
     pub(crate) fn recode(&mut self) {
         let chunks = self.replica.chunks();
-        self.replica = Replica::new(&self.spec, chunks, self.lanes.len(), self.destination());
+        self.replica = Replica::new(&self.spec, chunks, self.lanes.len(), self.destinations);
     }
 
     /// Forgets what depots hold: nobody will ask again.
     pub(crate) fn close_books(&mut self) {
         self.stripes.clear();
-        self.push = None;
-        self.replica = Replica::new(&self.spec, 0, self.lanes.len(), self.destination());
+        (self.push, self.delivery) = (None, None);
+        self.replica = Replica::new(&self.spec, 0, self.lanes.len(), self.destinations);
         self.at_risk = false;
         self.finish = None;
     }
@@ -285,9 +296,38 @@ impl Request {
         self.lanes.iter().position(|lane| lane.depot == depot)
     }
 
-    /// The lane of the destination, when there is one.
-    pub(crate) fn destination(&self) -> Option<usize> {
-        self.spec.destination.and_then(|depot| self.lane_of(depot))
+    /// The lane of the destination that plans count on, when there is one.
+    pub(crate) fn lead(&self) -> Option<usize> {
+        self.lead
+    }
+
+    /// From now on plans count on this destination.
+    pub(crate) fn set_lead(&mut self, lane: usize) {
+        if self.is_destination(lane) {
+            self.lead = Some(lane);
+        }
+    }
+
+    /// Lanes of destinations, as a mask.
+    pub(crate) fn whole_lanes(&self) -> u64 {
+        self.destinations
+    }
+
+    /// Lanes of destinations.
+    pub(crate) fn destinations(&self) -> impl Iterator<Item = usize> + use<> {
+        let mask = self.destinations;
+        (0..self.lanes.len()).filter(move |&lane| mask >> lane & 1 == 1)
+    }
+
+    /// Whether bytes from outside made masks that fit the lanes.
+    pub(crate) fn is_whole_sound(&self) -> bool {
+        let count = u32::try_from(self.lanes.len()).unwrap_or(u32::MAX);
+        let beyond = self.destinations & !u64::MAX.unbounded_shr(64 - count.min(64));
+        beyond == 0
+            && self.lead.is_some() == (self.destinations != 0)
+            && self
+                .lead
+                .is_none_or(|lead| lead < self.lanes.len() && self.is_destination(lead))
     }
 
     /// Whether the route uses this lane at all.
@@ -297,13 +337,13 @@ impl Request {
 
     /// Whether the lane takes whole chunks.
     pub(crate) fn is_destination(&self, lane: usize) -> bool {
-        self.spec.destination == Some(self.lanes[lane].depot)
+        self.destinations >> lane & 1 == 1
     }
 
     /// Lanes that take fragments.
     pub(crate) fn depot_lanes(&self) -> impl Iterator<Item = usize> + use<> {
-        let destination = self.destination();
-        (0..self.lanes.len()).filter(move |&lane| destination != Some(lane))
+        let mask = self.destinations;
+        (0..self.lanes.len()).filter(move |&lane| mask >> lane & 1 == 0)
     }
 
     /// Depots fed at once: the destination counts where it is the only one.
@@ -312,7 +352,7 @@ impl Request {
             .depot_lanes()
             .filter(|&lane| self.lanes[lane].is_active);
         let fed = match self.route {
-            Route::Direct => usize::from(self.destination().is_some()),
+            Route::Direct => usize::from(self.lead.is_some()),
             Route::Staged => fed.count(),
         };
         u32::try_from(fed).unwrap_or(u32::MAX)
@@ -330,7 +370,7 @@ impl Request {
     /// Lanes that some chunk could still use, as a mask: whether they have room, are fed, or fail
     /// together with others is not asked.
     pub(crate) fn wanted_lanes(&self, settings: &Settings) -> u64 {
-        let whole = self.destination().map_or(0, |lane| 1 << lane);
+        let whole = self.destinations;
         let whole = if self.replica.has_next_whole() {
             whole
         } else {
@@ -394,8 +434,21 @@ impl Request {
 
     /// Something of the chunk is on its way through the lane.
     pub(crate) fn begin_flight(&mut self, lane: usize, chunk: ChunkIndex) {
-        self.lanes[lane].in_flight += 1;
+        let fed = &mut self.lanes[lane];
+        fed.in_flight += 1;
+        fed.kept = fed.kept.saturating_sub(1);
         *self.flying.entry(chunk).or_default() += 1;
+    }
+
+    /// Space kept for it on each of its depots.
+    pub(crate) fn kept_free(&self) -> Vec<(DepotId, Bytes)> {
+        if !self.is_moving() || self.is_leftover {
+            return Vec::new();
+        }
+        let lanes = self.lanes.iter().enumerate();
+        let kept = lanes.filter(|(_, lane)| lane.kept > 0);
+        kept.map(|(place, lane)| (lane.depot, self.piece(place).times(u64::from(lane.kept))))
+            .collect()
     }
 
     /// That ended, one way or the other.
@@ -417,7 +470,7 @@ impl Request {
     /// Whether one more chunk may be read to be sent in fragments, or whole: neither keeps the other
     /// waiting, and both together are at most twice as many.
     pub(crate) fn has_memory(&self, is_whole: bool, settings: &Settings) -> bool {
-        let whole = self.destination().map_or(0, |lane| 1 << lane);
+        let whole = self.destinations;
         let goes_whole = |stripe: &Stripe| stripe.wanted == 0 && stripe.taken & !whole == 0;
         let alike = self.stripes.values();
         let open = alike
@@ -433,4 +486,11 @@ impl Request {
         let has_room = self.stripes.len() + late < 2 * most;
         has_room && (open < 2 || (open < most && bytes <= settings.stripes_bytes_max))
     }
+}
+
+/// Lanes of destinations, as a mask.
+fn whole_mask(lanes: &[Lane], spec: &RequestSpec) -> u64 {
+    let whole = lanes.iter().enumerate();
+    let whole = whole.filter(|(_, lane)| spec.destinations.contains(&lane.depot));
+    whole.fold(0, |mask, (place, _)| mask | 1 << place)
 }

@@ -1,4 +1,5 @@
-use alloc::{string::String, vec::Vec};
+use alloc::{string::String, vec, vec::Vec};
+use core::ops::Range;
 use posthaste_forecast::{Quantiles, Score};
 use posthaste_types::{ByteRate, Bytes, RequestId, SourceId, Timestamp, record};
 
@@ -18,7 +19,7 @@ record! {
         pub deadline: Timestamp,
         /// Before this it is in the way, and comes only as far as the deadline needs it.
         pub not_before: Option<Timestamp>,
-        /// Where it can be read: each holds all of it.
+        /// Where it can be read.
         pub sources: Vec<SourceId>,
         /// How much it matters beside others that can't be on time either.
         pub priority: Priority,
@@ -29,26 +30,161 @@ record! {
     }
 }
 
+record! {
+    /// Files of a stage-in that lie at the same sources: a run of its byte stream, in chunks of its own, so
+    /// that each source that is named gives every one of them.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Holding {
+        /// Bytes of those files.
+        pub bytes: Bytes,
+        /// Where they lie; each is a source of the stage-in.
+        pub sources: Vec<SourceId>,
+    }
+}
+
 impl ArrivalSpec {
+    /// How it is cut into chunks, where its sources hold this; none when it can't be.
+    ///
+    /// `holdings` is in the order of the byte stream, and empty where each source holds all of it.
+    #[must_use]
+    pub fn cut(&self, holdings: &[Holding]) -> Option<Cut> {
+        if holdings.is_empty() {
+            return Cut::new(&[self.bytes], self.chunk_size);
+        }
+        let sizes: Vec<Bytes> = holdings.iter().map(|holding| holding.bytes).collect();
+        let cut = Cut::new(&sizes, self.chunk_size);
+        cut.filter(|cut| cut.bytes() == self.bytes)
+    }
+}
+
+record! {
+    /// How a stage-in is cut into chunks: each holding for itself, so the last chunk of each may be short.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Cut {
+        chunk_size: Bytes,
+        /// Where each holding begins in the byte stream, and where the last one ends.
+        starts: Vec<u64>,
+        /// The first chunk of each, and the number of all.
+        firsts: Vec<u32>,
+    }
+}
+
+impl Cut {
     /// Chunks of a stage-in: a bit for each, twice, must fit into memory.
     const CHUNKS_MAX: u64 = 1 << 26;
+    /// Holdings of a stage-in: each is weighed at every look.
+    pub const HOLDINGS_MAX: usize = 256;
 
-    /// Number of chunks; none when it can't be cut into them.
+    /// Cuts holdings of these sizes; none when that makes too many chunks.
     #[must_use]
-    pub fn chunks(&self) -> Option<u32> {
-        if self.bytes == Bytes::ZERO {
-            return Some(0);
+    pub fn new(sizes: &[Bytes], chunk_size: Bytes) -> Option<Self> {
+        let is_cut = chunk_size > Bytes::ZERO || sizes.iter().all(|size| *size == Bytes::ZERO);
+        if !is_cut || sizes.len() > Self::HOLDINGS_MAX {
+            return None;
         }
-        let chunks = self.bytes.pieces(self.chunk_size);
-        let chunks = (1..=Self::CHUNKS_MAX).contains(&chunks).then_some(chunks);
-        chunks.and_then(|chunks| u32::try_from(chunks).ok())
+        let (mut starts, mut firsts) = (vec![0u64], vec![0u32]);
+        let (mut end, mut chunks) = (0u64, 0u64);
+        for size in sizes {
+            end = end.checked_add(size.get())?;
+            if *size > Bytes::ZERO {
+                chunks = chunks.checked_add(size.pieces(chunk_size))?;
+            }
+            if chunks > Self::CHUNKS_MAX {
+                return None;
+            }
+            starts.push(end);
+            firsts.push(u32::try_from(chunks).ok()?);
+        }
+        Some(Self {
+            chunk_size,
+            starts,
+            firsts,
+        })
     }
 
-    /// Size of chunk `chunk`: the chunk size, or what is left for the last one.
+    /// Number of holdings.
+    #[must_use]
+    pub fn holdings(&self) -> usize {
+        self.firsts.len() - 1
+    }
+
+    /// Number of chunks.
+    #[must_use]
+    pub fn chunks(&self) -> u32 {
+        self.firsts.last().copied().unwrap_or(0)
+    }
+
+    /// Size of the byte stream.
+    #[must_use]
+    pub fn bytes(&self) -> Bytes {
+        Bytes::new(self.starts.last().copied().unwrap_or(0))
+    }
+
+    /// The chunks of a holding.
+    ///
+    /// # Panics
+    /// When there is no such holding.
+    #[must_use]
+    pub fn chunks_of(&self, holding: usize) -> Range<u32> {
+        self.firsts[holding]..self.firsts[holding + 1]
+    }
+
+    /// The size of a holding.
+    ///
+    /// # Panics
+    /// When there is no such holding.
+    #[must_use]
+    pub fn bytes_of(&self, holding: usize) -> Bytes {
+        Bytes::new(self.starts[holding + 1] - self.starts[holding])
+    }
+
+    /// The place of the holding that a chunk is of; that of the last one for a chunk that is none.
+    #[must_use]
+    pub fn holding_of(&self, chunk: u32) -> usize {
+        let after = self.firsts.partition_point(|first| *first <= chunk);
+        after
+            .saturating_sub(1)
+            .min(self.holdings().saturating_sub(1))
+    }
+
+    /// Where a chunk lies in the byte stream; nowhere if it is none.
+    #[must_use]
+    pub fn range(&self, chunk: u32) -> Range<u64> {
+        if chunk >= self.chunks() {
+            return self.bytes().get()..self.bytes().get();
+        }
+        let holding = self.holding_of(chunk);
+        let before = self.chunk_size.times((chunk - self.firsts[holding]).into());
+        let (start, end) = (self.starts[holding], self.starts[holding + 1]);
+        let from = start.saturating_add(before.get()).min(end);
+        from..from.saturating_add(self.chunk_size.get()).min(end)
+    }
+
+    /// Size of a chunk: the chunk size, or what is left for the last one of a holding.
     #[must_use]
     pub fn chunk_bytes(&self, chunk: u32) -> Bytes {
-        let start = self.chunk_size.times(u64::from(chunk));
-        (self.bytes - start).min(self.chunk_size)
+        let range = self.range(chunk);
+        Bytes::new(range.end - range.start)
+    }
+
+    /// Whether bytes from outside made a cut of these sizes.
+    pub(crate) fn is_sound(&self) -> bool {
+        let is_ordered = self.starts.is_sorted() && self.firsts.len() == self.starts.len();
+        let sizes = self.starts.windows(2);
+        let sizes = sizes.map(|pair| Bytes::new(pair[1].saturating_sub(pair[0])));
+        let sizes: Vec<Bytes> = sizes.collect();
+        is_ordered && Self::new(&sizes, self.chunk_size).as_ref() == Some(self)
+    }
+}
+
+record! {
+    /// What lies at some of a stage-in's sources only, and is forecast to be here last.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Binding {
+        /// Names of those sources.
+        pub names: Vec<String>,
+        /// How much of it is missing.
+        pub bytes: Bytes,
     }
 }
 
@@ -116,6 +252,10 @@ record! {
         pub bytes: Bytes,
         /// Chunks on their way from it.
         pub in_flight: u32,
+        /// How much of the stage-in lies there.
+        pub holds: Bytes,
+        /// Of those, what no other source holds.
+        pub alone: Bytes,
         /// What it is forecast to give, to all stage-ins together.
         pub rates: Quantiles,
     }
@@ -146,6 +286,10 @@ record! {
         pub arrived_at: Option<Timestamp>,
         /// When it is forecast to be here; none once it is, or while no source answers.
         pub finish: Option<Forecast>,
+        /// Chunks it has.
+        pub chunks: u32,
+        /// What binds its finish, where that lies at some of its sources only.
+        pub binding: Option<Binding>,
         /// Chunks that are here.
         pub chunks_here: u32,
         /// Bytes of those.

@@ -1,3 +1,4 @@
+use alloc::vec::Vec;
 use posthaste_plan::horizon::{Effort, Problem};
 use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, SourceId, record};
 
@@ -75,6 +76,22 @@ record! {
             /// Why there and why now.
             reason: Reason,
         },
+        /// Let a destination take fragments of a chunk from depots that hold them, rebuild the chunk and
+        /// keep it whole. Answered, for the destination and the whole chunk, by `FragmentStored` or
+        /// `FragmentFailed`, and before that by `GatherTold` where something is known of those who sent.
+        50 = Gather {
+            /// For this request.
+            request: RequestId,
+            /// To this destination.
+            to: DepotId,
+            /// This chunk.
+            chunk: ChunkIndex,
+            /// From these, each another fragment: as many as the code needs, those that would be through
+            /// first, then some in reserve.
+            from: Vec<(DepotId, FragmentIndex)>,
+            /// Why from there and why now.
+            reason: Reason,
+        },
         /// Read the chunk from the source, write it where it belongs and note its digest. Answered by
         /// `ChunkArrived` or `ChunkMissed`.
         40 = Fetch {
@@ -150,6 +167,7 @@ impl Command {
             | Self::Release { reason, .. }
             | Self::Forget { reason, .. }
             | Self::Forward { reason, .. }
+            | Self::Gather { reason, .. }
             | Self::Fetch { reason, .. }
             | Self::Quit { reason, .. }
             | Self::Survey { reason, .. }

@@ -70,7 +70,7 @@ record! {
         13 = Released,
         /// The source could not be removed.
         14 = ReleaseFailed,
-        /// The destination has everything.
+        /// Every destination has everything.
         15 = Delivered,
         /// The request was cancelled.
         16 = Cancelled,
@@ -82,6 +82,8 @@ record! {
         32 = Pushing,
         /// Everything that can lie nearer the destination does.
         33 = Pushed,
+        /// A destination takes from others what it lacks.
+        34 = Delivering,
         /// Depots that fail together hold more of a chunk than the parity covers.
         96 = Crowded,
         /// The first chunks of a stage-in are being fetched.
@@ -145,6 +147,7 @@ impl Happening {
             Self::Rerouted => "rerouted",
             Self::Pushing => "pushing",
             Self::Pushed => "pushed",
+            Self::Delivering => "delivering",
             Self::Crowded => "crowded",
             Self::CodeChosen { .. } => "code-chosen",
             Self::Fetching => "fetching",
@@ -184,6 +187,7 @@ impl fmt::Display for Happening {
             Self::Rerouted => f.write_str("rerouted"),
             Self::Pushing => f.write_str("pushed on to"),
             Self::Pushed => f.write_str("all is pushed on"),
+            Self::Delivering => f.write_str("takes what it lacks"),
             Self::Crowded => f.write_str("crowded"),
             Self::CodeChosen { code } => write!(f, "code {code} chosen"),
             Self::Fetching => f.write_str("fetching"),

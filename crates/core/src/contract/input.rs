@@ -5,7 +5,7 @@ use posthaste_types::{
     ByteRate, Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, SourceId, Timestamp, record,
 };
 
-use super::{ArrivalSpec, DepotTerms, RequestSpec, Wishes};
+use super::{ArrivalSpec, DepotTerms, Holding, RequestSpec, Wishes};
 
 record! {
     /// Why something the hands tried did not work, as far as the mind decides by it.
@@ -71,6 +71,20 @@ impl fmt::Display for Fault {
             Self::SourcesDiffer => "it holds something else than another source",
             Self::Other => "it failed",
         })
+    }
+}
+
+record! {
+    /// How one depot did that sent a fragment to a destination.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct GiverEnd {
+        /// The depot.
+        pub depot: DepotId,
+        /// Why the fragment did not come; none where it did. A fault of the source says that the depot
+        /// does not hold it.
+        pub fault: Option<Fault>,
+        /// How long it took.
+        pub span: Duration,
     }
 }
 
@@ -236,6 +250,15 @@ record! {
             /// What is wanted.
             spec: ArrivalSpec,
         },
+        /// As [`Input::ArrivalAsked`], of sources that hold different files.
+        90 = ArrivalGathered {
+            /// Its number.
+            request: RequestId,
+            /// What is wanted.
+            spec: ArrivalSpec,
+            /// What lies where, in the order of the byte stream.
+            holdings: Vec<Holding>,
+        },
         /// A chunk came from a source, was written, and its digest was noted durably.
         66 = ChunkArrived {
             /// For this stage-in.
@@ -338,6 +361,18 @@ record! {
             request: RequestId,
             /// When the first of its files is to be purged; none for never.
             purge_at: Option<Timestamp>,
+        },
+        /// How those did who sent fragments of a chunk to a destination that gathers it. What became of the
+        /// chunk is said after this.
+        84 = GatherTold {
+            /// For this request.
+            request: RequestId,
+            /// The destination.
+            depot: DepotId,
+            /// The chunk.
+            chunk: ChunkIndex,
+            /// Each that was asked and ended.
+            givers: Vec<GiverEnd>,
         },
         /// As [`Input::RequestSubmittedWith`], with what else is wished; the other two wish nothing.
         48 = RequestAsked {

@@ -4,7 +4,7 @@ use alloc::{string::String, vec::Vec};
 use posthaste_plan::tuner;
 use posthaste_types::{ByteRate, Bytes, Code, DepotId, Timestamp, record};
 
-use super::{Fault, Survive, WouldBuy};
+use super::{Binding, Fault, Survive, WouldBuy};
 
 record! {
     /// Why the mind decided something. Shown to people as it stands.
@@ -195,6 +195,13 @@ record! {
             /// Hops from the centre.
             level: u8,
         },
+        /// Where it lies, the destination takes it from: nothing is sent over the centre's way out again.
+        105 = HasIt,
+        /// Every chunk lies whole at each destination, its digest checked there.
+        106 = WholeThere {
+            /// How many those are.
+            destinations: u32,
+        },
         /// Only depots that fail together with others of theirs had room for a fragment.
         98 = OnlyKinHaveRoom {
             /// Fragments of a chunk that one site, provider or region may hold now.
@@ -254,6 +261,22 @@ record! {
         },
         /// The source was purged after all was safe: nothing can be made again from here.
         119 = Purged,
+        /// There is no time for all of the code by the deadline: fragments of all chunks for so many losses come
+        /// first.
+        160 = LessFirst {
+            /// Losses survived by the deadline.
+            losses: u32,
+            /// Losses survived in the end.
+            parity: u32,
+        },
+        /// It survives so many losses, which was to suffice by the deadline; what its code has beyond that
+        /// follows, behind others.
+        161 = RestFollows {
+            /// Losses survived now.
+            losses: u32,
+            /// Losses survived in the end.
+            parity: u32,
+        },
         /// The deadline is that of its user, before its source is to be purged.
         134 = DeadlineFirst {
             /// The deadline.
@@ -350,6 +373,37 @@ record! {
             finish: Timestamp,
             /// The deadline.
             deadline: Timestamp,
+        },
+        /// As [`Reason::Inbound`], and some of it lies at some of its sources only and is here last.
+        140 = InboundBound {
+            /// Sources it comes from.
+            sources: u32,
+            /// When it begins at the latest, where it waits.
+            begin_by: Option<Timestamp>,
+            /// p90 finish.
+            finish: Timestamp,
+            /// The deadline it keeps.
+            deadline: Timestamp,
+            /// What binds that.
+            binding: Binding,
+        },
+        /// What lies at some sources only is here too late.
+        141 = OnlyThere {
+            /// What and where.
+            binding: Binding,
+            /// p90 finish; none while those give nothing.
+            finish: Option<Timestamp>,
+            /// The deadline.
+            deadline: Timestamp,
+            /// What would make it feasible.
+            would_buy: Vec<WouldBuy>,
+        },
+        /// No source is left that holds some of what is missing, though others are there.
+        142 = HeldNowhere {
+            /// How much that is.
+            bytes: Bytes,
+            /// How the last one failed.
+            fault: Fault,
         },
         /// A path that could be used was not measured for long, or never.
         64 = PathStale {

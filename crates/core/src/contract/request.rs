@@ -28,8 +28,9 @@ record! {
         pub code: Code,
         /// Depots that may hold fragments, in the user's order of preference.
         pub via: Vec<DepotId>,
-        /// The destination, where it is an endpoint that takes chunks itself: the direct path.
-        pub destination: Option<DepotId>,
+        /// The destinations, where they are endpoints that take chunks themselves: the direct path. It is
+        /// delivered when each of them has all of it.
+        pub destinations: Vec<DepotId>,
         /// Whether the source is removed once safe.
         pub release: ReleasePolicy,
         /// Take the request even if the deadline can't be met, and do what can be done.

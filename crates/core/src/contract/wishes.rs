@@ -154,6 +154,9 @@ record! {
         pub forbidden: Vec<DepotId>,
         /// When what was lost is made again.
         pub repair: Repair,
+        /// Losses that suffice by the deadline, where there is no time for all of its code: the rest of it
+        /// follows. Of no effect where its code survives no more.
+        pub safe_with: Option<u32>,
         /// Until when depots keep it: what is kept so long costs so much, and must last so long. A month
         /// after the deadline when left out.
         pub keep_until: Option<Timestamp>,
@@ -190,5 +193,6 @@ mod tests {
         );
         let is_free = wishes.budget_micro_usd.is_none() && wishes.rate_max.is_none();
         assert!(is_free && wishes.forbidden.is_empty() && wishes.keep_until.is_none());
+        assert_eq!(wishes.safe_with, None);
     }
 }

@@ -55,8 +55,8 @@ impl Mind {
     }
 }
 
-/// Whether the request may send a fragment of `bytes` to the depot of a lane, as far as the depot is
-/// not being left alone: it is fed, has space, and one more than is on its way now is what the
+/// Whether the request may send a fragment of `bytes` to the depot of a lane, as far as the depot has
+/// space and is not being left alone: it is fed, and one more than is on its way now is what the
 /// optimizer wants, and fits the window. Behind a more urgent request, what that one leaves of the path is
 /// filled: more would only share what it gets.
 pub(super) fn is_open(
@@ -94,5 +94,5 @@ pub(super) fn is_open(
             && !is_filled
             && depot.link.has_window(bytes, span, settings)
     };
-    is_fed && depot.is_up() && depot.space() >= bytes && has_turn()
+    is_fed && depot.is_up() && has_turn()
 }

@@ -8,26 +8,40 @@ use super::Placing;
 use crate::contract::Outbox;
 
 impl Placing<'_> {
-    /// Sends whole chunks to the destination as long as it has room for one.
+    /// Sends whole chunks to destinations as long as one has room: each chunk to one of them, which is
+    /// enough to make it safe, and the others take it from there.
     pub(super) fn send_whole(&mut self, out: &mut Outbox) {
-        let Some(lane) = self.request.destination() else {
-            return;
-        };
         let most = self.request.spec.chunk_size.min(self.request.spec.bytes);
-        if !self.is_open(lane, most) {
-            return;
+        let mut is_first = true;
+        while let Some(lane) = self.next_destination(most) {
+            if core::mem::take(&mut is_first) {
+                self.take_back_waiting();
+            }
+            if !self.send_whole_to(lane, out) {
+                return;
+            }
         }
-        self.take_back_waiting();
+    }
+
+    /// The destination with room that would have a chunk first.
+    fn next_destination(&self, bytes: Bytes) -> Option<usize> {
+        let open = self.request.destinations();
+        let open = open.filter(|&lane| self.is_open(lane, bytes));
+        open.min_by_key(|&lane| (self.finish_micros(lane, bytes), lane))
+    }
+
+    /// Sends the next chunk there. Returns whether another may follow.
+    fn send_whole_to(&mut self, lane: usize, out: &mut Outbox) -> bool {
         while self.request.has_memory(true, self.settings)
             && let Some(chunk) = self.request.replica.next_whole()
         {
             let bytes = self.request.replica.bytes_of(chunk, FragmentIndex::WHOLE);
             if !self.is_open(lane, bytes) || !self.is_worth_whole(lane, bytes) {
                 self.request.replica.put_back(chunk);
-                return;
+                return false;
             }
             let (wanted, taken) = self.mask(chunk);
-            if self.request.is_flying(chunk) {
+            if self.request.is_flying(chunk) || taken >> lane & 1 == 1 {
                 // It was safe, and lost that again while a late copy is still on its way.
                 self.await_flights(chunk, wanted, taken);
                 continue;
@@ -35,7 +49,9 @@ impl Placing<'_> {
             self.await_flights(chunk, 0, taken | 1 << lane);
             let reason = self.reason(chunk);
             self.start(lane, chunk, FragmentIndex::WHOLE, reason, out);
+            return true;
         }
+        false
     }
 
     /// Chunks that wait for depots, with nothing on its way, may as well go whole.
@@ -59,14 +75,12 @@ impl Placing<'_> {
         let whole = self.request.replica.bytes_of(chunk, FragmentIndex::WHOLE);
         let takes_whole = |lane| self.is_fed(lane, whole) && self.has_space(lane, whole);
         places.count() < wanted.count_ones() as usize
-            && self.request.destination().is_some_and(takes_whole)
+            && self.request.destinations().any(takes_whole)
     }
 
-    /// Whether the depot has space beside what is in flight, as far as is known.
+    /// Whether the depot is fed and has space for the request, as far as is known.
     fn has_space(&self, lane: usize, bytes: Bytes) -> bool {
-        let fed = &self.request.lanes[lane];
-        let depot = self.depots.get(&fed.depot);
-        fed.is_active && depot.is_some_and(|depot| depot.space() >= bytes)
+        self.request.lanes[lane].is_active && self.fits(lane, bytes)
     }
 
     /// Whether a chunk that goes whole now would arrive before everything else has: else the depots are

@@ -4,21 +4,25 @@ use posthaste_types::RequestId;
 use crate::{
     Mind,
     books::Arrival,
-    contract::{ArrivalSpec, ArrivalState, Happening, Outbox, Reason, WouldBuy},
+    contract::{ArrivalSpec, ArrivalState, Happening, Holding, Outbox, Reason, WouldBuy},
 };
 
 impl Mind {
     /// A user asked for a stage-in: it is taken, or refused with the reason. A number that is known
     /// already is ignored, so that a replay does no harm.
-    pub(crate) fn on_arrival_asked(&mut self, id: RequestId, spec: ArrivalSpec, out: &mut Outbox) {
+    pub(crate) fn on_arrival_asked(
+        &mut self,
+        id: RequestId,
+        spec: ArrivalSpec,
+        holdings: &[Holding],
+        out: &mut Outbox,
+    ) {
         if self.arrivals.requests.contains_key(&id) || self.requests.contains_key(&id) {
             return;
         }
-        let mut arrival = Arrival::new(spec, self.now);
+        let mut arrival = Arrival::new(spec, holdings, self.now);
         let sources = &self.arrivals.sources;
-        arrival
-            .lanes
-            .retain(|lane| sources.contains_key(&lane.source));
+        arrival.keep_sources(|source| sources.contains_key(&source));
         self.look_at_inbound_links();
         match self.judge(&arrival) {
             Err(reason) => {
@@ -44,13 +48,13 @@ impl Mind {
     fn judge(&self, arrival: &Arrival) -> Result<bool, Reason> {
         let spec = &arrival.spec;
         let deadline = spec.deadline;
-        if arrival.lanes.is_empty() || spec.chunks().is_none() {
+        if !arrival.can_be_had() {
             return Err(Reason::NoSourceKnown);
         }
         if deadline <= self.now {
             return Err(Reason::DeadlinePast { deadline });
         }
-        let [_, p90] = self.weigh_arrival(arrival);
+        let (p90, binding) = self.weigh_arrival(arrival);
         if p90.is_some_and(|finish| finish <= deadline) {
             return Ok(false);
         }
@@ -58,10 +62,19 @@ impl Mind {
             return Ok(true);
         }
         let later = |deadline| vec![WouldBuy::Later { deadline }];
-        Err(Reason::Infeasible {
-            earliest: p90,
-            deadline,
-            would_buy: p90.map_or(Vec::new(), later),
+        let would_buy = p90.map_or(Vec::new(), later);
+        Err(match binding {
+            Some(binding) => Reason::OnlyThere {
+                binding,
+                finish: p90,
+                deadline,
+                would_buy,
+            },
+            None => Reason::Infeasible {
+                earliest: p90,
+                deadline,
+                would_buy,
+            },
         })
     }
 
@@ -74,14 +87,27 @@ impl Mind {
         arrival.answered = finish;
         let sources = u32::try_from(arrival.lanes.len()).unwrap_or(u32::MAX);
         let begin_by = arrival.begin_by.filter(|_| !arrival.is_due);
-        let reason = match finish {
-            Some(finish) if finish <= deadline => Reason::Inbound {
+        let reason = match (finish, arrival.binding.clone()) {
+            (Some(finish), Some(binding)) if finish <= deadline => Reason::InboundBound {
+                sources,
+                begin_by,
+                finish,
+                deadline,
+                binding,
+            },
+            (Some(finish), None) if finish <= deadline => Reason::Inbound {
                 sources,
                 begin_by,
                 finish,
                 deadline,
             },
-            _ => Reason::Infeasible {
+            (finish, Some(binding)) => Reason::OnlyThere {
+                binding,
+                finish,
+                deadline,
+                would_buy: Vec::new(),
+            },
+            (finish, None) => Reason::Infeasible {
                 earliest: finish,
                 deadline,
                 would_buy: Vec::new(),

@@ -30,7 +30,7 @@ impl Mind {
         {
             arrival.local_failures = 0;
             if arrival.take(chunk.get()) {
-                let bytes = arrival.spec.chunk_bytes(chunk.get());
+                let bytes = arrival.chunk_bytes(chunk.get());
                 if let Some(lane) = arrival.lane_mut(source) {
                     lane.arrived += 1;
                     lane.bytes += bytes;

@@ -26,7 +26,7 @@ impl Mind {
                 self.end_arrival(request, ArrivalState::Failed, reason, out);
             }
             Fault::SourceVanished | Fault::SourceUnreadable => {
-                self.drop_source(request, source, fault, out);
+                self.drop_source(request, source, chunk, fault, out);
             }
             Fault::Full | Fault::Unwritable => self.hold_arrival(request, fault, out),
             Fault::Unreachable

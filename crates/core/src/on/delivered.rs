@@ -2,12 +2,27 @@ use posthaste_types::RequestId;
 
 use crate::{
     Mind,
+    books::Request,
     contract::{Happening, Outbox, Reason, RequestState},
 };
 
 impl Mind {
-    /// The destination has and verified everything: nothing more needs to be sent.
+    /// Somebody pulled and verified everything: nothing more needs to be sent. Where several wait for it,
+    /// one of them says nothing for the others.
     pub(crate) fn on_delivered(&mut self, id: RequestId, out: &mut Outbox) {
+        let others_wait = |request: &Request| {
+            let is_open = request.is_kept() && request.state != RequestState::Delivered;
+            is_open && request.whole_lanes().count_ones() > 1
+        };
+        if self.requests.get(&id).is_some_and(others_wait) {
+            self.remember(id, "somebody has all of it".into(), Reason::Verified);
+            return;
+        }
+        self.end_delivered(id, Reason::Verified, out);
+    }
+
+    /// Who it was for has everything: nothing more needs to be sent.
+    pub(crate) fn end_delivered(&mut self, id: RequestId, reason: Reason, out: &mut Outbox) {
         let now = self.now;
         let Some(request) = self.requests.get(&id) else {
             return;
@@ -15,13 +30,12 @@ impl Mind {
         if !request.is_kept() || request.state == RequestState::Delivered {
             return;
         }
-        let reason = Reason::Verified;
         self.abandon_all(id, &reason, out);
         let Some(request) = self.requests.get_mut(&id) else {
             return;
         };
         request.stripes.clear();
-        request.push = None;
+        (request.push, request.delivery) = (None, None);
         request.at_risk = false;
         request.finish = None;
         if request.safe_at.is_none() {

@@ -1,4 +1,4 @@
-use posthaste_types::{ChunkIndex, DepotId, FragmentIndex, RequestId};
+use posthaste_types::{ByteRate, ChunkIndex, DepotId, FragmentIndex, RequestId};
 
 use crate::{
     Mind,
@@ -40,7 +40,17 @@ impl Mind {
         if let Some(pushed) = pushed {
             // It says nothing about the way from the centre.
             at.free -= pushed.bytes;
-            self.pushes.succeed(pushed.from, depot, now);
+            // Of several who sent, each was told of before.
+            if let [from] = pushed.givers[..] {
+                let span = now.since(pushed.since);
+                if !span.is_zero() {
+                    let rate = ByteRate::over(pushed.share, span);
+                    let beside = self.pushes.flights(from, depot) + 1;
+                    let rate = rate.scaled(u64::from(beside), 1);
+                    self.pushes.observe(from, depot, rate, now, &self.settings);
+                }
+                self.pushes.succeed(from, depot, now);
+            }
         } else {
             (at.failures, at.fruitless) = (0, 0);
             at.link.progress_at = now;
@@ -64,6 +74,9 @@ impl Mind {
             }
         }
         self.offer_push(id, chunk);
+        if fragment == FragmentIndex::WHOLE {
+            self.deliver_if_there(id, out);
+        }
     }
 
     /// Says what became true of the whole dataset.
@@ -77,6 +90,12 @@ impl Mind {
         if is_asking || !request.replica.is_safe() {
             return;
         }
+        if self.follow_up(id, out) {
+            return;
+        }
+        let Some(request) = self.requests.get_mut(&id) else {
+            return;
+        };
         if request.is_lazy() {
             request.replica.be_lazy();
         }
@@ -144,7 +163,7 @@ impl Mind {
         }
     }
 
-    /// On the direct path the destination has everything once the last chunk is stored there.
+    /// It is delivered once the last chunk is stored at the last destination.
     pub(crate) fn deliver_if_there(&mut self, id: RequestId, out: &mut Outbox) {
         let Some(request) = self.requests.get(&id) else {
             return;
@@ -153,7 +172,8 @@ impl Mind {
             && matches!(request.release, Release::Pending | Release::Commanded);
         let is_due = matches!(request.state, RequestState::Safe | RequestState::Released);
         if is_due && !waits && request.replica.is_delivered() {
-            self.on_delivered(id, out);
+            let destinations = request.whole_lanes().count_ones();
+            self.end_delivered(id, Reason::WholeThere { destinations }, out);
         }
     }
 }

@@ -37,6 +37,8 @@ impl Mind {
         }
         request.set_kin(self.kin(&request));
         self.bring_up_to_date();
+        let lead = self.best_destination(&request);
+        lead.into_iter().for_each(|lead| request.set_lead(lead));
         let left = self.left_for_newcomers();
         match self.weigh_newcomer(&mut request, &left) {
             Verdict::Refuse(reason) => {
@@ -62,10 +64,10 @@ impl Mind {
                 if is_leftover {
                     request.turn = self.shares.turn(&request.wishes, &self.settings);
                 }
-                let destination = request.destination();
+                let whole = request.whole_lanes();
                 for (place, lane) in request.lanes.iter_mut().enumerate() {
                     // A destination that is away is fed as soon as it is back.
-                    lane.is_active = active.contains(&place) || destination == Some(place);
+                    lane.is_active = active.contains(&place) || whole >> place & 1 == 1;
                 }
                 self.promised = Some(left);
                 self.take_in(id, request, finish, reason, out);
@@ -130,6 +132,7 @@ impl Mind {
         request.account = Account::open(request.spec.deadline, finish);
         self.requests.insert(id, request);
         self.sort_by_level(id);
+        self.begin_delivery(id);
         self.admit(id, reason, is_leftover, out);
     }
 
@@ -137,6 +140,7 @@ impl Mind {
         self.say_code(id, out);
         self.tell(out, Some(id), None, Happening::Admitted, reason);
         self.remember_binding(id);
+        self.say_lighter(id);
         self.remember_optimizer(id);
         self.remember_spares(id);
         self.settle(id, out);

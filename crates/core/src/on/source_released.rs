@@ -16,6 +16,7 @@ impl Mind {
             return;
         };
         (request.release, request.release_at) = (Release::Done, None);
+        request.suffice();
         request.stripes.clear();
         (request.at_risk, request.finish) = (false, None);
         request.state = RequestState::Released;
@@ -38,7 +39,7 @@ impl Mind {
         let reason = Reason::AllSafe {
             losses: u32::from(request.spec.code.parity()),
         };
-        self.abandon_all(id, &reason, out);
+        self.abandon_sends(id, &reason, out);
         let Some(request) = self.requests.get_mut(&id) else {
             return;
         };

@@ -84,9 +84,7 @@ impl Mind {
             let depots = request
                 .depot_lanes()
                 .filter(|&lane| self.can_use(request, lane));
-            let direct = request
-                .destination()
-                .filter(|&lane| self.can_use(request, lane));
+            let direct = request.lead().filter(|&lane| self.can_use(request, lane));
             let is_due = request.spec.deadline > self.now && !request.replica.is_safe();
             is_due && (direct.is_some() || depots.count() >= usize::from(request.spec.code.total()))
         };
@@ -196,10 +194,7 @@ impl Mind {
         let has_enough = via.len() >= usize::from(request.spec.code.total());
         let demand = Demand {
             source: 0,
-            sink: request
-                .destination()
-                .and_then(usable)
-                .map(|place| place + 1),
+            sink: request.lead().and_then(usable).map(|place| place + 1),
             bytes: request.spec.bytes.min(request.replica.unsafe_bytes()),
             code: request.spec.code,
             held: Vec::new(),

@@ -78,20 +78,20 @@ impl Asked {
 
 /// Gives the lanes of a request their quotas; those a plan knows nothing of stay as they are.
 pub(super) fn give_quotas(request: &mut Request, pieces: &[Option<u32>]) {
-    let destination = request.destination();
     let mut is_staged = false;
     for (place, pieces) in pieces.iter().enumerate().take(request.lanes.len()) {
         let stored = request.replica.stored(place).0;
+        let is_whole = request.is_destination(place);
         let lane = &mut request.lanes[place];
         let Some(pieces) = *pieces else { continue };
         let was_active = lane.quota.map_or(lane.is_active, |quota| quota.was_active);
         lane.quota = Some(Quota { pieces, was_active });
-        if destination != Some(place) {
+        if !is_whole {
             lane.is_active = pieces > stored;
             is_staged |= lane.is_active;
         }
     }
-    request.route = if is_staged || destination.is_none() {
+    request.route = if is_staged || request.lead().is_none() {
         Route::Staged
     } else {
         Route::Direct
@@ -312,7 +312,7 @@ fn has_more(request: &Request) -> bool {
 /// Whether quotas keep a request from sending what is left of it.
 fn is_stuck(request: &Request) -> bool {
     let open = |lane: usize| request.quota_left(lane) != Some(0);
-    let is_whole_open = request.destination().is_some_and(open);
+    let is_whole_open = request.destinations().any(open);
     if is_whole_open {
         return false;
     }

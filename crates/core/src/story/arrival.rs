@@ -5,7 +5,7 @@ use alloc::{
     string::{String, ToString},
     vec::Vec,
 };
-use posthaste_types::Timestamp;
+use posthaste_types::{Bytes, Timestamp};
 
 use super::words;
 use crate::contract::{
@@ -63,6 +63,7 @@ impl Teller<'_> {
             .iter()
             .map(|share| share.name.as_str())
             .collect();
+        let is_parted = view.shares.iter().any(|share| share.holds < spec.bytes);
         let not_before = match spec.not_before {
             Some(at) => format!(", not before {}", self.moment(at)),
             None => String::new(),
@@ -74,8 +75,18 @@ impl Teller<'_> {
             spec.bytes,
             words::count(files, "file"),
             words::span(deadline.since(view.submitted)),
-            words::list(&names, "or"),
+            words::list(&names, if is_parted { "and" } else { "or" }),
         ));
+        for share in view.shares.iter().filter(|_| is_parted) {
+            let alone = match share.alone {
+                Bytes::ZERO => String::new(),
+                alone if alone == share.holds => ", which no other does".into(),
+                alone => format!(", and no other does {alone} of that"),
+            };
+            let (name, holds) = (&share.name, share.holds);
+            self.lines
+                .push(format!("{name} holds {holds} of it{alone}."));
+        }
     }
 
     fn tell_decision(&mut self, decision: &Decision) {
@@ -90,7 +101,9 @@ impl Teller<'_> {
                 _ => format!("{}: {why}", decision.what),
             },
             Some(Happening::Admitted) => match why {
-                Reason::Infeasible { .. } => format!("it was taken all the same: {why}"),
+                Reason::Infeasible { .. } | Reason::OnlyThere { .. } => {
+                    format!("it was taken all the same: {why}")
+                }
                 _ => format!("it was taken: {why}"),
             },
             Some(Happening::Refused) => format!("it was refused: {why}"),
@@ -133,7 +146,7 @@ impl Teller<'_> {
     }
 
     fn standing(&mut self, view: &ArrivalView) -> String {
-        let chunks = view.spec.chunks().unwrap_or(0);
+        let chunks = view.chunks;
         let now = self.moment(self.tale.now);
         let verdict = match (view.missed, view.at_risk) {
             (true, _) => "late",

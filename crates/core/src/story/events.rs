@@ -175,6 +175,9 @@ fn sentence(tale: &Tale, decision: &Decision, troubles: &mut Vec<String>) -> Opt
             format!("the data took another way: {why}{}", because(troubles))
         }
         Happening::Pushing => format!("depots began to push on to {depot}: {why}"),
+        Happening::Delivering => {
+            format!("{depot} began to take from others what it lacked: {why}")
+        }
         Happening::Pushed => format!("all had been pushed on: {why}"),
         // Stage-ins have a story of their own.
         _ => format!("{happening}: {why}"),

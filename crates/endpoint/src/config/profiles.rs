@@ -94,6 +94,8 @@ pub struct Profile {
     pub(crate) password: Option<Secret>,
     /// When FTP is protected, where the address doesn't say it.
     pub(crate) tls: Option<TlsChoice>,
+    /// Options for `ssh`, as `-o` takes them.
+    pub(crate) ssh_options: Vec<String>,
     /// A bearer token: HTTP, WebDAV, Azure Blob, GCS.
     pub(crate) token: Option<Secret>,
 

@@ -5,7 +5,10 @@ use std::{
     io,
     os::unix::process::CommandExt,
     process::{Child, Command, Stdio},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::Duration,
 };
@@ -130,7 +133,10 @@ fn reap(mut child: Child) {
 
 /// The last of what a plug-in wrote to its standard error.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Complaints(Arc<Mutex<VecDeque<u8>>>);
+pub(super) struct Complaints {
+    kept: Arc<Mutex<VecDeque<u8>>>,
+    is_over: Arc<AtomicBool>,
+}
 
 impl Complaints {
     /// Reads to the end, however much comes.
@@ -138,19 +144,25 @@ impl Complaints {
         let mut block = vec![0; COMPLAINT_BYTES_MAX];
         while let Ok(len) = output.read(&mut block).await {
             if len == 0 {
-                return;
+                break;
             }
-            let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
             kept.extend(&block[..len]);
             let surplus = kept.len().saturating_sub(COMPLAINT_BYTES_MAX);
             kept.drain(..surplus);
         }
+        self.is_over.store(true, Ordering::Release);
+    }
+
+    /// Whether all that will ever be said was heard.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
     }
 
     /// The last line that says anything.
     pub(super) fn last_line(&self) -> Option<String> {
         let kept: Vec<u8> = {
-            let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
             kept.iter().copied().collect()
         };
         String::from_utf8_lossy(&kept)
@@ -171,7 +183,7 @@ mod tests {
         let flood = [vec![b'x'; 1 << 20], b"\nfirst\nlast words\n\n".to_vec()].concat();
         complaints.clone().collect(&flood[..]).await;
         assert_eq!(complaints.last_line().as_deref(), Some("last words"));
-        let kept = complaints.0.lock().unwrap().len();
+        let kept = complaints.kept.lock().unwrap().len();
         assert!(kept <= COMPLAINT_BYTES_MAX, "{kept} bytes are kept");
     }
 }

@@ -309,6 +309,7 @@ impl Stop {
             Self::End { torn } => *torn,
         };
         let ending = ending(process).await;
+        hear_out(complaints).await;
         let place = if torn {
             " in the middle of a message"
         } else {
@@ -332,6 +333,17 @@ async fn ending(process: &Process) -> String {
         sleep(LAST_WORDS_WITHIN / LOOKS_MAX).await;
     }
     "it closed its output".to_owned()
+}
+
+/// Waits for the last words of a process that has ended; somebody it started may keep its standard error open.
+async fn hear_out(complaints: &Complaints) {
+    const LOOKS_MAX: u32 = 100;
+    for _ in 0..LOOKS_MAX {
+        if complaints.is_over() {
+            return;
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
 }
 
 /// What a plug-in writes.

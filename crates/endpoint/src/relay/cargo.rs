@@ -102,7 +102,8 @@ impl Ask<'_> {
             Target::Dataset(dataset)
             | Target::Inventory(dataset)
             | Target::Object(dataset, _)
-            | Target::Forward(dataset, _) => Some(dataset),
+            | Target::Forward(dataset, _)
+            | Target::Gather(dataset, _) => Some(dataset),
         }
     }
 }

@@ -9,10 +9,10 @@ use bytes::{Bytes, BytesMut};
 use http::{Method, Request, Response, header};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use posthaste_types::{ByteRate, Bytes as Amount, ChunkIndex, Digest, FragmentIndex, Timestamp};
+use posthaste_types::{Bytes as Amount, ChunkIndex, Digest, FragmentIndex, Timestamp};
 
 use super::{
-    Credential, DatasetId, RelayAddress, Scope,
+    Credential, DatasetId, RelayAddress, RelayStatus, Scope,
     cargo::{Ask, Body, Cargo, Load},
     connection::{Lease, Pool},
     wire::{self, ErrorBody, Held, Object, StatusBody, Target},
@@ -24,27 +24,6 @@ pub(super) const ANSWER_BYTES_MAX: u64 =
     (wire::INVENTORY_PAGE_MAX * wire::INVENTORY_ENTRY_BYTES) as u64 + (64 << 10);
 /// Pages of one inventory: 2^28 entries, more than any dataset has chunks.
 const INVENTORY_PAGES_MAX: usize = 4096;
-
-/// What a relay says about itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RelayStatus {
-    /// Its own name, for people.
-    pub name: String,
-    /// What it lends in all.
-    pub capacity: Amount,
-    /// What is stored.
-    pub used: Amount,
-    /// What is neither stored nor promised to uploads under way.
-    pub free: Amount,
-    /// The rate at which it takes bodies, all clients together.
-    pub rate_limit: Option<ByteRate>,
-    /// Bodies taken since it started, also of uploads that were not kept.
-    pub received: Amount,
-    /// The release it runs.
-    pub version: String,
-    /// Whether it can send on to other relays what it holds.
-    pub forwards: bool,
-}
 
 /// A relay, reached over a few kept connections. Cloning shares them.
 #[derive(Clone)]
@@ -130,16 +109,7 @@ impl RelayClient {
         self.pool
             .rate_limit
             .store(rate.unwrap_or(0), Ordering::Relaxed);
-        Ok(RelayStatus {
-            name: body.name,
-            capacity: Amount::new(body.capacity_bytes),
-            used: Amount::new(body.used_bytes),
-            free: Amount::new(body.free_bytes),
-            rate_limit: rate.map(ByteRate::new),
-            received: Amount::new(body.received_bytes),
-            version: body.version,
-            forwards: body.features.iter().any(|known| known == wire::FORWARD),
-        })
+        Ok(RelayStatus::read(body))
     }
 
     /// Stores a fragment until `expires` at least. When this returns, the relay has checked the

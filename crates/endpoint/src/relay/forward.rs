@@ -103,7 +103,7 @@ impl RelayClient {
 
 impl Credential {
     /// A token that somebody else may use for a while, for one dataset.
-    fn lent(&self, scope: Scope, dataset: &DatasetId, now_s: u64) -> String {
+    pub(super) fn lent(&self, scope: Scope, dataset: &DatasetId, now_s: u64) -> String {
         match self {
             Self::Secret(secret) => {
                 let expires = Timestamp::from_secs(now_s.saturating_add(TOKEN_LIFETIME_S));

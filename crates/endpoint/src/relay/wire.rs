@@ -28,6 +28,8 @@ pub const NEXT_HEADER: &str = "posthaste-next";
 
 /// Among the features of a relay: it can send on what it holds.
 pub const FORWARD: &str = "forward";
+/// The same: it can gather fragments from others and rebuild a chunk.
+pub const GATHER: &str = "gather";
 
 /// Something a relay holds for a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,6 +55,8 @@ pub enum Target {
     Object(DatasetId, Object),
     /// `/v1/datasets/ID/fragments/CHUNK/FRAGMENT/forward`
     Forward(DatasetId, Object),
+    /// `/v1/datasets/ID/fragments/CHUNK/FRAGMENT/gather`
+    Gather(DatasetId, Object),
 }
 
 impl Target {
@@ -71,6 +75,9 @@ impl Target {
             }
             Self::Forward(dataset, object) => {
                 format!("{}/forward", Self::Object(*dataset, *object).path())
+            }
+            Self::Gather(dataset, object) => {
+                format!("{}/gather", Self::Object(*dataset, *object).path())
             }
         }
     }
@@ -98,6 +105,9 @@ impl Target {
             ["fragments", chunk, fragment, "forward"] => {
                 Some(Self::Forward(dataset, parse_fragment(chunk, fragment)?))
             }
+            ["fragments", chunk, fragment, "gather"] => {
+                Some(Self::Gather(dataset, parse_fragment(chunk, fragment)?))
+            }
             _ => None,
         }
     }
@@ -124,6 +134,16 @@ pub fn parse_position(text: &str) -> Option<(ChunkIndex, FragmentIndex)> {
         ChunkIndex::new(decimal(chunk)?.try_into().ok()?),
         FragmentIndex::new(decimal(fragment)?.try_into().ok()?),
     ))
+}
+
+/// Reads the query of an inventory: where it starts, at the beginning where there is none. `None` when
+/// it is no such query.
+#[must_use]
+pub fn parse_from(query: Option<&str>) -> Option<(ChunkIndex, FragmentIndex)> {
+    match query {
+        None => Some((ChunkIndex::new(0), FragmentIndex::new(0))),
+        Some(query) => parse_position(query.strip_prefix("from=")?),
+    }
 }
 
 /// One entry of an inventory.
@@ -209,6 +229,67 @@ impl ForwardEnd {
     }
 }
 
+/// The body of a request to gather a chunk. It holds tokens, so it is never shown.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GatherBody {
+    /// Bytes of the chunk.
+    pub size: u64,
+    /// The chunk's BLAKE3, 64 hexadecimal digits.
+    pub digest: String,
+    /// How it is coded, `k+m`.
+    pub code: String,
+    /// Until when the dataset is wanted here, in seconds since the Unix epoch.
+    pub expires_unix_s: u64,
+    /// Who has fragments of it: those that are asked first, then those in reserve.
+    pub from: Vec<GatherSender>,
+}
+
+/// A relay that has a fragment.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GatherSender {
+    /// Where it listens.
+    pub url: String,
+    /// The key it must show.
+    pub fingerprint: String,
+    /// What it is shown: a token of its own that reads this dataset.
+    pub token: String,
+    /// Which fragment.
+    pub fragment: u8,
+    /// The fragment's BLAKE3, 64 hexadecimal digits.
+    pub digest: String,
+}
+
+/// How it ended. White space may come before it: it says that the relay is still at it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GatherEnd {
+    /// How it ended, as a status of HTTP: 200 and 201 when the chunk is stored here.
+    pub status: u16,
+    /// What went wrong; empty where nothing did.
+    pub message: String,
+    /// How each one did that was asked, in the order in which they ended; those that were not waited for
+    /// are left out.
+    pub senders: Vec<SenderEnd>,
+}
+
+/// How one sender did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SenderEnd {
+    /// Which fragment it was asked for.
+    pub fragment: u8,
+    /// 200, or how it failed, as a status of HTTP.
+    pub status: u16,
+    /// How long it took, in microseconds.
+    pub micros: u64,
+}
+
+impl GatherEnd {
+    /// Whether the chunk is stored, its digest checked.
+    #[must_use]
+    pub fn is_stored(&self) -> bool {
+        matches!(self.status, 200 | 201)
+    }
+}
+
 /// What a relay saw of a probe.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbeBody {
@@ -281,6 +362,8 @@ mod tests {
             Target::Inventory(dataset),
             Target::Object(dataset, Object::Manifest),
             Target::Object(dataset, fragment),
+            Target::Forward(dataset, fragment),
+            Target::Gather(dataset, fragment),
         ] {
             assert_eq!(Target::parse(&target.path()), Some(target));
         }

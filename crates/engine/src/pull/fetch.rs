@@ -1,4 +1,10 @@
-//! Fetches enough fragments of a chunk, from whoever will have them here first.
+//! Fetches enough fragments of a chunk, or the chunk itself, from whoever will have them here first.
+//!
+//! Fragments from several depots and the whole chunk from one that holds it (the source above all) are two
+//! ways to the same bytes. The one that is predicted to be faster is taken; when it fails or takes much longer, the
+//! other is taken beside it, and the first to end wins.
+
+mod race;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +19,7 @@ use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
 use posthaste_types::{ChunkIndex, Digest, FragmentIndex};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::{Holder, holder::Source};
 use crate::{
@@ -21,6 +27,7 @@ use crate::{
     dataset::Manifest,
     envelope::{TextName, Unopened},
 };
+use race::Race;
 
 /// Times all depots are asked again for a chunk when too few fragments could be had.
 const ROUNDS_MAX: u32 = 6;
@@ -33,6 +40,10 @@ const PARITY_HANDICAP_PERCENT: u32 = 125;
 /// An additional fragment is asked for when the ones asked for take this many times as long as
 /// predicted, and at least [`HEDGE_MIN`].
 const HEDGE_FACTOR: u32 = 4;
+/// What holders hold is asked again no sooner than this, and than so many times as long as that takes: a
+/// list of a million chunks is 37 MB.
+const LOOK_EVERY_MIN: Duration = Duration::from_millis(400);
+const LOOK_PAUSE_FACTOR: u32 = 10;
 /// Below this, patience is cheaper than a request.
 const HEDGE_MIN: Duration = Duration::from_secs(1);
 
@@ -44,17 +55,30 @@ pub(super) struct Fetched {
     is_short_of_data: bool,
 }
 
+impl Fetched {
+    fn of_whole(bytes: Bytes) -> Self {
+        Self {
+            fragments: BTreeMap::new(),
+            whole: Some(bytes),
+            is_short_of_data: false,
+        }
+    }
+}
+
 /// Fetches chunks.
 pub(super) struct Fetcher {
     manifest: Arc<Manifest>,
     codec: Codec,
     holders: Vec<Source>,
     corrupt: AtomicU64,
+    /// When all holders were asked what they hold, and how long that took.
+    looked: tokio::sync::Mutex<(Instant, Duration)>,
 }
 
 /// One chunk being fetched.
 struct Search {
     chunk: ChunkIndex,
+    whole_bytes: u64,
     fragment_bytes: u64,
     have: BTreeMap<u8, Bytes>,
     under_way: BTreeSet<(usize, u8)>,
@@ -72,6 +96,7 @@ impl Fetcher {
             manifest,
             holders: holders.into_iter().map(Source::new).collect(),
             corrupt: AtomicU64::new(0),
+            looked: tokio::sync::Mutex::new((Instant::now(), Duration::ZERO)),
         }
     }
 
@@ -83,12 +108,12 @@ impl Fetcher {
         self.corrupt.load(Ordering::Relaxed)
     }
 
-    /// Fetches k fragments of the chunk, or the chunk itself where it is held whole and fragments
-    /// do not suffice.
+    /// Fetches k fragments of the chunk, or the chunk itself from who holds it whole: what is here first.
     pub(super) async fn fetch(&self, chunk: u32) -> Result<Fetched> {
         let size = self.manifest.stored_bytes(chunk);
         let mut search = Search {
             chunk: ChunkIndex::new(chunk),
+            whole_bytes: size.get(),
             fragment_bytes: self.manifest.code.fragment_size(size).get(),
             have: BTreeMap::new(),
             under_way: BTreeSet::new(),
@@ -99,27 +124,50 @@ impl Fetcher {
         for round in 0..ROUNDS_MAX {
             if round > 0 {
                 sleep(ROUND_PAUSE * (1 << (round - 1).min(3))).await;
+                self.look_again().await;
             }
             search.failed.clear();
-            self.gather(&mut search, round > 1).await;
-            if search.have.len() >= usize::from(self.manifest.code.data()) {
-                let is_short_of_data = self.is_short_of_data(&search);
-                return Ok(Fetched {
-                    fragments: search.have,
-                    whole: None,
-                    is_short_of_data,
-                });
+            let with_lost = round > 1;
+            while let Some(whole) = self.choose_whole(&search, with_lost) {
+                match self.race(&mut search, whole, with_lost).await {
+                    Some(Race::Whole(bytes)) => return Ok(Fetched::of_whole(bytes)),
+                    Some(Race::Fragments) => return Ok(self.fetched(search)),
+                    None => {}
+                }
             }
-            if let Some(whole) = self.fetch_whole(&search).await {
-                let fragments = BTreeMap::new();
-                return Ok(Fetched {
-                    fragments,
-                    whole: Some(whole),
-                    is_short_of_data: false,
-                });
+            self.gather(&mut search, with_lost).await;
+            if self.is_enough(&search) {
+                return Ok(self.fetched(search));
             }
         }
         Err(self.too_few(search))
+    }
+
+    fn is_enough(&self, search: &Search) -> bool {
+        search.have.len() >= usize::from(self.manifest.code.data())
+    }
+
+    fn fetched(&self, search: Search) -> Fetched {
+        Fetched {
+            is_short_of_data: self.is_short_of_data(&search),
+            fragments: search.have,
+            whole: None,
+        }
+    }
+
+    /// Asks all holders what they hold by now, unless that was just done. Whether anybody holds more.
+    pub(super) async fn look_again(&self) -> bool {
+        let mut looked = self.looked.lock().await;
+        let (at, took) = *looked;
+        if at.elapsed() < LOOK_EVERY_MIN.max(took * LOOK_PAUSE_FACTOR) {
+            return false;
+        }
+        let start = Instant::now();
+        let looks = self.holders.iter();
+        let looks = looks.map(|holder| holder.look_again(&self.manifest.dataset));
+        let found = futures_util::future::join_all(looks).await;
+        *looked = (Instant::now(), start.elapsed());
+        found.contains(&true)
     }
 
     /// Runs requests until k fragments are there or nobody is left to ask.
@@ -175,18 +223,20 @@ impl Fetcher {
             Ok(bytes) => {
                 search.have.insert(fragment, bytes);
             }
-            Err(error) => {
-                if error.kind() == ErrorKind::Corrupt {
-                    self.corrupt.fetch_add(1, Ordering::Relaxed);
-                }
-                if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NotFound) {
-                    search.gone.insert((holder, fragment));
-                } else {
-                    search.failed.insert((holder, fragment));
-                }
-                search.last_error = Some(error);
-            }
+            Err(error) => self.on_refusal(search, holder, fragment, error),
         }
+    }
+
+    fn on_refusal(&self, search: &mut Search, holder: usize, fragment: u8, error: Error) {
+        if error.kind() == ErrorKind::Corrupt {
+            self.corrupt.fetch_add(1, Ordering::Relaxed);
+        }
+        if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NotFound) {
+            search.gone.insert((holder, fragment));
+        } else {
+            search.failed.insert((holder, fragment));
+        }
+        search.last_error = Some(error);
     }
 
     /// The request that is predicted to be answered first, of all that make sense now.
@@ -210,22 +260,24 @@ impl Fetcher {
         })
     }
 
-    /// Everything that could be asked for.
+    /// Every fragment that could be asked for.
     fn options(&self, search: &Search, with_lost: bool) -> impl Iterator<Item = (usize, u8)> {
         let total = self.manifest.code.total();
+        let all = self.can_ask(search, with_lost);
+        all.filter(move |&(_, fragment)| fragment < total)
+    }
+
+    /// Everything that could be asked for, whole chunks too.
+    fn can_ask(&self, search: &Search, with_lost: bool) -> impl Iterator<Item = (usize, u8)> {
         let holders = self.holders.iter().enumerate();
         holders
             .filter(move |(_, source)| with_lost || !source.is_lost())
             .flat_map(move |(holder, source)| {
-                let fragments = source
-                    .fragments(search.chunk)
-                    .map(|fragment| fragment.get());
+                let fragments = source.fragments(search.chunk).into_iter();
                 fragments
-                    .map(move |fragment| (holder, fragment))
+                    .map(move |fragment| (holder, fragment.get()))
                     .filter(move |option| {
-                        option.1 < total
-                            && !search.gone.contains(option)
-                            && !search.failed.contains(option)
+                        !search.gone.contains(option) && !search.failed.contains(option)
                     })
             })
     }
@@ -239,35 +291,6 @@ impl Fetcher {
             .any(|fragment| !search.have.contains_key(&fragment) && !reachable.contains(&fragment))
     }
 
-    /// The chunk itself, from a depot that holds it uncoded.
-    async fn fetch_whole(&self, search: &Search) -> Option<Bytes> {
-        let expected = self
-            .manifest
-            .fragment_digest(search.chunk, FragmentIndex::WHOLE)?;
-        let bytes = self.manifest.stored_bytes(search.chunk.get()).get();
-        for source in &self.holders {
-            if source
-                .fragments(search.chunk)
-                .all(|fragment| fragment != FragmentIndex::WHOLE)
-            {
-                continue;
-            }
-            let dataset = &self.manifest.dataset;
-            let whole = FragmentIndex::WHOLE;
-            match source
-                .fetch(dataset, search.chunk, whole, expected, bytes)
-                .await
-            {
-                Ok(chunk) => return Some(chunk),
-                Err(error) if error.kind() == ErrorKind::Corrupt => {
-                    self.corrupt.fetch_add(1, Ordering::Relaxed);
-                }
-                Err(_) => {}
-            }
-        }
-        None
-    }
-
     fn too_few(&self, search: Search) -> Error {
         let lost: Vec<&str> = self
             .holders
@@ -275,7 +298,7 @@ impl Fetcher {
             .filter(|source| source.is_lost())
             .map(|source| source.name.as_str())
             .collect();
-        let cause = format!(
+        let mut cause = format!(
             "only {} of the {} fragments it takes can be had{}{}",
             search.have.len(),
             self.manifest.code.data(),
@@ -286,6 +309,12 @@ impl Fetcher {
             },
             lost.join(", ")
         );
+        // Whoever holds the chunk itself says why it gives it no more.
+        if let Some(last) = &search.last_error
+            && last.kind() == ErrorKind::NotFound
+        {
+            cause = format!("{cause}; the last said: {last}");
+        }
         let error = Error::new(
             ErrorKind::Unreachable,
             "pull",

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError, RwLock},
     time::Duration,
 };
 
@@ -40,7 +40,7 @@ struct Books {
 pub(super) struct Source {
     pub(super) name: String,
     client: RelayClient,
-    held: BTreeSet<(ChunkIndex, FragmentIndex)>,
+    held: RwLock<BTreeSet<(ChunkIndex, FragmentIndex)>>,
     lanes: Semaphore,
     received_before: Bytes,
     books: Mutex<Books>,
@@ -52,7 +52,7 @@ impl Source {
             name: holder.name,
             received_before: holder.client.received(),
             client: holder.client,
-            held: holder.held,
+            held: RwLock::new(holder.held),
             lanes: Semaphore::new(LANES),
             books: Mutex::default(),
         }
@@ -77,11 +77,26 @@ impl Source {
     }
 
     /// The fragments of a chunk it is known to hold.
-    pub(super) fn fragments(&self, chunk: ChunkIndex) -> impl Iterator<Item = FragmentIndex> {
+    pub(super) fn fragments(&self, chunk: ChunkIndex) -> Vec<FragmentIndex> {
         let (first, last) = (FragmentIndex::new(0), FragmentIndex::WHOLE);
-        self.held
-            .range((chunk, first)..=(chunk, last))
-            .map(|&(_, fragment)| fragment)
+        let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
+        let held = held.range((chunk, first)..=(chunk, last));
+        held.map(|&(_, fragment)| fragment).collect()
+    }
+
+    /// Asks what it holds by now; what does not answer holds what it held. Whether there is more.
+    pub(super) async fn look_again(&self, dataset: &DatasetId) -> bool {
+        let Ok(found) = self.client.inventory(dataset).await else {
+            return false;
+        };
+        let found = found
+            .into_iter()
+            .map(|(chunk, fragment, _)| (chunk, fragment));
+        let found: BTreeSet<_> = found.collect();
+        let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
+        let is_more = !found.is_subset(&held);
+        *held = found;
+        is_more
     }
 
     /// When `bytes` more would be here, from now.

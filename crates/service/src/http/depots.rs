@@ -1,6 +1,6 @@
 //! Depots: listed, added, removed.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::Arc;
 
 use axum::{
     Json,
@@ -84,7 +84,7 @@ pub(crate) async fn add(
         .store
         .journal(|journal| journal.keep_depot(&record))?;
     let depot = Arc::new(depots::open(record, secret, monotonic())?);
-    depot.forwards.store(status.forwards, Ordering::Relaxed);
+    depot.heed(&status);
     centre.depots.insert(Arc::clone(&depot));
     centre.tell(added(&depot.record)).await?;
     centre.tell(lent(&depot.record)).await?;

@@ -316,7 +316,8 @@ pub(crate) async fn manifest(
     ))
 }
 
-/// Gives somebody leave to pull: who holds the dataset, and tokens that read it and nothing else.
+/// Gives somebody leave to pull: who holds the dataset, and tokens that read it and nothing else. Where
+/// sources are handed out, chunks that nobody read yet are read from now on.
 #[utoipa::path(post, path = "/v1/requests/{id}/ticket", tag = "requests",
     params(("id" = String, Path, description = "The request's id, like r7")),
     responses((status = 200, body = api::Ticket), (status = 401, body = api::Problem),
@@ -330,20 +331,25 @@ pub(crate) async fn ticket(
     let dataset = centre.store.dataset(record.id)?;
     let expires = centre.clock.now() + TICKET_TTL;
     let holders = record
-        .via
-        .iter()
-        .chain([&record.destination])
+        .holders()
         .filter_map(|name| centre.depots.named(name))
         .map(|depot| api::Holder {
             name: depot.record.name.clone(),
             url: depot.record.url.clone(),
             fingerprint: depot.record.fingerprint.clone(),
             token: relay::mint(&depot.secret, relay::Scope::Read, Some(&dataset), expires),
+            is_source: false,
         });
+    let mut holders: Vec<api::Holder> = holders.collect();
+    let lending = centre.lending.get();
+    let source = lending.map(|lending| lending.offer(centre, &record, expires));
+    let (source, unread_chunks) = source.transpose()?.flatten().unzip();
+    holders.extend(source);
     Ok(Json(api::Ticket {
         dataset: record.dataset.clone(),
         expires: render::moment(expires),
-        holders: holders.collect(),
+        holders,
+        unread_chunks: unread_chunks.unwrap_or(0),
     }))
 }
 

@@ -107,7 +107,7 @@ impl Draft {
         }
         for (place, file) in list.files.iter().enumerate() {
             let path = self.path(&file.path);
-            let about = list.stamps.first().and_then(|stamps| stamps.get(place));
+            let about = list.first_stamp(place);
             let opened = self.open(&path, file.size);
             let written = opened.and_then(|file| {
                 if let Some(mode) = about.and_then(|about| about.mode) {

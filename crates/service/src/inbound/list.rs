@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
+use posthaste_core::contract::{Cut, Holding};
 use posthaste_endpoint::{Entry, FileTime, Kind};
-use posthaste_types::{Bytes, Malformed, Record, record};
+use posthaste_types::{Bytes, Malformed, Record, SourceId, record};
 
 record! {
     /// A file, relative to the directory that the stage-in becomes.
@@ -42,16 +43,28 @@ impl Stamp {
 }
 
 record! {
+    /// Files in a row that lie at the same sources.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(super) struct Run {
+        pub(super) files: u64,
+        /// Places of those sources, ascending.
+        pub(super) places: Vec<u32>,
+    }
+}
+
+record! {
     /// A stage-in as it was found.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(super) struct List {
-        /// Whether the sources are single files: the only file has no path there.
-        pub(super) is_file: bool,
+        /// For each source, whether it is a single file: that has no path there.
+        pub(super) singles: Vec<bool>,
         /// Parents before what is in them.
         pub(super) directories: Vec<Vec<u8>>,
-        /// In the order of their paths, which is that of their bytes.
+        /// Run by run, and each in the order of their paths, which is that of their bytes.
         pub(super) files: Vec<File>,
-        /// For each source, for each file.
+        /// Which of them lie where.
+        pub(super) runs: Vec<Run>,
+        /// For each source, for each file that lies there.
         pub(super) stamps: Vec<Vec<Stamp>>,
     }
 }
@@ -70,26 +83,91 @@ impl List {
         sizes.sum()
     }
 
-    /// The path of a file at its sources.
-    pub(super) fn path_there(&self, file: usize) -> &[u8] {
-        if self.is_file {
+    /// The path of a file at one of its sources.
+    pub(super) fn path_there(&self, source: usize, file: usize) -> &[u8] {
+        if self.singles[source] {
             b""
         } else {
             &self.files[file].path
         }
     }
 
-    /// The file as it was at a source.
-    pub(super) fn entry(&self, source: usize, file: usize) -> Entry {
-        let (stamp, about) = (&self.stamps[source][file], &self.files[file]);
+    /// What a source said of a file; none when it does not lie there.
+    fn stamp(&self, source: usize, file: usize) -> Option<&Stamp> {
+        let (mut first, mut held) = (0, 0);
+        for run in &self.runs {
+            let files = usize::try_from(run.files).unwrap_or(usize::MAX);
+            let lies_there = run.places.iter().any(|place| *place as usize == source);
+            if file < first + files {
+                let place = held + (file - first);
+                return lies_there.then(|| self.stamps.get(source)?.get(place))?;
+            }
+            first += files;
+            held += if lies_there { files } else { 0 };
+        }
+        None
+    }
+
+    /// What the first of its sources said of a file.
+    pub(super) fn first_stamp(&self, file: usize) -> Option<&Stamp> {
+        (0..self.singles.len()).find_map(|source| self.stamp(source, file))
+    }
+
+    /// The file as it was at a source; none when it does not lie there.
+    pub(super) fn entry(&self, source: usize, file: usize) -> Option<Entry> {
+        let (stamp, about) = (self.stamp(source, file)?, &self.files[file]);
         let name = about.path.rsplit(|byte| *byte == b'/').next();
-        Entry {
+        Some(Entry {
             size: about.size,
             mtime: stamp.mtime(),
             mode: stamp.mode,
             version: stamp.version.as_deref().map(Into::into),
             ..Entry::bare(name.unwrap_or_default().to_vec(), Kind::File)
+        })
+    }
+
+    /// The places of a run's files.
+    pub(super) fn files_of(&self, run: usize) -> Range<usize> {
+        let files = |runs: &[Run]| runs.iter().map(|run| run.files).sum::<u64>();
+        let (from, to) = (files(&self.runs[..run]), files(&self.runs[..=run]));
+        let place = |file: u64| usize::try_from(file).unwrap_or(usize::MAX);
+        place(from)..place(to)
+    }
+
+    /// Bytes of each run.
+    pub(super) fn sizes(&self) -> Vec<Bytes> {
+        let runs = 0..self.runs.len();
+        let size = |run| {
+            let files = self.files[self.files_of(run)].iter();
+            files.map(|file| Bytes::new(file.size)).sum()
+        };
+        runs.map(size).collect()
+    }
+
+    /// How it is cut into chunks.
+    pub(super) fn cut(&self, chunk_size: Bytes) -> Option<Cut> {
+        Cut::new(&self.sizes(), chunk_size)
+    }
+
+    /// What lies where, by the numbers of its sources in their order; nothing where each holds all of it.
+    pub(super) fn holdings(&self, numbers: &[SourceId]) -> Vec<Holding> {
+        if self
+            .runs
+            .iter()
+            .all(|run| run.places.len() == numbers.len())
+        {
+            return Vec::new();
         }
+        let runs = self.runs.iter().zip(self.sizes());
+        let holding = |(run, bytes): (&Run, Bytes)| {
+            let places = run.places.iter();
+            let sources = places.filter_map(|place| numbers.get(*place as usize).copied());
+            Holding {
+                bytes,
+                sources: sources.collect(),
+            }
+        };
+        runs.map(holding).collect()
     }
 
     /// Where each file begins in the byte stream of all.
@@ -128,9 +206,32 @@ impl List {
     /// Whether bytes from a file make a list that can be used.
     pub(super) fn restore(bytes: &[u8]) -> Result<Self, Malformed> {
         let list = Self::from_bytes(bytes)?;
-        let files = list.files.len();
-        let is_sound = list.stamps.iter().all(|stamps| stamps.len() == files)
-            && (!list.is_file || files == 1)
+        let sources = list.singles.len();
+        let held = |source: usize| -> u64 {
+            let runs = list.runs.iter();
+            let runs = runs.filter(|run| run.places.iter().any(|place| *place as usize == source));
+            runs.map(|run| run.files).fold(0, u64::saturating_add)
+        };
+        let files = list.runs.iter().map(|run| run.files);
+        let files = files.fold(0, u64::saturating_add);
+        let is_run = |run: &Run| {
+            let is_known = run
+                .places
+                .last()
+                .is_some_and(|last| (*last as usize) < sources);
+            is_known && run.places.is_sorted_by(|one, other| one < other)
+        };
+        let mut singles = list.singles.iter().enumerate();
+        let is_sound = list.stamps.len() == sources
+            && files == list.files.len() as u64
+            && list.runs.len() <= Cut::HOLDINGS_MAX
+            && list.runs.iter().all(is_run)
+            && list
+                .stamps
+                .iter()
+                .enumerate()
+                .all(|(source, stamps)| stamps.len() as u64 == held(source))
+            && singles.all(|(source, is_single)| !is_single || held(source) == 1)
             && list.files.iter().all(|file| is_within(&file.path))
             && list.directories.iter().all(|path| is_within(path));
         let expected = "list of a stage-in";
@@ -152,16 +253,70 @@ pub(super) fn is_within(path: &[u8]) -> bool {
 mod tests {
     use super::*;
 
+    fn stamp(secs: i64) -> Stamp {
+        Stamp {
+            secs: Some(secs),
+            nanos: 0,
+            mode: None,
+            version: None,
+        }
+    }
+
+    /// Files of these sizes at one source.
     fn list(sizes: &[u64]) -> List {
         let files = sizes.iter().enumerate().map(|(place, size)| File {
             path: format!("f{place}").into_bytes(),
             size: *size,
         });
         List {
-            is_file: false,
+            singles: vec![false],
             directories: Vec::new(),
             files: files.collect(),
-            stamps: Vec::new(),
+            runs: vec![Run {
+                files: sizes.len() as u64,
+                places: vec![0],
+            }],
+            stamps: vec![sizes.iter().map(|_| stamp(1)).collect()],
+        }
+    }
+
+    #[test]
+    fn each_source_says_something_of_what_lies_there_only() {
+        let mut list = list(&[10, 20, 30, 40]);
+        let run = |files, places: &[u32]| Run {
+            files,
+            places: places.to_vec(),
+        };
+        list.singles = vec![false, true];
+        list.runs = vec![run(2, &[0]), run(1, &[1]), run(1, &[0])];
+        list.stamps = vec![vec![stamp(1), stamp(2), stamp(3)], vec![stamp(9)]];
+        assert_eq!(List::restore(&list.to_bytes()), Ok(list.clone()));
+        let said = |source, file| list.stamp(source, file).and_then(|stamp| stamp.secs);
+        let all: Vec<_> = (0..5).map(|file| [said(0, file), said(1, file)]).collect();
+        let expected = [
+            [Some(1), None],
+            [Some(2), None],
+            [None, Some(9)],
+            [Some(3), None],
+            [None; 2],
+        ];
+        assert_eq!(all, expected);
+        assert_eq!(list.first_stamp(2), Some(&stamp(9)));
+        assert!(list.path_there(1, 2).is_empty());
+        let holdings = list.holdings(&[SourceId::new(5), SourceId::new(7)]);
+        let holdings: Vec<_> = holdings
+            .iter()
+            .map(|held| (held.bytes.get(), held.sources[0].get()))
+            .collect();
+        assert_eq!(holdings, [(30, 5), (30, 7), (40, 5)]);
+        // No chunk is of two runs.
+        let cut = list.cut(Bytes::new(25)).unwrap();
+        let ranges: Vec<_> = (0..cut.chunks()).map(|chunk| cut.range(chunk)).collect();
+        assert_eq!(ranges, [0..25, 25..30, 30..55, 55..60, 60..85, 85..100]);
+        for wrong in [run(2, &[2]), run(2, &[]), run(2, &[1, 0]), run(3, &[0])] {
+            let mut list = list.clone();
+            list.runs[0] = wrong;
+            assert!(List::restore(&list.to_bytes()).is_err(), "{:?}", list.runs);
         }
     }
 

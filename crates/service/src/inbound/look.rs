@@ -1,6 +1,9 @@
-//! Looks at the sources of a stage-in: what they hold, and whether it is the same.
+//! Looks at the sources of a stage-in: what each holds.
 
-use std::sync::{Arc, LazyLock};
+use std::{
+    collections::HashMap,
+    sync::{Arc, LazyLock},
+};
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use posthaste_endpoint::{
@@ -9,14 +12,20 @@ use posthaste_endpoint::{
 use posthaste_journal::StageIn;
 use tokio::task::JoinSet;
 
-use super::list::{File, List, Stamp, is_within};
+use super::{
+    list::{File, List, Stamp, is_within},
+    union::{differs, union},
+};
 
 /// Directories listed at once at each source.
 const LISTED_AT_ONCE: usize = 16;
 /// Files of one stage-in: its list is kept in memory while it moves.
 const FILES_MAX: usize = 4_000_000;
-/// What is read of both ends of the data at each source, to see that they hold the same.
+/// What is read of both ends of a run at each source, to see that they hold the same.
 const SAMPLE_BYTES: u64 = 64 << 10;
+
+/// Files of which some is read at once, to see that they are the same.
+const SAMPLED_AT_ONCE: usize = 16;
 
 /// Everything is opened through one, so that the caps of a profile hold for all stage-ins together.
 static ACCESS: LazyLock<Access> = LazyLock::new(|| Access::new(None, Vec::new()));
@@ -36,24 +45,25 @@ pub(super) async fn open(address: &str, profile: Option<&String>) -> Result<Arc<
 }
 
 /// What one source holds.
-struct Held {
-    is_file: bool,
-    directories: Vec<Vec<u8>>,
-    files: Vec<(File, Stamp)>,
+pub(super) struct Held {
+    pub(super) is_single: bool,
+    pub(super) directories: Vec<Vec<u8>>,
+    /// By their paths.
+    pub(super) files: Vec<(File, Stamp)>,
 }
 
-/// Looks at all sources. They must hold the same.
+/// Looks at all sources, and sees that what several hold is the same.
 ///
 /// # Errors
-/// [`ErrorKind::NotFound`] where there is nothing, [`ErrorKind::Conflict`] where two differ, and the
-/// endpoints' own.
-pub(super) async fn look(wanted: &StageIn) -> Result<List> {
+/// [`ErrorKind::NotFound`] where there is nothing, [`ErrorKind::Conflict`] where two differ in a file, and
+/// the endpoints' own.
+pub(super) async fn look(wanted: &StageIn) -> Result<Arc<List>> {
     let mut looking = JoinSet::new();
     for (place, address) in wanted.sources.iter().enumerate() {
         let (address, profile) = (address.clone(), wanted.profile.clone());
         looking.spawn(async move { (place, look_at(&address, profile.as_ref()).await) });
     }
-    let mut found: Vec<Option<(Held, blake3::Hash)>> = Vec::new();
+    let mut found: Vec<Option<(Arc<dyn Endpoint>, Held)>> = Vec::new();
     found.resize_with(wanted.sources.len(), || None);
     while let Some(looked) = looking.join_next().await {
         let (place, held) = looked.map_err(|cause| {
@@ -61,79 +71,52 @@ pub(super) async fn look(wanted: &StageIn) -> Result<List> {
         })?;
         found[place] = Some(held?);
     }
-    let mut all = wanted.sources.iter().zip(found.into_iter().flatten());
-    let Some((first_address, (first, sample))) = all.next() else {
-        return Err(Error::new(
-            ErrorKind::Invalid,
-            "look at",
-            "no source at all",
-        ));
-    };
-    let (files, stamps): (Vec<File>, Vec<Stamp>) = first.files.into_iter().unzip();
-    let mut list = List {
-        is_file: first.is_file,
-        directories: first.directories,
-        files,
-        stamps: vec![stamps],
-    };
-    for (address, (held, other)) in all {
-        let (files, stamps): (Vec<File>, Vec<Stamp>) = held.files.into_iter().unzip();
-        let differs = difference(&list, held.is_file, &files)
-            .or_else(|| (sample != other).then(|| "the data itself differs".to_owned()));
-        if let Some(what) = differs {
-            return Err(
-                Error::new(ErrorKind::Conflict, "stage in from", address.as_str())
-                    .cause(format!(
-                        "it does not hold what {first_address} holds: {what}"
-                    ))
-                    .hint("name sources that hold the same, or one of them alone")
-                    .at(Locus::Source),
-            );
-        }
-        list.stamps.push(stamps);
+    let (endpoints, held): (Vec<_>, Vec<_>) = found.into_iter().flatten().unzip();
+    let list = union(&wanted.sources, held)?;
+    if list.files.len() > FILES_MAX {
+        let many = format!("together they hold more than {FILES_MAX} files");
+        return Err(unusable(&endpoints[0], b"", &many));
     }
+    let list = Arc::new(list);
+    compare(&wanted.sources, &endpoints, &list).await?;
     Ok(list)
 }
 
-/// In what a second source differs from the first.
-fn difference(list: &List, is_file: bool, files: &[File]) -> Option<String> {
-    if list.is_file && is_file {
-        let (one, other) = (list.files[0].size, files[0].size);
-        return (one != other).then(|| format!("{other} bytes rather than {one}"));
-    }
-    if list.is_file != is_file {
-        return Some("one is a file and the other a directory".to_owned());
-    }
-    let show = |path: &[u8]| String::from_utf8_lossy(path).escape_debug().to_string();
-    let differs = list
-        .files
-        .iter()
-        .zip(files)
-        .find(|(one, other)| one != other);
-    if let Some((one, other)) = differs {
-        return Some(if one.path == other.path {
-            let path = show(&one.path);
-            format!("{path} has {} bytes rather than {}", other.size, one.size)
-        } else if one.path < other.path {
-            format!("{} is missing", show(&one.path))
-        } else {
-            format!("{} is too much", show(&other.path))
-        });
-    }
-    match list.files.len().cmp(&files.len()) {
-        std::cmp::Ordering::Less => {
-            let more = &files[list.files.len()];
-            Some(format!("{} is too much", show(&more.path)))
+/// Sees that both ends of each run are the same wherever they lie.
+async fn compare(
+    addresses: &[String],
+    endpoints: &[Arc<dyn Endpoint>],
+    list: &Arc<List>,
+) -> Result<()> {
+    let mut left = Vec::new();
+    for (run, about) in list.runs.iter().enumerate() {
+        if about.places.len() > 1 {
+            left.extend(about.places.iter().map(|place| (run, *place as usize)));
         }
-        std::cmp::Ordering::Greater => {
-            let less = &list.files[files.len()];
-            Some(format!("{} is missing", show(&less.path)))
+    }
+    let mut known: HashMap<usize, (usize, blake3::Hash)> = HashMap::new();
+    let mut sampling = FuturesUnordered::new();
+    loop {
+        while sampling.len() < SAMPLED_AT_ONCE
+            && let Some((run, place)) = left.pop()
+        {
+            let (endpoint, list) = (Arc::clone(&endpoints[place]), Arc::clone(list));
+            sampling.push(sample(endpoint, list, place, run));
         }
-        std::cmp::Ordering::Equal => None,
+        let Some(sampled) = sampling.next().await else {
+            return Ok(());
+        };
+        let (run, place, sample) = sampled.map_err(|error| error.at(Locus::Source))?;
+        let (other, first) = *known.entry(run).or_insert((place, sample));
+        if first != sample {
+            let (one, other) = (place.min(other), place.max(other));
+            let what = "the data itself differs";
+            return Err(differs(&addresses[one], &addresses[other], what));
+        }
     }
 }
 
-async fn look_at(address: &str, profile: Option<&String>) -> Result<(Held, blake3::Hash)> {
+async fn look_at(address: &str, profile: Option<&String>) -> Result<(Arc<dyn Endpoint>, Held)> {
     let endpoint = open(address, profile).await?;
     let there = endpoint.stat(b"", true).await;
     let there = there.map_err(|error| error.at(Locus::Source))?;
@@ -153,21 +136,20 @@ async fn look_at(address: &str, profile: Option<&String>) -> Result<(Held, blake
                 size: entry.size,
             };
             Held {
-                is_file: true,
+                is_single: true,
                 directories: Vec::new(),
                 files: vec![(file, Stamp::of(&entry))],
             }
         }
         Kind::Directory | Kind::Link | Kind::Special => list_tree(&endpoint).await?,
     };
-    let sample = sample(&endpoint, &held).await;
-    Ok((held, sample.map_err(|error| error.at(Locus::Source))?))
+    Ok((endpoint, held))
 }
 
 /// Lists a tree, many directories at once.
 async fn list_tree(endpoint: &Arc<dyn Endpoint>) -> Result<Held> {
     let mut held = Held {
-        is_file: false,
+        is_single: false,
         directories: Vec::new(),
         files: Vec::new(),
     };
@@ -243,30 +225,33 @@ fn join(below: &[u8], name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The digest of the first bytes of the first file and of the last bytes of the last one that hold any.
-async fn sample(endpoint: &Arc<dyn Endpoint>, held: &Held) -> Result<blake3::Hash> {
+/// The digest of the first bytes of the first file of a run and of the last bytes of the last one that
+/// hold any.
+async fn sample(
+    endpoint: Arc<dyn Endpoint>,
+    list: Arc<List>,
+    place: usize,
+    run: usize,
+) -> Result<(usize, usize, blake3::Hash)> {
     let mut hasher = blake3::Hasher::new();
-    let mut full = held.files.iter().filter(|(file, _)| file.size > 0);
+    let size = |file: &usize| list.files[*file].size;
+    let mut full = list.files_of(run).filter(|file| size(file) > 0);
     let first = full.next();
     let last = full.next_back().or(first);
     let ends = [
-        first.map(|held| (held, 0)),
-        last.map(|held| (held, held.0.size.saturating_sub(SAMPLE_BYTES))),
+        first.map(|file| (file, 0)),
+        last.map(|file| (file, size(&file).saturating_sub(SAMPLE_BYTES))),
     ];
-    for ((file, stamp), from) in ends.into_iter().flatten() {
-        let entry = Entry {
-            size: file.size,
-            mtime: stamp.mtime(),
-            mode: stamp.mode,
-            ..Entry::bare(file.path.clone(), Kind::File)
+    for (file, from) in ends.into_iter().flatten() {
+        let Some(entry) = list.entry(place, file) else {
+            continue;
         };
-        let path: &[u8] = if held.is_file { b"" } else { &file.path };
-        let to = (from + SAMPLE_BYTES).min(file.size);
-        let reader = endpoint.open(path, &entry).await?;
+        let to = (from + SAMPLE_BYTES).min(entry.size);
+        let reader = endpoint.open(list.path_there(place, file), &entry).await?;
         let mut bytes = reader.read(from..to).await?;
         while let Some(some) = bytes.next().await {
             hasher.update(&some?);
         }
     }
-    Ok(hasher.finalize())
+    Ok((run, place, hasher.finalize()))
 }

@@ -11,9 +11,10 @@ use std::{
     },
 };
 
+use posthaste_core::contract::Cut;
 use posthaste_endpoint::{Endpoint, Error, ErrorKind, Locus, Reader, Result};
 use posthaste_journal::{Scan, StageIn};
-use posthaste_types::{Bytes, ChunkIndex, Digest, RequestId, SourceId};
+use posthaste_types::{ChunkIndex, Digest, RequestId, SourceId};
 use tokio::sync::OnceCell;
 
 use super::{
@@ -47,7 +48,7 @@ pub(super) struct Stage {
     endpoints: Vec<OnceCell<Arc<dyn Endpoint>>>,
     readers: Mutex<Readers>,
     starts: Vec<u64>,
-    chunk_size: Bytes,
+    cut: Cut,
     slots: Mutex<HashMap<ChunkIndex, Arc<Mutex<Slot>>>>,
     fetches: AtomicU64,
     /// Nothing is written any more.
@@ -79,6 +80,8 @@ impl Stage {
         };
         let list = List::restore(&store.stage_in_list(request)?)
             .map_err(|cause| missing("a sound list").cause(cause))?;
+        let cut = list.cut(chunk_size);
+        let cut = cut.ok_or_else(|| missing("a list that can be cut"))?;
         let numbers = super::ways(&wanted.sources)
             .iter()
             .map(|way| store.journal(|journal| journal.source(way)))
@@ -101,7 +104,7 @@ impl Stage {
             store,
             wanted,
             numbers,
-            chunk_size,
+            cut,
             fetches: AtomicU64::new(1),
             is_over: AtomicBool::new(false),
         })
@@ -130,15 +133,19 @@ impl Stage {
         if let Some(known) = self.readers().get(&key).cloned() {
             return Ok(known);
         }
-        let entry = self.list.entry(place, file);
         let endpoint = self.endpoint(place).await?;
-        let reader = endpoint.open(self.list.path_there(file), &entry).await?;
+        let path = self.list.path_there(place, file);
+        let entry = self.list.entry(place, file).ok_or_else(|| {
+            // It is never asked for what it lacks.
+            Error::new(ErrorKind::Other, "read", endpoint.show(path)).at(Locus::Source)
+        })?;
+        let reader = endpoint.open(path, &entry).await?;
         let now = reader.entry();
         let is_same = now.size == entry.size
             && (now.mtime.is_none() || entry.mtime.is_none() || now.mtime == entry.mtime)
             && (now.version.is_none() || entry.version.is_none() || now.version == entry.version);
         if !is_same {
-            let shown = endpoint.show(self.list.path_there(file));
+            let shown = endpoint.show(path);
             return Err(Error::new(ErrorKind::Changed, "read", shown).at(Locus::Source));
         }
         let mut readers = self.readers();
@@ -164,8 +171,7 @@ impl Stage {
     }
 
     fn range(&self, chunk: ChunkIndex) -> Range<u64> {
-        let from = self.chunk_size.get().saturating_mul(chunk.get().into());
-        from..(from + self.chunk_size.get()).min(self.list.bytes().get())
+        self.cut.range(chunk.get())
     }
 
     pub(super) fn slot(&self, chunk: ChunkIndex) -> Arc<Mutex<Slot>> {

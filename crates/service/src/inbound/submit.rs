@@ -12,11 +12,11 @@ use posthaste_engine::dataset::DatasetId;
 use posthaste_journal::{RequestRecord, Scan, StageIn};
 use posthaste_types::{ByteRate, Bytes, Code, Record, RequestId, SourceId};
 
-use super::{look, stage, ways};
+use super::{list::List, look, room, stage, ways};
 use crate::{driver::Centre, render, wishes};
 
 /// Sources of one stage-in.
-const SOURCES_MAX: usize = 16;
+pub(super) const SOURCES_MAX: usize = 16;
 /// Bytes of an address or path.
 const ADDRESS_BYTES_MAX: usize = 4096;
 /// The number of a stage-in that is only rehearsed.
@@ -54,7 +54,9 @@ pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewStageIn) -> Res
     let Some(wanted) = record.stage_in.clone() else {
         return Err(invalid("a stage-in", "it has no sources"));
     };
-    record.scan = Some(sealed(&look::look(&wanted).await?));
+    let list = look::look(&wanted).await?;
+    room::check(centre, record.id, &record.destination, list.bytes())?;
+    record.scan = Some(sealed(&list));
     let copy = centre.mind().snapshot();
     let mut mind = Mind::restore(&copy)
         .map_err(|cause| Error::new(ErrorKind::Other, "copy", "the mind").cause(cause))?;
@@ -69,7 +71,7 @@ pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewStageIn) -> Res
         (number, way)
     });
     let numbers: Vec<(SourceId, String)> = numbers.collect();
-    let inputs = inputs(&record, &numbers);
+    let inputs = inputs(&record, &numbers, &list);
     mind.step(centre.clock.now(), inputs, &mut Outbox::default());
     Ok(render::request(centre, &mind, &record))
 }
@@ -82,12 +84,13 @@ pub(crate) async fn scan(centre: &Arc<Centre>, record: &RequestRecord) -> Result
     let wanted = record.stage_in.as_ref();
     let wanted = wanted.ok_or_else(|| invalid("a stage-in", "it has no sources"))?;
     let list = look::look(wanted).await?;
+    room::check(centre, record.id, &record.destination, list.bytes())?;
     let scan = sealed(&list);
     tokio::task::block_in_place(|| centre.store.keep_stage_in_list(record.id, &list.to_bytes()))?;
     Ok(scan)
 }
 
-fn sealed(list: &super::list::List) -> Scan {
+fn sealed(list: &List) -> Scan {
     let bytes = list.bytes();
     Scan::Sealed {
         bytes,
@@ -120,14 +123,19 @@ pub(crate) async fn submit(centre: &Centre, record: &RequestRecord) -> Result<()
         let number = centre.store.journal(|journal| journal.source(&way))?;
         numbers.push((number, way));
     }
-    for input in inputs(record, &numbers) {
+    let id = record.id;
+    let list = tokio::task::block_in_place(|| centre.store.stage_in_list(id))?;
+    let list = List::restore(&list).map_err(|cause| {
+        Error::new(ErrorKind::Corrupt, "read", format!("the list of {id}")).cause(cause)
+    })?;
+    for input in inputs(record, &numbers, &list) {
         centre.tell(input).await?;
     }
     Ok(())
 }
 
 /// What the mind is told of a stage-in.
-fn inputs(record: &RequestRecord, numbers: &[(SourceId, String)]) -> Vec<Input> {
+fn inputs(record: &RequestRecord, numbers: &[(SourceId, String)], list: &List) -> Vec<Input> {
     let (
         Some(wanted),
         Some(Scan::Sealed {
@@ -156,9 +164,17 @@ fn inputs(record: &RequestRecord, numbers: &[(SourceId, String)]) -> Vec<Input> 
         rate_max: None,
     });
     let request = record.id;
-    found
-        .chain([Input::ArrivalAsked { request, spec }])
-        .collect()
+    let holdings = list.holdings(&spec.sources);
+    let asked = if holdings.is_empty() {
+        Input::ArrivalAsked { request, spec }
+    } else {
+        Input::ArrivalGathered {
+            request,
+            spec,
+            holdings,
+        }
+    };
+    found.chain([asked]).collect()
 }
 
 fn invalid(what: &str, why: &str) -> Error {

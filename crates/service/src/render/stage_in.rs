@@ -22,6 +22,12 @@ pub(super) fn fill(centre: &Centre, mind: &Mind, record: &RequestRecord, shown: 
         not_before: wanted.not_before.map(moment),
         begin_by: view.and_then(|view| view.begin_by).map(moment),
         begun: view.and_then(|view| view.begun_at).map(moment),
+        binding: view
+            .and_then(|view| view.binding.as_ref())
+            .map(|binding| api::Binding {
+                sources: binding.names.clone(),
+                missing_bytes: binding.bytes.get(),
+            }),
         chunks_twice: view.map_or(0, |view| view.duplicates),
         sources: view.map_or_else(Vec::new, |view| {
             view.shares
@@ -46,7 +52,7 @@ fn fill_from(view: &ArrivalView, record: &RequestRecord, shown: &mut api::Reques
     shown.finish = view.finish.map(finish);
     let after = view.arrived_at;
     shown.safe_after_s = after.map(|at| seconds(at.slack_micros(record.created)));
-    shown.chunks = view.spec.chunks().unwrap_or(0);
+    shown.chunks = view.chunks;
     shown.chunks_safe = view.chunks_here;
 }
 
@@ -61,6 +67,8 @@ fn source(centre: &Centre, share: &SourceShareView) -> api::Source {
         state: state.to_owned(),
         chunks: share.arrived,
         bytes: share.bytes.get(),
+        holds_bytes: share.holds.get(),
+        alone_bytes: share.alone.get(),
         in_flight: share.in_flight,
         rate_bytes_per_s: centre.flows.of(share.source).latest().get(),
         rate_p10_bytes_per_s: share.rates.p10.get(),

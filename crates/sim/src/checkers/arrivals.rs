@@ -1,16 +1,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use posthaste_core::contract::{ArrivalSpec, ArrivalView, Event, Happening, Reason};
-use posthaste_types::{ChunkIndex, RequestId, SourceId};
+use posthaste_core::contract::{ArrivalSpec, ArrivalView, Cut, Event, Happening, Holding, Reason};
+use posthaste_types::{Bytes, ChunkIndex, RequestId, SourceId, Timestamp};
 
 use super::{Found, ensure};
 
-pub(super) const NAME: &str = "stage-ins whole, none fetched again or too early";
+pub(super) const NAME: &str =
+    "stage-ins whole, none fetched again, too early, or from whom it does not lie at";
 
 /// One stage-in as the world knows it.
 #[derive(Debug)]
 struct Watch {
     spec: ArrivalSpec,
+    /// What lies where; nothing where each source holds all of it.
+    holdings: Vec<Holding>,
+    cut: Option<Cut>,
     /// Chunks that were written and noted.
     here: BTreeSet<ChunkIndex>,
     /// Those of them the mind was told of since it last started.
@@ -25,15 +29,39 @@ pub(crate) struct Arrivals {
     watched: BTreeMap<RequestId, Watch>,
 }
 
+impl Watch {
+    fn chunks(&self) -> u32 {
+        self.cut.as_ref().map_or(0, Cut::chunks)
+    }
+
+    fn lies_at(&self, source: SourceId, chunk: ChunkIndex) -> bool {
+        let cut = self.cut.as_ref();
+        let place = cut.map_or(0, |cut| cut.holding_of(chunk.get()));
+        let holding = self.holdings.get(place);
+        holding.map_or(self.holdings.is_empty(), |holding| {
+            holding.sources.contains(&source)
+        })
+    }
+}
+
 impl Arrivals {
-    pub(crate) fn on_submitted(&mut self, request: RequestId, spec: &ArrivalSpec) {
-        self.watched.entry(request).or_insert_with(|| Watch {
+    /// One is asked for. How many chunks it has.
+    pub(crate) fn on_submitted(
+        &mut self,
+        request: RequestId,
+        spec: &ArrivalSpec,
+        holdings: &[Holding],
+    ) -> u32 {
+        let watch = self.watched.entry(request).or_insert_with(|| Watch {
             spec: spec.clone(),
+            holdings: holdings.to_vec(),
+            cut: spec.cut(holdings),
             here: BTreeSet::new(),
             told: BTreeSet::new(),
             under_way: BTreeSet::new(),
             is_over: false,
         });
+        watch.chunks()
     }
 
     /// A chunk is asked of a source.
@@ -47,7 +75,8 @@ impl Arrivals {
             return ensure(NAME, false, || format!("{request} was never asked for"));
         };
         let is_known = watch.spec.sources.contains(&source)
-            && Some(chunk.get()) < watch.spec.chunks()
+            && chunk.get() < watch.chunks()
+            && watch.lies_at(source, chunk)
             && !watch.is_over;
         let is_new = watch.under_way.insert((source, chunk));
         let was_told = watch.told.contains(&chunk);
@@ -93,8 +122,22 @@ impl Arrivals {
         watch.map_or_else(Vec::new, |watch| watch.here.iter().copied().collect())
     }
 
-    pub(crate) fn spec(&self, request: RequestId) -> Option<&ArrivalSpec> {
-        self.watched.get(&request).map(|watch| &watch.spec)
+    /// By when it was wanted first.
+    pub(crate) fn deadline(&self, request: RequestId) -> Option<Timestamp> {
+        self.watched.get(&request).map(|watch| watch.spec.deadline)
+    }
+
+    /// The size of a chunk.
+    pub(crate) fn bytes_of(&self, request: RequestId, chunk: ChunkIndex) -> Bytes {
+        let watch = self.watched.get(&request);
+        let cut = watch.and_then(|watch| watch.cut.as_ref());
+        cut.map_or(Bytes::ZERO, |cut| cut.chunk_bytes(chunk.get()))
+    }
+
+    /// What lies where of one; nothing where each source holds all of it.
+    pub(crate) fn holdings(&self, request: RequestId) -> &[Holding] {
+        let watch = self.watched.get(&request);
+        watch.map_or(&[], |watch| watch.holdings.as_slice())
     }
 
     /// Its files are to get their names, or what was written is to be removed.
@@ -102,7 +145,7 @@ impl Arrivals {
         let Some(watch) = self.watched.get_mut(&request) else {
             return ensure(NAME, false, || format!("{request} was never asked for"));
         };
-        let (here, all) = (watch.here.len(), watch.spec.chunks().unwrap_or(0));
+        let (here, all) = (watch.here.len(), watch.chunks());
         if !keep {
             watch.here.clear();
             watch.told.clear();
@@ -163,7 +206,7 @@ impl Arrivals {
     /// A stage-in that could be here must be.
     pub(crate) fn ended(view: &ArrivalView, is_possible: bool) -> Result<(), Found> {
         ensure(NAME, !view.state.is_live() || !is_possible, || {
-            let all = view.spec.chunks().unwrap_or(0);
+            let all = view.chunks;
             format!(
                 "{} is not here, {} of {all} chunks are",
                 view.request, view.chunks_here

@@ -22,6 +22,7 @@ pub(crate) struct Capacity {
     stripes_max: usize,
     push_bytes_max: Bytes,
     push_flights_max: u32,
+    deliver_flights_max: usize,
     /// What is on its way from one depot to another.
     between: BTreeMap<(DepotId, DepotId), Flying>,
     flying: BTreeMap<DepotId, Flying>,
@@ -36,6 +37,7 @@ impl Capacity {
             stripes_max: settings.stripes_max as usize,
             push_bytes_max: settings.push_bytes_max,
             push_flights_max: settings.push_flights_max,
+            deliver_flights_max: settings.deliver_flights_max as usize,
             between: BTreeMap::new(),
             flying: BTreeMap::new(),
             open: BTreeMap::new(),
@@ -88,6 +90,13 @@ impl Capacity {
                 "{} fragments, {}, on their way from {from} to {to}",
                 flying.count, flying.bytes
             )
+        })
+    }
+
+    /// So many chunks are on their way to a destination from others.
+    pub(crate) fn on_delivery(&self, to: DepotId, count: usize) -> Result<(), Found> {
+        ensure(NAME, count <= self.deliver_flights_max, || {
+            format!("{count} chunks on their way to {to} from others")
         })
     }
 

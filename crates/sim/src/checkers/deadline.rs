@@ -80,6 +80,7 @@ impl Deadlines {
             | Happening::Rerouted
             | Happening::Pushing
             | Happening::Pushed
+            | Happening::Delivering
             | Happening::Crowded
             | Happening::Fetching
             | Happening::SourceLeft { .. }

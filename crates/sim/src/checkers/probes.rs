@@ -46,7 +46,7 @@ impl Probes {
 
     pub(crate) fn on_submitted(&mut self, spec: &RequestSpec) {
         let (total, data) = (spec.code.total(), spec.code.data().max(1));
-        let dearest = (spec.via.iter().chain(&spec.destination)).map(|&depot| {
+        let dearest = (spec.via.iter().chain(&spec.destinations)).map(|&depot| {
             let fragments = spec.bytes.times(u64::from(total)).get() / u64::from(data);
             self.price(depot, Bytes::new(fragments))
         });
@@ -156,7 +156,7 @@ mod tests {
             deadline: Timestamp::from_secs(1),
             code: "1+1".parse().unwrap(),
             via: Vec::new(),
-            destination: None,
+            destinations: Vec::new(),
             release: posthaste_core::contract::ReleasePolicy::Never,
             best_effort: false,
         };

@@ -216,7 +216,7 @@ mod tests {
             deadline: Timestamp::from_secs(100),
             code: "1+1".parse().unwrap(),
             via: Vec::new(),
-            destination: None,
+            destinations: Vec::new(),
             release: posthaste_core::contract::ReleasePolicy::Never,
             best_effort: false,
         }

@@ -12,7 +12,15 @@ impl Run<'_> {
     /// What the checkers and the world must know of what a user asks before the mind does.
     pub(super) fn on_asked(&mut self, input: &Input) {
         if let Input::ArrivalAsked { request, spec } = input {
-            self.on_stage_in(*request, spec);
+            self.on_stage_in(*request, spec, &[]);
+        }
+        if let Input::ArrivalGathered {
+            request,
+            spec,
+            holdings,
+        } = input
+        {
+            self.on_stage_in(*request, spec, holdings);
         }
         if let Input::RequestAsked {
             request,
@@ -103,6 +111,7 @@ impl Run<'_> {
                     | Input::RequestSubmittedWith { .. }
                     | Input::RequestAsked { .. }
                     | Input::ArrivalAsked { .. }
+                    | Input::ArrivalGathered { .. }
                     | Input::RequestAskedBy { .. }
                     | Input::RequestCancelled { .. }
                     | Input::Delivered { .. }
@@ -120,7 +129,12 @@ impl Run<'_> {
         };
         let there = self.world.sites.iter().filter(|site| site.is_reachable());
         let holders: Vec<(bool, &Vec<u64>)> = there
-            .filter_map(|site| Some((Some(site.id) == spec.destination, site.held.get(&request)?)))
+            .filter_map(|site| {
+                Some((
+                    spec.destinations.contains(&site.id),
+                    site.held.get(&request)?,
+                ))
+            })
             .collect();
         (0..spec.chunks() as usize).all(|chunk| {
             let is_whole = holders

@@ -57,6 +57,18 @@ impl Run<'_> {
                 self.checkers.note(self.now, found);
                 self.forward(from, (to, request, chunk, fragment));
             }
+            Command::Gather {
+                request,
+                to,
+                chunk,
+                from,
+                ..
+            } => {
+                let bytes = self.bytes_of(request, chunk, FragmentIndex::WHOLE);
+                let found = self.checkers.kept.on_sent_on(request, to, bytes);
+                self.checkers.note(self.now, found);
+                self.gather((to, request, chunk), from);
+            }
             Command::Abandon { request, depot, .. } => self.abandon(request, depot),
             Command::Inventory { request, depot, .. } => self.inventory(request, depot),
             Command::Release { request, .. } => {
@@ -190,11 +202,8 @@ impl Run<'_> {
     }
 
     fn inventory(&mut self, request: RequestId, depot: DepotId) {
-        let destination = self
-            .world
-            .specs
-            .get(&request)
-            .and_then(|spec| spec.destination);
+        let spec = self.world.specs.get(&request);
+        let whole = spec.is_some_and(|spec| spec.destinations.contains(&depot));
         let Some(site) = self.world.site(depot) else {
             return;
         };
@@ -215,7 +224,6 @@ impl Run<'_> {
         let masks = site.held.get(&request).cloned().unwrap_or_default();
         for (chunk, mask) in (0..).map(ChunkIndex::new).zip(masks) {
             for fragment in (0..64).filter(|fragment| mask >> fragment & 1 == 1) {
-                let whole = destination == Some(depot);
                 let index = FragmentIndex::new(fragment);
                 held.push((chunk, if whole { FragmentIndex::WHOLE } else { index }));
             }
@@ -287,9 +295,11 @@ fn answered(input: &Input) -> Option<(Send, bool)> {
         | Input::ProbeAsked { .. }
         | Input::SourceFound { .. }
         | Input::ArrivalAsked { .. }
+        | Input::ArrivalGathered { .. }
         | Input::ChunkArrived { .. }
         | Input::ChunkMissed { .. }
         | Input::Inbound { .. }
+        | Input::GatherTold { .. }
         | Input::ArrivalSurveyed { .. }
         | Input::Landed { .. }
         | Input::LandingFailed { .. }

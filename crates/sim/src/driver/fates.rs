@@ -55,6 +55,7 @@ impl Fates {
             | Happening::Rerouted
             | Happening::Pushing
             | Happening::Pushed
+            | Happening::Delivering
             | Happening::Crowded
             | Happening::Fetching
             | Happening::SourceLeft { .. }

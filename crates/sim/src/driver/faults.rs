@@ -182,9 +182,12 @@ impl Run<'_> {
     /// Every connection to the depot breaks, and that is noticed soon.
     fn break_off(&mut self, place: usize) {
         self.world.set_condition(place, Condition::Dead);
+        let depot = self.world.sites[place].id;
+        let span = Duration::from_millis(self.dice.between(1, BREAK_NOTICED_MS_MAX));
+        self.lose_gathers(depot, span);
         for arrival in self.world.drop_all(place) {
             let Arrival { to, sending, .. } = arrival;
-            if self.is_orphan(&arrival) {
+            if self.on_gathered(&arrival, true) || self.is_orphan(&arrival) {
                 continue;
             }
             if is_block(&sending) {

@@ -29,6 +29,13 @@ impl Forwards {
         self.live.remove(send)
     }
 
+    /// Whole chunks on their way to a destination.
+    pub(super) fn whole_to(&self, to: DepotId) -> usize {
+        let live = self.live.keys();
+        let live = live.filter(|send| send.0 == to && send.3 == FragmentIndex::WHOLE);
+        live.count()
+    }
+
     /// Whether what arrived, or was lost, is one that nobody waits for. It is counted off.
     fn take_orphan(&mut self, from: DepotId, send: Send) -> bool {
         let Some(count) = self.orphans.get_mut(&(from, send)) else {
@@ -49,7 +56,8 @@ impl Run<'_> {
         let ends = &mut self.checkers.capacity;
         match self.forwards.end(&send) {
             Some(from) => ends.on_forward_end(from, send.0, bytes),
-            None => ends.on_end(send.0, send.1, send.2, bytes),
+            None if self.end_gathering(&send) => {}
+            None => self.checkers.capacity.on_end(send.0, send.1, send.2, bytes),
         }
         let found = self.checkers.conservation.on_end(send, end);
         self.checkers.note(self.now, found);
@@ -74,6 +82,8 @@ impl Run<'_> {
         let found = self.checkers.conservation.on_send(send, bytes);
         self.checkers.note(self.now, found);
         self.forwards.live.insert(send, from);
+        let found = self.check_deliveries(depot);
+        self.checkers.note(self.now, found);
         let is_dead = |place: usize| self.world.sites[place].condition() == Condition::Dead;
         let fault = if is_dead(giver) || is_dead(place) {
             Some((CONNECT_TIMEOUT, Fault::Unreachable))
@@ -106,6 +116,7 @@ impl Run<'_> {
         let Some(place) = self.world.place(to) else {
             return;
         };
+        self.drop_gathers(|key| key.0 == to && key.1 == request);
         let dropped = self
             .world
             .drop_forwards(place, |sending| sending.request == request);
@@ -120,6 +131,7 @@ impl Run<'_> {
 
     /// The driver is dead: depots go on, and nobody hears of it.
     pub(super) fn orphan_forwards(&mut self) {
+        self.drop_gathers(|_| true);
         for (send, from) in std::mem::take(&mut self.forwards.live) {
             *self.forwards.orphans.entry((from, send)).or_default() += 1;
             self.forwards.live.insert(send, from);

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use posthaste_core::contract::{ArrivalSpec, ArrivalView, Fault, Input};
+use posthaste_core::contract::{ArrivalSpec, ArrivalView, Fault, Holding, Input};
 use posthaste_types::{ByteRate, Bytes, ChunkIndex, FragmentIndex, RequestId, SourceId};
 
 use super::{Blow, CONNECT_TIMEOUT, MEASURE_EVERY, Pending, Run, START};
@@ -49,7 +49,16 @@ impl Run<'_> {
             if !plan.expect.is_empty() {
                 self.expected.insert(request, plan.expect.clone());
             }
-            let input = Input::ArrivalAsked { request, spec };
+            let holdings = self.holdings(plan, spec.bytes);
+            let input = if holdings.is_empty() {
+                Input::ArrivalAsked { request, spec }
+            } else {
+                Input::ArrivalGathered {
+                    request,
+                    spec,
+                    holdings,
+                }
+            };
             self.after(at, Pending::Ask { input });
             if let Some(after) = plan.cancel_after_s {
                 let at = at + Duration::from_millis(after.draw_milli(&mut dice));
@@ -86,13 +95,33 @@ impl Run<'_> {
         }
     }
 
-    pub(super) fn on_stage_in(&mut self, request: RequestId, spec: &ArrivalSpec) {
+    /// What lies where of one, as its plan says.
+    fn holdings(&self, plan: &StageInPlan, bytes: Bytes) -> Vec<Holding> {
+        let sizes = plan.split(bytes).into_iter();
+        let holdings = plan.holdings.iter().zip(sizes);
+        let holdings = holdings.map(|(holding, bytes)| {
+            let origins = self.world.origins.iter();
+            let lies_there = |name: &String| holding.sources.contains(name);
+            let origins = origins.filter(|origin| lies_there(&origin.name));
+            Holding {
+                bytes,
+                sources: origins.map(|origin| origin.id).collect(),
+            }
+        });
+        holdings.collect()
+    }
+
+    pub(super) fn on_stage_in(
+        &mut self,
+        request: RequestId,
+        spec: &ArrivalSpec,
+        holdings: &[Holding],
+    ) {
         self.checkers.deadlines.on_submitted(request, spec.deadline);
-        self.checkers.arrivals.on_submitted(request, spec);
+        let chunks = self.checkers.arrivals.on_submitted(request, spec, holdings);
         let asked = format!(
-            "{} in {} chunks here by {:.0} s",
+            "{} in {chunks} chunks here by {:.0} s",
             spec.bytes,
-            spec.chunks().unwrap_or(0),
             spec.deadline.since(START).as_secs_f64(),
         );
         self.log(Some(request), None, What::User(asked));
@@ -102,8 +131,7 @@ impl Run<'_> {
     pub(super) fn fetch(&mut self, request: RequestId, source: SourceId, chunk: ChunkIndex) {
         let found = self.checkers.arrivals.on_fetch(request, source, chunk);
         self.checkers.note(self.now, found);
-        let spec = self.checkers.arrivals.spec(request);
-        let bytes = spec.map_or(Bytes::ZERO, |spec| spec.chunk_bytes(chunk.get()));
+        let bytes = self.checkers.arrivals.bytes_of(request, chunk);
         let Some(place) = self.world.origin(source) else {
             return;
         };
@@ -364,17 +392,25 @@ impl Run<'_> {
 
     /// Whether the sources that are left could have given all of it within the time there was.
     pub(super) fn could_be_here(&self, view: &ArrivalView, needed_s: u64) -> bool {
-        let mut origins = self.world.origins.iter().enumerate();
-        let is_there = origins.any(|(place, origin)| {
-            let is_named = view
-                .shares
-                .iter()
-                .any(|share| share.source == origin.id && !share.is_gone);
-            is_named
-                && origin.condition == Condition::Well
-                && !origin.is_changed
-                && self.world.inbound_rate(place) > 0
-        });
+        let gives = |id: &SourceId| {
+            let mut shares = view.shares.iter();
+            let is_named = shares.any(|share| share.source == *id && !share.is_gone);
+            self.world.origin(*id).is_some_and(|place| {
+                let origin = &self.world.origins[place];
+                is_named
+                    && origin.condition == Condition::Well
+                    && !origin.is_changed
+                    && self.world.inbound_rate(place) > 0
+            })
+        };
+        // What lies apart can come only if somebody gives each of it.
+        let holdings = self.checkers.arrivals.holdings(view.request);
+        let is_there = if holdings.is_empty() {
+            view.spec.sources.iter().any(gives)
+        } else {
+            let mut holdings = holdings.iter();
+            holdings.all(|holding| holding.sources.iter().any(gives))
+        };
         let paced_s = view
             .spec
             .rate_max

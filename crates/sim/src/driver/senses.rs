@@ -100,6 +100,9 @@ impl Run<'_> {
         if self.on_block(&sending) {
             return;
         }
+        if self.on_gathered(&arrival, false) {
+            return;
+        }
         let is_orphan = self.is_orphan(&arrival);
         let chunks = self
             .world

@@ -59,9 +59,11 @@ impl Run<'_> {
             | Input::PlanSolved { .. }
             | Input::SourceFound { .. }
             | Input::ArrivalAsked { .. }
+            | Input::ArrivalGathered { .. }
             | Input::ChunkArrived { .. }
             | Input::ChunkMissed { .. }
             | Input::Inbound { .. }
+            | Input::GatherTold { .. }
             | Input::ArrivalSurveyed { .. }
             | Input::Landed { .. }
             | Input::LandingFailed { .. } => return,

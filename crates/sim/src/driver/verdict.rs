@@ -197,7 +197,7 @@ impl Run<'_> {
         let is_direct = |depot: DepotId| {
             is_well(depot, view.spec.bytes) && is_paid(self.cost(view, depot, view.spec.bytes))
         };
-        let can_go = is_staged || view.spec.destination.is_some_and(is_direct);
+        let can_go = is_staged || view.spec.destinations.iter().copied().any(is_direct);
         can_go && self.now.since(self.last_change).as_secs() > needed_s
     }
 }
@@ -227,7 +227,7 @@ fn all_bytes(view: &RequestView) -> Bytes {
 fn held(site: &Site, view: &RequestView) -> BTreeSet<(ChunkIndex, FragmentIndex)> {
     let masks = site.held.get(&view.request);
     let masks = masks.map(Vec::as_slice).unwrap_or_default();
-    let is_destination = view.spec.destination == Some(site.id);
+    let is_destination = view.spec.destinations.contains(&site.id);
     let chunks = (0..).map(ChunkIndex::new).zip(masks);
     chunks
         .flat_map(|(chunk, mask)| {

@@ -33,7 +33,7 @@ impl Policy for Adaptive {
     fn next(&mut self, ledger: &Ledger, depot: DepotId) -> Option<Pick> {
         let ours = ledger
             .moving()
-            .filter(|(_, order)| order.spec.destination == Some(depot));
+            .filter(|(_, order)| order.spec.destinations.contains(&depot));
         let open: Vec<(RequestId, usize)> = ours
             .filter_map(|(request, order)| Some((request, order.next_whole()?)))
             .collect();

@@ -15,7 +15,7 @@ impl Policy for Direct {
     fn next(&mut self, ledger: &Ledger, depot: DepotId) -> Option<Pick> {
         let ours = ledger
             .moving()
-            .filter(|(_, order)| order.spec.destination == Some(depot));
+            .filter(|(_, order)| order.spec.destinations.contains(&depot));
         let open = ours.filter_map(|(request, order)| Some((request, order, order.next_whole()?)));
         let (request, _, chunk) = if self.by_deadline {
             // What is late already waits until the others are done.

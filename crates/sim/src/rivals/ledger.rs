@@ -293,7 +293,8 @@ impl Ledger {
             return;
         }
         for (request, order) in &self.orders {
-            let is_used = order.spec.via.contains(&depot) || order.spec.destination == Some(depot);
+            let is_used =
+                order.spec.via.contains(&depot) || order.spec.destinations.contains(&depot);
             if order.is_moving() && is_used {
                 out.commands.push(Command::Inventory {
                     request: *request,

@@ -46,7 +46,7 @@ impl Policy for Planned {
     /// forecasts err, and a depot that is idle helps nobody.
     fn next(&mut self, ledger: &Ledger, depot: DepotId) -> Option<Pick> {
         let uses = |order: &Order| {
-            order.spec.via.contains(&depot) || order.spec.destination == Some(depot)
+            order.spec.via.contains(&depot) || order.spec.destinations.contains(&depot)
         };
         let mut open: Vec<(bool, Timestamp, RequestId, &Order)> = ledger
             .moving()
@@ -59,9 +59,9 @@ impl Policy for Planned {
             .collect();
         open.sort_by_key(|(is_extra, deadline, request, _)| (*is_extra, *deadline, *request));
         let (pick, bytes) = open.into_iter().find_map(|(_, _, request, order)| {
-            let (chunk, fragment) = match order.spec.destination {
-                Some(destination) if destination == depot => (whole(order)?, FragmentIndex::WHOLE),
-                Some(_) | None => {
+            let (chunk, fragment) = match order.spec.destinations.contains(&depot) {
+                true => (whole(order)?, FragmentIndex::WHOLE),
+                false => {
                     let chunk = self.cursors.open(ledger, request, order, depot).next()?;
                     (chunk, FragmentIndex::new(order.missing(chunk).next()?))
                 }
@@ -105,7 +105,14 @@ impl Planned {
         let orders: Vec<(RequestId, &Order)> = ledger.moving().collect();
         let mut depots: Vec<DepotId> = orders
             .iter()
-            .flat_map(|(_, order)| order.spec.via.iter().copied().chain(order.spec.destination))
+            .flat_map(|(_, order)| {
+                order
+                    .spec
+                    .via
+                    .iter()
+                    .chain(&order.spec.destinations)
+                    .copied()
+            })
             .collect();
         depots.sort_unstable();
         depots.dedup();
@@ -152,7 +159,7 @@ fn problem(ledger: &Ledger, orders: &[(RequestId, &Order)], depots: &[DepotId]) 
     };
     let place = |id: DepotId| depots.binary_search(&id).map_or(0, |place| place + 1);
     let demand = |(_, order): &(RequestId, &Order)| {
-        let sink = order.spec.destination;
+        let sink = order.spec.destinations.first().copied();
         let is_late = left(order).is_zero();
         let at = |id: &DepotId| (place(*id), Bytes::new(held(order, *id)));
         let via = order.spec.via.iter().filter(|id| Some(**id) != sink);

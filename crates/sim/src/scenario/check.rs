@@ -187,6 +187,7 @@ fn check_request(
     let named = request.via.iter().chain(&request.without);
     named
         .chain(&request.destination)
+        .chain(&request.destinations)
         .into_iter()
         .try_for_each(|name| names.depot(name))?;
     if request.code.parse::<Code>().is_err() {
@@ -206,7 +207,8 @@ fn check_request(
         let depots = if request.via.is_empty() {
             let is_destination = |plan: &&DepotPlan| {
                 let names = [Some(&plan.name), plan.template.as_ref()];
-                request.destination.is_some() && names.contains(&request.destination.as_ref())
+                let mut ends = request.destination.iter().chain(&request.destinations);
+                ends.any(|end| names.contains(&Some(end)))
             };
             let destinations = scenario.depots.iter().filter(is_destination).count();
             scenario.depots.len() - destinations

@@ -1,6 +1,7 @@
 //! Where stage-ins come from and what is asked for, as tables.
 
 use posthaste_core::contract::Priority;
+use posthaste_types::Bytes;
 use serde::Deserialize;
 
 use super::{Amount, Scenario, Varies};
@@ -45,9 +46,12 @@ pub(crate) struct StageInPlan {
     pub(crate) deadline_s: Amount,
     /// From its submission as well; without it, it may be there at once.
     pub(crate) not_before_s: Option<Amount>,
-    /// Each holds all of it. Empty: all sources there are.
+    /// Where it lies. Empty: all sources there are.
     #[serde(default)]
     pub(crate) sources: Vec<String>,
+    /// What lies at which of them. Empty: each holds all of it.
+    #[serde(default)]
+    pub(crate) holdings: Vec<HoldingPlan>,
     /// How much it matters beside others, by name or as a number.
     pub(crate) priority: Option<String>,
     /// Most that may be read for it.
@@ -60,7 +64,30 @@ pub(crate) struct StageInPlan {
     pub(crate) expect: Vec<Fate>,
 }
 
+/// Some of a stage-in, that lies at some of its sources.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HoldingPlan {
+    /// How much, beside what the others say.
+    pub(crate) weight: u64,
+    pub(crate) sources: Vec<String>,
+}
+
 impl StageInPlan {
+    /// Bytes of each holding: their weights' shares of all, the last one what is left.
+    pub(crate) fn split(&self, bytes: Bytes) -> Vec<Bytes> {
+        let weights = self.holdings.iter().map(|holding| holding.weight);
+        let all = weights.clone().sum::<u64>().max(1);
+        let mut sizes: Vec<Bytes> = weights
+            .map(|weight| Bytes::new(bytes.get() / all * weight))
+            .collect();
+        let given: Bytes = sizes.iter().copied().sum();
+        if let Some(last) = sizes.last_mut() {
+            *last += bytes - given;
+        }
+        sizes
+    }
+
     /// How much it matters.
     pub(crate) fn priority(&self) -> Result<Priority, String> {
         let priority = self.priority.as_deref().map(str::parse).transpose();
@@ -69,6 +96,9 @@ impl StageInPlan {
         Ok(priority.unwrap_or_default())
     }
 }
+
+/// More than anybody tells apart.
+const HOLDING_WEIGHT_MAX: u64 = 1000;
 
 fn default_count() -> u64 {
     1
@@ -106,6 +136,18 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), String> {
         }
         if names.is_empty() {
             return Err("a stage-in needs a source".into());
+        }
+        for holding in &plan.holdings {
+            let is_named = |name: &String| {
+                let is_one = plan.sources.is_empty() || plan.sources.contains(name);
+                is_one && names.contains(name.as_str())
+            };
+            if holding.sources.is_empty() || !holding.sources.iter().all(is_named) {
+                return Err("a holding lies at sources of its stage-in".into());
+            }
+            if !(1..=HOLDING_WEIGHT_MAX).contains(&holding.weight) {
+                return Err(format!("a weight is 1 to {HOLDING_WEIGHT_MAX}"));
+            }
         }
         if !(plan.chunk_mib > 0.0 && plan.chunk_mib <= 1024.0) {
             return Err("chunk_mib must be above 0 and at most 1024".into());

@@ -227,6 +227,9 @@ pub(crate) struct RequestPlan {
     pub(crate) via_count: Option<usize>,
     /// One of them, where a numbered name is given.
     pub(crate) destination: Option<String>,
+    /// More of them: it is delivered when each has all of it.
+    #[serde(default)]
+    pub(crate) destinations: Vec<String>,
     #[serde(default = "default_true")]
     pub(crate) release: bool,
     #[serde(default)]
@@ -243,6 +246,8 @@ pub(crate) struct RequestPlan {
     /// Depots that may be lost, or the chance of a thousand that data is lost; the code is chosen then.
     pub(crate) survive: Option<u32>,
     pub(crate) loss_permille_max: Option<u32>,
+    /// Losses that suffice by the deadline where there is no time for all of the code.
+    pub(crate) safe_with: Option<u32>,
     /// Depots that may hold none of it.
     #[serde(default)]
     pub(crate) without: Vec<String>,

@@ -37,6 +37,7 @@ impl RequestPlan {
                     return Err("either survive or loss_permille_max".into());
                 }
             },
+            safe_with: self.safe_with,
             repair: if self.lazy_repair {
                 Repair::Lazy
             } else {

@@ -86,13 +86,14 @@ pub fn draw(seed: u64) -> String {
     // Of dice of their own, so that the rest is what it would be without them.
     let dice = &mut Dice::new(seed, "swarm of stage-ins");
     if dice.chance(500) {
-        stage_ins(dice, &mut text);
+        let apart = &mut Dice::new(seed, "swarm of holdings");
+        stage_ins(dice, apart, &mut text);
     }
     text
 }
 
 /// Sources, what is wanted from them, and what befalls them.
-fn stage_ins(dice: &mut Dice, text: &mut String) {
+fn stage_ins(dice: &mut Dice, apart: &mut Dice, text: &mut String) {
     let sources = dice.between(1, 4);
     for number in 1..=sources {
         let (rate, latency) = (tenths(dice.between(5, 300)), dice.between(1, 150));
@@ -116,7 +117,8 @@ fn stage_ins(dice: &mut Dice, text: &mut String) {
         }
     }
     for _ in 0..dice.between(1, 4) {
-        stage_in(sources, dice, text);
+        let named = stage_in(sources, dice, text);
+        holdings(&named, apart, text);
     }
     for _ in 0..dice.between(0, 5) {
         let kinds = ["dies", "vanishes", "slows", "source-changes"];
@@ -144,7 +146,8 @@ fn stage_ins(dice: &mut Dice, text: &mut String) {
     }
 }
 
-fn stage_in(sources: u64, dice: &mut Dice, text: &mut String) {
+/// One that is wanted. The sources it comes from.
+fn stage_in(sources: u64, dice: &mut Dice, text: &mut String) -> Vec<String> {
     let (chunks, quarters) = (dice.between(0, CHUNKS_MAX), dice.between(1, 24));
     let deadline = dice.between(10, 900);
     let _ = writeln!(
@@ -157,12 +160,14 @@ fn stage_in(sources: u64, dice: &mut Dice, text: &mut String) {
     if dice.chance(500) {
         let _ = writeln!(text, "not_before_s = {}", dice.between(1, deadline));
     }
+    let all = (1..=sources).map(|source| format!("\"source-{source}\""));
+    let mut all: Vec<String> = all.collect();
     if dice.chance(300) {
-        let named: Vec<String> = (1..=sources)
-            .filter(|_| dice.chance(700))
-            .map(|source| format!("\"source-{source}\""))
-            .collect();
+        let named: Vec<String> = all.iter().filter(|_| dice.chance(700)).cloned().collect();
         let _ = writeln!(text, "sources = [{}]", named.join(", "));
+        if !named.is_empty() {
+            all = named;
+        }
     }
     if dice.chance(350) {
         text.push_str("best_effort = true\n");
@@ -184,6 +189,26 @@ fn stage_in(sources: u64, dice: &mut Dice, text: &mut String) {
     if dice.chance(100) {
         let _ = writeln!(text, "cancel_after_s = {}", tenths(dice.between(0, 1200)));
     }
+    all
+}
+
+/// What lies where of the last stage-in: mostly everywhere.
+fn holdings(sources: &[String], dice: &mut Dice, text: &mut String) {
+    if sources.len() < 2 || dice.chance(500) {
+        return;
+    }
+    let holdings: Vec<String> = (0..dice.between(1, 5))
+        .map(|_| {
+            let mut holders: Vec<&str> = sources.iter().map(String::as_str).collect();
+            holders.retain(|_| dice.chance(500));
+            if holders.is_empty() {
+                holders = vec![&sources[index(dice.between(0, sources.len() as u64 - 1))]];
+            }
+            let (weight, holders) = (dice.between(1, 9), holders.join(", "));
+            format!("{{ weight = {weight}, sources = [{holders}] }}")
+        })
+        .collect();
+    let _ = writeln!(text, "holdings = [{}]", holdings.join(", "));
 }
 
 fn depot(number: u64, dice: &mut Dice, text: &mut String) {
@@ -263,6 +288,10 @@ fn request(depots: u64, dice: &mut Dice, text: &mut String) {
     );
     if let Some(destination) = destination {
         let _ = writeln!(text, "destination = \"depot-{destination}\"");
+        let more = destination % depots + 1;
+        if (chunks + quarters) % 2 == 0 && more != destination {
+            let _ = writeln!(text, "destinations = [\"depot-{more}\"]");
+        }
     }
     if dice.chance(200) {
         let others = (1..=depots).filter(|depot| Some(*depot) != destination);
@@ -311,6 +340,9 @@ fn wish(costs: bool, dice: &mut Dice, text: &mut String) {
     }
     if dice.chance(150) {
         text.push_str("lazy_repair = true\n");
+    }
+    if dice.chance(250) {
+        let _ = writeln!(text, "safe_with = {}", dice.between(0, 2));
     }
     if dice.chance(150) {
         let rate = tenths(dice.between(2, 200));
@@ -375,6 +407,7 @@ mod tests {
         for key in [
             "egress_mib_per_s",
             "destination",
+            "destinations",
             "via",
             "cancel_after_s",
             "optimizer",
@@ -387,6 +420,7 @@ mod tests {
             "rate_max_mib_per_s",
             "budget_usd",
             "lazy_repair",
+            "safe_with",
             "purge_s",
             "usd_per_gb_month",
             "[[stage-in]]",

@@ -90,7 +90,11 @@ impl Site {
         fragment: FragmentIndex,
     ) -> bool {
         let mask = self.mask(request, chunk.get() as usize);
-        mask.unbounded_shr(u32::from(fragment.get())) & 1 == 1
+        let bit = match fragment {
+            FragmentIndex::WHOLE => 0,
+            fragment => fragment.get(),
+        };
+        mask.unbounded_shr(u32::from(bit)) & 1 == 1
     }
 
     /// What it holds of a chunk, as a mask.

@@ -41,6 +41,30 @@ impl Replica {
             .try_fold(parity, |least, of| Some(least.min(of?)))
     }
 
+    /// Every chunk is safe for now with so many fragments, or with all of its code. Visits every chunk; those
+    /// being sent must be taken out of `todo` again by [`Replica::open`].
+    pub(crate) fn set_enough(&mut self, enough: Option<u32>) {
+        if self.enough != enough {
+            self.enough = enough;
+            self.recount(&[]);
+        }
+    }
+
+    /// Fragments of a chunk that are enough for now, where that is not all of its code.
+    pub(crate) fn enough(&self) -> Option<u32> {
+        self.enough
+    }
+
+    /// Fragments that a chunk with these still lacks to be safe.
+    pub(super) fn lacks(&self, chunk: u32, have: u64, whole: bool) -> u32 {
+        if whole || self.is_thin(chunk, have) {
+            return 0;
+        }
+        let wanted = u32::from(self.code.total());
+        let wanted = self.enough.map_or(wanted, |enough| enough.min(wanted));
+        wanted.saturating_sub(have.count_ones())
+    }
+
     /// Whether a chunk that has these fragments lacks some and is left so: it survives two losses more,
     /// and is not being made whole.
     pub(super) fn is_thin(&self, chunk: u32, have: u64) -> bool {

@@ -57,7 +57,7 @@ impl Request {
     /// What a chunk has beyond the largest piece of it that is sent at a time.
     pub(crate) fn spare(&self) -> Bytes {
         let chunk = self.spec.chunk_size;
-        match self.destination() {
+        match self.lead() {
             Some(_) => Bytes::ZERO,
             None => chunk - self.spec.code.fragment_size(chunk),
         }

@@ -5,7 +5,7 @@ use core::fmt;
 use posthaste_types::{ByteRate, Bytes, Code, Timestamp};
 
 use super::{
-    super::{Dollars, offer::write_offers},
+    super::{Binding, Dollars, offer::write_offers},
     Reason,
 };
 
@@ -141,6 +141,14 @@ impl fmt::Display for Reason {
                 f,
                 "the deadline {deadline} comes before the purge of its source at {purge_at}"
             ),
+            Self::LessFirst { losses, parity } => write!(
+                f,
+                "there is no time for more by the deadline: at first the loss of any {losses} of its depots is survived, later of any {parity}"
+            ),
+            Self::RestFollows { losses, parity } => write!(
+                f,
+                "the loss of any {losses} of its depots is survived, as was to suffice by the deadline; what makes that {parity} follows, behind others"
+            ),
             Self::Purged => f.write_str(
                 "somebody else removed it; all was safe before, and nothing can be made again from here",
             ),
@@ -159,6 +167,14 @@ impl fmt::Display for Reason {
                     shown(to)
                 )
             }
+            Self::WholeThere { destinations: 1 } => {
+                f.write_str("every chunk lies whole at the destination, its digest checked there")
+            }
+            Self::WholeThere { destinations } => write!(
+                f,
+                "every chunk lies whole at all {destinations} destinations, its digest checked there"
+            ),
+            Self::HasIt => f.write_str("others have it, and it leaves the centre once"),
             Self::Nearer { level } => {
                 write!(f, "level {level} is nearer to the destination")
             }
@@ -166,6 +182,9 @@ impl fmt::Display for Reason {
             Self::CannotSurvive { survive, depots } => {
                 write!(f, "no code on {depots} depots survives {survive}")
             }
+            apart @ (Self::InboundBound { .. }
+            | Self::OnlyThere { .. }
+            | Self::HeldNowhere { .. }) => write_apart(f, apart),
             arrival @ (Self::Inbound { .. }
             | Self::MustBegin { .. }
             | Self::MayArrive { .. }
@@ -244,6 +263,57 @@ fn write_arrival(f: &mut fmt::Formatter<'_>, reason: &Reason) -> fmt::Result {
         ),
         _ => Ok(()),
     }
+}
+
+/// What is about sources that hold different files.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "only what is about such sources comes here"
+)]
+fn write_apart(f: &mut fmt::Formatter<'_>, reason: &Reason) -> fmt::Result {
+    match reason {
+        Reason::InboundBound {
+            sources,
+            begin_by,
+            finish,
+            deadline,
+            binding,
+        } => {
+            write_inbound(f, *sources, *begin_by, *finish, *deadline)?;
+            f.write_str("; the last to come are ")?;
+            write_binding(f, binding)
+        }
+        Reason::OnlyThere {
+            binding,
+            finish,
+            deadline,
+            would_buy,
+        } => {
+            match finish {
+                Some(finish) => write!(
+                    f,
+                    "the deadline {deadline} can't be met; earliest finish {finish} (p90), of "
+                )?,
+                None => write!(f, "nothing comes now, by the deadline {deadline}, of ")?,
+            }
+            write_binding(f, binding)?;
+            if !would_buy.is_empty() {
+                f.write_str("; ")?;
+            }
+            write_offers(f, would_buy)
+        }
+        Reason::HeldNowhere { bytes, fault } => write!(
+            f,
+            "no source is left that holds {bytes} of what is missing; the last: {fault}"
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// What lies at some sources only.
+fn write_binding(f: &mut fmt::Formatter<'_>, binding: &Binding) -> fmt::Result {
+    let names = binding.names.join(" and ");
+    write!(f, "{} that lie only at {names}", binding.bytes)
 }
 
 /// What was answered to a stage-in.

@@ -67,6 +67,7 @@ pub(super) fn class(what: &What) -> Option<&'static str> {
             | Happening::ReleaseFailed
             | Happening::Pushing
             | Happening::Pushed
+            | Happening::Delivering
             | Happening::Delivered
             | Happening::Cancelled
             | Happening::Failed => None,

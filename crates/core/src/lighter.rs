@@ -1,0 +1,140 @@
+//! Less redundancy first, where the user said what suffices by the deadline: fragments for so many losses of all chunks
+//! come before more of any (`docs/algorithms/wishes.md`).
+
+use alloc::string::String;
+use posthaste_types::{Code, RequestId};
+
+use crate::{
+    Mind,
+    admission::Verdict,
+    books::Request,
+    contract::{Happening, Outbox, Reason},
+    outlook::Promised,
+};
+
+impl Mind {
+    /// Weighs a request; where all of its code can't be stored by its deadline, with the losses that suffice.
+    pub(crate) fn weigh_lighter(&self, request: &mut Request, left: &Promised) -> Verdict {
+        let all = self.weigh_within(request, left);
+        let is_taken = matches!(
+            &all,
+            Verdict::Admit {
+                is_leftover: false,
+                ..
+            }
+        );
+        let Some(light) = request.light().filter(|_| !is_taken) else {
+            return all;
+        };
+        let mut lighter = request.clone();
+        lighter.spec.code = light;
+        lighter.set_kin(self.kin(&lighter));
+        match self.weigh_within(&mut lighter, left) {
+            verdict @ Verdict::Admit {
+                is_leftover: false, ..
+            } => {
+                request.replica.set_enough(Some(u32::from(light.total())));
+                request.set_kin(self.kin(&lighter));
+                request.dear = lighter.dear;
+                verdict
+            }
+            Verdict::Admit { .. } | Verdict::Refuse(_) => all,
+        }
+    }
+
+    /// The request is at risk: what suffices comes first from now on.
+    pub(crate) fn lighten(&mut self, id: RequestId) {
+        let Some(request) = self.requests.get_mut(&id) else {
+            return;
+        };
+        let may = request.is_moving() && request.safe_at.is_none();
+        let Some(light) = request.light().filter(|_| may) else {
+            return;
+        };
+        if request.replica.enough().is_some() {
+            return;
+        }
+        request.replica.set_enough(Some(u32::from(light.total())));
+        self.keep_apart(id);
+        self.refresh_stripes(id);
+        self.say_lighter(id);
+    }
+
+    /// Of depots that fail together no more may hold a fragment of a chunk than the code that counts now
+    /// survives.
+    fn keep_apart(&mut self, id: RequestId) {
+        let kin = self.requests.get(&id).map(|request| self.kin(request));
+        if let Some((request, kin)) = self.requests.get_mut(&id).zip(kin) {
+            request.set_kin(kin);
+        }
+    }
+
+    /// Remembers that less comes first, if it does.
+    pub(crate) fn say_lighter(&mut self, id: RequestId) {
+        let Some(request) = self.requests.get(&id) else {
+            return;
+        };
+        if let Some(losses) = request.losses_first() {
+            let parity = u32::from(request.spec.code.parity());
+            let reason = Reason::LessFirst { losses, parity };
+            self.remember(id, String::from("less redundancy first"), reason);
+        }
+    }
+
+    /// All of it survives what suffices: its deadline is kept, and the rest of its code follows, behind others.
+    /// Returns whether it was so.
+    pub(crate) fn follow_up(&mut self, id: RequestId, out: &mut Outbox) -> bool {
+        let now = self.now;
+        let Some(request) = self.requests.get_mut(&id) else {
+            return false;
+        };
+        let losses = request.losses_first().filter(|_| request.is_moving());
+        let Some(losses) = losses else { return false };
+        request.replica.set_enough(None);
+        if request.replica.is_safe() {
+            self.keep_apart(id);
+            return false;
+        }
+        if request.safe_at.is_none() {
+            request.account.close(now);
+        }
+        request.safe_at.get_or_insert(now);
+        (request.at_risk, request.finish) = (false, None);
+        request.is_leftover = true;
+        request.turn = self.shares.turn(&request.wishes, &self.settings);
+        let (bytes, parity) = (request.spec.bytes, u32::from(request.spec.code.parity()));
+        self.keep_apart(id);
+        self.refresh_stripes(id);
+        let reason = Reason::RestFollows { losses, parity };
+        self.tell(out, Some(id), None, Happening::Safe { bytes }, reason);
+        true
+    }
+}
+
+impl Request {
+    /// The code that suffices by the deadline, where that is less than all.
+    fn light(&self) -> Option<Code> {
+        let (data, parity) = (self.spec.code.data(), self.spec.code.parity());
+        let losses = u8::try_from(self.wishes.safe_with?).ok()?;
+        (losses < parity).then(|| Code::new(data, losses).ok())?
+    }
+
+    /// Losses that chunks are to survive first, where that is less than all.
+    pub(crate) fn losses_first(&self) -> Option<u32> {
+        let data = u32::from(self.spec.code.data());
+        Some(self.replica.enough()?.saturating_sub(data))
+    }
+
+    /// Nothing more can be sent: what suffices has to.
+    pub(crate) fn suffice(&mut self) {
+        let light = self.light();
+        self.replica
+            .set_enough(light.map(|light| u32::from(light.total())));
+    }
+
+    /// The code that counts now.
+    pub(crate) fn code_now(&self) -> Code {
+        let light = self.replica.enough().and_then(|_| self.light());
+        light.unwrap_or(self.spec.code)
+    }
+}

@@ -1,0 +1,92 @@
+//! Space that was promised: each look keeps it where the careful forecast places what is left of a request
+//! (`docs/algorithms/placement.md`).
+
+use alloc::vec::Vec;
+use posthaste_plan::{Load, Outcome, Supplies};
+use posthaste_types::{Bytes, RequestId, Timestamp};
+
+use super::{Fares, Places, Promised, Sweep};
+use crate::{Mind, books::Request};
+
+/// Space of a depot that is a request's.
+pub(crate) struct Mine {
+    /// Where the depot stands among the supplies.
+    place: usize,
+    /// For what it will send there.
+    kept: Bytes,
+    /// For what is on its way.
+    used: Bytes,
+}
+
+/// What is kept for a request is there for it.
+pub(crate) fn give_back(supplies: &mut Supplies, mine: &[Mine]) {
+    for Mine { place, kept, used } in mine {
+        if let Some(supply) = supplies.depots.get_mut(*place) {
+            supply.give_back(*kept, *used);
+        }
+    }
+}
+
+impl Promised {
+    /// Promises a load by its deadline, for which space is kept where it was `placed`.
+    pub(super) fn promise_kept(&mut self, load: &Load, deadline: Timestamp, placed: &Outcome) {
+        self.careful.promise_kept(load, deadline, placed);
+        if let Some(hopeful) = &mut self.hopeful {
+            hopeful.promise_kept(load, deadline, placed);
+        }
+    }
+
+    /// What is kept for a request is there for it.
+    pub(super) fn give_back(&mut self, mine: &[Mine]) {
+        for scene in self.hopeful.iter_mut().chain([&mut self.careful]) {
+            give_back(&mut scene.supplies, mine);
+        }
+    }
+}
+
+impl Sweep {
+    /// What is kept for a request is there for it.
+    pub(super) fn give_back(&mut self, mine: &[Mine]) {
+        self.promised.give_back(mine);
+        for supplies in [&mut self.slow, &mut self.middle, &mut self.fast] {
+            give_back(supplies, mine);
+        }
+    }
+}
+
+impl Fares {
+    /// Keeps space where the careful look placed the load.
+    pub(super) fn keep(&self, request: &mut Request, places: &Places) {
+        for place in 0..request.lanes.len() {
+            let piece = request.piece(place);
+            let lane = &mut request.lanes[place];
+            let supply = places.get(&lane.depot).map(|supply| *supply as usize);
+            let mut placed = self.load.placed(&self.slow);
+            let placed = placed.find(|(at, _)| Some(*at) == supply);
+            let pieces = placed.map_or(0, |(_, placed)| placed.pieces(piece));
+            let pieces = u32::try_from(pieces).unwrap_or(u32::MAX);
+            lane.kept = pieces.saturating_sub(lane.in_flight);
+        }
+    }
+}
+
+impl Mind {
+    /// Space of each depot that is kept for a request, or on its way to be used by it.
+    pub(crate) fn space_of(&self, id: RequestId, places: &Places) -> Vec<Mine> {
+        let Some(request) = self.requests.get(&id) else {
+            return Vec::new();
+        };
+        let lanes = request.lanes.iter().enumerate();
+        let lanes = lanes.filter(|(_, lane)| lane.kept > 0 || lane.in_flight > 0);
+        let mine = lanes.filter_map(|(lane, fed)| {
+            let piece = request.piece(lane);
+            let kept = if request.is_leftover { 0 } else { fed.kept };
+            Some(Mine {
+                place: *places.get(&fed.depot)? as usize,
+                kept: piece.times(kept.into()),
+                used: piece.times(fed.in_flight.into()),
+            })
+        });
+        mine.collect()
+    }
+}

@@ -1,0 +1,77 @@
+//! What may go on between depots, after something about it changed.
+
+use alloc::collections::BTreeSet;
+use posthaste_types::{ChunkIndex, DepotId, RequestId};
+
+use super::is_ripe;
+use crate::{
+    Mind,
+    books::{Push, Request},
+};
+
+impl Mind {
+    /// Depots changed, or joined a request: finds out anew whether some lie nearer than others.
+    pub(crate) fn sort_by_level(&mut self, id: RequestId) {
+        let Some(request) = self.requests.get(&id) else {
+            return;
+        };
+        let levels: BTreeSet<u8> = self.sights(request).iter().map(|at| at.level).collect();
+        let can_push = levels.len() > 1 && request.is_kept() && request.replica.chunks() > 0;
+        if can_push == request.push.is_some() {
+            return self.reset_push(id);
+        }
+        // Levels may have been alike for a while, and something still be under way.
+        let lanes = request.depot_lanes().map(|lane| request.lanes[lane].depot);
+        let flying = lanes.map(|depot| self.pushes.to(depot, Some(id)).count());
+        let flying = u32::try_from(flying.sum::<usize>()).unwrap_or(u32::MAX);
+        if let Some(request) = self.requests.get_mut(&id) {
+            request.push = can_push.then(|| Push::new(request.replica.chunks(), flying));
+            self.pushes.offer(id);
+        }
+    }
+
+    /// A fragment of the chunk was stored: it may go on.
+    pub(crate) fn offer_push(&mut self, id: RequestId, chunk: ChunkIndex) {
+        let has_push = |request: &Request| request.push.is_some() && is_ripe(request, chunk);
+        if self.requests.get(&id).is_some_and(has_push)
+            && let Some(request) = self.requests.get_mut(&id)
+            && let Some(push) = &mut request.push
+        {
+            push.offer(chunk);
+            self.pushes.offer(id);
+        }
+        self.offer_delivery(id, chunk);
+    }
+
+    /// What depots hold of the request changed at many places.
+    pub(crate) fn reset_push(&mut self, id: RequestId) {
+        let goes_on = |request: &Request| request.push.is_some() || request.delivery.is_some();
+        if self.requests.get(&id).is_some_and(goes_on)
+            && let Some(request) = self.requests.get_mut(&id)
+        {
+            let chunks = request.replica.chunks();
+            for push in [&mut request.push, &mut request.delivery] {
+                push.iter_mut().for_each(|push| push.reset(chunks));
+            }
+            self.pushes.offer(id);
+        }
+    }
+
+    /// A depot is there again or has space: what waited for it has another chance.
+    pub(crate) fn revive_pushes(&mut self, depot: DepotId) {
+        for id in self.index.users(depot) {
+            let waits = |request: &Request| {
+                let mut all = request.push.iter().chain(&request.delivery);
+                all.any(Push::is_waiting)
+            };
+            if self.requests.get(&id).is_some_and(waits)
+                && let Some(request) = self.requests.get_mut(&id)
+            {
+                for push in [&mut request.push, &mut request.delivery] {
+                    push.iter_mut().for_each(Push::revive);
+                }
+                self.pushes.offer(id);
+            }
+        }
+    }
+}

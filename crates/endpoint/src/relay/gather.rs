@@ -1,0 +1,75 @@
+//! One relay takes a chunk from others: asked by whoever has the secrets of all, and carried by the relays
+//! alone.
+
+use http::Method;
+use posthaste_types::{ChunkIndex, Code, Digest, FragmentIndex, Timestamp};
+
+use super::{
+    DatasetId, RelayClient, Scope,
+    cargo::{Ask, Load},
+    client::ANSWER_BYTES_MAX,
+    wire::{GatherBody, GatherEnd, GatherSender, Object, Target},
+};
+use crate::{Result, clock};
+
+/// A chunk as it is to be rebuilt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rebuilt {
+    /// Which.
+    pub chunk: ChunkIndex,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Its digest.
+    pub digest: Digest,
+    /// How it is coded.
+    pub code: Code,
+}
+
+impl RelayClient {
+    /// Lets the relay take fragments of a chunk from others, rebuild it, check its digest and store it whole
+    /// until `expires` at least. The first of `from` are asked, as many as the code needs; those after them
+    /// where one fails or lags. Their tokens read this dataset alone, for ten minutes.
+    ///
+    /// Dropped, it is given up there too: the relay stops when nobody waits for it.
+    ///
+    /// # Errors
+    /// As [`Self::status`]: it was not begun. What went wrong later the end says.
+    pub async fn gather(
+        &self,
+        dataset: &DatasetId,
+        rebuilt: Rebuilt,
+        from: &[(Self, FragmentIndex, Digest)],
+        expires: Timestamp,
+    ) -> Result<GatherEnd> {
+        let now_s = clock::unix_secs();
+        let sender = |(client, fragment, digest): &(Self, FragmentIndex, Digest)| GatherSender {
+            url: client.address.url.clone(),
+            fingerprint: client.address.fingerprint.to_string(),
+            token: client.credential.lent(Scope::Read, dataset, now_s),
+            fragment: fragment.get(),
+            digest: digest.to_string(),
+        };
+        let body = GatherBody {
+            size: rebuilt.size,
+            digest: rebuilt.digest.to_string(),
+            code: rebuilt.code.to_string(),
+            expires_unix_s: expires.as_micros().div_ceil(1_000_000),
+            from: from.iter().map(sender).collect(),
+        };
+        let body = serde_json::to_vec(&body).unwrap_or_default();
+        let whole = Object::Fragment(rebuilt.chunk, FragmentIndex::WHOLE);
+        let ask = Ask {
+            operation: "gather at",
+            method: Method::POST,
+            target: Target::Gather(*dataset, whole),
+            query: "",
+            scope: Scope::Write,
+            body: Some(Load::plain(body)),
+        };
+        let (lease, response) = self.send(&ask).await?;
+        let told = self
+            .collect(&ask, lease, response, ANSWER_BYTES_MAX, None)
+            .await?;
+        serde_json::from_slice(&told).map_err(|cause| self.nonsense(&ask, cause))
+    }
+}

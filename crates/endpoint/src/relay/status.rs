@@ -1,0 +1,44 @@
+use posthaste_types::{ByteRate, Bytes as Amount};
+
+use super::wire::{self, StatusBody};
+
+/// What a relay says about itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RelayStatus {
+    /// Its own name, for people.
+    pub name: String,
+    /// What it lends in all.
+    pub capacity: Amount,
+    /// What is stored.
+    pub used: Amount,
+    /// What is neither stored nor promised to uploads under way.
+    pub free: Amount,
+    /// The rate at which it takes bodies, all clients together.
+    pub rate_limit: Option<ByteRate>,
+    /// Bodies taken since it started, also of uploads that were not kept.
+    pub received: Amount,
+    /// The release it runs.
+    pub version: String,
+    /// Whether it can send on to other relays what it holds.
+    pub forwards: bool,
+    /// Whether it can gather fragments from other relays and rebuild a chunk.
+    pub gathers: bool,
+}
+
+impl RelayStatus {
+    pub(super) fn read(body: StatusBody) -> Self {
+        let can = |what: &str| body.features.iter().any(|known| known == what);
+        let (forwards, gathers) = (can(wire::FORWARD), can(wire::GATHER));
+        Self {
+            name: body.name,
+            capacity: Amount::new(body.capacity_bytes),
+            used: Amount::new(body.used_bytes),
+            free: Amount::new(body.free_bytes),
+            rate_limit: body.rate_limit_bytes_per_s.map(ByteRate::new),
+            received: Amount::new(body.received_bytes),
+            version: body.version,
+            forwards,
+            gathers,
+        }
+    }
+}

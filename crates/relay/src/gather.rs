@@ -1,0 +1,340 @@
+//! Takes a chunk from other relays that hold fragments of it, when somebody who may write here asks for it.
+//!
+//! As many fragments as the code needs are fetched at once, each from another relay and checked against its
+//! digest. One that fails, or lags behind all others, is made up for from the reserve. What is missing
+//! of the data is rebuilt, and the chunk counts only once its own digest was checked. While that lasts the
+//! answer is white space; when whoever asked leaves, it ends and leaves nothing behind.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use http::Response;
+use posthaste_coding::Codec;
+use posthaste_endpoint::{
+    ErrorKind,
+    relay::{
+        DatasetId, RelayClient,
+        wire::{
+            GatherBody, GatherEnd, GatherSender, OBJECT_BYTES_MAX, Object, SenderEnd, status_of,
+        },
+    },
+};
+use posthaste_types::{Bytes as Amount, ChunkIndex, Code, Digest, FragmentIndex};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{Instant, sleep_until},
+};
+
+use crate::{
+    clock,
+    others::{Others, UnderWay, answer_in_time},
+    rate::RateLimit,
+    reception::{Reception, blocking},
+    request::Body,
+    store::{Refusal, Store, Stored, Upload, other_digest},
+};
+
+/// Memory of all chunks being gathered, in mebibytes: two of the largest, with what is rebuilt of them.
+const MEMORY_MEBI: usize = 1024;
+/// The request says from whom, with what, and until when: 64 senders at most.
+const ORDER_BYTES_MAX: usize = 64 << 10;
+/// When all others are there, the last one gets twice their time and this before it is made up for.
+const LAG: Duration = Duration::from_secs(1);
+
+/// Everything that is gathered.
+pub(crate) struct Gathers {
+    memory: Arc<Semaphore>,
+    others: Arc<Others>,
+    rate: Arc<RateLimit>,
+}
+
+/// An order that makes sense.
+struct Order {
+    dataset: DatasetId,
+    chunk: ChunkIndex,
+    code: Code,
+    stored: Stored,
+    expires_s: u64,
+    /// Whom to ask, each for another fragment: the first ones, then the reserve.
+    senders: Vec<Sender>,
+}
+
+#[derive(Clone)]
+struct Sender {
+    client: RelayClient,
+    fragment: FragmentIndex,
+    digest: Digest,
+}
+
+impl Gathers {
+    pub(crate) fn new(others: Arc<Others>, rate: Arc<RateLimit>) -> Self {
+        Self {
+            memory: Arc::new(Semaphore::new(MEMORY_MEBI)),
+            others,
+            rate,
+        }
+    }
+
+    /// Gathers a chunk as the body says.
+    pub(crate) async fn gather(
+        &self,
+        store: &Arc<Store>,
+        dataset: DatasetId,
+        object: Object,
+        body: Reception,
+    ) -> Result<Response<Body>, (Refusal, Option<(Reception, u64)>)> {
+        let begun = self.begin(store, dataset, object, body).await;
+        let gathering = begun.map_err(|refusal| (refusal, None))?;
+        Ok(answer_in_time(gathering))
+    }
+
+    async fn begin(
+        &self,
+        store: &Arc<Store>,
+        dataset: DatasetId,
+        object: Object,
+        body: Reception,
+    ) -> Result<UnderWay<GatherEnd>, Refusal> {
+        let order = body.read(ORDER_BYTES_MAX).await?;
+        let order: GatherBody = serde_json::from_slice(&order)
+            // What it says must not be shown: there are tokens in it.
+            .map_err(|_| Refusal::new(ErrorKind::Invalid, "the body says not what to gather"))?;
+        let order = self.read(dataset, object, &order)?;
+        if let Some(there) = store.find(&dataset, object) {
+            if there.digest != order.stored.digest {
+                return Err(other_digest());
+            }
+            let (store, expires_s) = (Arc::clone(store), order.expires_s);
+            blocking(move || store.extend(&dataset, expires_s)).await?;
+            return Ok(Box::pin(async { ended(200, String::new(), Vec::new()) }));
+        }
+        // The fragments, and what is rebuilt of them.
+        let mebi = usize::try_from(order.stored.size.div_ceil(1 << 19)).unwrap_or(MEMORY_MEBI);
+        let mebi = u32::try_from(mebi.clamp(1, MEMORY_MEBI)).unwrap_or(u32::MAX);
+        let memory = Arc::clone(&self.memory).try_acquire_many_owned(mebi);
+        let memory = memory.map_err(|_| {
+            Refusal::new(ErrorKind::Busy, "as much is being gathered as ever at once")
+        })?;
+        let (place, stored) = (Arc::clone(store), order.stored);
+        let upload = blocking(move || Upload::begin(place, dataset, object, stored)).await?;
+        let rate = Arc::clone(&self.rate);
+        Ok(Box::pin(carry_out(order, upload, rate, memory)))
+    }
+
+    /// Understands an order.
+    fn read(
+        &self,
+        dataset: DatasetId,
+        object: Object,
+        order: &GatherBody,
+    ) -> Result<Order, Refusal> {
+        let invalid = |what: &str| Refusal::new(ErrorKind::Invalid, what);
+        let Object::Fragment(chunk, FragmentIndex::WHOLE) = object else {
+            return Err(invalid("only whole chunks are gathered: fragment 255"));
+        };
+        if order.size > OBJECT_BYTES_MAX {
+            return Err(invalid("the chunk is larger than one object may be"));
+        }
+        if order.expires_unix_s <= clock::unix_s() {
+            return Err(invalid(
+                "the dataset has expired already by the relay's clock",
+            ));
+        }
+        let code: Code = order
+            .code
+            .parse()
+            .map_err(|_| invalid("the code is none"))?;
+        let digest = order.digest.parse();
+        let digest = digest.map_err(|_| invalid("the chunk's digest is none"))?;
+        let mut seen = BTreeSet::new();
+        let sender = |from: &GatherSender| {
+            let is_of_code = from.fragment < code.total();
+            if !is_of_code || !seen.insert(from.fragment) {
+                return Err(invalid("a fragment is not of the code, or named twice"));
+            }
+            let digest = from.digest.parse();
+            Ok(Sender {
+                client: self
+                    .others
+                    .client(&from.url, &from.fingerprint, &from.token)?,
+                fragment: FragmentIndex::new(from.fragment),
+                digest: digest.map_err(|_| invalid("a fragment's digest is none"))?,
+            })
+        };
+        let senders: Vec<Sender> = order.from.iter().map(sender).collect::<Result<_, _>>()?;
+        if senders.len() < usize::from(code.data()) {
+            return Err(invalid("fewer relays are named than fragments are needed"));
+        }
+        Ok(Order {
+            dataset,
+            chunk,
+            code,
+            stored: Stored {
+                digest,
+                size: order.size,
+            },
+            expires_s: order.expires_unix_s,
+            senders,
+        })
+    }
+}
+
+fn ended(status: u16, message: String, senders: Vec<SenderEnd>) -> GatherEnd {
+    GatherEnd {
+        status,
+        message,
+        senders,
+    }
+}
+
+async fn carry_out(
+    order: Order,
+    mut upload: Upload,
+    rate: Arc<RateLimit>,
+    memory: OwnedSemaphorePermit,
+) -> GatherEnd {
+    let mut senders = Vec::new();
+    let fetched = fetch(&order, &rate, &mut senders).await;
+    let Some(fetched) = fetched else {
+        let message = "too few fragments came".to_owned();
+        return ended(status_of(ErrorKind::Unreachable), message, senders);
+    };
+    let (code, size, expires_s) = (order.code, order.stored.size, order.expires_s);
+    let stored = blocking(move || {
+        let _memory = memory;
+        let pieces = rebuild(code, size, fetched)?;
+        upload.write(&pieces)?;
+        upload.seal(expires_s)
+    });
+    match stored.await {
+        Ok(()) => ended(201, String::new(), senders),
+        Err(refusal) => ended(status_of(refusal.kind), refusal.message, senders),
+    }
+}
+
+/// As many fragments as the code needs; none where too few come.
+async fn fetch(
+    order: &Order,
+    rate: &RateLimit,
+    ends: &mut Vec<SenderEnd>,
+) -> Option<Vec<(u8, Bytes)>> {
+    let needed = usize::from(order.code.data());
+    let size = order
+        .code
+        .fragment_size(Amount::new(order.stored.size))
+        .get();
+    let begun = Instant::now();
+    let ask = |sender: Sender| async move {
+        let since = Instant::now();
+        let Sender {
+            client,
+            fragment,
+            digest,
+        } = sender;
+        let got = client.get_fragment(&order.dataset, order.chunk, fragment, digest);
+        let got = got.await;
+        if let Ok(bytes) = &got {
+            rate.take(bytes.len()).await;
+        }
+        (fragment.get(), got, since.elapsed())
+    };
+    let (first, reserve) = order.senders.split_at(needed);
+    let mut reserve = reserve.iter().cloned();
+    let mut asked: FuturesUnordered<_> = first.iter().cloned().map(ask).collect();
+    let mut fetched: Vec<(u8, Bytes)> = Vec::new();
+    let mut is_patient = true;
+    while fetched.len() < needed {
+        let has_all_others = fetched.len() + 1 == needed && is_patient;
+        let patience = begun + begun.elapsed() * 2 + LAG;
+        let (fragment, got, span) = tokio::select! {
+            end = asked.next() => end?,
+            () = sleep_until(patience), if has_all_others => {
+                is_patient = false;
+                asked.extend(reserve.next().map(ask));
+                continue;
+            }
+        };
+        let status = match got {
+            Ok(bytes) if bytes.len() as u64 == size => {
+                fetched.push((fragment, bytes));
+                200
+            }
+            Ok(_) => status_of(ErrorKind::Corrupt),
+            Err(error) => status_of(error.kind()),
+        };
+        if status != 200 {
+            asked.extend(reserve.next().map(ask));
+        }
+        ends.push(SenderEnd {
+            fragment,
+            status,
+            micros: u64::try_from(span.as_micros()).unwrap_or(u64::MAX),
+        });
+    }
+    Some(fetched)
+}
+
+/// The chunk, in pieces. Blocking.
+fn rebuild(code: Code, size: u64, fetched: Vec<(u8, Bytes)>) -> Result<Vec<Bytes>, Refusal> {
+    let data = code.data();
+    let one = fetched.first().map_or(0, |(_, bytes)| bytes.len());
+    let has = |index: u8| fetched.iter().any(|(fragment, _)| *fragment == index);
+    let missing: Vec<u8> = (0..data).filter(|&index| !has(index)).collect();
+    let mut rebuilt = vec![vec![0; one]; missing.len()];
+    if !missing.is_empty() && one > 0 {
+        let present: Vec<(u8, &[u8])> = fetched.iter().map(|(n, bytes)| (*n, &bytes[..])).collect();
+        let mut out: Vec<&mut [u8]> = rebuilt.iter_mut().map(Vec::as_mut_slice).collect();
+        Codec::new(code)
+            .reconstruct(&present, &missing, &mut out)
+            .map_err(|cause| Refusal::new(ErrorKind::Corrupt, cause.to_string()))?;
+    }
+    let rebuilt = missing
+        .into_iter()
+        .zip(rebuilt.into_iter().map(Bytes::from));
+    let mut all: Vec<(u8, Bytes)> = fetched.into_iter().chain(rebuilt).collect();
+    all.retain(|(index, _)| *index < data);
+    all.sort_unstable_by_key(|(index, _)| *index);
+    let mut left = size;
+    let cut = |(_, bytes): (u8, Bytes)| {
+        let wanted = usize::try_from(left).map_or(bytes.len(), |left| bytes.len().min(left));
+        left -= wanted as u64;
+        bytes.slice(..wanted)
+    };
+    Ok(all.into_iter().map(cut).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_fragments_that_suffice_make_the_chunk() {
+        let code = Code::new(3, 2).unwrap();
+        let chunk: Vec<u8> = (0..=250).collect();
+        let size = chunk.len().div_ceil(3);
+        let mut padded = chunk.clone();
+        padded.resize(size * 3, 0);
+        let mut coded = vec![vec![0; size]; 2];
+        let inputs: Vec<&[u8]> = padded.chunks_exact(size).collect();
+        let mut out: Vec<&mut [u8]> = coded.iter_mut().map(Vec::as_mut_slice).collect();
+        Codec::new(code).encode(&inputs, &mut out).unwrap();
+        let all: Vec<Bytes> = inputs
+            .iter()
+            .map(|piece| Bytes::copy_from_slice(piece))
+            .chain(coded.iter().cloned().map(Bytes::from))
+            .collect();
+        for taken in [[0u8, 1, 2], [4, 3, 0], [2, 4, 1], [3, 1, 2]] {
+            let fetched = taken.map(|n| (n, all[usize::from(n)].clone()));
+            let pieces = rebuild(code, chunk.len() as u64, fetched.to_vec()).unwrap();
+            assert_eq!(pieces.concat(), chunk, "{taken:?}");
+        }
+    }
+
+    #[test]
+    fn too_few_fragments_make_none() {
+        let code = Code::new(2, 1).unwrap();
+        let one = vec![(1, Bytes::from_static(b"abcd"))];
+        assert!(rebuild(code, 8, one).is_err());
+    }
+}

@@ -1,0 +1,313 @@
+//! An outlet: hands out what lies elsewhere, by the relay's protocol and read-only.
+//!
+//! Whoever pulls needs no second client for it. What it hands out leaves over a way that others need more
+//! urgently, so few bodies move at once, whoever asks for how much: the rest wait for their turn.
+
+mod turns;
+
+use std::{future::Future, io, net::SocketAddr, path::Path, sync::Arc};
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::{Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::{Frame, Incoming};
+use posthaste_endpoint::{
+    Error, ErrorKind, Result,
+    relay::{
+        DatasetId, Fingerprint, Scope,
+        wire::{self, Held, Object, StatusBody, Target},
+    },
+};
+use posthaste_types::{ByteRate, ChunkIndex, Digest, FragmentIndex};
+use tokio::{
+    net::TcpListener,
+    sync::{OwnedSemaphorePermit, Semaphore},
+    task::JoinSet,
+};
+
+use crate::{
+    identity::Identity,
+    rate::RateLimit,
+    request::{Body, authorize, full, json, refuse},
+    server::{Door, accept, bind, http},
+    store::Refusal,
+};
+use turns::{Turn, Turns};
+
+/// Connections served at once; more wait to be accepted.
+const CONNECTIONS_MAX: usize = 64;
+/// Chunks in memory at once; who asks for more is told to come back.
+const CHUNKS_MAX: usize = 8;
+/// Bodies that move at once.
+const MOVING_MAX: u32 = 2;
+/// Bytes of a body handed to a connection at once.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// Where in an inventory something lies.
+pub type Position = (ChunkIndex, FragmentIndex);
+
+/// What an outlet hands out.
+pub trait Shelf: Send + Sync + 'static {
+    /// What is there of a dataset from a position on, `most` entries at most, and where the next begins.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] when nothing of it is handed out.
+    fn inventory(
+        &self,
+        dataset: DatasetId,
+        from: Position,
+        most: usize,
+    ) -> impl Future<Output = Result<(Vec<Held>, Option<Position>)>> + Send;
+
+    /// One object and its digest.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] when it is not handed out, with the reason.
+    fn fragment(
+        &self,
+        dataset: DatasetId,
+        position: Position,
+    ) -> impl Future<Output = Result<(Bytes, Digest)>> + Send;
+
+    /// Whether somebody else needs the way out so urgently that one body at a time is enough.
+    fn is_pressed(&self) -> bool;
+}
+
+/// An outlet that has its port, and is ready to run.
+pub struct Outlet {
+    listener: TcpListener,
+    local: SocketAddr,
+    identity: Identity,
+    rate: Arc<RateLimit>,
+}
+
+impl Outlet {
+    /// Makes or opens its identity in `dir`, and takes the port. `rate` is the most it hands out.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] when the port is in use; those of the directory.
+    pub fn open(dir: &Path, listen: SocketAddr, rate: Option<ByteRate>) -> Result<Self> {
+        let failed = |cause: io::Error| {
+            let error = Error::io("listen on", listen.to_string(), cause);
+            error.hint("is something running there? choose another port")
+        };
+        let listener = bind(listen, None).map_err(failed)?;
+        Ok(Self {
+            local: listener.local_addr().map_err(failed)?,
+            listener,
+            identity: Identity::open(dir)?,
+            rate: Arc::new(RateLimit::new(rate)),
+        })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Its key.
+    #[must_use]
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.identity.fingerprint
+    }
+
+    /// What tokens for it are minted from.
+    #[must_use]
+    pub fn secret(&self) -> [u8; 32] {
+        self.identity.secret
+    }
+
+    /// Serves until it is dropped, and every connection with it.
+    pub async fn run(self, shelf: Arc<impl Shelf>) {
+        let door = Door::new(Arc::clone(&self.identity.tls));
+        let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let desk = Arc::new(Desk {
+            shelf,
+            secret: self.identity.secret,
+            rate: self.rate,
+            chunks: Arc::new(Semaphore::new(CHUNKS_MAX)),
+            moving: Turns::new(MOVING_MAX),
+        });
+        let mut connections = JoinSet::new();
+        loop {
+            tokio::select! {
+                Some(_) = connections.join_next() => {}
+                (stream, permit) = accept(&self.listener, &permits) => {
+                    let (door, desk) = (door.clone(), Arc::clone(&desk));
+                    connections.spawn(async move {
+                        let _permit = permit;
+                        let Some(stream) = door.greet(stream).await else {
+                            return;
+                        };
+                        let answer = hyper::service::service_fn(move |request| {
+                            let desk = Arc::clone(&desk);
+                            async move { Ok::<_, std::convert::Infallible>(desk.answer(request).await) }
+                        });
+                        let _ = http().serve_connection(stream, answer).await;
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// What answering needs.
+struct Desk<S> {
+    shelf: Arc<S>,
+    secret: [u8; 32],
+    rate: Arc<RateLimit>,
+    chunks: Arc<Semaphore>,
+    moving: Arc<Turns>,
+}
+
+impl<S: Shelf> Desk<S> {
+    /// Answers one request. Nothing that comes in makes it fail.
+    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        let (head, body) = request.into_parts();
+        // Nothing that is asked here has a body: one that has is not read.
+        let close = !hyper::body::Body::is_end_stream(&body);
+        match self.route(&head).await {
+            Ok(response) => response,
+            Err(refusal) => refuse(refusal, close),
+        }
+    }
+
+    async fn route(&self, head: &http::request::Parts) -> Result<Response<Body>, Refusal> {
+        let target = Target::parse(head.uri.path());
+        let target = target.ok_or_else(|| Refusal::new(ErrorKind::NotFound, "no such path"))?;
+        let dataset = match (&head.method, &target) {
+            (&Method::GET, Target::Status) => None,
+            (&Method::GET, Target::Inventory(id) | Target::Object(id, _)) => Some(*id),
+            _ => {
+                let why = "a source is read, and nothing else";
+                return Err(Refusal::new(ErrorKind::Unsupported, why));
+            }
+        };
+        authorize(&self.secret, &head.headers, Scope::Read, dataset.as_ref())?;
+        match target {
+            Target::Inventory(id) => self.inventory(id, head.uri.query()).await,
+            Target::Object(id, Object::Fragment(chunk, fragment)) => {
+                self.fragment(id, (chunk, fragment)).await
+            }
+            Target::Object(_, Object::Manifest) => Err(Refusal::new(
+                ErrorKind::NotFound,
+                "the manifest is with the service",
+            )),
+            Target::Status
+            | Target::Probe
+            | Target::Dataset(_)
+            | Target::Forward(..)
+            | Target::Gather(..) => Ok(json(StatusCode::OK, &self.status())),
+        }
+    }
+
+    fn status(&self) -> StatusBody {
+        StatusBody {
+            name: "source".into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            capacity_bytes: 0,
+            used_bytes: 0,
+            free_bytes: 0,
+            rate_limit_bytes_per_s: self.rate.rate().map(ByteRate::get),
+            received_bytes: 0,
+            features: Vec::new(),
+        }
+    }
+
+    async fn inventory(
+        &self,
+        dataset: DatasetId,
+        query: Option<&str>,
+    ) -> Result<Response<Body>, Refusal> {
+        let from = wire::parse_from(query).ok_or_else(|| {
+            Refusal::new(ErrorKind::Invalid, "the query is not from=CHUNK.FRAGMENT")
+        })?;
+        let most = wire::INVENTORY_PAGE_MAX;
+        let (held, next) = self
+            .shelf
+            .inventory(dataset, from, most)
+            .await
+            .map_err(|error| refusal_of(&error))?;
+        let mut page = Vec::with_capacity(held.len() * wire::INVENTORY_ENTRY_BYTES);
+        held.iter()
+            .for_each(|entry| wire::write_held(&mut page, entry));
+        let mut builder = Response::builder();
+        if let Some((chunk, fragment)) = next {
+            let next = format!("{}.{}", chunk.get(), fragment.get());
+            builder = builder.header(wire::NEXT_HEADER, next);
+        }
+        builder
+            .body(full(page))
+            .map_err(|cause| Refusal::new(ErrorKind::Other, cause.to_string()))
+    }
+
+    async fn fragment(
+        &self,
+        dataset: DatasetId,
+        position: Position,
+    ) -> Result<Response<Body>, Refusal> {
+        let Ok(permit) = Arc::clone(&self.chunks).try_acquire_owned() else {
+            let why = "as many chunks as fit into memory are being read";
+            return Err(Refusal::new(ErrorKind::Busy, why));
+        };
+        let read = self.shelf.fragment(dataset, position).await;
+        let (bytes, digest) = read.map_err(|error| refusal_of(&error))?;
+        let length = bytes.len();
+        let body = Moving {
+            left: bytes,
+            turn: None,
+            slots: if self.shelf.is_pressed() {
+                MOVING_MAX
+            } else {
+                1
+            },
+            rate: Arc::clone(&self.rate),
+            moving: Arc::clone(&self.moving),
+            _permit: permit,
+        };
+        let pieces = stream::try_unfold(body, |mut body| async move {
+            let piece = body.next().await;
+            Ok::<_, io::Error>(piece.map(|piece| (Frame::data(piece), body)))
+        });
+        Response::builder()
+            .header(header::CONTENT_TYPE, "application/octet-stream")
+            .header(header::CONTENT_LENGTH, length)
+            .header(wire::DIGEST_HEADER, digest.to_string())
+            .body(BodyExt::boxed_unsync(StreamBody::new(Box::pin(pieces))))
+            .map_err(|cause| Refusal::new(ErrorKind::Other, cause.to_string()))
+    }
+}
+
+/// A body on its way out.
+struct Moving {
+    left: Bytes,
+    turn: Option<Turn>,
+    /// Of those that may move at once, how many this one counts for.
+    slots: u32,
+    rate: Arc<RateLimit>,
+    moving: Arc<Turns>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Moving {
+    async fn next(&mut self) -> Option<Bytes> {
+        if self.left.is_empty() {
+            self.turn = None;
+            return None;
+        }
+        let piece = self.left.split_to(self.left.len().min(PIECE_BYTES));
+        self.rate.take(piece.len()).await;
+        if self.turn.as_ref().is_none_or(Turn::is_over) {
+            // Given back first, so that who waits longer comes first.
+            self.turn = None;
+            self.turn = Some(self.moving.begin(self.slots).await);
+        }
+        Some(piece)
+    }
+}
+
+fn refusal_of(error: &Error) -> Refusal {
+    Refusal::new(error.kind(), error.to_string())
+}

@@ -1,0 +1,223 @@
+//! Lets relays send to each other what they hold; nothing of it comes this way.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use posthaste_core::contract::{Command, Fault, GiverEnd, Input};
+use posthaste_endpoint::relay::{
+    Rebuilt,
+    wire::{SenderEnd, kind_of},
+};
+use posthaste_journal::Scan;
+use posthaste_types::{DepotId, FragmentIndex, encrypted_sizes};
+
+use crate::{
+    depots::{Depots, fault_of_forward, fault_of_kind},
+    driver::Arrival,
+    hands::{Hands, Leg},
+    store::Store,
+};
+
+/// A fragment that is asked of a depot.
+type Asked = (DepotId, FragmentIndex);
+
+impl Hands {
+    /// Lets relays carry out what is theirs alone.
+    pub(crate) fn relay(&mut self, command: Command) {
+        match command {
+            Command::Forward {
+                request,
+                from,
+                to: depot,
+                chunk,
+                fragment,
+                reason: _,
+            } => {
+                let leg = Leg {
+                    request,
+                    depot,
+                    chunk,
+                    fragment,
+                };
+                self.forward(from, leg);
+            }
+            Command::Gather {
+                request,
+                to: depot,
+                chunk,
+                from,
+                reason: _,
+            } => {
+                let leg = Leg {
+                    request,
+                    depot,
+                    chunk,
+                    fragment: FragmentIndex::WHOLE,
+                };
+                self.gather(from, leg);
+            }
+            Command::Send { .. }
+            | Command::Abandon { .. }
+            | Command::Inventory { .. }
+            | Command::Release { .. }
+            | Command::Forget { .. }
+            | Command::Fetch { .. }
+            | Command::Quit { .. }
+            | Command::Survey { .. }
+            | Command::Settle { .. }
+            | Command::Probe { .. }
+            | Command::Solve { .. } => {}
+        }
+    }
+
+    /// Lets one depot send on to another what it holds; nothing of it comes this way.
+    fn forward(&mut self, from: DepotId, leg: Leg) {
+        let (depots, store, inputs) = (
+            Arc::clone(&self.depots),
+            Arc::clone(&self.store),
+            self.inputs.clone(),
+        );
+        let handle = self.running.spawn(async move {
+            let ended = forward_fragment(&store, &depots, from, leg).await;
+            let _ = inputs.send(Arrival::bare(leg.ended(ended))).await;
+        });
+        self.keep_send(leg, handle);
+    }
+
+    /// Lets a destination take a chunk from depots that hold fragments of it.
+    fn gather(&mut self, from: Vec<Asked>, leg: Leg) {
+        let (depots, store, inputs) = (
+            Arc::clone(&self.depots),
+            Arc::clone(&self.store),
+            self.inputs.clone(),
+        );
+        let handle = self.running.spawn(async move {
+            let Leg {
+                request,
+                depot,
+                chunk,
+                ..
+            } = leg;
+            let (givers, ended) = gather_chunk(&store, &depots, &from, leg).await;
+            if !givers.is_empty() {
+                let told = Input::GatherTold {
+                    request,
+                    depot,
+                    chunk,
+                    givers,
+                };
+                let _ = inputs.send(Arrival::bare(told)).await;
+            }
+            let _ = inputs.send(Arrival::bare(leg.ended(ended))).await;
+        });
+        self.keep_send(leg, handle);
+    }
+}
+
+/// A relay of an older release can't send on: then nothing is, and the mind tries again ever more
+/// seldom. To carry it ourselves would take the centre's way out from what is not safe yet.
+async fn forward_fragment(
+    store: &Store,
+    depots: &Depots,
+    from: DepotId,
+    leg: Leg,
+) -> Result<(), Fault> {
+    let giver = depots.get(from).ok_or(Fault::Unreachable)?;
+    let taker = depots.get(leg.depot).ok_or(Fault::Unreachable)?;
+    if !giver.forwards.load(Ordering::Relaxed) {
+        return Err(Fault::Other);
+    }
+    let dataset = store.dataset(leg.request).map_err(|_| Fault::Other)?;
+    let expires = store.expires(leg.request).map_err(|_| Fault::Other)?;
+    let sent =
+        giver
+            .client
+            .forward_fragment(&dataset, leg.chunk, leg.fragment, &taker.client, expires);
+    sent.await.map_err(|error| fault_of_forward(&error))
+}
+
+/// The same of a relay that can't gather. Says how each did that was asked, and how it ended.
+async fn gather_chunk(
+    store: &Store,
+    depots: &Depots,
+    from: &[Asked],
+    leg: Leg,
+) -> (Vec<GiverEnd>, Result<(), Fault>) {
+    let Some(taker) = depots.get(leg.depot) else {
+        return (Vec::new(), Err(Fault::Unreachable));
+    };
+    if !taker.gathers.load(Ordering::Relaxed) {
+        return (Vec::new(), Err(Fault::Other));
+    }
+    let Some((rebuilt, digests)) = rebuilt(store, leg) else {
+        return (Vec::new(), Err(Fault::Other));
+    };
+    let senders = from.iter().filter_map(|(depot, fragment)| {
+        let digest = digests.get(usize::from(fragment.get()) + 1)?;
+        Some((depots.get(*depot)?.client.clone(), *fragment, *digest))
+    });
+    let senders: Vec<_> = senders.collect();
+    let (Ok(dataset), Ok(expires)) = (store.dataset(leg.request), store.expires(leg.request))
+    else {
+        return (Vec::new(), Err(Fault::Other));
+    };
+    let end = match taker
+        .client
+        .gather(&dataset, rebuilt, &senders, expires)
+        .await
+    {
+        Ok(end) => end,
+        // It was refused as a whole: who sends has no part in that.
+        Err(error) => return (Vec::new(), Err(fault_of_kind(error.kind()))),
+    };
+    let giver = |sender: &SenderEnd| {
+        let is_of = |asked: &&Asked| asked.1.get() == sender.fragment;
+        Some(GiverEnd {
+            depot: from.iter().find(is_of)?.0,
+            fault: fault_of_sender(sender),
+            span: Duration::from_micros(sender.micros),
+        })
+    };
+    let givers = end.senders.iter().filter_map(giver).collect();
+    let stored = match end.is_stored() {
+        true => Ok(()),
+        false => Err(fault_of_kind(kind_of(end.status))),
+    };
+    (givers, stored)
+}
+
+/// Why a fragment did not come from a depot; none where it did.
+fn fault_of_sender(sender: &SenderEnd) -> Option<Fault> {
+    match sender.status {
+        200 => None,
+        // It no longer holds what it was to send, or something else.
+        404 | 422 => Some(Fault::SourceVanished),
+        status => Some(fault_of_kind(kind_of(status))),
+    }
+}
+
+/// The chunk as it is to be rebuilt, and its digest with those of its fragments after it.
+fn rebuilt(store: &Store, leg: Leg) -> Option<(Rebuilt, Vec<posthaste_types::Digest>)> {
+    let record = store.request(leg.request).ok()?;
+    let Some(Scan::Sealed {
+        bytes, chunk_size, ..
+    }) = record.scan
+    else {
+        return None;
+    };
+    let (bytes, chunk_size) = match record.recipients.is_empty() {
+        true => (bytes, chunk_size),
+        false => encrypted_sizes(bytes, chunk_size),
+    };
+    let start = chunk_size.times(u64::from(leg.chunk.get()));
+    let digests = store.digests_of(leg.request, leg.chunk).ok()??;
+    let rebuilt = Rebuilt {
+        chunk: leg.chunk,
+        size: (bytes - start).min(chunk_size).get(),
+        digest: *digests.first()?,
+        code: record.code,
+    };
+    Some((rebuilt, digests))
+}

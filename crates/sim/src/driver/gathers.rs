@@ -1,0 +1,298 @@
+//! Destinations that take fragments of a chunk from depots and rebuild it. Unlike depots that send on, they
+//! stop when the driver dies: nobody waits for them.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
+
+use posthaste_core::contract::{Fault, GiverEnd, Input};
+use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp};
+
+use super::{CONNECT_TIMEOUT, Run, forwards::Send};
+use crate::{
+    checkers::End,
+    world::{Arrival, Condition, Node, Sending},
+};
+
+type Key = (DepotId, RequestId, ChunkIndex);
+
+/// A chunk being gathered.
+#[derive(Debug)]
+pub(super) struct Gathering {
+    needed: usize,
+    share: Bytes,
+    /// Everybody who was named.
+    named: Vec<DepotId>,
+    /// Who was not asked yet.
+    reserve: VecDeque<(DepotId, FragmentIndex)>,
+    asked: BTreeMap<DepotId, Timestamp>,
+    came: usize,
+    told: Vec<GiverEnd>,
+    /// The answer is on its way.
+    is_over: bool,
+}
+
+/// Everything being gathered.
+pub(super) type Gathers = BTreeMap<Key, Gathering>;
+
+impl Run<'_> {
+    /// Lets a destination gather a chunk.
+    pub(super) fn gather(&mut self, key: Key, from: Vec<(DepotId, FragmentIndex)>) {
+        let (to, request, chunk) = key;
+        let send = whole(key);
+        let share = self.bytes_of(request, chunk, FragmentIndex::new(0));
+        let bytes = self.bytes_of(request, chunk, FragmentIndex::WHOLE);
+        let found = self.checkers.conservation.on_send(send, bytes);
+        self.checkers.note(self.now, found);
+        for &(giver, fragment) in &from {
+            let site = self.world.site(giver);
+            // One that something befell may have lost it, and nobody may know yet.
+            let is_sound =
+                site.is_some_and(|site| site.holds(request, chunk, fragment) || site.ordeal > 0);
+            let given = (to, request, chunk, fragment);
+            let found = (self.checkers.conservation).on_forward(giver, given, is_sound);
+            self.checkers.note(self.now, found);
+            let found = self.checkers.capacity.on_forward(giver, to, share);
+            self.checkers.note(self.now, found);
+        }
+        let spec = self.world.specs.get(&request);
+        let needed = spec.map_or(1, |spec| usize::from(spec.code.data()));
+        let gathering = Gathering {
+            needed,
+            share,
+            named: from.iter().map(|(giver, _)| *giver).collect(),
+            reserve: from.into(),
+            asked: BTreeMap::new(),
+            came: 0,
+            told: Vec::new(),
+            is_over: false,
+        };
+        self.gathers.insert(key, gathering);
+        let found = self.check_deliveries(to);
+        self.checkers.note(self.now, found);
+        let is_dead = self
+            .world
+            .site(to)
+            .is_none_or(|site| site.condition() == Condition::Dead);
+        if is_dead {
+            self.end_gather(key, CONNECT_TIMEOUT, Some(Fault::Unreachable));
+            return;
+        }
+        for _ in 0..needed {
+            self.ask_next(key);
+        }
+    }
+
+    /// Not more is on its way to a destination than it should be.
+    pub(super) fn check_deliveries(&self, to: DepotId) -> Result<(), crate::checkers::Found> {
+        let gathered = self.gathers.keys().filter(|key| key.0 == to).count();
+        let forwarded = self.forwards.whole_to(to);
+        self.checkers.capacity.on_delivery(to, gathered + forwarded)
+    }
+
+    /// Asks the next one in reserve; where nobody is left and too few will come, it fails.
+    fn ask_next(&mut self, key: Key) {
+        let (to, request, chunk) = key;
+        loop {
+            let Some(gathering) = self.gathers.get_mut(&key).filter(|of| !of.is_over) else {
+                return;
+            };
+            let Some((giver, fragment)) = gathering.reserve.pop_front() else {
+                if gathering.asked.len() + gathering.came < gathering.needed {
+                    self.end_gather(key, CONNECT_TIMEOUT, Some(Fault::Unreachable));
+                }
+                return;
+            };
+            let (Some(giver_at), Some(place)) = (self.world.place(giver), self.world.place(to))
+            else {
+                return;
+            };
+            let site = &self.world.sites[giver_at];
+            let fault = if site.condition() == Condition::Dead {
+                Some(Fault::Unreachable)
+            } else {
+                (!site.holds(request, chunk, fragment)).then_some(Fault::SourceVanished)
+            };
+            if let Some(fault) = fault {
+                gathering.told.push(GiverEnd {
+                    depot: giver,
+                    fault: Some(fault),
+                    span: Duration::ZERO,
+                });
+                continue;
+            }
+            gathering.asked.insert(giver, self.now);
+            let sending = Sending {
+                request,
+                chunk,
+                fragment,
+                bytes: gathering.share,
+            };
+            self.world
+                .send(Node::site(giver_at), Node::site(place), sending);
+            return;
+        }
+    }
+
+    /// A fragment of a chunk that is gathered has arrived, or was lost on its way. Returns whether it was one.
+    pub(super) fn on_gathered(&mut self, arrival: &Arrival, is_lost: bool) -> bool {
+        let Some((key, giver)) = self.gathered(arrival) else {
+            return false;
+        };
+        let is_corrupt = !is_lost && self.dice.chance(self.scenario.corrupt_permille);
+        let now = self.now;
+        let Some(gathering) = self.gathers.get_mut(&key).filter(|of| !of.is_over) else {
+            return true;
+        };
+        let since = gathering.asked.remove(&giver).unwrap_or(now);
+        let fault = match (is_lost, is_corrupt) {
+            (true, _) => Some(Fault::Unreachable),
+            (false, true) => Some(Fault::Corrupt),
+            (false, false) => None,
+        };
+        gathering.told.push(GiverEnd {
+            depot: giver,
+            fault,
+            span: now.since(since),
+        });
+        if fault.is_some() {
+            self.ask_next(key);
+            return true;
+        }
+        gathering.came += 1;
+        if gathering.came == gathering.needed {
+            self.keep_gathered(key);
+        }
+        true
+    }
+
+    /// The chunk is rebuilt and stored, or there is no room.
+    fn keep_gathered(&mut self, key: Key) {
+        let (to, request, chunk) = key;
+        let bytes = self.bytes_of(request, chunk, FragmentIndex::WHOLE);
+        let chunks = self.world.specs.get(&request);
+        let chunks = chunks.map_or(0, posthaste_core::contract::RequestSpec::chunks);
+        let is_unheard = self.dice.chance(self.scenario.answer_lost_permille);
+        let Some(site) = self.world.site(to) else {
+            return;
+        };
+        let latency = Duration::from_micros(site.latency_micros);
+        let sending = Sending {
+            request,
+            chunk,
+            fragment: FragmentIndex::WHOLE,
+            bytes,
+        };
+        let is_stored = site.store(&sending, chunks);
+        let (id, used, capacity) = (site.id, site.used, site.capacity);
+        let found = self.checkers.capacity.on_stored(id, used, capacity);
+        self.checkers.note(self.now, found);
+        if is_stored && is_unheard {
+            *self.surplus.entry((to, request)).or_default() += 1;
+        }
+        let fault = match (is_stored, is_unheard) {
+            (false, _) => Some(Fault::Full),
+            (true, true) => Some(Fault::Unreachable),
+            (true, false) => None,
+        };
+        self.end_gather(key, latency, fault);
+    }
+
+    /// Answers, and takes back what is still on its way for it.
+    fn end_gather(&mut self, key: Key, span: Duration, fault: Option<Fault>) {
+        let (depot, request, chunk) = key;
+        self.drop_gathered(key);
+        let Some(gathering) = self.gathers.get_mut(&key) else {
+            return;
+        };
+        gathering.is_over = true;
+        let givers = std::mem::take(&mut gathering.told);
+        let told = Input::GatherTold {
+            request,
+            depot,
+            chunk,
+            givers,
+        };
+        let fragment = FragmentIndex::WHOLE;
+        let input = match fault {
+            None => Input::FragmentStored {
+                request,
+                depot,
+                chunk,
+                fragment,
+            },
+            Some(fault) => Input::FragmentFailed {
+                request,
+                depot,
+                chunk,
+                fragment,
+                fault,
+            },
+        };
+        self.tell_after(span, told);
+        self.tell_after(span, input);
+    }
+
+    fn drop_gathered(&mut self, (to, request, chunk): Key) {
+        if let Some(place) = self.world.place(to) {
+            let is_of_it = |sending: &Sending| {
+                sending.request == request
+                    && sending.chunk == chunk
+                    && sending.fragment != FragmentIndex::WHOLE
+            };
+            self.world.drop_forwards(place, is_of_it);
+        }
+    }
+
+    /// A chunk's gathering ended, one way or the other. Returns whether it was one.
+    pub(super) fn end_gathering(&mut self, send: &Send) -> bool {
+        let ended = match send.3 {
+            FragmentIndex::WHOLE => self.gathers.remove(&(send.0, send.1, send.2)),
+            _ => None,
+        };
+        for giver in ended.iter().flat_map(|of| &of.named) {
+            let share = ended.as_ref().map_or(Bytes::ZERO, |of| of.share);
+            self.checkers.capacity.on_forward_end(*giver, send.0, share);
+        }
+        ended.is_some()
+    }
+
+    /// Gives up what some destinations gather; their answers, where those are on their way, are another's
+    /// affair.
+    pub(super) fn drop_gathers(&mut self, matches: impl Fn(&Key) -> bool) {
+        let open = self.gathers.iter();
+        let open = open.filter(|(key, of)| !of.is_over && matches(key));
+        let open: Vec<Key> = open.map(|(key, _)| *key).collect();
+        for key in open {
+            self.drop_gathered(key);
+            self.end_send(whole(key), End::Dropped);
+        }
+    }
+
+    /// A destination is gone: nothing is gathered there any more.
+    pub(super) fn lose_gathers(&mut self, to: DepotId, span: Duration) {
+        let open = self.gathers.iter();
+        let open = open.filter(|(key, of)| !of.is_over && key.0 == to);
+        let open: Vec<Key> = open.map(|(key, _)| *key).collect();
+        for key in open {
+            self.end_gather(key, span, Some(Fault::Unreachable));
+        }
+    }
+
+    /// For which chunk a fragment is that arrived at a destination, and who sent it. Destinations take no
+    /// fragment for themselves.
+    fn gathered(&self, arrival: &Arrival) -> Option<(Key, DepotId)> {
+        let Arrival { from, to, sending } = arrival;
+        let id = |node: &Node| Some(self.world.sites.get(node.place()?)?.id);
+        let (giver, to) = (id(from)?, id(to)?);
+        let spec = self.world.specs.get(&sending.request)?;
+        let is_gathered =
+            sending.fragment != FragmentIndex::WHOLE && spec.destinations.contains(&to);
+        is_gathered.then_some(((to, sending.request, sending.chunk), giver))
+    }
+}
+
+fn whole((to, request, chunk): Key) -> Send {
+    (to, request, chunk, FragmentIndex::WHOLE)
+}

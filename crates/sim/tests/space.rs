@@ -1,0 +1,47 @@
+//! Space on depots that was promised is there for who it was promised to; every checker is on.
+#![allow(clippy::unwrap_used, reason = "a test may stop at once")]
+
+use std::path::PathBuf;
+
+use posthaste_core::Settings;
+use posthaste_sim::{Fate, Scenario, deadlines::score_with, simulate};
+
+fn load(name: &str) -> Scenario {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../scenarios")
+        .join(format!("{name}.toml"));
+    Scenario::load(&path).unwrap()
+}
+
+#[test]
+fn who_is_more_urgent_does_not_take_space_that_was_promised() {
+    for seed in 0..20 {
+        let report = simulate(&load("tight-space"), seed);
+        assert!(report.is_clean(), "seed {seed}\n{}", report.to_text());
+        let fates: Vec<&Fate> = report.fates.iter().map(|(_, fate)| fate).collect();
+        assert_eq!(fates[0], &Fate::Met, "seed {seed}\n{}", report.to_text());
+    }
+}
+
+#[test]
+fn who_is_taken_where_space_lacks_is_safe_in_time() {
+    let scenario = load("deadlines/storage");
+    let (mut met, mut missed) = (0, Vec::new());
+    for seed in 1..=50 {
+        let report = score_with(&scenario, seed, Settings::default()).report;
+        assert!(report.is_clean(), "seed {seed}\n{}", report.to_text());
+        for (request, fate) in &report.fates {
+            match fate {
+                Fate::Met => met += 1,
+                Fate::Refused => {}
+                Fate::Late | Fate::Unsafe | Fate::Cancelled | Fate::Failed => {
+                    missed.push((seed, *request));
+                }
+            }
+        }
+    }
+    assert!(
+        met > 250 && missed.is_empty(),
+        "{met} met, missed {missed:?}"
+    );
+}
