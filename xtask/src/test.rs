@@ -1,11 +1,19 @@
 //! `cargo xtask test`: all tests, on a machine that may have nothing but Rust yet.
 
-use std::path::PathBuf;
+use std::{
+    io::{IsTerminal, stdin},
+    path::PathBuf,
+};
 
 use anyhow::{Context, bail};
 use posthaste_testbed::install;
 
 use crate::{cargo, succeed};
+
+/// How `cargo test` starts a file of tests where nobody watches: one that hangs is ended after 20 min with all
+/// that it started, and fails. The slowest takes a few minutes.
+const ENDS_WHEN_IT_HANGS: &str =
+    "target.'cfg(unix)'.runner = ['timeout', '--verbose', '--kill-after=10', '1200']";
 
 /// Installs what the tests need, then runs every test of the workspace, those in documentation
 /// too. `arguments` are handed to `cargo test`.
@@ -15,7 +23,11 @@ use crate::{cargo, succeed};
 pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     install_servers()?;
     eprintln!("xtask: cargo test --workspace --locked");
-    succeed(cargo(&["test", "--workspace", "--locked"]).args(arguments))
+    let mut tests = cargo(&["test", "--workspace", "--locked"]);
+    if !stdin().is_terminal() {
+        tests.args(["--config", ENDS_WHEN_IT_HANGS]);
+    }
+    succeed(tests.args(arguments))
 }
 
 /// Says each program the tests run against, and installs what is missing. Reports all that can't
