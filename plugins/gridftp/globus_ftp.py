@@ -151,21 +151,21 @@ class Library:
 
     def listing(self, url, alive):
         """The lines of MLSD, in blocks."""
-        return self.blocks(alive, "globus_ftp_client_machine_list", url, Attributes)
+        return self.blocks(0, alive, "globus_ftp_client_machine_list", url, Attributes)
 
     def read(self, url, offset, length, alive):
         """The bytes of a range, in blocks; fewer if the file ends before."""
         return self.blocks(
-            alive, "globus_ftp_client_partial_get", url, Attributes, None,
+            offset, alive, "globus_ftp_client_partial_get", url, Attributes, None,
             c.c_int64(offset), c.c_int64(offset + length),
         )
 
-    def blocks(self, alive, name, *arguments):
+    def blocks(self, offset, alive, name, *arguments):
         for last in (False, True):
             connection = self.lend()
             try:
                 first = True
-                for block in connection.receive(alive, name, *arguments):
+                for block in connection.receive(offset, alive, name, *arguments):
                     first = False
                     yield block
             except GlobusError as error:
@@ -244,14 +244,14 @@ class Connection:
             raise
         self.used = True
 
-    def receive(self, alive, name, *arguments):
+    def receive(self, offset, alive, name, *arguments):
         work = Work(self)
         self.start(work, name, *arguments)
         buffers = [c.create_string_buffer(BUFFER_BYTES) for _ in range(BUFFERS)]
         try:
             for buffer in buffers:
                 work.read_into(buffer)
-            for block in work.blocks(alive):
+            for block in work.blocks(offset, alive):
                 yield block
         except BaseException:
             work.abort()
@@ -281,7 +281,9 @@ class Work:
         self.completed = False
         self.at_end = False
         self.open = 0  # Buffers the library has.
-        self.arrived = collections.deque()
+        # Filled buffers and their lengths, by where they begin in the file. The library fills several
+        # and tells of each in a thread of its own, so they come in any order.
+        self.arrived = {}
         self.by_address = {}
         # Kept as long as the library may call them.
         self.on_completed = COMPLETED(self.complete)
@@ -294,13 +296,14 @@ class Work:
             self.completed = True
             self.change.notify_all()
 
-    def moved(self, _argument, _handle, error, address, length, _offset, eof):
+    def moved(self, _argument, _handle, error, address, length, offset, eof):
         with self.change:
             self.open -= 1
             if error and self.error is None:
                 self.error = GlobusError(self.library.text(error))
             self.at_end = self.at_end or bool(eof) or bool(error)
-            self.arrived.append((address, length))
+            if length > 0:
+                self.arrived[offset] = (address, length)
             self.change.notify_all()
 
     def read_into(self, buffer):
@@ -347,19 +350,22 @@ class Work:
         if self.error is not None:
             raise self.error
 
-    def blocks(self, alive):
+    def blocks(self, offset, alive):
+        """What is read, in the order of the file, which starts at `offset`."""
         while True:
             with self.change:
-                while not self.arrived and not (self.completed and self.open == 0):
+                while offset not in self.arrived and not (self.completed and self.open == 0):
                     self.sleep(alive)
-                if not self.arrived:
+                if offset not in self.arrived:
                     break
-                address, length = self.arrived.popleft()
+                address, length = self.arrived.pop(offset)
             buffer = self.by_address[address]
-            if length > 0:
-                yield memoryview(buffer)[:length].cast("B")
+            yield memoryview(buffer)[:length].cast("B")
+            offset += length
             self.read_into(buffer)
         self.wait(alive)
+        if self.arrived:
+            raise GlobusError("bytes %d to %d are missing" % (offset, min(self.arrived)))
 
     def abort(self):
         """Ends it, and waits until the library has let go of everything."""
