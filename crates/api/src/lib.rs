@@ -4,12 +4,14 @@
 //! appears, the unit ends its name. The OpenAPI document made from these types and the service's
 //! routes is committed under `openapi/`.
 
+mod delivery;
 mod stage_in;
 mod wishes;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
+pub use delivery::Delivery;
 pub use stage_in::{Binding, NewStageIn, Source, StageIn};
 pub use wishes::Wishes;
 
@@ -136,9 +138,16 @@ pub struct NewRequest {
     #[serde(deserialize_with = "one_or_several")]
     #[schema(example = json!(["home"]))]
     pub to: Vec<String>,
-    /// When it must be safe, RFC 3339.
+    /// When it must be safe, RFC 3339. May be left out where `deliver_by` says when it is wanted: what is
+    /// delivered is safe.
     #[schema(example = "2026-11-20T18:00:00Z")]
-    pub deadline: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<String>,
+    /// When every destination is to have all of it, RFC 3339; any time when left out. Each destination
+    /// runs a relay then.
+    #[schema(example = "2026-11-20T20:00:00Z")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deliver_by: Option<String>,
     /// When the first file of its source is to be purged, RFC 3339, where that is known: it must be safe
     /// before that too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -261,6 +270,9 @@ pub struct Request {
     /// What was begun for it so far costs, with keeping it to the end, in dollars.
     #[serde(default)]
     pub spent_usd: f64,
+    /// How its delivery stands, where its destinations run relays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivery: Option<Delivery>,
     /// How long it needs scratch: as forecast until it is safe, as it was from then on.
     pub exposure: Option<Exposure>,
     /// What would make its deadline possible, the least effort first; of a request that was refused, or
@@ -291,7 +303,8 @@ pub struct Exposure {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Offer {
     /// `depots` that were not named, a higher `budget` or `limit` of its own, a lighter `code`, `hours` of a depot, a depot `back`, another
-    /// request's `slack`, a `reservation`, more `rate`, more `space`, `more-depots`, or a later `deadline`.
+    /// request's `slack`, a `reservation`, a destination that is `destination-back`, doing without one
+    /// (`fewer`), a later `delivery`, more `rate`, more `space`, `more-depots`, or a later `deadline`.
     pub kind: String,
     /// The offer for people.
     pub text: String,
@@ -438,6 +451,9 @@ pub struct Change {
     /// When the first file of its source is to be purged, RFC 3339: it must be safe before that too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub purge_at: Option<String>,
+    /// When every destination is to have all of it, RFC 3339; `any` for any time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deliver_by: Option<String>,
     /// Most that may be sent for it from here; 0 for no limit.
     #[serde(default, alias = "rate_max", skip_serializing_if = "Option::is_none")]
     pub rate_bytes_per_s_max: Option<u64>,

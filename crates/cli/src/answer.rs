@@ -7,13 +7,13 @@ use crate::moment;
 
 /// A row of an answer.
 pub fn row(name: &str, what: &str) -> String {
-    format!("  {name:<8} {what}\n")
+    format!("  {name:<9} {what}\n")
 }
 
 /// When it will be safe, how long scratch is needed and what that costs.
 pub fn forecast(request: &api::Request) -> String {
     let Some(finish) = &request.finish else {
-        return String::new();
+        return delivery(request);
     };
     let slack = request.slack_s.map_or_else(String::new, |slack| {
         format!(" (slack {})", moment::show_seconds(slack))
@@ -36,7 +36,41 @@ pub fn forecast(request: &api::Request) -> String {
             &format!("is needed for {middle} as likely as not, {late} nine times in ten"),
         );
     }
-    text + &cost(request)
+    text + &delivery(request) + &cost(request)
+}
+
+/// When every destination will have all of it; empty where it has none that runs a relay.
+fn delivery(request: &api::Request) -> String {
+    let Some(delivery) = &request.delivery else {
+        return String::new();
+    };
+    let wanted = delivery
+        .deliver_by
+        .as_deref()
+        .map_or_else(String::new, |by| {
+            let slack = delivery.slack_s.map_or_else(String::new, |slack| {
+                format!(", slack {}", moment::show_seconds(slack))
+            });
+            format!(" (wanted by {}{slack})", moment::time_of_day(by))
+        });
+    let assumed = match delivery.assumed {
+        true => "; assumed, since nothing went between depots and destinations yet",
+        false => "",
+    };
+    match &delivery.finish {
+        Some(finish) => row(
+            "delivered",
+            &format!(
+                "as likely as not by {}, nine times in ten by {}{wanted}{assumed}",
+                moment::time_of_day(&finish.p50),
+                moment::time_of_day(&finish.p90),
+            ),
+        ),
+        None if delivery.deliver_by.is_some() && delivery.delivered.is_none() => {
+            row("delivered", &format!("no end of it is in sight{wanted}"))
+        }
+        None => String::new(),
+    }
 }
 
 /// What it costs, where depots have prices.
@@ -79,6 +113,9 @@ fn command(offer: &api::Offer, via: &[String]) -> Option<String> {
         "budget" => format!("the same with --budget {}", offer.usd?),
         "limit" => format!("the same with --bwlimit {}", offer.rate_bytes_per_s?),
         "deadline" => format!("the same with --deadline {}", offer.deadline.as_ref()?),
+        "delivery" => format!("the same with --deliver-by {}", offer.deadline.as_ref()?),
+        "fewer" => format!("the same without {} among --to", first(&offer.depots)?),
+        "destination-back" => format!("start {} again, then the same", first(&offer.depots)?),
         "hours" => format!(
             "posthaste depot add {} … with hours that reach further",
             first(&offer.depots)?
@@ -121,6 +158,12 @@ mod tests {
                 "deadline",
                 "the same with --deadline 2026-11-22T14:10:00.000Z",
             ),
+            (
+                "delivery",
+                "the same with --deliver-by 2026-11-22T14:10:00.000Z",
+            ),
+            ("fewer", "the same without c among --to"),
+            ("destination-back", "start c again, then the same"),
             ("slack", "posthaste deadline r3 2026-11-22T14:10:00.000Z"),
             ("back", "start c again, then the same"),
         ] {

@@ -153,9 +153,10 @@ async fn offload(
         + jiff::SignedDuration::from_secs(i64::try_from(arguments.deadline).unwrap_or(i64::MAX));
     let new = api::NewRequest {
         purge_at: None,
+        deliver_by: None,
         source: scratch.display().to_string(),
         to: vec!["home".into()],
-        deadline: deadline.to_string(),
+        deadline: Some(deadline.to_string()),
         via: stage.depots(),
         code: CODE.into(),
         encrypt_for: Vec::new(),

@@ -56,8 +56,17 @@ pub struct WishArguments {
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', required = true)]
     to: Vec<String>,
     /// When it must be safe: 10m, 2h30m, 3d, 2026-11-20T18:00 (local) or with a zone
+    /// [default: --deliver-by]
+    #[arg(
+        long,
+        value_name = "WHEN",
+        allow_hyphen_values = true,
+        required_unless_present = "deliver_by"
+    )]
+    deadline: Option<String>,
+    /// When all of it is to be at every destination, as with --deadline; each of them runs a relay
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
-    deadline: String,
+    deliver_by: Option<String>,
     /// When the first file of DIR is to be purged, as with --deadline: it must be safe before that too
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
     purge_at: Option<String>,
@@ -188,7 +197,18 @@ impl WishArguments {
         Ok(api::NewRequest {
             source: source.to_owned(),
             to: self.to.clone(),
-            deadline: moment::parse_deadline(&self.deadline)?.to_string(),
+            deadline: self
+                .deadline
+                .as_deref()
+                .map(moment::parse_deadline)
+                .transpose()?
+                .map(|at| at.to_string()),
+            deliver_by: self
+                .deliver_by
+                .as_deref()
+                .map(|at| moment::parse_coming("delivery", at))
+                .transpose()?
+                .map(|at| at.to_string()),
             purge_at: self
                 .purge_at
                 .as_deref()

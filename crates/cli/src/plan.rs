@@ -56,7 +56,7 @@ pub async fn run(arguments: PlanArguments) -> Outcome {
         let reason = request.reason.as_deref().unwrap_or("no reason was given");
         return Err(Failure::new(
             Exit::Refused,
-            format!("{} can't be safe in time: {reason}", request.source),
+            format!("{} can't be in time: {reason}", request.source),
         ));
     }
     if !arguments.json {

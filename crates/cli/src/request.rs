@@ -28,13 +28,16 @@ pub struct DeadlineArguments {
 
 /// Changes a running request; what is not named stays
 #[derive(Debug, Args)]
-#[group(required = true, multiple = true, args = ["deadline", "purge_at", "bwlimit"])]
+#[group(required = true, multiple = true, args = ["deadline", "deliver_by", "purge_at", "bwlimit"])]
 pub struct ModifyArguments {
     /// The request's id, like r7
     id: String,
     /// When it must be safe: 10m, 2h30m, 3d, 2026-11-20T18:00 (local) or with a zone
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
     deadline: Option<String>,
+    /// When all of it is to be at every destination, as with --deadline; any for any time
+    #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
+    deliver_by: Option<String>,
     /// When the first file of its source is to be purged
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
     purge_at: Option<String>,
@@ -246,6 +249,7 @@ pub async fn move_deadline(arguments: DeadlineArguments) -> Outcome {
     modify(ModifyArguments {
         id: arguments.id,
         deadline: Some(arguments.deadline),
+        deliver_by: None,
         purge_at: None,
         bwlimit: None,
         service: arguments.service,
@@ -261,7 +265,13 @@ pub async fn modify(arguments: ModifyArguments) -> Outcome {
     let deadline = arguments.deadline.as_deref().map(moment::parse_deadline);
     let purge_at = arguments.purge_at.as_deref();
     let purge_at = purge_at.map(|at| moment::parse_coming("purge", at));
+    let deliver_by = match arguments.deliver_by.as_deref() {
+        None => None,
+        Some("any") => Some("any".to_owned()),
+        Some(at) => Some(moment::parse_coming("delivery", at)?.to_string()),
+    };
     let new = api::Change {
+        deliver_by,
         deadline: deadline.transpose()?.map(|deadline| deadline.to_string()),
         purge_at: purge_at.transpose()?.map(|at| at.to_string()),
         rate_bytes_per_s_max: arguments.bwlimit.map(ByteRate::get),
@@ -272,6 +282,11 @@ pub async fn modify(arguments: ModifyArguments) -> Outcome {
     let id = arguments.id;
     if let Some(deadline) = &new.deadline {
         output::line(&format!("{id}: deadline {}", moment::time_of_day(deadline)));
+    }
+    match new.deliver_by.as_deref() {
+        Some("any") => output::line(&format!("{id}: delivered at any time")),
+        Some(by) => output::line(&format!("{id}: delivered by {}", moment::time_of_day(by))),
+        None => {}
     }
     if let Some(purge_at) = &new.purge_at {
         output::line(&format!("{id}: purge {}", moment::time_of_day(purge_at)));

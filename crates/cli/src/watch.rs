@@ -22,7 +22,8 @@ const BAR_CELLS: usize = 40;
 
 /// Watches a request until it is safe (and released, if that was asked for), or a stage-in until it is here
 ///
-/// Exits with 0 when that is in time, 10 when late, 11 when refused.
+/// One that is wanted at its destinations by a moment is watched until it is there, or late. Exits with 0 when
+/// that is in time, 10 when late, 11 when refused.
 #[derive(Debug, Args)]
 pub struct WatchArguments {
     /// The request's id, like r7
@@ -72,6 +73,7 @@ fn ends(event: &api::Event) -> bool {
             | "released"
             | "release-failed"
             | "delivered"
+            | "delivery-missed"
             | "arrived"
             | "cancelled"
             | "failed"
@@ -80,6 +82,12 @@ fn ends(event: &api::Event) -> bool {
 
 /// Whether nothing more will happen to the request by itself.
 pub fn is_settled(request: &api::Request) -> bool {
+    let is_awaited = request.delivery.as_ref().is_some_and(|delivery| {
+        delivery.deliver_by.is_some() && !delivery.missed && delivery.delivered.is_none()
+    });
+    if is_awaited && matches!(request.state.as_str(), "safe" | "released") {
+        return false;
+    }
     match request.state.as_str() {
         "safe" => request.release == api::Release::Never,
         "refused" | "released" | "delivered" | "arrived" | "cancelled" | "failed" => true,
@@ -89,7 +97,11 @@ pub fn is_settled(request: &api::Request) -> bool {
 
 /// The exit code that tells a program how the request went.
 pub fn exit_of(request: &api::Request) -> ExitCode {
-    let exit = match (request.state.as_str(), request.missed) {
+    let is_undelivered = request
+        .delivery
+        .as_ref()
+        .is_some_and(|delivery| delivery.missed);
+    let exit = match (request.state.as_str(), request.missed || is_undelivered) {
         ("refused", _) => Exit::Refused,
         ("failed" | "cancelled", _) => Exit::Other,
         (_, true) => Exit::TimeLimit,
@@ -205,6 +217,7 @@ pub fn frame(request: &api::Request, events: &[api::Event]) -> Vec<Line> {
         deadline_line(request),
         progress_line(request),
     ];
+    lines.extend(delivery_line(request));
     if let Some(reason) = &request.reason {
         lines.push(Line::new(reason.clone(), Style::Bad));
     }
@@ -272,6 +285,36 @@ fn deadline_line(request: &api::Request) -> Line {
             .and(word, style),
         None => line,
     }
+}
+
+/// When all of it is to be at its destinations, and how that stands; none where nobody said when.
+fn delivery_line(request: &api::Request) -> Option<Line> {
+    let delivery = request.delivery.as_ref()?;
+    let by = delivery.deliver_by.as_deref()?;
+    let left = moment::seconds_until(by).unwrap_or(0.0);
+    let (at, left) = (moment::time_of_day(by), moment::show_seconds(left));
+    let line = Line::new(format!("deliver by {at} (in {left})  "), Style::Plain);
+    let line = match (&delivery.delivered, &delivery.finish) {
+        (Some(at), _) => line.and(
+            format!("delivered {}  ", moment::time_of_day(at)),
+            Style::Good,
+        ),
+        (None, Some(finish)) => line.and(
+            format!("p90 delivered {}  ", moment::time_of_day(&finish.p90)),
+            Style::Plain,
+        ),
+        (None, None) => line,
+    };
+    let (word, style) = match (delivery.missed, delivery.at_risk, &delivery.delivered) {
+        (true, ..) => ("late", Style::Bad),
+        (false, true, _) => ("at risk", Style::Warning),
+        (false, false, Some(_)) => ("in time", Style::Good),
+        (false, false, None) => ("on time", Style::Good),
+    };
+    let slack = delivery
+        .slack_s
+        .map(|slack| format!("slack {}  ", moment::show_seconds(slack)));
+    Some(line.and(slack.unwrap_or_default(), style).and(word, style))
 }
 
 fn progress_line(request: &api::Request) -> Line {
@@ -413,6 +456,7 @@ mod tests {
             deadline: "2026-11-20T18:01:00Z".into(),
             slack_s: Some(12.5),
             finish: None,
+            delivery: None,
             safe_after_s: None,
             bytes: 100,
             files: 2,

@@ -68,7 +68,7 @@ impl Mind {
             };
         }
         let careful = self.way(request, Belief::P10, left);
-        if let Some(verdict) = self.try_way(request, &careful, self.margin(request.spec.deadline)) {
+        if let Some(verdict) = self.try_way(request, &careful, self.margin(request.aim())) {
             return verdict;
         }
         let hopeful = self.way(request, Belief::Hopeful, left);
@@ -85,6 +85,9 @@ impl Mind {
             return Some(Reason::DeadlinePast {
                 deadline: spec.deadline,
             });
+        }
+        if let Some(flaw) = self.find_flaw_of_delivery(request) {
+            return Some(flaw);
         }
         let mut named = spec.via.iter().chain(&spec.destinations);
         if let Some(&depot) = named.find(|depot| !self.depots.contains_key(depot)) {
@@ -121,9 +124,9 @@ impl Mind {
     }
 
     fn try_way(&self, request: &Request, way: &Way, margin: Duration) -> Option<Verdict> {
-        let deadline = request.spec.deadline;
-        let (chosen, finish) = choose(&way.scene, &way.proposal, deadline - margin);
-        let finish = finish.filter(|&finish| finish <= deadline)?;
+        let (deadline, aim) = (request.spec.deadline, request.aim());
+        let (chosen, finish) = choose(&way.scene, &way.proposal, aim - margin);
+        let finish = finish.filter(|&finish| finish <= aim)?;
         let fan_out = u32::try_from(chosen.len()).unwrap_or(u32::MAX);
         let reason = if chosen.is_empty() {
             Reason::DirectSuffices { finish, deadline }
@@ -185,7 +188,7 @@ impl Mind {
             bytes: spec.bytes,
             chunk_size: spec.chunk_size,
             code: spec.code,
-            deadline: spec.deadline,
+            deadline: request.aim(),
             candidates: (0..lanes.len()).collect(),
             destination: destination.map(|_| lanes.len()),
             rate_max: request.wishes.rate_max,

@@ -7,6 +7,7 @@ use posthaste_types::{DepotId, RequestId, Timestamp};
 use crate::{
     Mind,
     books::{Entry, Push, Release, Request, Turn, Urgency},
+    contract::Hindrance,
 };
 
 impl Mind {
@@ -38,22 +39,48 @@ impl Mind {
             } else {
                 Turn::default()
             },
-            deadline,
+            deadline: request.aim(),
             request: id,
         };
         let (wants, resumes) = self.wants_now(request);
         let again = request.release_at.filter(|at| *at > self.now);
         let resumes = resumes.into_iter().chain(again).min();
-        let mut goes_on = request.push.iter().chain(&request.delivery);
-        let has_push = goes_on.any(Push::has_work);
+        let mut pushes = request.push.iter().chain(&request.delivery);
+        let has_push = pushes.any(Push::has_work);
+        // What was promised to be at its destinations in time goes there first.
+        let goes_on = Urgency {
+            is_leftover: request.promised_by().is_none(),
+            turn: urgency.turn,
+            deadline: request.promised_by().unwrap_or(urgency.deadline),
+            request: id,
+        };
+        let due = &request.due;
+        let due_by = request
+            .deliver_by()
+            .filter(|_| !due.missed && due.whole_at.is_none());
+        let delivery_call = due_by.map(|by| match due.at_risk {
+            true => by,
+            false => (by - self.settings.tick).max(request.submitted),
+        });
+        let is_away = due.at_risk && due.hindrance == Hindrance::Away && due.finish.is_none();
         Entry {
             urgency: is_moving.then_some(urgency),
-            call: call.into_iter().flatten().min().filter(|_| is_moving),
+            call: call
+                .into_iter()
+                .flatten()
+                .filter(|_| is_moving)
+                .chain(delivery_call)
+                .min(),
             wants,
             resumes,
-            push: has_push.then_some(urgency),
+            push: has_push.then_some(goes_on),
             nearer: self.nearer(request),
-            delivers_by: (request.is_kept() && request.delivery.is_some()).then_some(deadline),
+            delivers_by: (request.is_kept() && request.delivery.is_some()).then(|| {
+                let by = request.promised_by();
+                (by.is_none(), by.unwrap_or(deadline))
+            }),
+            is_due: due_by.is_some(),
+            is_watched: due_by.is_some() && !is_away,
             uses: if request.is_kept() {
                 request.lanes.iter().map(|lane| lane.depot).collect()
             } else {
@@ -123,7 +150,7 @@ impl Mind {
     pub(crate) fn set_tick(&mut self) {
         let is_busy =
             !self.index.is_idle() || !self.transfers.is_empty() || !self.index.asking().is_empty();
-        let is_busy = is_busy || !self.pushes.is_quiet();
+        let is_busy = is_busy || !self.pushes.is_quiet() || self.index.is_watching();
         self.tick_at = if is_busy {
             self.tick_at.or(Some(self.now + self.settings.tick))
         } else {

@@ -6,6 +6,7 @@
 
 mod arrival;
 mod command;
+mod due;
 mod event;
 mod input;
 mod offer;
@@ -20,6 +21,7 @@ pub use arrival::{
     ArrivalSpec, ArrivalState, ArrivalView, Binding, Cut, Holding, SourceShareView, SourceView,
 };
 pub use command::Command;
+pub use due::{DeliveryView, Hindrance};
 pub use event::{Event, Happening};
 pub use input::{Fault, GiverEnd, Input};
 pub(crate) use offer::Dollars;

@@ -27,7 +27,7 @@ impl Mind {
         if !request.is_moving() {
             return;
         }
-        let (now, deadline) = (self.now, request.spec.deadline);
+        let (now, deadline) = (self.now, request.aim());
         let left = deadline.since(now).saturating_sub(self.margin(deadline));
         let finish = request.finish.map(|finish| finish.p90.since(now));
         let (behind, ahead) = (self.settings.behind_ticks, self.settings.ahead_ticks);
@@ -240,7 +240,7 @@ impl Mind {
         let Some(request) = self.requests.get(&id) else {
             return lanes;
         };
-        let by = request.spec.deadline - self.margin(request.spec.deadline);
+        let by = request.aim() - self.margin(request.aim());
         let least = usize::from(request.spec.code.total());
         let holds = |count: &usize| {
             let uses = |lane| lanes[..*count].contains(&lane);

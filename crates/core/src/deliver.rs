@@ -4,6 +4,9 @@
 //! lies: the centre's way out has no part in it, and while the centre still sends to a destination that
 //! goes first. A destination that is away is waited for.
 
+mod outlook;
+mod promise;
+
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::cmp::Reverse;
 use posthaste_plan::deliver::{self, Deliver, Piece, Spot};
@@ -50,6 +53,11 @@ impl Mind {
         if is_wanted && let Some(request) = self.requests.get_mut(&id) {
             request.delivery = Some(Push::new(request.replica.chunks(), 0));
             self.pushes.offer(id);
+        } else if let Some(request) = self.requests.get_mut(&id)
+            && request.lead().is_some()
+        {
+            // Nothing of it has to go anywhere.
+            request.due.whole_at = Some(self.now);
         }
     }
 

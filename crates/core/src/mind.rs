@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Leads every snapshot; another number is another layout.
-const SNAPSHOT_VERSION: u32 = 26;
+const SNAPSHOT_VERSION: u32 = 27;
 
 record! {
     /// The decision maker of one centre.
@@ -222,6 +222,10 @@ impl Mind {
                 asked.bind(asked.wished_deadline, Some(purge_at));
                 self.on_request_submitted(request, asked, out);
             }
+            Input::DeliveryMoved {
+                request,
+                deliver_by,
+            } => self.on_delivery_moved(request, deliver_by, out),
             Input::PurgeMoved { request, purge_at } => self.on_purge_moved(request, purge_at, out),
             Input::RequestCancelled { request } => self.on_request_cancelled(request, out),
             Input::FragmentStored {

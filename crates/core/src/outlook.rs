@@ -216,7 +216,7 @@ impl Sweep {
         self.fast.take(&fares.load, &fares.fast);
         // Who can't be on time was promised nothing.
         if !request.is_leftover {
-            let deadline = request.spec.deadline;
+            let deadline = request.aim();
             self.promised
                 .promise_kept(&fares.load, deadline, &fares.slow);
         }
@@ -419,6 +419,7 @@ impl Mind {
         let is_due = fares.middle.moves_at(self.now);
         let request = self.requests.get_mut(&id)?;
         (request.finish, request.is_due) = (finish, is_due);
+        request.due.straight = fares.straight(request, sweep.places());
         fares.keep(request, sweep.places());
         self.keep_account(id, sweep.after.is_none());
         Some(fares)

@@ -5,7 +5,11 @@
 
 mod offers;
 
-use alloc::{collections::BTreeMap, format, vec, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    format, vec,
+    vec::Vec,
+};
 use posthaste_plan::push::{self, Push as Next, Stand};
 use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId};
 
@@ -57,10 +61,25 @@ impl Mind {
     /// about which something changed.
     pub(crate) fn push_on(&mut self, out: &mut Outbox) {
         self.pushes.more_at = None;
-        for id in self.pushes.take_offered() {
+        let offered = self.pushes.take_offered();
+        // Whoever has a moment to keep gets what room there is before others.
+        let (first, then) = match self.index.due().is_empty() {
+            true => (offered, BTreeSet::new()),
+            false => (BTreeSet::new(), offered),
+        };
+        self.push_offered(first, out);
+        self.push_touched(out);
+        self.push_offered(then, out);
+    }
+
+    fn push_offered(&mut self, offered: BTreeSet<RequestId>, out: &mut Outbox) {
+        for id in offered {
             self.push_for(id, out);
             self.deliver_for(id, out);
         }
+    }
+
+    fn push_touched(&mut self, out: &mut Outbox) {
         if !self.pushes.has_touched() {
             return;
         }

@@ -25,7 +25,8 @@ impl Mind {
             self.requests.touch(id);
             self.release_if_safe(id, out);
         }
-        if self.tick_at.is_some_and(|tick_at| tick_at <= self.now) {
+        let is_tick = self.tick_at.is_some_and(|tick_at| tick_at <= self.now);
+        if is_tick {
             self.tick_at = None;
             // This touches every depot: once a tick all are tried, whatever is thought to have changed.
             self.look_at_links();
@@ -43,6 +44,9 @@ impl Mind {
         }
         if let Some(sweep) = self.sweep.take_if(|sweep| sweep.goes_on <= self.now) {
             self.sweep_on(sweep, out);
+        }
+        if is_tick {
+            self.review_deliveries(out);
         }
         self.call_deadlines(out);
         self.give_up_plan(out);
@@ -113,7 +117,9 @@ impl Mind {
     fn call_deadlines(&mut self, out: &mut Outbox) {
         self.bring_up_to_date();
         let now = self.now;
-        for id in self.index.called(now) {
+        let called = self.index.called(now);
+        self.call_deliveries(&called, out);
+        for id in called {
             let Some(request) = self.requests.get(&id).filter(|request| request.is_moving()) else {
                 continue;
             };

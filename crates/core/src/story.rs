@@ -105,6 +105,18 @@ impl Tale {
         moved.unwrap_or(self.view.spec.deadline)
     }
 
+    /// When it was to be at its destinations, as it was asked for first.
+    fn first_deliver_by(&self) -> Option<Timestamp> {
+        let moved = self.decisions.iter().find_map(|decision| {
+            if let Reason::NewDeliverBy { from, .. } = decision.reason {
+                Some(from)
+            } else {
+                None
+            }
+        });
+        moved.unwrap_or(self.view.wishes.deliver_by)
+    }
+
     fn was_at_risk(&self) -> bool {
         let at_risk = |decision: &Decision| {
             matches!(
@@ -179,8 +191,12 @@ impl<'a> Teller<'a> {
             ReleasePolicy::WhenSafe => "; scratch is to be released then",
         };
         let files = u32::try_from(spec.files).unwrap_or(u32::MAX);
+        let delivered = match tale.first_deliver_by() {
+            Some(by) => format!(", delivered by {}", self.moment(by)),
+            None => String::new(),
+        };
         self.say(format!(
-            "At {asked} {} was asked for: {} in {} safe by {by}, {span} later{over}{release}.",
+            "At {asked} {} was asked for: {} in {} safe by {by}, {span} later{delivered}{over}{release}.",
             view.request,
             spec.bytes,
             words::count(files, "file"),
@@ -246,6 +262,9 @@ impl<'a> Teller<'a> {
             let standing = self.standing();
             self.say(standing);
         }
+        if let Some(standing) = self.delivery_standing() {
+            self.say(standing);
+        }
         if let Some(budget) = view.wishes.budget_micro_usd {
             let (spent, budget) = (Dollars(view.spent_micro_usd), Dollars(budget));
             self.say(format!("It spent {spent} of its budget of {budget}."));
@@ -271,6 +290,37 @@ impl<'a> Teller<'a> {
             ReleasePolicy::WhenSafe => released.next().map(|decision| decision.at),
             ReleasePolicy::Never => self.tale.view.safe_at,
         }
+    }
+
+    /// How its delivery stands; none where nobody waits for it by a moment, or each destination has all of it.
+    fn delivery_standing(&mut self) -> Option<String> {
+        let delivery = self.tale.view.delivery?;
+        let by = delivery.deliver_by?;
+        if self.tale.view.state == RequestState::Delivered || delivery.whole_at.is_some() {
+            return None;
+        }
+        let verdict = match (delivery.missed, delivery.at_risk) {
+            (true, _) => "late",
+            (false, true) => "at risk",
+            (false, false) => "on time",
+        };
+        let by = self.moment(by);
+        Some(match delivery.finish {
+            None => format!(
+                "It is wanted at its destinations by {by}, and no end of that is in sight: {verdict}."
+            ),
+            Some(finish) => {
+                let (middle, late) = (self.moment(finish.p50), self.moment(finish.p90));
+                let assumed = match delivery.is_assumed {
+                    true => ", where some ways are assumed that nothing went yet",
+                    false => "",
+                };
+                format!(
+                    "It is wanted at its destinations by {by} and will be there as likely as not by {middle}, \
+                     nine times in ten by {late}{assumed}: {verdict}."
+                )
+            }
+        })
     }
 
     fn standing(&mut self) -> String {

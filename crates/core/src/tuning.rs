@@ -154,7 +154,7 @@ impl Mind {
         if request.is_leftover {
             return Urgency::Background;
         }
-        let deadline = request.spec.deadline;
+        let deadline = request.aim();
         let left = deadline.since(self.now);
         let slack = request
             .finish

@@ -74,7 +74,7 @@ impl Mind {
     /// Requests that destinations lack something of.
     #[must_use]
     pub fn delivering(&self) -> usize {
-        self.index.delivering().len()
+        self.index.deliveries()
     }
 
     /// What each depot holds of the request, verified when last heard of, whether it is up or not:
@@ -119,6 +119,7 @@ impl Mind {
             chunks_repaired: request.repaired,
             cost: self.cost(request),
             spent_micro_usd: request.spent_micro_usd,
+            delivery: self.delivery_view(request),
             shares: shares.collect(),
         }
     }

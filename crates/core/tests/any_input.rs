@@ -100,6 +100,7 @@ fn wishes() -> impl Strategy<Value = Wishes> {
         proptest::option::of(0u64..100),
         proptest::option::of(0u64..5000),
         proptest::option::of(0u64..1000),
+        proptest::option::of(0u64..1000),
     );
     let forbidden = proptest::collection::vec(depot(), 0..2);
     (-9i64..=9, names, survive, limits, forbidden, any::<bool>()).prop_map(
@@ -114,6 +115,7 @@ fn wishes() -> impl Strategy<Value = Wishes> {
             safe_with: is_lazy.then_some(1),
             repair: if is_lazy { Repair::Lazy } else { Repair::Eager },
             keep_until: limits.2.map(|secs| START + Duration::from_secs(secs)),
+            deliver_by: limits.3.map(|secs| START + Duration::from_secs(secs)),
         },
     )
 }
@@ -267,6 +269,12 @@ fn asked() -> impl Strategy<Value = Input> {
             Input::PurgeMoved {
                 request,
                 purge_at: purge_s.map(|secs| START + Duration::from_secs(secs)),
+            }
+        }),
+        1 => (request(), proptest::option::of(0u64..900)).prop_map(|(request, by_s)| {
+            Input::DeliveryMoved {
+                request,
+                deliver_by: by_s.map(|secs| START + Duration::from_secs(secs)),
             }
         }),
         1 => request().prop_map(|request| Input::RequestCancelled { request }),
@@ -609,6 +617,8 @@ proptest! {
                 WouldBuy::MoreRate { .. } | WouldBuy::MoreSpace { .. }
                 | WouldBuy::MoreDepots { .. } | WouldBuy::NamedDepots { .. }
                 | WouldBuy::DepotBack { .. } | WouldBuy::HigherLimit { .. } | WouldBuy::Budget { .. } | WouldBuy::DepotHours { .. }
+                | WouldBuy::DeliveredLater { .. } | WouldBuy::DestinationBack { .. }
+                | WouldBuy::WithoutDestination { .. }
                 | WouldBuy::OthersSlack { .. } | WouldBuy::Reservation { .. } => continue,
             };
             prop_assert_eq!(taken, RequestState::Moving, "{:?}", offer);

@@ -272,6 +272,9 @@ fn remains_of(happening: &Happening) -> Option<Remains> {
         | Happening::Pushed
         | Happening::Delivering
         | Happening::Crowded
+        | Happening::DeliveryAtRisk { .. }
+        | Happening::DeliveryOnTime { .. }
+        | Happening::DeliveryMissed
         | Happening::Fetching
         | Happening::SourceLeft { .. }
         | Happening::SourceBack { .. }

@@ -6,8 +6,8 @@ use posthaste_api as api;
 use posthaste_core::{
     Mind,
     contract::{
-        ArrivalState, Decision, DepotState, Forecast, Happening, PathView, Reason, RequestState,
-        RequestView, ShareView, WouldBuy,
+        ArrivalState, Decision, DeliveryView, DepotState, Forecast, Happening, PathView, Reason,
+        RequestState, RequestView, ShareView, WouldBuy,
     },
 };
 use posthaste_endpoint::{Error, ErrorKind, Result};
@@ -191,6 +191,7 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
         cost_usd: view.map_or(0.0, |view| usd(view.cost.send_micro_usd)),
         cost_usd_per_month: view.map_or(0.0, |view| usd(view.cost.month_micro_usd)),
         spent_usd: view.map_or(0.0, |view| usd(view.spent_micro_usd)),
+        delivery: view.and_then(|view| view.delivery).map(delivery),
         exposure: view.and_then(|view| exposure(view, record)),
         offers,
         shares: view.map_or_else(Vec::new, |view| {
@@ -220,6 +221,24 @@ fn finish(finish: Forecast) -> api::Finish {
         p10: moment(finish.p10),
         p50: moment(finish.p50),
         p90: moment(finish.p90),
+    }
+}
+
+/// How the delivery of a request stands.
+fn delivery(view: DeliveryView) -> api::Delivery {
+    let end = view.whole_at.or(view.finish.map(|finish| finish.p90));
+    let slack = view
+        .deliver_by
+        .zip(end)
+        .map(|(by, end)| by.slack_micros(end));
+    api::Delivery {
+        deliver_by: view.deliver_by.map(moment),
+        finish: view.finish.map(finish),
+        slack_s: slack.map(seconds),
+        assumed: view.is_assumed,
+        at_risk: view.at_risk,
+        missed: view.missed,
+        delivered: view.whole_at.map(moment),
     }
 }
 
@@ -278,6 +297,14 @@ fn offer(offer: &WouldBuy) -> api::Offer {
         WouldBuy::NamedDepots { names, finish } => safe("depots", names.clone(), *finish),
         WouldBuy::DepotBack { name, finish } => safe("back", vec![name.clone()], *finish),
         WouldBuy::DepotHours { name, finish } => safe("hours", vec![name.clone()], *finish),
+        WouldBuy::DestinationBack { name, finish } => {
+            safe("destination-back", vec![name.clone()], *finish)
+        }
+        WouldBuy::WithoutDestination { name, finish } => safe("fewer", vec![name.clone()], *finish),
+        WouldBuy::DeliveredLater { deliver_by } => api::Offer {
+            deadline: Some(moment(*deliver_by)),
+            ..of("delivery")
+        },
         WouldBuy::LighterCode { code } => api::Offer {
             code: Some(code.to_string()),
             ..of("code")
@@ -338,7 +365,9 @@ fn offers(decisions: &[Decision]) -> Vec<api::Offer> {
             {
                 Some(would_buy)
             }
-            Reason::Offered { would_buy } => Some(would_buy),
+            Reason::Offered { would_buy }
+            | Reason::DeliveryInfeasible { would_buy, .. }
+            | Reason::DeliveryCrowdsOut { would_buy, .. } => Some(would_buy),
             _ => None,
         }
     });

@@ -151,6 +151,58 @@ fn purge_at(new: &api::NewRequest, now: Timestamp) -> Result<Option<Timestamp>> 
     Ok(at)
 }
 
+/// When it must be safe, and wanted at its destinations where that was said: at least one of the two is said.
+fn deadlines(
+    centre: &Centre,
+    new: &api::NewRequest,
+    now: Timestamp,
+) -> Result<(Timestamp, Option<Timestamp>)> {
+    let invalid = |why: String, hint: &str| {
+        let error = Error::new(ErrorKind::Invalid, "submit", &new.source);
+        error.cause(why).hint(hint)
+    };
+    let deliver_by = deliver_by(centre, new, now)?;
+    let deadline = new.deadline.as_deref();
+    let deadline = deadline.map(|at| render::parse_moment("the deadline", at));
+    let Some(deadline) = deadline.transpose()?.or(deliver_by) else {
+        return Err(invalid(
+            "it has no deadline".into(),
+            "say when it must be safe, or wanted at its destinations",
+        ));
+    };
+    if deadline <= now {
+        let why = format!("the deadline {} has passed", render::moment(deadline));
+        return Err(invalid(why, "give a later one"));
+    }
+    Ok((deadline, deliver_by))
+}
+
+/// When every destination is to have all of it, where that was said: each must be a depot then.
+fn deliver_by(centre: &Centre, new: &api::NewRequest, now: Timestamp) -> Result<Option<Timestamp>> {
+    let Some(at) = &new.deliver_by else {
+        return Ok(None);
+    };
+    let invalid = |why: String| Error::new(ErrorKind::Invalid, "submit", &new.source).cause(why);
+    let at = render::parse_moment("when it is wanted at its destinations", at)?;
+    if at <= now {
+        let why = format!(
+            "{}, when it is wanted at its destinations, has passed",
+            render::moment(at)
+        );
+        return Err(invalid(why).hint("give a later moment"));
+    }
+    let unknown = new
+        .to
+        .iter()
+        .find(|name| centre.depots.named(name).is_none());
+    if let Some(unknown) = unknown {
+        let why = format!("it can't be delivered by a moment to {unknown}, which runs no relay");
+        return Err(invalid(why)
+            .hint("`posthaste relay` there and `posthaste depot add` here make it a destination"));
+    }
+    Ok(Some(at))
+}
+
 /// The depots that may hold it, each once, in order of preference.
 fn via(centre: &Centre, names: &[String]) -> Result<Vec<String>> {
     for name in names {
@@ -205,14 +257,7 @@ fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
         Error::new(ErrorKind::Invalid, "read", format!("code {}", new.code)).cause(cause)
     })?;
     let now = centre.clock.now();
-    let deadline = render::parse_moment("the deadline", &new.deadline)?;
-    if deadline <= now {
-        return Err(invalid(
-            &new.source,
-            &format!("the deadline {} has passed", render::moment(deadline)),
-            "give a later one",
-        ));
-    }
+    let (deadline, deliver_by) = deadlines(centre, new, now)?;
     let length_ok = |name: &str| !name.is_empty() && name.len() <= NAME_BYTES_MAX;
     if new.via.len() + new.to.len() > HOLDERS_MAX
         || new.to.is_empty()
@@ -225,6 +270,7 @@ fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
             "shorten it",
         ));
     }
+    let kept_from = deliver_by.map_or(deadline, |by| by.max(deadline));
     let keep = new.keep_s.map_or(KEEP_DEFAULT, Duration::from_secs);
     Ok(RequestRecord {
         id: RequestId::new(0),
@@ -238,12 +284,15 @@ fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
         release: new.release == api::Release::WhenSafe,
         best_effort: new.best_effort,
         optimizer: optimizer(new.optimizer.as_deref())?,
-        wishes: wishes(centre, new, deadline + keep)?,
+        wishes: Wishes {
+            deliver_by,
+            ..wishes(centre, new, kept_from + keep)?
+        },
         stage_in: None,
         created: now,
         deadline,
         purge_at: purge_at(new, now)?,
-        expires: deadline + keep,
+        expires: kept_from + keep,
         scan: None,
         submitted: false,
         ended: None,

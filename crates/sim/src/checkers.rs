@@ -5,6 +5,7 @@ mod capacity;
 mod conservation;
 mod deadline;
 mod delivery;
+mod due;
 mod probes;
 mod progress;
 mod release;
@@ -17,6 +18,7 @@ pub(crate) use capacity::Capacity;
 pub(crate) use conservation::{Conservation, End};
 pub(crate) use deadline::Deadlines;
 pub(crate) use delivery::on_delivered;
+pub(crate) use due::Dues;
 pub(crate) use probes::Probes;
 pub(crate) use progress::Progress;
 pub(crate) use release::Releases;
@@ -36,10 +38,11 @@ pub struct Violation {
 /// Violations kept of one run: the first ones tell the story.
 const VIOLATIONS_MAX: usize = 20;
 
-/// The nine checkers and what they saw.
+/// The ten checkers and what they saw.
 #[derive(Debug)]
 pub struct Checkers {
     pub(crate) deadlines: Deadlines,
+    pub(crate) dues: Dues,
     pub(crate) capacity: Capacity,
     pub(crate) conservation: Conservation,
     pub(crate) progress: Progress,
@@ -53,7 +56,7 @@ pub struct Checkers {
 
 impl Checkers {
     /// The checkers' names, in the order of their verdicts.
-    pub const NAMES: [&'static str; 9] = [
+    pub const NAMES: [&'static str; 10] = [
         deadline::NAME,
         capacity::NAME,
         conservation::NAME,
@@ -63,11 +66,13 @@ impl Checkers {
         wishes::NAME,
         arrivals::NAME,
         delivery::NAME,
+        due::NAME,
     ];
 
     pub(crate) fn new(settings: &posthaste_core::Settings) -> Self {
         Self {
             deadlines: Deadlines::default(),
+            dues: Dues::default(),
             capacity: Capacity::new(settings),
             conservation: Conservation::default(),
             progress: Progress::default(),

@@ -27,6 +27,7 @@ pub(crate) struct Wish<'a> {
     pub(crate) delivered_at: Option<Duration>,
     /// When somebody else removes its source.
     pub(crate) purged_at: Option<Duration>,
+    pub(crate) deliver_by: Option<Duration>,
 }
 
 /// All of them.
@@ -89,6 +90,7 @@ impl<'a> Crowd<'a> {
                 cancelled_at: later(plan.cancel_after_s),
                 delivered_at: later(plan.delivered_after_s),
                 purged_at: later(plan.purge_s),
+                deliver_by: later(plan.deliver_by_s),
             }
         })
     }

@@ -392,6 +392,8 @@ impl<'a> Run<'a> {
 
     fn on_event(&mut self, event: &Event) {
         self.checkers.deadlines.on_event(event);
+        let found = self.checkers.dues.on_event(event);
+        self.checkers.note(self.now, found);
         let found = self.checkers.arrivals.on_event(event);
         self.checkers.note(self.now, found);
         if let (Happening::Safe { .. }, Some(request)) = (&event.happening, event.request) {
@@ -404,7 +406,11 @@ impl<'a> Run<'a> {
             };
             self.check_claim(request, losses, false);
         }
-        if let (Reason::WholeThere { .. }, Some(request)) = (&event.reason, event.request) {
+        if let (
+            Reason::WholeThere { .. } | Reason::WholeInTime { .. } | Reason::WholeLate { .. },
+            Some(request),
+        ) = (&event.reason, event.request)
+        {
             let found = crate::checkers::on_delivered(request, self.world.undelivered(request));
             self.checkers.note(self.now, found);
         }

@@ -69,3 +69,17 @@ fn a_destination_without_room_keeps_nothing_from_the_other() {
         assert_eq!(report.fates[0].1, Fate::Met, "{}", report.to_text());
     }
 }
+
+#[test]
+fn what_is_due_first_is_delivered_first_and_no_delay_is_silent() {
+    let reports = play("deliver-by", &load("deliver-by"), 0..60);
+    let told = |report: &Report, what: &str| told_s(report, what).is_some();
+    let in_time = reports
+        .iter()
+        .filter(|report| told(report, "in time: it was wanted by"));
+    assert!(in_time.count() > reports.len() / 2);
+    let at_risk = reports
+        .iter()
+        .filter(|report| told(report, "delivery at risk"));
+    assert!(at_risk.count() > 0);
+}

@@ -424,12 +424,14 @@ fn shares_depot(request: &Request, other: &Request) -> bool {
 fn effort(offer: &WouldBuy) -> u8 {
     match offer {
         WouldBuy::NamedDepots { .. } | WouldBuy::HigherLimit { .. } => 0,
+        WouldBuy::DestinationBack { .. } => 3,
+        WouldBuy::WithoutDestination { .. } => 6,
         WouldBuy::LighterCode { .. } | WouldBuy::Budget { .. } => 1,
         WouldBuy::DepotHours { .. } => 2,
         WouldBuy::DepotBack { .. } => 3,
         WouldBuy::OthersSlack { .. } => 4,
         WouldBuy::Reservation { .. } => 5,
         WouldBuy::MoreDepots { .. } | WouldBuy::MoreRate { .. } | WouldBuy::MoreSpace { .. } => 6,
-        WouldBuy::Later { .. } => 7,
+        WouldBuy::Later { .. } | WouldBuy::DeliveredLater { .. } => 7,
     }
 }

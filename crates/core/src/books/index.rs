@@ -27,7 +27,7 @@ impl Urgency {
         Self {
             is_leftover: false,
             turn: Turn::default(),
-            deadline: request.spec.deadline,
+            deadline: request.aim(),
             request: id,
         }
     }
@@ -49,8 +49,13 @@ record! {
         pub(crate) push: Option<Urgency>,
         /// Depots nearer the destination that fragments may go on to.
         pub(crate) nearer: Vec<DepotId>,
-        /// By when it is wanted at its destinations, while they lack something.
-        pub(crate) delivers_by: Option<Timestamp>,
+        /// Who comes first at destinations, while they lack something: those promised to be there by a moment,
+        /// the earliest first, then the others by their deadlines.
+        pub(crate) delivers_by: Option<(bool, Timestamp)>,
+        /// It is wanted there by a moment, and not there yet nor late.
+        pub(crate) is_due: bool,
+        /// What there is to say of that changes with time.
+        pub(crate) is_watched: bool,
         /// Depots it may use, as long as anybody cares what they hold of it.
         pub(crate) uses: Vec<DepotId>,
         /// Space kept for it.
@@ -78,7 +83,9 @@ record! {
         timers: BTreeSet<(Timestamp, DepotId)>,
         timer_of: BTreeMap<DepotId, Timestamp>,
         asking: BTreeSet<RequestId>,
-        delivering: BTreeSet<(Timestamp, RequestId)>,
+        delivering: BTreeSet<((bool, Timestamp), RequestId)>,
+        due: BTreeSet<RequestId>,
+        watched: BTreeSet<RequestId>,
         finals: BTreeSet<RequestId>,
     }
 }
@@ -149,6 +156,8 @@ impl Index {
                 }
             }
         }
+        set_member(&mut self.due, id, new.is_due);
+        set_member(&mut self.watched, id, new.is_watched);
         set_member(&mut self.asking, id, new.is_asking);
         set_member(&mut self.finals, id, new.is_final);
         if new != Entry::default() {
@@ -274,8 +283,23 @@ impl Index {
     }
 
     /// Requests that destinations lack something of, the most urgent first.
-    pub(crate) fn delivering(&self) -> &BTreeSet<(Timestamp, RequestId)> {
-        &self.delivering
+    pub(crate) fn delivering(&self) -> impl Iterator<Item = RequestId> + '_ {
+        self.delivering.iter().map(|(_, id)| *id)
+    }
+
+    /// How many those are.
+    pub(crate) fn deliveries(&self) -> usize {
+        self.delivering.len()
+    }
+
+    /// Requests that are wanted at their destinations by a moment, and not there yet nor late.
+    pub(crate) fn due(&self) -> &BTreeSet<RequestId> {
+        &self.due
+    }
+
+    /// Whether of any of those time alone changes what there is to say.
+    pub(crate) fn is_watching(&self) -> bool {
+        !self.watched.is_empty()
     }
 
     /// Requests of which a depot is being asked what it holds.

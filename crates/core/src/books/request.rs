@@ -4,10 +4,10 @@ use alloc::{collections::BTreeMap, vec::Vec};
 use posthaste_plan::{Pace, tuner::Method};
 use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, Timestamp, record};
 
-use super::{Account, Push, Quota, Replica, Throttle, Tuning, Turn};
+use super::{Account, Due, Push, Quota, Replica, Throttle, Tuning, Turn};
 use crate::{
     Settings,
-    contract::{Decision, Fault, Forecast, RequestSpec, RequestState, Survive, Wishes},
+    contract::{Decision, Fault, Forecast, RequestSpec, RequestState, Wishes},
     domains::Kin,
 };
 
@@ -137,6 +137,8 @@ record! {
         pub(crate) push: Option<Push>,
         /// What destinations may take from each other; none where there is one only.
         pub(crate) delivery: Option<Push>,
+        /// How that stands beside when it is wanted there.
+        pub(crate) due: Due,
         pub(crate) pace: Pace,
         pub(crate) late_ticks: u32,
         pub(crate) on_time_ticks: u32,
@@ -155,6 +157,10 @@ record! {
 }
 
 impl Request {
+    #[expect(
+        clippy::too_many_lines,
+        reason = "every field of the books, in one place"
+    )]
     pub(crate) fn new(spec: RequestSpec, method: Method, wishes: Wishes, now: Timestamp) -> Self {
         let mut lanes: Vec<Lane> = Vec::new();
         for &depot in spec.via.iter().chain(&spec.destinations) {
@@ -213,6 +219,7 @@ impl Request {
             flying: BTreeMap::new(),
             push: None,
             delivery: None,
+            due: Due::default(),
             pace: Pace::default(),
             late_ticks: 0,
             on_time_ticks: 0,
@@ -257,13 +264,8 @@ impl Request {
         self.stripes.clear();
         (self.push, self.delivery) = (None, None);
         self.replica = Replica::new(&self.spec, 0, self.lanes.len(), self.destinations);
-        self.at_risk = false;
-        self.finish = None;
-    }
-
-    /// Whether cheap depots come before fast ones.
-    pub(crate) fn is_thrifty(&self) -> bool {
-        self.wishes.survive != Survive::AsCoded || self.wishes.budget_micro_usd.is_some()
+        (self.at_risk, self.due.at_risk) = (false, false);
+        (self.finish, self.due.finish) = (None, None);
     }
 
     pub(crate) fn is_moving(&self) -> bool {

@@ -84,6 +84,18 @@ record! {
         33 = Pushed,
         /// A destination takes from others what it lacks.
         34 = Delivering,
+        /// It may come too late to its destinations: said before it does.
+        170 = DeliveryAtRisk {
+            /// When every destination will have all of it, p90.
+            finish: Timestamp,
+        },
+        /// That danger is over.
+        171 = DeliveryOnTime {
+            /// When every destination will have all of it, p90.
+            finish: Timestamp,
+        },
+        /// Some destination lacks something when it was wanted there; work goes on.
+        172 = DeliveryMissed,
         /// Depots that fail together hold more of a chunk than the parity covers.
         96 = Crowded,
         /// The first chunks of a stage-in are being fetched.
@@ -148,6 +160,9 @@ impl Happening {
             Self::Pushing => "pushing",
             Self::Pushed => "pushed",
             Self::Delivering => "delivering",
+            Self::DeliveryAtRisk { .. } => "delivery-at-risk",
+            Self::DeliveryOnTime { .. } => "delivery-on-time",
+            Self::DeliveryMissed => "delivery-missed",
             Self::Crowded => "crowded",
             Self::CodeChosen { .. } => "code-chosen",
             Self::Fetching => "fetching",
@@ -188,6 +203,16 @@ impl fmt::Display for Happening {
             Self::Pushing => f.write_str("pushed on to"),
             Self::Pushed => f.write_str("all is pushed on"),
             Self::Delivering => f.write_str("takes what it lacks"),
+            Self::DeliveryAtRisk { finish } if *finish == Self::NO_FINISH => {
+                f.write_str("delivery at risk, no end of it in sight")
+            }
+            Self::DeliveryAtRisk { finish } => {
+                write!(f, "delivery at risk, p90 delivered {finish}")
+            }
+            Self::DeliveryOnTime { finish } => {
+                write!(f, "delivery on time again, p90 delivered {finish}")
+            }
+            Self::DeliveryMissed => f.write_str("not delivered in time, going on"),
             Self::Crowded => f.write_str("crowded"),
             Self::CodeChosen { code } => write!(f, "code {code} chosen"),
             Self::Fetching => f.write_str("fetching"),

@@ -362,6 +362,13 @@ record! {
             /// When the first of its files is to be purged; none for never.
             purge_at: Option<Timestamp>,
         },
+        /// A user said, changed or took away when a running request is wanted at its destinations.
+        100 = DeliveryMoved {
+            /// The request.
+            request: RequestId,
+            /// By when; none for any time.
+            deliver_by: Option<Timestamp>,
+        },
         /// How those did who sent fragments of a chunk to a destination that gathers it. What became of the
         /// chunk is said after this.
         84 = GatherTold {

@@ -75,6 +75,25 @@ record! {
             /// When it would be safe then.
             finish: Timestamp,
         },
+        /// Being wanted later at its destinations.
+        40 = DeliveredLater {
+            /// The earliest that can be kept.
+            deliver_by: Timestamp,
+        },
+        /// A destination that is away, were it back now.
+        41 = DestinationBack {
+            /// Its name.
+            name: String,
+            /// When all of it would be delivered then.
+            finish: Timestamp,
+        },
+        /// One destination less.
+        42 = WithoutDestination {
+            /// The name of the one that has it last.
+            name: String,
+            /// When the others would have all of it.
+            finish: Timestamp,
+        },
         /// Rate that nobody else takes, beside what is forecast.
         20 = Reservation {
             /// The name of the depot on whose link; empty for the centre's way out.
@@ -116,6 +135,15 @@ impl fmt::Display for WouldBuy {
             }
             Self::Budget { micro_usd, finish } => {
                 write!(f, "a budget of {} (safe by {finish})", Dollars(*micro_usd))
+            }
+            Self::DeliveredLater { deliver_by } => {
+                write!(f, "being wanted there by {deliver_by} or later")
+            }
+            Self::DestinationBack { name, finish } => {
+                write!(f, "{name} back (delivered by {finish})")
+            }
+            Self::WithoutDestination { name, finish } => {
+                write!(f, "doing without {name} (delivered by {finish})")
             }
             Self::DepotHours { name, finish } => {
                 write!(f, "depot {name} outside its hours (safe by {finish})")

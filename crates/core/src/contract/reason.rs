@@ -1,10 +1,11 @@
+mod delivery;
 mod words;
 
 use alloc::{string::String, vec::Vec};
 use posthaste_plan::tuner;
-use posthaste_types::{ByteRate, Bytes, Code, DepotId, Timestamp, record};
+use posthaste_types::{ByteRate, Bytes, Code, DepotId, RequestId, Timestamp, record};
 
-use super::{Binding, Fault, Survive, WouldBuy};
+use super::{Binding, Fault, Hindrance, Survive, WouldBuy};
 
 record! {
     /// Why the mind decided something. Shown to people as it stands.
@@ -201,6 +202,89 @@ record! {
         106 = WholeThere {
             /// How many those are.
             destinations: u32,
+        },
+        /// Each destination had every chunk by when it was wanted there.
+        170 = WholeInTime {
+            /// How many those are.
+            destinations: u32,
+            /// When they did.
+            whole_at: Timestamp,
+            /// By when it was wanted.
+            deliver_by: Timestamp,
+        },
+        /// Each destination had every chunk only later than it was wanted there.
+        171 = WholeLate {
+            /// How many those are.
+            destinations: u32,
+            /// When they did.
+            whole_at: Timestamp,
+            /// By when it was wanted.
+            deliver_by: Timestamp,
+        },
+        /// A destination would have all of it too late, or so little before that it is in danger.
+        172 = DeliveryBehind {
+            /// The name of the last one.
+            name: String,
+            /// What keeps it waiting.
+            hindrance: Hindrance,
+            /// When it would have all of it, p90; none while that is not in sight.
+            finish: Option<Timestamp>,
+            /// By when it is wanted.
+            deliver_by: Timestamp,
+        },
+        /// Every destination has all of it in time, as it looks.
+        173 = DeliverySuffices {
+            /// When, p90.
+            finish: Timestamp,
+            /// By when it is wanted.
+            deliver_by: Timestamp,
+        },
+        /// It can't be at its destinations by when it is wanted there.
+        174 = DeliveryInfeasible {
+            /// The name of the destination that has it last.
+            name: String,
+            /// What keeps it waiting.
+            hindrance: Hindrance,
+            /// The earliest it can be wanted there, where that is in sight.
+            earliest: Option<Timestamp>,
+            /// By when it was wanted.
+            deliver_by: Timestamp,
+            /// What would make it possible.
+            would_buy: Vec<WouldBuy>,
+        },
+        /// It would come too late what was promised to be at the same destination in time.
+        175 = DeliveryCrowdsOut {
+            /// The request that would.
+            request: RequestId,
+            /// The earliest it can be wanted there without that, where that is in sight.
+            earliest: Option<Timestamp>,
+            /// By when it was wanted.
+            deliver_by: Timestamp,
+            /// What would make it possible.
+            would_buy: Vec<WouldBuy>,
+        },
+        /// It is wanted at its destinations, and there is none that takes chunks.
+        176 = NoDestination,
+        /// It was wanted at its destinations in the past.
+        177 = DeliverByPast {
+            /// By when.
+            deliver_by: Timestamp,
+        },
+        /// Of being safe and being delivered in time the one leaves less time than the other.
+        178 = Binds {
+            /// When it must be safe.
+            deadline: Timestamp,
+            /// By when it is wanted at its destinations.
+            deliver_by: Timestamp,
+            /// It is delivery that leaves less.
+            is_delivery: bool,
+        },
+        /// A user changed by when it is wanted at its destinations.
+        179 = NewDeliverBy {
+            /// Before; none for any time.
+            from: Option<Timestamp>,
+            /// From now on.
+            to: Option<Timestamp>,
         },
         /// Only depots that fail together with others of theirs had room for a fragment.
         98 = OnlyKinHaveRoom {

@@ -2,7 +2,7 @@ use alloc::{string::String, vec::Vec};
 use posthaste_forecast::{Quantiles, Score};
 use posthaste_types::{ByteRate, Bytes, DepotId, RequestId, Timestamp, record};
 
-use super::{RequestSpec, Wishes};
+use super::{DeliveryView, RequestSpec, Wishes};
 
 record! {
     /// Where a request stands.
@@ -215,6 +215,8 @@ record! {
         pub cost: Cost,
         /// What was begun for it costs, with keeping it to the end, in millionths of a dollar.
         pub spent_micro_usd: u64,
+        /// How its delivery stands, where it has destinations.
+        pub delivery: Option<DeliveryView>,
         /// What each depot does for it, in the user's order.
         pub shares: Vec<ShareView>,
     }

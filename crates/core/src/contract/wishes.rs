@@ -160,6 +160,8 @@ record! {
         /// Until when depots keep it: what is kept so long costs so much, and must last so long. A month
         /// after the deadline when left out.
         pub keep_until: Option<Timestamp>,
+        /// When every destination is to have all of it; any time when left out.
+        pub deliver_by: Option<Timestamp>,
     }
 }
 

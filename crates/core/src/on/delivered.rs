@@ -38,6 +38,7 @@ impl Mind {
         (request.push, request.delivery) = (None, None);
         request.at_risk = false;
         request.finish = None;
+        (request.due.at_risk, request.due.finish) = (false, None);
         if request.safe_at.is_none() {
             request.account.close(now);
         }

@@ -165,15 +165,18 @@ impl Mind {
 
     /// It is delivered once the last chunk is stored at the last destination.
     pub(crate) fn deliver_if_there(&mut self, id: RequestId, out: &mut Outbox) {
-        let Some(request) = self.requests.get(&id) else {
+        let now = self.now;
+        let Some(request) = self.requests.get_mut(&id) else {
             return;
         };
+        let is_whole = request.lead().is_some() && request.is_whole();
+        request.due.whole_at = is_whole.then(|| request.due.whole_at.unwrap_or(now));
         let waits = request.spec.release == ReleasePolicy::WhenSafe
             && matches!(request.release, Release::Pending | Release::Commanded);
         let is_due = matches!(request.state, RequestState::Safe | RequestState::Released);
         if is_due && !waits && request.replica.is_delivered() {
-            let destinations = request.whole_lanes().count_ones();
-            self.end_delivered(id, Reason::WholeThere { destinations }, out);
+            let reason = request.reason_whole(now);
+            self.end_delivered(id, reason, out);
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::{
     admission::Verdict,
     books::{Account, Depot, Request},
     contract::{Forecast, Happening, Outbox, Reason, RequestState},
+    outlook::Promised,
 };
 
 impl Mind {
@@ -40,9 +41,12 @@ impl Mind {
         let lead = self.best_destination(&request);
         lead.into_iter().for_each(|lead| request.set_lead(lead));
         let left = self.left_for_newcomers();
-        match self.weigh_newcomer(&mut request, &left) {
+        let (verdict, tardy) = self.weigh_with_delivery(id, &mut request, &left);
+        match verdict {
             Verdict::Refuse(reason) => {
                 self.promised = Some(left);
+                // A plan over time says nothing of what destinations take from others.
+                let may_wait = may_wait && request.wishes.deliver_by.is_none();
                 let request = match may_wait && !request.spec.best_effort {
                     true => self.hold(id, request, &reason, out),
                     false => Some(request),
@@ -61,6 +65,7 @@ impl Mind {
                 let (reason, _) = self.bargain(&request, &left, reason);
                 request.route = route;
                 request.is_leftover = is_leftover;
+                request.due.is_leftover = is_leftover || tardy.is_some();
                 if is_leftover {
                     request.turn = self.shares.turn(&request.wishes, &self.settings);
                 }
@@ -71,7 +76,28 @@ impl Mind {
                 }
                 self.promised = Some(left);
                 self.take_in(id, request, finish, reason, out);
+                if let Some(reason) = tardy {
+                    self.remember(id, "delivery can't be in time".into(), reason);
+                    self.say_delivery_at_risk(id, out);
+                }
             }
+        }
+    }
+
+    /// Weighs a newcomer so that it is delivered in time; one that is taken although it can't be, with why
+    /// not.
+    fn weigh_with_delivery(
+        &self,
+        id: RequestId,
+        request: &mut Request,
+        left: &Promised,
+    ) -> (Verdict, Option<Reason>) {
+        match self.weigh_delivered(id, request, left, Self::weigh_newcomer) {
+            Ok(verdict) => (verdict, None),
+            Err(reason) if request.spec.best_effort => {
+                (self.weigh_newcomer(request, left), Some(reason))
+            }
+            Err(reason) => (Verdict::Refuse(reason), None),
         }
     }
 
@@ -126,7 +152,7 @@ impl Mind {
         let mut left = self.left_for_newcomers();
         if !is_leftover {
             let load = self.promised_load(&request, &left);
-            left.promise(&load, request.spec.deadline);
+            left.promise(&load, request.aim());
         }
         self.promised = Some(left);
         request.account = Account::open(request.spec.deadline, finish);
@@ -146,6 +172,8 @@ impl Mind {
         self.settle(id, out);
         self.bring_up_to_date();
         self.look_ahead();
+        self.look_at_deliveries();
+        self.remember_what_binds(id);
         if is_leftover {
             self.say_at_risk(id, out);
         }

@@ -55,6 +55,15 @@ impl Sweep {
 }
 
 impl Fares {
+    /// What goes straight to the destination that plans count on, when it goes slowly.
+    pub(super) fn straight(&self, request: &Request, places: &Places) -> Bytes {
+        let lead = request.lead().map(|lane| request.lanes[lane].depot);
+        let lead = lead.and_then(|depot| places.get(&depot));
+        let mut placed = self.load.placed(&self.slow);
+        let found = placed.find(|(at, _)| lead.is_some_and(|lead| *lead as usize == *at));
+        found.map_or(Bytes::ZERO, |(_, bytes)| bytes)
+    }
+
     /// Keeps space where the careful look placed the load.
     pub(super) fn keep(&self, request: &mut Request, places: &Places) {
         for place in 0..request.lanes.len() {

@@ -85,7 +85,7 @@ impl Mind {
                 .depot_lanes()
                 .filter(|&lane| self.can_use(request, lane));
             let direct = request.lead().filter(|&lane| self.can_use(request, lane));
-            let is_due = request.spec.deadline > self.now && !request.replica.is_safe();
+            let is_due = request.aim() > self.now && !request.replica.is_safe();
             is_due && (direct.is_some() || depots.count() >= usize::from(request.spec.code.total()))
         };
         let all: Vec<(RequestId, &Request)> = moving
@@ -120,7 +120,7 @@ impl Mind {
     fn slots(&self, requests: &[(RequestId, &Request)]) -> Grid {
         let deadlines = requests.iter();
         let marks: Vec<Duration> = deadlines
-            .map(|(_, request)| request.spec.deadline.since(self.now))
+            .map(|(_, request)| request.aim().since(self.now))
             .collect();
         let end = marks.iter().copied().max().unwrap_or_default();
         Grid::with_marks(&marks, (end / SLOTS).max(STEP_MIN), end)
@@ -199,7 +199,7 @@ impl Mind {
             code: request.spec.code,
             held: Vec::new(),
             release: Duration::ZERO,
-            offload_by: Some(request.spec.deadline.since(self.now)),
+            offload_by: Some(request.aim().since(self.now)),
             deliver_by: None,
             not_before: None,
             via: if has_enough { via } else { Vec::new() },

@@ -161,6 +161,9 @@ fn sentence(tale: &Tale, decision: &Decision, troubles: &mut Vec<String>) -> Opt
         Happening::Released => "scratch was released".into(),
         Happening::ReleaseFailed => format!("scratch could not be released: {why}"),
         Happening::Delivered => format!("it was delivered: {why}"),
+        Happening::DeliveryAtRisk { .. }
+        | Happening::DeliveryOnTime { .. }
+        | Happening::DeliveryMissed => told_of_delivery(happening, &why, troubles),
         Happening::Cancelled => format!("it was cancelled: {why}"),
         Happening::Failed => format!("it was given up: {why}"),
         Happening::Crowded => {
@@ -185,6 +188,21 @@ fn sentence(tale: &Tale, decision: &Decision, troubles: &mut Vec<String>) -> Opt
     Some(text)
 }
 
+/// What is said of being at the destinations in time.
+fn told_of_delivery(happening: &Happening, why: &str, troubles: &mut Vec<String>) -> String {
+    match happening {
+        Happening::DeliveryAtRisk { .. } => {
+            let because = because(troubles);
+            format!("its delivery was said to be at risk: {why}{because}")
+        }
+        Happening::DeliveryMissed => {
+            let because = because(troubles);
+            format!("it was not delivered when it was wanted{because}: {why}")
+        }
+        _ => format!("the danger to its delivery was over: {why}"),
+    }
+}
+
 /// What a user did to the most that may be sent.
 fn limit_changed(from: Option<ByteRate>, to: Option<ByteRate>) -> String {
     match (from, to) {
@@ -207,6 +225,7 @@ fn plain(decision: &Decision, why: &str) -> Option<String> {
         Reason::NewDeadline { from, to } => {
             Some(format!("the deadline was moved from {from} to {to}"))
         }
+        Reason::NewDeliverBy { .. } => Some(format!("by when it is delivered was moved: {why}")),
         Reason::NewLimit { from, to } => Some(limit_changed(*from, *to)),
         // Told with the answer, or by the event that follows.
         Reason::Spare { .. } | Reason::AllSafe { .. } | Reason::Offered { .. } => None,
@@ -266,7 +285,7 @@ impl Sums {
             _ => {}
         }
         let kind = decision.happening.as_ref().map_or("", Happening::name);
-        if matches!(kind, "" | "safe" | "missed") {
+        if matches!(kind, "" | "safe" | "missed" | "delivery-missed") {
             return false;
         }
         let key = (depot(), String::from(kind));

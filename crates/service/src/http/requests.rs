@@ -232,7 +232,28 @@ pub(crate) async fn modify(
         let error = error.cause("the sources of a stage-in are not purged");
         return Err(error.hint("only an offload has a purge").into());
     }
+    let deliver_by = match new.deliver_by.as_deref() {
+        None => None,
+        Some("any") => Some(None),
+        Some(at) => Some(moment("the delivery", Some(at.to_owned()))?),
+    };
+    let names_relays = record.stage_in.is_none()
+        && record
+            .destinations()
+            .all(|name| desk.centre.depots.named(name).is_some());
+    if deliver_by.is_some() && !names_relays {
+        let what = format!("the delivery of {id}");
+        let error = Error::new(ErrorKind::Invalid, "move", what);
+        let error = error.cause("it has no destination that runs a relay");
+        return Err(error
+            .hint("only what goes to such is delivered by a moment")
+            .into());
+    }
     let request = record.id;
+    let delivered = deliver_by.map(|deliver_by| Input::DeliveryMoved {
+        request,
+        deliver_by,
+    });
     let purged = purge_at.map(|purge_at| Input::PurgeMoved {
         request,
         purge_at: Some(purge_at),
@@ -242,7 +263,12 @@ pub(crate) async fn modify(
         request,
         rate_max: (rate > 0).then(|| ByteRate::new(rate)),
     });
-    for input in moved.into_iter().chain(purged).chain(limited) {
+    for input in moved
+        .into_iter()
+        .chain(delivered)
+        .chain(purged)
+        .chain(limited)
+    {
         desk.centre.tell(input).await?;
     }
     Ok(StatusCode::ACCEPTED)

@@ -81,6 +81,9 @@ impl Deadlines {
             | Happening::Pushing
             | Happening::Pushed
             | Happening::Delivering
+            | Happening::DeliveryAtRisk { .. }
+            | Happening::DeliveryOnTime { .. }
+            | Happening::DeliveryMissed
             | Happening::Crowded
             | Happening::Fetching
             | Happening::SourceLeft { .. }

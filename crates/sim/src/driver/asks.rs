@@ -36,6 +36,7 @@ impl Run<'_> {
         } = input
         {
             self.checkers.kept.on_asked(*request, spec, wishes);
+            self.checkers.dues.on_submitted(*request, wishes.deliver_by);
         }
         if let Input::RequestSubmitted { request, spec }
         | Input::RequestSubmittedWith { request, spec, .. }

@@ -284,6 +284,7 @@ fn answered(input: &Input) -> Option<(Send, bool)> {
         | Input::RequestAsked { .. }
         | Input::RequestAskedBy { .. }
         | Input::PurgeMoved { .. }
+        | Input::DeliveryMoved { .. }
         | Input::RequestCancelled { .. }
         | Input::Throughput { .. }
         | Input::SourceReleased { .. }

@@ -56,6 +56,9 @@ impl Fates {
             | Happening::Pushing
             | Happening::Pushed
             | Happening::Delivering
+            | Happening::DeliveryAtRisk { .. }
+            | Happening::DeliveryOnTime { .. }
+            | Happening::DeliveryMissed
             | Happening::Crowded
             | Happening::Fetching
             | Happening::SourceLeft { .. }

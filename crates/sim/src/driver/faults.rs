@@ -255,6 +255,7 @@ impl Run<'_> {
             return;
         };
         self.checkers.deadlines.on_blind(blind_since, self.now);
+        self.checkers.dues.on_blind(blind_since, self.now);
         let (mind, found) = self.journal.recover();
         self.checkers.note(self.now, found);
         self.mind = mind.map(Decider::mind);

@@ -166,6 +166,7 @@ fn submitted(wish: &Wish<'_>) -> Input {
     // What makes no sense was refused when it was read.
     let wishes = Wishes {
         forbidden: wish.without.clone(),
+        deliver_by: wish.deliver_by.map(|by| START + by),
         ..wish.plan.wishes().unwrap_or_default()
     };
     if let Some(at) = wish.purged_at {

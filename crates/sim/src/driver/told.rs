@@ -1,6 +1,7 @@
 //! What checkers must know of inputs.
 
 use posthaste_core::contract::Input;
+use posthaste_types::FragmentIndex;
 
 use super::Run;
 use crate::checkers::End;
@@ -19,6 +20,7 @@ impl Run<'_> {
             site.is_told_gone = false;
         }
         self.heed_measures(input);
+        self.note_whole_after(input);
         self.on_told_inbound(input);
         let (send, end) = match input {
             Input::FragmentStored {
@@ -47,6 +49,7 @@ impl Run<'_> {
             | Input::RequestAsked { .. }
             | Input::RequestAskedBy { .. }
             | Input::PurgeMoved { .. }
+            | Input::DeliveryMoved { .. }
             | Input::RequestCancelled { .. }
             | Input::Throughput { .. }
             | Input::SourceReleased { .. }
@@ -75,5 +78,20 @@ impl Run<'_> {
             self.checkers.note(self.now, found);
         }
         self.end_send(send, end);
+    }
+
+    /// Notes since when each destination of a request has all of it, where that matters.
+    fn note_whole_after(&mut self, input: &Input) {
+        if let Input::DepotInventory { request, .. }
+        | Input::FragmentStored {
+            request,
+            fragment: FragmentIndex::WHOLE,
+            ..
+        } = input
+            && self.checkers.dues.is_watched(*request)
+            && self.world.undelivered(*request).is_none()
+        {
+            self.checkers.dues.on_whole(*request, self.now);
+        }
     }
 }

@@ -22,6 +22,7 @@ impl Run<'_> {
     pub(super) fn into_report(mut self, seed: u64) -> Report {
         let now = self.now;
         let mut found = self.checkers.deadlines.at_end(now);
+        found.extend(self.checkers.dues.at_end(now));
         found.push(self.checkers.conservation.at_end());
         found.push(self.checkers.progress.at_end(START, now));
         let mut fates = std::mem::take(&mut self.fates).into_known();

@@ -446,6 +446,7 @@ impl Ledger {
                 spent_micro_usd: 0,
                 purge_at: None,
                 cost: posthaste_core::contract::Cost::default(),
+                delivery: None,
                 shares: Vec::new(),
             }
         };

@@ -262,6 +262,8 @@ pub(crate) struct RequestPlan {
     pub(crate) delivered_after_s: Option<Amount>,
     /// From its submission: somebody else removes its source then, and it is known beforehand.
     pub(crate) purge_s: Option<Amount>,
+    /// From its submission: when every destination is to have all of it.
+    pub(crate) deliver_by_s: Option<Amount>,
     /// What must become of it with every seed.
     #[serde(default)]
     pub(crate) expect: Vec<Fate>,

@@ -292,6 +292,11 @@ fn request(depots: u64, dice: &mut Dice, text: &mut String) {
         if (chunks + quarters) % 2 == 0 && more != destination {
             let _ = writeln!(text, "destinations = [\"depot-{more}\"]");
         }
+        // Also of what was drawn already: the other worlds stay what they are.
+        if quarters % 5 < 3 {
+            let by_s = 10 + (chunks * 37 + quarters * 101) % 1490;
+            let _ = writeln!(text, "deliver_by_s = {by_s}");
+        }
     }
     if dice.chance(200) {
         let others = (1..=depots).filter(|depot| Some(*depot) != destination);
@@ -408,6 +413,7 @@ mod tests {
             "egress_mib_per_s",
             "destination",
             "destinations",
+            "deliver_by_s",
             "via",
             "cancel_after_s",
             "optimizer",

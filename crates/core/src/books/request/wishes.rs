@@ -4,7 +4,7 @@ use core::time::Duration;
 use posthaste_types::{Bytes, Timestamp};
 
 use super::Request;
-use crate::contract::{Reason, ReleasePolicy, Repair};
+use crate::contract::{Reason, ReleasePolicy, Repair, Survive};
 
 /// How long depots keep data beyond its deadline where nobody said.
 const KEEP_DEFAULT: Duration = Duration::from_secs(30 * 86400);
@@ -14,6 +14,36 @@ impl Request {
     pub(crate) fn bind(&mut self, wished: Timestamp, purge_at: Option<Timestamp>) {
         (self.wished_deadline, self.purge_at) = (wished, purge_at);
         self.spec.deadline = purge_at.map_or(wished, |purge_at| wished.min(purge_at));
+    }
+
+    /// When it is wanted at its destinations, as long as some of it may be under way there.
+    pub(crate) fn deliver_by(&self) -> Option<Timestamp> {
+        self.wishes.deliver_by.filter(|_| self.delivery.is_some())
+    }
+
+    /// The same, where that was promised and can still be kept.
+    pub(crate) fn promised_by(&self) -> Option<Timestamp> {
+        let may_be_kept = !self.due.is_leftover && !self.due.missed;
+        self.deliver_by().filter(|_| may_be_kept)
+    }
+
+    /// Whether cheap depots come before fast ones.
+    pub(crate) fn is_thrifty(&self) -> bool {
+        self.wishes.survive != Survive::AsCoded || self.wishes.budget_micro_usd.is_some()
+    }
+
+    /// As if one destination had not been named.
+    pub(crate) fn do_without(&mut self, lane: usize) {
+        self.destinations &= !(1 << lane);
+        if self.lead == Some(lane) {
+            self.lead = self.destinations().next();
+        }
+    }
+
+    /// When its sends must be through: its deadline, or earlier where its destinations are to have it in time.
+    pub(crate) fn aim(&self) -> Timestamp {
+        let deadline = self.spec.deadline;
+        self.due.safe_by.map_or(deadline, |by| by.min(deadline))
     }
 
     /// Which of the two binds, where there are two.

@@ -174,6 +174,16 @@ impl fmt::Display for Reason {
                 f,
                 "every chunk lies whole at all {destinations} destinations, its digest checked there"
             ),
+            delivery @ (Self::WholeInTime { .. }
+            | Self::WholeLate { .. }
+            | Self::DeliveryBehind { .. }
+            | Self::DeliverySuffices { .. }
+            | Self::DeliveryInfeasible { .. }
+            | Self::DeliveryCrowdsOut { .. }
+            | Self::NoDestination
+            | Self::DeliverByPast { .. }
+            | Self::Binds { .. }
+            | Self::NewDeliverBy { .. }) => super::delivery::write(f, delivery),
             Self::HasIt => f.write_str("others have it, and it leaves the centre once"),
             Self::Nearer { level } => {
                 write!(f, "level {level} is nearer to the destination")

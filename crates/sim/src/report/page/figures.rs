@@ -45,11 +45,12 @@ pub(super) fn class(what: &What) -> Option<&'static str> {
             Happening::DepotActivated => Some("added"),
             Happening::Rerouted => Some("rerouted"),
             Happening::DepotDown => Some("lost"),
-            Happening::AtRisk { .. } => Some("risk"),
-            Happening::Missed => Some("missed"),
+            Happening::AtRisk { .. } | Happening::DeliveryAtRisk { .. } => Some("risk"),
+            Happening::Missed | Happening::DeliveryMissed => Some("missed"),
             Happening::Safe { .. } | Happening::Arrived { .. } => Some("safe"),
             Happening::Admitted
             | Happening::Crowded
+            | Happening::DeliveryOnTime { .. }
             | Happening::CodeChosen { .. }
             | Happening::Fetching
             | Happening::SourceLeft { .. }

@@ -1,0 +1,405 @@
+//! When will every destination have all of it? (`docs/algorithms/delivery.md`)
+//!
+//! Requests are looked at in the order in which destinations take from others what they lack. Each destination
+//! serves one after another; what it gets from the centre itself comes as the outlook of safety says.
+
+use alloc::{collections::BTreeMap, vec::Vec};
+use core::time::Duration;
+use posthaste_plan::Curve;
+use posthaste_types::{ByteRate, Bytes, DepotId, RequestId, Timestamp};
+
+use crate::{
+    Mind,
+    books::{Depot, Request, Route},
+    contract::{Forecast, Hindrance},
+    outlook::Belief,
+};
+
+/// Deliveries looked at in one go, the most urgent first: about a millisecond.
+const LOOKS_MAX: usize = 256;
+/// Hours of destinations are looked at so far ahead.
+const HOURS_AHEAD: Duration = Duration::from_secs(30 * 86400);
+
+/// What destinations do so far in a look at all of them.
+#[derive(Debug, Default)]
+struct Busy {
+    /// Until when each takes what it lacks, and of whom.
+    until: BTreeMap<DepotId, (Timestamp, RequestId)>,
+    /// One that is away and supposed to be there.
+    supposed: Option<DepotId>,
+}
+
+/// When every destination has all of a request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Delivery {
+    /// When the last one has.
+    pub(crate) finish: Timestamp,
+    /// Which that is, and what keeps it waiting.
+    pub(crate) last: DepotId,
+    pub(crate) hindrance: Hindrance,
+    /// How long destinations take what they lack once all is safe, at most.
+    after: Duration,
+    /// It counts on a way that nothing went yet.
+    is_assumed: bool,
+}
+
+impl Delivery {
+    /// How long before it must be wanted all must be safe.
+    pub(crate) fn after(&self) -> Duration {
+        self.after
+    }
+}
+
+/// Why the end of a delivery is not in sight.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OutOfSight {
+    /// The destination that will not have it.
+    pub(crate) last: DepotId,
+    /// What keeps it waiting.
+    pub(crate) hindrance: Hindrance,
+}
+
+/// How a destination gets what the centre does not send it.
+struct Ways {
+    span: Duration,
+    rate: ByteRate,
+    is_assumed: bool,
+}
+
+impl Mind {
+    /// Forecasts every delivery under way, the most urgent first.
+    pub(crate) fn look_at_deliveries(&mut self) {
+        let order: Vec<RequestId> = self.index.delivering().take(LOOKS_MAX).collect();
+        let mut busy: [Busy; 3] = Default::default();
+        for id in order {
+            let Some(request) = self.requests.get(&id) else {
+                continue;
+            };
+            let beliefs = [Belief::P90, Belief::P50, Belief::P10];
+            let mut found = beliefs.iter().zip(&mut busy).map(|(&belief, busy)| {
+                let safe = self.safe_at(request, belief);
+                self.delivery(id, request, safe, belief, busy)
+            });
+            let (fast, middle, slow) = (found.next(), found.next(), found.next());
+            drop(found);
+            let (Some(fast), Some(middle), Some(slow)) = (fast, middle, slow) else {
+                continue;
+            };
+            self.note_delivery(id, fast.ok(), middle.ok(), slow);
+        }
+    }
+
+    fn note_delivery(
+        &mut self,
+        id: RequestId,
+        fast: Option<Delivery>,
+        middle: Option<Delivery>,
+        slow: Result<Delivery, OutOfSight>,
+    ) {
+        let now = self.now;
+        let Some(request) = self.requests.get_mut(&id) else {
+            return;
+        };
+        let promised_by = request.promised_by();
+        let due = &mut request.due;
+        due.finish = fast
+            .zip(middle)
+            .zip(slow.ok())
+            .map(|((fast, middle), slow)| Forecast {
+                p10: fast.finish,
+                p50: middle.finish.max(fast.finish),
+                p90: slow.finish.max(middle.finish),
+            });
+        match slow {
+            Ok(slow) => {
+                (due.last, due.hindrance) = (Some(slow.last), slow.hindrance);
+                due.is_assumed = slow.is_assumed;
+            }
+            Err(away) => (due.last, due.hindrance) = (Some(away.last), away.hindrance),
+        }
+        // What was promised is kept by being safe early enough; small changes are not worth another order.
+        due.safe_by = match (promised_by, slow) {
+            (None, _) => None,
+            (Some(_), Err(_)) => due.safe_by,
+            (Some(by), Ok(slow)) => {
+                let wanted = by - slow.after;
+                let moved = due
+                    .safe_by
+                    .map(|before| before.since(wanted).max(wanted.since(before)));
+                let is_little = moved.is_some_and(|moved| moved <= by.since(now) / 16);
+                if is_little { due.safe_by } else { Some(wanted) }
+            }
+        };
+    }
+
+    /// When a request in the books is safe.
+    fn safe_at(&self, request: &Request, belief: Belief) -> Option<Timestamp> {
+        if !request.is_moving() {
+            return Some(self.now);
+        }
+        let finish = request.finish?;
+        Some(match belief {
+            Belief::P10 | Belief::Hopeful => finish.p90,
+            Belief::P50 => finish.p50,
+            Belief::P90 => finish.p10,
+        })
+    }
+
+    /// When a newcomer would be delivered that is safe then, after those that were promised to be before; and
+    /// whom it would make late.
+    pub(crate) fn delivery_of_newcomer(
+        &self,
+        newcomer: RequestId,
+        request: &Request,
+        safe: Option<Timestamp>,
+        by: Option<Timestamp>,
+        supposed: Option<DepotId>,
+    ) -> (Result<Delivery, OutOfSight>, Option<RequestId>) {
+        let belief = Belief::Hopeful;
+        let (mut busy, mut busy_without): (Busy, Busy) = Default::default();
+        busy.supposed = supposed;
+        let (mut found, mut crowded_out) = (None, None);
+        for id in self.index.delivering().take(LOOKS_MAX) {
+            let Some(other) = self.requests.get(&id) else {
+                continue;
+            };
+            let Some(promised_by) = other.promised_by() else {
+                break;
+            };
+            if found.is_none() && by.is_some_and(|by| (by, newcomer) < (promised_by, id)) {
+                found = Some(self.delivery(newcomer, request, safe, belief, &mut busy));
+            }
+            let safe = self.safe_at(other, belief);
+            let after = self.delivery(id, other, safe, belief, &mut busy);
+            let before = self.delivery(id, other, safe, belief, &mut busy_without);
+            let is_kept = |found: &Result<Delivery, OutOfSight>| {
+                found.is_ok_and(|found| found.finish <= promised_by)
+            };
+            if is_kept(&before) && !is_kept(&after) {
+                crowded_out = crowded_out.or(Some(id));
+            }
+        }
+        let found =
+            found.unwrap_or_else(|| self.delivery(newcomer, request, safe, belief, &mut busy));
+        (found, crowded_out)
+    }
+
+    /// When each destination has all of a request that is safe then, after those that keep it busy.
+    fn delivery(
+        &self,
+        id: RequestId,
+        request: &Request,
+        safe: Option<Timestamp>,
+        belief: Belief,
+        busy: &mut Busy,
+    ) -> Result<Delivery, OutOfSight> {
+        let mut all: Option<Delivery> = None;
+        for lane in request.destinations() {
+            let found = self.delivery_at(id, request, lane, safe, belief, busy)?;
+            all = Some(match all {
+                None => found,
+                Some(all) => {
+                    let last = if found.finish > all.finish {
+                        found
+                    } else {
+                        all
+                    };
+                    Delivery {
+                        after: all.after.max(found.after),
+                        is_assumed: all.is_assumed || found.is_assumed,
+                        ..last
+                    }
+                }
+            });
+        }
+        all.ok_or(OutOfSight {
+            last: DepotId::default(),
+            hindrance: Hindrance::NoGiver,
+        })
+    }
+
+    fn delivery_at(
+        &self,
+        id: RequestId,
+        request: &Request,
+        lane: usize,
+        safe: Option<Timestamp>,
+        belief: Belief,
+        busy: &mut Busy,
+    ) -> Result<Delivery, OutOfSight> {
+        let last = request.lanes[lane].depot;
+        let out_of_sight = |hindrance| OutOfSight { last, hindrance };
+        let depot = self
+            .depots
+            .get(&last)
+            .ok_or(out_of_sight(Hindrance::Away))?;
+        let lacks = request.spec.bytes - request.replica.stored(lane).1;
+        let found = |finish, hindrance| Delivery {
+            finish,
+            last,
+            hindrance,
+            after: Duration::ZERO,
+            is_assumed: false,
+        };
+        if lacks == Bytes::ZERO {
+            return Ok(found(self.now, Hindrance::Centre { safe: self.now }));
+        }
+        let opens = match depot.is_expected() {
+            true => self.now,
+            false if busy.supposed == Some(last) => self.now,
+            false if belief == Belief::Hopeful && depot.is_hoped_for(&self.settings) => {
+                depot.may_be_back_at(self.now)
+            }
+            false => return Err(out_of_sight(Hindrance::Away)),
+        };
+        let straight = self.straight(request, lane).min(lacks);
+        let rest = lacks - straight;
+        if depot.space() < rest {
+            let bytes = rest - depot.space();
+            return Err(out_of_sight(Hindrance::Full { bytes }));
+        }
+        // Nothing of what is not safe may be sent on; while that is not in sight nothing is.
+        let safe = safe.ok_or(out_of_sight(Hindrance::NoGiver))?;
+        if rest == Bytes::ZERO {
+            return Ok(found(safe.max(opens), Hindrance::Centre { safe }));
+        }
+        let ways = self.ways_to(request, lane, rest, belief);
+        let ways = ways.ok_or(out_of_sight(Hindrance::NoGiver))?;
+        let (free, other) = busy.until.get(&last).copied().unwrap_or((self.now, id));
+        // One that the centre feeds has its way in full until then.
+        let is_fed = request.is_moving() && straight > Bytes::ZERO;
+        let begins = opens.max(free).max(if is_fed { safe } else { self.now });
+        let chunk = request.spec.chunk_size.min(rest);
+        let tail = self.through(depot, safe, ways.rate.time_for(chunk));
+        let through = self.through(depot, begins, ways.span);
+        let finish = through.zip(tail).map(|(all, tail)| all.max(tail));
+        let finish = finish.ok_or(out_of_sight(Hindrance::Away))?;
+        busy.until.insert(last, (finish, id));
+        let hindrance = if !depot.is_expected() || begins == opens && opens > self.now {
+            Hindrance::Away
+        } else if other != id && begins == free && free > self.now {
+            Hindrance::Others { request: other }
+        } else if safe.since(self.now) > ways.span {
+            Hindrance::Centre { safe }
+        } else {
+            Hindrance::Ways {
+                rate: ways.rate,
+                is_assumed: ways.is_assumed,
+            }
+        };
+        Ok(Delivery {
+            after: finish.since(safe),
+            is_assumed: ways.is_assumed,
+            ..found(finish, hindrance)
+        })
+    }
+
+    /// What the centre itself will send to a destination.
+    fn straight(&self, request: &Request, lane: usize) -> Bytes {
+        match (
+            request.is_moving() && request.lead() == Some(lane),
+            request.route,
+        ) {
+            (false, _) => Bytes::ZERO,
+            (true, Route::Direct) => request.spec.bytes,
+            (true, Route::Staged) => request.due.straight,
+        }
+    }
+
+    /// How long a destination takes so much from others, and how fast: what another destination has or gets
+    /// whole it takes from there, the rest in fragments from depots. None where nobody has it.
+    fn ways_to(&self, request: &Request, lane: usize, rest: Bytes, belief: Belief) -> Option<Ways> {
+        let to = request.lanes[lane].depot;
+        let is_there = |lane: usize| self.can_use(request, lane);
+        let others = request
+            .destinations()
+            .filter(|&other| other != lane && is_there(other));
+        let whole = others.map(|other| {
+            let there = request.replica.stored(other).1 + self.straight(request, other);
+            let (rate, is_assumed) = self.pair_rate(request.lanes[other].depot, to, belief);
+            (there.min(rest), rate, is_assumed)
+        });
+        let whole = whole.max_by_key(|&(there, rate, _)| (there, rate));
+        let gives = |lane: &usize| {
+            let holds = request.lanes[*lane].is_active || request.replica.stored(*lane).0 > 0;
+            holds && is_there(*lane)
+        };
+        let givers = request.depot_lanes().filter(gives);
+        let mut rates: Vec<(ByteRate, bool)> = givers
+            .map(|giver| self.pair_rate(request.lanes[giver].depot, to, belief))
+            .collect();
+        rates.sort_unstable_by(|one, other| other.cmp(one));
+        let needed = usize::from(request.spec.code.data().max(1));
+        // Of the k that would be through first the last one says when.
+        let coded = rates.get(needed - 1).map(|&(least, _)| {
+            let is_assumed = rates[..needed].iter().any(|(_, is_assumed)| *is_assumed);
+            (least.scaled(needed as u64, 1), is_assumed)
+        });
+        match (whole, coded) {
+            (None, None) => None,
+            (Some((there, rate, is_assumed)), None) => {
+                // What depots lost, another destination has or nobody.
+                (there >= rest).then(|| Ways {
+                    span: rate.time_for(rest),
+                    rate,
+                    is_assumed,
+                })
+            }
+            (None, Some((rate, is_assumed))) => Some(Ways {
+                span: rate.time_for(rest),
+                rate,
+                is_assumed,
+            }),
+            (Some((there, forward, one)), Some((gather, other))) => Some(Ways {
+                span: forward.time_for(there) + gather.time_for(rest - there),
+                rate: if there > rest - there {
+                    forward
+                } else {
+                    gather
+                },
+                is_assumed: (one && there > Bytes::ZERO) || (other && rest > there),
+            }),
+        }
+    }
+
+    /// What the way between two depots carries; what is believed of any way where nothing went it yet, as for
+    /// ways from the centre.
+    fn pair_rate(&self, from: DepotId, to: DepotId, belief: Belief) -> (ByteRate, bool) {
+        let settings = &self.settings;
+        let known = self.pushes.rates(from, to, self.now, settings);
+        let is_assumed = known.is_none();
+        let rates = known.unwrap_or_else(|| settings.prior.quantiles(None));
+        let rate = match belief {
+            Belief::P10 => rates.p10,
+            Belief::P50 => rates.p50,
+            Belief::P90 => rates.p90,
+            Belief::Hopeful if is_assumed => rates.p90,
+            Belief::Hopeful => rates.p10,
+        };
+        (rate, is_assumed)
+    }
+
+    /// When a depot has been open for so long; none where its hours never let it.
+    fn through(&self, depot: &Depot, begins: Timestamp, span: Duration) -> Option<Timestamp> {
+        const ANY: ByteRate = ByteRate::new(1);
+        if depot.terms.windows.is_always() {
+            return Some(begins + span);
+        }
+        let mut curve = Curve::constant(ANY);
+        let windows = &depot.terms.windows;
+        windows.close(&mut curve, begins, begins + HOURS_AHEAD);
+        let (mut at, mut left) = (begins, span);
+        loop {
+            let is_open = curve.rate_at(at) == ANY;
+            let Some(next) = curve.next_change(at) else {
+                return is_open.then(|| at + left);
+            };
+            let piece = next.since(at);
+            if is_open && piece >= left {
+                return Some(at + left);
+            }
+            left = if is_open { left - piece } else { left };
+            at = next;
+        }
+    }
+}

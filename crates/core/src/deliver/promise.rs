@@ -1,0 +1,422 @@
+//! By when a request is wanted at its destinations: promised or not, and never late in silence.
+
+use alloc::{string::String, vec::Vec};
+use core::time::Duration;
+use posthaste_types::{Bytes, DepotId, RequestId, Timestamp};
+
+use super::outlook::{Delivery, OutOfSight};
+use crate::{
+    Mind,
+    admission::Verdict,
+    books::Request,
+    contract::{DeliveryView, Happening, Outbox, Reason, WouldBuy},
+    outlook::{Belief, Promised},
+};
+
+/// Time after its submission in which nothing is said of danger.
+const GRACE_MAX: Duration = Duration::from_secs(3);
+
+impl Mind {
+    /// What is wrong with when it is wanted at its destinations, whatever the rates.
+    pub(crate) fn find_flaw_of_delivery(&self, request: &Request) -> Option<Reason> {
+        let deliver_by = request.wishes.deliver_by?;
+        if request.lead().is_none() {
+            return Some(Reason::NoDestination);
+        }
+        (deliver_by <= self.now).then_some(Reason::DeliverByPast { deliver_by })
+    }
+
+    /// Weighs a newcomer so that it is delivered in time too; where it can't be, why not.
+    pub(crate) fn weigh_delivered(
+        &self,
+        id: RequestId,
+        request: &mut Request,
+        left: &Promised,
+        weigh: impl Fn(&Self, &mut Request, &Promised) -> Verdict,
+    ) -> Result<Verdict, Reason> {
+        let Some(by) = request.wishes.deliver_by else {
+            return Ok(weigh(self, request, left));
+        };
+        request.due.safe_by = Some(by);
+        let verdict = weigh(self, request, left);
+        let Some(first) = self.would_deliver(id, request, left, &verdict, Some(by), None) else {
+            return self.without_hurry(id, request, left, weigh);
+        };
+        match first {
+            (Ok(found), None) if found.finish <= by => {
+                request.due.safe_by = Some(by - found.after());
+                Ok(verdict)
+            }
+            (Ok(found), None) => {
+                // Safe earlier, over more depots, it may be delivered in time.
+                request.due.safe_by = Some(by - found.after());
+                let verdict = weigh(self, request, left);
+                match self.would_deliver(id, request, left, &verdict, Some(by), None) {
+                    Some((Ok(found), None)) if found.finish <= by => Ok(verdict),
+                    _ => self.without_hurry(id, request, left, weigh),
+                }
+            }
+            _ => self.without_hurry(id, request, left, weigh),
+        }
+    }
+
+    /// It can't be delivered in time: when it could be at the earliest.
+    fn without_hurry(
+        &self,
+        id: RequestId,
+        request: &mut Request,
+        left: &Promised,
+        weigh: impl Fn(&Self, &mut Request, &Promised) -> Verdict,
+    ) -> Result<Verdict, Reason> {
+        let Some(deliver_by) = request.wishes.deliver_by else {
+            return Ok(weigh(self, request, left));
+        };
+        request.due.safe_by = None;
+        let verdict = weigh(self, request, left);
+        let Some((found, crowded_out)) =
+            self.would_deliver(id, request, left, &verdict, Some(deliver_by), None)
+        else {
+            return Ok(verdict);
+        };
+        if let (Ok(kept), None) = (found, crowded_out)
+            && kept.finish <= deliver_by
+        {
+            request.due.safe_by = Some(deliver_by - kept.after());
+            return Ok(verdict);
+        }
+        // Behind all that was promised it makes nobody late.
+        let last = self.would_deliver(id, request, left, &verdict, None, None);
+        let earliest = last.and_then(|(found, _)| Some(found.ok()?.finish));
+        let earliest = earliest.map(|at| at.max(deliver_by));
+        let mut would_buy = self.offers_of_delivery(id, request, left, &verdict);
+        would_buy.extend(earliest.map(|deliver_by| WouldBuy::DeliveredLater { deliver_by }));
+        if let Some(other) = crowded_out {
+            return Err(Reason::DeliveryCrowdsOut {
+                request: other,
+                earliest,
+                deliver_by,
+                would_buy,
+            });
+        }
+        let (last, hindrance) = match found {
+            Ok(found) => (found.last, found.hindrance),
+            Err(away) => (away.last, away.hindrance),
+        };
+        Err(Reason::DeliveryInfeasible {
+            name: self.name_of(last),
+            hindrance,
+            earliest,
+            deliver_by,
+            would_buy,
+        })
+    }
+
+    /// When it would be delivered, were it taken like this; none where it is not.
+    fn would_deliver(
+        &self,
+        id: RequestId,
+        request: &Request,
+        left: &Promised,
+        verdict: &Verdict,
+        by: Option<Timestamp>,
+        supposed: Option<DepotId>,
+    ) -> Option<(Result<Delivery, OutOfSight>, Option<RequestId>)> {
+        let Verdict::Admit {
+            route,
+            active,
+            finish,
+            is_leftover: false,
+            ..
+        } = verdict
+        else {
+            return None;
+        };
+        let mut taken = request.clone();
+        taken.route = *route;
+        for (place, lane) in taken.lanes.iter_mut().enumerate() {
+            lane.is_active = active.contains(&place);
+        }
+        taken.due.straight = self.straight_of(&taken, left);
+        Some(self.delivery_of_newcomer(id, &taken, *finish, by, supposed))
+    }
+
+    /// What a newcomer would get straight to the destination that plans count on.
+    fn straight_of(&self, request: &Request, left: &Promised) -> Bytes {
+        let load = self.promised_load(request, left);
+        let scene = left.scene(Belief::Hopeful);
+        let outcome = scene.supplies.early(&load, self.now);
+        let lead = request.lead().map(|lane| request.lanes[lane].depot);
+        let lead = lead.and_then(|depot| left.places.get(&depot));
+        let mut placed = load.placed(&outcome);
+        let found = placed.find(|(at, _)| lead.is_some_and(|lead| *lead as usize == *at));
+        found.map_or(Bytes::ZERO, |(_, bytes)| bytes)
+    }
+
+    /// What would deliver it in time, each tried.
+    fn offers_of_delivery(
+        &self,
+        id: RequestId,
+        request: &Request,
+        left: &Promised,
+        verdict: &Verdict,
+    ) -> Vec<WouldBuy> {
+        let Some(by) = request.wishes.deliver_by else {
+            return Vec::new();
+        };
+        let mut offers = Vec::new();
+        for lane in request.destinations() {
+            let depot = request.lanes[lane].depot;
+            let is_away = self
+                .depots
+                .get(&depot)
+                .is_some_and(|depot| !depot.is_expected());
+            if is_away
+                && let Some((Ok(found), None)) =
+                    self.would_deliver(id, request, left, verdict, Some(by), Some(depot))
+                && found.finish <= by
+            {
+                offers.push(WouldBuy::DestinationBack {
+                    name: self.name_of(depot),
+                    finish: found.finish,
+                });
+            }
+        }
+        for lane in request
+            .destinations()
+            .filter(|_| request.whole_lanes().count_ones() > 1)
+        {
+            let mut fewer = request.clone();
+            fewer.do_without(lane);
+            if let Some((Ok(found), None)) =
+                self.would_deliver(id, &fewer, left, verdict, Some(by), None)
+                && found.finish <= by
+            {
+                offers.push(WouldBuy::WithoutDestination {
+                    name: self.name_of(request.lanes[lane].depot),
+                    finish: found.finish,
+                });
+            }
+        }
+        offers.truncate(2);
+        offers
+    }
+
+    /// How its delivery stands, where it has destinations.
+    pub(crate) fn delivery_view(&self, request: &Request) -> Option<DeliveryView> {
+        request.lead()?;
+        let due = &request.due;
+        Some(DeliveryView {
+            deliver_by: request.wishes.deliver_by,
+            finish: due
+                .finish
+                .filter(|_| request.delivery.is_some() && due.whole_at.is_none()),
+            is_assumed: due.is_assumed,
+            at_risk: due.at_risk,
+            missed: due.missed,
+            whole_at: due.whole_at,
+        })
+    }
+
+    /// A user said, changed or took away when it is wanted at its destinations.
+    pub(crate) fn on_delivery_moved(
+        &mut self,
+        id: RequestId,
+        deliver_by: Option<Timestamp>,
+        out: &mut Outbox,
+    ) {
+        if let Some(mut held) = self.release_held(id) {
+            held.wishes.deliver_by = deliver_by;
+            return self.answer(id, held, true, out);
+        }
+        let Some(request) = self.requests.get_mut(&id) else {
+            return;
+        };
+        if request.is_final() || request.lead().is_none() || request.delivery.is_none() {
+            return;
+        }
+        let from = core::mem::replace(&mut request.wishes.deliver_by, deliver_by);
+        let due = &mut request.due;
+        (due.is_leftover, due.at_risk, due.missed) = (false, false, false);
+        (due.late_ticks, due.on_time_ticks, due.safe_by) = (0, 0, None);
+        let to = deliver_by;
+        self.remember(
+            id,
+            "delivery moved".into(),
+            Reason::NewDeliverBy { from, to },
+        );
+        self.bring_up_to_date();
+        self.look_at_deliveries();
+        self.look_now();
+    }
+
+    /// Remembers which of being safe and being delivered in time leaves less time, where both are wished.
+    pub(crate) fn remember_what_binds(&mut self, id: RequestId) {
+        let Some(request) = self.requests.get(&id) else {
+            return;
+        };
+        let finishes = request.due.finish.zip(request.finish);
+        let Some(((due, safe), deliver_by)) = finishes.zip(request.deliver_by()) else {
+            return;
+        };
+        let deadline = request.spec.deadline;
+        let slack = |by: Timestamp, finish: Timestamp| by.slack_micros(finish);
+        let is_delivery = slack(deliver_by, due.p90) <= slack(deadline, safe.p90);
+        let reason = Reason::Binds {
+            deadline,
+            deliver_by,
+            is_delivery,
+        };
+        self.remember(id, String::from("what binds"), reason);
+    }
+
+    /// A tick: what it looks like now, and what there is to say of it.
+    pub(crate) fn review_deliveries(&mut self, out: &mut Outbox) {
+        self.look_at_deliveries();
+        for id in self.index.due().clone() {
+            self.review_delivery(id, out);
+        }
+    }
+
+    fn review_delivery(&mut self, id: RequestId, out: &mut Outbox) {
+        let settings = (self.settings.behind_ticks, self.settings.recovered_ticks);
+        let (now, Some(request)) = (self.now, self.requests.get_mut(&id)) else {
+            return;
+        };
+        let (Some(by), submitted) = (request.deliver_by(), request.submitted) else {
+            return;
+        };
+        let is_whole = request.is_whole();
+        let due = &mut request.due;
+        if due.missed {
+            return;
+        }
+        due.whole_at = is_whole.then(|| due.whole_at.unwrap_or(now));
+        let finish = if is_whole {
+            due.whole_at
+        } else {
+            due.finish.map(|finish| finish.p90)
+        };
+        let is_late = finish.is_none_or(|finish| finish > by);
+        let is_clear = finish.is_some_and(|finish| finish + by.since(now) / 20 <= by);
+        due.late_ticks = if is_late {
+            due.late_ticks.saturating_add(1)
+        } else {
+            0
+        };
+        due.on_time_ticks = if is_clear {
+            due.on_time_ticks.saturating_add(1)
+        } else {
+            0
+        };
+        let grace = (by.since(submitted) / 10).min(GRACE_MAX);
+        if !due.at_risk && due.late_ticks >= settings.0 && now >= submitted + grace {
+            self.say_delivery_at_risk(id, out);
+        } else if due.at_risk && due.on_time_ticks >= settings.1 {
+            due.at_risk = false;
+            let finish = finish.unwrap_or(by);
+            let reason = Reason::DeliverySuffices {
+                finish,
+                deliver_by: by,
+            };
+            self.tell(
+                out,
+                Some(id),
+                None,
+                Happening::DeliveryOnTime { finish },
+                reason,
+            );
+        }
+    }
+
+    /// Says that it may come too late, and what is in the way.
+    pub(crate) fn say_delivery_at_risk(&mut self, id: RequestId, out: &mut Outbox) {
+        let now = self.now;
+        let Some(request) = self.requests.get_mut(&id) else {
+            return;
+        };
+        (request.due.at_risk, request.due.on_time_ticks) = (true, 0);
+        let finish = request.due.finish;
+        let finish = finish.map_or(Happening::NO_FINISH, |finish| finish.p90.max(now));
+        if let Some(reason) = self.reason_undelivered(id) {
+            self.tell(
+                out,
+                Some(id),
+                None,
+                Happening::DeliveryAtRisk { finish },
+                reason,
+            );
+        }
+    }
+
+    /// Which destination is the last one, and what is in its way.
+    fn reason_undelivered(&self, id: RequestId) -> Option<Reason> {
+        let request = self.requests.get(&id)?;
+        let due = &request.due;
+        let last = due
+            .last
+            .or(request.lead().map(|lane| request.lanes[lane].depot))?;
+        Some(Reason::DeliveryBehind {
+            name: self.name_of(last),
+            hindrance: due.hindrance,
+            finish: due.finish.map(|finish| finish.p90.max(self.now)),
+            deliver_by: request.deliver_by()?,
+        })
+    }
+
+    /// Says danger at the last call, and that it was not delivered when it was wanted. Never silent.
+    pub(crate) fn call_deliveries(&mut self, called: &[RequestId], out: &mut Outbox) {
+        let now = self.now;
+        for &id in called {
+            let Some(request) = self.requests.get_mut(&id) else {
+                continue;
+            };
+            let Some(by) = request.deliver_by().filter(|_| !request.due.missed) else {
+                continue;
+            };
+            if request.is_whole() {
+                request.due.whole_at.get_or_insert(now);
+                continue;
+            }
+            request.due.whole_at = None;
+            let calls_at = (by - self.settings.tick).max(request.submitted);
+            if !request.due.at_risk && calls_at <= now {
+                self.say_delivery_at_risk(id, out);
+            }
+            if by <= now
+                && let Some(reason) = self.reason_undelivered(id)
+                && let Some(request) = self.requests.get_mut(&id)
+            {
+                (request.due.missed, request.due.safe_by) = (true, None);
+                self.tell(out, Some(id), None, Happening::DeliveryMissed, reason);
+            }
+        }
+    }
+}
+
+impl Request {
+    /// Whether every destination has all of it, be it there or not.
+    pub(crate) fn is_whole(&self) -> bool {
+        let chunks = self.replica.chunks();
+        self.destinations()
+            .all(|lane| self.replica.stored(lane).0 == chunks)
+    }
+
+    /// Why it is called delivered: in time or late, where it was wanted by a moment.
+    pub(crate) fn reason_whole(&self, now: Timestamp) -> Reason {
+        let destinations = self.whole_lanes().count_ones();
+        let whole_at = self.due.whole_at.unwrap_or(now);
+        match self.wishes.deliver_by {
+            None => Reason::WholeThere { destinations },
+            Some(deliver_by) if whole_at <= deliver_by => Reason::WholeInTime {
+                destinations,
+                whole_at,
+                deliver_by,
+            },
+            Some(deliver_by) => Reason::WholeLate {
+                destinations,
+                whole_at,
+                deliver_by,
+            },
+        }
+    }
+}
