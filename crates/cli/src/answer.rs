@@ -7,7 +7,7 @@ use crate::moment;
 
 /// A row of an answer.
 pub fn row(name: &str, what: &str) -> String {
-    format!("  {name:<9} {what}\n")
+    format!("  {name:<8} {what}\n")
 }
 
 /// When it will be safe, how long scratch is needed and what that costs.
@@ -59,7 +59,7 @@ fn delivery(request: &api::Request) -> String {
     };
     match &delivery.finish {
         Some(finish) => row(
-            "delivered",
+            "arrives",
             &format!(
                 "as likely as not by {}, nine times in ten by {}{wanted}{assumed}",
                 moment::time_of_day(&finish.p50),
@@ -67,7 +67,7 @@ fn delivery(request: &api::Request) -> String {
             ),
         ),
         None if delivery.deliver_by.is_some() && delivery.delivered.is_none() => {
-            row("delivered", &format!("no end of it is in sight{wanted}"))
+            row("arrives", &format!("no end of it is in sight{wanted}"))
         }
         None => String::new(),
     }

@@ -120,7 +120,7 @@ fn what_is_wanted_at_its_destination_by_a_moment_is_there_and_says_so() {
     let submit = [&["offload", scratch, "--deliver-by", "5m"][..], &WAYS].concat();
     let taken = text(&service.run(&submit).stdout);
     assert!(
-        taken.contains("delivered") && taken.contains("wanted by"),
+        taken.contains("arrives") && taken.contains("wanted by"),
         "{taken}"
     );
     let request = service.wait_until("r1", |request| request["state"] == "delivered");

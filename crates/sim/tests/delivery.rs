@@ -83,3 +83,61 @@ fn what_is_due_first_is_delivered_first_and_no_delay_is_silent() {
         .filter(|report| told(report, "delivery at risk"));
     assert!(at_risk.count() > 0);
 }
+
+#[test]
+fn what_was_promised_is_kept_where_nothing_goes_wrong() {
+    let text = load("deliver-by").replace("offline_s = [[60, 90]]\n", "");
+    let (calm, _) = text.split_once("[[fault]]").unwrap();
+    for report in play("deliver-by", calm, 0..60) {
+        let told = report.timeline.iter().map(|entry| entry.what.to_string());
+        let told: Vec<String> = told.collect();
+        let count = |what: &str| told.iter().filter(|told| told.contains(what)).count();
+        let refused = count("refused: ");
+        let in_time = count("in time: it was wanted by");
+        assert_eq!(refused + in_time, 2, "{}", report.to_text());
+        assert_eq!(count("not delivered in time"), 0, "{}", report.to_text());
+    }
+}
+
+#[test]
+fn who_would_make_another_late_at_its_destination_is_refused_with_what_can_be_kept() {
+    const NARROW: &str = r#"
+        name = "narrow"
+        summary = "Two requests at a destination that is too narrow for both."
+        horizon_s = 1000
+        egress_mib_per_s = 40
+        [[depot]]
+        name = "near"
+        count = 4
+        rate_mib_per_s = 8
+        capacity_mib = 4000
+        way_out_mib_per_s = 8
+        [[depot]]
+        name = "home"
+        rate_mib_per_s = 0.5
+        capacity_mib = 4000
+        way_in_mib_per_s = 2
+        [[request]]
+        size_mib = 200
+        chunk_mib = 2
+        deadline_s = 160
+        deliver_by_s = 160
+        code = "3+1"
+        via = ["near"]
+        destination = "home"
+        [[request]]
+        at_s = 50
+        size_mib = 120
+        chunk_mib = 2
+        deadline_s = 60
+        deliver_by_s = 85
+        code = "3+1"
+        via = ["near"]
+        destination = "home"
+    "#;
+    for report in play("narrow", NARROW, 0..10) {
+        let text = report.to_text();
+        assert!(text.contains("it would make r1 late"), "{text}");
+        assert!(text.contains("being wanted there by"), "{text}");
+    }
+}

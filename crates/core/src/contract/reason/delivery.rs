@@ -39,14 +39,14 @@ pub(super) fn write(f: &mut fmt::Formatter<'_>, reason: &Reason) -> fmt::Result 
             finish: Some(finish),
             deliver_by,
         } => {
-            let verb = if finish > deliver_by {
-                "would have"
+            let late = if finish > deliver_by {
+                ""
             } else {
-                "would hardly have"
+                ", too little before"
             };
             write!(
                 f,
-                "{name} {verb} all of it by {deliver_by}: {hindrance} (p90 {finish})"
+                "{name} would have all of it by {finish} (p90){late}, and it is wanted by {deliver_by}: {hindrance}"
             )
         }
         Reason::DeliveryBehind {
