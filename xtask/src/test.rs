@@ -113,6 +113,11 @@ fn tools() -> Vec<Found> {
             install::ensure_debian_program(install::IPERF3).context("can't have iperf3"),
         ),
         (
+            "proxychains4",
+            install::ensure_debian_program(install::PROXYCHAINS)
+                .context("can't have proxychains for `posthaste through`"),
+        ),
+        (
             "proftpd",
             install::ensure_ftp_server().context("can't have the FTP server"),
         ),

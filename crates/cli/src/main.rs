@@ -12,6 +12,7 @@ mod demo;
 mod depot;
 mod endpoints;
 mod failure;
+mod gateway;
 mod generate;
 mod keygen;
 mod keys;
@@ -32,6 +33,7 @@ mod serve;
 mod shutdown;
 mod simulate;
 mod stage_in;
+mod through;
 mod watch;
 mod wishes;
 
@@ -59,6 +61,8 @@ enum Command {
     Demo(demo::DemoArguments),
     Serve(serve::ServeArguments),
     Relay(relay::RelayArguments),
+    Gateway(gateway::GatewayArguments),
+    Through(through::ThroughArguments),
     #[command(hide = true)]
     Peer(peer::PeerArguments),
     Depot(depot::DepotArguments),
@@ -88,6 +92,8 @@ fn main() -> ExitCode {
         Command::Demo(arguments) => wait_for(demo::run(arguments)),
         Command::Serve(arguments) => wait_for(serve::run(arguments)),
         Command::Relay(arguments) => wait_for(relay::run(arguments)),
+        Command::Gateway(arguments) => wait_for(gateway::run(arguments)),
+        Command::Through(arguments) => wait_for(through::run(arguments)),
         Command::Peer(arguments) => peer::run(arguments),
         Command::Depot(arguments) => wait_for(depot::run(arguments)),
         Command::Paths(arguments) => wait_for(paths::run(arguments)),

@@ -87,6 +87,11 @@ pub fn seconds_until(rfc3339: &str) -> Option<f64> {
     Some(at.duration_since(Timestamp::now()).as_secs_f64())
 }
 
+/// Seconds since the Unix epoch, now.
+pub fn unix_s() -> u64 {
+    u64::try_from(Timestamp::now().as_second()).unwrap_or(0)
+}
+
 /// A length of time as people say it: `41.2 s`, `12 min`, `3.5 h`, `2.1 d`.
 pub fn show_seconds(seconds: f64) -> String {
     let size = seconds.abs();

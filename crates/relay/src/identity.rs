@@ -1,16 +1,15 @@
 //! The key that makes a relay itself, and the secret its owner mints tokens from.
 
 use std::{
-    fs::{self, OpenOptions},
-    io::{self, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    fs,
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use posthaste_endpoint::{
     Error, ErrorKind, Result,
-    relay::{Fingerprint, crypto_provider, fingerprint_of, read_secret_file},
+    relay::{Fingerprint, crypto_provider, fingerprint_of, read_or_make, read_or_make_secret},
 };
 use rcgen::{CertificateParams, DnType, KeyPair};
 use rustls::{
@@ -41,17 +40,7 @@ impl Identity {
         })?;
         let key = KeyPair::from_pem(&key).map_err(|cause| broken(&key_file, cause))?;
         let secret_file = dir.join("secret");
-        read_or_make(&secret_file, || {
-            let mut secret = [0; 32];
-            getrandom::fill(&mut secret)
-                .map_err(|cause| broken(&secret_file, cause.to_string()))?;
-            Ok(secret
-                .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect::<String>()
-                + "\n")
-        })?;
-        let secret = read_secret_file(&secret_file)?;
+        let secret = read_or_make_secret(&secret_file)?;
         let (fingerprint, tls) = tls_config(&key).map_err(|cause| broken(&key_file, cause))?;
         Ok(Self {
             fingerprint,
@@ -81,33 +70,6 @@ pub(crate) fn tls_config(key: &KeyPair) -> Result<(Fingerprint, Arc<ServerConfig
     config.send_tls13_tickets = 0;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok((fingerprint, Arc::new(config)))
-}
-
-/// The text of `file`, made by `make` when there is none: whole or not at all, mode 0600.
-fn read_or_make(file: &Path, make: impl FnOnce() -> Result<String>) -> Result<String> {
-    let shown = || file.display().to_string();
-    match fs::read_to_string(file) {
-        Ok(text) => return Ok(text),
-        Err(cause) if cause.kind() == io::ErrorKind::NotFound => {}
-        Err(cause) => return Err(Error::io("read", shown(), cause)),
-    }
-    let text = make()?;
-    let unfinished = file.with_extension("new");
-    let write = || {
-        let mut options = OpenOptions::new();
-        let mut out = options
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&unfinished)?;
-        out.write_all(text.as_bytes())?;
-        out.sync_all()?;
-        fs::rename(&unfinished, file)?;
-        fs::File::open(file.parent().unwrap_or(file))?.sync_all()
-    };
-    write().map_err(|cause| Error::io("make", shown(), cause))?;
-    Ok(text)
 }
 
 fn broken(file: &Path, cause: impl Into<Boxed>) -> Error {

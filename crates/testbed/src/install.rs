@@ -55,6 +55,12 @@ pub const PING: DebianProgram = DebianProgram {
     package: "iputils-ping",
 };
 
+/// Hands the connections of programs to a SOCKS5 port.
+pub const PROXYCHAINS: DebianProgram = DebianProgram {
+    name: "proxychains4",
+    package: "proxychains4",
+};
+
 /// Sets up networks: the laboratory runs it.
 pub const IP: DebianProgram = DebianProgram {
     name: "ip",

@@ -1,12 +1,11 @@
 //! Bearer tokens: `ph1.SCOPE.DATASET.EXPIRY.MAC`, where MAC is the BLAKE3 keyed hash, under the
 //! relay's secret, of everything before it. The relay needs no memory of them.
 
-use std::{fmt, os::unix::fs::PermissionsExt, path::Path};
+use std::fmt;
 
 use posthaste_types::Timestamp;
 
 use super::{DatasetId, address::from_hex};
-use crate::{Error, ErrorKind, Result};
 
 /// How long a token minted for one request lives, in seconds. Long enough for clocks that differ
 /// by minutes, short enough that a leaked log line is soon worthless.
@@ -152,32 +151,6 @@ impl Credential {
             Self::Token(token) => token.clone(),
         }
     }
-}
-
-/// Reads a relay's secret from the file `posthaste relay` made: 64 hexadecimal digits.
-///
-/// # Errors
-/// [`ErrorKind::NotFound`], [`ErrorKind::PermissionDenied`]; [`ErrorKind::Invalid`] when the file
-/// holds something else or when others than its owner may read it.
-pub fn read_secret_file(path: &Path) -> Result<[u8; 32]> {
-    let shown = path.display().to_string();
-    let failed = |cause| Error::io("read the secret in", shown.clone(), cause);
-    let mode = std::fs::metadata(path)
-        .map_err(failed)?
-        .permissions()
-        .mode();
-    if mode & 0o077 != 0 {
-        return Err(
-            Error::new(ErrorKind::Invalid, "read the secret in", shown.clone())
-                .cause("others may read it")
-                .hint(format!("chmod 600 {shown}, and consider the secret known")),
-        );
-    }
-    let text = std::fs::read_to_string(path).map_err(failed)?;
-    from_hex(text.trim_end()).ok_or_else(|| {
-        Error::new(ErrorKind::Invalid, "read the secret in", shown.clone())
-            .cause("it is not 64 hexadecimal digits")
-    })
 }
 
 #[cfg(test)]

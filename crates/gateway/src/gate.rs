@@ -1,0 +1,340 @@
+//! Listens, judges and carries.
+
+use std::{
+    fs, io,
+    net::SocketAddr,
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use posthaste_endpoint::{Error, ErrorKind, Result, relay::read_or_make_secret};
+use socket2::SockRef;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+
+use crate::{
+    GatewayOptions,
+    carry::{End, Pipes, carry},
+    clock,
+    dial::{HOPS_MAX, check, open, tune},
+    greeting::{self, Greeting, Wish, accept, ask_for_token, refuse, tell},
+    route::Table,
+    target::Target,
+    token::{Refusal, verify},
+};
+
+/// A client gets this long to say what it wants.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause after a failed accept: the process has too many files open.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What a gateway has done since it started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct Counts {
+    /// Streams that are open.
+    pub open: u64,
+    /// Streams that were opened.
+    pub opened: u64,
+    /// Clients that were refused: no good token, a place that is not allowed, a loop.
+    pub refused: u64,
+    /// Streams whose target could not be reached.
+    pub failed: u64,
+    /// Streams that broke instead of ending.
+    pub broken: u64,
+    /// Bytes carried, both ways together.
+    pub carried_bytes: u64,
+}
+
+#[derive(Default)]
+struct Tally {
+    open: AtomicU64,
+    opened: AtomicU64,
+    refused: AtomicU64,
+    failed: AtomicU64,
+    broken: AtomicU64,
+    carried: AtomicU64,
+}
+
+/// What all streams of a gateway share.
+struct Shared {
+    /// Who it is on a path, for whoever looks for loops.
+    id: String,
+    secret: [u8; 32],
+    table: Table,
+    pipes: Pipes,
+    tally: Tally,
+    permits: Arc<Semaphore>,
+}
+
+/// A gateway that has its ports and is ready to run.
+pub struct Gateway {
+    listener: TcpListener,
+    local: SocketAddr,
+    forwards: Vec<(TcpListener, Target)>,
+    secret_file: PathBuf,
+    shared: Arc<Shared>,
+}
+
+fn make_folder(dir: &Path) -> Result<()> {
+    let made = fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir);
+    made.map_err(|cause| Error::io("make", dir.display().to_string(), cause))
+}
+
+async fn bind(listen: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
+    let failed = |cause| Error::io("listen on", listen.to_string(), cause);
+    let listener = TcpListener::bind(listen).await.map_err(failed)?;
+    let local = listener.local_addr().map_err(failed)?;
+    Ok((listener, local))
+}
+
+impl Gateway {
+    /// Reads or makes its secret, and listens.
+    ///
+    /// # Errors
+    /// When a port is taken or the folder can't be used; [`ErrorKind::Unsupported`] for a congestion control the kernel lacks;
+    /// [`ErrorKind::Invalid`] when it would lead nowhere.
+    pub async fn open(options: GatewayOptions) -> Result<Self> {
+        if options.table.is_closed() && options.forwards.is_empty() {
+            return Err(Error::new(ErrorKind::Invalid, "start", "the gateway")
+                .cause("it may lead nowhere")
+                .hint("say where with --allow, such as --allow '*.example.org:443'"));
+        }
+        for segment in options.table.segments() {
+            check(segment)?;
+        }
+        let secret_file = options.dir.join("secret");
+        make_folder(&options.dir)?;
+        let secret = read_or_make_secret(&secret_file)?;
+        let (listener, local) = bind(options.listen).await?;
+        let mut forwards = Vec::new();
+        for forward in options.forwards {
+            forwards.push((bind(forward.listen).await?.0, forward.target));
+        }
+        let mut id = [0; 8];
+        getrandom::fill(&mut id).map_err(|cause| {
+            Error::new(ErrorKind::Other, "start", "the gateway").cause(cause.to_string())
+        })?;
+        // Where a port leads is the operator's word.
+        let places = forwards.iter().map(|(_, target)| target.into());
+        let shared = Shared {
+            id: id.iter().map(|byte| format!("{byte:02x}")).collect(),
+            secret,
+            table: options.table.allowing_own(places),
+            pipes: Pipes::default(),
+            tally: Tally::default(),
+            permits: Arc::new(Semaphore::new(options.streams_max)),
+        };
+        Ok(Self {
+            listener,
+            local,
+            forwards,
+            secret_file,
+            shared: Arc::new(shared),
+        })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub const fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Where the ports that lead to one place listen.
+    #[must_use]
+    pub fn forwards(&self) -> Vec<SocketAddr> {
+        let all = self.forwards.iter();
+        all.filter_map(|(listener, _)| listener.local_addr().ok())
+            .collect()
+    }
+
+    /// The file with its secret.
+    #[must_use]
+    pub fn secret_file(&self) -> &Path {
+        &self.secret_file
+    }
+
+    /// Serves until `shutdown`; then streams that are open break.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) {
+        let mut doors = JoinSet::new();
+        doors.spawn(admit(self.listener, None, Arc::clone(&self.shared)));
+        for (listener, target) in self.forwards {
+            doors.spawn(admit(listener, Some(target), Arc::clone(&self.shared)));
+        }
+        shutdown.await;
+    }
+}
+
+/// Takes clients in, as many at once as there may be.
+async fn admit(listener: TcpListener, target: Option<Target>, shared: Arc<Shared>) {
+    let mut streams = JoinSet::new();
+    loop {
+        while streams.try_join_next().is_some() {}
+        let permit = Arc::clone(&shared.permits).acquire_owned().await;
+        let (Ok((stream, _)), Ok(permit)) = (listener.accept().await, permit) else {
+            sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        let (shared, target) = (Arc::clone(&shared), target.clone());
+        streams.spawn(async move {
+            let _permit = permit;
+            // Who breaks the rules or the connection has been told, as far as possible.
+            let _ = match target {
+                Some(target) => shared.lead_to(stream, &target).await,
+                None => shared.serve(stream).await,
+            };
+        });
+    }
+}
+
+impl Shared {
+    fn judge(
+        &self,
+        token: Option<&str>,
+        target: Option<&Target>,
+    ) -> std::result::Result<(), &'static str> {
+        let token =
+            token.ok_or("a token is needed: its name is anything, its password the token")?;
+        verify(&self.secret, token, target, clock::unix_s()).map_err(|refusal| match refusal {
+            Refusal::Forged => "this is no token of this gateway",
+            Refusal::Expired => "the token has expired",
+            Refusal::Elsewhere => "the token is for another place",
+        })
+    }
+
+    /// Serves a client that says where it wants to go.
+    async fn serve(&self, stream: TcpStream) -> io::Result<()> {
+        tune(SockRef::from(&stream), self.table.segment())?;
+        let is_good = |token: &str| self.judge(Some(token), None).is_ok();
+        let greeted = timeout(GREETING_TIMEOUT, greeting::read(stream, &is_good)).await;
+        let greeted = greeted
+            .map_err(io::Error::from)
+            .and_then(|greeting| greeting);
+        if greeted.is_err() {
+            self.tally.refused.fetch_add(1, Relaxed);
+        }
+        match greeted? {
+            Greeting::Stream(wish, client) => self.lead(wish, client).await,
+            Greeting::Status(token, mut client) => {
+                if let Err(why) = self.judge(token.as_deref(), None) {
+                    self.tally.refused.fetch_add(1, Relaxed);
+                    return ask_for_token(&mut client.stream, why).await;
+                }
+                let json = serde_json::to_string(&self.counts())?;
+                tell(&mut client.stream, &json).await
+            }
+        }
+    }
+
+    /// Judges a wish, opens the way, and carries.
+    async fn lead(&self, wish: Wish, mut client: End) -> io::Result<()> {
+        if let Err(why) = self.judge(wish.token.as_deref(), Some(&wish.target)) {
+            self.tally.refused.fetch_add(1, Relaxed);
+            let error =
+                Error::new(ErrorKind::PermissionDenied, "open", wish.target.to_string()).cause(why);
+            return match wish.speech {
+                greeting::Speech::Http => ask_for_token(&mut client.stream, why).await,
+                greeting::Speech::Socks => refuse(wish.speech, &mut client.stream, &error).await,
+            };
+        }
+        let opened = match self.path_on(&wish.path) {
+            Ok(path) => open(&self.table, &wish.target, &path).await,
+            Err(error) => Err(error),
+        };
+        match opened {
+            Ok(target) => {
+                accept(wish.speech, &mut client.stream).await?;
+                self.carry(client, target).await
+            }
+            Err(error) => {
+                self.count(&error);
+                refuse(wish.speech, &mut client.stream, &error).await
+            }
+        }
+    }
+
+    /// Leads a client of a port with one target there.
+    async fn lead_to(&self, stream: TcpStream, target: &Target) -> io::Result<()> {
+        tune(SockRef::from(&stream), self.table.segment())?;
+        let path = [self.id.clone()];
+        match open(&self.table, target, &path).await {
+            Ok(end) => {
+                let early = Vec::new();
+                self.carry(End { stream, early }, end).await
+            }
+            Err(error) => {
+                self.count(&error);
+                SockRef::from(&stream).set_linger(Some(Duration::ZERO))
+            }
+        }
+    }
+
+    /// The path a stream has come, with this gateway at its end.
+    fn path_on(&self, path: &[String]) -> Result<Vec<String>> {
+        let why = if path.contains(&self.id) {
+            "the way leads back here: routes of gateways make a loop"
+        } else if path.len() >= HOPS_MAX {
+            "the way leads over more than eight gateways"
+        } else {
+            return Ok(path.iter().chain([&self.id]).cloned().collect());
+        };
+        Err(Error::new(ErrorKind::Conflict, "lead on", "a stream").cause(why))
+    }
+
+    async fn carry(&self, client: End, target: End) -> io::Result<()> {
+        self.tally.opened.fetch_add(1, Relaxed);
+        let _open = Open::new(&self.tally.open);
+        let carried = carry(client, target, &self.pipes, &self.tally.carried).await;
+        if carried.is_err() {
+            self.tally.broken.fetch_add(1, Relaxed);
+        }
+        carried
+    }
+
+    fn count(&self, error: &Error) {
+        let counter = match error.kind() {
+            ErrorKind::PermissionDenied | ErrorKind::Conflict => &self.tally.refused,
+            _ => &self.tally.failed,
+        };
+        counter.fetch_add(1, Relaxed);
+    }
+
+    fn counts(&self) -> Counts {
+        let read = |counter: &AtomicU64| counter.load(Relaxed);
+        Counts {
+            open: read(&self.tally.open),
+            opened: read(&self.tally.opened),
+            refused: read(&self.tally.refused),
+            failed: read(&self.tally.failed),
+            broken: read(&self.tally.broken),
+            carried_bytes: read(&self.tally.carried),
+        }
+    }
+}
+
+/// One open stream, as long as it lives.
+struct Open<'a>(&'a AtomicU64);
+
+impl<'a> Open<'a> {
+    fn new(count: &'a AtomicU64) -> Self {
+        count.fetch_add(1, Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}

@@ -1,0 +1,167 @@
+//! HTTP CONNECT (RFC 9110, section 9.3.6), and the question how the gateway is.
+
+use std::{io, str};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use posthaste_endpoint::ErrorKind;
+use tokio::net::TcpStream;
+
+use super::{Greeting, Speech, Why, Wish, nonsense, read_head};
+use crate::{
+    carry::{self, End},
+    dial::HOPS_MAX,
+    target::Target,
+};
+
+const HEADERS_MAX: usize = 64;
+
+pub(super) fn status_of(kind: ErrorKind) -> u16 {
+    match Why::of(kind) {
+        Why::NotAllowed => 403,
+        // This gateway's token was refused by the next one: nothing its client could change.
+        Why::Unreachable | Why::Unauthenticated | Why::Other => 502,
+        Why::TimedOut => 504,
+        Why::Busy => 503,
+        Why::Loop => 508,
+    }
+}
+
+/// Answers with a status line; what clients show of a failed CONNECT is its reason.
+pub(super) async fn answer(stream: &mut TcpStream, status: u16, reason: &str) -> io::Result<()> {
+    let reason: String = reason
+        .chars()
+        .filter(|letter| !letter.is_control())
+        .collect();
+    let more = match status {
+        200 => "",
+        407 => {
+            "Proxy-Authenticate: Basic realm=\"posthaste gateway\"\r\nContent-Length: 0\r\nConnection: close\r\n"
+        }
+        _ => "Content-Length: 0\r\nConnection: close\r\n",
+    };
+    let head = format!("HTTP/1.1 {status} {reason}\r\n{more}\r\n");
+    carry::answer(stream, head.as_bytes()).await
+}
+
+pub(super) async fn read(mut stream: TcpStream, first: Vec<u8>) -> io::Result<Greeting> {
+    let (head, early) = read_head(&mut stream, first).await?;
+    let asked = parse(&head);
+    let end = End { stream, early };
+    match asked {
+        Some(Asked::Stream(wish)) => Ok(Greeting::Stream(wish, end)),
+        Some(Asked::Status(token)) => Ok(Greeting::Status(token, end)),
+        None => {
+            let mut stream = end.stream;
+            answer(
+                &mut stream,
+                400,
+                "this is a gateway: it takes CONNECT HOST:PORT and GET /v1/status",
+            )
+            .await?;
+            Err(nonsense("it asks what makes no sense"))
+        }
+    }
+}
+
+enum Asked {
+    Stream(Wish),
+    Status(Option<String>),
+}
+
+fn parse(head: &[u8]) -> Option<Asked> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut request = httparse::Request::new(&mut headers);
+    if !request.parse(head).ok()?.is_complete() {
+        return None;
+    }
+    let value = |name: &str| {
+        let mut all = request.headers.iter();
+        let found = all.find(|header| header.name.eq_ignore_ascii_case(name))?;
+        str::from_utf8(found.value).ok()
+    };
+    let token = value("proxy-authorization").or(value("authorization"));
+    let token = token.and_then(token_of);
+    let path = value("posthaste-path").unwrap_or_default();
+    let path: Vec<String> = path
+        .split(',')
+        .map(|id| id.trim().to_owned())
+        .filter(|id| !id.is_empty())
+        // One more than may be: that is refused.
+        .take(HOPS_MAX + 1)
+        .collect();
+    match (request.method?, request.path?) {
+        ("CONNECT", target) => Some(Asked::Stream(Wish {
+            speech: Speech::Http,
+            target: target.parse::<Target>().ok()?,
+            token,
+            path,
+        })),
+        ("GET", "/v1/status") => Some(Asked::Status(token)),
+        _ => None,
+    }
+}
+
+/// The token in `Bearer TOKEN` or in `Basic` with any name and the token as password.
+fn token_of(value: &str) -> Option<String> {
+    let (scheme, rest) = value.split_once(' ')?;
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return Some(rest.trim().to_owned());
+    }
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let pair = String::from_utf8(STANDARD.decode(rest.trim()).ok()?).ok()?;
+    Some(pair.split_once(':')?.1.to_owned())
+}
+
+/// Says how the gateway is.
+pub(crate) async fn tell(stream: &mut TcpStream, json: &str) -> io::Result<()> {
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{json}",
+        json.len()
+    );
+    carry::answer(stream, head.as_bytes()).await
+}
+
+/// Asks for a token.
+pub(crate) async fn ask_for_token(stream: &mut TcpStream, why: &str) -> io::Result<()> {
+    answer(stream, 407, why).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wish(head: &str) -> Option<Wish> {
+        match parse(head.as_bytes())? {
+            Asked::Stream(wish) => Some(wish),
+            Asked::Status(_) => None,
+        }
+    }
+
+    #[test]
+    fn a_wish_is_read_with_its_token_and_its_path() {
+        let basic = STANDARD.encode("me:secret:with");
+        let wished = wish(&format!(
+            "CONNECT a.b:22 HTTP/1.1\r\nHost: a.b:22\r\nProxy-Authorization: Basic {basic}\r\n\
+             posthaste-path: x, y\r\n\r\n"
+        ));
+        let wished = wished.unwrap();
+        assert_eq!(wished.target.to_string(), "a.b:22");
+        assert_eq!(wished.token.as_deref(), Some("secret:with"));
+        assert_eq!(wished.path, ["x", "y"]);
+    }
+
+    #[test]
+    fn what_is_no_wish_is_none() {
+        for head in [
+            "GET http://a.b/ HTTP/1.1\r\n\r\n",
+            "CONNECT / HTTP/1.1\r\n\r\n",
+            "CONNECT a.b HTTP/1.1\r\n\r\n",
+            "\x16\x03\x01\r\n\r\n",
+            "CONNECT a:1 HTTP/1.1\r\nx\r\n\r\n",
+        ] {
+            assert!(wish(head).is_none(), "{head}");
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Which places a rule is about.
+
+use std::{fmt, net::IpAddr, str::FromStr};
+
+use posthaste_endpoint::{Error, ErrorKind};
+
+use crate::target::{Host, Target, split_port};
+
+/// Places: `dtn.example.org:22`, `*.example.org:*`, `10.2.0.0/16:2000-2100`, `[2001:db8::/32]:443`, `*:443`.
+///
+/// `*` and names mean no loopback and no link-local address, whatever a name resolves to: those are only
+/// meant where a rule writes them as addresses. What listens there trusts its own machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pattern {
+    hosts: Hosts,
+    /// First and last port.
+    ports: (u16, u16),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Hosts {
+    All,
+    /// Names that end with this, which starts with a dot.
+    Below(String),
+    Name(String),
+    /// Addresses whose first bits are those of this one.
+    Network(IpAddr, u8),
+}
+
+impl Pattern {
+    /// Whether it is about this place by its name, or, where that is an address, by that.
+    #[must_use]
+    pub fn is_about(&self, target: &Target) -> bool {
+        match &target.host {
+            Host::Name(name) => self.has_port(target.port) && self.hosts.has_name(name),
+            Host::Address(address) => self.is_about_address(*address, target.port),
+        }
+    }
+
+    /// Whether it is about an address as such.
+    #[must_use]
+    pub fn is_about_address(&self, address: IpAddr, port: u16) -> bool {
+        self.has_port(port) && self.hosts.has_address(address.to_canonical())
+    }
+
+    /// Whether it is about addresses, so that a name has to be resolved to tell.
+    #[must_use]
+    pub fn is_of_addresses(&self) -> bool {
+        matches!(self.hosts, Hosts::Network(..))
+    }
+
+    fn has_port(&self, port: u16) -> bool {
+        (self.ports.0..=self.ports.1).contains(&port)
+    }
+}
+
+impl From<&Target> for Pattern {
+    fn from(target: &Target) -> Self {
+        Self {
+            hosts: Hosts::of(target.host.clone()),
+            ports: (target.port, target.port),
+        }
+    }
+}
+
+impl Hosts {
+    /// One host.
+    fn of(host: Host) -> Self {
+        match host {
+            Host::Name(name) => Self::Name(name),
+            Host::Address(address) => {
+                Self::Network(address, if address.is_ipv4() { 32 } else { 128 })
+            }
+        }
+    }
+
+    fn has_name(&self, name: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Below(end) => name.ends_with(end.as_str()),
+            Self::Name(own) => own == name,
+            Self::Network(..) => false,
+        }
+    }
+
+    fn has_address(&self, address: IpAddr) -> bool {
+        match self {
+            Self::All => !is_of_this_machine(address),
+            Self::Below(_) | Self::Name(_) => false,
+            Self::Network(network, bits) => {
+                shared_bits(*network, address).is_some_and(|shared| shared >= u32::from(*bits))
+            }
+        }
+    }
+}
+
+/// Whether an address means the gateway's own machine, its link (where clouds keep their credentials), or nobody.
+#[must_use]
+pub(crate) fn is_of_this_machine(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(address) => {
+            address.is_loopback()
+                || address.is_link_local()
+                || address.is_unspecified()
+                || address.is_broadcast()
+                || address.is_multicast()
+                // "This network", which some kernels take for loopback.
+                || address.octets()[0] == 0
+        }
+        IpAddr::V6(address) => {
+            address.is_loopback()
+                || address.is_unicast_link_local()
+                || address.is_unspecified()
+                || address.is_multicast()
+        }
+    }
+}
+
+/// How many first bits two addresses share, if they are of one family.
+fn shared_bits(one: IpAddr, other: IpAddr) -> Option<u32> {
+    match (one, other) {
+        (IpAddr::V4(one), IpAddr::V4(other)) => {
+            Some((one.to_bits() ^ other.to_bits()).leading_zeros())
+        }
+        (IpAddr::V6(one), IpAddr::V6(other)) => {
+            Some((one.to_bits() ^ other.to_bits()).leading_zeros())
+        }
+        (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => None,
+    }
+}
+
+impl FromStr for Pattern {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        read(text).ok_or_else(|| {
+            Error::new(ErrorKind::Invalid, "read the rule", text.to_owned())
+                .cause("it is not HOSTS:PORTS")
+                .hint("write dtn.example.org:22, *.example.org:*, 10.2.0.0/16:2000-2100 or [2001:db8::/32]:443")
+        })
+    }
+}
+
+fn read(text: &str) -> Option<Pattern> {
+    let (hosts, ports) = split_port(text)?;
+    let ports = match ports.split_once('-') {
+        _ if ports == "*" => (1, u16::MAX),
+        Some((first, last)) => (first.parse().ok()?, last.parse().ok()?),
+        None => (ports.parse().ok()?, ports.parse().ok()?),
+    };
+    let hosts = if hosts == "*" {
+        Hosts::All
+    } else if let Some(end) = hosts.strip_prefix('*') {
+        let Host::Name(name) = Host::read(end.strip_prefix('.')?)? else {
+            return None;
+        };
+        Hosts::Below(format!(".{name}"))
+    } else if let Some((network, bits)) = hosts.split_once('/') {
+        let network: IpAddr = network.parse().ok()?;
+        let most = if network.is_ipv4() { 32 } else { 128 };
+        Hosts::Network(network, bits.parse().ok().filter(|&bits| bits <= most)?)
+    } else {
+        Hosts::of(Host::read(hosts)?)
+    };
+    (ports.0 > 0 && ports.0 <= ports.1).then_some(Pattern { hosts, ports })
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.hosts {
+            Hosts::All => f.write_str("*")?,
+            Hosts::Below(end) => write!(f, "*{end}")?,
+            Hosts::Name(name) => f.write_str(name)?,
+            Hosts::Network(IpAddr::V4(network), bits) => write!(f, "{network}/{bits}")?,
+            Hosts::Network(IpAddr::V6(network), bits) => write!(f, "[{network}/{bits}]")?,
+        }
+        match self.ports {
+            (1, u16::MAX) => f.write_str(":*"),
+            (first, last) if first == last => write!(f, ":{first}"),
+            (first, last) => write!(f, ":{first}-{last}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_about(pattern: &str, target: &str) -> bool {
+        let pattern: Pattern = pattern.parse().unwrap();
+        assert_eq!(pattern.to_string().parse::<Pattern>().unwrap(), pattern);
+        pattern.is_about(&target.parse().unwrap())
+    }
+
+    #[test]
+    fn patterns_are_about_what_they_say() {
+        assert!(is_about("dtn.example.org:22", "DTN.example.org.:22"));
+        assert!(!is_about("dtn.example.org:22", "dtn.example.org:23"));
+        assert!(is_about("*.example.org:*", "a.b.example.org:9"));
+        assert!(!is_about("*.example.org:*", "example.org:9"));
+        assert!(!is_about("*.example.org:*", "badexample.org:9"));
+        assert!(is_about("10.2.0.0/16:2000-2100", "10.2.255.1:2100"));
+        assert!(!is_about("10.2.0.0/16:2000-2100", "10.3.0.1:2100"));
+        assert!(!is_about("10.2.0.0/16:2000-2100", "10.2.0.1:2101"));
+        assert!(is_about("[2001:db8::/32]:443", "[2001:db8:1::1]:443"));
+        assert!(is_about("10.1.1.1:1", "[::ffff:10.1.1.1]:1"));
+        assert!(is_about("0.0.0.0/0:*", "127.0.0.1:1"));
+        assert!(!is_about("0.0.0.0/0:*", "[2001:db8::1]:1"));
+    }
+
+    #[test]
+    fn a_star_does_not_mean_the_gateways_own_machine() {
+        for own in [
+            "127.0.0.1:22",
+            "127.9.9.9:22",
+            "[::1]:22",
+            "169.254.169.254:80",
+            "0.0.0.0:22",
+        ] {
+            assert!(!is_about("*:*", own), "{own}");
+        }
+        assert!(is_about("*:*", "192.0.2.1:22") && is_about("127.0.0.0/8:22", "127.0.0.1:22"));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for text in [
+            "",
+            "*",
+            "a:",
+            "*a.b:1",
+            "a:2-1",
+            "a:0",
+            "10.0.0.0/33:1",
+            "a/8:1",
+            "*.10:1",
+            "::1/8:1",
+        ] {
+            assert!(text.parse::<Pattern>().is_err(), "{text}");
+        }
+    }
+}

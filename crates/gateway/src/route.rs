@@ -1,0 +1,290 @@
+//! Where a gateway leads to, and which way.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use posthaste_endpoint::{Error, ErrorKind, Result, relay::read_secret_file};
+use posthaste_types::{Bytes, QuantityError};
+use serde::Deserialize;
+
+use crate::{dial::Hop, pattern::Pattern, target::Target};
+
+/// Longest table read, in bytes: people write them by hand.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// How the TCP of one segment is set up.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Segment {
+    /// The kernel's name of a congestion control, such as `bbr` or `cubic`; the machine's own without.
+    pub congestion: Option<String>,
+    /// Bytes the kernel may hold for each direction: rate times round trip of the segment. Without it the kernel finds
+    /// out, up to `net.ipv4.tcp_wmem` and `tcp_rmem`.
+    pub buffer: Option<Bytes>,
+}
+
+/// Where to, and by which next gateway.
+#[derive(Debug, Clone)]
+struct Route {
+    to: Vec<Pattern>,
+    /// Straight to the target without one.
+    via: Option<Hop>,
+    segment: Segment,
+}
+
+/// What a gateway allows and knows.
+#[derive(Debug, Clone, Default)]
+pub struct Table {
+    allow: Vec<Pattern>,
+    routes: Vec<Route>,
+    /// Of segments that no route says more about, those to clients among them.
+    segment: Segment,
+}
+
+/// A table as it is written.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    #[serde(default)]
+    allow: Vec<String>,
+    congestion: Option<String>,
+    buffer: Option<String>,
+    #[serde(default)]
+    route: Vec<WrittenRoute>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenRoute {
+    to: Vec<String>,
+    via: Option<String>,
+    secret_file: Option<PathBuf>,
+    congestion: Option<String>,
+    buffer: Option<String>,
+}
+
+/// The way to a target.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Way<'a> {
+    pub via: Option<&'a Hop>,
+    pub segment: &'a Segment,
+}
+
+impl Table {
+    /// Reads a table from a TOML file; secrets are named relative to it.
+    ///
+    /// # Errors
+    /// Those of reading; [`ErrorKind::Invalid`] where it makes no sense.
+    pub fn read(path: &Path) -> Result<Self> {
+        let shown = path.display().to_string();
+        let failed = |cause| Error::io("read the routes in", shown.clone(), cause);
+        if fs::metadata(path).map_err(failed)?.len() > FILE_BYTES_MAX {
+            return Err(Error::new(ErrorKind::Invalid, "read the routes in", shown)
+                .cause("it is larger than 1 MiB"));
+        }
+        let text = fs::read_to_string(path).map_err(failed)?;
+        let written: Written = toml::from_str(&text).map_err(|cause| {
+            Error::new(ErrorKind::Invalid, "read the routes in", shown.clone())
+                .cause(cause.to_string().trim_end().replace('\n', "; "))
+        })?;
+        let folder = path.parent().unwrap_or(Path::new("."));
+        Self::from_written(written, folder).map_err(|error| error.with("file", shown))
+    }
+
+    fn from_written(written: Written, folder: &Path) -> Result<Self> {
+        let mut table = Self {
+            segment: Segment {
+                congestion: written.congestion,
+                buffer: amount(written.buffer)?,
+            },
+            ..Self::default()
+        };
+        table.allow = patterns(&written.allow)?;
+        for route in written.route {
+            let via = match (route.via, route.secret_file) {
+                (Some(via), Some(file)) => Some(Hop {
+                    address: via.parse()?,
+                    secret: read_secret_file(&folder.join(file))?,
+                }),
+                (None, None) => None,
+                (Some(via), None) => {
+                    return Err(Error::new(ErrorKind::Invalid, "read the route over", via)
+                        .cause("no secret_file")
+                        .hint("name the file with that gateway's secret"));
+                }
+                (None, Some(file)) => {
+                    let file = file.display().to_string();
+                    return Err(Error::new(ErrorKind::Invalid, "read the route with", file)
+                        .cause("no `via` whose secret that could be"));
+                }
+            };
+            let own = Segment {
+                congestion: route.congestion,
+                buffer: amount(route.buffer)?,
+            };
+            table.routes.push(Route {
+                to: patterns(&route.to)?,
+                via,
+                segment: Segment {
+                    congestion: own.congestion.or(table.segment.congestion.clone()),
+                    buffer: own.buffer.or(table.segment.buffer),
+                },
+            });
+        }
+        Ok(table)
+    }
+
+    /// Allows further places.
+    #[must_use]
+    pub fn allowing(mut self, places: impl IntoIterator<Item = Pattern>) -> Self {
+        self.allow.extend(places);
+        self
+    }
+
+    /// How segments are set up that no route says more about.
+    #[must_use]
+    pub fn with_segment(mut self, congestion: Option<String>, buffer: Option<Bytes>) -> Self {
+        self.segment.congestion = congestion.or(self.segment.congestion);
+        self.segment.buffer = buffer.or(self.segment.buffer);
+        self
+    }
+
+    /// Whether it leads nowhere.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.allow.is_empty()
+    }
+
+    /// Allows what its own ports lead to.
+    pub(crate) fn allowing_own(mut self, targets: impl Iterator<Item = Pattern>) -> Self {
+        self.allow.extend(targets);
+        self
+    }
+
+    /// Each way a segment may be set up.
+    pub(crate) fn segments(&self) -> impl Iterator<Item = &Segment> {
+        let of_routes = self.routes.iter().map(|route| &route.segment);
+        of_routes.chain([&self.segment])
+    }
+
+    pub(crate) fn segment(&self) -> &Segment {
+        &self.segment
+    }
+
+    /// Whether a rule allows the target as it was named.
+    pub(crate) fn allows(&self, target: &Target) -> bool {
+        self.allow.iter().any(|rule| rule.is_about(target))
+    }
+
+    /// Whether a rule allows an address as such.
+    pub(crate) fn allows_address(&self, address: std::net::IpAddr, port: u16) -> bool {
+        self.allow
+            .iter()
+            .any(|rule| rule.is_about_address(address, port))
+    }
+
+    /// Whether a name has to be resolved to be judged or routed.
+    pub(crate) fn needs_addresses(&self) -> bool {
+        let of_routes = self.routes.iter().flat_map(|route| &route.to);
+        self.allow
+            .iter()
+            .chain(of_routes)
+            .any(Pattern::is_of_addresses)
+    }
+
+    /// The way of the first route that is about the target or one of the addresses it has; straight else.
+    pub(crate) fn way(&self, target: &Target, addresses: &[std::net::IpAddr]) -> Way<'_> {
+        let is_about = |rule: &Pattern| {
+            let mut all = addresses.iter();
+            rule.is_about(target) || all.any(|&at| rule.is_about_address(at, target.port))
+        };
+        let found = self
+            .routes
+            .iter()
+            .find(|route| route.to.iter().any(is_about));
+        found.map_or(
+            Way {
+                via: None,
+                segment: &self.segment,
+            },
+            |route| Way {
+                via: route.via.as_ref(),
+                segment: &route.segment,
+            },
+        )
+    }
+}
+
+fn amount(text: Option<String>) -> Result<Option<Bytes>> {
+    let Some(text) = text else {
+        return Ok(None);
+    };
+    text.parse().map(Some).map_err(|cause: QuantityError| {
+        Error::new(ErrorKind::Invalid, "read the buffer", text).cause(cause)
+    })
+}
+
+fn patterns(texts: &[String]) -> Result<Vec<Pattern>> {
+    texts.iter().map(|text| text.parse()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(text: &str) -> Result<Table> {
+        let folder = tempfile::tempdir().unwrap();
+        let secret = folder.path().join("far.secret");
+        fs::write(&secret, "07".repeat(32)).unwrap();
+        let mut mode = fs::metadata(&secret).unwrap().permissions();
+        std::os::unix::fs::PermissionsExt::set_mode(&mut mode, 0o600);
+        fs::set_permissions(&secret, mode).unwrap();
+        let file = folder.path().join("routes.toml");
+        fs::write(&file, text).unwrap();
+        Table::read(&file)
+    }
+
+    #[test]
+    fn the_first_route_that_is_about_it_is_taken() {
+        let table = table(
+            "allow = ['*:*']\ncongestion = 'cubic'\n\
+             [[route]]\nto = ['near.far.example:*']\n\
+             [[route]]\nto = ['*.far.example:*', '10.2.0.0/16:*']\nvia = 'gw:7423'\n\
+             secret_file = 'far.secret'\ncongestion = 'bbr'\nbuffer = '16MiB'\n",
+        )
+        .unwrap();
+        let way = |target: &str, addresses: &[&str]| {
+            let addresses: Vec<_> = addresses.iter().map(|at| at.parse().unwrap()).collect();
+            let way = table.way(&target.parse().unwrap(), &addresses);
+            (
+                way.via.map(|hop| hop.address.to_string()),
+                way.segment.congestion.clone(),
+            )
+        };
+        let bbr = (Some("gw:7423".to_owned()), Some("bbr".to_owned()));
+        let straight = (None, Some("cubic".to_owned()));
+        assert_eq!(way("near.far.example:1", &[]), straight);
+        assert_eq!(way("a.far.example:1", &[]), bbr);
+        assert_eq!(way("b:1", &["10.2.3.4"]), bbr);
+        assert_eq!(way("10.2.3.4:1", &[]), bbr);
+        assert_eq!(way("b:1", &["10.3.3.4"]), straight);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named() {
+        for (text, said) in [
+            ("allow = ['x']", "not HOSTS:PORTS"),
+            ("alow = []", "alow"),
+            ("[[route]]\nto = []\nvia = 'gw:1'", "no secret_file"),
+            ("[[route]]\nto = []\nsecret_file = 'far.secret'", "no `via`"),
+            (
+                "[[route]]\nto = []\nvia = 'gw:1'\nsecret_file = 'none'",
+                "none",
+            ),
+        ] {
+            let error = table(text).unwrap_err().to_string();
+            assert!(error.contains(said), "{error}");
+        }
+    }
+}

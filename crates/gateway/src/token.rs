@@ -1,0 +1,106 @@
+//! What opens a gateway: `pg1.EXPIRY.PLACE.MAC`, where MAC is the BLAKE3 keyed hash, under the gateway's secret, of
+//! everything before it, and PLACE is `*` or the hash of the one target it is good for.
+//!
+//! Streams pass in whatever protection they bring along, so tokens can be seen on their way. Those that our own
+//! programs and gateways show are good for one target and two minutes: who reads one can go where its owner just went.
+
+use crate::target::Target;
+
+/// How long a token made for one stream is good, in seconds. Clocks may differ by a minute.
+pub const TOKEN_LIFETIME_S: u64 = 120;
+
+/// Hexadecimal digits of a place: collisions of 64 bits would only let one through to where its owner is allowed.
+const PLACE_DIGITS: usize = 16;
+
+/// Why a token is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// It is no token, or was made with another secret.
+    Forged,
+    /// It was good until a time that has passed.
+    Expired,
+    /// It is good, but for another place.
+    Elsewhere,
+}
+
+fn place_of(target: &Target) -> String {
+    blake3::hash(target.to_string().as_bytes()).to_hex()[..PLACE_DIGITS].to_owned()
+}
+
+/// Makes a token that is good until `expires_unix_s`, for one target or for all that its gateway allows.
+#[must_use]
+pub fn mint(secret: &[u8; 32], target: Option<&Target>, expires_unix_s: u64) -> String {
+    let place = target.map_or_else(|| "*".to_owned(), place_of);
+    let claims = format!("pg1.{expires_unix_s}.{place}");
+    let mac = blake3::keyed_hash(secret, claims.as_bytes());
+    format!("{claims}.{}", mac.to_hex())
+}
+
+/// Checks that a token opens the way to `target`; without one, that it is good at all. The time this takes does
+/// not depend on how much of a forged code is right.
+pub(crate) fn verify(
+    secret: &[u8; 32],
+    token: &str,
+    target: Option<&Target>,
+    now_unix_s: u64,
+) -> Result<(), Refusal> {
+    let (claims, mac) = token.rsplit_once('.').ok_or(Refusal::Forged)?;
+    let mac = blake3::Hash::from_hex(mac).map_err(|_| Refusal::Forged)?;
+    // `blake3::Hash` compares in constant time.
+    if blake3::keyed_hash(secret, claims.as_bytes()) != mac {
+        return Err(Refusal::Forged);
+    }
+    let fields: Vec<&str> = claims.split('.').collect();
+    let ["pg1", expires, place] = fields[..] else {
+        return Err(Refusal::Forged);
+    };
+    if expires.parse::<u64>().map_err(|_| Refusal::Forged)? < now_unix_s {
+        return Err(Refusal::Expired);
+    }
+    match target {
+        Some(target) if place != "*" && place != place_of(target) => Err(Refusal::Elsewhere),
+        Some(_) | None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECRET: [u8; 32] = [7; 32];
+
+    #[test]
+    fn a_token_opens_its_place_until_it_expires() {
+        let (mine, other): (Target, Target) = ("a:1".parse().unwrap(), "a:2".parse().unwrap());
+        let token = mint(&SECRET, Some(&mine), 100);
+        assert_eq!(verify(&SECRET, &token, Some(&mine), 100), Ok(()));
+        assert_eq!(
+            verify(&SECRET, &token, Some(&mine), 101),
+            Err(Refusal::Expired)
+        );
+        assert_eq!(
+            verify(&SECRET, &token, Some(&other), 5),
+            Err(Refusal::Elsewhere)
+        );
+        assert_eq!(
+            verify(&[8; 32], &token, Some(&mine), 5),
+            Err(Refusal::Forged)
+        );
+        let any = mint(&SECRET, None, 100);
+        assert_eq!(verify(&SECRET, &any, Some(&other), 5), Ok(()));
+    }
+
+    #[test]
+    fn no_changed_token_is_taken() {
+        let token = mint(&SECRET, None, 100);
+        for at in 0..token.len() {
+            let mut bytes = token.clone().into_bytes();
+            bytes[at] ^= 1;
+            let forged = String::from_utf8(bytes).unwrap();
+            assert!(verify(&SECRET, &forged, None, 5).is_err(), "{forged}");
+        }
+        for junk in ["", ".", "pg1", "pg1.9.*", "pg1.9.*.", "ü.ü.ü.ü"] {
+            assert_eq!(verify(&SECRET, junk, None, 5), Err(Refusal::Forged));
+        }
+    }
+}
