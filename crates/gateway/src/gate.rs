@@ -303,9 +303,14 @@ impl Shared {
     }
 
     fn count(&self, error: &Error) {
-        let counter = match error.kind() {
-            ErrorKind::PermissionDenied | ErrorKind::Conflict => &self.tally.refused,
-            _ => &self.tally.failed,
+        let is_refusal = matches!(
+            error.kind(),
+            ErrorKind::PermissionDenied | ErrorKind::Conflict
+        );
+        let counter = if is_refusal {
+            &self.tally.refused
+        } else {
+            &self.tally.failed
         };
         counter.fetch_add(1, Relaxed);
     }
