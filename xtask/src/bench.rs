@@ -10,6 +10,7 @@ mod measure;
 mod mind;
 mod plan;
 mod programs;
+mod relay;
 mod site;
 mod stage;
 mod tuner;
@@ -67,6 +68,11 @@ const ALL: &[Benchmark] = &[
         "plan",
         plan::run,
         "[--runs N]: plans over time, greedily and by linear programs",
+    ),
+    (
+        "relay",
+        relay::run,
+        "[--runs N] [--seconds N]: what a gateway on a long path is worth, and what it costs",
     ),
     (
         "tuner",

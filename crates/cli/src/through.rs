@@ -49,8 +49,8 @@ const NOT_FOUND: u8 = 127;
 /// Examples:
 ///   posthaste through far -- rsync -a results/ dtn.example.org:/data/
 ///   posthaste through near,far -- globus-url-copy -vb file:///tmp/a gsiftp://dtn.example.org/a
-///   posthaste through gw.example.org:7423 --secret-file far.secret --no-preload -- curl -O https://data.example.org/a
-///   curl -x "http://me:$(posthaste through far --token 8h)@gw.example.org:7423" https://data.example.org/
+///   posthaste through gw.example.org:7423 --secret-file far.secret --no-preload -- curl -O data.example.org/a
+///   curl -x "http://me:$(posthaste through far --token 8h)@gw.example.org:7423" data.example.org/a
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct ThroughArguments {

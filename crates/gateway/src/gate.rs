@@ -27,6 +27,7 @@ use crate::{
     clock,
     dial::{HOPS_MAX, check, open, tune},
     greeting::{self, Greeting, Wish, accept, ask_for_token, refuse, tell},
+    limits,
     route::Table,
     target::Target,
     token::{Refusal, verify},
@@ -114,6 +115,7 @@ impl Gateway {
         for segment in options.table.segments() {
             check(segment)?;
         }
+        limits::make_room(options.streams_max)?;
         let secret_file = options.dir.join("secret");
         make_folder(&options.dir)?;
         let secret = read_or_make_secret(&secret_file)?;

@@ -20,6 +20,7 @@ mod clock;
 mod dial;
 mod gate;
 mod greeting;
+mod limits;
 mod pattern;
 mod route;
 mod target;

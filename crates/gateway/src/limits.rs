@@ -1,0 +1,37 @@
+//! How many descriptors this process may have open.
+
+use posthaste_endpoint::{Error, ErrorKind, Result};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Two sockets, and two pipes while both directions are busy.
+const OF_A_STREAM: u64 = 6;
+/// What else a process has open: ports, pipes that are kept, the runtime's own.
+const BESIDE: u64 = 256;
+
+/// Lets this process open as many as so many streams take.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] where the machine does not let it.
+pub(crate) fn make_room(streams_max: usize) -> Result<()> {
+    let wanted = (streams_max as u64).saturating_mul(OF_A_STREAM) + BESIDE;
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= wanted) {
+        return Ok(());
+    }
+    let raised = Rlimit {
+        current: Some(wanted),
+        maximum: limit.maximum,
+    };
+    setrlimit(Resource::Nofile, raised).map_err(|cause| {
+        let most = limit.maximum.unwrap_or(u64::MAX);
+        Error::new(
+            ErrorKind::Invalid,
+            "carry",
+            format!("{streams_max} streams"),
+        )
+        .cause(format!(
+            "they need {wanted} open files, and {most} are allowed ({cause})"
+        ))
+        .hint("raise LimitNOFILE or ulimit -Hn, or give fewer --streams")
+    })
+}

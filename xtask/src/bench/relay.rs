@@ -1,0 +1,367 @@
+//! `cargo xtask bench relay`: what a gateway on a long path is worth, and what it costs.
+
+use std::{
+    fmt::Write as _,
+    fs,
+    io::{BufRead, BufReader, Write as _},
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, bail, ensure};
+use posthaste_testbed::install::{self, IP, IPERF3};
+
+use super::{
+    figures::{Spread, machine},
+    say,
+    site::{Site, figure, output},
+    stage,
+};
+
+/// Measurements of each case, and the length of one.
+const RUNS: usize = 3;
+const SECONDS: u64 = 15;
+/// Seconds that do not count: a stream first finds out what its path carries.
+const SLOW_START_S: u64 = 4;
+/// How long a server may take to listen.
+const STARTS_WITHIN: Duration = Duration::from_millis(300);
+/// Clock ticks of `/proc/PID/stat` in a second, on every Linux.
+const TICKS_PER_S: f64 = 100.0;
+/// Streams of the last measurement.
+const IDLE: u32 = 1000;
+const BUSY: u32 = 200;
+
+/// Opens streams through a port to a server of its own: some rest, some carry all they can. Says when all are busy,
+/// and how much has come after a while.
+const CROWD: &str = "
+import resource, selectors, socket, sys, time
+idle, busy, address = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 16384), hard))
+server = socket.socket()
+server.bind(('127.0.0.1', 0))
+server.listen(1024)
+print(server.getsockname()[1], flush=True)
+port = int(sys.stdin.readline())
+selector, block, kept, got = selectors.DefaultSelector(), bytes(1 << 16), [], 0
+for number in range(idle + busy):
+    client = socket.create_connection((address, port))
+    other, _ = server.accept()
+    kept += [client, other]
+    if number >= idle:
+        for end, event in ((client, selectors.EVENT_READ), (other, selectors.EVENT_WRITE)):
+            end.setblocking(False)
+            selector.register(end, event)
+until = time.monotonic() + 10
+while time.monotonic() < until:
+    for key, event in selector.select(1):
+        try:
+            if event & selectors.EVENT_READ:
+                got += len(key.fileobj.recv(1 << 16))
+            else:
+                key.fileobj.send(block)
+        except BlockingIOError:
+            pass
+print(got, flush=True)
+sys.stdin.readline()
+";
+
+/// What the two links are like.
+struct Links {
+    title: &'static str,
+    first: [&'static str; 2],
+    second: [&'static str; 2],
+}
+
+const PATHS: [Links; 3] = [
+    Links {
+        title: "30 ms and 0.05 % loss on both segments",
+        first: ["delay=15ms", "loss=0.05%"],
+        second: ["delay=15ms", "loss=0.05%"],
+    },
+    Links {
+        title: "1 ms without loss, then 60 ms and 0.1 % loss",
+        first: ["delay=0.5ms", "loss=0%"],
+        second: ["delay=30ms", "loss=0.1%"],
+    },
+    Links {
+        title: "1 ms without loss on both",
+        first: ["delay=0.5ms", "loss=0%"],
+        second: ["delay=0.5ms", "loss=0%"],
+    },
+];
+
+/// How a stream gets from end to end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Way {
+    title: &'static str,
+    /// Of the ends.
+    ends: &'static str,
+    /// Of the gateway, if it goes through it.
+    gateway: Option<&'static str>,
+}
+
+const WAYS: [Way; 5] = [
+    Way {
+        title: "direct, CUBIC",
+        ends: "cubic",
+        gateway: None,
+    },
+    Way {
+        title: "gateway with CUBIC",
+        ends: "cubic",
+        gateway: Some("cubic"),
+    },
+    Way {
+        title: "gateway with BBR",
+        ends: "cubic",
+        gateway: Some("bbr"),
+    },
+    Way {
+        title: "direct, BBR at the ends",
+        ends: "bbr",
+        gateway: None,
+    },
+    Way {
+        title: "gateway with BBR, BBR at the ends",
+        ends: "bbr",
+        gateway: Some("bbr"),
+    },
+];
+
+struct Sample {
+    mbit_per_s: f64,
+    /// Of a core, the gateway alone.
+    gateway: f64,
+}
+
+/// Runs the benchmark; `--runs N` and `--seconds N` make it shorter or longer.
+///
+/// # Errors
+/// When the laboratory can't be built, or a program fails in it.
+pub fn run(arguments: &[String]) -> anyhow::Result<()> {
+    let (mut runs, mut seconds) = (RUNS, SECONDS);
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        let value = words
+            .next()
+            .with_context(|| format!("{word} wants a value"))?;
+        match word.as_str() {
+            "--runs" => runs = value.parse().context("--runs wants a number")?,
+            "--seconds" => seconds = value.parse().context("--seconds wants a number")?,
+            _ => bail!("there is no option {word}"),
+        }
+    }
+    ensure!(
+        runs > 0 && seconds > 0,
+        "--runs and --seconds want at least 1"
+    );
+    for program in [IP, IPERF3] {
+        install::ensure_debian_program(program)?;
+    }
+    let posthaste = stage::build("posthaste-cli", "posthaste")?;
+    let site = Site::start("two-segments")?;
+    let mut samples: Vec<Vec<Sample>> = Vec::new();
+    samples.resize_with(PATHS.len() * WAYS.len(), Vec::new);
+    for turn in 1..=runs {
+        for (at, path) in PATHS.iter().enumerate() {
+            site.change("first", &path.first)?;
+            site.change("second", &path.second)?;
+            for (number, way) in WAYS.iter().enumerate() {
+                let sample = measure(&site, &posthaste, *way, seconds).context(way.title)?;
+                say(&format!(
+                    "{}, {} {turn}/{runs}: {:.0} Mbit/s, {:.2} of a core",
+                    path.title, way.title, sample.mbit_per_s, sample.gateway
+                ));
+                samples[at * WAYS.len() + number].push(sample);
+            }
+        }
+    }
+    let crowd = crowd(&posthaste)?;
+    super::publish("relay", &report(&samples, &crowd, runs, seconds)?)
+}
+
+/// A process that ends with its owner.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // One that has served has ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Running {
+    /// The first line it says.
+    fn first_line(&mut self) -> anyhow::Result<String> {
+        let mut line = String::new();
+        let out = self.0.stdout.as_mut().context("its output is kept")?;
+        BufReader::new(out).read_line(&mut line)?;
+        ensure!(!line.is_empty(), "it did not start");
+        Ok(line)
+    }
+
+    /// Processor time it has had, in seconds.
+    fn cpu_s(&self) -> anyhow::Result<f64> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.id()))?;
+        let (_, fields) = stat.rsplit_once(") ").context("a stat without a name")?;
+        let ticks = fields.split(' ').skip(11).take(2).map(str::parse::<f64>);
+        Ok(ticks.sum::<Result<f64, _>>()? / TICKS_PER_S)
+    }
+}
+
+fn gateway(site: &Site, posthaste: &Path, congestion: &str) -> anyhow::Result<Running> {
+    let far = site_address(site, "far")?;
+    let mut command = site.command("middle", posthaste);
+    command.args(["gateway", "--json", "--congestion", congestion]);
+    command
+        .arg("--dir")
+        .arg(stage::target_folder()?.join("bench-relay"));
+    command
+        .arg("--forward")
+        .arg(format!("0.0.0.0:5201={far}:5201"));
+    let mut running = Running(command.stdout(Stdio::piped()).spawn()?);
+    running.first_line().context("the gateway")?;
+    Ok(running)
+}
+
+/// The address of a host, as its own names file has it.
+fn site_address(site: &Site, host: &str) -> anyhow::Result<String> {
+    let text = output(site.command("middle", "getent").args(["ahostsv4", host]))?;
+    let address = text.split_whitespace().next();
+    Ok(address
+        .with_context(|| format!("{host} has no address"))?
+        .to_owned())
+}
+
+fn measure(site: &Site, posthaste: &Path, way: Way, seconds: u64) -> anyhow::Result<Sample> {
+    let iperf3 = install::find_debian_program(IPERF3)?;
+    let mut server = site.command("far", &iperf3);
+    server.args(["--server", "--one-off"]).stdout(Stdio::null());
+    let mut server = Running(server.spawn()?);
+    let between = way
+        .gateway
+        .map(|congestion| gateway(site, posthaste, congestion));
+    let between = between.transpose()?;
+    thread::sleep(STARTS_WITHIN);
+    let mut client = site.command("near", &iperf3);
+    let to = if between.is_some() { "middle" } else { "far" };
+    client.args(["--json", "--client", to, "-C", way.ends]);
+    client.args(["-O", &SLOW_START_S.to_string(), "-t", &seconds.to_string()]);
+    let json = output(&mut client)?;
+    let spent_s = between.as_ref().map_or(Ok(0.0), Running::cpu_s)?;
+    server.0.wait()?;
+    Ok(Sample {
+        mbit_per_s: figure(&json, &["end", "sum_received", "bits_per_second"])? / 1e6,
+        gateway: spent_s / Duration::from_secs(SLOW_START_S + seconds).as_secs_f64(),
+    })
+}
+
+/// A gateway with many streams.
+struct Crowd {
+    peak_mib: u64,
+    mbit_per_s: f64,
+}
+
+fn crowd(posthaste: &Path) -> anyhow::Result<Crowd> {
+    let python = install::ensure_python()?;
+    let mut script = Command::new(python);
+    script.args([
+        "-c",
+        CROWD,
+        &IDLE.to_string(),
+        &BUSY.to_string(),
+        "127.0.0.1",
+    ]);
+    script.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut script = Running(script.spawn()?);
+    let mut said = BufReader::new(script.0.stdout.take().context("its output is kept")?).lines();
+    let mut next = || {
+        said.next()
+            .context("the crowd ended")?
+            .context("the crowd broke")
+    };
+    let port = next()?;
+    let mut command = Command::new(posthaste);
+    command.args([
+        "gateway",
+        "--json",
+        "--listen",
+        "127.0.0.1:0",
+        "--streams",
+        "2000",
+    ]);
+    command
+        .arg("--dir")
+        .arg(stage::target_folder()?.join("bench-relay"));
+    command
+        .arg("--forward")
+        .arg(format!("127.0.0.1:0=127.0.0.1:{port}"));
+    let mut gateway = Running(command.stdout(Stdio::piped()).spawn()?);
+    let ready = gateway.first_line()?;
+    let (_, rest) = ready
+        .split_once("\"forwards\":[\"127.0.0.1:")
+        .with_context(|| format!("no port in {ready}"))?;
+    let own = rest.split('"').next().unwrap_or_default();
+    let input = script.0.stdin.as_mut().context("its input is kept")?;
+    writeln!(input, "{own}")?;
+    let got: f64 = next()?.parse()?;
+    let peak_mib = super::measure::peak_mib(gateway.0.id()).context("no memory of the gateway")?;
+    Ok(Crowd {
+        peak_mib,
+        mbit_per_s: got * 8.0 / 10.0 / 1e6,
+    })
+}
+
+fn report(
+    samples: &[Vec<Sample>],
+    crowd: &Crowd,
+    runs: usize,
+    seconds: u64,
+) -> anyhow::Result<String> {
+    let mut text = format!(
+        "# What a gateway is worth\n\n\
+         Written by `cargo xtask bench relay`; run it to get your machine's figures. One `iperf3` stream from end to end \
+         over two links of 1 Gbit/s, `two-segments` of the laboratory: the ends have windows of 4 MiB at most. {seconds} s \
+         after {SLOW_START_S} s that do not count, medians of {runs}, ranges in parentheses; ratios are to the direct stream \
+         with CUBIC on the same links. The gateway's share of a core is that of its process: with everything else on \
+         this machine beside it.\n\n"
+    );
+    text.push_str(&machine(super::site::memory()));
+    let version = output(Command::new(install::find_debian_program(IPERF3)?).arg("--version"))?;
+    let _ = writeln!(text, "- {}", version.lines().next().unwrap_or("iperf3"));
+    for (at, path) in PATHS.iter().enumerate() {
+        let of_path = &samples[at * WAYS.len()..(at + 1) * WAYS.len()];
+        let direct = Spread::of(&of_path[0], |sample| sample.mbit_per_s).median;
+        let _ = write!(
+            text,
+            "\n## {}\n\n| way | Mbit/s | of the direct stream | gateway, of a core |\n|---|---|---|---|\n",
+            path.title
+        );
+        for (way, samples) in WAYS.iter().zip(of_path) {
+            let rate = Spread::of(samples, |sample| sample.mbit_per_s);
+            let core = way.gateway.map_or_else(String::new, |_| {
+                Spread::of(samples, |sample| sample.gateway).to_string()
+            });
+            let _ = writeln!(
+                text,
+                "| {} | {:.0} ({:.0}-{:.0}) | {:.2} | {core} |",
+                way.title,
+                rate.median,
+                rate.least,
+                rate.most,
+                rate.median / direct
+            );
+        }
+    }
+    let _ = write!(
+        text,
+        "\n## Many streams\n\n{IDLE} streams that rest and {BUSY} that carry all they can, on loopback: {} MiB of memory at most, \
+         {:.0} Mbit/s together.\n",
+        crowd.peak_mib, crowd.mbit_per_s
+    );
+    Ok(text)
+}
