@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use clap::Args;
-use posthaste_service::{LendingOptions, Options, Service};
+use posthaste_service::{Encode, LendingOptions, Options, Service};
 use posthaste_types::{ByteRate, Bytes};
 
 use crate::{config, failure::Outcome, output, shutdown::Shutdown};
@@ -40,6 +40,13 @@ pub struct ServeArguments {
     /// Most that is handed out of sources in a second, like 50M
     #[arg(long, value_name = "BYTES", requires = "source_listen")]
     source_rate: Option<Bytes>,
+    /// Where chunks are coded: centre, relays (each chunk leaves once, whole; relays code it and send fragments
+    /// on), or auto (relays where the way out binds)
+    #[arg(long, value_name = "WHERE", default_value = "centre")]
+    encode: Encode,
+    /// What the way out carries in a second, like 100M, all depots together [default: not known]
+    #[arg(long, value_name = "BYTES")]
+    way_out: Option<Bytes>,
     /// Print one JSON object with url, token_file and source_url once it listens
     #[arg(long)]
     json: bool,
@@ -65,6 +72,10 @@ pub async fn run(arguments: ServeArguments) -> Outcome {
                 .source_rate
                 .map(|rate| ByteRate::new(rate.get().max(1))),
         }),
+        encode: arguments.encode,
+        way_out: arguments
+            .way_out
+            .map(|rate| ByteRate::new(rate.get().max(1))),
     };
     let service = Service::open(&options).await?;
     let url = format!("http://{}", service.address()?);

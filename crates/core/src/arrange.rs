@@ -98,7 +98,9 @@ impl Mind {
         if request.throttle.is_open(self.now) || wants.is_empty() {
             return (wants, None);
         }
-        let opens_at = request.throttle.opens_at(self.now, request.spare());
+        let opens_at = request
+            .throttle
+            .opens_at(self.now, request.spare(&self.settings));
         (Vec::new(), opens_at)
     }
 

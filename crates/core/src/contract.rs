@@ -7,6 +7,7 @@
 mod arrival;
 mod command;
 mod due;
+mod encode;
 mod event;
 mod input;
 mod offer;
@@ -22,6 +23,7 @@ pub use arrival::{
 };
 pub use command::Command;
 pub use due::{DeliveryView, Hindrance};
+pub use encode::{Encode, EncodeError};
 pub use event::{Event, Happening};
 pub use input::{Fault, GiverEnd, Input};
 pub(crate) use offer::Dollars;

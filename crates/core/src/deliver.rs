@@ -223,6 +223,7 @@ impl Mind {
                         bytes,
                         share,
                         is_blamed: false,
+                        is_piece: false,
                         since: self.now,
                     };
                     let at = &perches[to];

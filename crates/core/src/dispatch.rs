@@ -5,6 +5,7 @@
 mod endgame;
 mod patience;
 mod rank;
+mod scatter;
 mod tight;
 mod whole;
 
@@ -22,6 +23,7 @@ use crate::{
 };
 use alloc::{collections::BTreeSet, vec::Vec};
 use rank::{Rank, is_open};
+use scatter::Scatter;
 
 /// A depot that had no room for so many requests in a row has none for others either.
 const MISSES_MAX: u32 = 4;
@@ -35,7 +37,7 @@ struct Placing<'a> {
     request: &'a mut Request,
     depots: &'a mut Book<DepotId, Depot>,
     transfers: &'a mut Transfers,
-    pushes: &'a Pushes,
+    pushes: &'a mut Pushes,
     settings: &'a Settings,
     now: Timestamp,
 }
@@ -64,6 +66,7 @@ impl Mind {
                     placing.feed(out);
                 }
                 self.say_crowded(id, out);
+                self.say_scattered(id);
                 self.bring_up_to_date();
             }
             let misses = if could { 0 } else { misses + 1 };
@@ -111,7 +114,7 @@ impl Mind {
             request,
             depots: &mut self.depots,
             transfers: &mut self.transfers,
-            pushes: &self.pushes,
+            pushes: &mut self.pushes,
             settings: &self.settings,
             now: self.now,
         })
@@ -205,7 +208,14 @@ impl Placing<'_> {
                 self.request.replica.put_back(chunk);
                 return;
             }
-            self.await_flights(chunk, wanted, taken);
+            match self.scatter(chunk, wanted, taken, out) {
+                Scatter::Begun => continue,
+                Scatter::Waits => {
+                    self.request.replica.put_back(chunk);
+                    return;
+                }
+                Scatter::No => self.await_flights(chunk, wanted, taken),
+            }
             if wanted == 0 {
                 continue;
             }
@@ -327,7 +337,7 @@ impl Placing<'_> {
         let bytes = self.request.replica.bytes_of(chunk, fragment);
         let (depot, now) = (self.request.lanes[lane].depot, self.now);
         self.request.begin_flight(lane, chunk);
-        let spare = self.request.spare();
+        let spare = self.request.spare(self.settings);
         self.request.throttle.take(now, bytes, spare);
         let paid = self.depots.get(&depot);
         let keep_micro_usd = paid.map_or(0, |depot| self.request.pay(depot, bytes, now));
@@ -340,6 +350,7 @@ impl Placing<'_> {
             since: now,
             keep_micro_usd,
             is_raised: tuning.is_some_and(Tuning::is_raised),
+            is_scattered: false,
         };
         if let Some(link) = self.depots.get_mut(&depot).map(|depot| &mut depot.link) {
             link.begin_flight(now, &flight);
@@ -442,9 +453,14 @@ impl Placing<'_> {
                 } else {
                     !1u64.unbounded_shl(u32::from(flight.fragment.get()))
                 };
-            } else if self.pushes.get(lane.depot, self.id, chunk).is_some()
-                || (self.request.replica.holds(place, chunk)
-                    && !self.request.replica.is_redundant(place, chunk))
+            } else if let Some(coming) = self.pushes.get(lane.depot, self.id, chunk) {
+                taken |= 1 << place;
+                wanted &= match coming.is_piece {
+                    true => !1u64.unbounded_shl(u32::from(coming.fragment.get())),
+                    false => u64::MAX,
+                };
+            } else if self.request.replica.holds(place, chunk)
+                && !self.request.replica.is_redundant(place, chunk)
             {
                 taken |= 1 << place;
             }

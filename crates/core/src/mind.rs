@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Leads every snapshot; another number is another layout.
-const SNAPSHOT_VERSION: u32 = 27;
+const SNAPSHOT_VERSION: u32 = 28;
 
 record! {
     /// The decision maker of one centre.
@@ -307,6 +307,20 @@ impl Mind {
                 chunk,
                 givers,
             } => self.on_gather_told(request, depot, chunk, &givers, out),
+            Input::ScatterFailed {
+                request,
+                depot,
+                chunk,
+                fault,
+            } => self.on_scatter_failed(request, depot, chunk, fault, out),
+            Input::PieceTold {
+                request,
+                depot,
+                chunk,
+                span,
+            } => self.on_piece_told(request, depot, chunk, span),
+            Input::EncodeChosen { encode } => self.on_encode_chosen(encode),
+            Input::EgressTold { rate } => self.on_egress_told(rate),
             Input::ArrivalSurveyed { request, chunks } => {
                 self.on_arrival_surveyed(request, &chunks);
             }

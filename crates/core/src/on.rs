@@ -25,6 +25,7 @@ mod probed;
 mod rate_limited;
 mod request_cancelled;
 mod request_submitted;
+mod scatter_failed;
 mod source_found;
 mod source_kept;
 mod source_released;

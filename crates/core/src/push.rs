@@ -3,11 +3,12 @@
 //! Only what is verified where it lies goes on, and it counts there only once it is verified there.
 //! The centre's way out has no part in it; depots that are being fed from the centre are left alone.
 
+mod failures;
 mod offers;
 
 use alloc::{
     collections::{BTreeMap, BTreeSet},
-    format, vec,
+    vec,
     vec::Vec,
 };
 use posthaste_plan::push::{self, Push as Next, Stand};
@@ -15,9 +16,8 @@ use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId};
 
 use crate::{
     Mind,
-    books::{Depot, FlightKey, Forwarded, Push, Request, is_of_giver},
+    books::{Depot, FlightKey, Forwarded, Push, Request},
     contract::{Command, Fault, Happening, Outbox, Reason},
-    dispatch::backoff,
     outlook::SLICE_PAUSE,
 };
 
@@ -25,8 +25,8 @@ use crate::{
 const MISSES_MAX: u32 = 8;
 /// Chunks looked at in one go for one request: a fraction of a millisecond.
 const LOOKS_MAX: usize = 512;
-/// Failures in a row after which a pair of depots is left alone for long.
-const HOPELESS: u32 = 8;
+/// Stalls that a fragment of a chunk that is coded elsewhere may last.
+const PIECE_STALLS: u32 = 3;
 
 /// A depot as a request sees it now, whatever the chunk.
 struct Sight {
@@ -103,7 +103,9 @@ impl Mind {
         let settings = &self.settings;
         let (stalled_since, failed_since) =
             (self.now - settings.push_wait, self.now - settings.hold_max);
-        for (id, from, to) in self.pushes.stalled(stalled_since) {
+        // Who codes has to get the chunk before it sends anything on.
+        let pieces_since = self.now - settings.stall * PIECE_STALLS;
+        for (id, from, to) in self.pushes.stalled(stalled_since, pieces_since) {
             self.back_off(from, to);
             let fault = Fault::Unreachable;
             self.abandon_pushes(id, to, &Reason::DepotLost { fault }, out);
@@ -126,6 +128,11 @@ impl Mind {
         }
         if let Some(request) = self.requests.get_mut(&key.request) {
             let lane = request.lane_of(key.depot);
+            if flight.is_piece {
+                lane.into_iter()
+                    .for_each(|lane| request.end_piece(lane, key.chunk));
+                return Some(flight);
+            }
             let is_delivery = lane.is_some_and(|lane| request.is_destination(lane));
             let push = match is_delivery {
                 true => &mut request.delivery,
@@ -137,85 +144,6 @@ impl Mind {
             }
         }
         Some(flight)
-    }
-
-    /// A push ended without the fragment being stored. No depot is lost by that: who is at fault can't
-    /// be told, and nothing is less safe than before.
-    pub(crate) fn on_push_failed(
-        &mut self,
-        key: FlightKey,
-        flight: Forwarded,
-        fault: Fault,
-        out: &mut Outbox,
-    ) {
-        let (to, id) = (key.depot, key.request);
-        let givers = flight.givers.iter();
-        let attempts = match flight.is_blamed {
-            true => 0,
-            false => givers
-                .map(|&from| self.back_off(from, to))
-                .max()
-                .unwrap_or(0),
-        };
-        let reason = Reason::Retry {
-            fault,
-            attempt: attempts + 1,
-        };
-        if fault == Fault::Full
-            && let Some(depot) = self.depots.get_mut(&to)
-        {
-            depot.free = Bytes::ZERO;
-        }
-        if let [from] = flight.givers[..] {
-            if is_of_giver(fault) {
-                self.ask_giver(id, from, &reason, out);
-            }
-            if attempts == 1 {
-                let (from, to) = (self.name_of(from), self.name_of(to));
-                self.remember(id, format!("{from} to {to}: a push is tried again"), reason);
-            }
-        }
-        self.refresh_stripe(id, key.chunk);
-    }
-
-    /// A depot no longer holds what is believed: what it does hold, it says itself.
-    pub(crate) fn ask_giver(
-        &mut self,
-        id: RequestId,
-        from: DepotId,
-        reason: &Reason,
-        out: &mut Outbox,
-    ) {
-        self.abandon_pushes(id, from, reason, out);
-        self.ask_if_used(id, from, reason.clone(), out);
-    }
-
-    pub(crate) fn back_off(&mut self, from: DepotId, to: DepotId) -> u32 {
-        let (now, settings) = (self.now, &self.settings);
-        self.pushes.fail(from, to, |failures| {
-            now + if failures > HOPELESS {
-                settings.hold_max
-            } else {
-                backoff(settings, failures)
-            }
-        })
-    }
-
-    /// A depot is gone: what it was sending on will not arrive.
-    pub(crate) fn abandon_pushes_from(&mut self, from: DepotId, reason: &Reason, out: &mut Outbox) {
-        for (id, to) in self.pushes.ways_from(from) {
-            self.abandon_pushes(id, to, reason, out);
-        }
-    }
-
-    fn abandon_pushes(&mut self, id: RequestId, to: DepotId, reason: &Reason, out: &mut Outbox) {
-        if self.end_flights(to, Some(id)) > 0 {
-            out.commands.push(Command::Abandon {
-                request: id,
-                depot: to,
-                reason: reason.clone(),
-            });
-        }
     }
 
     /// The depots of a request, the destinations apart.
@@ -405,6 +333,7 @@ impl Mind {
                         bytes,
                         share: bytes,
                         is_blamed: false,
+                        is_piece: false,
                         since: self.now,
                     };
                     let giver = from.depot;

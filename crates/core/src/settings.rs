@@ -3,6 +3,8 @@ use posthaste_forecast::{Prior, Quantiles};
 use posthaste_plan::horizon::Effort;
 use posthaste_types::{ByteRate, Bytes, record};
 
+use crate::contract::Encode;
+
 record! {
     /// Every constant the mind decides by, with its unit. The defaults say why.
     #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +31,9 @@ record! {
         pub probe_wait: Duration,
         /// What the centre's way out carries, where that is known.
         pub egress: Option<ByteRate>,
+        /// Where chunks are coded: relays spare the centre's way out, and each fragment goes through one
+        /// machine more.
+        pub encode: Encode,
         /// Data in flight to a depot, as time at its p50 rate.
         pub window: Duration,
         /// The same while an optimizer has found, or tries, that more at once carries more: streams that
@@ -132,6 +137,7 @@ impl Default for Settings {
             // A probe lasts 20 s at most; the rest is for connecting and failing to.
             probe_wait: Duration::from_secs(60),
             egress: None,
+            encode: Encode::Centre,
             // Long enough to hide a round trip and a late acknowledgement, short enough that a
             // decision bites within seconds.
             window: Duration::from_secs(2),

@@ -100,6 +100,7 @@ impl Mind {
                 stored,
                 stored_bytes,
                 in_flight: lane.in_flight
+                    + lane.awaited
                     + u32::try_from(self.pushes.to(lane.depot, Some(id)).count())
                         .unwrap_or(u32::MAX),
             }

@@ -205,6 +205,16 @@ fn givers() -> impl Strategy<Value = Vec<GiverEnd>> {
     proptest::collection::vec(giver, 0..4)
 }
 
+/// What is said of the centre.
+fn encode() -> impl Strategy<Value = Input> {
+    let places = [Encode::Centre, Encode::Relays, Encode::Auto];
+    prop_oneof![
+        3 => (0usize..3).prop_map(move |place| Input::EncodeChosen { encode: places[place] }),
+        1 => proptest::option::of(1u64..9000)
+            .prop_map(|rate| Input::EgressTold { rate: rate.map(ByteRate::new) }),
+    ]
+}
+
 /// What is said of depots.
 fn about_depots() -> impl Strategy<Value = Input> {
     let held = proptest::collection::vec((chunk(), fragment()), 0..8);
@@ -212,6 +222,13 @@ fn about_depots() -> impl Strategy<Value = Input> {
         3 => (request(), depot(), chunk(), givers()).prop_map(|(request, depot, chunk, givers)| {
             Input::GatherTold { request, depot, chunk, givers }
         }),
+        2 => (request(), depot(), chunk(), fault()).prop_map(|(request, depot, chunk, fault)| {
+            Input::ScatterFailed { request, depot, chunk, fault }
+        }),
+        2 => (request(), depot(), chunk(), 0u64..3000).prop_map(|(request, depot, chunk, span_ms)| {
+            Input::PieceTold { request, depot, chunk, span: Duration::from_millis(span_ms) }
+        }),
+        2 => encode(),
         3 => (depot(), facts()).prop_map(|(depot, (capacity, rate_max))| {
             Input::DepotAdded { depot, name: format!("{depot}"), capacity, rate_max }
         }),
@@ -393,6 +410,25 @@ fn wishing_nothing(moves: &[Move], is_old: bool) -> Vec<Move> {
     moves.iter().map(plain).collect()
 }
 
+/// What a depot that codes keeps and sends on.
+fn coded(command: &Command) -> Vec<(RequestId, DepotId, ChunkIndex, FragmentIndex)> {
+    match command {
+        Command::Scatter {
+            request,
+            depot,
+            chunk,
+            fragment,
+            to,
+            ..
+        } => {
+            let own = [(*request, *depot, *chunk, *fragment)].into_iter();
+            own.chain(to.iter().map(|(to, piece)| (*request, *to, *chunk, *piece)))
+                .collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
 /// What depots send among themselves.
 fn given(command: &Command) -> Option<(RequestId, DepotId, ChunkIndex, FragmentIndex)> {
     match command {
@@ -466,6 +502,7 @@ fn play(moves: &[Move], cut: Option<usize>) -> (Vec<Outbox>, Mind) {
                 fetches.push((*request, *source, *chunk));
             }
             open.extend(given(command));
+            open.extend(coded(command));
         }
         outs.push(out);
     }
@@ -494,6 +531,9 @@ proptest! {
         let (outs, mind) = play(&moves, None);
         for out in &outs {
             let mut sent = BTreeSet::new();
+            for (request, depot, chunk, _) in out.commands.iter().flat_map(coded) {
+                prop_assert!(sent.insert((request, depot, chunk)), "{chunk} twice to {depot}");
+            }
             for command in &out.commands {
                 let (Command::Send { request, depot, chunk, .. }
                 | Command::Forward { request, to: depot, chunk, .. }

@@ -166,6 +166,7 @@ impl Desk {
             | Command::Survey { .. }
             | Command::Settle { .. }
             | Command::Probe { .. }
+            | Command::Scatter { .. }
             | Command::Solve { .. } => {}
         }
         None

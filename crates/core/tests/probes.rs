@@ -83,6 +83,7 @@ impl Desk {
                 | Command::Settle { .. }
                 | Command::Forward { .. }
                 | Command::Gather { .. }
+                | Command::Scatter { .. }
                 | Command::Solve { .. } => {}
             }
         }

@@ -133,6 +133,7 @@ impl Desk {
                     }]);
                 }
                 Command::Gather { .. }
+                | Command::Scatter { .. }
                 | Command::Release { .. }
                 | Command::Forget { .. }
                 | Command::Fetch { .. }

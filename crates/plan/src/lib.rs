@@ -22,6 +22,7 @@ pub mod patience;
 pub mod push;
 pub mod redundancy;
 pub mod run;
+pub mod scatter;
 mod scene;
 mod timetable;
 pub mod tuner;

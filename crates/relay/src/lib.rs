@@ -17,6 +17,7 @@ mod peer;
 mod rate;
 mod reception;
 mod request;
+mod scatter;
 mod server;
 mod store;
 

@@ -199,7 +199,8 @@ impl<S: Shelf> Desk<S> {
             | Target::Probe
             | Target::Dataset(_)
             | Target::Forward(..)
-            | Target::Gather(..) => Ok(json(StatusCode::OK, &self.status())),
+            | Target::Gather(..)
+            | Target::Scatter(..) => Ok(json(StatusCode::OK, &self.status())),
         }
     }
 

@@ -84,6 +84,52 @@ impl Reception {
         Ok(bytes)
     }
 
+    /// Reads one line of at most `bytes_max`, and what came behind it with its last bytes.
+    pub(crate) async fn read_line(
+        &mut self,
+        bytes_max: usize,
+    ) -> Result<(Vec<u8>, Bytes), Refusal> {
+        let mut line = Vec::new();
+        while let Some(mut data) = self.next().await? {
+            let end = data.iter().position(|byte| *byte == b'\n');
+            line.extend_from_slice(&data[..end.unwrap_or(data.len())]);
+            if line.len() > bytes_max {
+                let what = format!("the first line has more than {bytes_max} bytes");
+                return Err(Refusal::new(ErrorKind::Invalid, what));
+            }
+            if let Some(end) = end {
+                return Ok((line, data.split_off(end + 1)));
+            }
+        }
+        Err(Refusal::new(
+            ErrorKind::Invalid,
+            "the body ended in its first line",
+        ))
+    }
+
+    /// Reads the rest of the body into memory: `first` and what follows are exactly `size` bytes.
+    pub(crate) async fn read_rest(mut self, first: Bytes, size: u64) -> Result<Vec<u8>, Refusal> {
+        let wrong = || {
+            let what = format!("the body has not the {size} bytes that it should");
+            Refusal::new(ErrorKind::Invalid, what)
+        };
+        let size = usize::try_from(size).map_err(|_| wrong())?;
+        let mut bytes =
+            Vec::with_capacity(size + usize::from(posthaste_types::Code::FRAGMENTS_MAX));
+        let mut next = Some(first);
+        while let Some(data) = next {
+            if bytes.len() + data.len() > size {
+                return Err(wrong());
+            }
+            bytes.extend_from_slice(&data);
+            next = self.next().await?;
+        }
+        match bytes.len() == size {
+            true => Ok(bytes),
+            false => Err(wrong()),
+        }
+    }
+
     /// Reads and forgets a probe, and says when its bytes came.
     ///
     /// # Errors

@@ -25,6 +25,7 @@ use crate::{
     gather::Gathers,
     rate::RateLimit,
     reception::{Reception, blocking},
+    scatter::Scatters,
     store::{Refusal, Store, Stored, Upload, other_digest},
 };
 
@@ -48,6 +49,8 @@ pub(crate) struct Service {
     pub(crate) forwards: Forwards,
     /// What is taken from them.
     pub(crate) gathers: Gathers,
+    /// What is coded for others.
+    pub(crate) scatters: Scatters,
     /// Probes that may be under way at once.
     pub(crate) probes: Semaphore,
 }
@@ -84,9 +87,10 @@ impl Service {
                 (Scope::Read, Some(*id))
             }
             (&Method::PUT, Some(Target::Object(id, _)))
-            | (&Method::POST, Some(Target::Forward(id, _) | Target::Gather(id, _))) => {
-                (Scope::Write, Some(*id))
-            }
+            | (
+                &Method::POST,
+                Some(Target::Forward(id, _) | Target::Gather(id, _) | Target::Scatter(id, _)),
+            ) => (Scope::Write, Some(*id)),
             (&Method::DELETE, Some(Target::Dataset(id))) => (Scope::All, Some(*id)),
             (_, Some(_)) => {
                 let refusal = Refusal::new(ErrorKind::Unsupported, "no such method here");
@@ -114,6 +118,9 @@ impl Service {
             Some(Target::Gather(id, object)) => {
                 return self.gathers.gather(&self.store, id, object, body).await;
             }
+            Some(Target::Scatter(id, object)) => {
+                return self.scatters.scatter(&self.store, id, object, body).await;
+            }
             Some(Target::Status) | None => Ok(json(StatusCode::OK, &self.status())),
         };
         answer.map_err(|refusal| (refusal, None))
@@ -129,7 +136,9 @@ impl Service {
             free_bytes: usage.free,
             rate_limit_bytes_per_s: self.rate.rate().map(|rate| rate.get()),
             received_bytes: self.rate.taken_bytes(),
-            features: vec![wire::FORWARD.to_owned(), wire::GATHER.to_owned()],
+            features: [wire::FORWARD, wire::GATHER, wire::SCATTER]
+                .map(str::to_owned)
+                .into(),
         }
     }
 

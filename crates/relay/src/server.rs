@@ -31,8 +31,10 @@ use crate::{
     forward::Forwards,
     gather::Gathers,
     identity::Identity,
+    others::Others,
     rate::RateLimit,
     request::Service,
+    scatter::Scatters,
     store::Store,
 };
 
@@ -111,7 +113,7 @@ impl Relay {
             Some(Arc::clone(&rate)),
             flush,
         );
-        let others = Arc::default();
+        let others: Arc<Others> = Arc::default();
         let gathers = Gathers::new(Arc::clone(&others), Arc::clone(&rate));
         let service = Service {
             name,
@@ -119,6 +121,7 @@ impl Relay {
             store,
             rate,
             files,
+            scatters: Scatters::new(Arc::clone(&others)),
             forwards: Forwards::new(others),
             gathers,
             probes: Semaphore::new(PROBES_MAX),

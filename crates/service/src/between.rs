@@ -58,6 +58,22 @@ impl Hands {
                 };
                 self.gather(from, leg);
             }
+            Command::Scatter {
+                request,
+                depot,
+                chunk,
+                fragment,
+                to,
+                reason: _,
+            } => {
+                let leg = Leg {
+                    request,
+                    depot,
+                    chunk,
+                    fragment,
+                };
+                self.scatter(leg, to);
+            }
             Command::Send { .. }
             | Command::Abandon { .. }
             | Command::Inventory { .. }

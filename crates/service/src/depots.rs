@@ -40,6 +40,8 @@ pub(crate) struct Depot {
     pub(crate) forwards: AtomicBool,
     /// Whether it said that it can gather what others hold.
     pub(crate) gathers: AtomicBool,
+    /// Whether it said that it can code chunks.
+    pub(crate) scatters: AtomicBool,
 }
 
 impl Depot {
@@ -47,6 +49,7 @@ impl Depot {
     pub(crate) fn heed(&self, status: &RelayStatus) {
         self.forwards.store(status.forwards, Ordering::Relaxed);
         self.gathers.store(status.gathers, Ordering::Relaxed);
+        self.scatters.store(status.scatters, Ordering::Relaxed);
     }
 }
 
@@ -152,6 +155,7 @@ pub(crate) fn open(
         meter: Meter::new(now),
         forwards: AtomicBool::new(false),
         gathers: AtomicBool::new(false),
+        scatters: AtomicBool::new(false),
     })
 }
 

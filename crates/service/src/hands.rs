@@ -133,7 +133,9 @@ impl Hands {
                 depot,
                 reason: _,
             } => self.forget(request, depot),
-            command @ (Command::Forward { .. } | Command::Gather { .. }) => self.relay(command),
+            command @ (Command::Forward { .. }
+            | Command::Gather { .. }
+            | Command::Scatter { .. }) => self.relay(command),
             command @ (Command::Fetch { .. }
             | Command::Quit { .. }
             | Command::Survey { .. }
@@ -289,7 +291,7 @@ impl Hands {
     }
 
     /// The dataset, opened at its first use. What it gives back can be awaited anywhere.
-    fn sealed(
+    pub(crate) fn sealed(
         &self,
         request: RequestId,
     ) -> impl Future<Output = Result<Arc<Sealed>>> + Send + 'static {
@@ -337,13 +339,13 @@ async fn send_fragment(
 }
 
 /// Counts a send in its depot's meter, also when the send is aborted.
-struct Metered<'a> {
+pub(crate) struct Metered<'a> {
     depot: &'a crate::depots::Depot,
     stored: Bytes,
 }
 
 impl<'a> Metered<'a> {
-    fn start(depot: &'a crate::depots::Depot) -> Self {
+    pub(crate) fn start(depot: &'a crate::depots::Depot) -> Self {
         depot.meter.on_start(monotonic());
         Self {
             depot,
@@ -351,7 +353,7 @@ impl<'a> Metered<'a> {
         }
     }
 
-    fn end(mut self, stored: Bytes) {
+    pub(crate) fn end(mut self, stored: Bytes) {
         self.stored = stored;
     }
 }

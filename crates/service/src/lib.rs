@@ -18,6 +18,7 @@ mod meter;
 mod probe;
 mod release;
 mod render;
+mod scatter;
 mod sealed;
 mod secrets;
 mod store;
@@ -35,10 +36,12 @@ use posthaste_core::contract::Input;
 use posthaste_endpoint::{Error, ErrorKind, Result};
 use posthaste_journal::Scan;
 use posthaste_relay::Outlet;
+use posthaste_types::ByteRate;
 use tokio::{net::TcpListener, sync::mpsc, task::JoinSet};
 
 pub use http::openapi;
 pub use lending::LendingOptions;
+pub use posthaste_core::contract::Encode;
 pub use secrets::{make_private_directory, read_private, write_private};
 
 /// Depots that may be added while none is taken up for watching yet.
@@ -59,6 +62,10 @@ pub struct Options {
     pub behind_tls: bool,
     /// Where sources are handed out to whoever pulls, while they are there; nowhere without.
     pub lending: Option<LendingOptions>,
+    /// Where chunks are coded.
+    pub encode: Encode,
+    /// What the way out carries, all depots together; none where nobody knows.
+    pub way_out: Option<ByteRate>,
 }
 
 /// A service that listens, but does nothing yet.
@@ -69,6 +76,7 @@ pub struct Service {
     scans: mpsc::Receiver<posthaste_types::RequestId>,
     watches: mpsc::Receiver<Arc<depots::Depot>>,
     token_file: PathBuf,
+    encoding: (Encode, Option<ByteRate>),
     /// Where sources are handed out, and what is to be read for that.
     outlet: Option<(Outlet, mpsc::Receiver<posthaste_types::RequestId>)>,
 }
@@ -124,6 +132,7 @@ impl Service {
             scans,
             watches,
             token_file,
+            encoding: (options.encode, options.way_out),
             outlet,
         })
     }
@@ -163,6 +172,7 @@ impl Service {
             scans,
             watches,
             outlet,
+            encoding,
             ..
         } = self;
         let centre = Arc::clone(&desk.centre);
@@ -189,6 +199,7 @@ impl Service {
                 Ok(())
             });
         }
+        choose_encoding(&desk.centre, encoding).await?;
         resume(&desk).await?;
         let (end, ended) = tokio::sync::watch::channel(false);
         let mut told = ended.clone();
@@ -230,6 +241,21 @@ fn flatten(ended: Result<Result<()>, tokio::task::JoinError>) -> Result<()> {
     ended.unwrap_or_else(|cause| {
         Err(Error::new(ErrorKind::Other, "run", "the service").cause(cause.to_string()))
     })
+}
+
+/// Tells the mind where chunks are coded and what the way out carries, where that is new.
+async fn choose_encoding(
+    centre: &driver::Centre,
+    (encode, rate): (Encode, Option<ByteRate>),
+) -> Result<()> {
+    let (encode_so_far, rate_so_far) = centre.mind().encoding();
+    if encode != encode_so_far {
+        centre.tell(Input::EncodeChosen { encode }).await?;
+    }
+    if rate != rate_so_far {
+        centre.tell(Input::EgressTold { rate }).await?;
+    }
+    Ok(())
 }
 
 /// Tells the mind that the driver started, and takes up what a crash left undone.

@@ -12,6 +12,7 @@ mod journal;
 mod notes;
 mod plans;
 mod probes;
+mod scatters;
 mod scored;
 mod senses;
 mod setup;
@@ -27,7 +28,7 @@ use posthaste_core::{
     Mind, Settings,
     contract::{Event, Happening, Input, Outbox, Reason},
 };
-use posthaste_types::{ByteRate, DepotId, Record, RequestId, Timestamp};
+use posthaste_types::{ByteRate, Bytes, DepotId, Record, RequestId, Timestamp};
 
 use crate::{
     Checkers, Entry, Report, Scenario,
@@ -42,6 +43,7 @@ use fates::Fates;
 use forwards::Forwards;
 use gathers::Gathers;
 use journal::Journal;
+use scatters::Scatters;
 pub(crate) use scored::{score, watch};
 
 /// The moment every run starts at: 2027-01-15 08:00:00 UTC.
@@ -136,6 +138,10 @@ struct Run<'a> {
     /// What depots were told to send on.
     forwards: Forwards,
     gathers: Gathers,
+    /// What they were told to code.
+    scatters: Scatters,
+    /// Bytes that left the centre, or are about to.
+    left: Bytes,
     /// How long an answer can be on its way.
     answer_max: Duration,
     /// The probe of a path under way.
@@ -173,6 +179,7 @@ impl<'a> Run<'a> {
             .egress()
             .filter(|_| scenario.egress_known)
             .map(ByteRate::new);
+        settings.encode = scenario.encode();
         let mind = Mind::new(settings.clone());
         Self {
             scenario,
@@ -197,6 +204,8 @@ impl<'a> Run<'a> {
             fates: Fates::default(),
             forwards: Forwards::default(),
             gathers: Gathers::default(),
+            scatters: Scatters::default(),
+            left: Bytes::ZERO,
             answer_max: Duration::ZERO,
             probing: None,
             was_probed: None,

@@ -123,6 +123,8 @@ pub struct Report {
     pub fan_outs: Vec<u32>,
     /// Bytes sent, whatever came of them.
     pub sent: Bytes,
+    /// Bytes that left the centre, whatever came of them.
+    pub left: Bytes,
     /// Bytes stored.
     pub stored: Bytes,
     /// Probes of paths.

@@ -9,6 +9,7 @@ mod wishes;
 
 use std::{collections::BTreeMap, fmt, path::Path, sync::Arc};
 
+use posthaste_core::contract::Encode;
 use serde::Deserialize;
 
 pub(crate) use amount::{Amount, Price, SECONDS_A_MONTH, mebi};
@@ -38,6 +39,9 @@ pub struct Scenario {
     /// Whether the mind knows that.
     #[serde(default)]
     pub(crate) egress_known: bool,
+    /// Where chunks are coded: at the `centre`, at `relays`, or as `auto` finds best.
+    #[serde(default)]
+    pub(crate) encode: Option<String>,
     /// For so long at the start other traffic shows what paths carry, one path a second: a centre knows
     /// its paths before anybody asks for anything. Nothing is asked for before it is over.
     #[serde(default)]
@@ -150,6 +154,12 @@ impl Scenario {
     /// What the centre's way out carries, in bytes a second.
     pub(crate) fn egress(&self) -> Option<u64> {
         self.egress_mib_per_s.map(mebi)
+    }
+
+    /// Where chunks are coded.
+    pub(crate) fn encode(&self) -> Encode {
+        let said = self.encode.as_ref().and_then(|text| text.parse().ok());
+        said.unwrap_or_default()
     }
 
     /// Whether the service is ever killed.

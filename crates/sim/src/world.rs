@@ -163,6 +163,19 @@ impl World {
         self.network.drop_forwards(Node::site(place), is_gone)
     }
 
+    /// Takes back what one site sends to another.
+    pub(crate) fn drop_between(
+        &mut self,
+        from: usize,
+        to: usize,
+        is_gone: impl Fn(&Sending) -> bool,
+    ) -> Vec<Arrival> {
+        let (from, to) = (Node::site(from), Node::site(to));
+        let dropped = self.network.drop_sends(from, to, is_gone).into_iter();
+        let dropped = dropped.map(|sending| Arrival { from, to, sending });
+        dropped.collect()
+    }
+
     /// Takes back whatever moves to or from a site.
     pub(crate) fn drop_all(&mut self, place: usize) -> Vec<Arrival> {
         self.network.drop_all(Node::site(place))

@@ -168,6 +168,7 @@ impl Mind {
             bytes,
             since: now,
             is_raised: false,
+            is_scattered: false,
             keep_micro_usd: 0,
         };
         from.link.begin_flight(now, &flight);

@@ -1,3 +1,5 @@
+mod pieces;
+
 use alloc::{
     collections::{BTreeMap, BTreeSet},
     vec::Vec,
@@ -10,6 +12,7 @@ use posthaste_types::{
 
 use super::{Bitmap, FlightKey};
 use crate::{Settings, contract::Fault};
+use pieces::Rest;
 
 /// How long chunks that made way wait at least before they are looked at again.
 const TURN: Duration = Duration::from_secs(1);
@@ -160,6 +163,8 @@ record! {
         pub(crate) share: Bytes,
         /// One of them was found to be at fault: the others are not.
         pub(crate) is_blamed: bool,
+        /// Who sends it was sent the chunk to code, so it is on its way from the centre.
+        pub(crate) is_piece: bool,
         pub(crate) since: Timestamp,
     }
 }
@@ -196,6 +201,8 @@ record! {
         ways: BTreeMap<(DepotId, DepotId), Way>,
         /// Depots nearer the destination about which something changed.
         touched: BTreeSet<DepotId>,
+        /// Depots that failed to code a chunk.
+        rests: BTreeMap<DepotId, Rest>,
         /// Requests of which more may go on.
         offered: BTreeSet<RequestId>,
         /// When more of them is looked at.
@@ -405,16 +412,26 @@ impl Pushes {
     }
 
     /// Requests and depots between which nothing landed for so long that nothing will.
-    pub(crate) fn stalled(&self, before: Timestamp) -> BTreeSet<(RequestId, DepotId, DepotId)> {
-        let is_still = |from: DepotId, to: DepotId| {
+    /// What goes to be made safe is not waited for so long.
+    pub(crate) fn stalled(
+        &self,
+        before: Timestamp,
+        pieces_before: Timestamp,
+    ) -> BTreeSet<(RequestId, DepotId, DepotId)> {
+        let before = |flight: &Forwarded| match flight.is_piece {
+            true => pieces_before,
+            false => before,
+        };
+        let is_still = |from: DepotId, to: DepotId, before: Timestamp| {
             let pair = self.pairs.get(&(from, to));
             pair.is_none_or(|pair| pair.progress_at <= before)
         };
         let all = self.flights.iter();
-        let all = all.filter(|(_, flight)| flight.since <= before);
+        let all = all.filter(|(_, flight)| flight.since <= before(flight));
         all.flat_map(|(key, flight)| {
+            let before = before(flight);
             let still = flight.givers.iter();
-            let still = still.filter(|&&from| is_still(from, key.depot));
+            let still = still.filter(move |&&from| is_still(from, key.depot, before));
             still.map(|&from| (key.request, from, key.depot))
         })
         .collect()
@@ -424,6 +441,7 @@ impl Pushes {
     pub(crate) fn forget_failures(&mut self, before: Timestamp) {
         let is_old = |pair: &Pair| pair.flights == 0 && pair.resume_at <= before;
         self.pairs.retain(|_, pair| !is_old(pair));
+        self.rests.retain(|_, rest| rest.lasts_beyond(before));
     }
 
     /// Whether the pairs count the flights there are.

@@ -18,7 +18,8 @@ impl Request {
     /// without a plan.
     pub(crate) fn quota_left(&self, lane: usize) -> Option<u32> {
         let fed = &self.lanes[lane];
-        let has = self.replica.stored(lane).0.saturating_add(fed.in_flight);
+        let coming = fed.in_flight.saturating_add(fed.awaited);
+        let has = self.replica.stored(lane).0.saturating_add(coming);
         fed.quota.map(|quota| quota.pieces.saturating_sub(has))
     }
 

@@ -1,3 +1,4 @@
+mod pieces;
 mod wishes;
 
 use alloc::{collections::BTreeMap, vec::Vec};
@@ -49,6 +50,8 @@ record! {
         /// When it was asked what it holds, while the answer is out. Nothing is sent meanwhile.
         pub(crate) asked_at: Option<Timestamp>,
         pub(crate) in_flight: u32,
+        /// Fragments on their way here from depots that code.
+        pub(crate) awaited: u32,
         /// Lanes to depots that fail together with this one, itself among them, as a mask.
         pub(crate) kin: u64,
         /// Pieces that the last look counted on sending there: their space is kept for them.
@@ -129,6 +132,9 @@ record! {
         crowded_most: u32,
         /// That was not said yet.
         pub(crate) is_crowd_unsaid: bool,
+        /// Depots coded chunks of it, and that was said, or not yet.
+        pub(crate) is_scattered: bool,
+        pub(crate) is_scatter_unsaid: bool,
         pub(crate) replica: Replica,
         pub(crate) stripes: BTreeMap<ChunkIndex, Stripe>,
         /// How much of each chunk is on its way; late copies outlive their stripe.
@@ -157,10 +163,6 @@ record! {
 }
 
 impl Request {
-    #[expect(
-        clippy::too_many_lines,
-        reason = "every field of the books, in one place"
-    )]
     pub(crate) fn new(spec: RequestSpec, method: Method, wishes: Wishes, now: Timestamp) -> Self {
         let mut lanes: Vec<Lane> = Vec::new();
         for &depot in spec.via.iter().chain(&spec.destinations) {
@@ -168,17 +170,7 @@ impl Request {
                 && lanes.len() < Self::LANES_MAX
                 && lanes.iter().all(|lane| lane.depot != depot)
             {
-                lanes.push(Lane {
-                    depot,
-                    is_active: false,
-                    is_used: false,
-                    asked_at: None,
-                    in_flight: 0,
-                    kin: 1 << lanes.len(),
-                    kept: 0,
-                    quota: None,
-                    tuning: None,
-                });
+                lanes.push(Lane::new(depot, lanes.len()));
             }
         }
         let destinations = whole_mask(&lanes, &spec);
@@ -215,6 +207,8 @@ impl Request {
             crowded: BTreeMap::new(),
             crowded_most: 0,
             is_crowd_unsaid: false,
+            is_scattered: false,
+            is_scatter_unsaid: false,
             stripes: BTreeMap::new(),
             flying: BTreeMap::new(),
             push: None,
@@ -456,6 +450,10 @@ impl Request {
     /// That ended, one way or the other.
     pub(crate) fn end_flight(&mut self, lane: usize, chunk: ChunkIndex) {
         self.lanes[lane].in_flight -= 1;
+        self.end_one(chunk);
+    }
+
+    fn end_one(&mut self, chunk: ChunkIndex) {
         if let Some(count) = self.flying.get_mut(&chunk) {
             *count -= 1;
             if *count == 0 {

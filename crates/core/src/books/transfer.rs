@@ -22,6 +22,8 @@ record! {
         pub(crate) keep_micro_usd: u64,
         /// Its request's optimizer wants more in flight than a window has room for.
         pub(crate) is_raised: bool,
+        /// All of the chunk is on its way, to be coded there; the fragment is what is kept of it.
+        pub(crate) is_scattered: bool,
     }
 }
 

@@ -92,6 +92,23 @@ record! {
             /// Why from there and why now.
             reason: Reason,
         },
+        /// Read the chunk and send it once, whole, to a depot that codes it, keeps one fragment and sends the
+        /// others on. Answered for each of them by `FragmentStored` or `FragmentFailed`, where one was sent
+        /// on after a `PieceTold`; or once for all, where nothing of it was begun, by `ScatterFailed`.
+        51 = Scatter {
+            /// For this request.
+            request: RequestId,
+            /// To this depot.
+            depot: DepotId,
+            /// This chunk.
+            chunk: ChunkIndex,
+            /// The fragment that it keeps.
+            fragment: FragmentIndex,
+            /// To whom it sends which others.
+            to: Vec<(DepotId, FragmentIndex)>,
+            /// Why there and why now.
+            reason: Reason,
+        },
         /// Read the chunk from the source, write it where it belongs and note its digest. Answered by
         /// `ChunkArrived` or `ChunkMissed`.
         40 = Fetch {
@@ -168,6 +185,7 @@ impl Command {
             | Self::Forget { reason, .. }
             | Self::Forward { reason, .. }
             | Self::Gather { reason, .. }
+            | Self::Scatter { reason, .. }
             | Self::Fetch { reason, .. }
             | Self::Quit { reason, .. }
             | Self::Survey { reason, .. }

@@ -5,7 +5,7 @@ use posthaste_types::{
     ByteRate, Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, SourceId, Timestamp, record,
 };
 
-use super::{ArrivalSpec, DepotTerms, Holding, RequestSpec, Wishes};
+use super::{ArrivalSpec, DepotTerms, Encode, Holding, RequestSpec, Wishes};
 
 record! {
     /// Why something the hands tried did not work, as far as the mind decides by it.
@@ -380,6 +380,39 @@ record! {
             chunk: ChunkIndex,
             /// Each that was asked and ended.
             givers: Vec<GiverEnd>,
+        },
+        /// A depot did not begin to code and send on a chunk: nothing of it is stored by that.
+        91 = ScatterFailed {
+            /// For this request.
+            request: RequestId,
+            /// The depot.
+            depot: DepotId,
+            /// The chunk.
+            chunk: ChunkIndex,
+            /// Why. [`Fault::Other`]: it can't.
+            fault: Fault,
+        },
+        /// How long a depot that coded a chunk took to send a fragment on, which is said to be stored after
+        /// this.
+        92 = PieceTold {
+            /// For this request.
+            request: RequestId,
+            /// The depot that got it.
+            depot: DepotId,
+            /// The chunk.
+            chunk: ChunkIndex,
+            /// From when its sender had it.
+            span: Duration,
+        },
+        /// Somebody said where chunks are coded. Without it, at the centre.
+        93 = EncodeChosen {
+            /// Where.
+            encode: Encode,
+        },
+        /// Somebody said what the centre's way out carries, or that nobody knows.
+        94 = EgressTold {
+            /// What; none where nobody knows.
+            rate: Option<ByteRate>,
         },
         /// As [`Input::RequestSubmittedWith`], with what else is wished; the other two wish nothing.
         48 = RequestAsked {

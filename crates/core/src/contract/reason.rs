@@ -198,6 +198,8 @@ record! {
         },
         /// Where it lies, the destination takes it from: nothing is sent over the centre's way out again.
         105 = HasIt,
+        /// A depot codes chunks and sends their fragments on: each leaves the centre once.
+        180 = CodedThere,
         /// Every chunk lies whole at each destination, its digest checked there.
         106 = WholeThere {
             /// How many those are.
@@ -345,16 +347,14 @@ record! {
         },
         /// The source was purged after all was safe: nothing can be made again from here.
         119 = Purged,
-        /// There is no time for all of the code by the deadline: fragments of all chunks for so many losses come
-        /// first.
+        /// No time for all of the code by the deadline: fragments of all chunks for so many losses come first.
         160 = LessFirst {
             /// Losses survived by the deadline.
             losses: u32,
             /// Losses survived in the end.
             parity: u32,
         },
-        /// It survives so many losses, which was to suffice by the deadline; what its code has beyond that
-        /// follows, behind others.
+        /// It survives so many losses, which suffices by the deadline; the rest of its code follows, behind others.
         161 = RestFollows {
             /// Losses survived now.
             losses: u32,

@@ -42,7 +42,9 @@ impl Placing<'_> {
 
     fn duplicate(&mut self, chunk: ChunkIndex, from: usize, out: &mut Outbox) {
         let depot = self.request.lanes[from].depot;
-        let Some(flight) = self.transfers.get(depot, self.id, chunk).copied() else {
+        let flight = self.transfers.get(depot, self.id, chunk).copied();
+        // One fragment more from here would not complete a chunk that is coded elsewhere.
+        let Some(flight) = flight.filter(|flight| !flight.is_scattered) else {
             return;
         };
         let Some(stripe) = self.request.stripes.get(&chunk) else {

@@ -252,7 +252,8 @@ impl Mind {
             self.land_push(*key, flight.fragment);
         }
         let pushed = pushed.iter().map(|(key, _)| (key.request, key.chunk));
-        let chunks: Vec<(RequestId, ChunkIndex)> = chunks.into_iter().chain(pushed).collect();
+        let mut chunks: Vec<(RequestId, ChunkIndex)> = chunks.into_iter().chain(pushed).collect();
+        chunks.extend(self.end_pieces_from(depot, id));
         for &(request, chunk) in &chunks {
             self.refresh_stripe(request, chunk);
         }

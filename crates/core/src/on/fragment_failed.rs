@@ -64,7 +64,7 @@ impl Mind {
     }
 
     /// Leaves the depot alone for a while, or for lost when it keeps failing.
-    fn blame(&mut self, id: RequestId, at: DepotId, fault: Fault, out: &mut Outbox) {
+    pub(crate) fn blame(&mut self, id: RequestId, at: DepotId, fault: Fault, out: &mut Outbox) {
         let now = self.now;
         let Some(depot) = self.depots.get_mut(&at).filter(|depot| depot.is_up()) else {
             return;
@@ -102,7 +102,7 @@ impl Mind {
     }
 
     /// The source is at fault: no depot can help, and the source stays as it is.
-    fn on_source_fault(&mut self, id: RequestId, fault: Fault, out: &mut Outbox) {
+    pub(crate) fn on_source_fault(&mut self, id: RequestId, fault: Fault, out: &mut Outbox) {
         let Some(request) = self.requests.get(&id).filter(|request| !request.is_final()) else {
             return;
         };

@@ -40,10 +40,15 @@ impl Mind {
         if let Some(pushed) = pushed {
             // It says nothing about the way from the centre.
             at.free -= pushed.bytes;
+            if pushed.is_piece {
+                self.shares
+                    .charge(&request.wishes, pushed.bytes, now, &self.settings);
+            }
             // Of several who sent, each was told of before.
             if let [from] = pushed.givers[..] {
                 let span = now.since(pushed.since);
-                if !span.is_zero() {
+                // Of what was coded first, how long that took was told before.
+                if !span.is_zero() && !pushed.is_piece {
                     let rate = ByteRate::over(pushed.share, span);
                     let beside = self.pushes.flights(from, depot) + 1;
                     let rate = rate.scaled(u64::from(beside), 1);
@@ -54,6 +59,9 @@ impl Mind {
         } else {
             (at.failures, at.fruitless) = (0, 0);
             at.link.progress_at = now;
+        }
+        if flight.is_some_and(|flight| flight.is_scattered) {
+            self.pushes.has_coded(depot);
         }
         if let Some(flight) = flight {
             let bytes = request.replica.bytes_of(chunk, fragment);

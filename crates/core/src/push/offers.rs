@@ -22,7 +22,10 @@ impl Mind {
         }
         // Levels may have been alike for a while, and something still be under way.
         let lanes = request.depot_lanes().map(|lane| request.lanes[lane].depot);
-        let flying = lanes.map(|depot| self.pushes.to(depot, Some(id)).count());
+        let flying = lanes.map(|depot| {
+            let all = self.pushes.to(depot, Some(id));
+            all.filter(|(_, flight)| !flight.is_piece).count()
+        });
         let flying = u32::try_from(flying.sum::<usize>()).unwrap_or(u32::MAX);
         if let Some(request) = self.requests.get_mut(&id) {
             request.push = can_push.then(|| Push::new(request.replica.chunks(), flying));

@@ -22,6 +22,8 @@ pub(super) type Body = UnsyncBoxBody<Bytes, io::Error>;
 pub(super) enum Cargo {
     /// Bytes in memory.
     Bytes(Bytes),
+    /// The same in two pieces.
+    Led(Bytes, Bytes),
     /// So many bytes of a file, from its beginning.
     File(Arc<File>, u64),
 }
@@ -30,6 +32,7 @@ impl Cargo {
     pub(super) fn len(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Led(first, rest) => (first.len() + rest.len()) as u64,
             Self::File(_, length) => *length,
         }
     }
@@ -40,6 +43,10 @@ impl Cargo {
             Self::Bytes(bytes) => Full::new(bytes.clone())
                 .map_err(|never| match never {})
                 .boxed_unsync(),
+            Self::Led(first, rest) => {
+                let pieces = [first.clone(), rest.clone()].map(|piece| Ok(Frame::data(piece)));
+                BodyExt::boxed_unsync(StreamBody::new(stream::iter(pieces)))
+            }
             Self::File(file, length) => {
                 let start = (Arc::clone(file), 0, *length);
                 let pieces = stream::try_unfold(start, |(file, at, length)| async move {
@@ -103,7 +110,8 @@ impl Ask<'_> {
             | Target::Inventory(dataset)
             | Target::Object(dataset, _)
             | Target::Forward(dataset, _)
-            | Target::Gather(dataset, _) => Some(dataset),
+            | Target::Gather(dataset, _)
+            | Target::Scatter(dataset, _) => Some(dataset),
         }
     }
 }

@@ -23,6 +23,8 @@ pub struct RelayStatus {
     pub forwards: bool,
     /// Whether it can gather fragments from other relays and rebuild a chunk.
     pub gathers: bool,
+    /// Whether it can code a chunk and send its fragments on to other relays.
+    pub scatters: bool,
 }
 
 impl RelayStatus {
@@ -39,6 +41,7 @@ impl RelayStatus {
             version: body.version,
             forwards,
             gathers,
+            scatters: can(wire::SCATTER),
         }
     }
 }

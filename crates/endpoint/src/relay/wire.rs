@@ -30,6 +30,11 @@ pub const NEXT_HEADER: &str = "posthaste-next";
 pub const FORWARD: &str = "forward";
 /// The same: it can gather fragments from others and rebuild a chunk.
 pub const GATHER: &str = "gather";
+/// The same: it can code a chunk and send its fragments on.
+pub const SCATTER: &str = "scatter";
+
+/// Longest order to code a chunk, in bytes: it names 63 relays at most.
+pub const SCATTER_ORDER_BYTES_MAX: usize = 64 << 10;
 
 /// Something a relay holds for a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -57,6 +62,8 @@ pub enum Target {
     Forward(DatasetId, Object),
     /// `/v1/datasets/ID/fragments/CHUNK/FRAGMENT/gather`
     Gather(DatasetId, Object),
+    /// `/v1/datasets/ID/fragments/CHUNK/FRAGMENT/scatter`
+    Scatter(DatasetId, Object),
 }
 
 impl Target {
@@ -78,6 +85,9 @@ impl Target {
             }
             Self::Gather(dataset, object) => {
                 format!("{}/gather", Self::Object(*dataset, *object).path())
+            }
+            Self::Scatter(dataset, object) => {
+                format!("{}/scatter", Self::Object(*dataset, *object).path())
             }
         }
     }
@@ -107,6 +117,9 @@ impl Target {
             }
             ["fragments", chunk, fragment, "gather"] => {
                 Some(Self::Gather(dataset, parse_fragment(chunk, fragment)?))
+            }
+            ["fragments", chunk, fragment, "scatter"] => {
+                Some(Self::Scatter(dataset, parse_fragment(chunk, fragment)?))
             }
             _ => None,
         }
@@ -290,6 +303,72 @@ impl GatherEnd {
     }
 }
 
+/// The order to code a chunk, one line before the chunk. It holds tokens, so it is never shown.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScatterBody {
+    /// Bytes of the chunk.
+    pub size: u64,
+    /// The chunk's BLAKE3, 64 hexadecimal digits.
+    pub digest: String,
+    /// How it is coded, `k+m`.
+    pub code: String,
+    /// Until when the dataset is wanted, in seconds since the Unix epoch.
+    pub expires_unix_s: u64,
+    /// The fragment that is kept.
+    pub keep: ScatterPiece,
+    /// Who gets which others.
+    pub to: Vec<ScatterTaker>,
+}
+
+/// A fragment as it must come out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScatterPiece {
+    /// Which fragment.
+    pub fragment: u8,
+    /// Its BLAKE3, 64 hexadecimal digits.
+    pub digest: String,
+}
+
+/// A relay that gets a fragment.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScatterTaker {
+    /// Where it listens.
+    pub url: String,
+    /// The key it must show.
+    pub fingerprint: String,
+    /// What it is shown: a token of its own that writes this dataset.
+    pub token: String,
+    /// Which fragment.
+    pub fragment: u8,
+    /// The fragment's BLAKE3, 64 hexadecimal digits.
+    pub digest: String,
+    /// The rate at which it takes bodies, where that is known.
+    #[serde(default)]
+    pub rate_limit_bytes_per_s: Option<u64>,
+}
+
+/// What became of one fragment of a chunk that was coded: a line of the answer. Empty lines say that the relay
+/// is still at it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PieceEnd {
+    /// Which fragment.
+    pub fragment: u8,
+    /// How it ended, as a status of HTTP: 200 and 201 when it is stored where it was to be.
+    pub status: u16,
+    /// What went wrong; empty where nothing did.
+    pub message: String,
+    /// How long it took since the chunk was coded, in microseconds.
+    pub micros: u64,
+}
+
+impl PieceEnd {
+    /// Whether it is stored, its digest checked there.
+    #[must_use]
+    pub fn is_stored(&self) -> bool {
+        matches!(self.status, 200 | 201)
+    }
+}
+
 /// What a relay saw of a probe.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbeBody {
@@ -364,6 +443,7 @@ mod tests {
             Target::Object(dataset, fragment),
             Target::Forward(dataset, fragment),
             Target::Gather(dataset, fragment),
+            Target::Scatter(dataset, fragment),
         ] {
             assert_eq!(Target::parse(&target.path()), Some(target));
         }

@@ -30,6 +30,7 @@ impl Run<'_> {
             })
     }
 
+    #[expect(clippy::too_many_lines, reason = "every kind of command, in one place")]
     pub(super) fn execute(&mut self, command: Command) {
         match command {
             Command::Send {
@@ -69,6 +70,14 @@ impl Run<'_> {
                 self.checkers.note(self.now, found);
                 self.gather((to, request, chunk), from);
             }
+            Command::Scatter {
+                request,
+                depot,
+                chunk,
+                fragment,
+                to,
+                ..
+            } => self.scatter((depot, request, chunk), fragment, &to),
             Command::Abandon { request, depot, .. } => self.abandon(request, depot),
             Command::Inventory { request, depot, .. } => self.inventory(request, depot),
             Command::Release { request, .. } => {
@@ -146,12 +155,14 @@ impl Run<'_> {
                 fragment,
                 bytes,
             };
+            self.left += bytes;
             self.world.send(Node::CENTRE, Node::site(place), sending);
         }
     }
 
     /// Stops sends and forgets their answers, as a driver that drops a connection does.
     fn abandon(&mut self, request: RequestId, depot: DepotId) {
+        self.drop_scatters(request, depot);
         let place = self.world.place(depot);
         let dropped = place
             .map(|place| {
@@ -166,11 +177,11 @@ impl Run<'_> {
             );
         }
         self.drop_forwards(request, depot);
-        self.forget_answers(|of, at| of == request && at == depot);
+        self.forget_answers(|send| send.1 == request && send.0 == depot);
     }
 
     /// Forgets answers that are on their way.
-    pub(super) fn forget_answers(&mut self, matches: impl Fn(RequestId, DepotId) -> bool) {
+    pub(super) fn forget_answers(&mut self, matches: impl Fn(&Send) -> bool) {
         let last = (self.now + self.answer_max, u64::MAX);
         let answers: Vec<_> = self
             .queue
@@ -189,7 +200,7 @@ impl Run<'_> {
                 | Pending::HealSource { .. }
                 | Pending::Heal { .. } => None,
             })
-            .filter(|(_, (send, _))| matches(send.1, send.0))
+            .filter(|(_, (send, _))| matches(send))
             .collect();
         for (key, (send, is_stored)) in answers {
             self.queue.remove(&key);
@@ -301,6 +312,10 @@ fn answered(input: &Input) -> Option<(Send, bool)> {
         | Input::ChunkMissed { .. }
         | Input::Inbound { .. }
         | Input::GatherTold { .. }
+        | Input::ScatterFailed { .. }
+        | Input::PieceTold { .. }
+        | Input::EncodeChosen { .. }
+        | Input::EgressTold { .. }
         | Input::ArrivalSurveyed { .. }
         | Input::Landed { .. }
         | Input::LandingFailed { .. }

@@ -195,6 +195,10 @@ impl Run<'_> {
                 self.end_probe(span);
                 continue;
             }
+            let span = Duration::from_millis(self.dice.between(1, BREAK_NOTICED_MS_MAX));
+            if self.on_to_be_coded(&arrival, Some(span)) {
+                continue;
+            }
             let Some(to) = to.place() else { continue };
             let depot = self.world.sites[to].id;
             let Sending {
@@ -204,7 +208,6 @@ impl Run<'_> {
                 ..
             } = sending;
             let fault = Fault::Unreachable;
-            let span = Duration::from_millis(self.dice.between(1, BREAK_NOTICED_MS_MAX));
             self.tell_after(
                 span,
                 Input::FragmentFailed {
@@ -239,8 +242,9 @@ impl Run<'_> {
                 self.end_send(send, End::Dropped);
             }
         }
-        self.forget_answers(|_, _| true);
+        self.forget_answers(|_| true);
         self.crash_inbound();
+        self.crash_scatters();
         self.orphan_forwards();
         self.checkers.capacity.forget_all();
         self.epoch += 1;

@@ -29,6 +29,11 @@ impl Forwards {
         self.live.remove(send)
     }
 
+    /// A depot will send it on once it has coded it.
+    pub(super) fn insert(&mut self, send: Send, from: DepotId) {
+        self.live.insert(send, from);
+    }
+
     /// Whole chunks on their way to a destination.
     pub(super) fn whole_to(&self, to: DepotId) -> usize {
         let live = self.live.keys();
@@ -52,7 +57,8 @@ impl Forwards {
 impl Run<'_> {
     /// A send ended, whoever sent.
     pub(super) fn end_send(&mut self, send: Send, end: End) {
-        let bytes = self.bytes_of(send.1, send.2, send.3);
+        let whole = self.scatters.end(&send);
+        let bytes = whole.unwrap_or_else(|| self.bytes_of(send.1, send.2, send.3));
         let ends = &mut self.checkers.capacity;
         match self.forwards.end(&send) {
             Some(from) => ends.on_forward_end(from, send.0, bytes),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use posthaste_core::contract::{Fault, Input, RequestSpec};
 use posthaste_types::{ByteRate, Bytes};
 
-use super::{MEASURE_EVERY, PROBE_TIMEOUT, Run, START};
+use super::{MEASURE_EVERY, PROBE_TIMEOUT, Run, START, scatters::answer};
 use crate::world::{Arrival, Condition, Node, Sending};
 
 impl Run<'_> {
@@ -103,6 +103,9 @@ impl Run<'_> {
         if self.on_gathered(&arrival, false) {
             return;
         }
+        if self.on_to_be_coded(&arrival, None) {
+            return;
+        }
         let is_orphan = self.is_orphan(&arrival);
         let chunks = self
             .world
@@ -144,21 +147,10 @@ impl Run<'_> {
             // Whoever ordered it is dead.
             return;
         }
-        let input = match fault {
-            None => Input::FragmentStored {
-                request,
-                depot,
-                chunk,
-                fragment,
-            },
-            Some(fault) => Input::FragmentFailed {
-                request,
-                depot,
-                chunk,
-                fragment,
-                fault,
-            },
-        };
+        if fault.is_none() {
+            self.tell_piece((depot, request, chunk, fragment), latency);
+        }
+        let input = answer((depot, request, chunk, fragment), fault);
         self.tell_after(latency, input);
     }
 }

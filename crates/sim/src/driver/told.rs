@@ -8,6 +8,7 @@ use crate::checkers::End;
 
 impl Run<'_> {
     /// What the checkers must know of an input before the mind does.
+    #[expect(clippy::too_many_lines, reason = "every kind of input, in one place")]
     pub(super) fn on_told(&mut self, input: &Input) {
         if let Input::DepotDown { depot, .. } = input
             && let Some(site) = self.world.site(*depot)
@@ -21,6 +22,15 @@ impl Run<'_> {
         }
         self.heed_measures(input);
         self.note_whole_after(input);
+        if let Input::ScatterFailed {
+            request,
+            depot,
+            chunk,
+            ..
+        } = input
+        {
+            self.on_scatter_failed((*depot, *request, *chunk));
+        }
         self.on_told_inbound(input);
         let (send, end) = match input {
             Input::FragmentStored {
@@ -67,6 +77,10 @@ impl Run<'_> {
             | Input::ChunkMissed { .. }
             | Input::Inbound { .. }
             | Input::GatherTold { .. }
+            | Input::ScatterFailed { .. }
+            | Input::PieceTold { .. }
+            | Input::EncodeChosen { .. }
+            | Input::EgressTold { .. }
             | Input::ArrivalSurveyed { .. }
             | Input::Landed { .. }
             | Input::LandingFailed { .. } => return,

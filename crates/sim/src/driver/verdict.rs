@@ -69,6 +69,7 @@ impl Run<'_> {
             fates,
             fan_outs: self.fan_outs,
             sent: self.checkers.conservation.sent(),
+            left: self.left,
             stored: self.checkers.conservation.stored(),
             probes,
             probed,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use posthaste_core::contract::Method;
+use posthaste_core::contract::{Encode, Method};
 use posthaste_types::Code;
 
 use super::{
@@ -40,6 +40,10 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), String> {
     let names = names(scenario)?;
     if scenario.probe_every_s == 0 || scenario.snapshot_every == 0 {
         return Err("probe_every_s and snapshot_every must be 1 or more".into());
+    }
+    if let Some(encode) = &scenario.encode {
+        let parsed = encode.parse::<Encode>();
+        parsed.map_err(|error| format!("encode `{encode}`: {error}"))?;
     }
     for depot in &scenario.depots {
         check_depot(depot, &names).map_err(|error| format!("depot `{}`: {error}", depot.name))?;

@@ -28,6 +28,9 @@ pub(crate) struct DepotPlan {
     /// Whether its owner says what it lends.
     #[serde(default)]
     pub(crate) advertises: bool,
+    /// Whether it is of a release that can code chunks.
+    #[serde(default = "yes")]
+    pub(crate) codes: bool,
     /// How far the rate strays, of a thousand.
     #[serde(default)]
     pub(crate) jitter_permille: u64,
@@ -98,6 +101,9 @@ impl DepotPlan {
 
 fn default_level() -> u8 {
     1
+}
+fn yes() -> bool {
+    true
 }
 fn default_latency() -> Amount {
     Amount::Fixed(20.0)

@@ -67,8 +67,19 @@ pub fn draw(seed: u64) -> String {
     // What is wished, and what it costs, is drawn apart, so that the worlds stay those they were.
     let wishes = &mut Dice::new(seed, "wishes");
     let costs = wishes.chance(300);
+    // Where chunks are coded, likewise.
+    let coders = &mut Dice::new(seed, "coders");
+    let codes = coders.chance(400);
+    if codes {
+        let place = if coders.chance(600) { "relays" } else { "auto" };
+        let at = text.find("snapshot_every").unwrap_or(0);
+        text.insert_str(at, &format!("encode = \"{place}\"\n"));
+    }
     for number in 1..=depots {
         depot(number, dice, &mut text);
+        if codes && coders.chance(200) {
+            text.push_str("codes = false\n");
+        }
         if costs {
             price(wishes, &mut text);
         }
@@ -433,6 +444,9 @@ mod tests {
             "not_before_s",
             "rate_max_mib_per_s",
             "source = \"source-1\"",
+            "encode = \"relays\"",
+            "encode = \"auto\"",
+            "codes = false",
         ] {
             assert!(all.contains(key), "{key}");
         }

@@ -77,6 +77,7 @@ impl<'a> Builder<'a> {
             condition: Condition::Well,
             says_full: false,
             advertises: plan.advertises,
+            codes: plan.codes,
             capacity,
             used: Bytes::ZERO,
             latency_micros,

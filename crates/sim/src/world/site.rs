@@ -28,6 +28,8 @@ pub(crate) struct Site {
     pub(super) condition: Condition,
     pub(crate) says_full: bool,
     pub(crate) advertises: bool,
+    /// It can code chunks.
+    pub(crate) codes: bool,
     pub(crate) capacity: Bytes,
     pub(crate) used: Bytes,
     pub(crate) latency_micros: u64,

@@ -4,7 +4,10 @@ use core::time::Duration;
 use posthaste_types::{Bytes, Timestamp};
 
 use super::Request;
-use crate::contract::{Reason, ReleasePolicy, Repair, Survive};
+use crate::{
+    Settings,
+    contract::{Encode, Reason, ReleasePolicy, Repair, Survive},
+};
 
 /// How long depots keep data beyond its deadline where nobody said.
 const KEEP_DEFAULT: Duration = Duration::from_secs(30 * 86400);
@@ -85,7 +88,11 @@ impl Request {
     }
 
     /// What a chunk has beyond the largest piece of it that is sent at a time.
-    pub(crate) fn spare(&self) -> Bytes {
+    pub(crate) fn spare(&self, settings: &Settings) -> Bytes {
+        if settings.encode != Encode::Centre {
+            // The next to start may be a chunk.
+            return Bytes::ZERO;
+        }
         let chunk = self.spec.chunk_size;
         match self.lead() {
             Some(_) => Bytes::ZERO,

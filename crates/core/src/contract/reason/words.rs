@@ -184,6 +184,9 @@ impl fmt::Display for Reason {
             | Self::DeliverByPast { .. }
             | Self::Binds { .. }
             | Self::NewDeliverBy { .. }) => super::delivery::write(f, delivery),
+            Self::CodedThere => {
+                f.write_str("it codes the chunk and sends fragments on, which leaves the centre once")
+            }
             Self::HasIt => f.write_str("others have it, and it leaves the centre once"),
             Self::Nearer { level } => {
                 write!(f, "level {level} is nearer to the destination")

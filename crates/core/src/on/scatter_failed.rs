@@ -1,0 +1,149 @@
+use alloc::vec::Vec;
+use core::time::Duration;
+use posthaste_types::{ByteRate, ChunkIndex, DepotId, RequestId};
+
+use crate::{
+    Mind,
+    books::FlightKey,
+    contract::{Encode, Fault, Outbox, Reason},
+};
+
+impl Mind {
+    /// A depot did not begin to code and send on a chunk: its fragments are sent from here, and it is left
+    /// alone with the like, ever longer. As a depot it is blamed for what would have kept a fragment out too.
+    pub(crate) fn on_scatter_failed(
+        &mut self,
+        id: RequestId,
+        at: DepotId,
+        chunk: ChunkIndex,
+        fault: Fault,
+        out: &mut Outbox,
+    ) {
+        let key = FlightKey {
+            depot: at,
+            request: id,
+            chunk,
+        };
+        let sent = self.transfers.get(at, id, chunk);
+        let sent = sent.filter(|flight| flight.is_scattered).copied();
+        let Some(flight) = sent.and_then(|flight| self.land(key, flight.fragment)) else {
+            return;
+        };
+        let pieces = self.pushes.pieces_from(at, Some(id));
+        for (piece, fragment) in pieces.into_iter().filter(|(piece, _)| piece.chunk == chunk) {
+            self.land_push(piece, fragment);
+        }
+        if fault.is_of_source() {
+            self.on_source_fault(id, fault, out);
+            return;
+        }
+        let attempt = self.rest_coder(at) + 1;
+        if let Some(request) = self.requests.get_mut(&id) {
+            let spent = &mut request.spent_micro_usd;
+            *spent = spent.saturating_sub(flight.keep_micro_usd);
+            // Nothing of it was begun: another may code it, or it is sent from here.
+            if !request.is_flying(chunk) && request.stripes.remove(&chunk).is_some() {
+                request.replica.put_back(chunk);
+            }
+        }
+        self.refresh_stripe(id, chunk);
+        match fault {
+            Fault::Unreachable | Fault::Full | Fault::Unauthenticated => {
+                self.blame(id, at, fault, out);
+            }
+            Fault::Corrupt
+            | Fault::Busy
+            | Fault::SourceChanged
+            | Fault::SourceVanished
+            | Fault::SourceUnreadable
+            | Fault::SourcesDiffer
+            | Fault::Unwritable
+            | Fault::Other => {
+                let name = self.name_of(at);
+                let reason = Reason::Retry { fault, attempt };
+                self.remember_of(id, name, 1, "it did not code a chunk".into(), reason);
+            }
+        }
+    }
+
+    /// Who coded a chunk sent a fragment on: the way between the two shows what it carries.
+    pub(crate) fn on_piece_told(
+        &mut self,
+        id: RequestId,
+        to: DepotId,
+        chunk: ChunkIndex,
+        span: Duration,
+    ) {
+        let Some(piece) = self.pushes.get(to, id, chunk) else {
+            return;
+        };
+        if let ([from], true, false) = (&piece.givers[..], piece.is_piece, span.is_zero()) {
+            let (from, rate) = (*from, ByteRate::over(piece.share, span));
+            let beside = self.pushes.flights(from, to).max(1);
+            let rate = rate.scaled(u64::from(beside), 1);
+            let (now, settings) = (self.now, &self.settings);
+            self.pushes.observe(from, to, rate, now, settings);
+        }
+    }
+
+    /// Somebody said where chunks are coded.
+    pub(crate) fn on_encode_chosen(&mut self, encode: Encode) {
+        self.settings.encode = encode;
+        self.touch_all();
+    }
+
+    /// Somebody said what the way out carries.
+    pub(crate) fn on_egress_told(&mut self, rate: Option<ByteRate>) {
+        self.settings.egress = rate;
+        self.look_now();
+        self.touch_all();
+    }
+
+    fn touch_all(&mut self) {
+        let all: Vec<DepotId> = self.depots.keys().copied().collect();
+        all.into_iter().for_each(|depot| self.depots.touch(depot));
+    }
+
+    /// Ends what depots get from one that codes, of one request or of all: with what is sent to that one, it
+    /// ends there too. Returns which chunks it was about.
+    pub(crate) fn end_pieces_from(
+        &mut self,
+        depot: DepotId,
+        id: Option<RequestId>,
+    ) -> Vec<(RequestId, ChunkIndex)> {
+        let pieces = self.pushes.pieces_from(depot, id);
+        for (key, fragment) in &pieces {
+            self.land_push(*key, *fragment);
+        }
+        pieces
+            .iter()
+            .map(|(key, _)| (key.request, key.chunk))
+            .collect()
+    }
+
+    /// A part did not come to where it was to be kept, or never will.
+    pub(crate) fn on_piece_failed(&mut self, key: FlightKey, fault: Fault) {
+        if let Some(request) = self.requests.get_mut(&key.request)
+            && let Some(stripe) = request.stripes.get_mut(&key.chunk)
+        {
+            stripe.failures += 1;
+            stripe.last_fault = Some(fault);
+        }
+    }
+
+    /// Says once of a request that depots code its chunks.
+    pub(crate) fn say_scattered(&mut self, id: RequestId) {
+        let request = self.requests.get_mut(&id);
+        if let Some(request) = request.filter(|request| request.is_scatter_unsaid) {
+            (request.is_scatter_unsaid, request.is_scattered) = (false, true);
+            let what = "depots code its chunks".into();
+            self.remember(id, what, Reason::CodedThere);
+        }
+    }
+
+    /// What the way out is said to carry, and where chunks are coded.
+    #[must_use]
+    pub fn encoding(&self) -> (Encode, Option<ByteRate>) {
+        (self.settings.encode, self.settings.egress)
+    }
+}

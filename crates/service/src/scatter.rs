@@ -1,0 +1,169 @@
+//! Sends chunks whole to relays that code them and send the fragments on.
+//!
+//! The digests of all fragments are worked out here, from the chunk that was read: what a relay makes of it
+//! counts only where it is just that, whoever the relay is.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use posthaste_core::contract::{Fault, Input};
+use posthaste_endpoint::relay::{
+    Coded, Scattering,
+    wire::{PieceEnd, kind_of},
+};
+use posthaste_journal::ChunkRecord;
+use posthaste_types::{Bytes, DepotId, FragmentIndex};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{
+    depots::{Depots, fault_of, fault_of_kind},
+    driver::Arrival,
+    hands::{Hands, Leg, Metered},
+    sealed::Sealed,
+};
+
+/// How one fragment ended, how long it took, and the digests of its chunk.
+type Told = (Result<(), Fault>, Duration, ChunkRecord);
+
+/// Who waits to hear of which fragment.
+type Waiting = HashMap<u8, oneshot::Sender<Told>>;
+
+impl Hands {
+    /// Lets a depot code a chunk, keep a fragment and send the others on. Each of them is told of, and given up,
+    /// by itself; with what is sent to the depot that codes all of them end.
+    pub(crate) fn scatter(&mut self, own: Leg, to: Vec<(DepotId, FragmentIndex)>) {
+        let mut waiting = Waiting::new();
+        let pieces = to.iter().map(|&(depot, fragment)| Leg {
+            depot,
+            fragment,
+            ..own
+        });
+        for leg in pieces.chain([own]) {
+            let (teller, told) = oneshot::channel();
+            waiting.insert(leg.fragment.get(), teller);
+            let (inputs, is_piece) = (self.inputs.clone(), leg.depot != own.depot);
+            let handle = self.running.spawn(async move {
+                // Who would tell is gone where it was given up, or all of it failed.
+                if let Ok(told) = told.await {
+                    tell(&inputs, leg, is_piece, told).await;
+                }
+            });
+            self.keep_send(leg, handle);
+        }
+        let sealed = self.sealed(own.request);
+        let (depots, inputs) = (Arc::clone(&self.depots), self.inputs.clone());
+        let handle = self.running.spawn(async move {
+            let begun = match sealed.await {
+                Ok(sealed) => begin(&sealed, &depots, own, &to).await,
+                Err(error) => Err(fault_of(&error)),
+            };
+            match begun {
+                Ok((scattering, record)) => follow(scattering, &record, waiting).await,
+                Err(fault) => {
+                    let failed = Input::ScatterFailed {
+                        request: own.request,
+                        depot: own.depot,
+                        chunk: own.chunk,
+                        fault,
+                    };
+                    // The driver is gone only when the service ends, and then nobody waits for this.
+                    let _ = inputs.send(Arrival::bare(failed)).await;
+                }
+            }
+        });
+        self.keep_send(own, handle);
+    }
+}
+
+/// Sends the chunk. When this returns it is there and checked, and is being sent on.
+async fn begin(
+    sealed: &Arc<Sealed>,
+    depots: &Depots,
+    own: Leg,
+    to: &[(DepotId, FragmentIndex)],
+) -> Result<(Scattering, ChunkRecord), Fault> {
+    let depot = depots.get(own.depot).ok_or(Fault::Unreachable)?;
+    if !depot.scatters.load(Ordering::Relaxed) {
+        return Err(Fault::Other);
+    }
+    let read = sealed.fragment(own.chunk, FragmentIndex::WHOLE).await;
+    let (whole, _stripe) = read.map_err(|error| fault_of(&error))?;
+    let digest = |fragment: FragmentIndex| {
+        let digest = whole.record.digests.get(usize::from(fragment.get()) + 1);
+        digest.copied().ok_or(Fault::Other)
+    };
+    let taker = |&(depot, fragment): &(DepotId, FragmentIndex)| {
+        let client = depots.get(depot).ok_or(Fault::Other)?.client.clone();
+        Ok((client, fragment, digest(fragment)?))
+    };
+    let takers = to.iter().map(taker).collect::<Result<Vec<_>, Fault>>()?;
+    let size = Bytes::new(whole.bytes.len() as u64);
+    let coded = Coded {
+        chunk: own.chunk,
+        bytes: whole.bytes,
+        digest: whole.digest,
+        code: sealed.code,
+        keep: (own.fragment, digest(own.fragment)?),
+    };
+    let metered = Metered::start(&depot);
+    let client = &depot.client;
+    let begun = client.scatter(&sealed.dataset, &coded, &takers, sealed.expires);
+    let begun = begun.await;
+    metered.end(if begun.is_ok() { size } else { Bytes::ZERO });
+    let begun = begun.map_err(|error| not_of_source(fault_of(&error)))?;
+    Ok((begun, whole.record))
+}
+
+/// Tells of each fragment as the relay does; of what it does not tell of, nothing is known.
+async fn follow(mut scattering: Scattering, record: &ChunkRecord, mut waiting: Waiting) {
+    while !waiting.is_empty()
+        && let Ok(Some(end)) = scattering.next().await
+    {
+        if let Some(teller) = waiting.remove(&end.fragment) {
+            let span = Duration::from_micros(end.micros);
+            let _ = teller.send((ended(&end), span, record.clone()));
+        }
+    }
+    for (_, teller) in waiting {
+        let lost = (Err(Fault::Unreachable), Duration::ZERO, record.clone());
+        let _ = teller.send(lost);
+    }
+}
+
+fn ended(end: &PieceEnd) -> Result<(), Fault> {
+    match end.is_stored() {
+        true => Ok(()),
+        false => Err(not_of_source(fault_of_kind(kind_of(end.status)))),
+    }
+}
+
+/// The source was read: what a relay says is not about it.
+fn not_of_source(fault: Fault) -> Fault {
+    if fault.is_of_source() {
+        Fault::Other
+    } else {
+        fault
+    }
+}
+
+async fn tell(inputs: &mpsc::Sender<Arrival>, leg: Leg, is_piece: bool, told: Told) {
+    let (ended, span, record) = told;
+    if is_piece && ended.is_ok() {
+        let told = Input::PieceTold {
+            request: leg.request,
+            depot: leg.depot,
+            chunk: leg.chunk,
+            span,
+        };
+        let _ = inputs.send(Arrival::bare(told)).await;
+    }
+    let arrival = Arrival {
+        chunk: ended.is_ok().then_some(record),
+        input: leg.ended(ended),
+    };
+    // The driver is gone only when the service ends, and then nobody waits for this.
+    let _ = inputs.send(arrival).await;
+}
