@@ -42,22 +42,23 @@ impl Mind {
         }
     }
 
-    /// The request is at risk: what suffices comes first from now on.
-    pub(crate) fn lighten(&mut self, id: RequestId) {
+    /// The request is at risk: what suffices comes first from now on. Returns whether that is news.
+    pub(crate) fn lighten(&mut self, id: RequestId) -> bool {
         let Some(request) = self.requests.get_mut(&id) else {
-            return;
+            return false;
         };
         let may = request.is_moving() && request.safe_at.is_none();
         let Some(light) = request.light().filter(|_| may) else {
-            return;
+            return false;
         };
         if request.replica.enough().is_some() {
-            return;
+            return false;
         }
         request.replica.set_enough(Some(u32::from(light.total())));
         self.keep_apart(id);
         self.refresh_stripes(id);
         self.say_lighter(id);
+        true
     }
 
     /// Of depots that fail together no more may hold a fragment of a chunk than the code that counts now

@@ -196,7 +196,10 @@ impl Mind {
             .finish
             .map_or(Happening::NO_FINISH, |finish| finish.p90.max(now));
         self.tell(out, Some(id), None, Happening::AtRisk { finish }, reason);
-        self.lighten(id);
+        if self.lighten(id) {
+            // That may be there already, and nothing else would say so.
+            self.settle(id, out);
+        }
     }
 
     /// Stops everything in flight for the request.

@@ -138,6 +138,14 @@ fn a_plan_over_time_keeps_a_deadline_that_turns_would_not() {
     }
 }
 
+/// What is taken by a plan goes straight to its destinations as well as any other.
+#[test]
+fn a_plan_over_time_feeds_the_destinations_of_a_newcomer() {
+    for report in play("squeezed-home", 0..10) {
+        assert_eq!(report.count(Fate::Met), 2, "{}", report.to_text());
+    }
+}
+
 /// An answer that is lost with the service is asked for again, and nobody waits in silence.
 #[test]
 fn a_driver_killed_while_a_plan_is_solved_answers_in_the_end() {

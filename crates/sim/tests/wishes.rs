@@ -115,6 +115,14 @@ fn a_limited_request_takes_the_time_its_limit_says_and_others_take_none_of_it() 
     }
 }
 
+/// Nothing else would tell that what suffices is there already.
+#[test]
+fn what_suffices_may_be_there_in_the_moment_it_is_asked_for() {
+    for report in play("less-at-once", 0..5) {
+        assert_eq!(report.count(Fate::Met), 2, "{}", report.to_text());
+    }
+}
+
 #[test]
 fn redundancy_beyond_what_suffices_by_the_deadline_follows_it() {
     let said = |report: &Report, request: u64| -> Vec<(Duration, String)> {
