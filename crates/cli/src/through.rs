@@ -35,11 +35,8 @@ const NOT_FOUND: u8 = 127;
 
 /// Runs a command whose TCP connections go through one or more gateways
 ///
-/// A gateway is HOST:PORT with --secret-file, or a name from gateways.toml beside profiles.toml:
-///
-///   [far]
-///   address = "gw.example.org:7423"
-///   secret_file = "/home/me/far.secret"
+/// A gateway is HOST:PORT with --secret-file, or a name from gateways.toml beside profiles.toml, which has
+/// a table for each with its address and secret_file.
 ///
 /// Each connection gets a token of its own, good for its one place and two minutes. Connections to
 /// 127.0.0.1 stay here. The command's connections are handed over by the library of proxychains
