@@ -10,8 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use posthaste_endpoint::relay::{Credential, RelayAddress, RelayClient, read_secret_file};
-use processes::{Dice, Relay, Service, failure, make_tree, picture, text};
+use processes::{Dice, Relay, Service, failure, make_tree, picture, received, text};
 use serde_json::Value;
 
 /// Three or four relays, a service that knows them, and a tree on scratch.
@@ -84,21 +83,7 @@ impl Centre {
 
     /// Total bytes of bodies the relays took since they started, counted by the relays.
     fn received(&self) -> u64 {
-        let runtime = tokio::runtime::Runtime::new().unwrap();
-        let received = |relay: &Relay| {
-            let ready = &relay.process.ready;
-            let address = RelayAddress {
-                url: ready["url"].as_str().unwrap().into(),
-                fingerprint: ready["fingerprint"].as_str().unwrap().parse().unwrap(),
-            };
-            let secret = Path::new(ready["secret_file"].as_str().unwrap());
-            let credential = Credential::Secret(read_secret_file(secret).unwrap());
-            runtime.block_on(async {
-                let client = RelayClient::new(address, credential).unwrap();
-                client.status().await.unwrap().received.get()
-            })
-        };
-        self.relays.iter().map(received).sum()
+        received(&self.relays)
     }
 }
 

@@ -4,32 +4,10 @@
 #[path = "support/processes.rs"]
 mod processes;
 
-use std::path::Path;
-
-use posthaste_endpoint::relay::{Credential, RelayAddress, RelayClient, read_secret_file};
-use processes::{Relay, Service, make_tree, picture, text};
+use processes::{Relay, Service, make_tree, picture, received, text};
 use serde_json::Value;
 
 const MEGABYTES: usize = 24;
-
-/// Bytes of bodies a relay took since it started, whoever sent them.
-fn received(relays: &[Relay]) -> u64 {
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let of = |relay: &Relay| {
-        let ready = &relay.process.ready;
-        let address = RelayAddress {
-            url: ready["url"].as_str().unwrap().into(),
-            fingerprint: ready["fingerprint"].as_str().unwrap().parse().unwrap(),
-        };
-        let secret = Path::new(ready["secret_file"].as_str().unwrap());
-        let credential = Credential::Secret(read_secret_file(secret).unwrap());
-        runtime.block_on(async {
-            let client = RelayClient::new(address, credential).unwrap();
-            client.status().await.unwrap().received.get()
-        })
-    };
-    relays.iter().map(of).sum()
-}
 
 struct Scene {
     folder: tempfile::TempDir,

@@ -8,6 +8,7 @@ mod simd;
 
 use std::fmt;
 
+use bytes::Bytes;
 use posthaste_types::Code;
 
 use matrix::{generator_row, rebuilding_rows};
@@ -88,6 +89,33 @@ impl Codec {
             return Err(CodecError::Shape);
         }
         apply(&self.parity, data, parity)
+    }
+
+    /// Cuts a chunk into its fragments: the k of the data, the last one zero-padded, which share its memory,
+    /// and the m of the parity. Moves the chunk once where its buffer has no room for the padding. Blocking: reads
+    /// the chunk once.
+    ///
+    /// # Errors
+    /// [`CodecError`] never, but for a defect here.
+    pub fn cut(&self, mut chunk: Vec<u8>) -> Result<Vec<Bytes>, CodecError> {
+        let (data, parity) = (
+            usize::from(self.code.data()),
+            usize::from(self.code.parity()),
+        );
+        let size = chunk.len().div_ceil(data);
+        chunk.resize(size * data, 0);
+        let mut coded = vec![0; size * parity];
+        if size > 0 {
+            let inputs: Vec<&[u8]> = chunk.chunks_exact(size).collect();
+            let mut out: Vec<&mut [u8]> = coded.chunks_exact_mut(size).collect();
+            self.encode(&inputs, &mut out)?;
+        }
+        let (chunk, coded) = (Bytes::from(chunk), Bytes::from(coded));
+        let cut = |bytes: &Bytes, at: usize| bytes.slice(at * size..(at + 1) * size);
+        let fragments = (0..data).map(|at| cut(&chunk, at));
+        Ok(fragments
+            .chain((0..parity).map(|at| cut(&coded, at)))
+            .collect())
     }
 
     /// Rebuilds the fragments `wanted` into `out` from k or more `present` ones (index and bytes),

@@ -326,31 +326,42 @@ impl Placing<'_> {
         taken >> lane & 1 == 0 && self.request.crowd(taken, lane) < most
     }
 
-    fn start(
+    /// Books what is on its way from now on: the fragment, or for who codes the chunk there the whole of it, whose
+    /// sending is paid though the fragment alone is kept.
+    fn begin_flight(
         &mut self,
         lane: usize,
         chunk: ChunkIndex,
         fragment: FragmentIndex,
-        reason: Reason,
-        out: &mut Outbox,
+        is_scattered: bool,
     ) {
-        let bytes = self.request.replica.bytes_of(chunk, fragment);
+        let kept = self.request.replica.bytes_of(chunk, fragment);
+        let bytes = match is_scattered {
+            true => self.request.replica.bytes_of(chunk, FragmentIndex::WHOLE),
+            false => kept,
+        };
         let (depot, now) = (self.request.lanes[lane].depot, self.now);
         self.request.begin_flight(lane, chunk);
         let spare = self.request.spare(self.settings);
         self.request.throttle.take(now, bytes, spare);
         let paid = self.depots.get(&depot);
-        let keep_micro_usd = paid.map_or(0, |depot| self.request.pay(depot, bytes, now));
+        let keep_micro_usd = paid.map_or(0, |depot| {
+            if is_scattered {
+                let rest = depot.terms.sending().of(bytes - kept).micro_usd();
+                let spent = &mut self.request.spent_micro_usd;
+                *spent = spent.saturating_add(rest);
+            }
+            self.request.pay(depot, kept, now)
+        });
         let fed = &mut self.request.lanes[lane];
         fed.is_used = true;
-        let tuning = fed.tuning.as_ref();
         let flight = Flight {
             fragment,
             bytes,
             since: now,
             keep_micro_usd,
-            is_raised: tuning.is_some_and(Tuning::is_raised),
-            is_scattered: false,
+            is_raised: fed.tuning.as_ref().is_some_and(Tuning::is_raised),
+            is_scattered,
         };
         if let Some(link) = self.depots.get_mut(&depot).map(|depot| &mut depot.link) {
             link.begin_flight(now, &flight);
@@ -361,6 +372,18 @@ impl Placing<'_> {
             chunk,
         };
         self.transfers.start(key, flight);
+    }
+
+    fn start(
+        &mut self,
+        lane: usize,
+        chunk: ChunkIndex,
+        fragment: FragmentIndex,
+        reason: Reason,
+        out: &mut Outbox,
+    ) {
+        self.begin_flight(lane, chunk, fragment, false);
+        let depot = self.request.lanes[lane].depot;
         out.commands.push(Command::Send {
             request: self.id,
             depot,

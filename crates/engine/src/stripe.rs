@@ -45,32 +45,16 @@ pub fn encode_stripe(
 ) -> Result<Stripe, CodecError> {
     let content_digest = cipher.map(|cipher| cipher.encrypt(TextName::Chunk(chunk), &mut bytes));
     let chunk_digest = digest_of(&bytes);
-    let (data, parity) = (
-        usize::from(codec.code().data()),
-        usize::from(codec.code().parity()),
-    );
-    let size = bytes.len().div_ceil(data);
-    bytes.resize(size * data, 0);
-    let mut coded = vec![0; size * parity];
-    if size > 0 {
-        let inputs: Vec<&[u8]> = bytes.chunks_exact(size).collect();
-        let mut out: Vec<&mut [u8]> = coded.chunks_exact_mut(size).collect();
-        codec.encode(&inputs, &mut out)?;
-    }
-    let (chunk, coded) = (Bytes::from(bytes), Bytes::from(coded));
-    let cut = |bytes: &Bytes, at: usize| bytes.slice(at * size..(at + 1) * size);
-    let fragments: Vec<Bytes> = (0..data)
-        .map(|at| cut(&chunk, at))
-        .chain((0..parity).map(|at| cut(&coded, at)))
-        .collect();
+    let fragments = codec.cut(bytes)?;
     // With k = 1 the data fragment is the chunk, whose digest is known.
-    let digests = fragments
-        .iter()
-        .enumerate()
-        .map(|(at, fragment)| match (data, at) {
-            (1, 0) => chunk_digest,
-            _ => digest_of(fragment),
-        });
+    let digests =
+        fragments
+            .iter()
+            .enumerate()
+            .map(|(at, fragment)| match (codec.code().data(), at) {
+                (1, 0) => chunk_digest,
+                _ => digest_of(fragment),
+            });
     Ok(Stripe {
         chunk_digest,
         content_digest,

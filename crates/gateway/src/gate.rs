@@ -133,7 +133,7 @@ impl Gateway {
         let shared = Shared {
             id: id.iter().map(|byte| format!("{byte:02x}")).collect(),
             secret,
-            table: options.table.allowing_own(places),
+            table: options.table.allowing(places),
             pipes: Pipes::default(),
             tally: Tally::default(),
             permits: Arc::new(Semaphore::new(options.streams_max)),

@@ -156,12 +156,6 @@ impl Table {
         self.allow.is_empty()
     }
 
-    /// Allows what its own ports lead to.
-    pub(crate) fn allowing_own(mut self, targets: impl Iterator<Item = Pattern>) -> Self {
-        self.allow.extend(targets);
-        self
-    }
-
     /// Each way a segment may be set up.
     pub(crate) fn segments(&self) -> impl Iterator<Item = &Segment> {
         let of_routes = self.routes.iter().map(|route| &route.segment);

@@ -729,8 +729,9 @@ mod tests {
             }
         }
 
-        /// Early and late agree whether a load fits between two moments, and nobody ever gets more
-        /// than room, space, curves and the way out give.
+        /// Nobody ever gets more than room, space, curves and the way out give. Where lanes share no way
+        /// out, early and late agree whether a load fits between two moments; a way out is handed out in
+        /// the order of the lanes, so one of them may fit what the other doesn't.
         #[test]
         fn shares_never_exceed_what_there_is(
             depots in proptest::collection::vec((0u64..10_000, 0u64..50_000), 1..6),
@@ -759,6 +760,9 @@ mod tests {
                 prop_assert_eq!(outcome.edge.is_some(), placed == load.bytes);
                 if !early && load.bytes > Bytes::ZERO && let Some(start) = outcome.edge {
                     prop_assert!(start >= NOW);
+                }
+                let is_alone = !early && way_out.is_none() && load.bytes > Bytes::ZERO;
+                if is_alone && outcome.edge.is_some() {
                     let by = supplies.early(&load, NOW).edge;
                     let slack = Duration::from_micros(50);
                     prop_assert!(by.is_some_and(|by| by <= until + slack), "{by:?}");

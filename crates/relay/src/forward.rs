@@ -18,6 +18,7 @@ use posthaste_types::Timestamp;
 use tokio::sync::Semaphore;
 
 use crate::{
+    order,
     others::{Others, UnderWay, answer_in_time},
     reception::{Reception, blocking},
     request::Body,
@@ -62,9 +63,7 @@ impl Forwards {
         body: Reception,
     ) -> Result<UnderWay<ForwardEnd>, Refusal> {
         let order = body.read(ORDER_BYTES_MAX).await?;
-        let order: ForwardBody = serde_json::from_slice(&order)
-            // What it says must not be shown: there is a token in it.
-            .map_err(|_| Refusal::new(ErrorKind::Invalid, "the body says not where to send on"))?;
+        let order: ForwardBody = order::read(&order, "the body says not where to send on")?;
         let permit = Arc::clone(&self.permits).try_acquire_owned().map_err(|_| {
             Refusal::new(ErrorKind::Busy, "as much is being sent on as ever at once")
         })?;

@@ -5,7 +5,7 @@
 //! of the data is rebuilt, and the chunk counts only once its own digest was checked. While that lasts the
 //! answer is white space; when whoever asked leaves, it ends and leaves nothing behind.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream::FuturesUnordered};
@@ -15,28 +15,26 @@ use posthaste_endpoint::{
     ErrorKind,
     relay::{
         DatasetId, RelayClient,
-        wire::{
-            GatherBody, GatherEnd, GatherSender, OBJECT_BYTES_MAX, Object, SenderEnd, status_of,
-        },
+        wire::{GatherBody, GatherEnd, GatherSender, Object, SenderEnd, status_of},
     },
 };
-use posthaste_types::{Bytes as Amount, ChunkIndex, Code, Digest, FragmentIndex};
+use posthaste_types::{Bytes as Amount, Code, Digest, FragmentIndex};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::{Instant, sleep_until},
 };
 
 use crate::{
-    clock,
+    order::{self, Named, OrderedChunk, Said, invalid, take_memory},
     others::{Others, UnderWay, answer_in_time},
     rate::RateLimit,
     reception::{Reception, blocking},
     request::Body,
-    store::{Refusal, Store, Stored, Upload, other_digest},
+    store::{Refusal, Store, Upload, other_digest},
 };
 
 /// Memory of all chunks being gathered, in mebibytes: two of the largest, with what is rebuilt of them.
-const MEMORY_MEBI: usize = 1024;
+const MEMORY_MEBI: u32 = 1024;
 /// The request says from whom, with what, and until when: 64 senders at most.
 const ORDER_BYTES_MAX: usize = 64 << 10;
 /// When all others are there, the last one gets twice their time and this before it is made up for.
@@ -51,11 +49,7 @@ pub(crate) struct Gathers {
 
 /// An order that makes sense.
 struct Order {
-    dataset: DatasetId,
-    chunk: ChunkIndex,
-    code: Code,
-    stored: Stored,
-    expires_s: u64,
+    of: OrderedChunk,
     /// Whom to ask, each for another fragment: the first ones, then the reserve.
     senders: Vec<Sender>,
 }
@@ -70,7 +64,7 @@ struct Sender {
 impl Gathers {
     pub(crate) fn new(others: Arc<Others>, rate: Arc<RateLimit>) -> Self {
         Self {
-            memory: Arc::new(Semaphore::new(MEMORY_MEBI)),
+            memory: Arc::new(Semaphore::new(MEMORY_MEBI as usize)),
             others,
             rate,
         }
@@ -97,26 +91,25 @@ impl Gathers {
         body: Reception,
     ) -> Result<UnderWay<GatherEnd>, Refusal> {
         let order = body.read(ORDER_BYTES_MAX).await?;
-        let order: GatherBody = serde_json::from_slice(&order)
-            // What it says must not be shown: there are tokens in it.
-            .map_err(|_| Refusal::new(ErrorKind::Invalid, "the body says not what to gather"))?;
+        let order: GatherBody = order::read(&order, "the body says not what to gather")?;
         let order = self.read(dataset, object, &order)?;
         if let Some(there) = store.find(&dataset, object) {
-            if there.digest != order.stored.digest {
+            if there.digest != order.of.stored.digest {
                 return Err(other_digest());
             }
-            let (store, expires_s) = (Arc::clone(store), order.expires_s);
+            let (store, expires_s) = (Arc::clone(store), order.of.expires_s);
             blocking(move || store.extend(&dataset, expires_s)).await?;
             return Ok(Box::pin(async { ended(200, String::new(), Vec::new()) }));
         }
         // The fragments, and what is rebuilt of them.
-        let mebi = usize::try_from(order.stored.size.div_ceil(1 << 19)).unwrap_or(MEMORY_MEBI);
-        let mebi = u32::try_from(mebi.clamp(1, MEMORY_MEBI)).unwrap_or(u32::MAX);
-        let memory = Arc::clone(&self.memory).try_acquire_many_owned(mebi);
-        let memory = memory.map_err(|_| {
-            Refusal::new(ErrorKind::Busy, "as much is being gathered as ever at once")
-        })?;
-        let (place, stored) = (Arc::clone(store), order.stored);
+        let bytes = order.of.stored.size.saturating_mul(2);
+        let memory = take_memory(
+            &self.memory,
+            MEMORY_MEBI,
+            bytes,
+            "as much is being gathered as ever at once",
+        )?;
+        let (place, stored) = (Arc::clone(store), order.of.stored);
         let upload = blocking(move || Upload::begin(place, dataset, object, stored)).await?;
         let rate = Arc::clone(&self.rate);
         Ok(Box::pin(carry_out(order, upload, rate, memory)))
@@ -129,54 +122,29 @@ impl Gathers {
         object: Object,
         order: &GatherBody,
     ) -> Result<Order, Refusal> {
-        let invalid = |what: &str| Refusal::new(ErrorKind::Invalid, what);
-        let Object::Fragment(chunk, FragmentIndex::WHOLE) = object else {
-            return Err(invalid("only whole chunks are gathered: fragment 255"));
+        let said = Said {
+            size: order.size,
+            digest: &order.digest,
+            code: &order.code,
+            expires_unix_s: order.expires_unix_s,
         };
-        if order.size > OBJECT_BYTES_MAX {
-            return Err(invalid("the chunk is larger than one object may be"));
-        }
-        if order.expires_unix_s <= clock::unix_s() {
-            return Err(invalid(
-                "the dataset has expired already by the relay's clock",
-            ));
-        }
-        let code: Code = order
-            .code
-            .parse()
-            .map_err(|_| invalid("the code is none"))?;
-        let digest = order.digest.parse();
-        let digest = digest.map_err(|_| invalid("the chunk's digest is none"))?;
-        let mut seen = BTreeSet::new();
-        let sender = |from: &GatherSender| {
-            let is_of_code = from.fragment < code.total();
-            if !is_of_code || !seen.insert(from.fragment) {
-                return Err(invalid("a fragment is not of the code, or named twice"));
-            }
-            let digest = from.digest.parse();
+        let of = OrderedChunk::read(dataset, object, &said, "gathered")?;
+        let mut named = Named::of(of.code);
+        let sender = |from: &GatherSender| -> Result<Sender, Refusal> {
             Ok(Sender {
+                fragment: named.one_more(from.fragment)?,
                 client: self
                     .others
                     .client(&from.url, &from.fingerprint, &from.token)?,
-                fragment: FragmentIndex::new(from.fragment),
-                digest: digest.map_err(|_| invalid("a fragment's digest is none"))?,
+                digest: order::digest(&from.digest, "a fragment's digest is none")?,
             })
         };
-        let senders: Vec<Sender> = order.from.iter().map(sender).collect::<Result<_, _>>()?;
-        if senders.len() < usize::from(code.data()) {
+        let senders = order.from.iter().map(sender);
+        let senders: Vec<Sender> = senders.collect::<Result<_, _>>()?;
+        if senders.len() < usize::from(of.code.data()) {
             return Err(invalid("fewer relays are named than fragments are needed"));
         }
-        Ok(Order {
-            dataset,
-            chunk,
-            code,
-            stored: Stored {
-                digest,
-                size: order.size,
-            },
-            expires_s: order.expires_unix_s,
-            senders,
-        })
+        Ok(Order { of, senders })
     }
 }
 
@@ -200,7 +168,7 @@ async fn carry_out(
         let message = "too few fragments came".to_owned();
         return ended(status_of(ErrorKind::Unreachable), message, senders);
     };
-    let (code, size, expires_s) = (order.code, order.stored.size, order.expires_s);
+    let (code, size, expires_s) = (order.of.code, order.of.stored.size, order.of.expires_s);
     let stored = blocking(move || {
         let _memory = memory;
         let pieces = rebuild(code, size, fetched)?;
@@ -219,10 +187,11 @@ async fn fetch(
     rate: &RateLimit,
     ends: &mut Vec<SenderEnd>,
 ) -> Option<Vec<(u8, Bytes)>> {
-    let needed = usize::from(order.code.data());
+    let needed = usize::from(order.of.code.data());
     let size = order
+        .of
         .code
-        .fragment_size(Amount::new(order.stored.size))
+        .fragment_size(Amount::new(order.of.stored.size))
         .get();
     let begun = Instant::now();
     let ask = |sender: Sender| async move {
@@ -232,7 +201,7 @@ async fn fetch(
             fragment,
             digest,
         } = sender;
-        let got = client.get_fragment(&order.dataset, order.chunk, fragment, digest);
+        let got = client.get_fragment(&order.of.dataset, order.of.chunk, fragment, digest);
         let got = got.await;
         if let Ok(bytes) = &got {
             rate.take(bytes.len()).await;
@@ -312,18 +281,7 @@ mod tests {
     fn any_fragments_that_suffice_make_the_chunk() {
         let code = Code::new(3, 2).unwrap();
         let chunk: Vec<u8> = (0..=250).collect();
-        let size = chunk.len().div_ceil(3);
-        let mut padded = chunk.clone();
-        padded.resize(size * 3, 0);
-        let mut coded = vec![vec![0; size]; 2];
-        let inputs: Vec<&[u8]> = padded.chunks_exact(size).collect();
-        let mut out: Vec<&mut [u8]> = coded.iter_mut().map(Vec::as_mut_slice).collect();
-        Codec::new(code).encode(&inputs, &mut out).unwrap();
-        let all: Vec<Bytes> = inputs
-            .iter()
-            .map(|piece| Bytes::copy_from_slice(piece))
-            .chain(coded.iter().cloned().map(Bytes::from))
-            .collect();
+        let all = Codec::new(code).cut(chunk.clone()).unwrap();
         for taken in [[0u8, 1, 2], [4, 3, 0], [2, 4, 1], [3, 1, 2]] {
             let fetched = taken.map(|n| (n, all[usize::from(n)].clone()));
             let pieces = rebuild(code, chunk.len() as u64, fetched.to_vec()).unwrap();

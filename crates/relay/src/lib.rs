@@ -11,6 +11,7 @@ mod files;
 mod forward;
 mod gather;
 mod identity;
+mod order;
 mod others;
 mod outlet;
 mod peer;

@@ -6,7 +6,7 @@
 //! told as it ends. The chunk is in memory, and nothing is kept of it but the one fragment; when whoever asked
 //! leaves, all that is under way ends.
 
-use std::{collections::BTreeSet, future::Future, io, pin::Pin, sync::Arc, time::Duration};
+use std::{future::Future, io, pin::Pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_util::{
@@ -26,14 +26,14 @@ use posthaste_endpoint::{
         },
     },
 };
-use posthaste_types::{ChunkIndex, Code, Digest, FragmentIndex, Timestamp};
+use posthaste_types::{Code, Digest, FragmentIndex, Timestamp};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::{Instant, sleep},
 };
 
 use crate::{
-    clock,
+    order::{self, Named, OrderedChunk, Said, take_memory},
     others::Others,
     reception::{Reception, blocking},
     request::Body,
@@ -41,7 +41,7 @@ use crate::{
 };
 
 /// Memory of all chunks being coded, in mebibytes: two of the largest, with as much parity as data.
-const MEMORY_MEBI: usize = 1024;
+const MEMORY_MEBI: u32 = 1024;
 /// How often whoever asked is told that it goes on.
 const SIGN_EVERY: Duration = Duration::from_secs(1);
 
@@ -53,11 +53,7 @@ pub(crate) struct Scatters {
 
 /// An order that makes sense.
 struct Order {
-    dataset: DatasetId,
-    chunk: ChunkIndex,
-    code: Code,
-    stored: Stored,
-    expires_s: u64,
+    of: OrderedChunk,
     pieces: Vec<Piece>,
 }
 
@@ -72,7 +68,7 @@ type Ending = Pin<Box<dyn Future<Output = PieceEnd> + Send>>;
 
 impl Scatters {
     pub(crate) fn new(others: Arc<Others>) -> Self {
-        let memory = Arc::new(Semaphore::new(MEMORY_MEBI));
+        let memory = Arc::new(Semaphore::new(MEMORY_MEBI as usize));
         Self { memory, others }
     }
 
@@ -95,9 +91,9 @@ impl Scatters {
             Ok(begun) => begun,
             Err(refusal) => return Err((refusal, Some((body, OBJECT_BYTES_MAX)))),
         };
-        let chunk = body.read_rest(first, order.stored.size).await;
+        let chunk = body.read_rest(first, order.of.stored.size).await;
         let chunk = chunk.map_err(|refusal| (refusal, None))?;
-        let (stored, code) = (order.stored, order.code);
+        let (stored, code) = (order.of.stored, order.of.code);
         let coded = blocking(move || encode(code, stored.digest, chunk)).await;
         let fragments = coded.map_err(|refusal| (refusal, None))?;
         Ok(answer(endings(store, &order, &fragments), memory))
@@ -109,17 +105,13 @@ impl Scatters {
         object: Object,
         line: &[u8],
     ) -> Result<(Order, OwnedSemaphorePermit), Refusal> {
-        let order: ScatterBody = serde_json::from_slice(line)
-            // What it says must not be shown: there are tokens in it.
-            .map_err(|_| Refusal::new(ErrorKind::Invalid, "the body says not what to code"))?;
+        let order: ScatterBody = order::read(line, "the body says not what to code")?;
         let order = self.read(dataset, object, &order)?;
-        let coded = u64::from(order.code.total()) * order.stored.size;
-        let bytes = coded.div_ceil(u64::from(order.code.data()));
-        let mebi = usize::try_from(bytes.div_ceil(1 << 20)).unwrap_or(MEMORY_MEBI);
-        let mebi = u32::try_from(mebi.clamp(1, MEMORY_MEBI)).unwrap_or(u32::MAX);
-        let memory = Arc::clone(&self.memory).try_acquire_many_owned(mebi);
-        let memory = memory
-            .map_err(|_| Refusal::new(ErrorKind::Busy, "as much is being coded as ever at once"))?;
+        let OrderedChunk { code, stored, .. } = order.of;
+        let coded = u64::from(code.total()) * stored.size;
+        let bytes = coded.div_ceil(u64::from(code.data()));
+        let busy = "as much is being coded as ever at once";
+        let memory = take_memory(&self.memory, MEMORY_MEBI, bytes, busy)?;
         Ok((order, memory))
     }
 
@@ -130,30 +122,17 @@ impl Scatters {
         object: Object,
         order: &ScatterBody,
     ) -> Result<Order, Refusal> {
-        let invalid = |what: &str| Refusal::new(ErrorKind::Invalid, what);
-        let Object::Fragment(chunk, FragmentIndex::WHOLE) = object else {
-            return Err(invalid("only whole chunks are coded: fragment 255"));
+        let said = Said {
+            size: order.size,
+            digest: &order.digest,
+            code: &order.code,
+            expires_unix_s: order.expires_unix_s,
         };
-        if order.size > OBJECT_BYTES_MAX {
-            return Err(invalid("the chunk is larger than one object may be"));
-        }
-        if order.expires_unix_s <= clock::unix_s() {
-            return Err(invalid(
-                "the dataset has expired already by the relay's clock",
-            ));
-        }
-        let code: Code = order
-            .code
-            .parse()
-            .map_err(|_| invalid("the code is none"))?;
-        let digest = |text: &str| text.parse().map_err(|_| invalid("a digest is none"));
-        let mut seen = BTreeSet::new();
-        let mut is_new = |fragment: u8| match fragment < code.total() && seen.insert(fragment) {
-            true => Ok(FragmentIndex::new(fragment)),
-            false => Err(invalid("a fragment is not of the code, or named twice")),
-        };
+        let of = OrderedChunk::read(dataset, object, &said, "coded")?;
+        let mut named = Named::of(of.code);
+        let digest = |text: &str| order::digest(text, "a fragment's digest is none");
         let mut pieces = vec![Piece {
-            fragment: is_new(order.keep.fragment)?,
+            fragment: named.one_more(order.keep.fragment)?,
             digest: digest(&order.keep.digest)?,
             to: None,
         }];
@@ -163,49 +142,24 @@ impl Scatters {
                 .client(&taker.url, &taker.fingerprint, &taker.token)?;
             client.expect_rate(taker.rate_limit_bytes_per_s.unwrap_or(0));
             pieces.push(Piece {
-                fragment: is_new(taker.fragment)?,
+                fragment: named.one_more(taker.fragment)?,
                 digest: digest(&taker.digest)?,
                 to: Some(client),
             });
         }
-        Ok(Order {
-            dataset,
-            chunk,
-            code,
-            stored: Stored {
-                digest: digest(&order.digest)?,
-                size: order.size,
-            },
-            expires_s: order.expires_unix_s,
-            pieces,
-        })
+        Ok(Order { of, pieces })
     }
 }
 
 /// All fragments of the chunk, which must have this digest. Blocking.
-fn encode(code: Code, digest: Digest, mut chunk: Vec<u8>) -> Result<Vec<Bytes>, Refusal> {
+fn encode(code: Code, digest: Digest, chunk: Vec<u8>) -> Result<Vec<Bytes>, Refusal> {
     let shown = digest_of(&chunk);
     if shown != digest {
         let message = format!("{} bytes with digest {shown} arrived", chunk.len());
         return Err(Refusal::new(ErrorKind::Corrupt, message).hint("send it again"));
     }
-    let (data, parity) = (usize::from(code.data()), usize::from(code.parity()));
-    let size = chunk.len().div_ceil(data);
-    chunk.resize(size * data, 0);
-    let mut coded = vec![0; size * parity];
-    if size > 0 {
-        let inputs: Vec<&[u8]> = chunk.chunks_exact(size).collect();
-        let mut out: Vec<&mut [u8]> = coded.chunks_exact_mut(size).collect();
-        Codec::new(code)
-            .encode(&inputs, &mut out)
-            .map_err(|cause| Refusal::new(ErrorKind::Other, cause.to_string()))?;
-    }
-    let (chunk, coded) = (Bytes::from(chunk), Bytes::from(coded));
-    let cut = |bytes: &Bytes, at: usize| bytes.slice(at * size..(at + 1) * size);
-    let fragments = (0..data).map(|at| cut(&chunk, at));
-    Ok(fragments
-        .chain((0..parity).map(|at| cut(&coded, at)))
-        .collect())
+    let coded = Codec::new(code).cut(chunk);
+    coded.map_err(|cause| Refusal::new(ErrorKind::Other, cause.to_string()))
 }
 
 fn digest_of(bytes: &[u8]) -> Digest {
@@ -218,7 +172,7 @@ fn endings(store: &Arc<Store>, order: &Order, fragments: &[Bytes]) -> FuturesUno
         let bytes = fragments.get(usize::from(piece.fragment.get()));
         let bytes = bytes.cloned().unwrap_or_default();
         let (fragment, digest, to) = (piece.fragment, piece.digest, piece.to.clone());
-        let (dataset, chunk, expires_s) = (order.dataset, order.chunk, order.expires_s);
+        let (dataset, chunk, expires_s) = (order.of.dataset, order.of.chunk, order.of.expires_s);
         let store = Arc::clone(store);
         Box::pin(async move {
             let since = Instant::now();

@@ -7,19 +7,18 @@ use std::{path::Path, time::Duration};
 use bytes::Bytes;
 use posthaste_endpoint::{
     ErrorKind,
-    relay::{Credential, DatasetId, Rebuilt, RelayClient, Scope, mint, wire::GatherEnd},
+    relay::{Credential, Rebuilt, RelayClient, Scope, mint, wire::GatherEnd},
 };
-use posthaste_engine::stripe::{Stripe, encode_stripe};
-use posthaste_types::{Bytes as Amount, ChunkIndex, Code, Digest, FragmentIndex};
+use posthaste_engine::stripe::Stripe;
+use posthaste_types::{Bytes as Amount, Digest, FragmentIndex};
 
 #[path = "support/running.rs"]
 mod running;
+#[path = "support/striped.rs"]
+mod striped;
 
 use running::{Running, later, noise};
-
-const DATASET: DatasetId = DatasetId::new([7; 16]);
-const CHUNK: ChunkIndex = ChunkIndex::new(3);
-const SIZE: usize = (1 << 20) + 5;
+use striped::{CHUNK, DATASET, SIZE, code, fragment, stripe};
 
 /// Three relays that hold a fragment each of a chunk coded 2+1, and one that holds nothing.
 struct Scene {
@@ -37,8 +36,7 @@ impl Scene {
     async fn with(capacity: Amount) -> Self {
         let dirs: Vec<_> = (0..4).map(|_| tempfile::tempdir().unwrap()).collect();
         let path = |n: usize| -> &Path { dirs[n].path() };
-        let codec = posthaste_engine::code::Codec::new(code());
-        let stripe = encode_stripe(&codec, None, CHUNK.get(), noise(1, SIZE).to_vec()).unwrap();
+        let stripe = stripe();
         let mut relays = Vec::new();
         for n in 0..3usize {
             let relay = Running::start(path(n), |_| ()).await;
@@ -95,14 +93,6 @@ impl Scene {
             && status.used == Amount::ZERO
             && status.free == status.capacity
     }
-}
-
-fn code() -> Code {
-    Code::new(2, 1).unwrap()
-}
-
-fn fragment(n: usize) -> FragmentIndex {
-    FragmentIndex::new(u8::try_from(n).unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,21 +7,20 @@ use std::{collections::BTreeMap, path::Path};
 use posthaste_endpoint::{
     ErrorKind,
     relay::{
-        Coded, Credential, DatasetId, RelayClient, Scope, mint,
+        Coded, Credential, RelayClient, Scope, mint,
         wire::{PieceEnd, kind_of},
     },
 };
-use posthaste_engine::stripe::{Stripe, encode_stripe};
-use posthaste_types::{Bytes as Amount, ChunkIndex, Code, Digest, FragmentIndex};
+use posthaste_engine::stripe::Stripe;
+use posthaste_types::{Bytes as Amount, ChunkIndex, Digest, FragmentIndex};
 
 #[path = "support/running.rs"]
 mod running;
+#[path = "support/striped.rs"]
+mod striped;
 
 use running::{Running, later, noise};
-
-const DATASET: DatasetId = DatasetId::new([7; 16]);
-const CHUNK: ChunkIndex = ChunkIndex::new(3);
-const SIZE: usize = (1 << 20) + 5;
+use striped::{CHUNK, DATASET, SIZE, code, fragment, stripe};
 
 /// A relay that codes, and two that get a fragment each of a chunk coded 2+1.
 struct Scene {
@@ -39,8 +38,7 @@ impl Scene {
     async fn with(capacity: Amount) -> Self {
         let dirs: Vec<_> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
         let path = |n: usize| -> &Path { dirs[n].path() };
-        let codec = posthaste_engine::code::Codec::new(code());
-        let stripe = encode_stripe(&codec, None, CHUNK.get(), noise(1, SIZE).to_vec()).unwrap();
+        let stripe = stripe();
         let mut relays = Vec::new();
         for n in 0..3usize {
             let capacity = if n == 2 { capacity } else { Amount::mebi(64) };
@@ -85,14 +83,6 @@ impl Scene {
         assert!(held.len() <= 1, "nothing is kept but a fragment: {held:?}");
         held.first() == Some(&(CHUNK, fragment(n), self.stripe.digests[n]))
     }
-}
-
-fn code() -> Code {
-    Code::new(2, 1).unwrap()
-}
-
-fn fragment(n: usize) -> FragmentIndex {
-    FragmentIndex::new(u8::try_from(n).unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -14,6 +14,7 @@ mod plans;
 mod probes;
 mod scatters;
 mod scored;
+mod sends;
 mod senses;
 mod setup;
 mod told;

@@ -1,44 +1,16 @@
 //! Several destinations share what the centre sends once.
 #![allow(clippy::unwrap_used, reason = "a test may stop at once")]
 
-use std::path::PathBuf;
+use posthaste_sim::{Fate, Report};
 
-use posthaste_sim::{Fate, Report, Scenario, simulate};
+#[path = "support/playing.rs"]
+mod playing;
 
-fn load(name: &str) -> String {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("../../scenarios")
-        .join(format!("{name}.toml"));
-    std::fs::read_to_string(path).unwrap()
-}
-
-fn play(name: &str, text: &str, seeds: std::ops::Range<u64>) -> Vec<Report> {
-    let scenario = Scenario::parse(text).unwrap();
-    seeds
-        .map(|seed| {
-            let report = simulate(&scenario, seed);
-            assert!(
-                report.is_clean(),
-                "play it again with: posthaste simulate scenarios/{name}.toml --seed {seed}\n{}",
-                report.to_text()
-            );
-            report
-        })
-        .collect()
-}
-
-/// Seconds from the start at which a line of the story that says `what` is told last.
-fn told_s(report: &Report, what: &str) -> Option<f64> {
-    let entries = report.timeline.iter().rev();
-    let told = entries
-        .into_iter()
-        .find(|entry| entry.what.to_string().contains(what));
-    Some(told?.at.as_secs_f64())
-}
+use playing::{play, play_written, told_s, written};
 
 #[test]
 fn what_lies_coded_is_gathered_by_who_comes_later() {
-    let reports = play("delivery", &load("delivery"), 0..60);
+    let reports = play("delivery", 0..60);
     let gathered = reports.iter();
     let gathered = gathered.filter(|report| told_s(report, "takes what it lacks").is_some());
     assert_eq!(gathered.count(), reports.len());
@@ -51,7 +23,7 @@ fn what_lies_coded_is_gathered_by_who_comes_later() {
 
 #[test]
 fn several_destinations_share_what_is_sent_once() {
-    for report in play("several-destinations", &load("several-destinations"), 0..60) {
+    for report in play("several-destinations", 0..60) {
         assert_eq!(report.count(Fate::Met), 1, "{}", report.to_text());
         let delivered = told_s(&report, "whole at all 2 destinations");
         assert!(delivered.is_some(), "{}", report.to_text());
@@ -65,14 +37,14 @@ fn several_destinations_share_what_is_sent_once() {
 
 #[test]
 fn a_destination_without_room_keeps_nothing_from_the_other() {
-    for report in play("small-destination", &load("small-destination"), 0..10) {
+    for report in play("small-destination", 0..10) {
         assert_eq!(report.fates[0].1, Fate::Met, "{}", report.to_text());
     }
 }
 
 #[test]
 fn what_is_due_first_is_delivered_first_and_no_delay_is_silent() {
-    let reports = play("deliver-by", &load("deliver-by"), 0..60);
+    let reports = play("deliver-by", 0..60);
     let told = |report: &Report, what: &str| told_s(report, what).is_some();
     let in_time = reports
         .iter()
@@ -86,9 +58,9 @@ fn what_is_due_first_is_delivered_first_and_no_delay_is_silent() {
 
 #[test]
 fn what_was_promised_is_kept_where_nothing_goes_wrong() {
-    let text = load("deliver-by").replace("offline_s = [[60, 90]]\n", "");
+    let text = written("deliver-by").replace("offline_s = [[60, 90]]\n", "");
     let (calm, _) = text.split_once("[[fault]]").unwrap();
-    for report in play("deliver-by", calm, 0..60) {
+    for report in play_written("deliver-by", calm, 0..60) {
         let told = report.timeline.iter().map(|entry| entry.what.to_string());
         let told: Vec<String> = told.collect();
         let count = |what: &str| told.iter().filter(|told| told.contains(what)).count();
@@ -135,7 +107,7 @@ fn who_would_make_another_late_at_its_destination_is_refused_with_what_can_be_ke
         via = ["near"]
         destination = "home"
     "#;
-    for report in play("narrow", NARROW, 0..10) {
+    for report in play_written("narrow", NARROW, 0..10) {
         let text = report.to_text();
         assert!(text.contains("it would make r1 late"), "{text}");
         assert!(text.contains("being wanted there by"), "{text}");

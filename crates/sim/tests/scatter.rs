@@ -1,33 +1,16 @@
 //! Relays code for the centre, with everything that can fail.
 #![allow(clippy::unwrap_used, reason = "a test may stop at once")]
 
-use std::path::PathBuf;
+use posthaste_sim::{Fate, Report};
 
-use posthaste_sim::{Fate, Report, Scenario, simulate};
+#[path = "support/playing.rs"]
+mod playing;
 
-fn load() -> String {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/scatter.toml");
-    std::fs::read_to_string(path).unwrap()
-}
-
-fn play(text: &str, seeds: std::ops::Range<u64>) -> Vec<Report> {
-    let scenario = Scenario::parse(text).unwrap();
-    let played = seeds.map(|seed| {
-        let report = simulate(&scenario, seed);
-        let again = format!("posthaste simulate scenarios/scatter.toml --seed {seed}");
-        assert!(
-            report.is_clean(),
-            "play it again with: {again}\n{}",
-            report.to_text()
-        );
-        report
-    });
-    played.collect()
-}
+use playing::{play_written, written};
 
 /// The same world in which nothing fails.
 fn calm() -> String {
-    let text = load();
+    let text = written("scatter");
     text.split("[[fault]]").next().unwrap().to_owned()
 }
 
@@ -47,7 +30,7 @@ fn times_data(report: &Report) -> f64 {
 
 #[test]
 fn what_fails_while_relays_code_costs_no_safety() {
-    for report in play(&load(), 0..100) {
+    for report in play_written("scatter", &written("scatter"), 0..100) {
         assert_eq!(report.count(Fate::Unsafe), 0, "{}", report.to_text());
         assert_eq!(report.count(Fate::Met), 2, "{}", report.to_text());
     }
@@ -57,7 +40,7 @@ fn what_fails_while_relays_code_costs_no_safety() {
 fn where_all_goes_well_the_data_leaves_the_centre_once() {
     for encode in ["relays", "auto"] {
         let text = calm().replace("\"auto\"", &format!("\"{encode}\""));
-        for report in play(&text, 0..20) {
+        for report in play_written("scatter", &text, 0..20) {
             let times = times_data(&report);
             let most = if encode == "auto" { 1.4 } else { 1.05 };
             assert!(
@@ -69,7 +52,7 @@ fn where_all_goes_well_the_data_leaves_the_centre_once() {
         }
     }
     let text = calm().replace("\"auto\"", "\"centre\"");
-    for report in play(&text, 0..5) {
+    for report in play_written("scatter", &text, 0..5) {
         assert!(times_data(&report) > 1.6, "{}", report.to_text());
     }
 }
@@ -77,7 +60,10 @@ fn where_all_goes_well_the_data_leaves_the_centre_once() {
 #[test]
 fn where_the_way_out_binds_all_is_safe_sooner() {
     let centre = calm().replace("\"auto\"", "\"centre\"");
-    let (auto, centre) = (play(&calm(), 0..20), play(&centre, 0..20));
+    let (auto, centre) = (
+        play_written("scatter", &calm(), 0..20),
+        play_written("scatter", &centre, 0..20),
+    );
     let sum = |reports: &[Report]| reports.iter().map(safe_s).sum::<f64>();
     let (auto, centre) = (sum(&auto), sum(&centre));
     assert!(
@@ -92,7 +78,7 @@ fn a_relay_that_cannot_is_hardly_asked_and_nothing_waits_for_it() {
         "advertises = true\nway_in",
         "advertises = true\ncodes = false\nway_in",
     );
-    for report in play(&text.replace("\"auto\"", "\"relays\""), 0..10) {
+    for report in play_written("scatter", &text.replace("\"auto\"", "\"relays\""), 0..10) {
         assert_eq!(report.count(Fate::Met), 2, "{}", report.to_text());
         assert!(times_data(&report) > 1.6, "{}", report.to_text());
     }

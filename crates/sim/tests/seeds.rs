@@ -7,28 +7,10 @@ use std::path::PathBuf;
 use posthaste_core::Settings;
 use posthaste_sim::{Fate, Report, Scenario, simulate, simulate_with};
 
-fn load(name: &str) -> Scenario {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("../../scenarios")
-        .join(format!("{name}.toml"));
-    Scenario::load(&path).unwrap()
-}
+#[path = "support/playing.rs"]
+mod playing;
 
-/// Plays the seeds and panics with the first that fails.
-fn play(name: &str, seeds: std::ops::Range<u64>) -> Vec<Report> {
-    let scenario = load(name);
-    seeds
-        .map(|seed| {
-            let report = simulate(&scenario, seed);
-            assert!(
-                report.is_clean(),
-                "play it again with: posthaste simulate scenarios/{name}.toml --seed {seed}\n{}",
-                report.to_text()
-            );
-            report
-        })
-        .collect()
-}
+use playing::{load, play};
 
 #[test]
 fn the_demo_meets_its_deadline_with_every_seed() {

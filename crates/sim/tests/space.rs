@@ -1,17 +1,13 @@
 //! Space on depots that was promised is there for who it was promised to; every checker is on.
 #![allow(clippy::unwrap_used, reason = "a test may stop at once")]
 
-use std::path::PathBuf;
-
 use posthaste_core::Settings;
-use posthaste_sim::{Fate, Scenario, deadlines::score_with, simulate};
+use posthaste_sim::{Fate, deadlines::score_with, simulate};
 
-fn load(name: &str) -> Scenario {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("../../scenarios")
-        .join(format!("{name}.toml"));
-    Scenario::load(&path).unwrap()
-}
+#[path = "support/playing.rs"]
+mod playing;
+
+use playing::load;
 
 #[test]
 fn who_is_more_urgent_does_not_take_space_that_was_promised() {

@@ -7,22 +7,10 @@ use posthaste_core::contract::Happening;
 use posthaste_sim::{Fate, Report, Scenario, What, simulate};
 use posthaste_types::RequestId;
 
-fn load(name: &str) -> Scenario {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("../../scenarios")
-        .join(format!("{name}.toml"));
-    Scenario::load(&path).unwrap()
-}
+#[path = "support/playing.rs"]
+mod playing;
 
-fn play(name: &str, seeds: std::ops::Range<u64>) -> Vec<Report> {
-    let scenario = load(name);
-    let one = |seed| {
-        let report = simulate(&scenario, seed);
-        assert!(report.is_clean(), "seed {seed}\n{}", report.to_text());
-        report
-    };
-    seeds.map(one).collect()
-}
+use playing::play;
 
 /// When a request was safe.
 fn safe_after(report: &Report, request: u64) -> Duration {

@@ -2,6 +2,32 @@
 
 use std::{fs, path::Path, process::Command};
 
+use anyhow::{Context, bail, ensure};
+
+/// What `--runs N` and `--seconds N` say: how often each case is measured, and for how long.
+///
+/// # Errors
+/// When there is another word, or one of them is no number above 0.
+pub fn runs_and_seconds(arguments: &[String], usual: (usize, u64)) -> anyhow::Result<(usize, u64)> {
+    let (mut runs, mut seconds) = usual;
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        let value = words
+            .next()
+            .with_context(|| format!("{word} wants a value"))?;
+        match word.as_str() {
+            "--runs" => runs = value.parse().context("--runs wants a number")?,
+            "--seconds" => seconds = value.parse().context("--seconds wants a number")?,
+            _ => bail!("there is no option {word}"),
+        }
+    }
+    ensure!(
+        runs > 0 && seconds > 0,
+        "--runs and --seconds want at least 1"
+    );
+    Ok((runs, seconds))
+}
+
 /// The middle of several measurements, and how far apart they lie.
 #[derive(Debug, Clone, Copy)]
 pub struct Spread {

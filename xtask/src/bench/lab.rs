@@ -7,11 +7,11 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use posthaste_testbed::install::{self, IP, IPERF3, PING};
 
 use super::{
-    figures::{Spread, machine},
+    figures::{self, Spread, machine},
     say,
     site::{Site, figure, output},
 };
@@ -100,22 +100,7 @@ struct Sample {
 /// # Errors
 /// When the laboratory can't be built, or iperf3 fails in it.
 pub fn run(arguments: &[String]) -> anyhow::Result<()> {
-    let (mut runs, mut seconds) = (RUNS, SECONDS);
-    let mut words = arguments.iter();
-    while let Some(word) = words.next() {
-        let value = words
-            .next()
-            .with_context(|| format!("{word} wants a value"))?;
-        match word.as_str() {
-            "--runs" => runs = value.parse().context("--runs wants a number")?,
-            "--seconds" => seconds = value.parse().context("--seconds wants a number")?,
-            _ => bail!("there is no option {word}"),
-        }
-    }
-    ensure!(
-        runs > 0 && seconds > 0,
-        "--runs and --seconds want at least 1"
-    );
+    let (runs, seconds) = figures::runs_and_seconds(arguments, (RUNS, SECONDS))?;
     for program in [IP, PING, IPERF3] {
         install::ensure_debian_program(program)?;
     }

@@ -10,11 +10,11 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use posthaste_testbed::install::{self, IP, IPERF3};
 
 use super::{
-    figures::{Spread, machine},
+    figures::{self, Spread, machine},
     say,
     site::{Site, figure, output},
     stage,
@@ -142,22 +142,7 @@ struct Sample {
 /// # Errors
 /// When the laboratory can't be built, or a program fails in it.
 pub fn run(arguments: &[String]) -> anyhow::Result<()> {
-    let (mut runs, mut seconds) = (RUNS, SECONDS);
-    let mut words = arguments.iter();
-    while let Some(word) = words.next() {
-        let value = words
-            .next()
-            .with_context(|| format!("{word} wants a value"))?;
-        match word.as_str() {
-            "--runs" => runs = value.parse().context("--runs wants a number")?,
-            "--seconds" => seconds = value.parse().context("--seconds wants a number")?,
-            _ => bail!("there is no option {word}"),
-        }
-    }
-    ensure!(
-        runs > 0 && seconds > 0,
-        "--runs and --seconds want at least 1"
-    );
+    let (runs, seconds) = figures::runs_and_seconds(arguments, (RUNS, SECONDS))?;
     for program in [IP, IPERF3] {
         install::ensure_debian_program(program)?;
     }

@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use posthaste_endpoint::relay::{Credential, RelayAddress, RelayClient, read_secret_file};
 use serde_json::Value;
 
 /// Nothing here takes longer, on any machine.
@@ -101,6 +102,25 @@ impl Relay {
             &self.listen,
         );
     }
+}
+
+/// Bytes of bodies that relays took since they started, whoever sent them, as they count them.
+pub fn received(relays: &[Relay]) -> u64 {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let of = |relay: &Relay| {
+        let ready = &relay.process.ready;
+        let address = RelayAddress {
+            url: ready["url"].as_str().unwrap().into(),
+            fingerprint: ready["fingerprint"].as_str().unwrap().parse().unwrap(),
+        };
+        let secret = Path::new(ready["secret_file"].as_str().unwrap());
+        let credential = Credential::Secret(read_secret_file(secret).unwrap());
+        runtime.block_on(async {
+            let client = RelayClient::new(address, credential).unwrap();
+            client.status().await.unwrap().received.get()
+        })
+    };
+    relays.iter().map(of).sum()
 }
 
 fn start_relay(directory: &Path, name: &str, capacity: &str, rate: &str, listen: &str) -> Process {

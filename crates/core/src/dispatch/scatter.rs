@@ -10,7 +10,7 @@ use posthaste_types::{ByteRate, Bytes, ChunkIndex, DepotId, FragmentIndex};
 
 use super::Placing;
 use crate::{
-    books::{Flight, FlightKey, Forwarded, Tuning},
+    books::{FlightKey, Forwarded},
     contract::{Command, Encode, Outbox, Reason},
 };
 
@@ -223,7 +223,7 @@ impl Placing<'_> {
             fragments.map(|bit| FragmentIndex::new(u8::try_from(bit).unwrap_or(u8::MAX)));
         let Some(kept) = fragments.next() else { return };
         let depot = self.request.lanes[lane].depot;
-        self.start_whole_to_coder(lane, chunk, kept);
+        self.begin_flight(lane, chunk, kept, true);
         let bytes = self.request.replica.bytes_of(chunk, kept);
         let (mut to, mut all) = (Vec::new(), taken | 1 << lane);
         for (&taker, fragment) in takers.iter().zip(fragments) {
@@ -262,41 +262,5 @@ impl Placing<'_> {
             to,
             reason: Reason::CodedThere,
         });
-    }
-
-    /// The chunk is on its way to who codes it, as a send of what is kept there.
-    fn start_whole_to_coder(&mut self, lane: usize, chunk: ChunkIndex, kept: FragmentIndex) {
-        let (depot, now) = (self.request.lanes[lane].depot, self.now);
-        let whole = self.request.replica.bytes_of(chunk, FragmentIndex::WHOLE);
-        let bytes = self.request.replica.bytes_of(chunk, kept);
-        self.request.begin_flight(lane, chunk);
-        let spare = self.request.spare(self.settings);
-        self.request.throttle.take(now, whole, spare);
-        let paid = self.depots.get(&depot);
-        let keep_micro_usd = paid.map_or(0, |depot| {
-            let rest = depot.terms.sending().of(whole - bytes).micro_usd();
-            let spent = &mut self.request.spent_micro_usd;
-            *spent = spent.saturating_add(rest);
-            self.request.pay(depot, bytes, now)
-        });
-        let fed = &mut self.request.lanes[lane];
-        fed.is_used = true;
-        let flight = Flight {
-            fragment: kept,
-            bytes: whole,
-            since: now,
-            keep_micro_usd,
-            is_raised: fed.tuning.as_ref().is_some_and(Tuning::is_raised),
-            is_scattered: true,
-        };
-        if let Some(link) = self.depots.get_mut(&depot).map(|depot| &mut depot.link) {
-            link.begin_flight(now, &flight);
-        }
-        let key = FlightKey {
-            depot,
-            request: self.id,
-            chunk,
-        };
-        self.transfers.start(key, flight);
     }
 }

@@ -3,7 +3,10 @@ use std::time::Duration;
 use posthaste_core::contract::{Command, Fault, Input, Reason, RequestSpec};
 use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId};
 
-use super::{CONNECT_TIMEOUT, PROBE_TIMEOUT, Pending, Run};
+use super::{
+    CONNECT_TIMEOUT, PROBE_TIMEOUT, Pending, Run,
+    sends::{Send, answer, answered},
+};
 use crate::{
     checkers::End,
     world::{Condition, Node, Sending},
@@ -131,13 +134,7 @@ impl Run<'_> {
             .conservation
             .on_send((depot, request, chunk, fragment), bytes);
         self.checkers.note(self.now, found);
-        let failed = |fault| Input::FragmentFailed {
-            request,
-            depot,
-            chunk,
-            fragment,
-            fault,
-        };
+        let failed = |fault| answer((depot, request, chunk, fragment), Some(fault));
         let is_gone = self.source_gone.get(&request).copied().unwrap_or(false);
         if is_gone {
             self.tell_after(Duration::from_millis(1), failed(Fault::SourceVanished));
@@ -261,64 +258,5 @@ impl Run<'_> {
             let size = spec.code.fragment_size(spec.chunk_bytes(chunk));
             site.used -= size.times(u64::from(mask.count_ones()));
         }
-    }
-}
-
-type Send = (DepotId, RequestId, ChunkIndex, FragmentIndex);
-
-/// Which send an input answers, and whether by a store.
-fn answered(input: &Input) -> Option<(Send, bool)> {
-    match input {
-        Input::FragmentStored {
-            request,
-            depot,
-            chunk,
-            fragment,
-        } => Some(((*depot, *request, *chunk, *fragment), true)),
-        Input::FragmentFailed {
-            request,
-            depot,
-            chunk,
-            fragment,
-            ..
-        } => Some(((*depot, *request, *chunk, *fragment), false)),
-        Input::DriverStarted
-        | Input::DepotAdded { .. }
-        | Input::DepotRemoved { .. }
-        | Input::DepotLent { .. }
-        | Input::DepotLevelled { .. }
-        | Input::DepotUp { .. }
-        | Input::DepotDown { .. }
-        | Input::DepotInventory { .. }
-        | Input::RequestSubmitted { .. }
-        | Input::RequestSubmittedWith { .. }
-        | Input::RequestAsked { .. }
-        | Input::RequestAskedBy { .. }
-        | Input::PurgeMoved { .. }
-        | Input::DeliveryMoved { .. }
-        | Input::RequestCancelled { .. }
-        | Input::Throughput { .. }
-        | Input::SourceReleased { .. }
-        | Input::SourceKept { .. }
-        | Input::Delivered { .. }
-        | Input::DeadlineMoved { .. }
-        | Input::RateLimited { .. }
-        | Input::Probed { .. }
-        | Input::ProbeAsked { .. }
-        | Input::SourceFound { .. }
-        | Input::ArrivalAsked { .. }
-        | Input::ArrivalGathered { .. }
-        | Input::ChunkArrived { .. }
-        | Input::ChunkMissed { .. }
-        | Input::Inbound { .. }
-        | Input::GatherTold { .. }
-        | Input::ScatterFailed { .. }
-        | Input::PieceTold { .. }
-        | Input::EncodeChosen { .. }
-        | Input::EgressTold { .. }
-        | Input::ArrivalSurveyed { .. }
-        | Input::Landed { .. }
-        | Input::LandingFailed { .. }
-        | Input::PlanSolved { .. } => None,
     }
 }

@@ -3,7 +3,7 @@ use std::time::Duration;
 use posthaste_core::contract::{Fault, Input};
 use posthaste_types::Bytes;
 
-use super::{Blow, Pending, Run, probes::is_block};
+use super::{Blow, Pending, Run, probes::is_block, sends::answer};
 use crate::{
     checkers::End,
     report::What,
@@ -207,17 +207,8 @@ impl Run<'_> {
                 fragment,
                 ..
             } = sending;
-            let fault = Fault::Unreachable;
-            self.tell_after(
-                span,
-                Input::FragmentFailed {
-                    request,
-                    depot,
-                    chunk,
-                    fragment,
-                    fault,
-                },
-            );
+            let send = (depot, request, chunk, fragment);
+            self.tell_after(span, answer(send, Some(Fault::Unreachable)));
         }
         // A fragment stored a moment before may still be answered; then it is believed until the
         // depot is known to be gone.

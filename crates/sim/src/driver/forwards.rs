@@ -2,17 +2,17 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use posthaste_core::contract::{Fault, Input};
-use posthaste_types::{ChunkIndex, DepotId, FragmentIndex, RequestId};
+use posthaste_core::contract::Fault;
+use posthaste_types::{DepotId, FragmentIndex, RequestId};
 
-use super::{CONNECT_TIMEOUT, Run};
+use super::{
+    CONNECT_TIMEOUT, Run,
+    sends::{Send, answer},
+};
 use crate::{
     checkers::End,
     world::{Arrival, Condition, Node, Sending},
 };
-
-/// What goes to which depot.
-pub(super) type Send = (DepotId, RequestId, ChunkIndex, FragmentIndex);
 
 /// Everything that depots are told to send on.
 #[derive(Debug, Default)]
@@ -97,14 +97,7 @@ impl Run<'_> {
             (!holds).then_some((latency, Fault::SourceVanished))
         };
         if let Some((span, fault)) = fault {
-            let failed = Input::FragmentFailed {
-                request,
-                depot,
-                chunk,
-                fragment,
-                fault,
-            };
-            self.tell_after(span, failed);
+            self.tell_after(span, answer(send, Some(fault)));
             return;
         }
         let sending = Sending {

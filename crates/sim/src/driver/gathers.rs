@@ -9,7 +9,10 @@ use std::{
 use posthaste_core::contract::{Fault, GiverEnd, Input};
 use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp};
 
-use super::{CONNECT_TIMEOUT, Run, forwards::Send};
+use super::{
+    CONNECT_TIMEOUT, Run,
+    sends::{Send, answer},
+};
 use crate::{
     checkers::End,
     world::{Arrival, Condition, Node, Sending},
@@ -170,32 +173,12 @@ impl Run<'_> {
     /// The chunk is rebuilt and stored, or there is no room.
     fn keep_gathered(&mut self, key: Key) {
         let (to, request, chunk) = key;
-        let bytes = self.bytes_of(request, chunk, FragmentIndex::WHOLE);
-        let chunks = self.world.specs.get(&request);
-        let chunks = chunks.map_or(0, posthaste_core::contract::RequestSpec::chunks);
-        let is_unheard = self.dice.chance(self.scenario.answer_lost_permille);
         let Some(site) = self.world.site(to) else {
             return;
         };
         let latency = Duration::from_micros(site.latency_micros);
-        let sending = Sending {
-            request,
-            chunk,
-            fragment: FragmentIndex::WHOLE,
-            bytes,
-        };
-        let is_stored = site.store(&sending, chunks);
-        let (id, used, capacity) = (site.id, site.used, site.capacity);
-        let found = self.checkers.capacity.on_stored(id, used, capacity);
-        self.checkers.note(self.now, found);
-        if is_stored && is_unheard {
-            *self.surplus.entry((to, request)).or_default() += 1;
-        }
-        let fault = match (is_stored, is_unheard) {
-            (false, _) => Some(Fault::Full),
-            (true, true) => Some(Fault::Unreachable),
-            (true, false) => None,
-        };
+        let whole = (to, request, chunk, FragmentIndex::WHOLE);
+        let fault = self.store_among_relays(whole).flatten();
         self.end_gather(key, latency, fault);
     }
 
@@ -214,22 +197,7 @@ impl Run<'_> {
             chunk,
             givers,
         };
-        let fragment = FragmentIndex::WHOLE;
-        let input = match fault {
-            None => Input::FragmentStored {
-                request,
-                depot,
-                chunk,
-                fragment,
-            },
-            Some(fault) => Input::FragmentFailed {
-                request,
-                depot,
-                chunk,
-                fragment,
-                fault,
-            },
-        };
+        let input = answer((depot, request, chunk, FragmentIndex::WHOLE), fault);
         self.tell_after(span, told);
         self.tell_after(span, input);
     }

@@ -11,7 +11,10 @@ use std::{
 use posthaste_core::contract::{Fault, Input};
 use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp};
 
-use super::{CONNECT_TIMEOUT, Pending, Run, forwards::Send};
+use super::{
+    CONNECT_TIMEOUT, Pending, Run,
+    sends::{Send, answer},
+};
 use crate::{
     checkers::{End, ensure},
     world::{Arrival, Condition, Node, Sending},
@@ -167,33 +170,10 @@ impl Run<'_> {
 
     /// Stores the fragment that who codes keeps.
     fn keep_own(&mut self, (depot, request, chunk): Key, fragment: FragmentIndex, span: Duration) {
-        let bytes = self.bytes_of(request, chunk, fragment);
-        let chunks = self.world.specs.get(&request);
-        let chunks = chunks.map_or(0, posthaste_core::contract::RequestSpec::chunks);
-        let is_unheard = self.dice.chance(self.scenario.answer_lost_permille);
-        let Some(site) = self.world.site(depot) else {
-            return;
-        };
-        let sending = Sending {
-            request,
-            chunk,
-            fragment,
-            bytes,
-        };
-        let is_stored = site.store(&sending, chunks);
-        let (used, capacity) = (site.used, site.capacity);
-        let found = self.checkers.capacity.on_stored(depot, used, capacity);
-        self.checkers.note(self.now, found);
-        if is_stored && is_unheard {
-            *self.surplus.entry((depot, request)).or_default() += 1;
-        }
-        let fault = match (is_stored, is_unheard) {
-            (false, _) => Some(Fault::Full),
-            (true, true) => Some(Fault::Unreachable),
-            (true, false) => None,
-        };
         let send = (depot, request, chunk, fragment);
-        self.tell_after(span, answer(send, fault));
+        if let Some(fault) = self.store_among_relays(send) {
+            self.tell_after(span, answer(send, fault));
+        }
     }
 
     /// Who codes sends one fragment on.
@@ -333,24 +313,5 @@ impl Run<'_> {
     pub(super) fn crash_scatters(&mut self) {
         self.drop_open(|_| true);
         self.scatters = Scatters::default();
-    }
-}
-
-/// What a driver hears of a send.
-pub(super) fn answer((depot, request, chunk, fragment): Send, fault: Option<Fault>) -> Input {
-    match fault {
-        None => Input::FragmentStored {
-            request,
-            depot,
-            chunk,
-            fragment,
-        },
-        Some(fault) => Input::FragmentFailed {
-            request,
-            depot,
-            chunk,
-            fragment,
-            fault,
-        },
     }
 }

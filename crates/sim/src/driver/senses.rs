@@ -5,7 +5,7 @@ use std::time::Duration;
 use posthaste_core::contract::{Fault, Input, RequestSpec};
 use posthaste_types::{ByteRate, Bytes};
 
-use super::{MEASURE_EVERY, PROBE_TIMEOUT, Run, START, scatters::answer};
+use super::{MEASURE_EVERY, PROBE_TIMEOUT, Run, START, sends::answer};
 use crate::world::{Arrival, Condition, Node, Sending};
 
 impl Run<'_> {

@@ -1,0 +1,122 @@
+//! What other relays or services order of this one, as far as orders are alike.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use posthaste_endpoint::{
+    ErrorKind,
+    relay::{
+        DatasetId,
+        wire::{OBJECT_BYTES_MAX, Object},
+    },
+};
+use posthaste_types::{ChunkIndex, Code, Digest, FragmentIndex};
+use serde::de::DeserializeOwned;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::{
+    clock,
+    store::{Refusal, Stored},
+};
+
+pub(crate) fn invalid(what: &str) -> Refusal {
+    Refusal::new(ErrorKind::Invalid, what)
+}
+
+/// Reads an order. What it says is never shown: there are tokens in it. `fault` says what it lacks.
+pub(crate) fn read<T: DeserializeOwned>(order: &[u8], fault: &str) -> Result<T, Refusal> {
+    serde_json::from_slice(order).map_err(|_| invalid(fault))
+}
+
+/// A digest as orders write it; `fault` says whose is none.
+pub(crate) fn digest(text: &str, fault: &str) -> Result<Digest, Refusal> {
+    text.parse().map_err(|_| invalid(fault))
+}
+
+/// A chunk that an order is about, and its code.
+#[derive(Clone, Copy)]
+pub(crate) struct OrderedChunk {
+    pub(crate) dataset: DatasetId,
+    pub(crate) chunk: ChunkIndex,
+    pub(crate) code: Code,
+    /// The chunk itself, whole.
+    pub(crate) stored: Stored,
+    pub(crate) expires_s: u64,
+}
+
+/// What an order says of its chunk.
+pub(crate) struct Said<'a> {
+    pub(crate) size: u64,
+    pub(crate) digest: &'a str,
+    pub(crate) code: &'a str,
+    pub(crate) expires_unix_s: u64,
+}
+
+impl OrderedChunk {
+    /// Understands it; `done` is what is done to chunks here.
+    pub(crate) fn read(
+        dataset: DatasetId,
+        object: Object,
+        said: &Said<'_>,
+        done: &str,
+    ) -> Result<Self, Refusal> {
+        let Object::Fragment(chunk, FragmentIndex::WHOLE) = object else {
+            return Err(invalid(&format!(
+                "only whole chunks are {done}: fragment 255"
+            )));
+        };
+        if said.size > OBJECT_BYTES_MAX {
+            return Err(invalid("the chunk is larger than one object may be"));
+        }
+        if said.expires_unix_s <= clock::unix_s() {
+            return Err(invalid(
+                "the dataset has expired already by the relay's clock",
+            ));
+        }
+        let code = said.code.parse().map_err(|_| invalid("the code is none"))?;
+        Ok(Self {
+            dataset,
+            chunk,
+            code,
+            stored: Stored {
+                digest: digest(said.digest, "the chunk's digest is none")?,
+                size: said.size,
+            },
+            expires_s: said.expires_unix_s,
+        })
+    }
+}
+
+/// Fragments that an order has named.
+pub(crate) struct Named {
+    code: Code,
+    seen: BTreeSet<u8>,
+}
+
+impl Named {
+    pub(crate) const fn of(code: Code) -> Self {
+        Self {
+            code,
+            seen: BTreeSet::new(),
+        }
+    }
+
+    /// One more, which is of the code and was not named before.
+    pub(crate) fn one_more(&mut self, fragment: u8) -> Result<FragmentIndex, Refusal> {
+        if fragment < self.code.total() && self.seen.insert(fragment) {
+            return Ok(FragmentIndex::new(fragment));
+        }
+        Err(invalid("a fragment is not of the code, or named twice"))
+    }
+}
+
+/// Takes so many bytes of a memory that is counted in mebibytes, all of it at most. `busy` says what it is full of.
+pub(crate) fn take_memory(
+    memory: &Arc<Semaphore>,
+    memory_mebi: u32,
+    bytes: u64,
+    busy: &str,
+) -> Result<OwnedSemaphorePermit, Refusal> {
+    let mebi = u32::try_from(bytes.div_ceil(1 << 20)).unwrap_or(memory_mebi);
+    let taken = Arc::clone(memory).try_acquire_many_owned(mebi.clamp(1, memory_mebi));
+    taken.map_err(|_| Refusal::new(ErrorKind::Busy, busy))
+}

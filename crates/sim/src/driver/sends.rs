@@ -1,0 +1,117 @@
+//! Sends, as inputs answer them, and what relays store of what they do among themselves.
+
+use posthaste_core::contract::{Fault, Input};
+use posthaste_types::{ChunkIndex, DepotId, FragmentIndex, RequestId};
+
+use super::Run;
+use crate::world::Sending;
+
+/// A fragment on its way to a depot.
+pub(super) type Send = (DepotId, RequestId, ChunkIndex, FragmentIndex);
+
+impl Run<'_> {
+    /// A depot stores what nobody sent it from here, or has no room; none where there is no such depot. Returns the
+    /// fault that the driver hears of, if any: an answer may be lost.
+    pub(super) fn store_among_relays(&mut self, send: Send) -> Option<Option<Fault>> {
+        let (depot, request, chunk, fragment) = send;
+        let bytes = self.bytes_of(request, chunk, fragment);
+        let chunks = self.world.specs.get(&request);
+        let chunks = chunks.map_or(0, posthaste_core::contract::RequestSpec::chunks);
+        let is_unheard = self.dice.chance(self.scenario.answer_lost_permille);
+        let sending = Sending {
+            request,
+            chunk,
+            fragment,
+            bytes,
+        };
+        let site = self.world.site(depot)?;
+        let is_stored = site.store(&sending, chunks);
+        let (used, capacity) = (site.used, site.capacity);
+        let found = self.checkers.capacity.on_stored(depot, used, capacity);
+        self.checkers.note(self.now, found);
+        if is_stored && is_unheard {
+            *self.surplus.entry((depot, request)).or_default() += 1;
+        }
+        Some(match (is_stored, is_unheard) {
+            (false, _) => Some(Fault::Full),
+            (true, true) => Some(Fault::Unreachable),
+            (true, false) => None,
+        })
+    }
+}
+
+/// What a driver hears of a send.
+pub(super) fn answer((depot, request, chunk, fragment): Send, fault: Option<Fault>) -> Input {
+    match fault {
+        None => Input::FragmentStored {
+            request,
+            depot,
+            chunk,
+            fragment,
+        },
+        Some(fault) => Input::FragmentFailed {
+            request,
+            depot,
+            chunk,
+            fragment,
+            fault,
+        },
+    }
+}
+
+/// Which send an input answers, and whether by a store.
+pub(super) fn answered(input: &Input) -> Option<(Send, bool)> {
+    match input {
+        Input::FragmentStored {
+            request,
+            depot,
+            chunk,
+            fragment,
+        } => Some(((*depot, *request, *chunk, *fragment), true)),
+        Input::FragmentFailed {
+            request,
+            depot,
+            chunk,
+            fragment,
+            ..
+        } => Some(((*depot, *request, *chunk, *fragment), false)),
+        Input::DriverStarted
+        | Input::DepotAdded { .. }
+        | Input::DepotRemoved { .. }
+        | Input::DepotLent { .. }
+        | Input::DepotLevelled { .. }
+        | Input::DepotUp { .. }
+        | Input::DepotDown { .. }
+        | Input::DepotInventory { .. }
+        | Input::RequestSubmitted { .. }
+        | Input::RequestSubmittedWith { .. }
+        | Input::RequestAsked { .. }
+        | Input::RequestAskedBy { .. }
+        | Input::PurgeMoved { .. }
+        | Input::DeliveryMoved { .. }
+        | Input::RequestCancelled { .. }
+        | Input::Throughput { .. }
+        | Input::SourceReleased { .. }
+        | Input::SourceKept { .. }
+        | Input::Delivered { .. }
+        | Input::DeadlineMoved { .. }
+        | Input::RateLimited { .. }
+        | Input::Probed { .. }
+        | Input::ProbeAsked { .. }
+        | Input::SourceFound { .. }
+        | Input::ArrivalAsked { .. }
+        | Input::ArrivalGathered { .. }
+        | Input::ChunkArrived { .. }
+        | Input::ChunkMissed { .. }
+        | Input::Inbound { .. }
+        | Input::GatherTold { .. }
+        | Input::ScatterFailed { .. }
+        | Input::PieceTold { .. }
+        | Input::EncodeChosen { .. }
+        | Input::EgressTold { .. }
+        | Input::ArrivalSurveyed { .. }
+        | Input::Landed { .. }
+        | Input::LandingFailed { .. }
+        | Input::PlanSolved { .. } => None,
+    }
+}
