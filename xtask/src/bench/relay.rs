@@ -2,22 +2,21 @@
 
 use std::{
     fmt::Write as _,
-    fs,
     io::{BufRead, BufReader, Write as _},
     path::Path,
-    process::{Child, Command, Stdio},
-    thread,
+    process::{Command, Stdio},
     time::Duration,
 };
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use posthaste_testbed::install::{self, IP, IPERF3};
 
 use super::{
     figures::{self, Spread, machine},
     say,
-    site::{Site, figure, output},
+    site::{Site, output},
     stage,
+    streams::{self, Running, Stream},
 };
 
 /// Measurements of each case, and the length of one.
@@ -25,10 +24,6 @@ const RUNS: usize = 3;
 const SECONDS: u64 = 15;
 /// Seconds that do not count: a stream first finds out what its path carries.
 const SLOW_START_S: u64 = 4;
-/// How long a server may take to listen.
-const STARTS_WITHIN: Duration = Duration::from_millis(300);
-/// Clock ticks of `/proc/PID/stat` in a second, on every Linux.
-const TICKS_PER_S: f64 = 100.0;
 /// Streams of the last measurement.
 const IDLE: u32 = 1000;
 const BUSY: u32 = 200;
@@ -168,79 +163,24 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     super::publish("relay", &report(&samples, &crowd, runs, seconds)?)
 }
 
-/// A process that ends with its owner.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // One that has served has ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Running {
-    /// The first line it says.
-    fn first_line(&mut self) -> anyhow::Result<String> {
-        let mut line = String::new();
-        let out = self.0.stdout.as_mut().context("its output is kept")?;
-        BufReader::new(out).read_line(&mut line)?;
-        ensure!(!line.is_empty(), "it did not start");
-        Ok(line)
-    }
-
-    /// Processor time it has had, in seconds.
-    fn cpu_s(&self) -> anyhow::Result<f64> {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.id()))?;
-        let (_, fields) = stat.rsplit_once(") ").context("a stat without a name")?;
-        let ticks = fields.split(' ').skip(11).take(2).map(str::parse::<f64>);
-        Ok(ticks.sum::<Result<f64, _>>()? / TICKS_PER_S)
-    }
-}
-
-fn gateway(site: &Site, posthaste: &Path, congestion: &str) -> anyhow::Result<Running> {
-    let far = site_address(site, "far")?;
-    let mut command = site.command("middle", posthaste);
-    command.args(["gateway", "--json", "--congestion", congestion]);
-    command
-        .arg("--dir")
-        .arg(stage::target_folder()?.join("bench-relay"));
-    command
-        .arg("--forward")
-        .arg(format!("0.0.0.0:5201={far}:5201"));
-    let mut running = Running(command.stdout(Stdio::piped()).spawn()?);
-    running.first_line().context("the gateway")?;
-    Ok(running)
-}
-
-/// The address of a host, as its own names file has it.
-fn site_address(site: &Site, host: &str) -> anyhow::Result<String> {
-    let text = output(site.command("middle", "getent").args(["ahostsv4", host]))?;
-    let address = text.split_whitespace().next();
-    Ok(address
-        .with_context(|| format!("{host} has no address"))?
-        .to_owned())
-}
-
 fn measure(site: &Site, posthaste: &Path, way: Way, seconds: u64) -> anyhow::Result<Sample> {
-    let iperf3 = install::find_debian_program(IPERF3)?;
-    let mut server = site.command("far", &iperf3);
-    server.args(["--server", "--one-off"]).stdout(Stdio::null());
-    let mut server = Running(server.spawn()?);
     let between = way
         .gateway
-        .map(|congestion| gateway(site, posthaste, congestion));
+        .map(|congestion| streams::gateway(site, posthaste, "middle", "far", congestion));
     let between = between.transpose()?;
-    thread::sleep(STARTS_WITHIN);
-    let mut client = site.command("near", &iperf3);
-    let to = if between.is_some() { "middle" } else { "far" };
-    client.args(["--json", "--client", to, "-C", way.ends]);
-    client.args(["-O", &SLOW_START_S.to_string(), "-t", &seconds.to_string()]);
-    let json = output(&mut client)?;
+    let stream = Stream {
+        from: "near",
+        to: if between.is_some() { "middle" } else { "far" },
+        server: "far",
+        congestion: Some(way.ends),
+        count: 1,
+        skip_s: SLOW_START_S,
+        seconds,
+    };
+    let mbit_per_s = stream.mbit_per_s(site)?;
     let spent_s = between.as_ref().map_or(Ok(0.0), Running::cpu_s)?;
-    server.0.wait()?;
     Ok(Sample {
-        mbit_per_s: figure(&json, &["end", "sum_received", "bits_per_second"])? / 1e6,
+        mbit_per_s,
         gateway: spent_s / Duration::from_secs(SLOW_START_S + seconds).as_secs_f64(),
     })
 }
