@@ -21,6 +21,7 @@ mod offer;
 pub mod patience;
 pub mod push;
 pub mod redundancy;
+pub mod reserve;
 pub mod run;
 pub mod scatter;
 mod scene;

@@ -55,6 +55,10 @@ id!(
     SourceId, u32, "s"
 );
 id!(
+    /// A reservation of a calendar, numbered by it from 1. Shown as `v3`.
+    ReservationId, u64, "v"
+);
+id!(
     /// A chunk's place in its dataset's byte stream, from 0.
     ChunkIndex, u32, "c"
 );
