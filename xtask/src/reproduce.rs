@@ -2,6 +2,7 @@
 //! `docs/reproduced/` from each paper.
 
 mod offload;
+mod overlay;
 
 use std::fs;
 
@@ -9,14 +10,18 @@ use anyhow::{Context, bail};
 
 use crate::root;
 
-/// Reproduces the paper named by the only argument.
+/// Reproduces the paper named by the first argument.
 ///
 /// # Errors
 /// When there is no such paper, or its page can't be made or written.
 pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     match arguments {
         [name] if name == "offload" => publish(name, &offload::page()?),
-        [..] => bail!("write `cargo xtask reproduce offload`: Timely Offloading, ICS 2008"),
+        [name, options @ ..] if name == "overlay" => publish(name, &overlay::page(options)?),
+        [..] => bail!(
+            "write `cargo xtask reproduce offload` (Timely Offloading, ICS 2008) or `overlay [--runs N] [--seconds N]` \
+             (On-demand Overlay Networks, 2010)"
+        ),
     }
 }
 
