@@ -6,6 +6,7 @@ mod deadlines;
 pub mod figures;
 mod lab;
 mod list;
+mod manners;
 mod measure;
 mod mind;
 mod plan;
@@ -59,6 +60,11 @@ const ALL: &[Benchmark] = &[
         list::run,
         "[--dir DIR] [--runs N] [--objects N] [--entries N]: posthaste ls beside rclone, s5cmd, aws and \
          find",
+    ),
+    (
+        "manners",
+        manners::run,
+        "[--runs N] [--seconds N]: what others on a path feel of an offload that gives way",
     ),
     (
         "mind",

@@ -6,7 +6,7 @@ use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Time
 use crate::{
     Mind,
     books::{Depot, Request, Route},
-    contract::{Cost, DepotView, PathView, RequestView, ShareView},
+    contract::{Cost, DepotView, PathView, Priority, RequestView, ShareView},
 };
 
 /// A month of storage, as stores bill it: 730 hours.
@@ -24,6 +24,16 @@ impl Mind {
         self.requests
             .iter()
             .map(|(id, request)| self.view(*id, request))
+    }
+
+    /// Whether what is sent for the request makes way for everybody else on its paths: it matters less than
+    /// others, and neither its deadline nor its delivery is in danger.
+    #[must_use]
+    pub fn gives_way(&self, id: RequestId) -> bool {
+        self.requests.get(&id).is_some_and(|request| {
+            let is_late = request.at_risk || request.missed;
+            request.wishes.priority < Priority::default() && !is_late && !request.due.at_risk
+        })
     }
 
     /// Every depot in the books.

@@ -7,6 +7,7 @@
 //! BBR doubles its rate every round trip, while otherwise it would take seconds to use the room.
 
 mod counted;
+mod humble;
 mod kernel;
 
 use std::{
@@ -29,6 +30,7 @@ use tokio::{
 };
 
 pub use counted::Counted;
+pub(crate) use humble::Humble;
 
 /// From here on a path is long, and its sockets are set up for distance. On shorter ones the
 /// kernel's own choices cost less.

@@ -24,6 +24,7 @@ pub mod redundancy;
 pub mod reserve;
 pub mod run;
 pub mod scatter;
+pub mod scavenger;
 mod scene;
 mod timetable;
 pub mod tuner;

@@ -25,7 +25,7 @@ type Asked = (DepotId, FragmentIndex);
 
 impl Hands {
     /// Lets relays carry out what is theirs alone.
-    pub(crate) fn relay(&mut self, command: Command) {
+    pub(crate) fn relay(&mut self, command: Command, gives_way: bool) {
         match command {
             Command::Forward {
                 request,
@@ -72,7 +72,7 @@ impl Hands {
                     chunk,
                     fragment,
                 };
-                self.scatter(leg, to);
+                self.scatter(leg, to, gives_way);
             }
             Command::Send { .. }
             | Command::Abandon { .. }

@@ -34,6 +34,8 @@ const REPORT_EVERY: Duration = Duration::from_secs(30);
 pub(crate) struct Depot {
     pub(crate) record: DepotRecord,
     pub(crate) client: RelayClient,
+    /// The same for what makes way for others.
+    humble: RelayClient,
     pub(crate) secret: [u8; secrets::SECRET_BYTES],
     pub(crate) meter: Meter,
     /// Whether it said that it can send on what it holds.
@@ -45,6 +47,15 @@ pub(crate) struct Depot {
 }
 
 impl Depot {
+    /// Who sends there.
+    pub(crate) fn sender(&self, gives_way: bool) -> &RelayClient {
+        if gives_way {
+            &self.humble
+        } else {
+            &self.client
+        }
+    }
+
     /// Notes what it said that it can do.
     pub(crate) fn heed(&self, status: &RelayStatus) {
         self.forwards.store(status.forwards, Ordering::Relaxed);
@@ -150,6 +161,7 @@ pub(crate) fn open(
     let client = RelayClient::new(address, Credential::Secret(secret))?;
     Ok(Depot {
         record,
+        humble: client.humble(),
         client,
         secret,
         meter: Meter::new(now),

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use posthaste_core::{
     Mind, Settings,
-    contract::{Event, Happening, Input, Outbox},
+    contract::{Command, Event, Happening, Input, Outbox},
 };
 use posthaste_endpoint::{Error, ErrorKind, Result};
 use posthaste_journal::{ChunkRecord, Step};
@@ -170,6 +170,27 @@ impl Driver {
         arrivals
     }
 
+    /// Whether what is sent by the command makes way for everybody else.
+    fn gives_way(&self, command: &Command) -> bool {
+        match command {
+            Command::Send { request, .. } | Command::Scatter { request, .. } => {
+                self.centre.mind().gives_way(*request)
+            }
+            Command::Abandon { .. }
+            | Command::Inventory { .. }
+            | Command::Release { .. }
+            | Command::Forget { .. }
+            | Command::Forward { .. }
+            | Command::Gather { .. }
+            | Command::Fetch { .. }
+            | Command::Quit { .. }
+            | Command::Survey { .. }
+            | Command::Settle { .. }
+            | Command::Probe { .. }
+            | Command::Solve { .. } => false,
+        }
+    }
+
     fn step(&mut self, arrivals: Vec<Arrival>) -> Result<()> {
         let now = self.centre.clock.now();
         let mut chunks = Vec::new();
@@ -190,7 +211,8 @@ impl Driver {
         }
         self.journal(now, &inputs, &chunks, &out, snapshot)?;
         for command in out.commands {
-            self.hands.execute(command);
+            let gives_way = self.gives_way(&command);
+            self.hands.execute(command, gives_way);
         }
         for event in out.events {
             if let (Some(request), Happening::Arrived { .. }) = (event.request, &event.happening) {

@@ -95,8 +95,9 @@ impl Hands {
         }
     }
 
-    /// Starts carrying out `command`; how it ends arrives as an input.
-    pub(crate) fn execute(&mut self, command: Command) {
+    /// Starts carrying out `command`; how it ends arrives as an input. What is sent for it from here makes way for
+    /// others if it is said so.
+    pub(crate) fn execute(&mut self, command: Command, gives_way: bool) {
         while self.running.try_join_next().is_some() {}
         match command {
             Command::Send {
@@ -106,12 +107,13 @@ impl Hands {
                 fragment,
                 reason: _,
             } => {
-                self.send(Leg {
+                let leg = Leg {
                     request,
                     depot,
                     chunk,
                     fragment,
-                });
+                };
+                self.send(leg, gives_way);
             }
             Command::Abandon {
                 request,
@@ -135,7 +137,7 @@ impl Hands {
             } => self.forget(request, depot),
             command @ (Command::Forward { .. }
             | Command::Gather { .. }
-            | Command::Scatter { .. }) => self.relay(command),
+            | Command::Scatter { .. }) => self.relay(command, gives_way),
             command @ (Command::Fetch { .. }
             | Command::Quit { .. }
             | Command::Survey { .. }
@@ -154,12 +156,12 @@ impl Hands {
         }
     }
 
-    fn send(&mut self, leg: Leg) {
+    fn send(&mut self, leg: Leg, gives_way: bool) {
         let sealed = self.sealed(leg.request);
         let (depots, inputs) = (Arc::clone(&self.depots), self.inputs.clone());
         let handle = self.running.spawn(async move {
             let ended = match sealed.await {
-                Ok(sealed) => send_fragment(&sealed, &depots, leg).await,
+                Ok(sealed) => send_fragment(&sealed, &depots, leg, gives_way).await,
                 Err(error) => Err(fault_of(&error)),
             };
             let arrival = match ended {
@@ -314,6 +316,7 @@ async fn send_fragment(
     sealed: &Arc<Sealed>,
     depots: &Depots,
     leg: Leg,
+    gives_way: bool,
 ) -> Result<posthaste_journal::ChunkRecord, Fault> {
     let depot = depots.get(leg.depot).ok_or(Fault::Unreachable)?;
     let (fragment, _stripe) = sealed
@@ -321,9 +324,9 @@ async fn send_fragment(
         .await
         .map_err(|error| fault_of(&error))?;
     let size = Bytes::new(fragment.bytes.len() as u64);
-    let metered = Metered::start(&depot);
+    let metered = Metered::start(&depot, gives_way);
     let stored = depot
-        .client
+        .sender(gives_way)
         .put_fragment(
             &sealed.dataset,
             leg.chunk,
@@ -341,14 +344,16 @@ async fn send_fragment(
 /// Counts a send in its depot's meter, also when the send is aborted.
 pub(crate) struct Metered<'a> {
     depot: &'a crate::depots::Depot,
+    gives_way: bool,
     stored: Bytes,
 }
 
 impl<'a> Metered<'a> {
-    pub(crate) fn start(depot: &'a crate::depots::Depot) -> Self {
-        depot.meter.on_start(monotonic());
+    pub(crate) fn start(depot: &'a crate::depots::Depot, gives_way: bool) -> Self {
+        depot.meter.on_start(monotonic(), gives_way);
         Self {
             depot,
+            gives_way,
             stored: Bytes::ZERO,
         }
     }
@@ -360,7 +365,9 @@ impl<'a> Metered<'a> {
 
 impl Drop for Metered<'_> {
     fn drop(&mut self) {
-        self.depot.meter.on_end(monotonic(), self.stored);
+        self.depot
+            .meter
+            .on_end(monotonic(), self.gives_way, self.stored);
     }
 }
 

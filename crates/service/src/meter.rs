@@ -46,6 +46,10 @@ enum Ramp {
 struct Window {
     opened: Instant,
     in_flight: u32,
+    /// How many of them take only what others leave, and whether any did in this window: what they took says
+    /// only that there was so much.
+    humble: u32,
+    was_humble: bool,
     busy_since: Option<Instant>,
     idle_since: Option<Instant>,
     ramp: Ramp,
@@ -72,6 +76,7 @@ impl Window {
         self.acknowledged_at = None;
         self.bytes = 0;
         self.acknowledged = 0;
+        self.was_humble = self.humble > 0;
     }
 
     /// Moves the ramp on after a send ended.
@@ -105,6 +110,8 @@ impl Meter {
             window: Mutex::new(Window {
                 opened: now,
                 in_flight: 0,
+                humble: 0,
+                was_humble: false,
                 busy_since: None,
                 idle_since: None,
                 ramp: Ramp::Filling,
@@ -126,8 +133,8 @@ impl Meter {
         )
     }
 
-    /// A send starts.
-    pub(crate) fn on_start(&self, now: Instant) {
+    /// A send starts, one that takes only what others leave if it is said so.
+    pub(crate) fn on_start(&self, now: Instant, is_humble: bool) {
         self.with(|window| {
             let is_burst = window
                 .idle_since
@@ -136,15 +143,18 @@ impl Meter {
                 window.ramp = Ramp::Filling;
             }
             window.in_flight += 1;
+            window.humble += u32::from(is_humble);
+            window.was_humble |= is_humble;
             window.busy_since.get_or_insert(now);
         });
     }
 
     /// A send ended, with this many bytes stored.
-    pub(crate) fn on_end(&self, now: Instant, stored: Bytes) {
+    pub(crate) fn on_end(&self, now: Instant, is_humble: bool, stored: Bytes) {
         self.with(|window| {
             let is_stored = stored > Bytes::ZERO;
             window.in_flight = window.in_flight.saturating_sub(1);
+            window.humble = window.humble.saturating_sub(u32::from(is_humble));
             window.bytes += stored.get();
             window.acknowledged += u32::from(is_stored);
             if window.in_flight == 0 {
@@ -184,7 +194,7 @@ impl Meter {
             let sample = Sample {
                 bytes,
                 window: busy,
-                saturated: is_busy && window.ramp == Ramp::Over,
+                saturated: is_busy && window.ramp == Ramp::Over && !window.was_humble,
             };
             window.latest = ByteRate::over(bytes, open_for);
             window.open(ended, busy, now);
@@ -225,18 +235,36 @@ mod tests {
     /// `sends` in flight all the time from 0 ms on, one of 1000 bytes stored every `every` ms; the
     /// meter is read every 100 ms until `until`.
     fn run(meter: &Meter, start: Instant, sends: u32, every: u64, until: u64) -> Vec<Sample> {
-        (0..sends).for_each(|_| meter.on_start(start));
+        (0..sends).for_each(|_| meter.on_start(start, false));
         let mut samples = Vec::new();
         for now in 1..=until {
             if now % every == 0 {
-                meter.on_start(after(start, now));
-                meter.on_end(after(start, now), Bytes::new(1000));
+                meter.on_start(after(start, now), false);
+                meter.on_end(after(start, now), false, Bytes::new(1000));
             }
             if now % 100 == 0 {
                 samples.extend(meter.sample(after(start, now)));
             }
         }
         samples
+    }
+
+    #[test]
+    fn what_takes_only_what_others_leave_is_a_lower_bound() {
+        let start = start();
+        let meter = Meter::new(start);
+        meter.on_start(start, true);
+        let samples = run(&meter, start, 1, 250, 4500);
+        assert!(samples.len() > 2 && samples.iter().all(|sample| !sample.saturated));
+        meter.on_end(after(start, 4600), true, Bytes::new(1000));
+        let mut later = Vec::new();
+        for now in (4750..=9000).step_by(250) {
+            meter.on_end(after(start, now), false, Bytes::new(1000));
+            meter.on_start(after(start, now), false);
+            later.extend(meter.sample(after(start, now)));
+        }
+        assert!(!later[0].saturated, "it was there when the window began");
+        assert!(later[1..].iter().all(|sample| sample.saturated) && later.len() > 2);
     }
 
     #[test]
@@ -276,12 +304,12 @@ mod tests {
     fn sends_that_end_together_are_not_counted_to_the_wrong_second() {
         let start = start();
         let meter = Meter::new(start);
-        (0..4).for_each(|_| meter.on_start(start));
+        (0..4).for_each(|_| meter.on_start(start, false));
         let mut samples = Vec::new();
         for step in 1..=10 {
             for _ in 0..4 {
-                meter.on_end(after(start, step * 1300), Bytes::new(1000));
-                meter.on_start(after(start, step * 1300));
+                meter.on_end(after(start, step * 1300), false, Bytes::new(1000));
+                meter.on_start(after(start, step * 1300), false);
             }
             for wait in [100, 600, 1100] {
                 samples.extend(meter.sample(after(start, step * 1300 + wait)));
@@ -300,11 +328,11 @@ mod tests {
         let start = start();
         let meter = Meter::new(start);
         run(&meter, start, 1, 250, 1500);
-        meter.on_end(after(start, 1510), Bytes::new(1000));
+        meter.on_end(after(start, 1510), false, Bytes::new(1000));
         let again = after(start, 2000);
         let samples = run(&meter, again, 1, 250, 1500);
         assert!(!samples.is_empty());
-        meter.on_end(after(again, 1510), Bytes::new(1000));
+        meter.on_end(after(again, 1510), false, Bytes::new(1000));
         let late = after(again, 5000);
         let samples = run(&meter, late, 20, 250, 2000);
         assert!(
@@ -318,8 +346,8 @@ mod tests {
         let start = start();
         let meter = Meter::new(start);
         for step in 0..5 {
-            meter.on_start(after(start, step * 300));
-            meter.on_end(after(start, step * 300 + 100), Bytes::new(500));
+            meter.on_start(after(start, step * 300), false);
+            meter.on_end(after(start, step * 300 + 100), false, Bytes::new(500));
         }
         let sample = meter.sample(after(start, 1400)).unwrap();
         assert_eq!(sample.bytes, Bytes::new(2000));
@@ -333,10 +361,10 @@ mod tests {
     fn a_window_stays_open_until_it_says_something() {
         let start = start();
         let meter = Meter::new(start);
-        meter.on_start(start);
-        meter.on_start(start);
+        meter.on_start(start, false);
+        meter.on_start(start, false);
         assert_eq!(meter.sample(after(start, 1000)), None);
-        meter.on_end(after(start, 1500), Bytes::new(500));
+        meter.on_end(after(start, 1500), false, Bytes::new(500));
         assert_eq!(meter.sample(after(start, 2000)), None);
         assert!(meter.sample(after(start, 5000)).is_some());
         assert_eq!(

@@ -10,6 +10,7 @@ use std::{
 };
 
 use posthaste_plan::fleet::Health;
+use posthaste_types::ByteRate;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 
@@ -64,6 +65,34 @@ pub(super) fn find_anew(stream: &TcpStream) {
 pub(super) fn has_bbr() -> bool {
     let offered = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
     offered.is_ok_and(|offered| offered.split_whitespace().any(|name| name == "bbr"))
+}
+
+/// Lower effort (RFC 8622) as the field of the IP header has it: a network that knows it serves everybody else first.
+const LOWER_EFFORT: u32 = 0b0000_0100;
+
+/// Marks what a connection sends as of the least importance.
+pub(super) fn mark_lower_effort(stream: &TcpStream) {
+    let socket = SockRef::from(stream);
+    // Where it can't be marked, its pace still makes way. One of the two is of the other family.
+    let _ = socket.set_tos_v4(LOWER_EFFORT);
+    let _ = socket.set_tclass_v6(LOWER_EFFORT);
+}
+
+/// Sends no faster than this, and takes no more than some of it at once.
+pub(super) fn pace(stream: &TcpStream, rate: ByteRate, unsent: u32) {
+    let rate = rate.get();
+    let length = libc::socklen_t::try_from(size_of::<u64>()).unwrap_or(8);
+    // SAFETY: the kernel reads `length` bytes from `rate`, which has so many and lives until the call returns.
+    let _ = unsafe {
+        libc::setsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MAX_PACING_RATE,
+            (&raw const rate).cast(),
+            length,
+        )
+    };
+    let _ = SockRef::from(stream).set_tcp_notsent_lowat(unsent);
 }
 
 /// What the kernel knows of a connection.

@@ -14,7 +14,7 @@ use posthaste_types::{Bytes as Amount, ChunkIndex, Digest, FragmentIndex, Timest
 use super::{
     Credential, DatasetId, RelayAddress, RelayStatus, Scope,
     cargo::{Ask, Body, Cargo, Load},
-    connection::{Lease, Pool},
+    connection::{Lease, Manners, Pool},
     wire::{self, ErrorBody, Held, Object, StatusBody, Target},
 };
 use crate::{Error, ErrorKind, Locus, Result, clock};
@@ -53,6 +53,16 @@ impl RelayClient {
             credential,
             pool,
         })
+    }
+
+    /// The same relay over connections of its own that take only what others on the path leave: marked as of lower
+    /// effort (RFC 8622), paced so that nobody waits for them.
+    #[must_use]
+    pub fn humble(&self) -> Self {
+        Self {
+            pool: Arc::new(self.pool.beside(Manners::Humble)),
+            ..self.clone()
+        }
     }
 
     /// Where it is.

@@ -25,7 +25,7 @@ use tokio::{
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use super::{RelayAddress, cargo::Body, pin};
-use crate::{Error, ErrorKind, Locus, Result};
+use crate::{Error, ErrorKind, Locus, Result, line::Humble};
 
 /// Connections to one relay at once. Four fill a path that one TCP stream can't; twice as many let
 /// small requests (manifest, inventory) pass beside the fragments.
@@ -53,9 +53,19 @@ pub(super) struct Traffic {
     pub(super) received: AtomicU64,
 }
 
+/// How connections stand to others on their path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Manners {
+    /// They share it.
+    Ordinary,
+    /// They take only what others leave.
+    Humble,
+}
+
 /// A TCP stream that counts.
 pub(super) struct Counted {
     pub(super) stream: TcpStream,
+    humble: Option<Humble>,
     activity: Arc<AtomicU64>,
     traffic: Arc<Traffic>,
 }
@@ -83,6 +93,10 @@ impl AsyncWrite for Counted {
     ) -> Poll<io::Result<usize>> {
         let poll = Pin::new(&mut self.stream).poll_write(context, bytes);
         if let Poll::Ready(Ok(count)) = &poll {
+            let this = &mut *self;
+            if let Some(humble) = &mut this.humble {
+                humble.wrote(*count, &this.stream);
+            }
             self.activity.fetch_add(*count as u64, Ordering::Relaxed);
             self.traffic
                 .sent
@@ -135,9 +149,10 @@ pub(super) struct Pool {
     permits: Arc<Semaphore>,
     urgent_permits: Arc<Semaphore>,
     idle: Mutex<Vec<Connection>>,
+    manners: Manners,
     pub(super) traffic: Arc<Traffic>,
     /// Bytes a second the relay said it takes; 0 when it did not say.
-    pub(super) rate_limit: AtomicU64,
+    pub(super) rate_limit: Arc<AtomicU64>,
 }
 
 impl Pool {
@@ -157,9 +172,27 @@ impl Pool {
             permits: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
             urgent_permits: Arc::new(Semaphore::new(URGENT_CONNECTIONS_MAX)),
             idle: Mutex::new(Vec::new()),
+            manners: Manners::Ordinary,
             traffic: Arc::default(),
-            rate_limit: AtomicU64::new(0),
+            rate_limit: Arc::default(),
         })
+    }
+
+    /// Connections to the same relay beside these, with other manners; what they carry is counted together.
+    pub(super) fn beside(&self, manners: Manners) -> Self {
+        Self {
+            host: self.host.clone(),
+            port: self.port,
+            server_name: self.server_name.clone(),
+            tls: self.tls.clone(),
+            url: self.url.clone(),
+            permits: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+            urgent_permits: Arc::new(Semaphore::new(URGENT_CONNECTIONS_MAX)),
+            idle: Mutex::new(Vec::new()),
+            manners,
+            traffic: Arc::clone(&self.traffic),
+            rate_limit: Arc::clone(&self.rate_limit),
+        }
     }
 
     /// Waits for the right to a connection, then takes an idle one (if `reuse`) or opens one.
@@ -244,8 +277,13 @@ impl Pool {
             .set_nodelay(true)
             .map_err(|cause| self.unreachable(cause))?;
         let activity = Arc::new(AtomicU64::new(0));
+        let humble = match self.manners {
+            Manners::Ordinary => None,
+            Manners::Humble => Some(Humble::begin(&stream)),
+        };
         let counted = Counted {
             stream,
+            humble,
             activity: Arc::clone(&activity),
             traffic: Arc::clone(&self.traffic),
         };
