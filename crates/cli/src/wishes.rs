@@ -9,7 +9,8 @@ use posthaste_types::ByteRate;
 #[derive(Debug, Args)]
 pub struct WishesArguments {
     /// How much it matters when not all can be served in time: low, normal, high, urgent, or -9 to 9;
-    /// promises to others are kept whatever it is
+    /// promises to others are kept whatever it is. Below normal, what is sent also makes way for
+    /// everybody else on the network, until its deadline is at risk
     #[arg(
         long,
         value_name = "PRIORITY",

@@ -303,3 +303,35 @@ fn every_reason_comes_back_as_it_was_written() {
         assert_eq!(Reason::from_bytes(&reason.to_bytes()), Ok(reason));
     }
 }
+
+#[test]
+fn what_matters_less_gives_way_until_it_is_at_risk() {
+    for (priority, gives_way) in [("low", true), ("normal", false), ("high", false)] {
+        let mut desk = Desk::new(4);
+        desk.give(Input::RequestAsked {
+            request: REQUEST,
+            spec: spec(4, "3+1"),
+            optimizer: Default::default(),
+            wishes: Wishes {
+                priority: priority.parse().unwrap(),
+                ..Wishes::default()
+            },
+        });
+        assert_eq!(desk.mind.gives_way(REQUEST), gives_way, "{priority}");
+        (2..=4).for_each(|number| {
+            desk.give(Input::DepotDown {
+                depot: depot(number),
+                fault: Fault::Unreachable,
+            });
+        });
+        for _ in 0..600 {
+            desk.now = desk.now + std::time::Duration::from_secs(1);
+            desk.give(Input::RequestCancelled {
+                request: RequestId::new(99),
+            });
+        }
+        assert!(desk.has_said("at-risk"), "{priority}");
+        assert!(!desk.mind.gives_way(REQUEST), "{priority}");
+    }
+    assert!(!Desk::new(1).mind.gives_way(REQUEST), "nobody knows it");
+}

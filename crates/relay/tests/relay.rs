@@ -453,6 +453,19 @@ async fn garbage_and_truncated_requests_leave_nothing_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_gives_way_to_others_is_stored_all_the_same_and_counted_with_the_rest() {
+    let dir = tempfile::tempdir().unwrap();
+    let relay = Running::start(dir.path(), |_| ()).await;
+    let (client, id) = (relay.client(), DatasetId::random().unwrap());
+    let (humble, bytes) = (client.humble(), noise(1, 4 << 20));
+    let storing = timeout(PATIENCE, put(&humble, &id, 0, &bytes));
+    storing.await.expect("it waited").unwrap();
+    assert!(client.sent() > Amount::new(4 << 20));
+    put(&client, &id, 1, &bytes).await.unwrap();
+    assert_eq!(humble.inventory(&id).await.unwrap().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_client_survives_a_relay_that_restarts_and_tells_one_that_is_gone() {
     let dir = tempfile::tempdir().unwrap();
     let relay = Running::start(dir.path(), |_| ()).await;
