@@ -37,9 +37,7 @@ const BYTES: u64 = 1500 << 20;
 const ASKS: &str = "
 import socket, sys, time
 if sys.argv[1] == 'answer':
-    server = socket.socket()
-    server.bind(('0.0.0.0', 5300))
-    server.listen(1)
+    server = socket.create_server(('0.0.0.0', 5300))
     print('ready', flush=True)
     end, _ = server.accept()
     end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -189,7 +187,8 @@ impl Bench {
         service
             .args(["serve", "--json", "--state"])
             .arg(path("service"));
-        let mut service = Running(service.stdout(Stdio::piped()).spawn()?);
+        service.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut service = Running(service.spawn()?);
         service.first_line().context("the service")?;
         let client = |words: &[&str]| {
             let mut command = self.site.command("near", &self.posthaste);
