@@ -29,6 +29,7 @@ const HOUSE: &[Room] = &[
     Room { name: "solve", floor: HANDS, uses: &["types", "plan"] },
     Room { name: "coding", floor: HANDS, uses: &["types"] },
     Room { name: "endpoint", floor: HANDS, uses: &["types", "plan"] },
+    Room { name: "circuit", floor: HANDS, uses: &["types", "endpoint"] },
     Room { name: "engine", floor: HANDS, uses: &["types", "plan", "coding", "endpoint"] },
     Room { name: "journal", floor: HANDS, uses: &["types", "core"] },
     Room { name: "api", floor: HANDS, uses: &["types"] },

@@ -1,0 +1,296 @@
+//! Circuits as an operator writes them down: `circuits.toml`.
+
+mod written;
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_types::ByteRate;
+
+use written::Written;
+
+/// Circuits in one file: each is asked how it stands while a request uses it.
+pub const CIRCUITS_MAX: usize = 64;
+
+/// Longest file of circuits read, in bytes: people write them by hand.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// A way on which rate can be reserved.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Circuit {
+    /// What people call it.
+    pub name: String,
+    /// Who sells it, and between which ends.
+    pub approach: Approach,
+    /// Where its provider answers: an address that begins with `https://` or `http://`.
+    pub address: String,
+    /// What its provider knows us by.
+    pub credential: Credential,
+    /// Certificates to trust beside the system's, in PEM.
+    pub ca_file: Option<PathBuf>,
+    /// Names of the depots and gateways that it leads to.
+    pub leads_to: Vec<String>,
+    /// Most that may be reserved of it.
+    pub rate_max: ByteRate,
+    /// Time from the commit until data can flow.
+    pub lead: Duration,
+    /// The shortest that its provider reserves.
+    pub least: Duration,
+    /// What an hour of it costs, in millionths of a dollar.
+    pub hour_micro_usd: u64,
+    /// How long one question may take.
+    pub patience: Duration,
+}
+
+/// Who sells a circuit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Approach {
+    /// The calendar of one of our own gateways.
+    Local,
+    /// OSCARS 1.2, as ESnet runs it.
+    Oscars(Oscars),
+    /// The Network Service Interface's Connection Service 2.1.
+    Nsi(Nsi),
+}
+
+/// What OSCARS calls our ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Oscars {
+    /// The two ends.
+    pub ends: [Fixture; 2],
+    /// Bytes of the longest frame.
+    pub mtu_bytes: u32,
+}
+
+/// Where a circuit ends in OSCARS: a VLAN at a port of a device.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fixture {
+    /// The device.
+    pub junction: String,
+    /// The port on it.
+    pub port: String,
+    /// The VLAN there.
+    pub vlan: u16,
+}
+
+/// What an NSI provider calls our ends, and where it answers to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Nsi {
+    /// Our own name: `urn:ogf:network:…:nsa:…`.
+    pub requester: String,
+    /// The provider's.
+    pub provider: String,
+    /// The two ends: `urn:ogf:network:…?vlan=…`.
+    pub ends: [String; 2],
+    /// Where we listen for answers; we ask how it stands instead without.
+    pub listen: Option<std::net::SocketAddr>,
+    /// How the provider reaches that, where it is not the address we listen at.
+    pub reply_to: Option<String>,
+}
+
+/// What a provider knows us by. The secrets themselves stay in their files until they are shown to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Credential {
+    /// Nothing.
+    None,
+    /// A file with the secret of a gateway of our own, from which short-lived tokens are made.
+    Secret(PathBuf),
+    /// A file with a bearer token.
+    Token(PathBuf),
+    /// A client's certificate and its key, in PEM.
+    Certificate {
+        /// The certificate, and those above it.
+        chain: PathBuf,
+        /// Its key.
+        key: PathBuf,
+    },
+}
+
+/// Reads circuits from a TOML file; files they name are relative to it.
+///
+/// # Errors
+/// Those of reading; [`ErrorKind::Invalid`] with the one line that is wrong.
+pub fn read_circuits(path: &Path) -> Result<Vec<Circuit>> {
+    let shown = path.display().to_string();
+    let failed = |cause| Error::io("read the circuits in", shown.clone(), cause);
+    if std::fs::metadata(path).map_err(failed)?.len() > FILE_BYTES_MAX {
+        let error = Error::new(ErrorKind::Invalid, "read the circuits in", shown);
+        return Err(error.cause("it is larger than 1 MiB"));
+    }
+    let text = std::fs::read_to_string(path).map_err(failed)?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    parse_circuits(&text, folder).map_err(|why| {
+        Error::new(ErrorKind::Invalid, "read the circuits in", shown)
+            .cause(why)
+            .hint("see docs/guide/reservations.md")
+    })
+}
+
+/// Reads the text of such a file that lies in `folder`.
+///
+/// # Errors
+/// One line that says what is wrong where.
+pub fn parse_circuits(text: &str, folder: &Path) -> Result<Vec<Circuit>, String> {
+    let written: Written = toml::from_str(text).map_err(|cause| {
+        let place = cause.span().map(|span| {
+            let before = text.get(..span.start).unwrap_or(text);
+            format!("line {}: ", before.matches('\n').count() + 1)
+        });
+        let message = cause.message().trim_end().replace('\n', "; ");
+        format!("{}{message}", place.unwrap_or_default())
+    })?;
+    if written.circuit.len() > CIRCUITS_MAX {
+        return Err(format!("more than {CIRCUITS_MAX} circuits"));
+    }
+    let mut circuits: Vec<Circuit> = Vec::with_capacity(written.circuit.len());
+    for one in written.circuit {
+        let name = one.name().to_owned();
+        let circuit = one
+            .into_circuit(folder)
+            .map_err(|why| format!("circuit `{name}`: {why}"))?;
+        if circuits.iter().any(|other| other.name == circuit.name) {
+            return Err(format!("circuit `{name}` is there twice"));
+        }
+        circuits.push(circuit);
+    }
+    Ok(circuits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EAST: &str = r#"
+        [[circuit]]
+        name = "east"
+        provider = "oscars"
+        address = "https://oscars.example.org:8201/"
+        token_file = "oscars.token"
+        leads_to = ["d-east"]
+        rate_max = "10Gbit"
+        price_per_hour_usd = 1.5
+        ends = [
+            { junction = "lbl-cr6", port = "lbl-cr6:1/1/1", vlan = 3000 },
+            { junction = "iu-cr5", port = "iu-cr5:2/1/1", vlan = 3000 },
+        ]
+    "#;
+
+    fn parse(text: &str) -> Result<Vec<Circuit>, String> {
+        parse_circuits(text, Path::new("/etc/posthaste"))
+    }
+
+    #[test]
+    fn a_circuit_is_read_as_it_is_written() {
+        let circuits = parse(EAST).unwrap();
+        let [east] = &circuits[..] else {
+            panic!("{circuits:?}");
+        };
+        assert_eq!(east.address, "https://oscars.example.org:8201");
+        assert_eq!(
+            east.credential,
+            Credential::Token("/etc/posthaste/oscars.token".into())
+        );
+        assert_eq!(east.rate_max.get(), 1_250_000_000);
+        assert_eq!(east.hour_micro_usd, 1_500_000);
+        let Approach::Oscars(oscars) = &east.approach else {
+            panic!("{east:?}");
+        };
+        assert_eq!(oscars.ends[1].vlan, 3000);
+    }
+
+    #[test]
+    fn all_kinds_are_read() {
+        let circuits = parse(
+            r#"
+            [[circuit]]
+            name = "door"
+            provider = "local"
+            address = "http://127.0.0.1:7423"
+            secret_file = "/var/lib/g/secret"
+            rate_max = "1Gbit"
+            lead_time_s = 1
+            least_s = 10
+
+            [[circuit]]
+            name = "far"
+            provider = "nsi"
+            address = "https://nsi.example.org/services/provider"
+            certificate_file = "c.pem"
+            key_file = "k.pem"
+            rate_max = "100M"
+            requester_nsa = "urn:ogf:network:a.example:2026:nsa:posthaste"
+            provider_nsa = "urn:ogf:network:es.net:2013:nsa"
+            stps = ["urn:ogf:network:a:1?vlan=7", "urn:ogf:network:b:1?vlan=7"]
+            listen = "127.0.0.1:0"
+            "#,
+        );
+        let circuits = circuits.unwrap();
+        assert_eq!(circuits[0].approach, Approach::Local);
+        assert_eq!(circuits[0].lead, Duration::from_secs(1));
+        assert!(matches!(&circuits[1].approach, Approach::Nsi(nsi) if nsi.reply_to.is_none()));
+        assert_eq!(circuits[1].rate_max.get(), 100 << 20);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_said_in_one_line() {
+        let changed = |from: &str, to: &str| {
+            assert!(EAST.contains(from), "{from}");
+            parse(&EAST.replace(from, to)).unwrap_err()
+        };
+        let twice = parse(&format!("{EAST}{EAST}")).unwrap_err();
+        for (line, says) in [
+            (changed("\"oscars\"", "\"oskars\""), "oskars"),
+            (changed("token_file", "tokenfile"), "tokenfile"),
+            (changed("rate_max = \"10Gbit\"", ""), "rate_max"),
+            (changed("10Gbit", "fast"), "fast"),
+            (changed("10Gbit", "0"), "rate_max"),
+            (changed("https://", "ftp://"), "https://"),
+            (
+                changed("vlan = 3000 },\n        ]", "vlan = 9999 }]"),
+                "9999",
+            ),
+            (changed("\"east\"", "\"\""), "name"),
+            (changed("\"east\"", "\"a b\""), "name"),
+            (changed("1.5", "-1.5"), "price"),
+            (changed("1.5", "nan"), "price"),
+            (
+                changed("token_file = \"oscars.token\"", "certificate_file = \"c\""),
+                "key_file",
+            ),
+            (changed("token_file", "secret_file"), "secret_file"),
+            (
+                changed("price_per_hour_usd = 1.5", "requester_nsa = \"x\""),
+                "requester_nsa",
+            ),
+            (twice, "twice"),
+        ] {
+            assert!(line.contains(says), "`{line}` does not say {says}");
+            assert!(!line.contains('\n'), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_token_over_a_bare_connection_is_refused_beyond_this_machine() {
+        let line = parse(&EAST.replace("https://", "http://")).unwrap_err();
+        assert!(line.contains("https://"), "{line}");
+        assert!(parse(&EAST.replace("https://oscars.example.org", "http://127.0.0.1")).is_ok());
+    }
+
+    #[test]
+    fn a_file_that_is_missing_or_too_long_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("circuits.toml");
+        assert_eq!(
+            read_circuits(&file).unwrap_err().kind(),
+            ErrorKind::NotFound
+        );
+        std::fs::write(&file, " ".repeat((1 << 20) + 1)).unwrap();
+        assert_eq!(read_circuits(&file).unwrap_err().kind(), ErrorKind::Invalid);
+        std::fs::write(&file, EAST).unwrap();
+        assert_eq!(read_circuits(&file).unwrap().len(), 1);
+    }
+}

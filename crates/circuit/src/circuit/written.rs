@@ -1,0 +1,241 @@
+//! A circuit as it is written, and what of it makes sense.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde::Deserialize;
+
+use super::{Approach, Circuit, Credential, Fixture, Nsi, Oscars};
+use crate::rate::read_rate;
+
+/// Set-up of a circuit where nobody says more: `overlay-2010` measured less than two minutes.
+const LEAD_S: u64 = 120;
+
+/// The shortest that OSCARS reserves unless its operator says otherwise (`resv.minimum-duration`).
+const LEAST_S: u64 = 900;
+
+/// How long one question may take: path computation over a continent, and room.
+const PATIENCE_S: u64 = 30;
+
+/// Longest any of these times may be: a slip of the pen else.
+const SPAN_S_MAX: u64 = 86_400;
+
+/// Highest VLAN (IEEE 802.1Q: 4095 is reserved).
+const VLAN_MAX: u16 = 4094;
+
+/// Longest name, in bytes.
+const NAME_BYTES_MAX: usize = 64;
+
+/// Bytes of the longest frame where nobody says more: jumbo frames, as science networks have them.
+const MTU_BYTES: u32 = 9000;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Written {
+    #[serde(default)]
+    pub circuit: Vec<One>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    Local,
+    Oscars,
+    Nsi,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct One {
+    name: String,
+    provider: Kind,
+    address: String,
+    token_file: Option<PathBuf>,
+    secret_file: Option<PathBuf>,
+    certificate_file: Option<PathBuf>,
+    key_file: Option<PathBuf>,
+    ca_file: Option<PathBuf>,
+    #[serde(default)]
+    leads_to: Vec<String>,
+    rate_max: String,
+    lead_time_s: Option<u64>,
+    least_s: Option<u64>,
+    price_per_hour_usd: Option<f64>,
+    patience_s: Option<u64>,
+    ends: Option<Vec<Fixture>>,
+    mtu_bytes: Option<u32>,
+    requester_nsa: Option<String>,
+    provider_nsa: Option<String>,
+    stps: Option<[String; 2]>,
+    listen: Option<SocketAddr>,
+    reply_to: Option<String>,
+}
+
+impl One {
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it says, once that makes sense.
+    pub(super) fn into_circuit(self, folder: &Path) -> Result<Circuit, String> {
+        let credential = self.credential(folder)?;
+        let rate_max = read_rate(&self.rate_max).map_err(|why| format!("rate_max: {why}"))?;
+        if rate_max.get() == 0 {
+            return Err("rate_max is nothing".to_owned());
+        }
+        let named = |name: &str| {
+            let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+            !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.chars().all(plain)
+        };
+        if !named(&self.name) {
+            return Err(format!(
+                "a name has 1 to {NAME_BYTES_MAX} letters, digits, `-`, `_` or `.`"
+            ));
+        }
+        let address = self.address.trim_end_matches('/').to_owned();
+        check_address(&address, &credential)?;
+        let (lead_s, least_s) = match self.provider {
+            Kind::Local => (0, 1),
+            Kind::Oscars | Kind::Nsi => (LEAD_S, LEAST_S),
+        };
+        Ok(Circuit {
+            lead: span("lead_time_s", self.lead_time_s, lead_s)?,
+            least: span("least_s", self.least_s, least_s)?,
+            patience: span("patience_s", self.patience_s, PATIENCE_S)?.max(Duration::from_secs(1)),
+            hour_micro_usd: price(self.price_per_hour_usd)?,
+            ca_file: self.ca_file.as_ref().map(|file| folder.join(file)),
+            leads_to: self.leads_to.clone(),
+            name: self.name.clone(),
+            approach: self.approach()?,
+            address,
+            credential,
+            rate_max,
+        })
+    }
+
+    fn credential(&self, folder: &Path) -> Result<Credential, String> {
+        if self.secret_file.is_some() && !matches!(self.provider, Kind::Local) {
+            return Err("secret_file is for the provider local; name a token_file".to_owned());
+        }
+        match (
+            &self.token_file,
+            &self.secret_file,
+            &self.certificate_file,
+            &self.key_file,
+        ) {
+            (None, None, None, None) => Ok(Credential::None),
+            (Some(token), None, None, None) => Ok(Credential::Token(folder.join(token))),
+            (None, Some(secret), None, None) => Ok(Credential::Secret(folder.join(secret))),
+            (None, None, Some(chain), Some(key)) => Ok(Credential::Certificate {
+                chain: folder.join(chain),
+                key: folder.join(key),
+            }),
+            (_, _, Some(_), None) => Err("a certificate_file without its key_file".to_owned()),
+            (_, _, None, Some(_)) => Err("a key_file without its certificate_file".to_owned()),
+            _ => Err("more than one of token_file, secret_file and certificate_file".to_owned()),
+        }
+    }
+
+    fn approach(self) -> Result<Approach, String> {
+        let oscars = [
+            ("ends", self.ends.is_some()),
+            ("mtu_bytes", self.mtu_bytes.is_some()),
+        ];
+        let nsi = [
+            ("requester_nsa", self.requester_nsa.is_some()),
+            ("provider_nsa", self.provider_nsa.is_some()),
+            ("stps", self.stps.is_some()),
+            ("listen", self.listen.is_some()),
+            ("reply_to", self.reply_to.is_some()),
+        ];
+        let foreign = |keys: &[(&str, bool)]| match keys.iter().find(|(_, given)| *given) {
+            Some((key, _)) => Err(format!("{key} is for another provider")),
+            None => Ok(()),
+        };
+        let needs = |key: &str, value: Option<String>| {
+            value
+                .filter(|value| !value.is_empty())
+                .ok_or(format!("no {key}"))
+        };
+        match self.provider {
+            Kind::Local => {
+                foreign(&oscars)?;
+                foreign(&nsi)?;
+                Ok(Approach::Local)
+            }
+            Kind::Oscars => {
+                foreign(&nsi)?;
+                let ends = self.ends.ok_or("no ends")?;
+                for end in &ends {
+                    if !(1..=VLAN_MAX).contains(&end.vlan) {
+                        return Err(format!("VLAN {} is not in 1 to {VLAN_MAX}", end.vlan));
+                    }
+                }
+                let ends = ends.try_into();
+                Ok(Approach::Oscars(Oscars {
+                    ends: ends.map_err(|_| "a circuit has two ends")?,
+                    mtu_bytes: self.mtu_bytes.unwrap_or(MTU_BYTES),
+                }))
+            }
+            Kind::Nsi => {
+                foreign(&oscars)?;
+                if self.reply_to.is_some() && self.listen.is_none() {
+                    return Err("a reply_to where nobody would listen: say listen".to_owned());
+                }
+                Ok(Approach::Nsi(Nsi {
+                    requester: needs("requester_nsa", self.requester_nsa)?,
+                    provider: needs("provider_nsa", self.provider_nsa)?,
+                    ends: self.stps.ok_or("no stps")?,
+                    listen: self.listen,
+                    reply_to: self.reply_to,
+                }))
+            }
+        }
+    }
+}
+
+fn span(key: &str, seconds: Option<u64>, usual: u64) -> Result<Duration, String> {
+    match seconds.unwrap_or(usual) {
+        seconds if seconds <= SPAN_S_MAX => Ok(Duration::from_secs(seconds)),
+        _ => Err(format!("{key} is more than a day")),
+    }
+}
+
+fn price(usd: Option<f64>) -> Result<u64, String> {
+    let usd = usd.unwrap_or(0.0);
+    if !(0.0..1e9).contains(&usd) {
+        return Err("price_per_hour_usd is no price".to_owned());
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "in range"
+    )]
+    Ok((usd * 1e6).round() as u64)
+}
+
+/// Secrets go to other machines under TLS alone.
+fn check_address(address: &str, credential: &Credential) -> Result<(), String> {
+    let wrong = || format!("`{address}` is no address that begins with https:// or http://");
+    if address.starts_with("https://") {
+        return Ok(());
+    }
+    let rest = address.strip_prefix("http://").ok_or_else(wrong)?;
+    let place = rest.split('/').next().unwrap_or_default();
+    let host = match place.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => host,
+        _ => place,
+    };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let here = host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
+    match credential {
+        // What is made from a secret is good for minutes and for its purpose alone, and is no secret itself.
+        Credential::None | Credential::Secret(_) => Ok(()),
+        Credential::Token(_) if here => Ok(()),
+        Credential::Token(_) => Err("a token goes over https:// only".to_owned()),
+        Credential::Certificate { .. } => Err("a certificate needs https://".to_owned()),
+    }
+}
