@@ -15,9 +15,12 @@
 //! know us is a [`posthaste_endpoint::Error`].
 
 mod circuit;
+mod clock;
+mod oscars;
 mod place;
 mod provider;
 mod rate;
+mod web;
 
 pub use circuit::{
     Approach, CIRCUITS_MAX, Circuit, Credential, Fixture, Nsi, Oscars, parse_circuits,
@@ -29,3 +32,25 @@ pub use provider::{
     Terms, What,
 };
 pub use rate::{read_rate, show_rate};
+
+use posthaste_endpoint::Result;
+
+/// A client for whoever sells `circuit`. Nothing is asked yet.
+///
+/// # Errors
+/// Those of the files it names: credentials and certificates.
+pub fn open(circuit: &Circuit) -> Result<Box<dyn Provider>> {
+    Ok(match &circuit.approach {
+        Approach::Oscars(oscars) => {
+            Box::new(oscars::OscarsClient::new(circuit.clone(), oscars.clone())?)
+        }
+        Approach::Local | Approach::Nsi(_) => {
+            let error = posthaste_endpoint::Error::new(
+                posthaste_endpoint::ErrorKind::Unsupported,
+                "open",
+                circuit.name.clone(),
+            );
+            return Err(error.cause("this build sells by oscars only"));
+        }
+    })
+}

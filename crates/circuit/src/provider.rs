@@ -2,8 +2,10 @@
 
 use std::{fmt, time::Duration};
 
-use posthaste_endpoint::{Boxed, Result};
+use posthaste_endpoint::{Boxed, Error, ErrorKind, Result};
 use posthaste_types::{ByteRate, Bytes, Timestamp};
+
+use crate::rate::show_rate;
 
 /// Longest key of an ask, in bytes: a request's name and a number.
 pub const KEY_BYTES_MAX: usize = 64;
@@ -105,6 +107,51 @@ pub enum Answer<T> {
     Granted(T),
     /// The calendar says no. Nothing has changed.
     Refused(Refusal),
+}
+
+impl Refusal {
+    /// More than there is of the circuit.
+    pub(crate) fn above(rate_max: ByteRate) -> Self {
+        Self {
+            why: format!("the circuit has no more than {}", show_rate(rate_max)),
+            fits: Some(rate_max),
+        }
+    }
+}
+
+impl<T> Answer<T> {
+    /// More than there is of the circuit.
+    pub(crate) fn above(rate_max: ByteRate) -> Self {
+        Self::Refused(Refusal::above(rate_max))
+    }
+
+    /// A volume that can't be done by its deadline at any rate.
+    pub(crate) fn too_much() -> Self {
+        Self::because("all of the circuit's rate would be done after the deadline")
+    }
+
+    /// For this reason, and nobody knows what would fit.
+    pub(crate) fn because(why: &str) -> Self {
+        Self::Refused(Refusal {
+            why: why.to_owned(),
+            fits: None,
+        })
+    }
+}
+
+/// Checks that a key is one.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`].
+pub(crate) fn check_key(key: &str) -> Result<()> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if (1..=KEY_BYTES_MAX).contains(&key.len()) && key.chars().all(plain) {
+        return Ok(());
+    }
+    let error = Error::new(ErrorKind::Invalid, "ask for bandwidth under", key);
+    Err(error.cause(format!(
+        "a key has 1 to {KEY_BYTES_MAX} letters, digits, `-`, `_` or `.`"
+    )))
 }
 
 /// What of a reservation is to change. What is left out stays.

@@ -15,10 +15,14 @@ mod ftp_server;
 mod gcs_server;
 mod grid_ftp_server;
 pub mod install;
+#[cfg(feature = "reservations")]
+mod oscars_stand_in;
 mod place;
 mod s3_server;
 mod slow_link;
 mod ssh_server;
+#[cfg(feature = "reservations")]
+mod stand_in;
 mod store_mask;
 mod web_server;
 
@@ -37,10 +41,14 @@ pub use azure_server::AzureServer;
 pub use ftp_server::{FtpFace, FtpServer};
 pub use gcs_server::GcsServer;
 pub use grid_ftp_server::GridFtpServer;
+#[cfg(feature = "reservations")]
+pub use oscars_stand_in::OscarsStandIn;
 pub use place::Place;
 pub use s3_server::{S3Kind, S3Server};
 pub use slow_link::SlowLink;
 pub use ssh_server::SshServer;
+#[cfg(feature = "reservations")]
+pub use stand_in::Fault;
 pub use store_mask::{StoreLooks, StoreMask};
 pub use web_server::{WebFace, WebServer};
 

@@ -26,6 +26,18 @@ pub(crate) fn client_config_of(
     versions: &[&'static SupportedProtocolVersion],
     ca_file: Option<&Path>,
 ) -> Result<ClientConfig> {
+    let roots = trusted_roots(ca_file)?;
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_protocol_versions(versions)
+        .map_err(|cause| Error::new(ErrorKind::Other, "set up", "TLS").cause(cause))?;
+    Ok(config.with_root_certificates(roots).with_no_client_auth())
+}
+
+/// The system's certificates (`SSL_CERT_FILE` and `SSL_CERT_DIR` as OpenSSL has them) and those of `ca_file`.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] for a file without certificates, and where there is none at all; the system's.
+pub fn trusted_roots(ca_file: Option<&Path>) -> Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
     let system = rustls_native_certs::load_native_certs();
     roots.add_parsable_certificates(system.certs);
@@ -53,8 +65,5 @@ pub(crate) fn client_config_of(
                 .hint("install the package ca-certificates"),
         );
     }
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_protocol_versions(versions)
-        .map_err(|cause| Error::new(ErrorKind::Other, "set up", "TLS").cause(cause))?;
-    Ok(config.with_root_certificates(roots).with_no_client_auth())
+    Ok(roots)
 }

@@ -1,0 +1,273 @@
+//! Questions over HTTP to whoever sells bandwidth: short, bounded, and asked with what it knows us by.
+
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, StatusCode, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::{TokioExecutor, TokioTimer},
+};
+use posthaste_endpoint::{Error, ErrorKind, Locus, Result, trusted_roots};
+use rustls::{ClientConfig, crypto::ring};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+use tokio::time::timeout;
+
+use crate::{Circuit, Credential};
+
+/// Longest answer read, in bytes: some thousand reservations of a kilobyte.
+const ANSWER_BYTES_MAX: usize = 4 << 20;
+
+/// Longest credential read, in bytes: a chain of certificates.
+const CREDENTIAL_BYTES_MAX: u64 = 1 << 20;
+
+/// How often a question is put whose connection breaks: a kept one may be closed just when it is used again.
+const ASKED_MAX: u32 = 2;
+
+/// Idle connections are kept this long.
+const IDLE_FOR: Duration = Duration::from_secs(30);
+
+/// What a provider is asked over.
+#[derive(Clone)]
+pub(crate) struct Web {
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    /// Where it answers, without the slash at the end.
+    base: String,
+    /// What is shown with each question.
+    bearer: Option<HeaderValue>,
+    patience: Duration,
+}
+
+impl std::fmt::Debug for Web {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Web")
+            .field("base", &self.base)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One question.
+pub(crate) struct Question<'a> {
+    /// A verb, for errors.
+    pub operation: &'static str,
+    pub method: Method,
+    /// Behind the address.
+    pub path: &'a str,
+    /// `Content-Type` and bytes; nothing without.
+    pub body: Option<(&'static str, Bytes)>,
+    /// One more header.
+    pub header: Option<(&'static str, HeaderValue)>,
+}
+
+/// What came back, whatever it says.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    pub status: StatusCode,
+    pub body: Bytes,
+}
+
+impl Web {
+    /// A client for the provider of `circuit`.
+    ///
+    /// # Errors
+    /// Those of the files it names.
+    pub(crate) fn open(circuit: &Circuit) -> Result<Self> {
+        let mut http = HttpConnector::new();
+        http.enforce_http(false);
+        http.set_connect_timeout(Some(circuit.patience));
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls(circuit)?)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(http);
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE_FOR)
+            .build(connector);
+        let bearer = match &circuit.credential {
+            Credential::Token(file) => Some(bearer(file)?),
+            Credential::None | Credential::Secret(_) | Credential::Certificate { .. } => None,
+        };
+        Ok(Self {
+            client,
+            base: circuit.address.clone(),
+            bearer,
+            patience: circuit.patience,
+        })
+    }
+
+    /// An error of this provider.
+    pub(crate) fn fail(&self, kind: ErrorKind, operation: &'static str) -> Error {
+        Error::new(kind, operation, format!("at {}", self.base)).at(Locus::Destination)
+    }
+
+    /// Puts a question and reads the answer whole. One that breaks on its way is put once more: every question must be
+    /// one that can be.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`], [`ErrorKind::Unauthenticated`], [`ErrorKind::PermissionDenied`],
+    /// [`ErrorKind::Busy`] for a server that has none to spare; [`ErrorKind::Other`] for an endless answer. All other
+    /// statuses are answers.
+    pub(crate) async fn ask(&self, question: &Question<'_>) -> Result<Answered> {
+        let mut asked = 1;
+        loop {
+            let answered = timeout(self.patience, self.try_to_ask(question)).await;
+            let answered = answered.unwrap_or_else(|_| {
+                let error = self.fail(ErrorKind::TimedOut, question.operation);
+                let waited = format!("no answer within {} s", self.patience.as_secs());
+                Err((false, error.cause(waited).at(Locus::Network)))
+            });
+            match answered {
+                Ok(answered) => return self.judge(answered, question.operation),
+                Err((true, _)) if asked < ASKED_MAX => asked += 1,
+                Err((_, error)) => return Err(error),
+            }
+        }
+    }
+
+    /// Whether an error is that of a connection that broke under the question, and the error.
+    async fn try_to_ask(&self, question: &Question<'_>) -> Result<Answered, (bool, Error)> {
+        let invalid = |cause: http::Error| {
+            let error = self.fail(ErrorKind::Invalid, question.operation);
+            (false, error.cause(cause).at(Locus::Client))
+        };
+        let broken = |again: bool, cause: &dyn std::error::Error| {
+            let reason = deepest(cause);
+            let error = if reason.contains("certificate") {
+                let error = self.fail(ErrorKind::Unauthenticated, question.operation);
+                error.hint("name its authority's certificate as ca_file")
+            } else {
+                self.fail(ErrorKind::Unreachable, question.operation)
+            };
+            (again, error.cause(reason).at(Locus::Network))
+        };
+        let mut request = Request::builder()
+            .method(question.method.clone())
+            .uri(format!("{}{}", self.base, question.path));
+        if let Some(bearer) = &self.bearer {
+            request = request.header(header::AUTHORIZATION, bearer);
+        }
+        if let Some((name, value)) = &question.header {
+            request = request.header(*name, value);
+        }
+        let mut body = Bytes::new();
+        if let Some((kind, bytes)) = &question.body {
+            request = request.header(header::CONTENT_TYPE, *kind);
+            body = bytes.clone();
+        }
+        let request = request.body(Full::new(body)).map_err(invalid)?;
+        let asked = self.client.request(request).await;
+        let answer = asked.map_err(|cause| broken(!cause.is_connect(), &cause))?;
+        let status = answer.status();
+        let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX)
+            .collect()
+            .await;
+        let body =
+            body.map_err(
+                |cause| match cause.downcast_ref::<http_body_util::LengthLimitError>() {
+                    Some(_) => {
+                        let error = self.fail(ErrorKind::Other, question.operation);
+                        (false, error.cause("the answer is longer than 4 MiB"))
+                    }
+                    None => broken(true, &*cause),
+                },
+            )?;
+        Ok(Answered {
+            status,
+            body: body.to_bytes(),
+        })
+    }
+
+    fn judge(&self, answered: Answered, operation: &'static str) -> Result<Answered> {
+        let (kind, hint) = match answered.status.as_u16() {
+            401 => (ErrorKind::Unauthenticated, "check the circuit's credential"),
+            403 => (
+                ErrorKind::PermissionDenied,
+                "check what the circuit's credential allows",
+            ),
+            408 | 429 | 502..=504 => (ErrorKind::Busy, "try again later"),
+            _ => return Ok(answered),
+        };
+        let error = self.fail(kind, operation).hint(hint);
+        Err(error.cause(format!("the server answered {}", answered.status)))
+    }
+}
+
+fn tls(circuit: &Circuit) -> Result<ClientConfig> {
+    let versions = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|cause| Error::new(ErrorKind::Other, "set up", "TLS").cause(cause))?;
+    // Without TLS nobody needs certificates, and there may be none.
+    let trusting = if circuit.address.starts_with("https://") {
+        versions.with_root_certificates(trusted_roots(circuit.ca_file.as_deref())?)
+    } else {
+        versions.with_root_certificates(rustls::RootCertStore::empty())
+    };
+    let Credential::Certificate { chain, key } = &circuit.credential else {
+        return Ok(trusting.with_no_client_auth());
+    };
+    let wrong = |file: &Path, cause: String| {
+        Error::new(ErrorKind::Invalid, "read", file.display().to_string()).cause(cause)
+    };
+    let pem = read_credential(chain)?;
+    let certificates: Vec<_> = CertificateDer::pem_slice_iter(&pem)
+        .collect::<Result<_, _>>()
+        .map_err(|cause| wrong(chain, cause.to_string()))?;
+    let secret = PrivateKeyDer::from_pem_slice(&read_secret(key)?)
+        .map_err(|_| wrong(key, "it holds no key in PEM".to_owned()))?;
+    trusting
+        .with_client_auth_cert(certificates, secret)
+        .map_err(|cause| wrong(chain, cause.to_string()))
+}
+
+fn bearer(file: &Path) -> Result<HeaderValue> {
+    let shown = file.display().to_string();
+    let invalid = || {
+        let error = Error::new(ErrorKind::Invalid, "read the token in", shown.clone());
+        error.cause("it is not one line of visible letters")
+    };
+    let text = String::from_utf8(read_secret(file)?).map_err(|_| invalid())?;
+    let token = text.trim();
+    if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(invalid());
+    }
+    let mut value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| invalid())?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// What only its owner may read.
+fn read_secret(file: &Path) -> Result<Vec<u8>> {
+    let shown = file.display().to_string();
+    let metadata = fs::metadata(file);
+    let metadata =
+        metadata.map_err(|cause| Error::io("read the secret in", shown.clone(), cause))?;
+    if metadata.permissions().mode() & 0o077 != 0 {
+        return Err(
+            Error::new(ErrorKind::Invalid, "read the secret in", shown.clone())
+                .cause("others may read it")
+                .hint(format!("chmod 600 {shown}, and consider the secret known")),
+        );
+    }
+    read_credential(file)
+}
+
+fn read_credential(file: &Path) -> Result<Vec<u8>> {
+    let failed = |cause| Error::io("read", file.display().to_string(), cause);
+    if fs::metadata(file).map_err(failed)?.len() > CREDENTIAL_BYTES_MAX {
+        let error = Error::new(ErrorKind::Invalid, "read", file.display().to_string());
+        return Err(error.cause("it is larger than 1 MiB"));
+    }
+    fs::read(file).map_err(failed)
+}
+
+/// The last cause, which is the one people understand.
+fn deepest(cause: &dyn std::error::Error) -> String {
+    let mut cause = cause;
+    while let Some(below) = cause.source() {
+        cause = below;
+    }
+    cause.to_string()
+}
