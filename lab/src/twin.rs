@@ -27,6 +27,9 @@ const FIRST_AFTER: Duration = Duration::from_millis(200);
 /// How often a request is looked at. Its times are the service's own.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
+/// How often it is looked at what depots hold.
+const HELD_EVERY: Duration = Duration::from_secs(1);
+
 /// Until all depots must have answered for the first time, on any machine.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
@@ -55,6 +58,8 @@ pub struct Outcome {
     pub requests: Vec<Played>,
     /// Bytes of fragments on each depot's disk at the end, in the order of the scenario.
     pub held: Vec<(String, u64)>,
+    /// The same meanwhile, about every second: since the beginning, and for each depot.
+    pub samples: Vec<(Duration, Vec<u64>)>,
     /// What the service said.
     pub log: String,
     /// Why it decided as it did, request by request, for whoever looks for causes.
@@ -98,7 +103,7 @@ impl Twin {
         let mut acts = self.acts();
         acts.sort_by_key(|(at, _)| *at);
         for (at, act) in acts {
-            thread::sleep(at.saturating_sub(stage.clock.now()));
+            stage.wait_until(at)?;
             stage.act(act)?;
         }
         let end = Duration::from_secs_f64(self.plan.horizon_s);
@@ -113,7 +118,7 @@ impl Twin {
                 self.plan.name,
                 stage.service.log()
             );
-            thread::sleep(LOOK_EVERY);
+            stage.wait_until(stage.clock.now() + LOOK_EVERY)?;
         }
     }
 
@@ -153,6 +158,7 @@ struct Stage<'a> {
     /// The names the service gave to requests.
     ids: Vec<Option<String>>,
     clock: Clock,
+    samples: Vec<(Duration, Vec<u64>)>,
 }
 
 impl<'a> Stage<'a> {
@@ -176,6 +182,7 @@ impl<'a> Stage<'a> {
             service,
             ids: vec![None; plan.requests.len()],
             clock: Clock::start(),
+            samples: Vec::new(),
         };
         stage.introduce()?;
         stage.clock = Clock::start();
@@ -202,6 +209,23 @@ impl<'a> Stage<'a> {
                 "depots do not answer: {depots}"
             );
             thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// Waits, and notes meanwhile what depots hold.
+    fn wait_until(&mut self, at: Duration) -> Result<()> {
+        loop {
+            let now = self.clock.now();
+            let last = self.samples.last();
+            if last.is_none_or(|(last, _)| now.saturating_sub(*last) >= HELD_EVERY) {
+                let held = self.relays.iter().map(Relay::held);
+                self.samples.push((now, held.collect::<Result<_>>()?));
+            }
+            let left = at.saturating_sub(self.clock.now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            thread::sleep(left.min(HELD_EVERY));
         }
     }
 
@@ -313,6 +337,7 @@ impl<'a> Stage<'a> {
         Ok(Outcome {
             requests,
             held: held.collect::<Result<_>>()?,
+            samples: self.samples,
             log: self.service.log(),
             decisions,
         })

@@ -17,9 +17,10 @@ use crate::root;
 pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     match arguments {
         [name] if name == "offload" => publish(name, &offload::page()?),
+        [name] if name == "offload-live" => publish(name, &offload::live::page()?),
         [name, options @ ..] if name == "overlay" => publish(name, &overlay::page(options)?),
         [..] => bail!(
-            "write `cargo xtask reproduce offload` (Timely Offloading, ICS 2008) or `overlay [--runs N] [--seconds N]` \
+            "write `cargo xtask reproduce offload` or `offload-live` (Timely Offloading, ICS 2008) or `overlay [--runs N] [--seconds N]` \
              (On-demand Overlay Networks, 2010)"
         ),
     }

@@ -4,6 +4,7 @@
 mod availability;
 mod figure6;
 mod figure7;
+pub mod live;
 mod measured;
 mod push;
 mod transfers;

@@ -11,7 +11,7 @@ use super::{
 const SLOWDOWN: &str = include_str!("../../../../scenarios/slowdown.toml");
 
 /// The paper's events: seconds, as lines of a fault, and what it tells of the answer.
-const PHASES: [(f64, &str, &str); 4] = [
+pub const PHASES: [(f64, &str, &str); 4] = [
     (0.0, "direct to the end site", "direct"),
     (
         10.0,
@@ -21,7 +21,7 @@ const PHASES: [(f64, &str, &str); 4] = [
     (150.0, "N1 is limited to about 1 MB/s", "N3 is added"),
     (250.0, "N2 fails", "N3 to its maximum, then N4 is added"),
 ];
-const DEADLINE_S: f64 = 600.0;
+pub const DEADLINE_S: f64 = 600.0;
 
 /// The same events over the links of Figure 5; the end site has a link of 64 Mbit/s before it is cut.
 fn over_figure_5(matrix: &Matrix) -> anyhow::Result<Played> {
