@@ -258,8 +258,8 @@ pub struct Request {
     pub files: u64,
     /// Chunks it is cut into.
     pub chunks: u32,
-    /// Chunks that survive the loss of as many depots as the code has parity; of a stage-in, those that
-    /// are here.
+    /// Chunks that survive the loss of as many depots as the code has parity; all, once it is delivered; of a
+    /// stage-in, those that are here.
     pub chunks_safe: u32,
     /// Chunks that were made safe again after a depot was lost.
     pub chunks_repaired: u32,

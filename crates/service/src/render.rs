@@ -186,7 +186,7 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
         bytes,
         files,
         chunks: view.map_or(0, |view| view.spec.chunks()),
-        chunks_safe: view.map_or(0, |view| view.chunks_safe),
+        chunks_safe: view.map_or(0, chunks_safe),
         chunks_repaired: view.map_or(0, |view| view.chunks_repaired),
         cost_usd: view.map_or(0.0, |view| usd(view.cost.send_micro_usd)),
         cost_usd_per_month: view.map_or(0.0, |view| usd(view.cost.month_micro_usd)),
@@ -204,6 +204,15 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
     };
     stage_in::fill(centre, mind, record, &mut shown);
     shown
+}
+
+/// Who has all of a dataset lacks nothing of it, whatever depots hold.
+fn chunks_safe(view: &RequestView) -> u32 {
+    if view.state == RequestState::Delivered {
+        view.spec.chunks()
+    } else {
+        view.chunks_safe
+    }
 }
 
 /// Whether there is something to explain.
