@@ -32,6 +32,15 @@ fn who_is_in_a_hurry_waits_for_what_is_under_way_and_nothing_else() {
 }
 
 #[test]
+fn what_lies_on_a_dead_depot_hides_no_finish() {
+    for report in play("figure-6", 0..20) {
+        assert_eq!(report.count(Fate::Met), 1);
+        let mut said = report.timeline.iter().map(|entry| entry.what.to_string());
+        assert!(!said.any(|said| said.contains("no finish")), "{}", report.seed);
+    }
+}
+
+#[test]
 fn encryption_costs_a_tag_for_each_chunk_and_nothing_else() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/demo.toml");
     let text = std::fs::read_to_string(path).unwrap();

@@ -155,9 +155,11 @@ impl Replica {
             .times(u64::from(self.room_count(lane)))
     }
 
-    /// Most fragments of those.
+    /// Most fragments of those. What a depot holds that is not live does not count, so it takes no room.
     pub(crate) fn room_count(&self, lane: usize) -> u32 {
-        (self.chunks - self.safe).saturating_sub(self.columns[lane].held_unsafe)
+        let column = &self.columns[lane];
+        let held = if column.is_live { column.held_unsafe } else { 0 };
+        (self.chunks - self.safe).saturating_sub(held)
     }
 
     /// Bytes of the chunks that are not safe: what the direct path has to carry.

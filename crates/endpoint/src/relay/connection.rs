@@ -15,6 +15,7 @@ use std::{
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use rustls_pki_types::ServerName;
+use socket2::SockRef;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
@@ -42,6 +43,9 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 const STALL_CHECK: Duration = Duration::from_secs(1);
 /// Connections idle for longer are not used again: relays close them after 60 s.
 const IDLE_MAX: Duration = Duration::from_secs(20);
+/// What the kernel may hold unsent. Little, so that a path that becomes slow still shows that bytes move: megabytes that
+/// it took when the path was fast would hide it for longer than [`STALL_TIMEOUT`].
+const UNSENT_BYTES_MAX: u32 = 256 << 10;
 /// What kernels hold of a body between our last write and the relay's last read, per connection:
 /// the largest default send and receive buffers of Linux.
 const KERNEL_BUFFER_BYTES: u64 = 10 << 20;
@@ -276,6 +280,8 @@ impl Pool {
         stream
             .set_nodelay(true)
             .map_err(|cause| self.unreachable(cause))?;
+        // An improvement, no need.
+        let _ = SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
         let activity = Arc::new(AtomicU64::new(0));
         let humble = match self.manners {
             Manners::Ordinary => None,
