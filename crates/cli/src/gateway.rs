@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use clap::Args;
-use posthaste_gateway::{Forward, Gateway, GatewayOptions, Pattern, Table};
+use posthaste_gateway::{Forward, Gateway, GatewayOptions, Pattern, Reserve, Table};
 use posthaste_types::Bytes;
 
 use crate::{failure::Outcome, output, shutdown::Shutdown};
@@ -19,6 +19,7 @@ use crate::{failure::Outcome, output, shutdown::Shutdown};
 ///   posthaste gateway --dir /var/lib/posthaste/gateway --listen 192.0.2.7:7423 --allow '*.example.org:*'
 ///   posthaste gateway --dir DIR --allow '10.2.0.0/16:*' --routes routes.toml --congestion bbr
 ///   posthaste gateway --dir DIR --forward 127.0.0.1:2222=dtn.example.org:22
+///   posthaste gateway --dir DIR --allow '*.example.org:*' --reserve eth1=9.4Gbit
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct GatewayArguments {
@@ -47,6 +48,11 @@ pub struct GatewayArguments {
     /// Most streams at once
     #[arg(long, value_name = "COUNT", default_value = "1024", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     streams: u32,
+    /// A device on whose way out rates can be reserved in advance, and what its link carries: the gateway makes an HTB
+    /// tree of it, for as long as it runs, and needs CAP_NET_ADMIN. Say a little less than the link, so that packets
+    /// wait here and not where nobody knows of reservations. May be given several times
+    #[arg(long, value_name = "DEVICE=RATE")]
+    reserve: Vec<Reserve>,
     /// Print one JSON object with address and secret_file once it listens
     #[arg(long)]
     json: bool,
@@ -85,6 +91,7 @@ pub async fn run(arguments: GatewayArguments) -> Outcome {
             .allowing(arguments.allow)
             .with_segment(arguments.congestion, arguments.buffer),
         streams_max: arguments.streams as usize,
+        reserve: arguments.reserve,
     })
     .await?;
     let secret_file = std::path::absolute(gateway.secret_file()).map_err(anyhow::Error::from)?;

@@ -46,6 +46,7 @@ const NOT_FOUND: u8 = 127;
 /// Examples:
 ///   posthaste through far -- rsync -a results/ dtn.example.org:/data/
 ///   posthaste through near,far -- globus-url-copy -vb file:///tmp/a gsiftp://dtn.example.org/a
+///   posthaste through far --reservation night-7 -- rsync -a results/ dtn.example.org:/data/
 ///   posthaste through gw.example.org:7423 --secret-file far.secret --no-preload -- curl -O data.example.org/a
 ///   curl -x "http://me:$(posthaste through far --token 8h)@gw.example.org:7423" data.example.org/a
 #[derive(Debug, Args)]
@@ -57,6 +58,9 @@ pub struct ThroughArguments {
     /// The file with the secret of each gateway that is given as HOST:PORT, in their order
     #[arg(long, value_name = "FILE")]
     secret_file: Vec<PathBuf>,
+    /// The reservation at the gateways that the connections belong to
+    #[arg(long, value_name = "ID", conflicts_with = "token")]
+    reservation: Option<String>,
     /// Only tell the command by ALL_PROXY, HTTPS_PROXY and HTTP_PROXY; what it connects without asking them goes straight
     #[arg(long)]
     no_preload: bool,
@@ -92,7 +96,7 @@ pub async fn run(arguments: ThroughArguments) -> Outcome {
     let Some((program, rest)) = arguments.command.split_first() else {
         return Err(Failure::usage("no command (write it behind --)"));
     };
-    let door = LocalDoor::open(hops).await?;
+    let door = LocalDoor::open(hops).await?.reserved(arguments.reservation);
     let mut command = Command::new(program);
     command.args(rest);
     let folder = tempfile::tempdir().map_err(anyhow::Error::from)?;

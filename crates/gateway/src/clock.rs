@@ -1,11 +1,21 @@
 //! The one place of this room that reads a clock.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use posthaste_types::Timestamp;
+
+#[expect(clippy::disallowed_methods, reason = "this is the room's clock")]
+fn since_epoch() -> Duration {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default()
+}
 
 /// Seconds since the Unix epoch.
-#[expect(clippy::disallowed_methods, reason = "this is the room's clock")]
 pub(crate) fn unix_s() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
+    since_epoch().as_secs()
+}
+
+/// This moment.
+pub(crate) fn now() -> Timestamp {
+    Timestamp::default() + since_epoch()
 }

@@ -17,6 +17,7 @@ use crate::{
     clock,
     greeting::read_head,
     pattern::is_of_this_machine,
+    reserve::is_id,
     route::{Segment, Table},
     target::{Host, Target},
     token::{TOKEN_LIFETIME_S, mint},
@@ -138,7 +139,12 @@ async fn connect(target: &Target, addresses: &[IpAddr], segment: &Segment) -> Re
 }
 
 /// Opens the way of a stream that came over the gateways in `path`, if the table allows it.
-pub(crate) async fn open(table: &Table, target: &Target, path: &[String]) -> Result<End> {
+pub(crate) async fn open(
+    table: &Table,
+    target: &Target,
+    path: &[String],
+    reservation: Option<&str>,
+) -> Result<End> {
     let by_name = table.allows(target);
     let addresses = if by_name && !table.needs_addresses() {
         Vec::new()
@@ -161,7 +167,7 @@ pub(crate) async fn open(table: &Table, target: &Target, path: &[String]) -> Res
     if let Some(hop) = way.via {
         let addresses = resolve(&hop.address).await?;
         let stream = connect(&hop.address, &addresses, way.segment).await?;
-        return ask(stream, hop, target, path).await;
+        return ask(stream, hop, target, path, reservation).await;
     }
     let mut addresses = match addresses {
         none if none.is_empty() => resolve(target).await?,
@@ -189,7 +195,13 @@ fn has_allowed(table: &Table, target: &Target, addresses: &[IpAddr]) -> bool {
 }
 
 /// Asks a gateway, over a stream that leads to it, for the way to a target.
-async fn ask(mut stream: TcpStream, hop: &Hop, target: &Target, path: &[String]) -> Result<End> {
+async fn ask(
+    mut stream: TcpStream,
+    hop: &Hop,
+    target: &Target,
+    path: &[String],
+    reservation: Option<&str>,
+) -> Result<End> {
     let token = mint(
         &hop.secret,
         Some(target),
@@ -200,6 +212,9 @@ async fn ask(mut stream: TcpStream, hop: &Hop, target: &Target, path: &[String])
     );
     if !path.is_empty() {
         head += &format!("Posthaste-Path: {}\r\n", path.join(","));
+    }
+    if let Some(id) = reservation {
+        head += &format!("Posthaste-Reservation: {id}\r\n");
     }
     head += "\r\n";
     let subject = || hop.address.to_string();
@@ -241,6 +256,24 @@ async fn ask(mut stream: TcpStream, hop: &Hop, target: &Target, path: &[String])
 /// [`ErrorKind::Unreachable`] and [`ErrorKind::TimedOut`] of the network; what a gateway refuses:
 /// [`ErrorKind::PermissionDenied`], [`ErrorKind::Unauthenticated`], [`ErrorKind::Busy`], [`ErrorKind::Conflict`] for a loop.
 pub async fn connect_through(hops: &[Hop], target: &Target) -> Result<(TcpStream, Vec<u8>)> {
+    connect_reserved(hops, target, None).await
+}
+
+/// Connects as [`connect_through`] does, as one of a reservation's streams at each gateway that reserves.
+///
+/// # Errors
+/// Those of [`connect_through`]; [`ErrorKind::PermissionDenied`] also for a reservation that a gateway doesn't know.
+pub async fn connect_reserved(
+    hops: &[Hop],
+    target: &Target,
+    reservation: Option<&str>,
+) -> Result<(TcpStream, Vec<u8>)> {
+    if let Some(id) = reservation.filter(|id| !is_id(id)) {
+        return Err(
+            Error::new(ErrorKind::Invalid, "use the reservation", id.to_owned())
+                .cause("an id is 1 to 64 letters, digits, dots, dashes or underlines"),
+        );
+    }
     let segment = Segment::default();
     let first = hops.first().map_or(target, |hop| &hop.address);
     let addresses = resolve(first).await?;
@@ -259,7 +292,7 @@ pub async fn connect_through(hops: &[Hop], target: &Target) -> Result<(TcpStream
             .cause("it speaks before it is asked"));
         }
         let next = hops.get(at + 1).map_or(target, |next| &next.address);
-        end = ask(end.stream, hop, next, &[]).await?;
+        end = ask(end.stream, hop, next, &[], reservation).await?;
     }
     Ok((end.stream, end.early))
 }

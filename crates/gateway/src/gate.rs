@@ -17,7 +17,7 @@ use socket2::SockRef;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::Semaphore,
-    task::JoinSet,
+    task::{JoinSet, spawn_blocking},
     time::{sleep, timeout},
 };
 
@@ -28,9 +28,10 @@ use crate::{
     dial::{HOPS_MAX, check, open, tune},
     greeting::{self, Greeting, Wish, accept, ask_for_token, refuse, tell},
     limits,
+    reserve::{self, Answer, Desk, Question},
     route::Table,
     target::Target,
-    token::{Refusal, verify},
+    token::{Refusal, is_for_all, verify},
 };
 
 /// A client gets this long to say what it wants.
@@ -74,6 +75,8 @@ struct Shared {
     pipes: Pipes,
     tally: Tally,
     permits: Arc<Semaphore>,
+    /// Where rates are reserved, if they are.
+    desk: Option<Arc<Desk>>,
 }
 
 /// A gateway that has its ports and is ready to run.
@@ -105,7 +108,7 @@ impl Gateway {
     ///
     /// # Errors
     /// When a port is taken or the folder can't be used; [`ErrorKind::Unsupported`] for a congestion control the kernel lacks;
-    /// [`ErrorKind::Invalid`] when it would lead nowhere.
+    /// [`ErrorKind::Invalid`] when it would lead nowhere; those of making a device's tree.
     pub async fn open(options: GatewayOptions) -> Result<Self> {
         if options.table.is_closed() && options.forwards.is_empty() {
             return Err(Error::new(ErrorKind::Invalid, "start", "the gateway")
@@ -128,6 +131,11 @@ impl Gateway {
         getrandom::fill(&mut id).map_err(|cause| {
             Error::new(ErrorKind::Other, "start", "the gateway").cause(cause.to_string())
         })?;
+        // Last, and taken back when it fails: until here nothing has touched the machine.
+        let desk = match options.reserve {
+            none if none.is_empty() => None,
+            some => Some(Arc::new(Desk::open(some, &options.dir).await?)),
+        };
         // Where a port leads is the operator's word.
         let places = forwards.iter().map(|(_, target)| target.into());
         let shared = Shared {
@@ -137,6 +145,7 @@ impl Gateway {
             pipes: Pipes::default(),
             tally: Tally::default(),
             permits: Arc::new(Semaphore::new(options.streams_max)),
+            desk,
         };
         Ok(Self {
             listener,
@@ -167,14 +176,22 @@ impl Gateway {
         &self.secret_file
     }
 
-    /// Serves until `shutdown`; then streams that are open break.
+    /// Serves until `shutdown`; then streams that are open break, and devices are as they were before.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let mut doors = JoinSet::new();
         doors.spawn(admit(self.listener, None, Arc::clone(&self.shared)));
         for (listener, target) in self.forwards {
             doors.spawn(admit(listener, Some(target), Arc::clone(&self.shared)));
         }
+        let desk = self.shared.desk.clone();
+        if let Some(desk) = desk.clone() {
+            doors.spawn(async move { desk.keep().await });
+        }
         shutdown.await;
+        doors.shutdown().await;
+        if let Some(desk) = desk {
+            desk.close().await;
+        }
     }
 }
 
@@ -236,7 +253,50 @@ impl Shared {
                 let json = serde_json::to_string(&self.counts())?;
                 tell(&mut client.stream, &json).await
             }
+            Greeting::Reservations(token, question, mut client) => {
+                let judged = self.judge(token.as_deref(), None).and_then(|()| {
+                    let is_for_all = token.as_deref().is_some_and(is_for_all);
+                    is_for_all
+                        .then_some(())
+                        .ok_or("the token is for one place only")
+                });
+                if let Err(why) = judged {
+                    self.tally.refused.fetch_add(1, Relaxed);
+                    return ask_for_token(&mut client.stream, why).await;
+                }
+                let answer = self.ask_desk(question).await;
+                reserve::tell(&mut client.stream, &answer).await
+            }
         }
+    }
+
+    /// What the desk says, which writes to disk.
+    async fn ask_desk(&self, question: Question) -> Answer {
+        let Some(desk) = self.desk.clone() else {
+            return Answer::error(
+                404,
+                "nothing is reserved here: the gateway runs without --reserve",
+            );
+        };
+        let answer = spawn_blocking(move || desk.answer(&question, clock::now())).await;
+        answer.unwrap_or_else(|_| Answer::error(503, "the desk broke"))
+    }
+
+    /// Puts a stream of a reservation into its class; `None` for one of nobody's. A gateway without reservations of its
+    /// own knows nothing of those of others.
+    fn class_of(&self, wish: &Wish) -> Result<Option<u32>> {
+        let (Some(id), Some(desk)) = (&wish.reservation, &self.desk) else {
+            return Ok(None);
+        };
+        let class = desk.priority(id, clock::now());
+        class.map(Some).ok_or_else(|| {
+            Error::new(
+                ErrorKind::PermissionDenied,
+                "use the reservation",
+                id.clone(),
+            )
+            .cause("there is none of that name here")
+        })
     }
 
     /// Judges a wish, opens the way, and carries.
@@ -250,11 +310,7 @@ impl Shared {
                 greeting::Speech::Socks => refuse(wish.speech, &mut client.stream, &error).await,
             };
         }
-        let opened = match self.path_on(&wish.path) {
-            Ok(path) => open(&self.table, &wish.target, &path).await,
-            Err(error) => Err(error),
-        };
-        match opened {
+        match self.open(&wish, &client).await {
             Ok(target) => {
                 accept(wish.speech, &mut client.stream).await?;
                 self.carry(client, target).await
@@ -266,11 +322,36 @@ impl Shared {
         }
     }
 
+    /// Opens the way of a wish, with both its ends in the class of its reservation.
+    async fn open(&self, wish: &Wish, client: &End) -> Result<End> {
+        let path = self.path_on(&wish.path)?;
+        let class = self.class_of(wish)?;
+        let end = open(
+            &self.table,
+            &wish.target,
+            &path,
+            wish.reservation.as_deref(),
+        )
+        .await?;
+        if let Some(class) = class {
+            let both = [&client.stream, &end.stream];
+            let mut set = both
+                .iter()
+                .map(|stream| SockRef::from(*stream).set_priority(class));
+            set.try_for_each(|set| set).map_err(|cause| {
+                let subject = wish.target.to_string();
+                Error::io("reserve for the stream to", subject, cause)
+                    .hint("give the gateway CAP_NET_ADMIN")
+            })?;
+        }
+        Ok(end)
+    }
+
     /// Leads a client of a port with one target there.
     async fn lead_to(&self, stream: TcpStream, target: &Target) -> io::Result<()> {
         tune(SockRef::from(&stream), self.table.segment())?;
         let path = [self.id.clone()];
-        match open(&self.table, target, &path).await {
+        match open(&self.table, target, &path, None).await {
             Ok(end) => {
                 let early = Vec::new();
                 self.carry(End { stream, early }, end).await

@@ -9,7 +9,11 @@ use std::io;
 use posthaste_endpoint::{Error, ErrorKind};
 use tokio::{io::AsyncReadExt, net::TcpStream};
 
-use crate::{carry::End, target::Target};
+use crate::{
+    carry::End,
+    reserve::{Question, is_id},
+    target::Target,
+};
 
 pub(crate) use self::http::{ask_for_token, tell};
 pub use door::LocalDoor;
@@ -32,6 +36,14 @@ pub(crate) struct Wish {
     pub token: Option<String>,
     /// The gateways it came over.
     pub path: Vec<String>,
+    /// The reservation it belongs to.
+    pub reservation: Option<String>,
+}
+
+/// The reservation in the name that comes with a token: `reservation=ID`. Any other name says nothing.
+fn reservation_of(name: &str) -> Option<String> {
+    let id = name.strip_prefix("reservation=")?;
+    is_id(id).then(|| id.to_owned())
 }
 
 /// What a client came with.
@@ -40,6 +52,8 @@ pub(crate) enum Greeting {
     Stream(Wish, End),
     /// It asks how the gateway is, by HTTP, and shows this.
     Status(Option<String>, End),
+    /// It asks about reservations, by HTTP, and shows this.
+    Reservations(Option<String>, Question, End),
 }
 
 /// Reads what a client wants. `is_good` judges a token before any target is known.

@@ -14,6 +14,9 @@
 //! What passes is never looked at and never copied into this process (`splice`), and only as much is taken in as the
 //! other side takes: a slow reader holds back its sender. Nobody gets through without a token made from the
 //! gateway's secret, and nobody gets anywhere that its operator does not allow.
+//!
+//! A gateway also reserves rates on its machine's ways out, for its own streams and for any other packets that pass
+//! the machine: `reserve`, [the algorithm](../../../docs/algorithms/reservations.md).
 
 mod carry;
 mod clock;
@@ -22,16 +25,18 @@ mod gate;
 mod greeting;
 mod limits;
 mod pattern;
+mod reserve;
 mod route;
 mod target;
 mod token;
 
 use std::{net::SocketAddr, path::PathBuf};
 
-pub use dial::{Hop, connect_through};
+pub use dial::{Hop, connect_reserved, connect_through};
 pub use gate::{Counts, Gateway};
 pub use greeting::LocalDoor;
 pub use pattern::Pattern;
+pub use reserve::Reserve;
 pub use route::{Segment, Table};
 pub use target::Target;
 pub use token::{TOKEN_LIFETIME_S, mint};
@@ -58,4 +63,6 @@ pub struct GatewayOptions {
     pub table: Table,
     /// Streams carried at once. Each takes two descriptors, and four more and up to 512 KiB while it is busy.
     pub streams_max: usize,
+    /// Devices on whose way out rates are reserved; takes CAP_NET_ADMIN.
+    pub reserve: Vec<Reserve>,
 }

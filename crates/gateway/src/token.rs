@@ -63,6 +63,11 @@ pub(crate) fn verify(
     }
 }
 
+/// Whether a token, which is good, is so for all places: one of a single stream is seen on its way and may decide nothing.
+pub(crate) fn is_for_all(token: &str) -> bool {
+    token.split('.').nth(2) == Some("*")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,6 +93,7 @@ mod tests {
         );
         let any = mint(&SECRET, None, 100);
         assert_eq!(verify(&SECRET, &any, Some(&other), 5), Ok(()));
+        assert!(is_for_all(&any) && !is_for_all(&token));
     }
 
     #[test]

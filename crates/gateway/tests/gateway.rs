@@ -40,6 +40,7 @@ impl Running {
             forwards,
             table,
             streams_max,
+            reserve: Vec::new(),
         };
         let gateway = Gateway::open(options).await.unwrap();
         let (local, forwards) = (gateway.local(), gateway.forwards());
@@ -298,6 +299,7 @@ async fn loops_and_endless_ways_are_refused() {
         forwards: Vec::new(),
         table,
         streams_max: 64,
+        reserve: Vec::new(),
     };
     drop(Gateway::open(options(loopback())).await.unwrap());
     let second = Running::start(table(first, dir.join("secret"))).await;

@@ -35,7 +35,7 @@ const HOUSE: &[Room] = &[
     Room { name: "api", floor: HANDS, uses: &["types"] },
     Room { name: "service", floor: ROOF, uses: &["types", "core", "plan", "forecast", "solve", "api", "journal", "engine", "endpoint", "relay"] },
     Room { name: "relay", floor: ROOF, uses: &["types", "coding", "endpoint"] },
-    Room { name: "gateway", floor: ROOF, uses: &["types", "endpoint"] },
+    Room { name: "gateway", floor: ROOF, uses: &["types", "plan", "endpoint"] },
     Room { name: "sim", floor: ROOF, uses: &["types", "core", "plan", "forecast", "solve"] },
     Room { name: "cli", floor: ROOF, uses: &["types", "core", "plan", "forecast", "api", "journal", "engine", "endpoint", "service", "relay", "gateway", "sim"] },
     Room { name: "testbed", floor: YARD, uses: &["types", "endpoint"] },

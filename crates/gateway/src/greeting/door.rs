@@ -13,7 +13,7 @@ use tokio::{
 use super::{Greeting, accept, read, refuse};
 use crate::{
     carry::{End, Pipes, carry},
-    dial::{Hop, connect_through},
+    dial::{Hop, connect_reserved},
 };
 
 /// Streams of one command at once.
@@ -29,6 +29,7 @@ pub struct LocalDoor {
     local: SocketAddr,
     password: String,
     hops: Arc<[Hop]>,
+    reservation: Option<Arc<str>>,
 }
 
 impl LocalDoor {
@@ -47,7 +48,18 @@ impl LocalDoor {
             local,
             password: bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
             hops: hops.into(),
+            reservation: None,
         })
+    }
+
+    /// The streams belong to a reservation of the gateways.
+    #[must_use]
+    pub fn reserved(self, reservation: Option<String>) -> Self {
+        let reservation = reservation.map(Into::into);
+        Self {
+            reservation,
+            ..self
+        }
     }
 
     /// Where it listens.
@@ -76,10 +88,12 @@ impl LocalDoor {
             };
             let (pipes, password) = (Arc::clone(&pipes), Arc::clone(&password));
             let (hops, failed) = (Arc::clone(&self.hops), failed.clone());
+            let reservation = self.reservation.clone();
             streams.spawn(async move {
                 let _permit = permit;
                 // Whatever breaks, the client sees it break.
-                let _ = lead(stream, &hops, &password, &pipes, &failed).await;
+                let hops = (&*hops, reservation.as_deref());
+                let _ = lead(stream, hops, &password, &pipes, &failed).await;
             });
         }
     }
@@ -87,7 +101,7 @@ impl LocalDoor {
 
 async fn lead(
     stream: TcpStream,
-    hops: &[Hop],
+    (hops, reservation): (&[Hop], Option<&str>),
     password: &str,
     pipes: &Pipes,
     failed: &(dyn Fn(&Error) + Send + Sync),
@@ -100,7 +114,7 @@ async fn lead(
     if !wish.token.as_deref().is_some_and(is_ours) {
         return super::http::ask_for_token(&mut client.stream, "no password").await;
     }
-    match connect_through(hops, &wish.target).await {
+    match connect_reserved(hops, &wish.target, reservation).await {
         Ok((stream, early)) => {
             accept(wish.speech, &mut client.stream).await?;
             carry(client, End { stream, early }, pipes, &Default::default()).await

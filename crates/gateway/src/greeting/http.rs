@@ -4,12 +4,13 @@ use std::{io, str};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use posthaste_endpoint::ErrorKind;
-use tokio::net::TcpStream;
+use tokio::{io::AsyncReadExt, net::TcpStream};
 
-use super::{Greeting, Speech, Why, Wish, nonsense, read_head};
+use super::{Greeting, Speech, Why, Wish, nonsense, read_head, reservation_of};
 use crate::{
     carry::{self, End},
     dial::HOPS_MAX,
+    reserve::{self, Answer, BODY_BYTES_MAX, PATH, Question, is_id},
     target::Target,
 };
 
@@ -50,12 +51,22 @@ pub(super) async fn read(mut stream: TcpStream, first: Vec<u8>) -> io::Result<Gr
     match asked {
         Some(Asked::Stream(wish)) => Ok(Greeting::Stream(wish, end)),
         Some(Asked::Status(token)) => Ok(Greeting::Status(token, end)),
+        Some(Asked::Reservations(token, mut question, length)) => {
+            let mut end = end;
+            if length > BODY_BYTES_MAX {
+                let answer = Answer::error(413, "so much nobody has to say about a reservation");
+                reserve::tell(&mut end.stream, &answer).await?;
+                return Err(nonsense("it says too much"));
+            }
+            question.body = read_body(&mut end, length).await?;
+            Ok(Greeting::Reservations(token, question, end))
+        }
         None => {
             let mut stream = end.stream;
             answer(
                 &mut stream,
                 400,
-                "this is a gateway: it takes CONNECT HOST:PORT and GET /v1/status",
+                "this is a gateway: it takes CONNECT HOST:PORT, GET /v1/status and /v1/reservations",
             )
             .await?;
             Err(nonsense("it asks what makes no sense"))
@@ -63,9 +74,20 @@ pub(super) async fn read(mut stream: TcpStream, first: Vec<u8>) -> io::Result<Gr
     }
 }
 
+/// Reads what comes behind a head.
+async fn read_body(end: &mut End, length: usize) -> io::Result<Vec<u8>> {
+    let mut body = std::mem::take(&mut end.early);
+    let came = body.len().min(length);
+    body.resize(length, 0);
+    end.stream.read_exact(&mut body[came..]).await?;
+    Ok(body)
+}
+
 enum Asked {
     Stream(Wish),
     Status(Option<String>),
+    /// With the length of its body.
+    Reservations(Option<String>, Question, usize),
 }
 
 fn parse(head: &[u8]) -> Option<Asked> {
@@ -79,8 +101,11 @@ fn parse(head: &[u8]) -> Option<Asked> {
         let found = all.find(|header| header.name.eq_ignore_ascii_case(name))?;
         str::from_utf8(found.value).ok()
     };
-    let token = value("proxy-authorization").or(value("authorization"));
-    let token = token.and_then(token_of);
+    let shown = value("proxy-authorization").or(value("authorization"));
+    let (name, token) = shown.and_then(name_and_token).unzip();
+    let named = value("posthaste-reservation").filter(|id| is_id(id));
+    let named = named.map(ToOwned::to_owned);
+    let reservation = named.or_else(|| name.as_deref().and_then(reservation_of));
     let path = value("posthaste-path").unwrap_or_default();
     let path: Vec<String> = path
         .split(',')
@@ -95,23 +120,37 @@ fn parse(head: &[u8]) -> Option<Asked> {
             target: target.parse::<Target>().ok()?,
             token,
             path,
+            reservation,
         })),
         ("GET", "/v1/status") => Some(Asked::Status(token)),
-        _ => None,
+        (method, asked) => {
+            let rest = asked.strip_prefix(PATH)?;
+            if !(rest.is_empty() || rest.starts_with('/')) {
+                return None;
+            }
+            let question = Question {
+                method: method.to_owned(),
+                rest: rest.to_owned(),
+                body: Vec::new(),
+            };
+            let length = value("content-length").map_or(Some(0), |length| length.parse().ok())?;
+            Some(Asked::Reservations(token, question, length))
+        }
     }
 }
 
-/// The token in `Bearer TOKEN` or in `Basic` with any name and the token as password.
-fn token_of(value: &str) -> Option<String> {
+/// The token in `Bearer TOKEN`, or in `Basic` the name and the token as password.
+fn name_and_token(value: &str) -> Option<(String, String)> {
     let (scheme, rest) = value.split_once(' ')?;
     if scheme.eq_ignore_ascii_case("bearer") {
-        return Some(rest.trim().to_owned());
+        return Some((String::new(), rest.trim().to_owned()));
     }
     if !scheme.eq_ignore_ascii_case("basic") {
         return None;
     }
     let pair = String::from_utf8(STANDARD.decode(rest.trim()).ok()?).ok()?;
-    Some(pair.split_once(':')?.1.to_owned())
+    let (name, token) = pair.split_once(':')?;
+    Some((name.to_owned(), token.to_owned()))
 }
 
 /// Says how the gateway is.
@@ -135,7 +174,7 @@ mod tests {
     fn wish(head: &str) -> Option<Wish> {
         match parse(head.as_bytes())? {
             Asked::Stream(wish) => Some(wish),
-            Asked::Status(_) => None,
+            Asked::Status(_) | Asked::Reservations(..) => None,
         }
     }
 
@@ -150,6 +189,15 @@ mod tests {
         assert_eq!(wished.target.to_string(), "a.b:22");
         assert_eq!(wished.token.as_deref(), Some("secret:with"));
         assert_eq!(wished.path, ["x", "y"]);
+        assert_eq!(wished.reservation, None);
+        let named = STANDARD.encode("reservation=night-7:secret");
+        for more in [
+            format!("Proxy-Authorization: Basic {named}"),
+            "Posthaste-Reservation: night-7".to_owned(),
+        ] {
+            let wished = wish(&format!("CONNECT a.b:22 HTTP/1.1\r\n{more}\r\n\r\n"));
+            assert_eq!(wished.unwrap().reservation.as_deref(), Some("night-7"));
+        }
     }
 
     #[test]
@@ -160,6 +208,8 @@ mod tests {
             "CONNECT a.b HTTP/1.1\r\n\r\n",
             "\x16\x03\x01\r\n\r\n",
             "CONNECT a:1 HTTP/1.1\r\nx\r\n\r\n",
+            "GET /v1/reservationsx HTTP/1.1\r\n\r\n",
+            "POST /v1/reservations HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
         ] {
             assert!(wish(head).is_none(), "{head}");
         }

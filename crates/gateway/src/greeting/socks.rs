@@ -8,7 +8,7 @@ use std::{
 use posthaste_endpoint::ErrorKind;
 use tokio::{io::AsyncReadExt, net::TcpStream};
 
-use super::{Speech, Why, Wish, nonsense};
+use super::{Speech, Why, Wish, nonsense, reservation_of};
 use crate::{
     carry,
     target::{Host, Target},
@@ -79,7 +79,7 @@ pub(super) async fn read(
     if version != PASSWORD_VERSION {
         return Err(nonsense("it speaks another version of passwords"));
     }
-    let _name = take_counted(&mut stream).await?;
+    let name = take_counted(&mut stream).await?;
     let token = String::from_utf8(take_counted(&mut stream).await?).unwrap_or_default();
     if !is_good(&token) {
         carry::answer(&mut stream, &[PASSWORD_VERSION, 1]).await?;
@@ -92,6 +92,7 @@ pub(super) async fn read(
         target,
         token: Some(token),
         path: Vec::new(),
+        reservation: str::from_utf8(&name).ok().and_then(reservation_of),
     };
     Ok((wish, stream))
 }
