@@ -53,6 +53,12 @@ impl Failure {
         Self::new(Exit::Usage, message)
     }
 
+    /// The same, with more in its line.
+    pub fn and(mut self, more: &str) -> Self {
+        self.message.push_str(more);
+        self
+    }
+
     /// The code a program sees.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.exit as u8)

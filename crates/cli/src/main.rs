@@ -28,6 +28,7 @@ mod ports;
 mod pull;
 mod relay;
 mod request;
+mod reserve;
 mod screen;
 mod serve;
 mod shutdown;
@@ -67,6 +68,7 @@ enum Command {
     Peer(peer::PeerArguments),
     Depot(depot::DepotArguments),
     Paths(paths::PathsArguments),
+    Reserve(reserve::ReserveArguments),
     Offload(offload::OffloadArguments),
     StageIn(stage_in::StageInArguments),
     Plan(plan::PlanArguments),
@@ -97,6 +99,7 @@ fn main() -> ExitCode {
         Command::Peer(arguments) => peer::run(arguments),
         Command::Depot(arguments) => wait_for(depot::run(arguments)),
         Command::Paths(arguments) => wait_for(paths::run(arguments)),
+        Command::Reserve(arguments) => wait_for(reserve::run(arguments)),
         Command::Offload(arguments) => wait_for(offload::run(arguments)),
         Command::StageIn(arguments) => wait_for(stage_in::run(arguments)),
         Command::Plan(arguments) => wait_for(plan::run(arguments)),

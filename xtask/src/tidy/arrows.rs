@@ -37,7 +37,7 @@ const HOUSE: &[Room] = &[
     Room { name: "relay", floor: ROOF, uses: &["types", "coding", "endpoint"] },
     Room { name: "gateway", floor: ROOF, uses: &["types", "plan", "endpoint"] },
     Room { name: "sim", floor: ROOF, uses: &["types", "core", "plan", "forecast", "solve"] },
-    Room { name: "cli", floor: ROOF, uses: &["types", "core", "plan", "forecast", "api", "journal", "engine", "endpoint", "service", "relay", "gateway", "sim"] },
+    Room { name: "cli", floor: ROOF, uses: &["types", "core", "plan", "forecast", "api", "journal", "engine", "endpoint", "circuit", "service", "relay", "gateway", "sim"] },
     Room { name: "testbed", floor: YARD, uses: &["types", "endpoint"] },
     Room { name: "fuzz", floor: YARD, uses: &["plan", "endpoint"] },
     Room { name: "lab", floor: YARD, uses: &[] },
