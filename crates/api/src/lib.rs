@@ -90,6 +90,35 @@ pub struct Depot {
     pub usd_per_gb: f64,
     /// What keeping 10^9 bytes there for a month costs, in dollars.
     pub usd_per_gb_month: f64,
+    /// How far its draining is; absent while it is not drained.
+    pub drain: Option<DepotDrain>,
+}
+
+/// A wish to switch a depot off.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewDrain {
+    /// What lies only there goes on to other depots of the same requests; otherwise it stays until it
+    /// expires.
+    #[serde(default)]
+    pub moves: bool,
+}
+
+/// How far the draining of a depot is: nothing new goes there, what is under way ends, and what it holds
+/// counts and is given out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DepotDrain {
+    /// Whether what lies only there goes on to others.
+    pub moves: bool,
+    /// Whether the relay itself says that it ends; else somebody asked here.
+    pub says_itself: bool,
+    /// Fragments on their way to it.
+    pub under_way: u64,
+    /// Fragments that somebody may still want and that lie at no other depot that stays, as last counted,
+    /// at most some seconds ago.
+    pub only_there: Option<u64>,
+    /// Whether it may be switched off, and nobody misses anything.
+    pub is_empty: bool,
 }
 
 /// The path from the centre to a depot, as it is forecast now.

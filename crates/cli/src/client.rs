@@ -176,6 +176,14 @@ impl ServiceClient {
         parse(&self.ask(Method::POST, path, Some(body)).await?)
     }
 
+    /// Takes one thing back and takes the answer.
+    ///
+    /// # Errors
+    /// As [`ServiceClient::get`].
+    pub async fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
+        parse(&self.ask(Method::DELETE, path, None).await?)
+    }
+
     /// Changes one thing; there is no answer.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! `posthaste depot add|list|remove`: the depots in the service's books.
+//! `posthaste depot add|list|drain|undrain|remove`: the depots in the service's books.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -32,6 +32,26 @@ enum Verb {
         /// Print JSON
         #[arg(long)]
         json: bool,
+    },
+    /// Drains a depot that is to be switched off: nothing new goes there, what is under way ends
+    ///
+    /// What it holds counts and is given out as before. `depot list` says `empty` once it may be switched
+    /// off and nobody misses anything.
+    Drain {
+        /// The depot's name
+        name: String,
+        /// Send on what lies only there to other depots; else it stays until it expires
+        #[arg(long = "move")]
+        moves: bool,
+        #[command(flatten)]
+        service: ServiceArguments,
+    },
+    /// Uses a depot again that was drained
+    Undrain {
+        /// The depot's name
+        name: String,
+        #[command(flatten)]
+        service: ServiceArguments,
     },
     /// Takes a depot out of the books; what it holds stays until it expires
     Remove {
@@ -92,6 +112,12 @@ pub async fn run(arguments: DepotArguments) -> Outcome {
     match arguments.verb {
         Verb::Add(arguments) => add(*arguments).await?,
         Verb::List { service, json } => list(&service, json).await?,
+        Verb::Drain {
+            name,
+            moves,
+            service,
+        } => drain(&service, &name, moves).await?,
+        Verb::Undrain { name, service } => undrain(&service, &name).await?,
         Verb::Remove { name, service } => {
             let path = format!("/v1/depots/{name}");
             ServiceClient::open(&service)?
@@ -127,6 +153,38 @@ async fn add(arguments: AddArguments) -> Result<(), crate::failure::Failure> {
     Ok(())
 }
 
+async fn drain(
+    service: &ServiceArguments,
+    name: &str,
+    moves: bool,
+) -> Result<(), crate::failure::Failure> {
+    let path = format!("/v1/depots/{name}/drain");
+    let new = api::NewDrain { moves };
+    let depot: api::Depot = ServiceClient::open(service)?.post(&path, &new).await?;
+    let then = if moves {
+        "what lies only there goes on to others"
+    } else {
+        "what it holds stays until it expires"
+    };
+    output::line(&format!(
+        "depot {} is drained: nothing new goes there, {then}",
+        depot.name
+    ));
+    Ok(())
+}
+
+async fn undrain(service: &ServiceArguments, name: &str) -> Result<(), crate::failure::Failure> {
+    let path = format!("/v1/depots/{name}/drain");
+    let depot: api::Depot = ServiceClient::open(service)?.delete(&path).await?;
+    output::line(&match depot.drain {
+        Some(_) => format!(
+            "depot {name} stays drained: it says itself that it ends; `posthaste relay drain --off` there takes that back"
+        ),
+        None => format!("depot {name} is used again"),
+    });
+    Ok(())
+}
+
 async fn list(service: &ServiceArguments, json: bool) -> Result<(), crate::failure::Failure> {
     let depots: Vec<api::Depot> = ServiceClient::open(service)?.get("/v1/depots").await?;
     if json {
@@ -139,9 +197,10 @@ async fn list(service: &ServiceArguments, json: bool) -> Result<(), crate::failu
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
     rows.extend(depots.into_iter().map(|depot| {
         let lent = lent(&depot);
+        let state = state(&depot);
         vec![
             depot.name,
-            depot.state,
+            state,
             Bytes::new(depot.free_bytes).to_string(),
             Bytes::new(depot.capacity_bytes).to_string(),
             ByteRate::new(depot.rate_p10_bytes_per_s).to_string(),
@@ -153,6 +212,20 @@ async fn list(service: &ServiceArguments, json: bool) -> Result<(), crate::failu
     }));
     output::table(&rows);
     Ok(())
+}
+
+/// Whether it is there, and how far its draining is.
+fn state(depot: &api::Depot) -> String {
+    let drain = match &depot.drain {
+        None => return depot.state.clone(),
+        Some(drain) if drain.is_empty => "empty".into(),
+        Some(api::DepotDrain {
+            only_there: Some(left),
+            ..
+        }) => format!("draining, {left} only there"),
+        Some(_) => "draining".into(),
+    };
+    format!("{}, {drain}", depot.state)
 }
 
 /// On which terms, in a few words.

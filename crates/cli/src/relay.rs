@@ -1,12 +1,21 @@
 //! `posthaste relay`: lends disk to other people's datasets.
 
-use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
-use clap::Args;
-use posthaste_relay::{Relay, RelayOptions};
+use clap::{Args, Subcommand};
+use posthaste_endpoint::relay::Draining;
+use posthaste_relay::{Relay, RelayOptions, set_draining};
 use posthaste_types::{ByteRate, Bytes};
 
-use crate::{failure::Outcome, output, shutdown::Shutdown};
+use crate::{
+    failure::{Exit, Failure, Outcome},
+    output,
+    shutdown::Shutdown,
+};
 
 /// Runs a relay: a depot that lends disk to datasets on their way
 ///
@@ -17,8 +26,39 @@ use crate::{failure::Outcome, output, shutdown::Shutdown};
 /// Example:
 ///   posthaste relay --dir /data/relay --capacity 2T --listen 127.0.0.1:7421
 #[derive(Debug, Args)]
-#[command(verbatim_doc_comment)]
+#[command(
+    verbatim_doc_comment,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true
+)]
 pub struct RelayArguments {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    #[command(flatten)]
+    run: Option<RunArguments>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Says that the relay is going to be switched off: services send nothing new there
+    ///
+    /// It goes on running: what is under way ends, and what it holds is given out until it expires. It
+    /// says the same after a restart, until --off takes that back.
+    Drain {
+        /// Where it keeps its fragments
+        #[arg(long, value_name = "DIR")]
+        dir: PathBuf,
+        /// Ask services to send on to other depots what lies only here
+        #[arg(long = "move", conflicts_with = "off")]
+        moves: bool,
+        /// It is not going to be switched off after all
+        #[arg(long)]
+        off: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+struct RunArguments {
     /// Where to keep fragments, key and secret; made if it isn't there
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
@@ -50,6 +90,36 @@ pub struct RelayArguments {
 /// # Errors
 /// When the port is in use or the directory can't be used.
 pub async fn run(arguments: RelayArguments) -> Outcome {
+    match (arguments.verb, arguments.run) {
+        (Some(Verb::Drain { dir, moves, off }), _) => drain(&dir, moves, off),
+        (None, Some(arguments)) => serve(arguments).await,
+        (None, None) => Err(Failure::new(
+            Exit::Usage,
+            "a relay needs --dir and --capacity",
+        )),
+    }
+}
+
+fn drain(dir: &Path, moves: bool, off: bool) -> Outcome {
+    let draining = match (off, moves) {
+        (true, _) => None,
+        (false, true) => Some(Draining::Move),
+        (false, false) => Some(Draining::Keep),
+    };
+    set_draining(dir, draining)?;
+    output::line(match draining {
+        None => "it is used again",
+        Some(Draining::Keep) => {
+            "it says that it ends: nothing new comes, what it holds stays until it expires"
+        }
+        Some(Draining::Move) => {
+            "it says that it ends: nothing new comes, what lies only here goes on to others"
+        }
+    });
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn serve(arguments: RunArguments) -> Outcome {
     let shutdown = Shutdown::watch(arguments.until_stdin_closes)?;
     let name = arguments.name.clone();
     let relay = Relay::open(RelayOptions {

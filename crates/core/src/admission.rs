@@ -259,6 +259,12 @@ impl Mind {
         !request.is_barred(lane) && depot.is_some_and(Depot::is_expected)
     }
 
+    /// Whether the depot of a lane is there or will be, and gives what it holds: one that is drained does.
+    pub(crate) fn can_give(&self, request: &Request, lane: usize) -> bool {
+        let depot = self.depots.get(&request.lanes[lane].depot);
+        !request.is_unwanted(lane) && depot.is_some_and(Depot::is_expected)
+    }
+
     /// Whether the depot of a lane is there, will be, or may be.
     pub(crate) fn may_use(&self, request: &Request, lane: usize) -> bool {
         let depot = self.depots.get(&request.lanes[lane].depot);

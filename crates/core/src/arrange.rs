@@ -166,7 +166,8 @@ impl Mind {
             let timer = self.depots.get(&id).and_then(|depot| {
                 let back = depot.answered.as_ref().map(|_| depot.hold_until);
                 let resume = (depot.resume_at > self.now).then_some(depot.resume_at);
-                [back, resume, depot.turns_at].into_iter().flatten().min()
+                let times = [back, resume, depot.turns_at, depot.counts_at];
+                times.into_iter().flatten().min()
             });
             self.index.set_timer(id, timer);
         }

@@ -6,6 +6,7 @@
 
 mod arrival;
 mod command;
+mod drain;
 mod due;
 mod encode;
 mod event;
@@ -22,6 +23,7 @@ pub use arrival::{
     ArrivalSpec, ArrivalState, ArrivalView, Binding, Cut, Holding, SourceShareView, SourceView,
 };
 pub use command::Command;
+pub use drain::{Drain, DrainReason, DrainView};
 pub use due::{DeliveryView, Hindrance};
 pub use encode::{Encode, EncodeError};
 pub use event::{Event, Happening};

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Leads every snapshot; another number is another layout.
-const SNAPSHOT_VERSION: u32 = 28;
+const SNAPSHOT_VERSION: u32 = 29;
 
 record! {
     /// The decision maker of one centre.
@@ -174,6 +174,11 @@ impl Mind {
             }
             Input::DepotLent { depot, terms } => self.on_depot_terms(depot, terms),
             Input::DepotLevelled { depot, level } => self.on_depot_levelled(depot, level),
+            Input::DepotDrained {
+                depot,
+                drain,
+                is_own,
+            } => self.on_depot_drained(depot, drain, is_own, out),
             Input::DepotRemoved { depot } => self.on_depot_removed(depot, out),
             Input::DepotUp {
                 depot,

@@ -8,6 +8,7 @@ mod deadline_moved;
 mod delivered;
 mod depot_added;
 mod depot_down;
+mod depot_drained;
 mod depot_inventory;
 mod depot_levelled;
 mod depot_removed;

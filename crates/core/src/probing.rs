@@ -189,7 +189,8 @@ fn for_money(depot: &Depot, micro_usd: u64) -> Bytes {
 /// Whether the request may come to use this lane. One that it feeds is measured by that.
 fn is_candidate(request: &Request, lane: usize) -> bool {
     let is_fed = request.lanes[lane].is_active && request.is_on_route(lane);
-    !is_fed && request.lanes[lane].asked_at.is_none()
+    let is_drained = request.drained >> lane & 1 == 1;
+    !is_fed && !is_drained && request.lanes[lane].asked_at.is_none()
 }
 
 /// Bytes of probes that the request may pay for in all.

@@ -145,7 +145,8 @@ impl Mind {
         }
         let is_there = |lane: usize| {
             let depot = self.depots.get(&request.lanes[lane].depot);
-            request.barred >> lane & 1 == 0 && depot.is_some_and(|depot| depot.is_expected())
+            let is_barred = (request.barred | request.drained) >> lane & 1 == 1;
+            !is_barred && depot.is_some_and(|depot| depot.is_expected())
         };
         let prices = self.prices(request, &need, is_there);
         let cheapest = prices.staged.first().or(prices.whole.first());

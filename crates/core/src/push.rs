@@ -17,7 +17,7 @@ use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId};
 use crate::{
     Mind,
     books::{Depot, FlightKey, Forwarded, Push, Request},
-    contract::{Command, Fault, Happening, Outbox, Reason},
+    contract::{Command, Drain, DrainReason, Fault, Happening, Outbox, Reason},
     outlook::SLICE_PAUSE,
 };
 
@@ -27,6 +27,8 @@ const MISSES_MAX: u32 = 8;
 const LOOKS_MAX: usize = 512;
 /// Stalls that a fragment of a chunk that is coded elsewhere may last.
 const PIECE_STALLS: u32 = 3;
+/// Stands for the level of a depot that is drained and whose fragments go on: before all others.
+const LEAVES: u8 = 0;
 
 /// A depot as a request sees it now, whatever the chunk.
 struct Sight {
@@ -157,11 +159,16 @@ impl Mind {
             Some(Sight {
                 lane: place,
                 depot: lane.depot,
-                level: depot.level,
+                // What leaves may go to any of the others.
+                level: match depot.drain() {
+                    Drain::Move => LEAVES,
+                    Drain::Off | Drain::Keep => depot.level,
+                },
                 is_nearer: false,
                 is_live: live >> place & 1 == 1,
                 gives: is_there,
                 is_open: is_there
+                    && !depot.is_draining()
                     && (request.wishes.budget_micro_usd.is_none() || depot.terms.is_free())
                     && depot.is_within_hours(self.now)
                     && depot.space() - self.index.kept(lane.depot)
@@ -212,11 +219,11 @@ impl Mind {
         let has_started = !pass.started.is_empty();
         let mut said = push.said;
         for (lane, from, key, flight) in pass.started {
-            let level = self.depots.get(&key.depot).map_or(0, |depot| depot.level);
+            let reason = self.why_pushed(&sights, from, key.depot);
             if said >> lane & 1 == 0 {
                 said |= 1 << lane;
-                let (to, reason) = (Some(key.depot), Reason::Nearer { level });
-                self.tell(out, Some(id), to, Happening::Pushing, reason);
+                let to = Some(key.depot);
+                self.tell(out, Some(id), to, Happening::Pushing, reason.clone());
             }
             out.commands.push(Command::Forward {
                 request: id,
@@ -224,7 +231,7 @@ impl Mind {
                 to: key.depot,
                 chunk: key.chunk,
                 fragment: flight.fragment,
-                reason: Reason::Nearer { level },
+                reason,
             });
         }
         push.said = said;
@@ -235,14 +242,23 @@ impl Mind {
             .is_some_and(|request| request.replica.is_safe());
         if is_safe && push.is_done() && push.said != 0 && !push.is_said_done {
             push.is_said_done = true;
-            let level = sights.iter().map(|at| at.level).max().unwrap_or(0);
-            let reason = Reason::Nearer { level };
+            let reason = why_all_pushed(&sights);
             self.tell(out, Some(id), None, Happening::Pushed, reason);
         }
         if let Some(request) = self.requests.get_mut(&id) {
             request.push = Some(push);
         }
         has_started
+    }
+
+    fn why_pushed(&self, sights: &[Sight], from: DepotId, to: DepotId) -> Reason {
+        let leaves = |at: &Sight| at.depot == from && at.level == LEAVES;
+        if sights.iter().any(leaves) {
+            let why = DrainReason::Leaves;
+            return Reason::Drained { why };
+        }
+        let level = self.depots.get(&to).map_or(0, |depot| depot.level);
+        Reason::Nearer { level }
     }
 
     fn pass_over(&mut self, id: RequestId, sights: &[Sight], push: &mut Push) -> Pass {
@@ -373,7 +389,9 @@ impl Mind {
             let awaited = at.is_nearer.then(|| self.pushes.get(at.depot, id, chunk));
             let awaited = awaited.flatten();
             let is_sent = at.is_fed && self.transfers.get(at.depot, id, chunk).is_some();
-            taken |= u64::from(held.is_some() || awaited.is_some() || is_sent) << at.lane;
+            let stays = at.level != LEAVES;
+            let is_taken = stays && (held.is_some() || awaited.is_some() || is_sent);
+            taken |= u64::from(is_taken) << at.lane;
             Stand {
                 level: at.level,
                 holds: held.filter(|_| at.is_live).map(FragmentIndex::get),
@@ -406,6 +424,17 @@ impl Mind {
 
 /// All fragments of a chunk have one size.
 const FIRST: FragmentIndex = FragmentIndex::new(0);
+
+/// Why fragments lie where they do once all went on: nearer the destination, or not where they were.
+fn why_all_pushed(sights: &[Sight]) -> Reason {
+    let level = sights.iter().map(|at| at.level).max().unwrap_or(0);
+    let is_nearer = |at: &Sight| at.level != LEAVES && at.level < level;
+    if sights.iter().any(is_nearer) {
+        return Reason::Nearer { level };
+    }
+    let why = DrainReason::Leaves;
+    Reason::Drained { why }
+}
 
 /// Whether the chunk may go on: making it safe comes first, as long as the source is there, and where the
 /// destination has it nobody needs it nearer.

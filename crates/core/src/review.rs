@@ -20,6 +20,7 @@ impl Mind {
             self.depots.touch(id);
             self.take_back_depot(id, out);
             self.keep_hours(id, out);
+            self.count_left(id, out);
         }
         for id in self.index.resumed(self.now) {
             self.requests.touch(id);

@@ -50,6 +50,7 @@ impl Mind {
                 rate_p10: depot.link.rates.p10,
                 rate_p50: depot.link.rates.p50,
                 rate_p90: depot.link.rates.p90,
+                drain: self.drain_view(*id, depot),
             })
             .collect()
     }

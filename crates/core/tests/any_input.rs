@@ -234,6 +234,10 @@ fn about_depots() -> impl Strategy<Value = Input> {
         }),
         1 => depot().prop_map(|depot| Input::DepotRemoved { depot }),
         4 => (depot(), 0u8..4).prop_map(|(depot, level)| Input::DepotLevelled { depot, level }),
+        2 => (depot(), 0usize..4, any::<bool>()).prop_map(|(depot, place, is_own)| {
+            let drain = [Drain::Off, Drain::Off, Drain::Keep, Drain::Move][place];
+            Input::DepotDrained { depot, drain, is_own }
+        }),
         6 => (depot(), facts())
             .prop_map(|(depot, (free, rate_max))| Input::DepotUp { depot, free, rate_max }),
         3 => (depot(), fault()).prop_map(|(depot, fault)| Input::DepotDown { depot, fault }),

@@ -384,3 +384,126 @@ fn a_snapshot_in_the_middle_changes_nothing() {
     desk.finish();
     assert_eq!((desk.count(4), desk.count(5)), (25, 25));
 }
+
+fn drained(number: u32, drain: Drain) -> Input {
+    Input::DepotDrained {
+        depot: depot(number),
+        drain,
+        is_own: false,
+    }
+}
+
+fn drain_of(desk: &Desk, number: u32) -> Option<DrainView> {
+    let views = desk.mind.depots();
+    let view = views.iter().find(|view| view.depot == depot(number));
+    view.unwrap().drain
+}
+
+#[test]
+fn nothing_new_goes_to_a_depot_that_is_drained_and_what_is_under_way_ends_there() {
+    let mut desk = Desk::new(&[1, 1, 1, 1]);
+    let to_first = |desk: &Desk| desk.open.iter().filter(|way| way.to == depot(1)).count();
+    while to_first(&desk) == 0 {
+        desk.store(0);
+    }
+    desk.give(vec![drained(1, Drain::Keep)]);
+    assert!(to_first(&desk) > 0, "it is not broken off");
+    // What fails is sent elsewhere.
+    let failed = desk.open.iter().position(|way| way.to == depot(1)).unwrap();
+    let lost = desk.open[failed].piece.0;
+    desk.fail(failed, Fault::Busy);
+    let under_way = to_first(&desk) + desk.count(1);
+    desk.finish();
+    assert!(desk.is_safe());
+    assert_eq!(desk.count(1), under_way, "it got no more than was begun");
+    assert!(desk.held[&depot(1)].iter().all(|(chunk, _)| *chunk != lost));
+    let elsewhere = |piece: &&Piece| (2..=4).any(|to| desk.held[&depot(to)].contains(*piece));
+    let copied = desk.held[&depot(1)].iter().filter(elsewhere).count();
+    let view = drain_of(&desk, 1).unwrap();
+    assert_eq!(view.under_way, 0);
+    assert_eq!(view.only_there, Some((under_way - copied) as u64));
+    let told = desk.mind.story(REQUEST).unwrap().join(" ");
+    assert!(told.contains("is to be switched off"), "{told}");
+}
+
+#[test]
+fn what_a_drained_depot_holds_counts_and_goes_on_where_it_is_moved() {
+    let mut desk = Desk::new(&[1, 1, 1, 1]);
+    desk.finish();
+    assert!(desk.is_safe());
+    desk.give(vec![drained(1, Drain::Move)]);
+    assert!(desk.is_safe(), "what lies there counts");
+    desk.finish();
+    assert!(desk.is_safe());
+    assert_eq!(
+        desk.heard(|what| matches!(what, Happening::Unsafe { .. })),
+        0
+    );
+    assert_eq!(desk.heard(|what| *what == Happening::DepotEmptied), 1);
+    let view = drain_of(&desk, 1).unwrap();
+    assert!(view.is_empty(), "{view:?}");
+    // Each of its fragments lies elsewhere too, so nothing is missing without it.
+    let elsewhere: BTreeSet<Piece> = (2..=4)
+        .flat_map(|number| desk.held.get(&depot(number)).cloned().unwrap_or_default())
+        .collect();
+    assert!(desk.held[&depot(1)].is_subset(&elsewhere));
+    desk.give(vec![Input::DepotRemoved { depot: depot(1) }]);
+    assert!(desk.is_safe());
+}
+
+#[test]
+fn what_has_no_other_place_stays_and_that_is_said() {
+    let mut desk = Desk::new(&[1, 1, 1]);
+    desk.finish();
+    desk.give(vec![drained(1, Drain::Move)]);
+    desk.finish();
+    let view = drain_of(&desk, 1).unwrap();
+    assert_eq!(view.only_there, Some(u64::from(CHUNKS)));
+    assert!(!view.is_empty());
+    assert_eq!(desk.heard(|what| *what == Happening::DepotEmptied), 0);
+}
+
+#[test]
+fn a_depot_is_drained_until_neither_it_nor_an_operator_wants_that() {
+    let mut desk = Desk::new(&[1, 1, 1]);
+    let own = |drain| Input::DepotDrained {
+        depot: depot(1),
+        drain,
+        is_own: true,
+    };
+    desk.give(vec![own(Drain::Keep), drained(1, Drain::Move)]);
+    assert_eq!(drain_of(&desk, 1).unwrap().drain, Drain::Move);
+    desk.give(vec![drained(1, Drain::Off)]);
+    let view = drain_of(&desk, 1).unwrap();
+    assert_eq!((view.drain, view.is_own), (Drain::Keep, true));
+    while let Some(place) = desk.open.iter().position(|way| way.to == depot(1)) {
+        desk.fail(place, Fault::Busy);
+    }
+    while !desk.open.is_empty() {
+        desk.store(0);
+    }
+    assert!(!desk.is_safe(), "two depots are too few for 2+1");
+    desk.give(vec![own(Drain::Off), up(depot(1))]);
+    assert_eq!(drain_of(&desk, 1), None);
+    desk.finish();
+    assert!(desk.is_safe(), "it is used again");
+    assert_eq!(desk.heard(|what| *what == Happening::DepotUndrained), 1);
+}
+
+#[test]
+fn a_newcomer_is_not_admitted_onto_a_drained_depot() {
+    let mut desk = Desk::new(&[1, 1, 1, 1]);
+    desk.finish();
+    desk.give(vec![drained(1, Drain::Keep), drained(2, Drain::Keep)]);
+    let id = RequestId::new(2);
+    let mut spec = desk.mind.request(REQUEST).unwrap().spec;
+    spec.deadline = desk.now + Duration::from_secs(600);
+    desk.give(vec![Input::RequestSubmitted { request: id, spec }]);
+    let view = desk.mind.request(id).unwrap();
+    assert_eq!(view.state, RequestState::Refused, "two are left for 2+1");
+    let told = desk.mind.story(id).unwrap().join(" ");
+    assert!(
+        told.contains("drained") || told.contains("switched off"),
+        "{told}"
+    );
+}

@@ -27,5 +27,5 @@ pub use pin::{crypto_provider, fingerprint_of};
 pub use probe::Probed;
 pub use scatter::{Coded, Scattering};
 pub use secret_file::{read_or_make, read_or_make_secret, read_secret_file};
-pub use status::RelayStatus;
+pub use status::{Draining, RelayStatus};
 pub use token::{Credential, Refusal, Scope, TOKEN_LIFETIME_S, mint, verify};

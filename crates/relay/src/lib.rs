@@ -7,6 +7,7 @@
 //! `docs/reference/relay-protocol.md` has the protocol and the layout on disk.
 
 mod clock;
+mod drain;
 mod files;
 mod forward;
 mod gather;
@@ -27,6 +28,7 @@ use std::{future::Future, net::SocketAddr, path::PathBuf};
 use posthaste_endpoint::Result;
 use posthaste_types::{ByteRate, Bytes};
 
+pub use drain::{draining, set_draining};
 pub use outlet::{Outlet, Position, Shelf};
 pub use peer::{Peer, PeerOptions};
 pub use server::Relay;

@@ -214,6 +214,7 @@ impl<S: Shelf> Desk<S> {
             rate_limit_bytes_per_s: self.rate.rate().map(ByteRate::get),
             received_bytes: 0,
             features: Vec::new(),
+            draining: None,
         }
     }
 

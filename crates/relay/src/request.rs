@@ -1,6 +1,6 @@
 //! Understands one request and answers it.
 
-use std::{io, sync::Arc};
+use std::{io, path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -19,7 +19,7 @@ use posthaste_types::Digest;
 use tokio::sync::Semaphore;
 
 use crate::{
-    clock,
+    clock, drain,
     files::Files,
     forward::Forwards,
     gather::Gathers,
@@ -40,6 +40,8 @@ pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
 /// What answering needs.
 pub(crate) struct Service {
+    /// Where everything it keeps is.
+    pub(crate) dir: PathBuf,
     pub(crate) name: String,
     pub(crate) secret: [u8; 32],
     pub(crate) store: Arc<Store>,
@@ -139,6 +141,7 @@ impl Service {
             features: [wire::FORWARD, wire::GATHER, wire::SCATTER]
                 .map(str::to_owned)
                 .into(),
+            draining: drain::draining(&self.dir).map(|drain| drain.word().to_owned()),
         }
     }
 

@@ -116,6 +116,7 @@ impl Relay {
         let others: Arc<Others> = Arc::default();
         let gathers = Gathers::new(Arc::clone(&others), Arc::clone(&rate));
         let service = Service {
+            dir: dir.clone(),
             name,
             secret: identity.secret,
             store,

@@ -10,10 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use posthaste_core::contract::{Fault, Input};
+use posthaste_core::contract::{Drain, Fault, Input};
 use posthaste_endpoint::{
     Error, ErrorKind, Result,
-    relay::{Credential, RelayAddress, RelayClient, RelayStatus},
+    relay::{Credential, Draining, RelayAddress, RelayClient, RelayStatus},
 };
 use posthaste_journal::DepotRecord;
 use posthaste_types::{ByteRate, Bytes, DepotId};
@@ -176,6 +176,8 @@ pub(crate) async fn watch(depots: Arc<Depots>, depot: Arc<Depot>, inputs: mpsc::
     let id = depot.record.id;
     let mut reported: Option<(Report, Instant)> = None;
     let mut silences = 0;
+    // Not known after a start: it may have changed meanwhile.
+    let mut drain = None;
     loop {
         let known = depots.get(id);
         if !known.is_some_and(|known| Arc::ptr_eq(&known, &depot)) {
@@ -186,6 +188,17 @@ pub(crate) async fn watch(depots: Arc<Depots>, depot: Arc<Depot>, inputs: mpsc::
             Ok(status) => {
                 silences = 0;
                 depot.heed(&status);
+                let says = drain_of(&status);
+                if drain.replace(says) != Some(says) {
+                    let input = Input::DepotDrained {
+                        depot: id,
+                        drain: says,
+                        is_own: true,
+                    };
+                    if inputs.send(Arrival::bare(input)).await.is_err() {
+                        return;
+                    }
+                }
                 Some(Report::up(&depot.record, &status))
             }
             Err(error) => {
@@ -209,6 +222,15 @@ pub(crate) async fn watch(depots: Arc<Depots>, depot: Arc<Depot>, inputs: mpsc::
         let is_up = matches!(reported, Some((Report::Up { .. }, _)));
         let idle = is_up && silences == 0 && depot.meter.is_idle();
         tokio::time::sleep(if idle { POLL_IDLE } else { POLL_BUSY }).await;
+    }
+}
+
+/// What becomes of what a relay holds that says that it ends.
+fn drain_of(status: &RelayStatus) -> Drain {
+    match status.draining {
+        None => Drain::Off,
+        Some(Draining::Keep) => Drain::Keep,
+        Some(Draining::Move) => Drain::Move,
     }
 }
 

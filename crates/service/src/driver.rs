@@ -284,6 +284,9 @@ fn remains_of(happening: &Happening) -> Option<Remains> {
         | Happening::DepotRetired
         | Happening::DepotDown
         | Happening::DepotUp
+        | Happening::DepotDraining
+        | Happening::DepotEmptied
+        | Happening::DepotUndrained
         | Happening::ForecastMoved
         | Happening::Repairing { .. }
         | Happening::Safe { .. }

@@ -105,6 +105,8 @@ pub(crate) type Answer<T> = Result<T, Refusal>;
         depots::list,
         depots::add,
         depots::remove,
+        depots::drain,
+        depots::undrain,
         paths::list,
         paths::probe,
         requests::list,
@@ -149,6 +151,10 @@ pub(crate) fn router(desk: Desk) -> Router {
     let guarded = Router::new()
         .route("/v1/depots", get(depots::list).post(depots::add))
         .route("/v1/depots/{name}", axum::routing::delete(depots::remove))
+        .route(
+            "/v1/depots/{name}/drain",
+            post(depots::drain).delete(depots::undrain),
+        )
         .route("/v1/paths", get(paths::list))
         .route("/v1/paths/{to}/probe", post(paths::probe))
         .route("/v1/requests", get(requests::list).post(requests::submit))

@@ -6,8 +6,8 @@ use posthaste_api as api;
 use posthaste_core::{
     Mind,
     contract::{
-        ArrivalState, Decision, DeliveryView, DepotState, Forecast, Happening, PathView, Reason,
-        RequestState, RequestView, ShareView, WouldBuy,
+        ArrivalState, Decision, DeliveryView, DepotState, Drain, DrainView, Forecast, Happening,
+        PathView, Reason, RequestState, RequestView, ShareView, WouldBuy,
     },
 };
 use posthaste_endpoint::{Error, ErrorKind, Result};
@@ -74,6 +74,17 @@ pub(crate) fn depot(centre: &Centre, depot: &Depot) -> api::Depot {
         level: depot.record.level,
         usd_per_gb: usd(depot.record.terms.send_micro_usd),
         usd_per_gb_month: usd(depot.record.terms.keep_micro_usd),
+        drain: view.as_ref().and_then(|view| view.drain).map(drain),
+    }
+}
+
+fn drain(view: DrainView) -> api::DepotDrain {
+    api::DepotDrain {
+        moves: view.drain == Drain::Move,
+        says_itself: view.is_own,
+        under_way: view.under_way,
+        only_there: view.only_there,
+        is_empty: view.is_empty(),
     }
 }
 

@@ -5,6 +5,7 @@ mod capacity;
 mod conservation;
 mod deadline;
 mod delivery;
+mod drains;
 mod due;
 mod probes;
 mod progress;
@@ -18,6 +19,7 @@ pub(crate) use capacity::Capacity;
 pub(crate) use conservation::{Conservation, End};
 pub(crate) use deadline::Deadlines;
 pub(crate) use delivery::on_delivered;
+pub(crate) use drains::Drains;
 pub(crate) use due::Dues;
 pub(crate) use probes::Probes;
 pub(crate) use progress::Progress;
@@ -38,7 +40,7 @@ pub struct Violation {
 /// Violations kept of one run: the first ones tell the story.
 const VIOLATIONS_MAX: usize = 20;
 
-/// The ten checkers and what they saw.
+/// The eleven checkers and what they saw.
 #[derive(Debug)]
 pub struct Checkers {
     pub(crate) deadlines: Deadlines,
@@ -50,13 +52,14 @@ pub struct Checkers {
     pub(crate) probes: Probes,
     pub(crate) kept: Kept,
     pub(crate) arrivals: Arrivals,
+    pub(crate) drains: Drains,
     violations: Vec<Violation>,
     is_mute: bool,
 }
 
 impl Checkers {
     /// The checkers' names, in the order of their verdicts.
-    pub const NAMES: [&'static str; 10] = [
+    pub const NAMES: [&'static str; 11] = [
         deadline::NAME,
         capacity::NAME,
         conservation::NAME,
@@ -67,6 +70,7 @@ impl Checkers {
         arrivals::NAME,
         delivery::NAME,
         due::NAME,
+        drains::NAME,
     ];
 
     pub(crate) fn new(settings: &posthaste_core::Settings) -> Self {
@@ -80,6 +84,7 @@ impl Checkers {
             probes: Probes::new(settings),
             kept: Kept::default(),
             arrivals: Arrivals::default(),
+            drains: Drains::default(),
             violations: Vec::new(),
             is_mute: false,
         }

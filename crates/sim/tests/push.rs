@@ -18,6 +18,16 @@ fn what_fails_on_the_way_on_costs_no_safety() {
 }
 
 #[test]
+fn a_depot_that_is_drained_and_moved_can_be_switched_off_and_nothing_is_lost() {
+    let mut emptied = 0;
+    for report in play("drains", 0..40) {
+        assert_eq!(report.count(Fate::Unsafe), 0, "{}", report.to_text());
+        emptied += u32::from(told_s(&report, "empty, may be switched off").is_some());
+    }
+    assert!(emptied > 30, "only {emptied} of 40 were ever empty");
+}
+
+#[test]
 fn depots_go_on_while_the_service_is_dead() {
     let reports = play("push-crashes", 0..60);
     let pushed = reports

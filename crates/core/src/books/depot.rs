@@ -6,7 +6,7 @@ use posthaste_types::{ByteRate, Bytes, Timestamp, record};
 use super::{History, Link};
 use crate::{
     Settings,
-    contract::{DepotState, DepotTerms},
+    contract::{DepotState, DepotTerms, Drain},
 };
 
 record! {
@@ -31,6 +31,14 @@ record! {
         pub(crate) terms: DepotTerms,
         /// Hops from the centre, from 1: those of a higher level are nearer to destinations.
         pub(crate) level: u8,
+        /// Whether an operator drains it, and whether it says itself that it ends.
+        pub(crate) drain_asked: Drain,
+        pub(crate) drain_own: Drain,
+        /// What lies only here, when last counted; and when it is counted next.
+        pub(crate) only_here: Option<u64>,
+        pub(crate) counts_at: Option<Timestamp>,
+        /// It was said that nothing lies only here.
+        pub(crate) is_said_empty: bool,
         /// Bytes on their way here from other depots.
         pub(crate) arriving: Bytes,
         /// When its hours begin or end next.
@@ -67,6 +75,11 @@ impl Depot {
             link,
             terms: DepotTerms::default(),
             level: 1,
+            drain_asked: Drain::Off,
+            drain_own: Drain::Off,
+            only_here: None,
+            counts_at: None,
+            is_said_empty: false,
             arriving: Bytes::ZERO,
             turns_at: None,
             is_away: false,
@@ -105,6 +118,15 @@ impl Depot {
     pub(crate) fn may_be_back_at(&self, now: Timestamp) -> Timestamp {
         const LEAST: Duration = Duration::from_secs(60);
         now + now.since(self.down_since).max(LEAST)
+    }
+
+    /// Whether it is drained.
+    pub(crate) fn drain(&self) -> Drain {
+        self.drain_asked.max(self.drain_own)
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.drain() != Drain::Off
     }
 
     /// Whether its hours let it be used.

@@ -114,6 +114,8 @@ record! {
         pub(crate) barred: u64,
         /// Lanes that its budget does not pay, as a mask.
         pub(crate) dear: u64,
+        /// Lanes to depots that are drained, as a mask; destinations apart.
+        pub(crate) drained: u64,
         /// Its budget pays nothing of what it lacks.
         pub(crate) is_broke: bool,
         /// What was begun for it costs, in millionths of a dollar, with keeping it.
@@ -198,6 +200,7 @@ impl Request {
             loss_ppb: None,
             barred: 0,
             dear: 0,
+            drained: 0,
             is_broke: false,
             spent_micro_usd: 0,
             lanes,

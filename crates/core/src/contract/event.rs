@@ -96,6 +96,12 @@ record! {
         },
         /// Some destination lacks something when it was wanted there; work goes on.
         172 = DeliveryMissed,
+        /// A depot is being drained: nothing new goes there.
+        173 = DepotDraining,
+        /// A depot that is drained holds nothing any more that is not elsewhere too.
+        174 = DepotEmptied,
+        /// A depot is no longer drained.
+        175 = DepotUndrained,
         /// Depots that fail together hold more of a chunk than the parity covers.
         96 = Crowded,
         /// The first chunks of a stage-in are being fetched.
@@ -163,6 +169,9 @@ impl Happening {
             Self::DeliveryAtRisk { .. } => "delivery-at-risk",
             Self::DeliveryOnTime { .. } => "delivery-on-time",
             Self::DeliveryMissed => "delivery-missed",
+            Self::DepotDraining => "depot-draining",
+            Self::DepotEmptied => "depot-emptied",
+            Self::DepotUndrained => "depot-undrained",
             Self::Crowded => "crowded",
             Self::CodeChosen { .. } => "code-chosen",
             Self::Fetching => "fetching",
@@ -213,6 +222,9 @@ impl fmt::Display for Happening {
                 write!(f, "delivery on time again, p90 delivered {finish}")
             }
             Self::DeliveryMissed => f.write_str("not delivered in time, going on"),
+            Self::DepotDraining => f.write_str("draining"),
+            Self::DepotEmptied => f.write_str("empty, may be switched off"),
+            Self::DepotUndrained => f.write_str("no longer draining"),
             Self::Crowded => f.write_str("crowded"),
             Self::CodeChosen { code } => write!(f, "code {code} chosen"),
             Self::Fetching => f.write_str("fetching"),

@@ -5,7 +5,7 @@ use posthaste_types::{
     ByteRate, Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, SourceId, Timestamp, record,
 };
 
-use super::{ArrivalSpec, DepotTerms, Encode, Holding, RequestSpec, Wishes};
+use super::{ArrivalSpec, DepotTerms, Drain, Encode, Holding, RequestSpec, Wishes};
 
 record! {
     /// Why something the hands tried did not work, as far as the mind decides by it.
@@ -233,6 +233,16 @@ record! {
             depot: DepotId,
             /// Its level, from 1.
             level: u8,
+        },
+        /// A depot is to be switched off, or no longer: nothing new goes there.
+        120 = DepotDrained {
+            /// The depot.
+            depot: DepotId,
+            /// What becomes of what it holds.
+            drain: Drain,
+            /// Whether the depot itself says so; else an operator does. It is drained while one of them
+            /// wants it.
+            is_own: bool,
         },
         /// A source of stage-ins was looked at and answered.
         64 = SourceFound {

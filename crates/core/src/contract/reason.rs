@@ -5,7 +5,7 @@ use alloc::{string::String, vec::Vec};
 use posthaste_plan::tuner;
 use posthaste_types::{ByteRate, Bytes, Code, DepotId, RequestId, Timestamp, record};
 
-use super::{Binding, Fault, Hindrance, Survive, WouldBuy};
+use super::{Binding, DrainReason, Fault, Hindrance, Survive, WouldBuy};
 
 record! {
     /// Why the mind decided something. Shown to people as it stands.
@@ -192,10 +192,9 @@ record! {
             to: Timestamp,
         },
         /// The depot is of a level nearer to the destination.
-        104 = Nearer {
-            /// Hops from the centre.
-            level: u8,
-        },
+        104 = Nearer { #[doc = "Hops from the centre."] level: u8 },
+        /// A depot is drained, or no longer.
+        220 = Drained { #[doc = "Why."] why: DrainReason },
         /// Where it lies, the destination takes it from: nothing is sent over the centre's way out again.
         105 = HasIt,
         /// A depot codes chunks and sends their fragments on: each leaves the centre once.

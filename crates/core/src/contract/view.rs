@@ -2,7 +2,7 @@ use alloc::{string::String, vec::Vec};
 use posthaste_forecast::{Quantiles, Score};
 use posthaste_types::{ByteRate, Bytes, DepotId, RequestId, Timestamp, record};
 
-use super::{DeliveryView, RequestSpec, Wishes};
+use super::{DeliveryView, DrainView, RequestSpec, Wishes};
 
 record! {
     /// Where a request stands.
@@ -99,6 +99,8 @@ record! {
         pub rate_p50: ByteRate,
         /// Forecast rate, p90.
         pub rate_p90: ByteRate,
+        /// How far its draining is, while it is drained.
+        pub drain: Option<DrainView>,
     }
 }
 

@@ -310,7 +310,7 @@ impl Mind {
     /// whole it takes from there, the rest in fragments from depots. None where nobody has it.
     fn ways_to(&self, request: &Request, lane: usize, rest: Bytes, belief: Belief) -> Option<Ways> {
         let to = request.lanes[lane].depot;
-        let is_there = |lane: usize| self.can_use(request, lane);
+        let is_there = |lane: usize| self.can_give(request, lane);
         let others = request
             .destinations()
             .filter(|&other| other != lane && is_there(other));

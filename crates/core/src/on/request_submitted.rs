@@ -36,6 +36,7 @@ impl Mind {
         for lane in &request.lanes {
             self.look_at_link(lane.depot);
         }
+        request.drained = self.drained_lanes(&request);
         request.set_kin(self.kin(&request));
         self.bring_up_to_date();
         let lead = self.best_destination(&request);
@@ -108,6 +109,7 @@ impl Mind {
         request.close_books();
         self.requests.insert(id, request);
         self.tell(out, Some(id), None, Happening::Refused, reason);
+        self.remember_drained(id);
         self.remember_binding(id);
         if !would_buy.is_empty() {
             self.remember(id, "offered".into(), Reason::Offered { would_buy });
@@ -139,6 +141,8 @@ impl Mind {
         out: &mut Outbox,
     ) {
         let is_leftover = request.is_leftover;
+        // It may have waited for a plan meanwhile.
+        request.drained = self.drained_lanes(&request);
         request.finish = finish.map(|finish| Forecast {
             p10: finish,
             p50: finish,
@@ -148,6 +152,9 @@ impl Mind {
             let depot = self.depots.get(&lane.depot);
             let is_live = depot.is_some_and(Depot::is_expected);
             request.replica.set_live(place, is_live);
+        }
+        for (place, lane) in request.lanes.iter_mut().enumerate() {
+            lane.is_active &= request.drained >> place & 1 == 0;
         }
         let mut left = self.left_for_newcomers();
         if !is_leftover {
@@ -168,6 +175,7 @@ impl Mind {
         self.remember_binding(id);
         self.say_lighter(id);
         self.remember_optimizer(id);
+        self.remember_drained(id);
         self.remember_spares(id);
         self.settle(id, out);
         self.bring_up_to_date();

@@ -135,6 +135,8 @@ fn sentence(tale: &Tale, decision: &Decision, troubles: &mut Vec<String>) -> Opt
         Happening::DepotRetired => format!("{depot} was let go: {why}"),
         Happening::DepotDown => format!("{depot} was lost: {why}"),
         Happening::DepotUp => format!("{depot} was back"),
+        Happening::DepotDraining => format!("{depot} was drained: {why}"),
+        Happening::DepotUndrained => format!("{depot} was used again: {why}"),
         Happening::ForecastMoved => {
             let Reason::RateMoved { from, to } = decision.reason else {
                 return Some(format!("the forecast of {depot} moved: {why}"));

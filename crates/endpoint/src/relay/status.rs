@@ -2,6 +2,36 @@ use posthaste_types::{ByteRate, Bytes as Amount};
 
 use super::wire::{self, StatusBody};
 
+/// What becomes of what a relay holds that is going to be switched off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Draining {
+    /// It stays there until it expires.
+    Keep,
+    /// It is to go on to others.
+    Move,
+}
+
+impl Draining {
+    /// The word for it on the wire and on disk.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Keep => wire::DRAINS_KEEP,
+            Self::Move => wire::DRAINS_MOVE,
+        }
+    }
+
+    /// Whatever a later release says beyond these two keeps.
+    #[must_use]
+    pub fn read(word: &str) -> Self {
+        if word == wire::DRAINS_MOVE {
+            Self::Move
+        } else {
+            Self::Keep
+        }
+    }
+}
+
 /// What a relay says about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RelayStatus {
@@ -19,6 +49,8 @@ pub struct RelayStatus {
     pub received: Amount,
     /// The release it runs.
     pub version: String,
+    /// Whether it is going to be switched off.
+    pub draining: Option<Draining>,
     /// Whether it can send on to other relays what it holds.
     pub forwards: bool,
     /// Whether it can gather fragments from other relays and rebuild a chunk.
@@ -39,6 +71,7 @@ impl RelayStatus {
             rate_limit: body.rate_limit_bytes_per_s.map(ByteRate::new),
             received: Amount::new(body.received_bytes),
             version: body.version,
+            draining: body.draining.as_deref().map(Draining::read),
             forwards,
             gathers,
             scatters: can(wire::SCATTER),

@@ -205,7 +205,16 @@ pub struct StatusBody {
     /// What it can do that not every relay can.
     #[serde(default)]
     pub features: Vec<String>,
+    /// Whether it is going to be switched off: `keep` where what it holds stays until it expires, `move`
+    /// where that is to go on to others. Absent where it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub draining: Option<String>,
 }
+
+/// [`StatusBody::draining`]: what it holds stays until it expires.
+pub const DRAINS_KEEP: &str = "keep";
+/// [`StatusBody::draining`]: what it holds is to go on to others.
+pub const DRAINS_MOVE: &str = "move";
 
 /// The body of a request to send on a fragment. It holds a token, so it is never shown.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use axum::{
     http::StatusCode,
 };
 use posthaste_api as api;
-use posthaste_core::contract::{DepotTerms, Input, Windows};
+use posthaste_core::contract::{DepotTerms, Drain, Input, Windows};
 use posthaste_endpoint::{Error, ErrorKind};
 use posthaste_journal::DepotRecord;
 use posthaste_types::{ByteRate, Bytes, DepotId};
@@ -202,4 +202,47 @@ pub(crate) async fn remove(
         .await?;
     let _ = std::fs::remove_file(depots::secret_path(centre.store.directory(), &name));
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Drains a depot: nothing new goes there, what is under way ends, and what it holds counts and is given
+/// out. Asking again changes only whether what it holds goes on to others.
+#[utoipa::path(post, path = "/v1/depots/{name}/drain", tag = "depots",
+    params(("name" = String, Path, description = "The depot's name")),
+    request_body = api::NewDrain,
+    responses((status = 200, body = api::Depot), (status = 401, body = api::Problem),
+        (status = 404, body = api::Problem)))]
+pub(crate) async fn drain(
+    State(desk): State<Desk>,
+    Path(name): Path<String>,
+    Json(new): Json<api::NewDrain>,
+) -> Answer<Json<api::Depot>> {
+    let drain = if new.moves { Drain::Move } else { Drain::Keep };
+    set_drain(&desk, &name, drain).await
+}
+
+/// Uses a depot again that was drained. One that says itself that it ends stays drained.
+#[utoipa::path(delete, path = "/v1/depots/{name}/drain", tag = "depots",
+    params(("name" = String, Path, description = "The depot's name")),
+    responses((status = 200, body = api::Depot), (status = 401, body = api::Problem),
+        (status = 404, body = api::Problem)))]
+pub(crate) async fn undrain(
+    State(desk): State<Desk>,
+    Path(name): Path<String>,
+) -> Answer<Json<api::Depot>> {
+    set_drain(&desk, &name, Drain::Off).await
+}
+
+async fn set_drain(desk: &Desk, name: &str, drain: Drain) -> Answer<Json<api::Depot>> {
+    let centre = &desk.centre;
+    let depot = centre.depots.named(name).ok_or_else(|| {
+        Error::new(ErrorKind::NotFound, "drain", format!("depot {name}"))
+            .hint("`posthaste depot list` shows the depots in the books")
+    })?;
+    let input = Input::DepotDrained {
+        depot: depot.record.id,
+        drain,
+        is_own: false,
+    };
+    centre.tell(input).await?;
+    Ok(Json(render::depot(centre, &depot)))
 }

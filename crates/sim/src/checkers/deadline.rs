@@ -72,6 +72,9 @@ impl Deadlines {
             | Happening::DepotRetired
             | Happening::DepotDown
             | Happening::DepotUp
+            | Happening::DepotDraining
+            | Happening::DepotEmptied
+            | Happening::DepotUndrained
             | Happening::ForecastMoved
             | Happening::Repairing { .. }
             | Happening::Unsafe { .. }

@@ -33,8 +33,22 @@ impl Run<'_> {
             })
     }
 
+    /// Whether what is commanded goes nowhere that is drained.
+    fn check_drained(&mut self, command: &Command) {
+        if let Command::Send { request, .. }
+        | Command::Forward { request, .. }
+        | Command::Gather { request, .. }
+        | Command::Scatter { request, .. } = command
+            && let Some(spec) = self.world.specs.get(request)
+        {
+            let found = self.checkers.drains.on_command(command, spec);
+            self.checkers.note(self.now, found);
+        }
+    }
+
     #[expect(clippy::too_many_lines, reason = "every kind of command, in one place")]
     pub(super) fn execute(&mut self, command: Command) {
+        self.check_drained(&command);
         match command {
             Command::Send {
                 request,

@@ -47,6 +47,9 @@ impl Fates {
             | Happening::DepotRetired
             | Happening::DepotDown
             | Happening::DepotUp
+            | Happening::DepotDraining
+            | Happening::DepotEmptied
+            | Happening::DepotUndrained
             | Happening::ForecastMoved
             | Happening::Repairing { .. }
             | Happening::Unsafe { .. }

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
-use posthaste_core::contract::{Fault, Input};
-use posthaste_types::Bytes;
+use posthaste_core::contract::{Drain, Fault, Input};
+use posthaste_types::{Bytes, DepotId};
 
 use super::{Blow, Pending, Run, probes::is_block, sends::answer};
 use crate::{
@@ -69,6 +69,16 @@ impl Run<'_> {
             FaultKind::Full => {
                 site.says_full = true;
                 format!("{name} is full")
+            }
+            FaultKind::Drains | FaultKind::Empties => {
+                let drain = if kind == FaultKind::Drains {
+                    Drain::Keep
+                } else {
+                    Drain::Move
+                };
+                let input = drained(site.id, drain);
+                self.tell_after(Duration::from_millis(1), input);
+                format!("somebody drains {name}")
             }
             // Struck above: it is of no depot.
             FaultKind::DriverCrash => return,
@@ -165,6 +175,15 @@ impl Run<'_> {
             FaultKind::Full => {
                 site.says_full = false;
                 format!("{name} has space again")
+            }
+            FaultKind::Drains | FaultKind::Empties => {
+                // Whoever is not there is told nothing.
+                if self.mind.is_some() {
+                    let depot = site.id;
+                    self.checkers.drains.on_told(depot, Drain::Off);
+                    inputs.push(drained(depot, Drain::Off));
+                }
+                format!("{name} is used again")
             }
             // Healed above.
             FaultKind::DriverCrash => return,
@@ -263,9 +282,22 @@ impl Run<'_> {
     }
 }
 
+/// What an operator says of a depot.
+fn drained(depot: DepotId, drain: Drain) -> Input {
+    Input::DepotDrained {
+        depot,
+        drain,
+        is_own: false,
+    }
+}
+
 /// Whether it befalls a depot, or its link.
 fn is_of_depot(kind: FaultKind) -> bool {
-    is_outage(kind) || matches!(kind, FaultKind::Slows | FaultKind::Full)
+    is_outage(kind)
+        || matches!(
+            kind,
+            FaultKind::Slows | FaultKind::Full | FaultKind::Drains | FaultKind::Empties
+        )
 }
 
 /// Whether the depot itself is out while it lasts.
@@ -276,8 +308,11 @@ fn is_outage(kind: FaultKind) -> bool {
         | FaultKind::Vanishes
         | FaultKind::Hangs
         | FaultKind::Offline => true,
-        FaultKind::Slows | FaultKind::Full | FaultKind::DriverCrash | FaultKind::SourceChanges => {
-            false
-        }
+        FaultKind::Slows
+        | FaultKind::Full
+        | FaultKind::DriverCrash
+        | FaultKind::SourceChanges
+        | FaultKind::Drains
+        | FaultKind::Empties => false,
     }
 }

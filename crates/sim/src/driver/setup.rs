@@ -140,6 +140,8 @@ impl Run<'_> {
                 | FaultKind::Slows
                 | FaultKind::Full
                 | FaultKind::Offline
+                | FaultKind::Drains
+                | FaultKind::Empties
                 | FaultKind::SourceChanges => lasts,
             };
             let blow = Blow {

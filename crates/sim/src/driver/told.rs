@@ -19,6 +19,9 @@ impl Run<'_> {
         {
             site.is_told_gone = false;
         }
+        if let Input::DepotDrained { depot, drain, .. } = input {
+            self.checkers.drains.on_told(*depot, *drain);
+        }
         self.heed_measures(input);
         self.note_whole_after(input);
         if let Input::ScatterFailed {

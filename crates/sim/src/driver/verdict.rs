@@ -184,11 +184,9 @@ impl Run<'_> {
             })
         };
         let total = usize::from(view.spec.code.total());
-        let well = view
-            .spec
-            .via
-            .iter()
-            .filter(|depot| is_well(**depot, column));
+        let is_open = |depot: DepotId| !self.checkers.drains.is_drained(depot);
+        let via = view.spec.via.iter();
+        let well = via.filter(|depot| is_open(**depot) && is_well(**depot, column));
         let mut costs: Vec<u64> = well.map(|depot| self.cost(view, *depot, column)).collect();
         costs.sort_unstable_by_key(|cost| std::cmp::Reverse(*cost));
         let is_paid = |cost: u64| {

@@ -310,6 +310,10 @@ pub(crate) enum FaultKind {
     SourceChanges,
     /// The depot leaves cleanly, with its data; connections are closed.
     Offline,
+    /// An operator drains the depot: nothing new goes there.
+    Drains,
+    /// The same, and what lies only there goes on to others.
+    Empties,
 }
 
 impl FaultKind {

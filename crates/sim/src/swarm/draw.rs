@@ -95,6 +95,7 @@ pub fn draw(seed: u64) -> String {
         fault(depots, dice, &mut text);
     }
     // Of dice of their own, so that the rest is what it would be without them.
+    drains(depots, &mut Dice::new(seed, "drains"), &mut text);
     let dice = &mut Dice::new(seed, "swarm of stage-ins");
     if dice.chance(500) {
         let apart = &mut Dice::new(seed, "swarm of holdings");
@@ -390,6 +391,23 @@ fn fault(depots: u64, dice: &mut Dice, text: &mut String) {
     }
 }
 
+/// Depots that somebody drains, now and then.
+fn drains(depots: u64, dice: &mut Dice, text: &mut String) {
+    for kind in ["drains", "empties"] {
+        if !dice.chance(150) {
+            continue;
+        }
+        let (at, depot) = (tenths(dice.between(0, 3000)), dice.between(1, depots));
+        let _ = writeln!(
+            text,
+            "\n[[fault]]\nat_s = {at}\ndepot = \"depot-{depot}\"\nkind = \"{kind}\""
+        );
+        if dice.chance(500) {
+            let _ = writeln!(text, "for_s = {}", tenths(dice.between(10, 4000)));
+        }
+    }
+}
+
 fn index(drawn: u64) -> usize {
     usize::try_from(drawn).unwrap_or(0)
 }
@@ -447,6 +465,8 @@ mod tests {
             "encode = \"relays\"",
             "encode = \"auto\"",
             "codes = false",
+            "kind = \"drains\"",
+            "kind = \"empties\"",
         ] {
             assert!(all.contains(key), "{key}");
         }

@@ -74,8 +74,14 @@ impl Request {
             .since(now)
     }
 
-    /// Whether nothing may be sent over the lane: it would break what was wished, or cost too much.
+    /// Whether nothing may be sent over the lane: it would break what was wished, or cost too much, or
+    /// its depot is to be switched off.
     pub(crate) fn is_barred(&self, lane: usize) -> bool {
+        self.is_unwanted(lane) || self.drained >> lane & 1 == 1
+    }
+
+    /// The same, but that its depot may be drained.
+    pub(crate) fn is_unwanted(&self, lane: usize) -> bool {
         (self.barred | self.dear) >> lane & 1 == 1
     }
 

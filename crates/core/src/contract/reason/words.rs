@@ -188,6 +188,7 @@ impl fmt::Display for Reason {
                 f.write_str("it codes the chunk and sends fragments on, which leaves the centre once")
             }
             Self::HasIt => f.write_str("others have it, and it leaves the centre once"),
+            Self::Drained { why } => why.fmt(f),
             Self::Nearer { level } => {
                 write!(f, "level {level} is nearer to the destination")
             }

@@ -61,6 +61,9 @@ pub(super) fn class(what: &What) -> Option<&'static str> {
             | Happening::OnTime { .. }
             | Happening::DepotRetired
             | Happening::DepotUp
+            | Happening::DepotDraining
+            | Happening::DepotEmptied
+            | Happening::DepotUndrained
             | Happening::ForecastMoved
             | Happening::Repairing { .. }
             | Happening::Unsafe { .. }
