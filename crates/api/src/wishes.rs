@@ -47,6 +47,11 @@ pub struct Wishes {
     #[schema(example = 10_485_760)]
     #[serde(default, alias = "rate_max", skip_serializing_if = "Option::is_none")]
     pub rate_bytes_per_s_max: Option<u64>,
+    /// Whether rate is reserved for it on a circuit: `auto`, where its deadline asks for it and the time to
+    /// set it up pays; `always`; `never`. `auto` when left out.
+    #[schema(example = "never")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserve: Option<String>,
     /// Names of depots that may hold none of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without: Vec<String>,

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use posthaste_api as api;
-use posthaste_core::contract::Priority;
+use posthaste_core::contract::{Priority, Reserve};
 use posthaste_types::ByteRate;
 
 /// What may be wished beyond the deadline.
@@ -49,6 +49,10 @@ pub struct WishesArguments {
     /// Most to send for it a second, over all paths together: 10M, 1.5G [default: no limit]
     #[arg(long, value_name = "RATE")]
     bwlimit: Option<ByteRate>,
+    /// Whether rate is reserved for it on a circuit: auto, where its deadline asks for it and that pays; always,
+    /// or never
+    #[arg(long, value_name = "WHEN", default_value_t)]
+    reserve: Reserve,
     /// Depots that may hold none of it
     #[arg(long, value_name = "DEPOT,…", value_delimiter = ',')]
     without: Vec<String>,
@@ -81,6 +85,7 @@ impl WishesArguments {
             },
             budget_usd: self.budget,
             rate_bytes_per_s_max: self.bwlimit.map(ByteRate::get),
+            reserve: (self.reserve != Reserve::Auto).then(|| self.reserve.to_string()),
             without: self.without.clone(),
         }
     }

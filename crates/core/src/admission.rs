@@ -156,6 +156,16 @@ impl Mind {
         }
     }
 
+    /// The same by the careful belief, well before its deadline.
+    pub(crate) fn try_careful(&self, request: &Request, left: &Promised) -> Option<Timestamp> {
+        let way = self.way(request, Belief::P10, left);
+        let margin = self.margin(request.aim());
+        match self.try_way(request, &way, margin)? {
+            Verdict::Admit { finish, .. } => finish.filter(|at| *at <= request.aim() - margin),
+            Verdict::Refuse(_) => None,
+        }
+    }
+
     /// The request as a question to the planner: its destination, and enough depots for its code or none.
     fn way(&self, request: &Request, belief: Belief, left: &Promised) -> Way {
         let spec = &request.spec;

@@ -187,6 +187,7 @@ impl Mind {
             self.pushes.more_at,
             self.planning.alarm(&self.settings),
             self.next_arrival_alarm(),
+            self.circuits.next_due(),
         ];
         others
             .into_iter()

@@ -5,6 +5,7 @@
 //! so the journal can keep it and the simulator can replay it.
 
 mod arrival;
+mod circuit;
 mod command;
 mod drain;
 mod due;
@@ -22,6 +23,9 @@ mod wishes;
 pub use arrival::{
     ArrivalSpec, ArrivalState, ArrivalView, Binding, Cut, Holding, SourceShareView, SourceView,
 };
+pub use circuit::{
+    CircuitTerms, News, ReservationState, ReservationView, Reserve, ReserveError, Step,
+};
 pub use command::Command;
 pub use drain::{Drain, DrainReason, DrainView};
 pub use due::{DeliveryView, Hindrance};
@@ -35,7 +39,7 @@ pub use posthaste_plan::{
     Windows, WindowsError,
     tuner::{Method, MethodError},
 };
-pub use reason::Reason;
+pub use reason::{CircuitReason, Reason};
 pub use request::{ReleasePolicy, RequestSpec};
 pub use tale::{ArrivalTale, Cause, Charge, Decision, Tale};
 pub use terms::DepotTerms;

@@ -31,6 +31,8 @@ impl Mind {
         let left = deadline.since(now).saturating_sub(self.margin(deadline));
         let finish = request.finish.map(|finish| finish.p90.since(now));
         let (behind, ahead) = (self.settings.behind_ticks, self.settings.ahead_ticks);
+        // What a reservation that is asked for brings is not known yet.
+        let is_awaited = self.circuits.is_awaited(id);
         let Some(request) = self.requests.get_mut(&id) else {
             return;
         };
@@ -39,6 +41,7 @@ impl Mind {
             request.route,
         ) {
             (Change::Keep, _) | (Change::Drop, Route::Direct) => {}
+            (Change::Add, _) if is_awaited => {}
             (Change::Add, Route::Direct) => self.stage_too(id, sweep, out),
             (Change::Add, Route::Staged) if self.would_help(id, sweep) => {
                 self.activate_next(id, reason_late, out);

@@ -4,7 +4,7 @@ use posthaste_types::{DepotId, Malformed, Record, RequestId, Timestamp, record};
 
 use crate::{
     Settings,
-    books::{Arrivals, Book, Depot, Index, Push, Pushes, Request, Shares, Transfers},
+    books::{Arrivals, Book, Circuits, Depot, Index, Push, Pushes, Request, Shares, Transfers},
     contract::{Decision, Event, Happening, Input, Outbox, Reason, Wishes},
     outlook::{Promised, Sweep},
     planning::Planning,
@@ -46,6 +46,8 @@ record! {
         pub(crate) planning: Planning,
         /// Stage-ins, and where they come from.
         pub(crate) arrivals: Arrivals,
+        /// What can be reserved, and what is.
+        pub(crate) circuits: Circuits,
     }
 }
 
@@ -70,6 +72,7 @@ impl Mind {
             way_out: WayOut::default(),
             planning: Planning::default(),
             arrivals: Arrivals::default(),
+            circuits: Circuits::default(),
         }
     }
 
@@ -89,6 +92,7 @@ impl Mind {
             self.on_time(out);
             self.bring_up_to_date();
         }
+        self.return_unneeded(out);
         self.dispatch(out);
         self.push_on(out);
         self.bring_in(out);
@@ -328,6 +332,11 @@ impl Mind {
             Input::EgressTold { rate } => self.on_egress_told(rate),
             Input::ArrivalSurveyed { request, chunks } => {
                 self.on_arrival_surveyed(request, &chunks);
+            }
+            Input::CircuitOffered { circuit, terms } => self.on_circuit_offered(circuit, terms),
+            Input::CircuitWithdrawn { circuit } => self.on_circuit_withdrawn(circuit),
+            Input::ReservationTold { reservation, news } => {
+                self.on_reservation_told(reservation, news, out);
             }
             Input::Landed { request } => self.on_landed(request, out),
             Input::LandingFailed { request, fault } => {

@@ -6,9 +6,11 @@
 
 mod belief;
 mod keep;
+mod raise;
 
 pub(crate) use belief::Belief;
 pub(crate) use keep::give_back;
+pub(crate) use raise::Raise;
 
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::time::Duration;
@@ -261,7 +263,7 @@ impl Mind {
     pub(crate) fn supplies(&self, belief: Belief) -> Supplies {
         let spread = self.spread();
         let counted = self.depots.iter().filter(|(_, depot)| self.counts(depot));
-        let curve = |depot: &Depot| {
+        let curve = |id: &DepotId, depot: &Depot| {
             let rate = belief.rate(depot, spread);
             let mut curve = match (depot.is_expected(), belief) {
                 (true, _) => Curve::constant(rate),
@@ -272,6 +274,7 @@ impl Mind {
                 }
                 (false, _) => Curve::constant(ByteRate::ZERO),
             };
+            self.raise(*id, depot, &mut curve);
             let (from, until) = (self.now, self.now + HOURS_AHEAD);
             depot.terms.windows.close(&mut curve, from, until);
             curve
@@ -279,7 +282,7 @@ impl Mind {
         Supplies {
             depots: counted
                 .map(|(id, depot)| {
-                    let mut supply = Supply::new(curve(depot), depot.space());
+                    let mut supply = Supply::new(curve(id, depot), depot.space());
                     supply.keep(self.index.kept(*id));
                     supply
                 })

@@ -174,6 +174,18 @@ impl Mind {
         }
     }
 
+    /// What of a budget nothing else will need, whatever way the request goes; endless without a budget.
+    pub(crate) fn money_to_spare(&self, request: &Request) -> u64 {
+        if request.wishes.budget_micro_usd.is_none() {
+            return u64::MAX;
+        }
+        let prices = self.prices(request, &need_of(request), |lane| {
+            self.may_use(request, lane)
+        });
+        let dearest = prices.levels().last().copied().unwrap_or(0);
+        request.money_left().saturating_sub(dearest)
+    }
+
     /// What the next piece to a lane costs: a fragment, or a chunk to the destination.
     fn piece(&self, request: &Request, lane: usize) -> Option<u64> {
         let terms = &self.depots.get(&request.lanes[lane].depot)?.terms;

@@ -50,6 +50,7 @@ impl Mind {
             self.review_deliveries(out);
         }
         self.call_deadlines(out);
+        self.call_circuits(out);
         self.give_up_plan(out);
     }
 
@@ -69,6 +70,7 @@ impl Mind {
             let fares = self.look_at(&mut sweep, id);
             self.give_up_if_hopeless(id, out);
             self.review_risk(id, out);
+            self.review_reservations(id, &sweep, out);
             self.review_fan_out(id, &sweep, out);
             self.review_tuning(id);
             self.send_duplicates(id, out);

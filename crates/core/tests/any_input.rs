@@ -11,7 +11,8 @@ use std::{collections::BTreeSet, time::Duration};
 use posthaste_core::{Mind, Settings, contract::*};
 use posthaste_plan::tuner::{Method, Setting};
 use posthaste_types::{
-    ByteRate, Bytes, ChunkIndex, Code, DepotId, FragmentIndex, RequestId, SourceId, Timestamp,
+    ByteRate, Bytes, ChunkIndex, CircuitId, Code, DepotId, FragmentIndex, RequestId, ReservationId,
+    SourceId, Timestamp,
 };
 use proptest::prelude::*;
 
@@ -116,6 +117,7 @@ fn wishes() -> impl Strategy<Value = Wishes> {
             repair: if is_lazy { Repair::Lazy } else { Repair::Eager },
             keep_until: limits.2.map(|secs| START + Duration::from_secs(secs)),
             deliver_by: limits.3.map(|secs| START + Duration::from_secs(secs)),
+            reserve: [Reserve::Auto, Reserve::Always, Reserve::Never][(level + 9) as usize % 3],
         },
     )
 }
@@ -205,6 +207,46 @@ fn givers() -> impl Strategy<Value = Vec<GiverEnd>> {
     proptest::collection::vec(giver, 0..4)
 }
 
+/// What is said of circuits, and of what is reserved on them.
+fn circuits() -> impl Strategy<Value = Input> {
+    let circuit = || (1u32..4).prop_map(CircuitId::new);
+    let news = prop_oneof![
+        4 => Just(News::Granted),
+        4 => Just(News::Up),
+        2 => Just(News::Down),
+        1 => proptest::option::of(0u64..2_000_000)
+            .prop_map(|fits| News::Refused { fits: fits.map(ByteRate::new) }),
+        2 => Just(News::Changed),
+        1 => Just(News::Unchanged),
+        1 => Just(News::Over),
+        1 => Just(News::Failed),
+    ];
+    let terms = (
+        proptest::collection::vec(depot(), 0..4),
+        0u64..2_000_000,
+        (0u64..200, 0u64..200, 0u64..5_000_000),
+    );
+    let terms = terms.prop_map(
+        |(depots, rate, (lead_s, least_s, hour_micro_usd))| CircuitTerms {
+            name: "lambda".into(),
+            depots,
+            rate_max: ByteRate::new(rate),
+            lead: Duration::from_secs(lead_s),
+            least: Duration::from_secs(least_s),
+            hour_micro_usd,
+        },
+    );
+    prop_oneof![
+        3 => (circuit(), terms)
+            .prop_map(|(circuit, terms)| Input::CircuitOffered { circuit, terms }),
+        1 => circuit().prop_map(|circuit| Input::CircuitWithdrawn { circuit }),
+        6 => (1u64..6, news).prop_map(|(number, news)| {
+            let reservation = ReservationId::new(number);
+            Input::ReservationTold { reservation, news }
+        }),
+    ]
+}
+
 /// What is said of the centre.
 fn encode() -> impl Strategy<Value = Input> {
     let places = [Encode::Centre, Encode::Relays, Encode::Auto];
@@ -229,6 +271,7 @@ fn about_depots() -> impl Strategy<Value = Input> {
             Input::PieceTold { request, depot, chunk, span: Duration::from_millis(span_ms) }
         }),
         2 => encode(),
+        6 => circuits(),
         3 => (depot(), facts()).prop_map(|(depot, (capacity, rate_max))| {
             Input::DepotAdded { depot, name: format!("{depot}"), capacity, rate_max }
         }),
@@ -663,6 +706,7 @@ proptest! {
                 | WouldBuy::DepotBack { .. } | WouldBuy::HigherLimit { .. } | WouldBuy::Budget { .. } | WouldBuy::DepotHours { .. }
                 | WouldBuy::DeliveredLater { .. } | WouldBuy::DestinationBack { .. }
                 | WouldBuy::WithoutDestination { .. }
+                | WouldBuy::Circuit { .. }
                 | WouldBuy::OthersSlack { .. } | WouldBuy::Reservation { .. } => continue,
             };
             prop_assert_eq!(taken, RequestState::Moving, "{:?}", offer);

@@ -167,6 +167,9 @@ impl Desk {
             | Command::Settle { .. }
             | Command::Probe { .. }
             | Command::Scatter { .. }
+            | Command::Reserve { .. }
+            | Command::Rearrange { .. }
+            | Command::GiveBack { .. }
             | Command::Solve { .. } => {}
         }
         None

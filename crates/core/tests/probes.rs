@@ -84,6 +84,9 @@ impl Desk {
                 | Command::Forward { .. }
                 | Command::Gather { .. }
                 | Command::Scatter { .. }
+                | Command::Reserve { .. }
+                | Command::Rearrange { .. }
+                | Command::GiveBack { .. }
                 | Command::Solve { .. } => {}
             }
         }

@@ -134,6 +134,9 @@ impl Desk {
                 }
                 Command::Gather { .. }
                 | Command::Scatter { .. }
+                | Command::Reserve { .. }
+                | Command::Rearrange { .. }
+                | Command::GiveBack { .. }
                 | Command::Release { .. }
                 | Command::Forget { .. }
                 | Command::Fetch { .. }

@@ -91,6 +91,17 @@ impl Curve {
         });
     }
 
+    /// Carries at least what `floor` says from now on.
+    pub fn raise(&mut self, floor: &Self) {
+        for place in 0..floor.pieces.len() {
+            let least = floor.piece(place).rate;
+            let from = floor.piece(place).from;
+            let next = floor.pieces.get(place + 1);
+            let to = next.map_or(Timestamp::from_micros(u64::MAX), |next| next.from);
+            self.change(from, to, |before| before.max(least));
+        }
+    }
+
     fn change(&mut self, from: Timestamp, to: Timestamp, new: impl Fn(ByteRate) -> ByteRate) {
         if from >= to {
             return;

@@ -17,6 +17,7 @@ mod fan_out;
 mod fill;
 pub mod fleet;
 pub mod horizon;
+pub mod lease;
 mod offer;
 pub mod patience;
 pub mod push;

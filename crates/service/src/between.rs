@@ -84,6 +84,9 @@ impl Hands {
             | Command::Survey { .. }
             | Command::Settle { .. }
             | Command::Probe { .. }
+            | Command::Reserve { .. }
+            | Command::Rearrange { .. }
+            | Command::GiveBack { .. }
             | Command::Solve { .. } => {}
         }
     }

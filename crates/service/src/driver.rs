@@ -187,6 +187,9 @@ impl Driver {
             | Command::Survey { .. }
             | Command::Settle { .. }
             | Command::Probe { .. }
+            | Command::Reserve { .. }
+            | Command::Rearrange { .. }
+            | Command::GiveBack { .. }
             | Command::Solve { .. } => false,
         }
     }
@@ -304,6 +307,7 @@ fn remains_of(happening: &Happening) -> Option<Remains> {
         | Happening::SourceLeft { .. }
         | Happening::SourceBack { .. }
         | Happening::CodeChosen { .. }
+        | Happening::Reservation { .. }
         | Happening::Thinned { .. } => None,
     }
 }

@@ -2,10 +2,10 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use posthaste_core::contract::{Command, Fault, Input};
+use posthaste_core::contract::{Command, Fault, Input, News};
 use posthaste_endpoint::Result;
 use posthaste_plan::horizon::{Effort, Problem};
-use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId};
+use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, ReservationId};
 use tokio::{
     sync::mpsc,
     task::{AbortHandle, JoinSet},
@@ -142,6 +142,11 @@ impl Hands {
             | Command::Quit { .. }
             | Command::Survey { .. }
             | Command::Settle { .. }) => self.inbound.execute(&mut self.running, &command),
+            Command::Reserve { reservation, .. } => {
+                self.tell_of(reservation, News::Refused { fits: None });
+            }
+            Command::Rearrange { reservation, .. } => self.tell_of(reservation, News::Unchanged),
+            Command::GiveBack { reservation, .. } => self.tell_of(reservation, News::Over),
             Command::Probe {
                 depot,
                 budget,
@@ -154,6 +159,16 @@ impl Hands {
                 reason: _,
             } => self.solve(number, problem, effort),
         }
+    }
+
+    /// No circuit is offered here: what was reserved elsewhere is not ours.
+    fn tell_of(&mut self, reservation: ReservationId, news: News) {
+        let inputs = self.inputs.clone();
+        self.running.spawn(async move {
+            let input = Input::ReservationTold { reservation, news };
+            // The driver is gone only when the service ends, and then nobody waits for this.
+            let _ = inputs.send(Arrival::bare(input)).await;
+        });
     }
 
     fn send(&mut self, leg: Leg, gives_way: bool) {

@@ -336,6 +336,13 @@ fn offer(offer: &WouldBuy) -> api::Offer {
             deadline: Some(moment(*deadline)),
             ..of("slack")
         },
+        WouldBuy::Circuit {
+            name, rate, finish, ..
+        } => api::Offer {
+            circuit: Some(name.clone()),
+            rate_bytes_per_s: Some(rate.get()),
+            ..safe("circuit", Vec::new(), *finish)
+        },
         WouldBuy::Reservation {
             on, rate, until, ..
         } => api::Offer {

@@ -1,7 +1,7 @@
 //! What users wish of a request, between the words of the API and those of the mind.
 
 use posthaste_api as api;
-use posthaste_core::contract::{Priority, Repair, Survive, Wishes};
+use posthaste_core::contract::{Priority, Repair, Reserve, Survive, Wishes};
 use posthaste_endpoint::{Error, ErrorKind, Result};
 use posthaste_types::{ByteRate, DepotId};
 
@@ -37,6 +37,7 @@ pub(crate) fn read(new: &api::Wishes, depot: impl Fn(&str) -> Option<DepotId>) -
         repair: repair(new.repair.as_deref())?,
         budget_micro_usd: budget(new.budget_usd)?,
         rate_max: rate(new.rate_bytes_per_s_max)?,
+        reserve: reserve(new.reserve.as_deref())?,
         forbidden,
         ..Wishes::default()
     })
@@ -49,6 +50,13 @@ fn repair(name: Option<&str>) -> Result<Repair> {
         Some("lazy") => Ok(Repair::Lazy),
         Some(_) => Err(invalid("the repair", "it is eager or lazy")),
     }
+}
+
+/// Whether rate is reserved.
+fn reserve(name: Option<&str>) -> Result<Reserve> {
+    let said = name.map(str::parse::<Reserve>).transpose();
+    said.map(Option::unwrap_or_default)
+        .map_err(|cause| invalid("whether to reserve", cause))
 }
 
 /// Dollars nobody pays for a dataset: more is a slip.
@@ -142,6 +150,7 @@ pub(crate) fn show(wishes: &Wishes, name: impl Fn(DepotId) -> String) -> api::Wi
         repair: (wishes.repair == Repair::Lazy).then(|| "lazy".to_owned()),
         budget_usd: wishes.budget_micro_usd.map(crate::render::usd),
         rate_bytes_per_s_max: wishes.rate_max.map(ByteRate::get),
+        reserve: (wishes.reserve != Reserve::Auto).then(|| wishes.reserve.to_string()),
         without: wishes.forbidden.iter().copied().map(name).collect(),
     }
 }

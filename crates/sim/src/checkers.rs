@@ -10,6 +10,7 @@ mod due;
 mod probes;
 mod progress;
 mod release;
+mod reserved;
 mod wishes;
 
 use posthaste_types::Timestamp;
@@ -24,6 +25,7 @@ pub(crate) use due::Dues;
 pub(crate) use probes::Probes;
 pub(crate) use progress::Progress;
 pub(crate) use release::Releases;
+pub(crate) use reserved::Reserved;
 pub(crate) use wishes::Kept;
 
 /// Something that must never be.
@@ -53,6 +55,7 @@ pub struct Checkers {
     pub(crate) kept: Kept,
     pub(crate) arrivals: Arrivals,
     pub(crate) drains: Drains,
+    pub(crate) reserved: Reserved,
     violations: Vec<Violation>,
     is_mute: bool,
 }
@@ -71,6 +74,7 @@ impl Checkers {
         delivery::NAME,
         due::NAME,
         drains::NAME,
+        reserved::NAME,
     ];
 
     pub(crate) fn new(settings: &posthaste_core::Settings) -> Self {
@@ -85,6 +89,7 @@ impl Checkers {
             kept: Kept::default(),
             arrivals: Arrivals::default(),
             drains: Drains::default(),
+            reserved: Reserved::default(),
             violations: Vec::new(),
             is_mute: false,
         }

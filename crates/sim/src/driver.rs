@@ -2,6 +2,7 @@
 //! keeps a journal it can be killed over at any moment.
 
 mod asks;
+mod circuits;
 mod commands;
 mod fates;
 mod faults;
@@ -74,6 +75,8 @@ enum Pending {
     Measure { epoch: u32 },
     /// Somebody draws samples.
     Sample,
+    /// Something comes about with a circuit.
+    Circuit { turn: circuits::Turn },
     /// A probe should be over by now.
     Overdue { epoch: u32, number: u64 },
     /// Scratch loses the source, on behalf of the driver of this epoch.
@@ -139,6 +142,7 @@ struct Run<'a> {
     /// What depots were told to send on.
     forwards: Forwards,
     gathers: Gathers,
+    circuits: circuits::Circuits,
     /// What they were told to code.
     scatters: Scatters,
     /// Bytes that left the centre, or are about to.
@@ -205,6 +209,7 @@ impl<'a> Run<'a> {
             fates: Fates::default(),
             forwards: Forwards::default(),
             gathers: Gathers::default(),
+            circuits: circuits::Circuits::default(),
             scatters: Scatters::default(),
             left: Bytes::ZERO,
             answer_max: Duration::ZERO,
@@ -326,6 +331,7 @@ impl<'a> Run<'a> {
             Pending::Purge { request } => {
                 self.source_gone.insert(request, true);
             }
+            Pending::Circuit { turn } => self.on_turn(turn),
             Pending::Strike { place, blow } => self.strike(place, blow),
             Pending::StrikeSource { place, blow } => self.strike_source(place, blow),
             Pending::HealSource {
@@ -452,6 +458,7 @@ fn is_routine(pending: &Pending) -> bool {
         Pending::Probe { .. }
         | Pending::Measure { .. }
         | Pending::Sample
+        | Pending::Circuit { .. }
         | Pending::Overdue { .. } => true,
         Pending::Heal { is_routine, .. } => *is_routine,
         Pending::Tell { input, .. } => {

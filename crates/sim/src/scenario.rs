@@ -2,6 +2,7 @@
 
 mod amount;
 mod check;
+mod circuit;
 mod inbound;
 mod plan;
 mod trace;
@@ -13,6 +14,7 @@ use posthaste_core::contract::Encode;
 use serde::Deserialize;
 
 pub(crate) use amount::{Amount, Price, SECONDS_A_MONTH, mebi};
+pub(crate) use circuit::CircuitPlan;
 pub(crate) use inbound::{SourcePlan, StageInPlan};
 pub(crate) use plan::{
     BackgroundPlan, DepotPlan, DomainPlan, FaultKind, FaultPlan, LinkPlan, PathPlan, RequestPlan,
@@ -74,6 +76,8 @@ pub struct Scenario {
     pub(crate) paths: Vec<PathPlan>,
     #[serde(default, rename = "domain")]
     pub(crate) domains: Vec<DomainPlan>,
+    #[serde(default, rename = "circuit")]
+    pub(crate) circuits: Vec<CircuitPlan>,
     #[serde(default, rename = "background")]
     pub(crate) background: Vec<BackgroundPlan>,
     /// Traces in files, by the name the scenario calls them by.

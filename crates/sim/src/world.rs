@@ -2,6 +2,7 @@
 //! what changes by itself.
 
 mod build;
+mod circuit;
 mod course;
 mod network;
 mod origin;
@@ -39,6 +40,7 @@ pub(crate) struct World {
     processes: Processes,
     /// Capacities that never change: ways in and out.
     ways: Vec<u64>,
+    circuits: circuit::Ways,
     /// Others that send.
     others: u64,
     events: u64,
@@ -56,6 +58,7 @@ impl World {
             courses: Vec::new(),
             processes: Processes::default(),
             ways: Vec::new(),
+            circuits: circuit::Ways::default(),
             others: 0,
             events: 0,
         };

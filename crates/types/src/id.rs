@@ -55,7 +55,11 @@ id!(
     SourceId, u32, "s"
 );
 id!(
-    /// A reservation of a calendar, numbered by it from 1. Shown as `v3`.
+    /// A way whose rate can be reserved, numbered from 1 in the order they were offered. Shown as `k3`.
+    CircuitId, u32, "k"
+);
+id!(
+    /// A reservation, numbered from 1 by the calendar that holds it or the mind that asked for it. Shown as `v3`.
     ReservationId, u64, "v"
 );
 id!(

@@ -19,7 +19,7 @@ mod time;
 pub use code::{Code, CodeError};
 pub use digest::{Digest, DigestError};
 pub use encryption::{TAG_BYTES, encrypted_sizes};
-pub use id::{ChunkIndex, DepotId, FragmentIndex, RequestId, ReservationId, SourceId};
+pub use id::{ChunkIndex, CircuitId, DepotId, FragmentIndex, RequestId, ReservationId, SourceId};
 pub use quantity::{ByteRate, Bytes, QuantityError};
 pub use record::{Malformed, Record};
 pub use time::Timestamp;

@@ -96,6 +96,7 @@ impl Mind {
         offers.extend(self.offer_named(&mut bargain));
         offers.extend(self.offer_absent(&mut bargain));
         offers.extend(self.offer_hours(&mut bargain));
+        offers.extend(self.offer_circuit(&bargain));
         offers.extend(self.offer_reservations(&mut bargain));
         offers.extend(self.offer_slack(&mut bargain));
         // A deadline after the purge of the source buys nothing.
@@ -277,6 +278,25 @@ impl Mind {
         offers
     }
 
+    /// Rate on a circuit that is offered: the least on the cheapest that would do.
+    fn offer_circuit(&self, bargain: &Bargain<'_>) -> Option<WouldBuy> {
+        let mut offered: Vec<_> = self.circuits.offered.values().collect();
+        offered.sort_by_key(|circuit| circuit.terms.hour_micro_usd);
+        offered.truncate(LINKS_MAX);
+        let (request, left) = (bargain.request, bargain.left);
+        let mut found = offered.into_iter().filter_map(|circuit| {
+            let (rate, finish, from, _) = self.least_for(request, left, circuit)?;
+            let name = circuit.terms.name.clone();
+            Some(WouldBuy::Circuit {
+                name,
+                rate,
+                from,
+                finish,
+            })
+        });
+        found.next()
+    }
+
     /// Rate reserved from now until the deadline, on the way out or on the link to a named depot.
     fn offer_reservations(&self, bargain: &mut Bargain<'_>) -> Vec<WouldBuy> {
         let (request, until) = (bargain.request, bargain.request.spec.deadline);
@@ -430,6 +450,7 @@ fn effort(offer: &WouldBuy) -> u8 {
         WouldBuy::DepotHours { .. } => 2,
         WouldBuy::DepotBack { .. } => 3,
         WouldBuy::OthersSlack { .. } => 4,
+        WouldBuy::Circuit { .. } => 2,
         WouldBuy::Reservation { .. } => 5,
         WouldBuy::MoreDepots { .. } | WouldBuy::MoreRate { .. } | WouldBuy::MoreSpace { .. } => 6,
         WouldBuy::Later { .. } | WouldBuy::DeliveredLater { .. } => 7,

@@ -1,3 +1,4 @@
+use alloc::vec::Vec;
 use core::time::Duration;
 use posthaste_forecast::{Measure, Path, Prior, Quantiles};
 use posthaste_types::{ByteRate, Bytes, Timestamp, record};
@@ -11,8 +12,16 @@ record! {
     pub(crate) struct Link {
         path: Path,
         advert: Option<ByteRate>,
-        /// The forecast as of the last look, kept because every placement asks for it.
+        /// What data gets as of the last look, kept because every placement asks for it: the forecast, or what
+        /// is reserved where that is more.
         pub(crate) rates: Quantiles,
+        /// The forecast alone: what the path carries beside others.
+        pub(crate) shared: Quantiles,
+        /// What is reserved now, and since when.
+        reserved: ByteRate,
+        reserved_at: Timestamp,
+        /// What was carried lately while something was.
+        carried: Vec<ByteRate>,
         /// Its p10 as of the last measurement: what age alone has not lowered.
         pub(crate) p10_then: ByteRate,
         /// Bytes of all fragments in flight.
@@ -32,6 +41,11 @@ record! {
     }
 }
 
+/// What was measured so soon after a reservation began or ended may be of before.
+const SETTLING: Duration = Duration::from_secs(2);
+/// Samples of what a reservation carries: the best of them says what it is good for.
+const CARRIED_MAX: usize = 8;
+
 /// Samples beyond the band below before a moved forecast is said (`docs/algorithms/greedy-planner.md`).
 const MOVED_SAMPLES: u32 = 3;
 
@@ -42,6 +56,10 @@ impl Link {
             path: Path::default(),
             advert,
             rates,
+            shared: rates,
+            reserved: ByteRate::ZERO,
+            reserved_at: Timestamp::default(),
+            carried: Vec::new(),
             p10_then: rates.p10,
             in_flight: Bytes::ZERO,
             flights: 0,
@@ -85,6 +103,10 @@ impl Link {
     ) -> Option<(ByteRate, ByteRate)> {
         // What the owner lends bounds what can be forecast; above it lies what buffers took.
         let rate = rate.min(self.advert.unwrap_or(rate));
+        if self.is_reserved(now) {
+            self.observe_reserved(now, rate, saturated, settings);
+            return None;
+        }
         self.look(now, settings);
         self.path
             .observe_transfer(now, rate, !saturated, self.rates);
@@ -118,8 +140,56 @@ impl Link {
         settings: &Settings,
     ) {
         self.look(now, settings);
+        if self.is_reserved(now) {
+            return;
+        }
         self.path.observe_probe(now, rate, is_bound, self.rates);
         self.learn(now, settings);
+    }
+
+    /// From now on so much is reserved; zero for nothing.
+    pub(crate) fn set_reserved(&mut self, now: Timestamp, rate: ByteRate, settings: &Settings) {
+        if rate != self.reserved {
+            (self.reserved, self.reserved_at) = (rate, now);
+            self.carried.clear();
+            self.look(now, settings);
+        }
+    }
+
+    /// Whether what is measured now says nothing of what the path carries beside others.
+    fn is_reserved(&self, now: Timestamp) -> bool {
+        let is_settling =
+            self.reserved_at > Timestamp::default() && now < self.reserved_at + SETTLING;
+        self.reserved > ByteRate::ZERO || is_settling
+    }
+
+    /// Takes what data got while rate was reserved.
+    fn observe_reserved(
+        &mut self,
+        now: Timestamp,
+        rate: ByteRate,
+        saturated: bool,
+        settings: &Settings,
+    ) {
+        let is_settled = now >= self.reserved_at + SETTLING;
+        if saturated && is_settled && self.reserved > ByteRate::ZERO {
+            if self.carried.len() >= CARRIED_MAX {
+                self.carried.remove(0);
+            }
+            self.carried.push(rate);
+        }
+        self.look(now, settings);
+    }
+
+    /// What can be counted on of what is reserved: all of it until as many samples as are kept say less.
+    fn firm(&self) -> ByteRate {
+        let most = self.reserved.min(self.advert.unwrap_or(self.reserved));
+        let best = self.carried.iter().copied().max().unwrap_or(most);
+        if self.carried.len() < CARRIED_MAX {
+            most
+        } else {
+            most.min(best)
+        }
     }
 
     /// What is believed of the path now.
@@ -132,7 +202,13 @@ impl Link {
 
     /// Lets what is known age until now.
     pub(crate) fn look(&mut self, now: Timestamp, settings: &Settings) {
-        self.rates = self.believed(now, settings);
+        self.shared = self.believed(now, settings);
+        let firm = self.firm();
+        self.rates = Quantiles {
+            p10: self.shared.p10.max(firm),
+            p50: self.shared.p50.max(firm),
+            p90: self.shared.p90.max(firm),
+        };
     }
 
     /// The same, after something new was heard.

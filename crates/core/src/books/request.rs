@@ -5,7 +5,7 @@ use alloc::{collections::BTreeMap, vec::Vec};
 use posthaste_plan::{Pace, tuner::Method};
 use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, Timestamp, record};
 
-use super::{Account, Due, Push, Quota, Replica, Throttle, Tuning, Turn};
+use super::{Account, Asks, Due, Push, Quota, Replica, Throttle, Tuning, Turn};
 use crate::{
     Settings,
     contract::{Decision, Fault, Forecast, RequestSpec, RequestState, Wishes},
@@ -147,6 +147,7 @@ record! {
         pub(crate) delivery: Option<Push>,
         /// How that stands beside when it is wanted there.
         pub(crate) due: Due,
+        pub(crate) asks: Asks,
         pub(crate) pace: Pace,
         pub(crate) late_ticks: u32,
         pub(crate) on_time_ticks: u32,
@@ -217,6 +218,7 @@ impl Request {
             push: None,
             delivery: None,
             due: Due::default(),
+            asks: Asks::default(),
             pace: Pace::default(),
             late_ticks: 0,
             on_time_ticks: 0,

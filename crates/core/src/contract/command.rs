@@ -1,6 +1,9 @@
 use alloc::vec::Vec;
 use posthaste_plan::horizon::{Effort, Problem};
-use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, SourceId, record};
+use posthaste_types::{
+    ByteRate, Bytes, ChunkIndex, CircuitId, DepotId, FragmentIndex, RequestId, ReservationId,
+    SourceId, Timestamp, record,
+};
 
 use super::Reason;
 
@@ -170,6 +173,42 @@ record! {
             /// Why a plan is wanted.
             reason: Reason,
         },
+        /// Reserve rate on a circuit; one that is reserved already under this number is taken up again.
+        /// Answered by `ReservationTold`: granted or refused, then up, down, failed or over as it comes.
+        52 = Reserve {
+            /// Its number, for good.
+            reservation: ReservationId,
+            /// On this circuit.
+            circuit: CircuitId,
+            /// How much.
+            rate: ByteRate,
+            /// From when.
+            from: Timestamp,
+            /// Until when.
+            until: Timestamp,
+            /// Why.
+            reason: Reason,
+        },
+        /// Let a reservation have another rate or another end. Answered by `ReservationTold`: changed or
+        /// unchanged.
+        53 = Rearrange {
+            /// The reservation.
+            reservation: ReservationId,
+            /// How much from now on.
+            rate: ByteRate,
+            /// Until when.
+            until: Timestamp,
+            /// Why.
+            reason: Reason,
+        },
+        /// Give a reservation back, whatever became of it. Answered by `ReservationTold`: over, also where
+        /// there is none.
+        54 = GiveBack {
+            /// The reservation.
+            reservation: ReservationId,
+            /// Why.
+            reason: Reason,
+        },
     }
 }
 
@@ -191,6 +230,9 @@ impl Command {
             | Self::Survey { reason, .. }
             | Self::Settle { reason, .. }
             | Self::Probe { reason, .. }
+            | Self::Reserve { reason, .. }
+            | Self::Rearrange { reason, .. }
+            | Self::GiveBack { reason, .. }
             | Self::Solve { reason, .. } => reason,
         }
     }

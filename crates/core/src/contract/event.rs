@@ -2,7 +2,7 @@ use alloc::string::String;
 use core::fmt;
 use posthaste_types::{Bytes, Code, DepotId, RequestId, Timestamp, record};
 
-use super::Reason;
+use super::{Reason, Step};
 
 record! {
     /// Something people may want to know.
@@ -128,6 +128,11 @@ record! {
         },
         /// The source is gone, and nobody here removed it.
         114 = Purged,
+        /// Something about rate that is reserved for the request.
+        190 = Reservation {
+            /// What.
+            step: Step,
+        },
         /// The code of a request was chosen by what it must survive.
         112 = CodeChosen {
             /// The code.
@@ -180,6 +185,7 @@ impl Happening {
             Self::SourceBack { .. } => "source-back",
             Self::Thinned { .. } => "thinned",
             Self::Purged => "purged",
+            Self::Reservation { step } => step.name(),
         }
     }
 }
@@ -233,6 +239,7 @@ impl fmt::Display for Happening {
             Self::SourceBack { name } => write!(f, "source {name} gives again"),
             Self::Thinned { chunks } => write!(f, "{chunks} chunks lack fragments"),
             Self::Purged => f.write_str("the source is gone"),
+            Self::Reservation { step } => step.fmt(f),
         }
     }
 }

@@ -2,10 +2,13 @@ use alloc::{string::String, vec::Vec};
 use core::{fmt, time::Duration};
 use posthaste_plan::{horizon::Schedule, tuner::Method};
 use posthaste_types::{
-    ByteRate, Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, SourceId, Timestamp, record,
+    ByteRate, Bytes, ChunkIndex, CircuitId, DepotId, FragmentIndex, RequestId, ReservationId,
+    SourceId, Timestamp, record,
 };
 
-use super::{ArrivalSpec, DepotTerms, Drain, Encode, Holding, RequestSpec, Wishes};
+use super::{
+    ArrivalSpec, CircuitTerms, DepotTerms, Drain, Encode, Holding, News, RequestSpec, Wishes,
+};
 
 record! {
     /// Why something the hands tried did not work, as far as the mind decides by it.
@@ -423,6 +426,27 @@ record! {
         94 = EgressTold {
             /// What; none where nobody knows.
             rate: Option<ByteRate>,
+        },
+        /// Rate can be reserved on a circuit, on these terms from now on.
+        101 = CircuitOffered {
+            /// The circuit.
+            circuit: CircuitId,
+            /// On which terms.
+            terms: CircuitTerms,
+        },
+        /// Nothing more can be reserved on it; what is reserved stays.
+        102 = CircuitWithdrawn {
+            /// The circuit.
+            circuit: CircuitId,
+        },
+        /// What became of a [`Command::Reserve`](super::Command::Reserve), a
+        /// [`Command::Rearrange`](super::Command::Rearrange) or a
+        /// [`Command::GiveBack`](super::Command::GiveBack), or of what was reserved by itself.
+        103 = ReservationTold {
+            /// The reservation.
+            reservation: ReservationId,
+            /// What.
+            news: News,
         },
         /// As [`Input::RequestSubmittedWith`], with what else is wished; the other two wish nothing.
         48 = RequestAsked {

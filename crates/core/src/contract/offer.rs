@@ -94,6 +94,17 @@ record! {
             /// When the others would have all of it.
             finish: Timestamp,
         },
+        /// Rate on a circuit that is offered.
+        43 = Circuit {
+            /// Its name.
+            name: String,
+            /// How much.
+            rate: ByteRate,
+            /// From when.
+            from: Timestamp,
+            /// When it would be safe then.
+            finish: Timestamp,
+        },
         /// Rate that nobody else takes, beside what is forecast.
         20 = Reservation {
             /// The name of the depot on whose link; empty for the centre's way out.
@@ -159,6 +170,15 @@ impl fmt::Display for WouldBuy {
                     "the deadline of {request} {minutes} min later, {deadline}"
                 )
             }
+            Self::Circuit {
+                name,
+                rate,
+                from,
+                finish,
+            } => write!(
+                f,
+                "a reservation of {rate} on {name} from {from} (safe by {finish})"
+            ),
             Self::Reservation {
                 on, rate, until, ..
             } if on.is_empty() => {

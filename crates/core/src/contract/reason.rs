@@ -1,3 +1,4 @@
+mod circuit;
 mod delivery;
 mod words;
 
@@ -6,6 +7,7 @@ use posthaste_plan::tuner;
 use posthaste_types::{ByteRate, Bytes, Code, DepotId, RequestId, Timestamp, record};
 
 use super::{Binding, DrainReason, Fault, Hindrance, Survive, WouldBuy};
+pub use circuit::CircuitReason;
 
 record! {
     /// Why the mind decided something. Shown to people as it stands.
@@ -55,10 +57,7 @@ record! {
             deadline: Timestamp,
         },
         /// A depot is gone.
-        6 = DepotLost {
-            /// Why.
-            fault: Fault,
-        },
+        6 = DepotLost { #[doc = "Why."] fault: Fault },
         /// A depot came back.
         7 = DepotBack,
         /// A depot takes much less, or more, than was forecast.
@@ -69,10 +68,7 @@ record! {
             to: ByteRate,
         },
         /// A fragment's depot was lost, so another depot gets a fragment of that chunk.
-        9 = Repair {
-            /// The depot that was lost.
-            lost: DepotId,
-        },
+        9 = Repair { #[doc = "The depot that was lost."] lost: DepotId },
         /// A send failed and is tried again.
         10 = Retry {
             /// Why it failed.
@@ -155,10 +151,7 @@ record! {
             attempts: u32,
         },
         /// The depot is spare: kept in reserve while the others suffice.
-        22 = Spare {
-            /// The name of the depot.
-            name: String,
-        },
+        22 = Spare { #[doc = "The name of the depot."] name: String },
         /// The forecast finish lies before the deadline, but so little that it is in danger.
         23 = SlackThin {
             /// How many depots are fed now.
@@ -376,6 +369,8 @@ record! {
             /// When.
             at: Timestamp,
         },
+        /// Rate is reserved for the request, or no longer.
+        190 = Circuit { #[doc = "The name of the circuit."] name: String, #[doc = "Why."] why: CircuitReason },
         /// A user changed the most that may be sent for the request.
         114 = NewLimit {
             /// Before; none for no limit.

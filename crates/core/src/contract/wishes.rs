@@ -2,6 +2,8 @@ use alloc::{string::String, vec::Vec};
 use core::{fmt, str::FromStr};
 use posthaste_types::{ByteRate, DepotId, Timestamp, record};
 
+use super::Reserve;
+
 record! {
     /// How much a request matters beside others that can't all be served: higher first. What was
     /// promised to others is kept whatever the priority.
@@ -162,6 +164,8 @@ record! {
         pub keep_until: Option<Timestamp>,
         /// When every destination is to have all of it; any time when left out.
         pub deliver_by: Option<Timestamp>,
+        /// Whether rate is reserved for it.
+        pub reserve: Reserve,
     }
 }
 

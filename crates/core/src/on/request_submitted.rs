@@ -1,10 +1,11 @@
+use alloc::string::String;
 use posthaste_types::{RequestId, Timestamp};
 
 use crate::{
     Mind,
     admission::Verdict,
     books::{Account, Depot, Request},
-    contract::{Forecast, Happening, Outbox, Reason, RequestState},
+    contract::{CircuitReason, Forecast, Happening, Outbox, Reason, RequestState},
     outlook::Promised,
 };
 
@@ -102,8 +103,11 @@ impl Mind {
         }
     }
 
-    fn refuse(&mut self, id: RequestId, mut request: Request, reason: Reason, out: &mut Outbox) {
+    fn refuse(&mut self, id: RequestId, request: Request, reason: Reason, out: &mut Outbox) {
         let left = self.left_for_newcomers();
+        let Some(mut request) = self.take_reserving(id, request, &left, &reason, out) else {
+            return;
+        };
         let (reason, would_buy) = self.bargain(&request, &left, reason);
         request.state = RequestState::Refused;
         request.close_books();
@@ -115,6 +119,52 @@ impl Mind {
             self.remember(id, "offered".into(), Reason::Offered { would_buy });
         }
         self.promised = Some(left);
+    }
+
+    /// Takes a newcomer that would be refused if rate that can be reserved keeps its deadline, and asks for
+    /// that. Gives it back where not.
+    fn take_reserving(
+        &mut self,
+        id: RequestId,
+        mut request: Request,
+        left: &Promised,
+        reason: &Reason,
+        out: &mut Outbox,
+    ) -> Option<Request> {
+        if !self.may_bid(&request, reason) {
+            return Some(request);
+        }
+        let earliest = reason.earliest();
+        let Some((
+            bid,
+            Verdict::Admit {
+                route,
+                active,
+                finish: Some(finish),
+                is_leftover: false,
+                ..
+            },
+        )) = self.bid_newcomer(&request, left, earliest)
+        else {
+            return Some(request);
+        };
+        request.route = route;
+        let whole = request.whole_lanes();
+        for (place, lane) in request.lanes.iter_mut().enumerate() {
+            lane.is_active = active.contains(&place) || whole >> place & 1 == 1;
+        }
+        let offered = self.circuits.offered.get(&bid.circuit);
+        let name = offered.map_or_else(String::new, |circuit| circuit.terms.name.clone());
+        let why = CircuitReason::Counted {
+            rate: bid.rate,
+            from: bid.from,
+            finish,
+            deadline: request.spec.deadline,
+        };
+        let reason = Reason::Circuit { name, why };
+        self.take_in(id, request, Some(finish), reason, out);
+        self.ask_for(id, bid, out);
+        None
     }
 
     /// Takes a newcomer with the quotas that a plan gives it.

@@ -18,7 +18,7 @@ pub(crate) enum Belief {
 
 impl Belief {
     pub(crate) fn rate(self, depot: &Depot, spread: u64) -> ByteRate {
-        let rates = depot.link.rates;
+        let rates = depot.link.shared;
         match self {
             Self::P10 => rates.p10,
             Self::P50 => rates.p50,

@@ -14,7 +14,7 @@ use alloc::{
 use posthaste_types::{ByteRate, Timestamp};
 
 use super::{Teller, words};
-use crate::contract::{Decision, Fault, Happening, Reason, Tale};
+use crate::contract::{Decision, Fault, Happening, Reason, Step, Tale};
 
 /// The same of the same depot is told so often in full; what comes more often is summed up.
 const TOLD_MAX: u32 = 3;
@@ -184,6 +184,7 @@ fn sentence(tale: &Tale, decision: &Decision, troubles: &mut Vec<String>) -> Opt
             format!("{depot} began to take from others what it lacked: {why}")
         }
         Happening::Pushed => format!("all had been pushed on: {why}"),
+        Happening::Reservation { step } => told_of_circuit(*step, &why),
         // Stage-ins have a story of their own.
         _ => format!("{happening}: {why}"),
     };
@@ -203,6 +204,24 @@ fn told_of_delivery(happening: &Happening, why: &str, troubles: &mut Vec<String>
         }
         _ => format!("the danger to its delivery was over: {why}"),
     }
+}
+
+/// What is said of rate that is reserved, or no longer.
+fn told_of_circuit(step: Step, why: &str) -> String {
+    let what = match step {
+        Step::Asked => "a reservation was asked for",
+        Step::Granted => "it was given rate of its own",
+        Step::Refused => "the reservation was refused",
+        Step::Up => "its data went over a circuit",
+        Step::Down => "its data went at best effort for a while",
+        Step::Changing => "the reservation was to be changed",
+        Step::Changed => "the reservation was changed",
+        Step::Unchanged => "the reservation could not be changed",
+        Step::Returned => "the reservation was given back",
+        Step::Ended => "the reservation was over",
+        Step::Passed => "the reservation went on for another request",
+    };
+    format!("{what}: {why}")
 }
 
 /// What a user did to the most that may be sent.

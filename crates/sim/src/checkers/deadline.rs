@@ -93,6 +93,7 @@ impl Deadlines {
             | Happening::SourceBack { .. }
             | Happening::CodeChosen { .. }
             | Happening::Thinned { .. }
+            | Happening::Reservation { .. }
             | Happening::Purged => {}
         }
     }

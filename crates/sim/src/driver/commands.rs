@@ -126,6 +126,21 @@ impl Run<'_> {
                 effort,
                 ..
             } => self.solve(number, &problem, effort),
+            Command::Reserve {
+                reservation,
+                circuit,
+                rate,
+                from,
+                until,
+                ..
+            } => self.reserve(reservation, circuit, rate, (from, until)),
+            Command::Rearrange {
+                reservation,
+                rate,
+                until,
+                ..
+            } => self.rearrange(reservation, rate, until),
+            Command::GiveBack { reservation, .. } => self.give_back(reservation),
         }
     }
 
@@ -203,6 +218,7 @@ impl Run<'_> {
                 | Pending::Probe { .. }
                 | Pending::Measure { .. }
                 | Pending::Sample
+                | Pending::Circuit { .. }
                 | Pending::Overdue { .. }
                 | Pending::Remove { .. }
                 | Pending::Purge { .. }

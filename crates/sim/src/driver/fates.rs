@@ -68,6 +68,7 @@ impl Fates {
             | Happening::SourceBack { .. }
             | Happening::CodeChosen { .. }
             | Happening::Thinned { .. }
+            | Happening::Reservation { .. }
             | Happening::Purged => {}
         }
     }

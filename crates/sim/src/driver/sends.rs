@@ -110,6 +110,9 @@ pub(super) fn answered(input: &Input) -> Option<(Send, bool)> {
         | Input::PieceTold { .. }
         | Input::EncodeChosen { .. }
         | Input::EgressTold { .. }
+        | Input::CircuitOffered { .. }
+        | Input::CircuitWithdrawn { .. }
+        | Input::ReservationTold { .. }
         | Input::ArrivalSurveyed { .. }
         | Input::Landed { .. }
         | Input::LandingFailed { .. }

@@ -55,6 +55,13 @@ impl Run<'_> {
                 continue;
             }
             let depot = self.world.sites[place].id;
+            if !self.scenario.circuits.is_empty() {
+                let shared = self.world.take_highest(place);
+                let free = (self.world.reserved(place), shared);
+                let reserved = &mut self.checkers.reserved;
+                let found = reserved.on_carried(self.now, place, carried.bytes, free);
+                self.checkers.note(self.now, found);
+            }
             if let Some(recorder) = &mut self.recorder {
                 recorder.on_moved(depot, carried.bytes);
             }
@@ -67,6 +74,7 @@ impl Run<'_> {
         }
         self.measure_probe();
         inputs.extend(self.monitor());
+        self.check_reserved();
     }
 
     /// At the start of a scenario that says so: what one path carries, as other traffic shows.

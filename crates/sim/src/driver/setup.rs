@@ -55,6 +55,7 @@ impl Run<'_> {
             }
         }
         let told = told.into_iter().chain(sources);
+        let told = told.chain(self.offered_circuits());
         self.step(told.chain([Input::DriverStarted]).collect());
         for place in 0..self.world.sites.len() {
             let (span, input) = self.probe_one(place);
@@ -67,6 +68,7 @@ impl Run<'_> {
         self.queue_requests(seed);
         self.queue_stage_ins(seed);
         self.queue_faults(seed);
+        self.queue_circuits();
     }
 
     /// What a driver does all the time.

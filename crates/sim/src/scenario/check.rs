@@ -48,6 +48,10 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), String> {
     for depot in &scenario.depots {
         check_depot(depot, &names).map_err(|error| format!("depot `{}`: {error}", depot.name))?;
     }
+    for circuit in &scenario.circuits {
+        let checked = circuit.check(|name| names.depots.contains(name));
+        checked.map_err(|error| format!("circuit `{}`: {error}", circuit.name))?;
+    }
     for request in &scenario.requests {
         check_request(request, &names, scenario)?;
     }

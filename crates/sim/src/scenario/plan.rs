@@ -270,6 +270,8 @@ pub(crate) struct RequestPlan {
     pub(crate) purge_s: Option<Amount>,
     /// From its submission: when every destination is to have all of it.
     pub(crate) deliver_by_s: Option<Amount>,
+    /// Whether rate is reserved for it: `auto`, `always` or `never`.
+    pub(crate) reserve: Option<String>,
     /// What must become of it with every seed.
     #[serde(default)]
     pub(crate) expect: Vec<Fate>,

@@ -1,6 +1,6 @@
 //! What the users of a scenario wish beyond a deadline.
 
-use posthaste_core::contract::{Repair, Survive, Wishes};
+use posthaste_core::contract::{Repair, Reserve, Survive, Wishes};
 use posthaste_types::ByteRate;
 
 use super::{RequestPlan, mebi};
@@ -44,6 +44,9 @@ impl RequestPlan {
                 Repair::Eager
             },
             budget_micro_usd: self.budget_usd.map(micro_usd),
+            reserve: (self.reserve.as_deref())
+                .map_or(Ok(Reserve::default()), str::parse)
+                .map_err(|error| format!("{error}"))?,
             rate_max: self.rate_max_mib_per_s.map(mebi).map(ByteRate::new),
             ..Wishes::default()
         })

@@ -1,10 +1,13 @@
 //! Draws a scenario: a world as a seed would have it, with everything that can go wrong in it.
 
+mod circuits;
+
 use std::fmt::Write;
 
 use posthaste_core::contract::Method;
 
 use crate::random::Dice;
+use circuits::circuits;
 
 /// Codes that are drawn, and their fragments.
 const CODES: [(&str, u64); 10] = [
@@ -67,6 +70,9 @@ pub fn draw(seed: u64) -> String {
     // What is wished, and what it costs, is drawn apart, so that the worlds stay those they were.
     let wishes = &mut Dice::new(seed, "wishes");
     let costs = wishes.chance(300);
+    // What can be reserved, likewise.
+    let reserved = &mut Dice::new(seed, "circuits");
+    let reserves = reserved.chance(350);
     // Where chunks are coded, likewise.
     let coders = &mut Dice::new(seed, "coders");
     let codes = coders.chance(400);
@@ -90,6 +96,12 @@ pub fn draw(seed: u64) -> String {
     for _ in 0..dice.between(1, 6) {
         request(depots, dice, &mut text);
         wish(costs, wishes, &mut text);
+        if reserves && reserved.chance(300) {
+            text.push_str("reserve = \"always\"\n");
+        }
+    }
+    if reserves {
+        circuits(depots, reserved, &mut text);
     }
     for _ in 0..dice.between(0, 8) {
         fault(depots, dice, &mut text);

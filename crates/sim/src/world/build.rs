@@ -33,6 +33,7 @@ pub(crate) fn build(scenario: &Scenario, seed: u64, start: Timestamp) -> World {
     }
     builder.add_links();
     builder.add_paths();
+    builder.add_circuits();
     builder.add_background();
     builder.add_outages();
     builder.world
@@ -190,6 +191,16 @@ impl<'a> Builder<'a> {
             self.add_jitter(course, plan.jitter_permille, plan.jitter_every_s, dice);
             self.add_varying(course, &plan.name, &plan.varies);
             self.links.insert(&plan.name, link);
+        }
+    }
+
+    fn add_circuits(&mut self) {
+        let places = self.scenario.places();
+        for plan in &self.scenario.circuits {
+            let named = plan.depots.iter();
+            let named = named.filter_map(|name| places.get(name.as_str()));
+            let named: Vec<usize> = named.flatten().copied().collect();
+            self.world.add_circuit(&named);
         }
     }
 

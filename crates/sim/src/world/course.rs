@@ -22,6 +22,8 @@ pub(crate) struct Course {
     loss: Loss,
     /// The least it carried so far, faults apart.
     lowest: u64,
+    /// The most since somebody last asked.
+    highest: u64,
 }
 
 /// Packets lost on the way, and what that leaves.
@@ -62,6 +64,7 @@ impl Course {
             day_permille: 1000,
             loss,
             lowest: u64::MAX,
+            highest: declared,
         }
     }
 
@@ -71,8 +74,15 @@ impl Course {
         self.jitter_permille = 1000;
     }
 
-    /// Keeps in mind how little it carries.
+    /// The most it carried since this was last asked.
+    pub(super) fn take_highest(&mut self) -> u64 {
+        let now = self.capacity();
+        std::mem::replace(&mut self.highest, now).max(now)
+    }
+
+    /// Keeps in mind how little it carries, and how much.
     pub(super) fn watch(&mut self) {
+        self.highest = self.highest.max(self.capacity());
         if self.cut.is_none() {
             self.lowest = self.lowest.min(self.capacity());
         }

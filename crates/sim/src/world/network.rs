@@ -195,6 +195,49 @@ impl Network {
         self.nodes[to.0].flows.push(flow);
     }
 
+    /// Adds another way between two places that have a path: it crosses what lies at both ends, and this
+    /// instead of all between them. Returns the flow of the path and that of the detour.
+    pub(crate) fn add_detour(
+        &mut self,
+        (from, to): (Node, Node),
+        by: ResourceId,
+    ) -> Option<(UserId, UserId)> {
+        let path = *self.by_ends.get(&(from, to))?;
+        let ends = [self.nodes[from.0].way_out, self.nodes[to.0].way_in];
+        let crosses = ends.into_iter().flatten().chain([by]);
+        let flow = self.shares.add_user(u64::MAX, crosses);
+        self.flows.push(Flow::new(from, to, self.now));
+        self.nodes[from.0].flows.push(flow);
+        self.nodes[to.0].flows.push(flow);
+        Some((path, flow))
+    }
+
+    /// Lets what goes from one place to another go this way from now on, and what is on its way.
+    pub(crate) fn steer(&mut self, ends: (Node, Node), flow: UserId) {
+        let before = self.by_ends.insert(ends, flow);
+        let Some(before) = before.filter(|before| *before != flow) else {
+            return;
+        };
+        self.flows[before].bring_up(self.now);
+        self.flows[flow].bring_up(self.now);
+        let old = &mut self.flows[before];
+        let queue = std::mem::take(&mut old.queue);
+        let (left, moved) = (
+            std::mem::take(&mut old.left),
+            std::mem::take(&mut old.moved),
+        );
+        let (was_idle, is_busy) = (old.was_idle, std::mem::take(&mut old.is_busy));
+        let new = &mut self.flows[flow];
+        (new.queue, new.left, new.was_idle, new.is_busy) = (queue, left, was_idle, is_busy);
+        new.moved += moved;
+        self.busy.retain(|busy| *busy != before && *busy != flow);
+        if is_busy {
+            self.busy.push(flow);
+        }
+        self.refresh(before);
+        self.refresh(flow);
+    }
+
     pub(crate) fn has_path(&self, from: Node, to: Node) -> bool {
         self.by_ends.contains_key(&(from, to))
     }

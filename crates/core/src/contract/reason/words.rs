@@ -7,6 +7,7 @@ use posthaste_types::{ByteRate, Bytes, Code, Timestamp};
 use super::{
     super::{Binding, Dollars, offer::write_offers},
     Reason,
+    circuit::write_circuit,
 };
 
 impl fmt::Display for Reason {
@@ -28,6 +29,7 @@ impl fmt::Display for Reason {
             Self::RateMoved { from, to } => write!(f, "its forecast moved from {from} to {to}"),
             Self::Repair { lost } => write!(f, "a fragment was lost with depot {lost}"),
             Self::Retry { fault, attempt } => write!(f, "try {attempt}: {fault}"),
+            Self::Circuit { name, why } => write_circuit(f, name, *why),
             Self::Endgame => f.write_str("it is late, so the fastest lane sends it too"),
             Self::AllSafe { losses: 1 } => {
                 f.write_str("every chunk survives the loss of any depot, digests verified")

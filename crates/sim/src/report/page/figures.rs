@@ -56,6 +56,7 @@ pub(super) fn class(what: &What) -> Option<&'static str> {
             | Happening::SourceLeft { .. }
             | Happening::SourceBack { .. }
             | Happening::Thinned { .. }
+            | Happening::Reservation { .. }
             | Happening::Purged
             | Happening::Refused
             | Happening::OnTime { .. }

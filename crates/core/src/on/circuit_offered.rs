@@ -1,0 +1,28 @@
+use posthaste_types::{CircuitId, Timestamp};
+
+use crate::{
+    Mind,
+    books::{Circuit, Circuits},
+    contract::CircuitTerms,
+};
+
+impl Mind {
+    /// Rate can be reserved on a circuit, on these terms from now on. Beyond as many as are kept none is
+    /// taken.
+    pub(crate) fn on_circuit_offered(&mut self, id: CircuitId, mut terms: CircuitTerms) {
+        terms.depots.sort_unstable();
+        terms.depots.dedup();
+        let offered = &mut self.circuits.offered;
+        if let Some(circuit) = offered.get_mut(&id) {
+            circuit.terms = terms;
+        } else if offered.len() < Circuits::OFFERED_MAX {
+            let circuit = Circuit {
+                terms,
+                refusals: 0,
+                not_before: Timestamp::default(),
+                fits: None,
+            };
+            offered.insert(id, circuit);
+        }
+    }
+}

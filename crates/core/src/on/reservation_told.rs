@@ -1,0 +1,149 @@
+use posthaste_types::{ByteRate, ReservationId};
+
+use crate::{
+    Mind,
+    contract::{CircuitReason, Command, News, Outbox, Reason, ReservationState, Step},
+    reserving::{ANSWER_WAIT, OVER_WAIT},
+};
+
+impl Mind {
+    /// What became of a reservation, asked for or by itself.
+    pub(crate) fn on_reservation_told(&mut self, id: ReservationId, news: News, out: &mut Outbox) {
+        let Some(state) = self.circuits.reservations.get(&id).map(|held| held.state) else {
+            give_back_unknown(id, news, out);
+            return;
+        };
+        let is_asked = state == ReservationState::Asked;
+        let may_rise = matches!(state, ReservationState::Granted | ReservationState::Down);
+        match news {
+            News::Granted if is_asked => self.grant(id, out),
+            News::Up if is_asked => {
+                self.grant(id, out);
+                self.bring_up(id, out);
+            }
+            News::Up if may_rise => self.bring_up(id, out),
+            News::Down if state == ReservationState::Up => self.bring_down(id, out),
+            News::Changed => self.end_change(id, true, out),
+            News::Unchanged => self.end_change(id, false, out),
+            News::Refused { fits } if is_asked => self.end_refused(id, fits, out),
+            // It was granted before: who says otherwise now has lost it.
+            News::Refused { .. } | News::Failed => {
+                self.end_reservation(id, CircuitReason::Failed, out);
+            }
+            News::Over => self.end_reservation(id, CircuitReason::Over, out),
+            News::Granted | News::Up | News::Down => {}
+        }
+    }
+
+    fn grant(&mut self, id: ReservationId, out: &mut Outbox) {
+        let Some(held) = self.circuits.reservations.get_mut(&id) else {
+            return;
+        };
+        held.state = ReservationState::Granted;
+        held.due = held.from.max(self.now) + ANSWER_WAIT;
+        let (request, cost, circuit) = (held.request, held.cost, held.circuit);
+        let (name, rate, from, until) = (held.name.clone(), held.rate, held.from, held.until);
+        if let Some(circuit) = self.circuits.offered.get_mut(&circuit) {
+            circuit.refusals = 0;
+        }
+        self.charge_reservation(request, 0, cost);
+        let why = CircuitReason::Granted { rate, from, until };
+        self.say_step(request, Step::Granted, Reason::Circuit { name, why }, out);
+        self.look_now();
+    }
+
+    /// Data flows at its rate: what it leads to is fed.
+    fn bring_up(&mut self, id: ReservationId, out: &mut Outbox) {
+        let Some(held) = self.circuits.reservations.get_mut(&id) else {
+            return;
+        };
+        held.state = ReservationState::Up;
+        held.due = held.until + OVER_WAIT;
+        let (request, depots) = (held.request, held.depots.clone());
+        let (name, rate, until) = (held.name.clone(), held.rate, held.until);
+        let why = CircuitReason::Carries { rate, until };
+        self.say_step(request, Step::Up, Reason::Circuit { name, why }, out);
+        let request = self.requests.get_mut(&request);
+        if let Some(request) = request.filter(|request| request.is_moving()) {
+            for place in 0..request.lanes.len() {
+                let leads = depots.contains(&request.lanes[place].depot);
+                if leads && request.is_on_route(place) && !request.lanes[place].is_active {
+                    request.lanes[place].is_active = true;
+                    request.replica.unpark();
+                }
+            }
+        }
+        self.refresh_reserved(id);
+        self.look_now();
+    }
+
+    fn bring_down(&mut self, id: ReservationId, out: &mut Outbox) {
+        let Some(held) = self.circuits.reservations.get_mut(&id) else {
+            return;
+        };
+        held.state = ReservationState::Down;
+        let (request, name) = (held.request, held.name.clone());
+        let why = CircuitReason::Interrupted;
+        self.say_step(request, Step::Down, Reason::Circuit { name, why }, out);
+        self.refresh_reserved(id);
+        self.look_now();
+    }
+
+    /// Its owner refused it. What would fit is asked for at the next look, if it is of use.
+    fn end_refused(&mut self, id: ReservationId, fits: Option<ByteRate>, out: &mut Outbox) {
+        let Some(held) = self.circuits.reservations.remove(&id) else {
+            return;
+        };
+        self.circuits.put_off(held.circuit, self.now);
+        let less = fits.filter(|fits| *fits < held.rate && *fits > ByteRate::ZERO);
+        if let Some(circuit) = self.circuits.offered.get_mut(&held.circuit)
+            && less.is_some()
+        {
+            (circuit.fits, circuit.not_before) = (less, self.now);
+        }
+        let (name, why) = (held.name, CircuitReason::Refused { fits });
+        let reason = Reason::Circuit { name, why };
+        self.say_step(held.request, Step::Refused, reason, out);
+        self.look_now();
+    }
+
+    /// It is over, as it should be or not.
+    fn end_reservation(&mut self, id: ReservationId, why: CircuitReason, out: &mut Outbox) {
+        let Some(held) = self.circuits.reservations.get_mut(&id) else {
+            return;
+        };
+        let was = core::mem::replace(&mut held.state, ReservationState::Returning);
+        let (request, circuit, name) = (held.request, held.circuit, held.name.clone());
+        match was {
+            // That it was given back is said and paid already, and nothing is paid for what was only asked.
+            ReservationState::Returning | ReservationState::Asked => {}
+            ReservationState::Granted | ReservationState::Up | ReservationState::Down => {
+                self.settle_cost(id);
+            }
+        }
+        self.refresh_reserved(id);
+        self.circuits.reservations.remove(&id);
+        if was == ReservationState::Returning {
+            return;
+        }
+        if why == CircuitReason::Failed {
+            self.circuits.put_off(circuit, self.now);
+        }
+        self.say_step(request, Step::Ended, Reason::Circuit { name, why }, out);
+        self.look_now();
+    }
+}
+
+/// Nobody here knows of it any more: nothing stays reserved in vain.
+fn give_back_unknown(id: ReservationId, news: News, out: &mut Outbox) {
+    match news {
+        News::Granted | News::Up | News::Changed => {
+            let (name, why) = (alloc::format!("{id}"), CircuitReason::Spare);
+            out.commands.push(Command::GiveBack {
+                reservation: id,
+                reason: Reason::Circuit { name, why },
+            });
+        }
+        News::Refused { .. } | News::Unchanged | News::Down | News::Over | News::Failed => {}
+    }
+}

@@ -1,0 +1,114 @@
+//! What is reserved, in what depots carry over time.
+
+use alloc::vec::Vec;
+use posthaste_plan::{Curve, Load};
+use posthaste_types::{ByteRate, DepotId, Timestamp};
+
+use super::{Belief, HOURS_AHEAD, Promised, Sweep};
+use crate::{Mind, books::Depot};
+
+/// Another rate on the way to some depots, over some time, as a trial.
+pub(crate) struct Raise<'a> {
+    pub(crate) depots: &'a [DepotId],
+    pub(crate) from: Timestamp,
+    pub(crate) until: Timestamp,
+    /// What each of them has of it now, and has then.
+    pub(crate) before: ByteRate,
+    pub(crate) after: ByteRate,
+}
+
+impl Mind {
+    /// Lets a depot carry what is reserved for data to it.
+    pub(super) fn raise(&self, id: DepotId, depot: &Depot, curve: &mut Curve) {
+        if depot.is_expected()
+            && let Some(floor) = self.circuits.counted(id)
+        {
+            curve.raise(&floor);
+        }
+    }
+
+    /// By how much a raise changes what each of its depots carries, and where and when.
+    fn steps(
+        &self,
+        raise: &Raise<'_>,
+        belief: Belief,
+    ) -> Vec<(DepotId, Timestamp, Timestamp, ByteRate, ByteRate)> {
+        let spread = self.spread();
+        let mut steps = Vec::new();
+        for &id in raise.depots {
+            let Some(depot) = self.depots.get(&id).filter(|depot| depot.is_expected()) else {
+                continue;
+            };
+            let shared = belief.rate(depot, spread);
+            let counted = self.circuits.counted(id);
+            let mut at = raise.from;
+            let until = raise.until.min(self.now + HOURS_AHEAD);
+            while at < until {
+                let turns = depot.terms.windows.next_change(at);
+                let floor = counted.as_ref();
+                let changes = floor.and_then(|curve| curve.next_change(at));
+                let next = [turns, changes].into_iter().flatten().min();
+                let next = next.map_or(until, |next| next.min(until));
+                let now = floor.map_or(ByteRate::ZERO, |curve| curve.rate_at(at));
+                let then = now.get().saturating_sub(raise.before.get());
+                let then = ByteRate::new(then.saturating_add(raise.after.get()));
+                if depot.is_within_hours(at) {
+                    steps.push((id, at, next, shared.max(now), shared.max(then)));
+                }
+                at = next;
+            }
+        }
+        steps
+    }
+
+    /// When a load would be done with what is left, were that raised.
+    pub(crate) fn finish_raised(
+        &self,
+        sweep: &Sweep,
+        load: &Load,
+        raise: &Raise<'_>,
+    ) -> Option<Timestamp> {
+        let mut supplies = sweep.slow.clone();
+        for (id, from, until, before, after) in self.steps(raise, Belief::P10) {
+            let place = sweep.places().get(&id).copied();
+            let Some(supply) = place.and_then(|place| supplies.depots.get_mut(place as usize))
+            else {
+                continue;
+            };
+            change(&mut supply.curve, (from, until), before, after);
+        }
+        supplies.early(load, self.now).edge
+    }
+
+    /// What is left for a newcomer, were it raised.
+    pub(crate) fn left_raised(&self, left: &Promised, raise: &Raise<'_>) -> Promised {
+        let mut left = left.clone();
+        let places = left.places.clone();
+        for (belief, scene) in left.scenes() {
+            for (id, from, until, before, after) in self.steps(raise, belief) {
+                let place = places.get(&id).copied();
+                let supplies = &mut scene.supplies.depots;
+                let Some(supply) = place.and_then(|place| supplies.get_mut(place as usize)) else {
+                    continue;
+                };
+                change(&mut supply.curve, (from, until), before, after);
+            }
+        }
+        left
+    }
+}
+
+/// What was taken of a curve stays taken, whatever it carries then.
+fn change(
+    curve: &mut Curve,
+    (from, until): (Timestamp, Timestamp),
+    before: ByteRate,
+    after: ByteRate,
+) {
+    let (before, after) = (before.get(), after.get());
+    if after >= before {
+        curve.give_back(from, until, ByteRate::new(after - before));
+    } else {
+        curve.take(from, until, ByteRate::new(before - after));
+    }
+}

@@ -1,0 +1,262 @@
+//! What to ask for: the least rate that keeps the deadline, as soon as it can be had and no longer than it
+//! takes, on the circuit that costs least.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+use posthaste_plan::lease;
+use posthaste_types::{ByteRate, Bytes, CircuitId, DepotId, RequestId, Timestamp};
+
+use crate::{
+    Mind,
+    admission::Verdict,
+    books::{Circuit, Request, share},
+    contract::{Reason, Reserve},
+    outlook::{Promised, Raise, Sweep},
+};
+
+/// Circuits that are tried for one request.
+const CANDIDATES_MAX: usize = 8;
+/// A reservation ends later than it should suffice by so much of its length, in hundredths, and at least so
+/// long: what was forecast may come late.
+const MARGIN_PERCENT: u32 = 10;
+const MARGIN_LEAST: Duration = Duration::from_secs(10);
+
+/// What to ask for.
+pub(crate) struct Bid {
+    pub(crate) circuit: CircuitId,
+    /// Depots of the request that it leads to.
+    pub(crate) depots: Vec<DepotId>,
+    pub(crate) rate: ByteRate,
+    pub(crate) from: Timestamp,
+    pub(crate) until: Timestamp,
+    /// p90 finish without it.
+    pub(crate) without: Option<Timestamp>,
+    /// p90 finish with it.
+    pub(crate) finish: Timestamp,
+    /// What it costs, in millionths of a dollar.
+    pub(crate) cost: u64,
+}
+
+impl Bid {
+    fn rank(&self) -> (u64, Timestamp, CircuitId) {
+        (self.cost, self.finish, self.circuit)
+    }
+}
+
+impl Mind {
+    /// Circuits that may be asked now, the cheapest first.
+    fn open_circuits(&self) -> impl Iterator<Item = (CircuitId, &Circuit)> {
+        let offered = self.circuits.offered.iter();
+        let open = offered.filter(|(_, circuit)| circuit.not_before <= self.now);
+        let mut open: Vec<_> = open.map(|(id, circuit)| (*id, circuit)).collect();
+        open.sort_by_key(|(id, circuit)| (circuit.terms.hour_micro_usd, *id));
+        open.into_iter()
+    }
+
+    /// Depots that a circuit leads to and the request sends to; where it sends to none of them, those it
+    /// could send to.
+    fn ends(&self, request: &Request, circuit: &Circuit) -> Vec<DepotId> {
+        let leads = |lane: &usize| {
+            let id = request.lanes[*lane].depot;
+            circuit.terms.depots.contains(&id)
+                && self.can_use(request, *lane)
+                && request.is_on_route(*lane)
+        };
+        let lanes: Vec<usize> = (0..request.lanes.len()).filter(leads).collect();
+        let is_fed = |lane: &usize| request.lanes[*lane].is_active;
+        let fed: Vec<usize> = lanes.iter().copied().filter(is_fed).collect();
+        let ends = if fed.is_empty() { lanes } else { fed };
+        let ends = ends.into_iter().map(|lane| request.lanes[lane].depot);
+        ends.collect()
+    }
+
+    /// The best there is to ask for; none where nothing helps, pays or can be paid.
+    pub(super) fn best_bid(&self, id: RequestId, sweep: &Sweep) -> Option<Bid> {
+        let request = self.requests.get(&id)?;
+        let able = self.open_circuits().filter_map(|(circuit, offered)| {
+            let depots = self.ends(request, offered);
+            (!depots.is_empty()).then_some((circuit, offered, depots))
+        });
+        let bids = able.take(CANDIDATES_MAX);
+        let bids = bids
+            .filter_map(|(id, circuit, depots)| self.bid_on(request, sweep, id, circuit, depots));
+        bids.min_by_key(Bid::rank)
+    }
+
+    fn bid_on(
+        &self,
+        request: &Request,
+        sweep: &Sweep,
+        id: CircuitId,
+        circuit: &Circuit,
+        depots: Vec<DepotId>,
+    ) -> Option<Bid> {
+        let terms = &circuit.terms;
+        let from = begin(self.now, terms.lead);
+        let aim = request.aim() - self.margin(request.aim());
+        let load = self.load(request, sweep.places(), request.route, |lane| {
+            let lane = &request.lanes[lane];
+            lane.is_active || depots.contains(&lane.depot)
+        });
+        let without = sweep.finish_slow(&load, self.now);
+        let with = |rate| {
+            let raise = raise(&depots, request, (from, terms.least), rate);
+            self.finish_raised(sweep, &load, &raise)
+        };
+        let top = circuit.top();
+        let is_wished = request.wishes.reserve == Reserve::Always;
+        let rate = if is_wished {
+            wished(load.bytes, aim.since(from), top)?
+        } else {
+            let pays = self.does_pay(load.bytes, without, top, terms.lead);
+            let least = lease::least(top, |rate| with(rate).is_some_and(|finish| finish <= aim));
+            // Of what its owner said would fit, any is better than none.
+            let partly = circuit.fits.and_then(|_| lease::whole_steps(top));
+            least.or(partly).filter(|_| pays)?
+        };
+        let finish = with(rate)?;
+        let is_better = without.is_none_or(|without| finish < without);
+        let until = end(from, finish, terms.least);
+        let cost = terms.cost(until.since(from));
+        let is_paid = cost <= self.money_to_spare(request);
+        (is_paid && (is_better || is_wished)).then_some(Bid {
+            circuit: id,
+            depots,
+            rate,
+            from,
+            until,
+            without,
+            finish,
+            cost,
+        })
+    }
+
+    /// Whether setting up a circuit that carries so much takes less time than it saves.
+    fn does_pay(
+        &self,
+        bytes: Bytes,
+        without: Option<Timestamp>,
+        rate: ByteRate,
+        lead: Duration,
+    ) -> bool {
+        let direct = without.map_or(ByteRate::ZERO, |finish| {
+            ByteRate::over(bytes, finish.since(self.now))
+        });
+        lease::pays(bytes, direct, rate, lead)
+    }
+
+    /// The same for a newcomer that would be refused: what to ask for, and how it is taken then.
+    pub(crate) fn bid_newcomer(
+        &self,
+        request: &Request,
+        left: &Promised,
+        earliest: Option<Timestamp>,
+    ) -> Option<(Bid, Verdict)> {
+        let able = self.open_circuits().filter_map(|(id, circuit)| {
+            let least = self.least_for(request, left, circuit)?;
+            Some((id, circuit, least))
+        });
+        let bids = able
+            .take(CANDIDATES_MAX)
+            .filter_map(|(id, circuit, least)| {
+                let (rate, finish, from, depots) = least;
+                let terms = &circuit.terms;
+                let pays = self.does_pay(request.spec.bytes, earliest, circuit.top(), terms.lead);
+                let until = end(from, finish, terms.least);
+                let cost = terms.cost(until.since(from));
+                (pays && cost <= self.money_to_spare(request)).then_some(Bid {
+                    circuit: id,
+                    depots,
+                    rate,
+                    from,
+                    until,
+                    without: earliest,
+                    finish,
+                    cost,
+                })
+            });
+        let bid = bids.min_by_key(Bid::rank)?;
+        let raise = raise(&bid.depots, request, (bid.from, Duration::ZERO), bid.rate);
+        let verdict = self.weigh(request, &self.left_raised(left, &raise));
+        Some((bid, verdict))
+    }
+
+    /// The least rate on a circuit that makes a newcomer feasible: when it would be safe then, from when it
+    /// is reserved, and for which depots.
+    pub(crate) fn least_for(
+        &self,
+        request: &Request,
+        left: &Promised,
+        circuit: &Circuit,
+    ) -> Option<(ByteRate, Timestamp, Timestamp, Vec<DepotId>)> {
+        let terms = &circuit.terms;
+        let depots = self.ends(request, circuit);
+        if depots.is_empty() {
+            return None;
+        }
+        let from = begin(self.now, terms.lead);
+        let with = |rate| {
+            let raise = raise(&depots, request, (from, terms.least), rate);
+            self.left_raised(left, &raise)
+        };
+        let top = circuit.top();
+        let careful = |rate| self.try_careful(request, &with(rate));
+        if let Some(rate) = lease::least(top, |rate| careful(rate).is_some()) {
+            return Some((rate, careful(rate)?, from, depots));
+        }
+        let hopeful = |rate| self.try_hopeful(request, &with(rate));
+        let rate = lease::least(top, |rate| hopeful(rate).is_some())?;
+        Some((rate, hopeful(rate)?, from, depots))
+    }
+
+    /// Whether a newcomer that would be refused may be taken on what it asks for.
+    pub(crate) fn may_bid(&self, request: &Request, reason: &Reason) -> bool {
+        let is_late = matches!(reason, Reason::Infeasible { .. });
+        is_late && !self.circuits.offered.is_empty() && request.wishes.reserve != Reserve::Never
+    }
+}
+
+impl Circuit {
+    /// Most that may be asked for now.
+    fn top(&self) -> ByteRate {
+        let most = self.terms.rate_max;
+        self.fits.map_or(most, |fits| fits.min(most))
+    }
+}
+
+/// So much more from the beginning until the request is due, or for as long as it must last.
+fn raise<'a>(
+    depots: &'a [DepotId],
+    request: &Request,
+    (from, least): (Timestamp, Duration),
+    rate: ByteRate,
+) -> Raise<'a> {
+    Raise {
+        depots,
+        from,
+        until: request.aim().max(from + least),
+        before: ByteRate::ZERO,
+        after: share(rate, depots.len()),
+    }
+}
+
+/// What carries all of it in that time, as far as there is so much.
+fn wished(bytes: Bytes, span: Duration, most: ByteRate) -> Option<ByteRate> {
+    let wanted = ByteRate::over(bytes, span.max(Duration::from_secs(1)));
+    lease::least(most, |rate| rate >= wanted).or_else(|| lease::whole_steps(most))
+}
+
+/// The first whole second at which a circuit can be up that is asked for now.
+fn begin(now: Timestamp, lead: Duration) -> Timestamp {
+    whole_second(now + lead)
+}
+
+/// When a reservation ends with which something should be done at `finish`.
+pub(super) fn end(from: Timestamp, finish: Timestamp, least: Duration) -> Timestamp {
+    let margin = (finish.since(from) / 100 * MARGIN_PERCENT).max(MARGIN_LEAST);
+    whole_second((finish + margin).max(from + least))
+}
+
+fn whole_second(at: Timestamp) -> Timestamp {
+    Timestamp::from_micros(at.as_micros().div_ceil(1_000_000).saturating_mul(1_000_000))
+}
