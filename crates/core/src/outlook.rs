@@ -9,8 +9,7 @@ mod keep;
 mod raise;
 
 pub(crate) use belief::Belief;
-pub(crate) use keep::give_back;
-pub(crate) use raise::Raise;
+pub(crate) use {keep::give_back, raise::Raise};
 
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::time::Duration;
