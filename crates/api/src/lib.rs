@@ -5,6 +5,7 @@
 //! routes is committed under `openapi/`.
 
 mod delivery;
+mod depot;
 mod stage_in;
 mod wishes;
 
@@ -12,114 +13,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 pub use delivery::Delivery;
+pub use depot::{Depot, DepotDrain, NewDepot, NewDrain};
 pub use stage_in::{Binding, NewStageIn, Source, StageIn};
 pub use wishes::Wishes;
-
-/// A depot to add to the books, or to change the facts of.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct NewDepot {
-    /// The name people use: letters, digits, `-`, `_` and `.`.
-    #[schema(example = "campus")]
-    pub name: String,
-    /// Where the relay listens.
-    #[schema(example = "https://127.0.0.1:7421")]
-    pub url: String,
-    /// The key it must show, as `posthaste relay` prints it.
-    #[schema(example = "sha256:5f0c…")]
-    pub fingerprint: String,
-    /// The relay's secret, 64 hexadecimal digits. Kept in a file only the service can read; never
-    /// given back.
-    #[schema(write_only)]
-    pub secret: String,
-    /// Most that may be kept there; what the relay says, when left out.
-    pub capacity_bytes: Option<u64>,
-    /// Most that may be sent there; what the relay says, when left out.
-    pub rate_bytes_per_s_max: Option<u64>,
-    /// When it may be used, by the centre's clock; always, when left out.
-    #[schema(example = "Mon-Fri 20-06, Sat-Sun 00-24")]
-    pub hours: Option<String>,
-    /// What fails together with it: its site, provider or region.
-    #[schema(example = "campus-north")]
-    pub domain: Option<String>,
-    /// It belongs to the site: used when the depots of the user do not suffice.
-    #[serde(default)]
-    pub landmark: bool,
-    /// Hops from the centre, 1 to 9: depots push on to those of a higher level, which are nearer to
-    /// destinations. 1 when left out.
-    #[schema(minimum = 1, maximum = 9, example = 2)]
-    pub level: Option<u8>,
-    /// What sending 10^9 bytes there costs, in dollars.
-    pub usd_per_gb: Option<f64>,
-    /// What keeping 10^9 bytes there for a month costs, in dollars.
-    pub usd_per_gb_month: Option<f64>,
-}
-
-/// A depot as the mind sees it now.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Depot {
-    /// Its number, like `d3`.
-    pub id: String,
-    /// The name people use.
-    pub name: String,
-    /// Where it listens.
-    pub url: String,
-    /// The key it must show.
-    pub fingerprint: String,
-    /// `unknown`, `up` or `down`.
-    pub state: String,
-    /// Most that we may keep there.
-    pub capacity_bytes: u64,
-    /// Space left for new fragments.
-    pub free_bytes: u64,
-    /// Forecast rate: nine in ten are higher.
-    pub rate_p10_bytes_per_s: u64,
-    /// Forecast rate: as likely higher as lower.
-    pub rate_p50_bytes_per_s: u64,
-    /// Forecast rate: one in ten is higher.
-    pub rate_p90_bytes_per_s: u64,
-    /// When it may be used, by the centre's clock: `always`, or like `mon 20:00-06:00, …`.
-    pub hours: String,
-    /// What fails together with it; empty when nothing does.
-    pub domain: String,
-    /// It is used when the depots of the user do not suffice.
-    pub landmark: bool,
-    /// Hops from the centre, from 1.
-    pub level: u8,
-    /// What sending 10^9 bytes there costs, in dollars.
-    pub usd_per_gb: f64,
-    /// What keeping 10^9 bytes there for a month costs, in dollars.
-    pub usd_per_gb_month: f64,
-    /// How far its draining is; absent while it is not drained.
-    pub drain: Option<DepotDrain>,
-}
-
-/// A wish to switch a depot off.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct NewDrain {
-    /// What lies only there goes on to other depots of the same requests; otherwise it stays until it
-    /// expires.
-    #[serde(default)]
-    pub moves: bool,
-}
-
-/// How far the draining of a depot is: nothing new goes there, what is under way ends, and what it holds
-/// counts and is given out.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct DepotDrain {
-    /// Whether what lies only there goes on to others.
-    pub moves: bool,
-    /// Whether the relay itself says that it ends; else somebody asked here.
-    pub says_itself: bool,
-    /// Fragments on their way to it.
-    pub under_way: u64,
-    /// Fragments that somebody may still want and that lie at no other depot that stays, as last counted,
-    /// at most some seconds ago.
-    pub only_there: Option<u64>,
-    /// Whether it may be switched off, and nobody misses anything.
-    pub is_empty: bool,
-}
 
 /// The path from the centre to a depot, as it is forecast now.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]

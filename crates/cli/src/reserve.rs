@@ -18,7 +18,6 @@ use posthaste_types::{ByteRate, Bytes, Timestamp};
 use crate::{
     failure::{Exit, Failure, Outcome},
     moment::parse_coming,
-    output,
 };
 
 /// Reserves bandwidth at whoever sells it: OSCARS, or what else `circuits.toml` names

@@ -117,7 +117,11 @@ fn wishes() -> impl Strategy<Value = Wishes> {
             repair: if is_lazy { Repair::Lazy } else { Repair::Eager },
             keep_until: limits.2.map(|secs| START + Duration::from_secs(secs)),
             deliver_by: limits.3.map(|secs| START + Duration::from_secs(secs)),
-            reserve: [Reserve::Auto, Reserve::Always, Reserve::Never][(level + 9) as usize % 3],
+            reserve: match level.rem_euclid(3) {
+                0 => Reserve::Auto,
+                1 => Reserve::Always,
+                _ => Reserve::Never,
+            },
         },
     )
 }

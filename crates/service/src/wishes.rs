@@ -176,6 +176,7 @@ mod tests {
             budget_usd: Some(1.5),
             rate_bytes_per_s_max: Some(5 << 20),
             without: vec!["ash".into()],
+            reserve: Some("always".into()),
         };
         let again = |said: &api::Wishes| show(&read(said, named).unwrap(), |_| "ash".into());
         assert_eq!(again(&said), said);

@@ -62,7 +62,7 @@ pub struct Checkers {
 
 impl Checkers {
     /// The checkers' names, in the order of their verdicts.
-    pub const NAMES: [&'static str; 11] = [
+    pub const NAMES: [&'static str; 12] = [
         deadline::NAME,
         capacity::NAME,
         conservation::NAME,

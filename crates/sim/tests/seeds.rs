@@ -36,7 +36,11 @@ fn what_lies_on_a_dead_depot_hides_no_finish() {
     for report in play("figure-6", 0..20) {
         assert_eq!(report.count(Fate::Met), 1);
         let mut said = report.timeline.iter().map(|entry| entry.what.to_string());
-        assert!(!said.any(|said| said.contains("no finish")), "{}", report.seed);
+        assert!(
+            !said.any(|said| said.contains("no finish")),
+            "{}",
+            report.seed
+        );
     }
 }
 

@@ -158,7 +158,11 @@ impl Replica {
     /// Most fragments of those. What a depot holds that is not live does not count, so it takes no room.
     pub(crate) fn room_count(&self, lane: usize) -> u32 {
         let column = &self.columns[lane];
-        let held = if column.is_live { column.held_unsafe } else { 0 };
+        let held = if column.is_live {
+            column.held_unsafe
+        } else {
+            0
+        };
         (self.chunks - self.safe).saturating_sub(held)
     }
 

@@ -477,17 +477,15 @@ impl Request {
     pub(crate) fn has_memory(&self, is_whole: bool, settings: &Settings) -> bool {
         let whole = self.destinations;
         let goes_whole = |stripe: &Stripe| stripe.wanted == 0 && stripe.taken & !whole == 0;
-        let alike = self.stripes.values();
-        let open = alike
+        let stripes = self.stripes.values();
+        let open = stripes
             .filter(|stripe| goes_whole(stripe) == is_whole)
             .count();
         let bytes = self.spec.chunk_size.times(open as u64 + 1);
         let most = settings.stripes_max as usize;
         // What went whole counts as coded once a depot comes back with fragments of it.
-        let late = self.flying.keys();
-        let late = late
-            .filter(|chunk| !self.stripes.contains_key(chunk))
-            .count();
+        let is_late = |chunk: &&ChunkIndex| !self.stripes.contains_key(chunk);
+        let late = self.flying.keys().filter(is_late).count();
         let has_room = self.stripes.len() + late < 2 * most;
         has_room && (open < 2 || (open < most && bytes <= settings.stripes_bytes_max))
     }

@@ -38,7 +38,7 @@ impl Mind {
         depot.counts_at = (after != Drain::Off).then_some(now);
         let (happening, why) = match after {
             Drain::Off => (Happening::DepotUndrained, DrainReason::Ended),
-            drain => (
+            drain @ (Drain::Keep | Drain::Move) => (
                 Happening::DepotDraining,
                 DrainReason::Begun { drain, is_own },
             ),

@@ -137,16 +137,7 @@ fn sentence(tale: &Tale, decision: &Decision, troubles: &mut Vec<String>) -> Opt
         Happening::DepotUp => format!("{depot} was back"),
         Happening::DepotDraining => format!("{depot} was drained: {why}"),
         Happening::DepotUndrained => format!("{depot} was used again: {why}"),
-        Happening::ForecastMoved => {
-            let Reason::RateMoved { from, to } = decision.reason else {
-                return Some(format!("the forecast of {depot} moved: {why}"));
-            };
-            let verb = if to < from { "fell" } else { "rose" };
-            if to < from {
-                note(troubles, format!("the forecast of {depot} fell"));
-            }
-            format!("the forecast of {depot} {verb} from {from} to {to}")
-        }
+        Happening::ForecastMoved => told_of_forecast(decision, &why, troubles),
         Happening::Repairing { chunks } => {
             let chunks = words::count(*chunks, "chunk");
             format!("{chunks} had to be sent again in part: {why}")
@@ -189,6 +180,19 @@ fn sentence(tale: &Tale, decision: &Decision, troubles: &mut Vec<String>) -> Opt
         _ => format!("{happening}: {why}"),
     };
     Some(text)
+}
+
+/// What is said of a path's forecast.
+fn told_of_forecast(decision: &Decision, why: &str, troubles: &mut Vec<String>) -> String {
+    let depot = &decision.depot;
+    let Reason::RateMoved { from, to } = decision.reason else {
+        return format!("the forecast of {depot} moved: {why}");
+    };
+    let verb = if to < from { "fell" } else { "rose" };
+    if to < from {
+        note(troubles, format!("the forecast of {depot} fell"));
+    }
+    format!("the forecast of {depot} {verb} from {from} to {to}")
 }
 
 /// What is said of being at the destinations in time.

@@ -47,7 +47,10 @@ impl Drains {
             | Command::Fetch { .. }
             | Command::Quit { .. }
             | Command::Survey { .. }
-            | Command::Settle { .. } => Vec::new(),
+            | Command::Settle { .. }
+            | Command::Reserve { .. }
+            | Command::Rearrange { .. }
+            | Command::GiveBack { .. } => Vec::new(),
         };
         let wrong = gets.into_iter().find(|depot| is_wrong(depot));
         ensure(NAME, wrong.is_none(), || {
