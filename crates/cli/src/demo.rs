@@ -11,6 +11,7 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::Args;
 use posthaste_api as api;
+use posthaste_endpoint::gateway::Gateways;
 use posthaste_types::Bytes;
 use serde::Serialize;
 
@@ -111,6 +112,7 @@ async fn play(arguments: &DemoArguments) -> Outcome {
         &request.id,
         &home,
         &IdentityArguments::default(),
+        &Gateways::default(),
         Screen::new(true),
     )
     .await?;

@@ -3,7 +3,8 @@
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use clap::Args;
-use posthaste_gateway::{Forward, Gateway, GatewayOptions, Pattern, Reserve, Table};
+use posthaste_endpoint::gateway::Pattern;
+use posthaste_gateway::{Forward, Gateway, GatewayOptions, Reserve, Table};
 use posthaste_types::Bytes;
 
 use crate::{failure::Outcome, output, shutdown::Shutdown};

@@ -12,6 +12,7 @@ use hyper::Method;
 use posthaste_api as api;
 use posthaste_endpoint::{
     ErrorKind,
+    gateway::Gateways,
     relay::{Credential, RelayAddress, RelayClient},
 };
 use posthaste_engine::{
@@ -27,6 +28,7 @@ use crate::{
     keys::IdentityArguments,
     output,
     screen::{Line, Screen, Style},
+    through,
 };
 
 /// How often a source that is being read is looked at.
@@ -37,6 +39,8 @@ const READ_LOOK: Duration = Duration::from_millis(300);
 /// Verifies every chunk. Each file appears under its name only when it is whole. Killed and run
 /// again, it goes on where it was. Where the service hands out sources, whatever still lies at the source
 /// comes from there too: then a request can be pulled as soon as it is taken.
+///
+/// Depots that gateways.toml says lie behind a gateway (its `to`) are reached through it, and straight while it fails.
 ///
 /// Example:
 ///   posthaste pull r7 ~/results
@@ -49,6 +53,9 @@ pub struct PullArguments {
     directory: PathBuf,
     #[command(flatten)]
     identities: IdentityArguments,
+    /// The gateways known, and which depots lie behind them [default: gateways.toml beside profiles.toml, if there]
+    #[arg(long, value_name = "FILE")]
+    gateways: Option<PathBuf>,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
@@ -69,7 +76,8 @@ pub async fn run(arguments: PullArguments) -> Outcome {
         identities,
         ..
     } = &arguments;
-    let report = fetch(&service, id, directory, identities, screen).await?;
+    let gateways = through::known(arguments.gateways.as_deref())?;
+    let report = fetch(&service, id, directory, identities, &gateways, screen).await?;
     if arguments.json {
         output::json(&serde_json::json!({
             "bytes": report.bytes,
@@ -101,12 +109,13 @@ pub async fn fetch(
     id: &str,
     directory: &Path,
     identities: &IdentityArguments,
+    gateways: &Gateways,
     screen: Screen,
 ) -> Result<PullReport, Failure> {
     let screen = Mutex::new(screen);
     let ticket = find_ticket(service, id, &screen).await?;
     let manifest = Arc::new(find_manifest(service, id, identities).await?);
-    let holders = find_holders(&ticket, &manifest).await?;
+    let holders = find_holders(&ticket, &manifest, gateways).await?;
     let ticket = Ticket { manifest, holders };
     let draw = |progress: &Progress| {
         let mut screen = screen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -178,14 +187,19 @@ async fn find_manifest(
 }
 
 /// Asks every depot what it holds; one that does not answer holds nothing for now.
-async fn find_holders(ticket: &api::Ticket, manifest: &Manifest) -> Result<Vec<Holder>, Failure> {
+async fn find_holders(
+    ticket: &api::Ticket,
+    manifest: &Manifest,
+    gateways: &Gateways,
+) -> Result<Vec<Holder>, Failure> {
     let mut asked = tokio::task::JoinSet::new();
     for (place, holder) in ticket.holders.iter().enumerate() {
         let address = RelayAddress {
             url: holder.url.clone(),
             fingerprint: holder.fingerprint.parse().map_err(anyhow::Error::from)?,
         };
-        let client = RelayClient::new(address, Credential::Token(holder.token.clone()))?;
+        let ways = gateways.ways_to_relay(&address)?;
+        let client = RelayClient::by_ways(address, Credential::Token(holder.token.clone()), ways)?;
         let (name, dataset) = (holder.name.clone(), manifest.dataset);
         asked.spawn(async move {
             let held = match client.inventory(&dataset).await {

@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use clap::Args;
+use posthaste_endpoint::gateway::Gateways;
 use posthaste_service::{Encode, LendingOptions, Options, Service};
 use posthaste_types::{ByteRate, Bytes};
 
@@ -47,6 +48,9 @@ pub struct ServeArguments {
     /// What the way out carries in a second, like 100M, all depots together [default: not known]
     #[arg(long, value_name = "BYTES")]
     way_out: Option<Bytes>,
+    /// The gateways known, and which depots lie behind them; read at the start
+    #[arg(long, value_name = "FILE")]
+    gateways: Option<PathBuf>,
     /// Print one JSON object with url, token_file and source_url once it listens
     #[arg(long)]
     json: bool,
@@ -76,6 +80,10 @@ pub async fn run(arguments: ServeArguments) -> Outcome {
         way_out: arguments
             .way_out
             .map(|rate| ByteRate::new(rate.get().max(1))),
+        gateways: match &arguments.gateways {
+            Some(file) => Gateways::read(file)?,
+            None => Gateways::default(),
+        },
     };
     let service = Service::open(&options).await?;
     let url = format!("http://{}", service.address()?);

@@ -9,9 +9,12 @@ use std::{
 };
 
 use clap::Args;
-use posthaste_endpoint::relay::read_secret_file;
-use posthaste_gateway::{Hop, LocalDoor, mint};
-use serde::Deserialize;
+use posthaste_endpoint::{
+    ErrorKind,
+    gateway::{Gateways, Hop, mint},
+    relay::read_secret_file,
+};
+use posthaste_gateway::LocalDoor;
 use tokio::{process::Command, task::JoinSet};
 
 use crate::{
@@ -70,13 +73,6 @@ pub struct ThroughArguments {
     /// The command and its arguments
     #[arg(last = true, required_unless_present = "token")]
     command: Vec<String>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Known {
-    address: String,
-    secret_file: PathBuf,
 }
 
 /// Runs the command and ends as it does.
@@ -195,22 +191,18 @@ fn hops(gateways: &[String], secret_files: &[PathBuf]) -> Result<Vec<Hop>, Failu
     let mut secrets = secret_files.iter();
     let mut hops = Vec::new();
     for gateway in gateways {
-        let known = if gateway.contains(':') {
-            let file = secrets.next().ok_or_else(|| {
-                Failure::usage(format!(
-                    "no secret for the gateway {gateway} (give --secret-file, or its name from gateways.toml)"
-                ))
-            })?;
-            Known {
-                address: gateway.clone(),
-                secret_file: file.clone(),
-            }
-        } else {
-            named(gateway)?
-        };
+        if !gateway.contains(':') {
+            hops.extend(known(None)?.hops(gateway)?);
+            continue;
+        }
+        let file = secrets.next().ok_or_else(|| {
+            Failure::usage(format!(
+                "no secret for the gateway {gateway} (give --secret-file, or its name from gateways.toml)"
+            ))
+        })?;
         hops.push(Hop {
-            address: known.address.parse()?,
-            secret: read_secret_file(&known.secret_file)?,
+            address: gateway.parse()?,
+            secret: read_secret_file(file)?,
         });
     }
     if secrets.next().is_some() {
@@ -221,24 +213,16 @@ fn hops(gateways: &[String], secret_files: &[PathBuf]) -> Result<Vec<Hop>, Failu
     Ok(hops)
 }
 
-fn named(name: &str) -> Result<Known, Failure> {
-    let file = config::config_directory().join("gateways.toml");
-    let shown = file.display();
-    let text = match fs::read_to_string(&file) {
-        Ok(text) => text,
-        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => String::new(),
-        Err(cause) => {
-            return Err(Failure::new(
-                Exit::Other,
-                format!("can't read {shown}: {cause}"),
-            ));
+/// The gateways in a file; without one, those in the user's own, if there is one.
+///
+/// # Errors
+/// When the file can't be read.
+pub fn known(file: Option<&Path>) -> Result<Gateways, Failure> {
+    let own = config::config_directory().join("gateways.toml");
+    match Gateways::read(file.unwrap_or(&own)) {
+        Err(error) if file.is_none() && error.kind() == ErrorKind::NotFound => {
+            Ok(Gateways::none(own))
         }
-    };
-    let mut all: std::collections::BTreeMap<String, Known> = toml::from_str(&text)
-        .map_err(|cause| Failure::usage(format!("can't read {shown}: {}", cause.message())))?;
-    all.remove(name).ok_or_else(|| {
-        Failure::usage(format!(
-            "no gateway `{name}` in {shown} (add it there, or write HOST:PORT and --secret-file)"
-        ))
-    })
+        known => Ok(known?),
+    }
 }

@@ -17,6 +17,7 @@ mod error;
 mod ftp;
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod gateway;
 pub mod gcs;
 mod ledger;
 pub mod limits;

@@ -17,6 +17,7 @@ mod scatter;
 mod secret_file;
 mod status;
 mod token;
+mod way;
 pub mod wire;
 
 pub(crate) use address::from_hex;

@@ -1,72 +1,15 @@
 //! Connects to the next gateway or to the target.
 
-use std::{
-    net::{IpAddr, SocketAddr},
-    time::Duration,
+use std::net::IpAddr;
+
+use posthaste_endpoint::{
+    Error, ErrorKind, Result,
+    gateway::{Segment, Target, ask, connect, is_of_this_machine, resolve},
 };
+use socket2::SockRef;
+use tokio::net::TcpSocket;
 
-use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
-use socket2::{SockRef, TcpKeepalive};
-use tokio::{
-    net::{TcpSocket, TcpStream, lookup_host},
-    time::timeout,
-};
-
-use crate::{
-    carry::{End, answer},
-    clock,
-    greeting::read_head,
-    pattern::is_of_this_machine,
-    reserve::is_id,
-    route::{Segment, Table},
-    target::{Host, Target},
-    token::{TOKEN_LIFETIME_S, mint},
-};
-
-/// One address gets this long to answer, and so does the resolver.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
-/// Addresses of one name that are tried.
-const ADDRESSES_MAX: usize = 4;
-/// A gateway gets this long to reach what it was asked for, which may lie behind further ones.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
-/// A connection on which nothing passes is asked whether it lives after this time, and is given up after four.
-const KEEPALIVE: Duration = Duration::from_secs(60);
-/// Gateways on one way.
-pub(crate) const HOPS_MAX: usize = 8;
-
-/// The next gateway, and what opens it.
-#[derive(Clone)]
-pub struct Hop {
-    /// Where it listens.
-    pub address: Target,
-    /// Its secret.
-    pub secret: [u8; 32],
-}
-
-impl std::fmt::Debug for Hop {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Hop({}, hidden)", self.address)
-    }
-}
-
-/// Sets up the TCP of a segment. What the kernel does not offer was refused at the start.
-pub(crate) fn tune(socket: SockRef<'_>, segment: &Segment) -> std::io::Result<()> {
-    socket.set_tcp_nodelay(true)?;
-    let keepalive = TcpKeepalive::new()
-        .with_time(KEEPALIVE)
-        .with_interval(KEEPALIVE);
-    socket.set_tcp_keepalive(&keepalive.with_retries(4))?;
-    if let Some(congestion) = &segment.congestion {
-        socket.set_tcp_congestion(congestion.as_bytes())?;
-    }
-    if let Some(buffer) = segment.buffer {
-        // The kernel doubles what it is told, for its own bookkeeping.
-        let bytes = usize::try_from(buffer.get()).unwrap_or(usize::MAX);
-        socket.set_send_buffer_size(bytes)?;
-        socket.set_recv_buffer_size(bytes)?;
-    }
-    Ok(())
-}
+use crate::{carry::End, route::Table};
 
 /// Checks that the kernel offers what a segment wants.
 pub(crate) fn check(segment: &Segment) -> Result<()> {
@@ -86,56 +29,6 @@ pub(crate) fn check(segment: &Segment) -> Result<()> {
             "modprobe tcp_{name}; net.ipv4.tcp_available_congestion_control lists what there is"
         ))
     })
-}
-
-/// The addresses of a host, each a canonical one.
-async fn resolve(target: &Target) -> Result<Vec<IpAddr>> {
-    let name = match &target.host {
-        Host::Address(address) => return Ok(vec![*address]),
-        Host::Name(name) => name.as_str(),
-    };
-    let failed = |kind| Error::new(kind, "look up", name.to_owned()).at(Locus::Network);
-    let found = timeout(CONNECT_TIMEOUT, lookup_host((name, target.port)))
-        .await
-        .map_err(|_| failed(ErrorKind::TimedOut))?
-        .map_err(|cause| failed(ErrorKind::Unreachable).cause(cause))?;
-    let found = found.map(|at| at.ip().to_canonical()).take(ADDRESSES_MAX);
-    Ok(found.collect())
-}
-
-async fn connect_to(address: SocketAddr, segment: &Segment) -> Result<TcpStream> {
-    let failed = |kind| Error::new(kind, "connect to", address.to_string()).at(Locus::Network);
-    let begin = || {
-        let socket = match address {
-            SocketAddr::V4(_) => TcpSocket::new_v4()?,
-            SocketAddr::V6(_) => TcpSocket::new_v6()?,
-        };
-        // Before it connects: the window's scale is agreed on then.
-        tune(SockRef::from(&socket), segment)?;
-        std::io::Result::Ok(socket)
-    };
-    let socket = begin().map_err(|cause| failed(ErrorKind::Other).cause(cause))?;
-    match timeout(CONNECT_TIMEOUT, socket.connect(address)).await {
-        Ok(Ok(stream)) => Ok(stream),
-        Ok(Err(cause)) => Err(failed(ErrorKind::Unreachable).cause(cause)),
-        Err(_) => Err(failed(ErrorKind::TimedOut)),
-    }
-}
-
-/// Connects to the first of the addresses that answers.
-async fn connect(target: &Target, addresses: &[IpAddr], segment: &Segment) -> Result<TcpStream> {
-    let mut last = None;
-    for &address in addresses {
-        match connect_to(SocketAddr::new(address, target.port), segment).await {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = Some(error),
-        }
-    }
-    Err(last.unwrap_or_else(|| {
-        Error::new(ErrorKind::Unreachable, "look up", target.to_string())
-            .cause("it has no address")
-            .at(Locus::Network)
-    }))
 }
 
 /// Opens the way of a stream that came over the gateways in `path`, if the table allows it.
@@ -167,7 +60,8 @@ pub(crate) async fn open(
     if let Some(hop) = way.via {
         let addresses = resolve(&hop.address).await?;
         let stream = connect(&hop.address, &addresses, way.segment).await?;
-        return ask(stream, hop, target, path, reservation).await;
+        let (stream, early) = ask(stream, hop, target, path, reservation).await?;
+        return Ok(End { stream, early });
     }
     let mut addresses = match addresses {
         none if none.is_empty() => resolve(target).await?,
@@ -192,107 +86,4 @@ pub(crate) async fn open(
 fn has_allowed(table: &Table, target: &Target, addresses: &[IpAddr]) -> bool {
     let mut all = addresses.iter();
     all.any(|&at| table.allows_address(at, target.port))
-}
-
-/// Asks a gateway, over a stream that leads to it, for the way to a target.
-async fn ask(
-    mut stream: TcpStream,
-    hop: &Hop,
-    target: &Target,
-    path: &[String],
-    reservation: Option<&str>,
-) -> Result<End> {
-    let token = mint(
-        &hop.secret,
-        Some(target),
-        clock::unix_s() + TOKEN_LIFETIME_S,
-    );
-    let mut head = format!(
-        "CONNECT {target} HTTP/1.1\r\nHost: {target}\r\nProxy-Authorization: Bearer {token}\r\n"
-    );
-    if !path.is_empty() {
-        head += &format!("Posthaste-Path: {}\r\n", path.join(","));
-    }
-    if let Some(id) = reservation {
-        head += &format!("Posthaste-Reservation: {id}\r\n");
-    }
-    head += "\r\n";
-    let subject = || hop.address.to_string();
-    let failed = |kind| Error::new(kind, "go through the gateway", subject()).at(Locus::Network);
-    let exchange = async {
-        answer(&mut stream, head.as_bytes()).await?;
-        read_head(&mut stream, Vec::new()).await
-    };
-    let (head, early) = timeout(ANSWER_TIMEOUT, exchange)
-        .await
-        .map_err(|_| failed(ErrorKind::TimedOut))?
-        .map_err(|cause| failed(ErrorKind::Unreachable).cause(cause))?;
-    let mut headers = [httparse::EMPTY_HEADER; 32];
-    let mut response = httparse::Response::new(&mut headers);
-    let status = match response.parse(&head) {
-        Ok(httparse::Status::Complete(_)) => response.code.unwrap_or(0),
-        Ok(httparse::Status::Partial) | Err(_) => 0,
-    };
-    let kind = match status {
-        200 => return Ok(End { stream, early }),
-        403 => ErrorKind::PermissionDenied,
-        407 => ErrorKind::Unauthenticated,
-        502 => ErrorKind::Unreachable,
-        503 => ErrorKind::Busy,
-        504 => ErrorKind::TimedOut,
-        508 => ErrorKind::Conflict,
-        _ => ErrorKind::Other,
-    };
-    let said = response.reason.filter(|reason| !reason.is_empty());
-    let said = said
-        .unwrap_or("it does not speak as a gateway does")
-        .to_owned();
-    Err(failed(kind).with("target", target).cause(said))
-}
-
-/// Connects to `target` through gateways, the nearest first; straight without any.
-///
-/// # Errors
-/// [`ErrorKind::Unreachable`] and [`ErrorKind::TimedOut`] of the network; what a gateway refuses:
-/// [`ErrorKind::PermissionDenied`], [`ErrorKind::Unauthenticated`], [`ErrorKind::Busy`], [`ErrorKind::Conflict`] for a loop.
-pub async fn connect_through(hops: &[Hop], target: &Target) -> Result<(TcpStream, Vec<u8>)> {
-    connect_reserved(hops, target, None).await
-}
-
-/// Connects as [`connect_through`] does, as one of a reservation's streams at each gateway that reserves.
-///
-/// # Errors
-/// Those of [`connect_through`]; [`ErrorKind::PermissionDenied`] also for a reservation that a gateway doesn't know.
-pub async fn connect_reserved(
-    hops: &[Hop],
-    target: &Target,
-    reservation: Option<&str>,
-) -> Result<(TcpStream, Vec<u8>)> {
-    if let Some(id) = reservation.filter(|id| !is_id(id)) {
-        return Err(
-            Error::new(ErrorKind::Invalid, "use the reservation", id.to_owned())
-                .cause("an id is 1 to 64 letters, digits, dots, dashes or underlines"),
-        );
-    }
-    let segment = Segment::default();
-    let first = hops.first().map_or(target, |hop| &hop.address);
-    let addresses = resolve(first).await?;
-    let stream = connect(first, &addresses, &segment).await?;
-    let mut end = End {
-        stream,
-        early: Vec::new(),
-    };
-    for (at, hop) in hops.iter().enumerate() {
-        if !end.early.is_empty() {
-            return Err(Error::new(
-                ErrorKind::Other,
-                "go through the gateway",
-                hop.address.to_string(),
-            )
-            .cause("it speaks before it is asked"));
-        }
-        let next = hops.get(at + 1).map_or(target, |next| &next.address);
-        end = ask(end.stream, hop, next, &[], reservation).await?;
-    }
-    Ok((end.stream, end.early))
 }

@@ -12,7 +12,11 @@ use std::{
     time::Duration,
 };
 
-use posthaste_endpoint::{Error, ErrorKind, Result, relay::read_or_make_secret};
+use posthaste_endpoint::{
+    Error, ErrorKind, Result,
+    gateway::{HOPS_MAX, Refusal, Target, is_for_all, tune, verify},
+    relay::read_or_make_secret,
+};
 use socket2::SockRef;
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -25,13 +29,11 @@ use crate::{
     GatewayOptions,
     carry::{End, Pipes, carry},
     clock,
-    dial::{HOPS_MAX, check, open, tune},
+    dial::{check, open},
     greeting::{self, Greeting, Wish, accept, ask_for_token, refuse, tell},
     limits,
     reserve::{self, Answer, Desk, Question},
     route::Table,
-    target::Target,
-    token::{Refusal, is_for_all, verify},
 };
 
 /// A client gets this long to say what it wants.

@@ -6,20 +6,16 @@ mod socks;
 
 use std::io;
 
-use posthaste_endpoint::{Error, ErrorKind};
+use posthaste_endpoint::{
+    Error, ErrorKind,
+    gateway::{Target, is_reservation},
+};
 use tokio::{io::AsyncReadExt, net::TcpStream};
 
-use crate::{
-    carry::End,
-    reserve::{Question, is_id},
-    target::Target,
-};
+use crate::{carry::End, reserve::Question};
 
 pub(crate) use self::http::{ask_for_token, tell};
 pub use door::LocalDoor;
-
-/// Longest head of a request or an answer, in bytes.
-const HEAD_BYTES_MAX: usize = 8 << 10;
 
 /// Which way a client talks, which is how it is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +39,7 @@ pub(crate) struct Wish {
 /// The reservation in the name that comes with a token: `reservation=ID`. Any other name says nothing.
 fn reservation_of(name: &str) -> Option<String> {
     let id = name.strip_prefix("reservation=")?;
-    is_id(id).then(|| id.to_owned())
+    is_reservation(id).then(|| id.to_owned())
 }
 
 /// What a client came with.
@@ -92,28 +88,6 @@ pub(crate) async fn refuse(
         Speech::Socks => socks::answer(stream, socks::Reply::of(error.kind())).await,
         Speech::Http => {
             http::answer(stream, http::status_of(error.kind()), &error.to_string()).await
-        }
-    }
-}
-
-/// Reads on from `read` to the empty line. What came behind it is the second.
-pub(crate) async fn read_head(
-    stream: &mut TcpStream,
-    mut read: Vec<u8>,
-) -> io::Result<(Vec<u8>, Vec<u8>)> {
-    loop {
-        if let Some(end) = read.windows(4).position(|four| four == b"\r\n\r\n") {
-            let behind = read.split_off(end + 4);
-            return Ok((read, behind));
-        }
-        if read.len() > HEAD_BYTES_MAX {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "its head does not end",
-            ));
-        }
-        if stream.read_buf(&mut read).await? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }
 }

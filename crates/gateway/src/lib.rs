@@ -24,22 +24,17 @@ mod dial;
 mod gate;
 mod greeting;
 mod limits;
-mod pattern;
 mod reserve;
 mod route;
-mod target;
-mod token;
 
 use std::{net::SocketAddr, path::PathBuf};
 
-pub use dial::{Hop, connect_reserved, connect_through};
+use posthaste_endpoint::gateway::Target;
+
 pub use gate::{Counts, Gateway};
 pub use greeting::LocalDoor;
-pub use pattern::Pattern;
 pub use reserve::Reserve;
-pub use route::{Segment, Table};
-pub use target::Target;
-pub use token::{TOKEN_LIFETIME_S, mint};
+pub use route::Table;
 
 /// A port that leads to one place, for programs that know no proxies.
 #[derive(Debug, Clone)]

@@ -27,7 +27,7 @@ use std::str::FromStr;
 use posthaste_endpoint::{Error, ErrorKind};
 use posthaste_types::ByteRate;
 
-pub(crate) use desk::{Desk, is_id};
+pub(crate) use desk::Desk;
 pub(crate) use http::{Answer, BODY_BYTES_MAX, PATH, Question, tell};
 
 /// The longest name the kernel gives a device.

@@ -5,24 +5,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use posthaste_endpoint::{Error, ErrorKind, Result, relay::read_secret_file};
+use posthaste_endpoint::{
+    Error, ErrorKind, Result,
+    gateway::{Hop, Pattern, Segment, Target},
+    relay::read_secret_file,
+};
 use posthaste_types::{Bytes, QuantityError};
 use serde::Deserialize;
 
-use crate::{dial::Hop, pattern::Pattern, target::Target};
-
 /// Longest table read, in bytes: people write them by hand.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-
-/// How the TCP of one segment is set up.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Segment {
-    /// The kernel's name of a congestion control, such as `bbr` or `cubic`; the machine's own without.
-    pub congestion: Option<String>,
-    /// Bytes the kernel may hold for each direction: rate times round trip of the segment. Without it the kernel finds
-    /// out, up to `net.ipv4.tcp_wmem` and `tcp_rmem`.
-    pub buffer: Option<Bytes>,
-}
 
 /// Where to, and by which next gateway.
 #[derive(Debug, Clone)]

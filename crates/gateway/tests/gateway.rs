@@ -4,10 +4,12 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use posthaste_endpoint::{ErrorKind, relay::read_secret_file};
-use posthaste_gateway::{
-    Forward, Gateway, GatewayOptions, Hop, LocalDoor, Table, Target, connect_through, mint,
+use posthaste_endpoint::{
+    ErrorKind,
+    gateway::{Hop, Target, connect_through, mint},
+    relay::read_secret_file,
 };
+use posthaste_gateway::{Forward, Gateway, GatewayOptions, LocalDoor, Table};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},

@@ -29,6 +29,7 @@ pub mod scavenger;
 mod scene;
 mod timetable;
 pub mod tuner;
+pub mod ways;
 mod windows;
 
 pub use curve::Curve;

@@ -13,6 +13,7 @@ use std::{
 use posthaste_core::contract::{Drain, Fault, Input};
 use posthaste_endpoint::{
     Error, ErrorKind, Result,
+    gateway::Gateways,
     relay::{Credential, Draining, RelayAddress, RelayClient, RelayStatus},
 };
 use posthaste_journal::DepotRecord;
@@ -141,10 +142,11 @@ pub(crate) fn parse_secret(text: &str, depot: &str) -> Result<[u8; secrets::SECR
 /// Connects nothing yet: makes the client that will.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] when the address makes no sense.
+/// [`ErrorKind::Invalid`] when the address makes no sense; those of reading a gateway's secret.
 pub(crate) fn open(
     record: DepotRecord,
     secret: [u8; secrets::SECRET_BYTES],
+    gateways: &Gateways,
     now: Instant,
 ) -> Result<Depot> {
     let address = RelayAddress {
@@ -158,7 +160,8 @@ pub(crate) fn open(
             .cause(cause)
         })?,
     };
-    let client = RelayClient::new(address, Credential::Secret(secret))?;
+    let ways = gateways.ways_to_relay(&address)?;
+    let client = RelayClient::by_ways(address, Credential::Secret(secret), ways)?;
     Ok(Depot {
         record,
         humble: client.humble(),

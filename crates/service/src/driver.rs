@@ -10,7 +10,7 @@ use posthaste_core::{
     Mind, Settings,
     contract::{Command, Event, Happening, Input, Outbox},
 };
-use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_endpoint::{Error, ErrorKind, Result, gateway::Gateways};
 use posthaste_journal::{ChunkRecord, Step};
 use posthaste_types::Timestamp;
 use tokio::sync::{mpsc, watch};
@@ -54,6 +54,8 @@ pub(crate) struct Centre {
     pub(crate) opened: Arc<Opened>,
     /// Where sources are handed out; nowhere where nobody asked for that.
     pub(crate) lending: OnceLock<Lending>,
+    /// The gateways that some depots are reached through.
+    pub(crate) gateways: Gateways,
     pub(crate) clock: Clock,
     pub(crate) inputs: mpsc::Sender<Arrival>,
     /// Number of the newest event: wakes those who stream events.
@@ -65,7 +67,11 @@ impl Centre {
     ///
     /// # Errors
     /// The journal's, or [`ErrorKind::Corrupt`] when its newest snapshot can't be read.
-    pub(crate) fn restore(store: Arc<Store>, inputs: mpsc::Sender<Arrival>) -> Result<Self> {
+    pub(crate) fn restore(
+        store: Arc<Store>,
+        inputs: mpsc::Sender<Arrival>,
+        gateways: Gateways,
+    ) -> Result<Self> {
         let mut replay = store.journal(|journal| journal.replay())?;
         if replay.snapshot.as_deref().is_some_and(Mind::is_outdated) {
             replay = store.journal(|journal| journal.replay_all())?;
@@ -87,6 +93,7 @@ impl Centre {
             flows: Arc::default(),
             opened: Arc::default(),
             lending: OnceLock::new(),
+            gateways,
             clock: Clock::default(),
             inputs,
             newest_event: watch::Sender::new(0),

@@ -33,7 +33,7 @@ use std::{
 };
 
 use posthaste_core::contract::Input;
-use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_endpoint::{Error, ErrorKind, Result, gateway::Gateways};
 use posthaste_journal::Scan;
 use posthaste_relay::Outlet;
 use posthaste_types::ByteRate;
@@ -66,6 +66,8 @@ pub struct Options {
     pub encode: Encode,
     /// What the way out carries, all depots together; none where nobody knows.
     pub way_out: Option<ByteRate>,
+    /// The gateways that some depots are reached through.
+    pub gateways: Gateways,
 }
 
 /// A service that listens, but does nothing yet.
@@ -112,7 +114,11 @@ impl Service {
         let token_file = options.state.join("token");
         let token = secrets::token(&token_file)?;
         let (inputs, queue) = mpsc::channel(driver::INPUTS_MAX);
-        let centre = Arc::new(driver::Centre::restore(store, inputs)?);
+        let centre = Arc::new(driver::Centre::restore(
+            store,
+            inputs,
+            options.gateways.clone(),
+        )?);
         let (scan_sender, scans) = mpsc::channel(submit::SCANS_MAX);
         let (watch_sender, watches) = mpsc::channel(WATCHES_MAX);
         let driver = driver::Driver::new(Arc::clone(&centre), queue);
@@ -266,7 +272,7 @@ async fn resume(desk: &http::Desk) -> Result<()> {
     for record in centre.store.journal(|journal| journal.depots())? {
         let path = depots::secret_path(centre.store.directory(), &record.name);
         let secret = depots::parse_secret(&secrets::read_private(&path)?, &record.name)?;
-        let depot = Arc::new(depots::open(record, secret, monotonic())?);
+        let depot = Arc::new(depots::open(record, secret, &centre.gateways, monotonic())?);
         centre.depots.insert(Arc::clone(&depot));
         centre.tell(http::added(&depot.record)).await?;
         centre.tell(http::lent(&depot.record)).await?;

@@ -4,14 +4,18 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     time::{Duration, Instant},
 };
 
-use posthaste_endpoint::relay::{Credential, RelayAddress, RelayClient, read_secret_file};
+use posthaste_endpoint::{
+    gateway::mint,
+    relay::{Credential, RelayAddress, RelayClient, read_secret_file},
+};
 use serde_json::Value;
 
 /// Nothing here takes longer, on any machine.
@@ -102,6 +106,66 @@ impl Relay {
             &self.listen,
         );
     }
+}
+
+/// A gateway to this machine that can be killed and started again at the same place.
+pub struct Gateway {
+    directory: PathBuf,
+    process: Process,
+}
+
+impl Gateway {
+    pub fn start(directory: &Path) -> Self {
+        Self {
+            directory: directory.to_owned(),
+            process: start_gateway(directory, "127.0.0.1:0"),
+        }
+    }
+
+    pub fn address(&self) -> &str {
+        self.process.ready["address"].as_str().unwrap()
+    }
+
+    pub fn secret_file(&self) -> &str {
+        self.process.ready["secret_file"].as_str().unwrap()
+    }
+
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    pub fn restart(&mut self) {
+        self.process = start_gateway(&self.directory, self.address());
+    }
+
+    /// Bytes that it carried, both ways together.
+    pub fn carried(&self) -> u64 {
+        let secret = read_secret_file(Path::new(self.secret_file())).unwrap();
+        let token = mint(&secret, None, u64::MAX);
+        let mut stream = TcpStream::connect(self.address()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let ask = format!("GET /v1/status HTTP/1.1\r\nAuthorization: Bearer {token}\r\n\r\n");
+        stream.write_all(ask.as_bytes()).unwrap();
+        let mut said = String::new();
+        stream.read_to_string(&mut said).unwrap();
+        let status: Value = serde_json::from_str(said.split_once("\r\n\r\n").unwrap().1).unwrap();
+        status["carried_bytes"].as_u64().unwrap()
+    }
+}
+
+fn start_gateway(directory: &Path, listen: &str) -> Process {
+    let log = directory.with_extension("log");
+    let arguments = [
+        "gateway",
+        "--json",
+        "--dir",
+        directory.to_str().unwrap(),
+        "--listen",
+        listen,
+        "--allow",
+        "127.0.0.1:*",
+    ];
+    Process::start(&arguments, &log)
 }
 
 /// Bytes of bodies that relays took since they started, whoever sent them, as they count them.

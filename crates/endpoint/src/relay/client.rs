@@ -17,7 +17,7 @@ use super::{
     connection::{Lease, Manners, Pool},
     wire::{self, ErrorBody, Held, Object, StatusBody, Target},
 };
-use crate::{Error, ErrorKind, Locus, Result, clock};
+use crate::{Error, ErrorKind, Locus, Result, clock, gateway::Hop};
 
 /// Bodies of answers that are not objects: an inventory page is the largest.
 pub(super) const ANSWER_BYTES_MAX: u64 =
@@ -47,7 +47,20 @@ impl RelayClient {
     /// # Errors
     /// [`ErrorKind::Invalid`] when the URL is not `https://host:port`.
     pub fn new(address: RelayAddress, credential: Credential) -> Result<Self> {
-        let pool = Arc::new(Pool::new(&address)?);
+        Self::by_ways(address, credential, vec![Vec::new()])
+    }
+
+    /// The same by any of some ways, each given by its gateways, the nearest first; the straight one has none. The way
+    /// that is wanted most stands first: others are taken while it does not open or breaks.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] when the URL is not `https://host:port`.
+    pub fn by_ways(
+        address: RelayAddress,
+        credential: Credential,
+        ways: Vec<Vec<Hop>>,
+    ) -> Result<Self> {
+        let pool = Arc::new(Pool::new(&address, ways)?);
         Ok(Self {
             address: Arc::new(address),
             credential,
@@ -360,7 +373,11 @@ impl RelayClient {
                 lease.connection.sender.ready().await?;
                 lease.connection.sender.send_request(request).await
             };
-            match self.pool.watch(&activity, ask.operation, exchange).await? {
+            let exchanged = self.pool.watch(&activity, ask.operation, exchange).await;
+            if !lease.reused && !matches!(&exchanged, Ok(Ok(_))) {
+                self.pool.broke(&lease.connection);
+            }
+            match exchanged? {
                 Ok(response) if response.status().is_success() => return Ok((lease, response)),
                 Ok(response) => return Err(self.refusal(ask, lease, response).await),
                 Err(_) if lease.reused => reuse = false,
@@ -390,11 +407,17 @@ impl RelayClient {
         let mut bytes = BytesMut::with_capacity(usize::try_from(length).unwrap_or(0));
         let mut hasher = blake3::Hasher::new();
         let activity = lease.connection.activity();
-        while let Some(frame) = self
-            .pool
-            .watch(&activity, ask.operation, body.frame())
-            .await?
-        {
+        loop {
+            let next = self
+                .pool
+                .watch(&activity, ask.operation, body.frame())
+                .await;
+            if !matches!(&next, Ok(None | Some(Ok(_)))) {
+                self.pool.broke(&lease.connection);
+            }
+            let Some(frame) = next? else {
+                break;
+            };
             let frame = frame.map_err(|cause| self.broken(ask, cause))?;
             let Some(data) = frame.data_ref() else {
                 continue;

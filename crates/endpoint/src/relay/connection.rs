@@ -25,8 +25,13 @@ use tokio::{
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use super::{RelayAddress, cargo::Body, pin};
-use crate::{Error, ErrorKind, Locus, Result, line::Humble};
+use super::{
+    RelayAddress,
+    cargo::Body,
+    pin,
+    way::{self, Ways},
+};
+use crate::{Error, ErrorKind, Locus, Result, gateway::Hop, line::Humble};
 
 /// Connections to one relay at once. Four fill a path that one TCP stream can't; twice as many let
 /// small requests (manifest, inventory) pass beside the fragments.
@@ -125,6 +130,8 @@ pub(super) struct Connection {
     /// Owns the future that drives the connection.
     _driver: JoinSet<()>,
     idle_since: Instant,
+    /// Which way it goes.
+    way: usize,
 }
 
 /// A connection that speaks TLS and nothing above it yet.
@@ -133,6 +140,7 @@ pub(super) struct Opened {
     pub(super) activity: Arc<AtomicU64>,
     /// How long the TCP handshake took.
     pub(super) round_trip: Duration,
+    way: usize,
 }
 
 /// The right to use one connection.
@@ -154,13 +162,14 @@ pub(super) struct Pool {
     urgent_permits: Arc<Semaphore>,
     idle: Mutex<Vec<Connection>>,
     manners: Manners,
+    ways: Arc<Ways>,
     pub(super) traffic: Arc<Traffic>,
     /// Bytes a second the relay said it takes; 0 when it did not say.
     pub(super) rate_limit: Arc<AtomicU64>,
 }
 
 impl Pool {
-    pub(super) fn new(address: &RelayAddress) -> Result<Self> {
+    pub(super) fn new(address: &RelayAddress, ways: Vec<Vec<Hop>>) -> Result<Self> {
         let (host, port) = address.host_and_port()?;
         let invalid = || Error::new(ErrorKind::Invalid, "use the depot", address.url.clone());
         let server_name =
@@ -177,6 +186,7 @@ impl Pool {
             urgent_permits: Arc::new(Semaphore::new(URGENT_CONNECTIONS_MAX)),
             idle: Mutex::new(Vec::new()),
             manners: Manners::Ordinary,
+            ways: Arc::new(Ways::new(ways)),
             traffic: Arc::default(),
             rate_limit: Arc::default(),
         })
@@ -194,6 +204,7 @@ impl Pool {
             urgent_permits: Arc::new(Semaphore::new(URGENT_CONNECTIONS_MAX)),
             idle: Mutex::new(Vec::new()),
             manners,
+            ways: Arc::clone(&self.ways),
             traffic: Arc::clone(&self.traffic),
             rate_limit: Arc::clone(&self.rate_limit),
         }
@@ -210,7 +221,11 @@ impl Pool {
         let permit =
             permit.map_err(|_| Error::new(ErrorKind::Cancelled, "connect to", self.url.clone()))?;
         while let Some(connection) = reuse.then(|| self.take_idle()).flatten() {
-            if !connection.sender.is_closed() && connection.idle_since.elapsed() < IDLE_MAX {
+            // One of a way that was left, or only stood in for another, has done its service.
+            if !connection.sender.is_closed()
+                && connection.idle_since.elapsed() < IDLE_MAX
+                && self.ways.is_first(connection.way)
+            {
                 return Ok(Lease {
                     connection,
                     reused: true,
@@ -236,6 +251,7 @@ impl Pool {
     /// Keeps the connection for the next request. At most as many are kept as may be in use.
     pub(super) fn give_back(&self, mut lease: Lease) {
         lease.connection.idle_since = Instant::now();
+        self.ways.served(lease.connection.way);
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < CONNECTIONS_MAX && !lease.connection.sender.is_closed() {
             idle.push(lease.connection);
@@ -259,24 +275,57 @@ impl Pool {
             activity: opened.activity,
             _driver: driver,
             idle_since: Instant::now(),
+            way: opened.way,
         })
     }
 
-    /// Opens a connection of its own, beside those that requests share.
+    /// Opens a connection of its own, beside those that requests share, by the first way that opens.
     pub(super) async fn connect(&self) -> Result<Opened> {
+        let mut last = None;
+        for way in self.ways.to_try() {
+            match self.connect_by(way).await {
+                Ok(opened) => return Ok(opened),
+                Err(error) => {
+                    self.ways.failed(way);
+                    last = Some(match last {
+                        Some(before) => error.with("another way", before),
+                        None => error,
+                    });
+                }
+            }
+        }
+        Err(last.unwrap_or_else(|| {
+            Error::new(ErrorKind::Invalid, "connect to", self.url.clone()).cause("there is no way")
+        }))
+    }
+
+    /// A request over this connection broke.
+    pub(super) fn broke(&self, connection: &Connection) {
+        self.ways.failed(connection.way);
+    }
+
+    async fn connect_by(&self, way: usize) -> Result<Opened> {
         let late = || {
             Error::new(ErrorKind::TimedOut, "connect to", self.url.clone())
                 .at(Locus::Network)
                 .cause("no answer")
                 .hint("is the relay running, and does a firewall let its port through?")
         };
-        let started = Instant::now();
-        let connect = TcpStream::connect((self.host.as_str(), self.port));
-        let stream = timeout(CONNECT_TIMEOUT, connect)
-            .await
-            .map_err(|_| late())?;
-        let stream = stream.map_err(|cause| self.unreachable(cause))?;
-        let round_trip = started.elapsed();
+        let hops = self.ways.hops(way);
+        let (stream, round_trip) = if hops.is_empty() {
+            let started = Instant::now();
+            let connect = TcpStream::connect((self.host.as_str(), self.port));
+            let stream = timeout(CONNECT_TIMEOUT, connect)
+                .await
+                .map_err(|_| late())?;
+            let stream = stream.map_err(|cause| self.unreachable(cause))?;
+            (stream, started.elapsed())
+        } else {
+            let connect = way::connect(hops, &self.host, self.port);
+            timeout(connect_timeout(hops), connect)
+                .await
+                .map_err(|_| late())??
+        };
         stream
             .set_nodelay(true)
             .map_err(|cause| self.unreachable(cause))?;
@@ -302,6 +351,7 @@ impl Pool {
             stream,
             activity,
             round_trip,
+            way,
         })
     }
 
@@ -345,6 +395,11 @@ impl Pool {
             rate => Duration::from_secs(KERNEL_BUFFER_BYTES * CONNECTIONS_MAX as u64 / rate),
         }
     }
+}
+
+/// How long a way of so many gateways may take to open: each asks the next.
+fn connect_timeout(hops: &[Hop]) -> Duration {
+    CONNECT_TIMEOUT * u32::try_from(hops.len() + 1).unwrap_or(u32::MAX)
 }
 
 impl Connection {

@@ -140,8 +140,11 @@ impl Scattering {
             };
             let activity = lease.connection.activity();
             let frame = self.body.frame();
-            let frame = self.client.pool.watch(&activity, OPERATION, frame).await?;
-            let Some(frame) = frame else {
+            let frame = self.client.pool.watch(&activity, OPERATION, frame).await;
+            if !matches!(&frame, Ok(None | Some(Ok(_)))) {
+                self.client.pool.broke(&lease.connection);
+            }
+            let Some(frame) = frame? else {
                 self.lease
                     .take()
                     .into_iter()

@@ -2,7 +2,10 @@
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
-use posthaste_endpoint::{Error, Result};
+use posthaste_endpoint::{
+    Error, Result,
+    gateway::{Hop, connect_reserved},
+};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::Semaphore,
@@ -11,10 +14,7 @@ use tokio::{
 };
 
 use super::{Greeting, accept, read, refuse};
-use crate::{
-    carry::{End, Pipes, carry},
-    dial::{Hop, connect_reserved},
-};
+use crate::carry::{End, Pipes, carry};
 
 /// Streams of one command at once.
 const STREAMS_MAX: usize = 512;

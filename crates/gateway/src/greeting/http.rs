@@ -3,15 +3,16 @@
 use std::{io, str};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use posthaste_endpoint::ErrorKind;
+use posthaste_endpoint::{
+    ErrorKind,
+    gateway::{HOPS_MAX, Target, is_reservation, read_head},
+};
 use tokio::{io::AsyncReadExt, net::TcpStream};
 
-use super::{Greeting, Speech, Why, Wish, nonsense, read_head, reservation_of};
+use super::{Greeting, Speech, Why, Wish, nonsense, reservation_of};
 use crate::{
     carry::{self, End},
-    dial::HOPS_MAX,
-    reserve::{self, Answer, BODY_BYTES_MAX, PATH, Question, is_id},
-    target::Target,
+    reserve::{self, Answer, BODY_BYTES_MAX, PATH, Question},
 };
 
 const HEADERS_MAX: usize = 64;
@@ -103,7 +104,7 @@ fn parse(head: &[u8]) -> Option<Asked> {
     };
     let shown = value("proxy-authorization").or(value("authorization"));
     let (name, token) = shown.and_then(name_and_token).unzip();
-    let named = value("posthaste-reservation").filter(|id| is_id(id));
+    let named = value("posthaste-reservation").filter(|id| is_reservation(id));
     let named = named.map(ToOwned::to_owned);
     let reservation = named.or_else(|| name.as_deref().and_then(reservation_of));
     let path = value("posthaste-path").unwrap_or_default();

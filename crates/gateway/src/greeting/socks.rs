@@ -5,14 +5,14 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
-use posthaste_endpoint::ErrorKind;
+use posthaste_endpoint::{
+    ErrorKind,
+    gateway::{Host, Target},
+};
 use tokio::{io::AsyncReadExt, net::TcpStream};
 
 use super::{Speech, Why, Wish, nonsense, reservation_of};
-use crate::{
-    carry,
-    target::{Host, Target},
-};
+use crate::carry;
 
 pub(super) const VERSION: u8 = 5;
 const PASSWORD_VERSION: u8 = 1;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use jiff::Timestamp as Moment;
-use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_endpoint::{Error, ErrorKind, Result, gateway::is_reservation};
 use posthaste_plan::reserve::{HOLD_LIFETIME, Refusal, State};
 use posthaste_types::Timestamp;
 use serde::Serialize;
@@ -28,15 +28,6 @@ use crate::clock;
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// A hold keeps others out, so it is short.
 const HOLD_S_MAX: u64 = 3600;
-/// The longest name of a reservation, in bytes.
-const ID_BYTES_MAX: usize = 64;
-
-/// Whether something can be the name of a reservation.
-pub(crate) fn is_id(text: &str) -> bool {
-    let is_sound = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    (1..=ID_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_sound)
-}
-
 /// Why something is not done.
 #[derive(Debug)]
 pub(super) enum No {
@@ -296,7 +287,7 @@ impl Desk {
 
     /// Holds what is asked for, or shows what the same question was granted. Also tells whether it is new.
     pub(super) fn hold(&self, asked: Asked, now: Timestamp) -> Result<(bool, Shown), No> {
-        if !is_id(&asked.id) {
+        if !is_reservation(&asked.id) {
             return Err(No::Senseless(
                 "an id is 1 to 64 letters, digits, dots, dashes or underlines".to_owned(),
             ));

@@ -5,7 +5,7 @@ use std::{fmt, net::IpAddr, str::FromStr};
 use posthaste_endpoint::{Error, ErrorKind};
 use serde::{Deserialize, Serialize};
 
-use crate::target::split_port;
+use posthaste_endpoint::gateway::split_port;
 
 /// Rules of one flow in the kernel: each packet is held against all of them.
 const RULES_MAX: usize = 64;

@@ -71,7 +71,7 @@ pub(crate) async fn add(
         },
         level: level(new.level)?,
     };
-    let status = depots::open(record.clone(), secret, monotonic())?
+    let status = depots::open(record.clone(), secret, &desk.centre.gateways, monotonic())?
         .client
         .status()
         .await?;
@@ -83,7 +83,7 @@ pub(crate) async fn add(
     record.id = centre
         .store
         .journal(|journal| journal.keep_depot(&record))?;
-    let depot = Arc::new(depots::open(record, secret, monotonic())?);
+    let depot = Arc::new(depots::open(record, secret, &centre.gateways, monotonic())?);
     depot.heed(&status);
     centre.depots.insert(Arc::clone(&depot));
     centre.tell(added(&depot.record)).await?;

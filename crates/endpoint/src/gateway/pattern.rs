@@ -2,9 +2,8 @@
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
-use posthaste_endpoint::{Error, ErrorKind};
-
-use crate::target::{Host, Target, split_port};
+use super::target::{Host, Target, split_port};
+use crate::{Error, ErrorKind};
 
 /// Places: `dtn.example.org:22`, `*.example.org:*`, `10.2.0.0/16:2000-2100`, `[2001:db8::/32]:443`, `*:443`.
 ///
@@ -96,7 +95,7 @@ impl Hosts {
 
 /// Whether an address means the gateway's own machine, its link (where clouds keep their credentials), or nobody.
 #[must_use]
-pub(crate) fn is_of_this_machine(address: IpAddr) -> bool {
+pub fn is_of_this_machine(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => {
             address.is_loopback()

@@ -2,7 +2,7 @@
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
-use posthaste_endpoint::{Error, ErrorKind};
+use crate::{Error, ErrorKind};
 
 /// The longest host name DNS has.
 const NAME_BYTES_MAX: usize = 253;
@@ -64,7 +64,8 @@ impl fmt::Display for Target {
 }
 
 /// Splits `host:port` with brackets around IPv6.
-pub(crate) fn split_port(text: &str) -> Option<(&str, &str)> {
+#[must_use]
+pub fn split_port(text: &str) -> Option<(&str, &str)> {
     if let Some(rest) = text.strip_prefix('[') {
         let (host, port) = rest.split_once(']')?;
         return Some((host, port.strip_prefix(':')?));

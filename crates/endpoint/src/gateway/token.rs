@@ -4,7 +4,7 @@
 //! Streams pass in whatever protection they bring along, so tokens can be seen on their way. Those that our own
 //! programs and gateways show are good for one target and two minutes: who reads one can go where its owner just went.
 
-use crate::target::Target;
+use super::Target;
 
 /// How long a token made for one stream is good, in seconds. Clocks may differ by a minute.
 pub const TOKEN_LIFETIME_S: u64 = 120;
@@ -14,7 +14,7 @@ const PLACE_DIGITS: usize = 16;
 
 /// Why a token is not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub enum Refusal {
     /// It is no token, or was made with another secret.
     Forged,
     /// It was good until a time that has passed.
@@ -38,7 +38,10 @@ pub fn mint(secret: &[u8; 32], target: Option<&Target>, expires_unix_s: u64) -> 
 
 /// Checks that a token opens the way to `target`; without one, that it is good at all. The time this takes does
 /// not depend on how much of a forged code is right.
-pub(crate) fn verify(
+///
+/// # Errors
+/// Why it is not good.
+pub fn verify(
     secret: &[u8; 32],
     token: &str,
     target: Option<&Target>,
@@ -64,7 +67,8 @@ pub(crate) fn verify(
 }
 
 /// Whether a token, which is good, is so for all places: one of a single stream is seen on its way and may decide nothing.
-pub(crate) fn is_for_all(token: &str) -> bool {
+#[must_use]
+pub fn is_for_all(token: &str) -> bool {
     token.split('.').nth(2) == Some("*")
 }
 

@@ -1,0 +1,158 @@
+//! Depots reached through real gateways, which are killed with SIGKILL while transfers use them.
+
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
+#[path = "support/processes.rs"]
+mod processes;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use processes::{Gateway, PATIENCE, Relay, Service, binary, make_tree, now, picture, text};
+
+/// Two relays behind a gateway, and a file that says so.
+struct Scene {
+    folder: tempfile::TempDir,
+    gateway: Gateway,
+    relays: Vec<Relay>,
+    gateways: PathBuf,
+}
+
+impl Scene {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let gateway = Gateway::start(&folder.path().join("gateway"));
+        let relays = ["ash", "birch"].map(|name| Relay::start(folder.path(), name, "1G", "40M"));
+        let gateways = folder.path().join("gateways.toml");
+        let known = format!(
+            "[near]\naddress = '{}'\nsecret_file = '{}'\nto = ['127.0.0.1:*']\n",
+            gateway.address(),
+            gateway.secret_file()
+        );
+        fs::write(&gateways, known).unwrap();
+        Self {
+            folder,
+            gateway,
+            relays: relays.into(),
+            gateways,
+        }
+    }
+
+    fn service(&self) -> Service {
+        let service = Service::start_with(
+            self.folder.path(),
+            &["--gateways", self.gateways.to_str().unwrap()],
+        );
+        self.relays.iter().for_each(|relay| service.add(relay));
+        service
+    }
+
+    /// Waits until so many bytes more went through the gateway.
+    fn wait_for(&self, bytes: u64) {
+        let (start, before) = (now(), self.gateway.carried());
+        while self.gateway.carried() < before + bytes {
+            assert!(
+                start.elapsed() < PATIENCE,
+                "nothing goes through the gateway"
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+fn assert_same(one: &Path, other: &[String]) {
+    let after = picture(one);
+    let differs = |line: &&String| !after.contains(line) || !other.contains(line);
+    let differing: Vec<_> = after.iter().chain(other).filter(differs).collect();
+    assert!(differing.is_empty(), "{differing:#?}");
+}
+
+#[test]
+fn a_gateway_killed_in_mid_stream_costs_no_byte_of_an_offload_or_a_pull() {
+    let mut scene = Scene::start();
+    let service = scene.service();
+    let scratch = scene.folder.path().join("scratch");
+    make_tree(&scratch, 160, 5);
+    let before = picture(&scratch);
+    let request = service.json(&[
+        "offload",
+        scratch.to_str().unwrap(),
+        "--to",
+        "home",
+        "--deadline",
+        "10m",
+        "--json",
+        "--via",
+        "ash,birch",
+        "--code",
+        "1+1",
+    ]);
+    let id = request["id"].as_str().unwrap().to_owned();
+    scene.wait_for(4 << 20);
+    let state = service.status(&id)["state"].clone();
+    scene.gateway.kill();
+    assert_ne!(state, "safe", "it was over before the gateway was killed");
+    service.wait_until(&id, |request| request["state"] == "safe");
+
+    // The same of a pull, with the gateway back.
+    scene.gateway.restart();
+    let home = scene.folder.path().join("home");
+    let mut pulling = binary()
+        .args(["pull", &id, home.to_str().unwrap(), "--json", "--gateways"])
+        .arg(&scene.gateways)
+        .args(["--service", &service.url, "--token-file"])
+        .arg(service.state.join("token"))
+        .spawn()
+        .unwrap();
+    scene.wait_for(4 << 20);
+    assert!(
+        pulling.try_wait().unwrap().is_none(),
+        "it was over too soon"
+    );
+    scene.gateway.kill();
+    let start = now();
+    let status = loop {
+        if let Some(status) = pulling.try_wait().unwrap() {
+            break status;
+        }
+        if start.elapsed() > PATIENCE {
+            pulling.kill().unwrap();
+            panic!("the pull does not end");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert!(status.success(), "{status}");
+    assert_same(&home, &before);
+}
+
+#[test]
+fn what_a_gateway_refuses_goes_straight_and_a_wrong_file_is_named() {
+    let mut scene = Scene::start();
+    // Its secret is another from now on, as seen from here.
+    let known = fs::read_to_string(&scene.gateways).unwrap();
+    let other = scene.relays[0].process.ready["secret_file"]
+        .as_str()
+        .unwrap();
+    let known = known.replace(scene.gateway.secret_file(), other);
+    fs::write(&scene.gateways, known).unwrap();
+    let service = scene.service();
+    service.wait_for_depots(|depot| depot["state"] == "up");
+    assert_eq!(scene.gateway.carried(), 0);
+    drop(service);
+    scene.gateway.kill();
+    fs::write(&scene.gateways, "[near]\nadress = 'a:1'\n").unwrap();
+    let output = binary()
+        .args(["serve", "--listen", "127.0.0.1:0", "--gateways"])
+        .arg(&scene.gateways)
+        .output()
+        .unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("adress") && said.contains("gateways.toml"),
+        "{said}"
+    );
+}

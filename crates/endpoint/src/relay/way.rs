@@ -1,0 +1,96 @@
+//! The ways to a relay: straight, or through gateways.
+
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use posthaste_plan::ways::Ways as Order;
+use tokio::{net::TcpStream, time::Instant};
+
+use crate::{
+    Error, ErrorKind, Locus, Result,
+    gateway::{Hop, Host, Target, connect_through},
+};
+
+/// Ways to one relay, and how they do.
+pub(super) struct Ways {
+    /// Each by its gateways, the nearest first; the straight one has none.
+    hops: Vec<Vec<Hop>>,
+    order: Mutex<Order>,
+    since: Instant,
+}
+
+impl Ways {
+    pub(super) fn new(hops: Vec<Vec<Hop>>) -> Self {
+        Self {
+            order: Mutex::new(Order::new(hops.len())),
+            hops,
+            since: Instant::now(),
+        }
+    }
+
+    fn order(&self) -> MutexGuard<'_, Order> {
+        self.order.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> Duration {
+        self.since.elapsed()
+    }
+
+    /// The gateways of a way.
+    pub(super) fn hops(&self, way: usize) -> &[Hop] {
+        self.hops.get(way).map_or(&[], Vec::as_slice)
+    }
+
+    /// Those to try, one after the other.
+    pub(super) fn to_try(&self) -> Vec<usize> {
+        self.order().order(self.now())
+    }
+
+    /// Whether the next connection would take this one.
+    pub(super) fn is_first(&self, way: usize) -> bool {
+        self.order().first(self.now()) == Some(way)
+    }
+
+    pub(super) fn failed(&self, way: usize) {
+        self.order().failed(way, self.now());
+    }
+
+    pub(super) fn served(&self, way: usize) {
+        self.order().served(way, self.now());
+    }
+}
+
+/// Connects to `host` through gateways. Also tells how long that took: no less than one time over the whole way and back.
+pub(super) async fn connect(hops: &[Hop], host: &str, port: u16) -> Result<(TcpStream, Duration)> {
+    let unreachable = |cause: Error| {
+        // What a gateway refuses says nothing about the relay.
+        let kind = match cause.is_temporary() {
+            true => cause.kind(),
+            false => ErrorKind::Unreachable,
+        };
+        Error::new(kind, "reach through gateways", format!("{host}:{port}"))
+            .at(Locus::Network)
+            .cause(cause)
+    };
+    let Some(read) = Host::read(host) else {
+        return Err(
+            Error::new(ErrorKind::Invalid, "use the depot", host.to_owned())
+                .cause("no gateway can lead to a host of this name"),
+        );
+    };
+    let target = Target { host: read, port };
+    let started = Instant::now();
+    let (stream, early) = connect_through(hops, &target).await.map_err(unreachable)?;
+    if !early.is_empty() {
+        return Err(Error::new(
+            ErrorKind::Unreachable,
+            "reach through gateways",
+            target.to_string(),
+        )
+        .at(Locus::Network)
+        .cause("it speaks before it is asked"));
+    }
+    Ok((stream, started.elapsed()))
+}

@@ -1,0 +1,147 @@
+//! Several ways to one place: which one the next connection takes.
+//!
+//! Ways stand in the order in which they are wanted. One that fails is left at once for the next that is open, and tried
+//! again after a pause that doubles with each further failure. It has to serve for a while before its failures are
+//! forgotten, so that one that opens and breaks, again and again, is tried ever less often. While all are closed
+//! the one whose pause ends first is tried all the same: then it may well be the place that does not answer.
+
+use alloc::{vec, vec::Vec};
+use core::time::Duration;
+
+/// How long a way that failed once is left alone.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause: a way that is back is taken again within this.
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// Doublings until that.
+const DOUBLINGS_MAX: u32 = 6;
+/// A way that serves this long after it was closed is as good as one that never failed.
+const STEADY: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Way {
+    /// Failures since it last served for long.
+    failures: u32,
+    /// Until when it is left alone.
+    closed_until: Duration,
+}
+
+/// The ways to one place, the one that is wanted most first. Times are counted from any moment, the same for all calls.
+#[derive(Debug, Clone)]
+pub struct Ways {
+    ways: Vec<Way>,
+}
+
+impl Ways {
+    /// So many ways, none of which has failed.
+    #[must_use]
+    pub fn new(count: usize) -> Self {
+        Self {
+            ways: vec![Way::default(); count],
+        }
+    }
+
+    /// The ways to try, one after the other until one opens; one at least, unless there is none.
+    #[must_use]
+    pub fn order(&self, now: Duration) -> Vec<usize> {
+        let all = self.ways.iter().enumerate();
+        let open: Vec<usize> = all
+            .clone()
+            .filter(|(_, way)| way.closed_until <= now)
+            .map(|(at, _)| at)
+            .collect();
+        if !open.is_empty() {
+            return open;
+        }
+        let soonest = all.min_by_key(|(_, way)| way.closed_until);
+        soonest.map(|(at, _)| at).into_iter().collect()
+    }
+
+    /// The way of the next connection, if it opens.
+    #[must_use]
+    pub fn first(&self, now: Duration) -> Option<usize> {
+        self.order(now).first().copied()
+    }
+
+    /// A way did not open, or a connection over it broke. What breaks together counts once.
+    pub fn failed(&mut self, way: usize, now: Duration) {
+        let Some(way) = self.ways.get_mut(way) else {
+            return;
+        };
+        if now < way.closed_until {
+            return;
+        }
+        let pause = PAUSE * 2_u32.pow(way.failures.min(DOUBLINGS_MAX));
+        way.closed_until = now + pause.min(PAUSE_MAX);
+        way.failures = way.failures.saturating_add(1);
+    }
+
+    /// A way did what it is for.
+    pub fn served(&mut self, way: usize, now: Duration) {
+        if let Some(way) = self.ways.get_mut(way)
+            && now >= way.closed_until + STEADY
+        {
+            way.failures = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_way_that_fails_is_left_at_once_and_tried_again_later() {
+        let mut ways = Ways::new(2);
+        assert_eq!(ways.order(s(0)), [0, 1]);
+        ways.failed(0, s(5));
+        assert_eq!(ways.order(s(5)), [1]);
+        assert_eq!(ways.order(s(6)), [0, 1]);
+    }
+
+    #[test]
+    fn pauses_double_up_to_a_minute_and_what_breaks_together_counts_once() {
+        let mut ways = Ways::new(2);
+        let mut now = Duration::ZERO;
+        for pause in [1, 2, 4, 8, 16, 32, 60, 60] {
+            for _ in 0..8 {
+                ways.failed(0, now);
+            }
+            let almost = now + s(pause) - Duration::from_micros(1);
+            assert_eq!(ways.first(almost), Some(1), "{pause}");
+            now += s(pause);
+            assert_eq!(ways.first(now), Some(0), "{pause}");
+        }
+    }
+
+    #[test]
+    fn failures_are_forgotten_by_one_that_serves_for_long_only() {
+        let mut ways = Ways::new(2);
+        ways.failed(0, s(0));
+        // It opens again, serves a little, and breaks: the pause is longer.
+        ways.served(0, s(2));
+        ways.failed(0, s(2));
+        assert_eq!(ways.first(s(3)), Some(1));
+        assert_eq!(ways.first(s(4)), Some(0));
+        ways.served(0, s(14));
+        ways.failed(0, s(14));
+        assert_eq!(ways.first(s(15)), Some(0));
+    }
+
+    #[test]
+    fn where_all_are_closed_the_one_that_opens_first_is_tried() {
+        let mut ways = Ways::new(2);
+        ways.failed(0, s(0));
+        ways.failed(0, s(1));
+        ways.failed(1, s(1));
+        assert_eq!(ways.order(s(1)), [1]);
+        // One way alone is always taken, whatever it did.
+        let mut alone = Ways::new(1);
+        alone.failed(0, s(0));
+        assert_eq!(alone.order(s(0)), [0]);
+        assert!(Ways::new(0).order(s(0)).is_empty());
+    }
+}
