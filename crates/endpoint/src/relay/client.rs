@@ -60,16 +60,14 @@ impl RelayClient {
         credential: Credential,
         ways: Vec<Vec<Hop>>,
     ) -> Result<Self> {
-        let pool = Arc::new(Pool::new(&address, ways)?);
         Ok(Self {
+            pool: Arc::new(Pool::new(&address, ways)?),
             address: Arc::new(address),
             credential,
-            pool,
         })
     }
 
-    /// The same relay over connections of its own that take only what others on the path leave: marked as of lower
-    /// effort (RFC 8622), paced so that nobody waits for them.
+    /// The same relay over connections of its own that take only what others on the path leave.
     #[must_use]
     pub fn humble(&self) -> Self {
         Self {
