@@ -291,6 +291,23 @@ fn it_is_counted_on_while_it_is_up_and_not_believed_to_be_the_path() {
 }
 
 #[test]
+fn what_is_measured_before_it_is_said_to_be_up_teaches_nothing_of_the_path() {
+    let mut centre = Centre::new(10);
+    centre.ask(30_000, 600, Wishes::default());
+    let (rate, from, _) = centre.reserve().unwrap();
+    centre.tell(News::Granted);
+    while centre.now < from {
+        centre.measure(10);
+    }
+    // It is up, and the news of that are on their way.
+    for _ in 0..3 {
+        centre.measure(rate.get() / MEBI);
+    }
+    let believed = centre.rate().get();
+    assert!(believed < 11 * MEBI, "{believed}");
+}
+
+#[test]
 fn what_carries_less_than_was_reserved_is_not_counted_on_for_more() {
     let mut centre = Centre::new(60);
     centre.ask(30_000, 600, Wishes::default());

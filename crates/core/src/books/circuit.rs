@@ -139,6 +139,20 @@ impl Circuits {
         sum(up.map(Reservation::share))
     }
 
+    /// Whether data to a depot may have something for itself though nobody said so yet.
+    pub(crate) fn may_carry(&self, depot: DepotId, now: Timestamp) -> bool {
+        let mut all = self.reservations.values();
+        all.any(|held| {
+            let may_rise = match held.state {
+                ReservationState::Granted | ReservationState::Down => true,
+                ReservationState::Asked | ReservationState::Up | ReservationState::Returning => {
+                    false
+                }
+            };
+            may_rise && held.from <= now && held.depots.contains(&depot)
+        })
+    }
+
     /// What data to a depot can count on having for itself, over time; none where nothing is reserved.
     pub(crate) fn counted(&self, depot: DepotId) -> Option<Curve> {
         let all = self.reservations.values();

@@ -192,6 +192,12 @@ impl Link {
         }
     }
 
+    /// What a sample says of the path when rate may be reserved on it that nobody spoke of yet: no more than
+    /// was believed before.
+    pub(crate) fn at_most_believed(&self, rate: ByteRate) -> ByteRate {
+        rate.min(self.shared.p90)
+    }
+
     /// What is believed of the path now.
     pub(crate) fn believed(&self, now: Timestamp, settings: &Settings) -> Quantiles {
         self.path

@@ -25,12 +25,17 @@ impl Mind {
         // What a probe took is missing here.
         let is_probed = self.probing.is_some_and(|probing| probing.depot == id);
         let saturated = saturated && !is_probed && !is_held;
+        let may_carry = self.circuits.may_carry(id, now);
         let Some(depot) = self.depots.get_mut(&id).filter(|_| !window.is_zero()) else {
             return;
         };
         if bytes > Bytes::ZERO {
             depot.link.progress_at = now;
         }
+        let rate = match may_carry {
+            true => depot.link.at_most_believed(rate),
+            false => rate,
+        };
         if let Some((from, to)) = depot.link.observe(now, rate, saturated, settings) {
             self.tell(
                 out,
