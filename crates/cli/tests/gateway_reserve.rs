@@ -1,0 +1,358 @@
+//! Reservations that hold beside competitors, in real network namespaces: takes root, and the kernel's HTB and u32.
+
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
+use std::{
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    thread,
+    time::Duration,
+};
+
+use posthaste_testbed::install;
+use serde_json::{Value, json};
+
+/// What is reserved for each of two, in bytes a second, of a link of 10 MB/s.
+const RESERVED: u64 = 3_000_000;
+/// Looks until something that takes a moment has come about: a minute.
+const LOOKS_MAX: u32 = 600;
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Counts what comes at ports 6000 (a flow), 6001 (a stream of the gateway's) and 7000 (everybody else) from the third
+/// second after all have come to the eighth.
+const SINK: &str = "
+import json, selectors, socket, time
+selector, counts, came = selectors.DefaultSelector(), {6000: 0, 6001: 0, 7000: 0}, 0
+for port in counts:
+    server = socket.create_server(('10.77.0.2', port), backlog=64)
+    server.setblocking(False)
+    selector.register(server, selectors.EVENT_READ, (port, True))
+print('ready', flush=True)
+begun, until = None, time.monotonic() + 60
+while time.monotonic() < until:
+    for key, _ in selector.select(0.1):
+        port, is_server = key.data
+        if is_server:
+            stream, _ = key.fileobj.accept()
+            stream.setblocking(False)
+            selector.register(stream, selectors.EVENT_READ, (port, False))
+            came += 1
+            if came == 10:
+                begun, until = time.monotonic() + 2, time.monotonic() + 8
+        else:
+            count = len(key.fileobj.recv(1 << 16))
+            if begun and time.monotonic() > begun:
+                counts[port] += count
+print(json.dumps({str(port): count / 6 for port, count in counts.items()}), flush=True)
+";
+
+/// Sends all it can: eight streams to everybody's port, one to the flow's, and one through the gateway.
+const SENDER: &str = "
+import socket, sys, threading, time
+port, token = int(sys.argv[1]), sys.argv[2]
+def send(stream):
+    try:
+        while True:
+            stream.sendall(bytes(1 << 16))
+    except OSError:
+        pass
+for _ in range(8):
+    stream = socket.create_connection(('10.77.0.2', 7000))
+    threading.Thread(target=send, args=[stream], daemon=True).start()
+stream = socket.create_connection(('10.77.0.2', 6000))
+threading.Thread(target=send, args=[stream], daemon=True).start()
+stream = socket.create_connection(('127.0.0.1', port))
+stream.sendall(f'CONNECT 10.77.0.2:6001 HTTP/1.1\\r\\nProxy-Authorization: Bearer {token}\\r\\nPosthaste-Reservation: stream\\r\\n\\r\\n'.encode())
+assert b' 200 ' in stream.recv(4096)
+threading.Thread(target=send, args=[stream], daemon=True).start()
+time.sleep(60)
+";
+
+/// Asks the gateway and prints the status and what it says.
+const ASK: &str = "
+import sys, urllib.error, urllib.request
+method, url, token, body = sys.argv[1:]
+request = urllib.request.Request(url, body.encode() or None, {'Authorization': 'Bearer ' + token}, method=method)
+try:
+    answer = urllib.request.urlopen(request, timeout=30)
+except urllib.error.HTTPError as refused:
+    answer = refused
+print(answer.status, answer.read().decode() or 'null')
+";
+
+/// A gateway's machine and one behind it, joined by a device each; gone with the test.
+struct World {
+    gateway: String,
+    far: String,
+    folder: tempfile::TempDir,
+    python: PathBuf,
+}
+
+fn must(command: &mut Command) -> Output {
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {said}");
+    output
+}
+
+fn ip(arguments: &str) {
+    must(Command::new("ip").args(arguments.split(' ')));
+}
+
+impl World {
+    fn build() -> Self {
+        let of = |name: &str| format!("ph-reserve-{name}-{}", std::process::id());
+        let python = install::find_python().unwrap();
+        let world = Self {
+            gateway: of("gw"),
+            far: of("far"),
+            folder: tempfile::tempdir().unwrap(),
+            python,
+        };
+        let (gateway, far) = (&world.gateway, &world.far);
+        ip(&format!("netns add {gateway}"));
+        ip(&format!("netns add {far}"));
+        ip(&format!(
+            "link add out netns {gateway} type veth peer name in netns {far}"
+        ));
+        ip(&format!("-n {gateway} addr add 10.77.0.1/24 dev out"));
+        ip(&format!("-n {far} addr add 10.77.0.2/24 dev in"));
+        for (host, device) in [(gateway, "lo"), (gateway, "out"), (far, "lo"), (far, "in")] {
+            ip(&format!("-n {host} link set {device} up"));
+        }
+        world
+    }
+
+    fn command(host: &str, program: &Path) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", host]).arg(program);
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// What `tc` shows of the gateway's device.
+    fn tc(&self, what: &str) -> String {
+        let mut command = Self::command(&self.gateway, Path::new("tc"));
+        let output = must(command.args([what, "show", "dev", "out"]));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn script(&self, host: &str, script: &str, arguments: &[&str]) -> Command {
+        let mut command = Self::command(host, &self.python);
+        command.args(["-c", script]).args(arguments);
+        command
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        for host in [&self.gateway, &self.far] {
+            let _ = Command::new("ip").args(["netns", "del", host]).status();
+        }
+    }
+}
+
+/// A process that ends with the test, and the first line it says.
+struct Running(Child);
+
+impl Running {
+    fn start(command: &mut Command) -> (Self, BufReader<std::process::ChildStdout>, String) {
+        let mut running = Self(command.stdout(Stdio::piped()).spawn().unwrap());
+        let mut out = BufReader::new(running.0.stdout.take().unwrap());
+        let mut line = String::new();
+        out.read_line(&mut line).unwrap();
+        (running, out, line)
+    }
+
+    /// Ends it as asked and waits until it is gone.
+    fn end(&mut self, signal: &str) {
+        // `ip netns exec` has become the program itself.
+        must(Command::new("kill").args([signal, &self.0.id().to_string()]));
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A running gateway with its token.
+struct Gateway<'a> {
+    world: &'a World,
+    running: Running,
+    address: String,
+    token: String,
+}
+
+impl<'a> Gateway<'a> {
+    fn start(world: &'a World) -> Self {
+        let program = Path::new(env!("CARGO_BIN_EXE_posthaste"));
+        let mut command = World::command(&world.gateway, program);
+        command.args([
+            "gateway",
+            "--json",
+            "--listen",
+            "127.0.0.1:0",
+            "--allow",
+            "10.77.0.2:*",
+        ]);
+        command
+            .args(["--reserve", "out=80Mbit", "--dir"])
+            .arg(world.folder.path());
+        let (running, _, line) = Running::start(&mut command);
+        let ready: Value = serde_json::from_str(&line).unwrap();
+        let address = ready["address"].as_str().unwrap().to_owned();
+        let mut through = Command::new(program);
+        through.args(["through", &address, "--token", "8h", "--secret-file"]);
+        let token = must(through.arg(world.folder.path().join("secret"))).stdout;
+        let token = String::from_utf8(token).unwrap().trim().to_owned();
+        Self {
+            world,
+            running,
+            address,
+            token,
+        }
+    }
+
+    fn ask(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        let url = format!("http://{}/v1/reservations{path}", self.address);
+        let body = if body.is_null() {
+            String::new()
+        } else {
+            body.to_string()
+        };
+        let said = must(&mut self.world.script(
+            &self.world.gateway,
+            ASK,
+            &[method, &url, &self.token, &body],
+        ));
+        let said = String::from_utf8(said.stdout).unwrap();
+        let (status, json) = said.split_once(' ').unwrap();
+        (status.parse().unwrap(), serde_json::from_str(json).unwrap())
+    }
+
+    /// Waits until a reservation is in the kernel.
+    fn until_in_force(&self, id: &str) {
+        let is_in_force =
+            || self.ask("GET", &format!("/{id}"), &Value::Null).1["in_force"] == json!(true);
+        assert!(
+            (0..LOOKS_MAX).any(|_| is_in_force() || pause()),
+            "{:?}",
+            self.ask("GET", "", &Value::Null)
+        );
+    }
+
+    fn reserve(&self, id: &str, flows: &Value) {
+        let asked = json!({
+            "id": id, "flows": flows, "hold_s": 600,
+            "fixed": { "rate_bytes_per_s": RESERVED, "end": "2100-01-01T00:00:00Z" },
+        });
+        // Nobody reserves so far ahead: a year and a month is the most.
+        assert_eq!(self.ask("POST", "", &asked).0, 400);
+        let asked = json!({
+            "id": id, "flows": flows, "hold_s": 600,
+            "fixed": { "rate_bytes_per_s": RESERVED, "end": in_an_hour() },
+        });
+        let (status, held) = self.ask("POST", "", &asked);
+        assert_eq!((status, &held["state"]), (201, &json!("held")), "{held}");
+        assert_eq!(
+            self.ask("POST", "", &asked),
+            (200, held),
+            "asked twice is asked once"
+        );
+        let path = format!("/{id}/commit");
+        assert_eq!(
+            self.ask("POST", &path, &Value::Null).1["state"],
+            json!("committed")
+        );
+        self.until_in_force(id);
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the gateway has a real clock, and so its test"
+)]
+fn in_an_hour() -> String {
+    let later = std::time::SystemTime::now() + Duration::from_secs(3600);
+    jiff::Timestamp::try_from(later).unwrap().to_string()
+}
+
+fn pause() -> bool {
+    thread::sleep(LOOK_EVERY);
+    false
+}
+
+#[test]
+fn what_is_reserved_is_had_beside_competitors_and_outlives_a_kill() {
+    let world = World::build();
+    let gateway = Gateway::start(&world);
+    gateway.reserve("flow", &json!([{ "to": "10.77.0.2:6000" }]));
+    gateway.reserve("stream", &json!([]));
+    let more =
+        json!({ "id": "more", "fixed": { "rate_bytes_per_s": 2 * RESERVED, "end": in_an_hour() } });
+    let (status, refused) = gateway.ask("POST", "", &more);
+    assert_eq!(
+        (status, &refused["rate_bytes_per_s_most"]),
+        (409, &json!(9_500_000 - 2 * RESERVED)),
+        "{refused}"
+    );
+
+    let (_sink, mut counted, ready) = Running::start(&mut world.script(&world.far, SINK, &[]));
+    assert_eq!(ready, "ready\n");
+    let port = gateway.address.rsplit(':').next().unwrap();
+    let sender = world
+        .script(&world.gateway, SENDER, &[port, &gateway.token])
+        .spawn()
+        .unwrap();
+    let _sender = Running(sender);
+    let mut line = String::new();
+    counted.read_line(&mut line).unwrap();
+    let rates: Value = serde_json::from_str(&line).unwrap();
+    let rate = |port: &str| rates[port].as_f64().unwrap();
+    // Each of ten streams would have a tenth, a million, if nothing were reserved.
+    for port in ["6000", "6001"] {
+        assert!(
+            rate(port) > 0.85 * RESERVED as f64,
+            "{rates}\n{}",
+            world.tc("class")
+        );
+    }
+    assert!(
+        rate("7000") > 1_000_000.0,
+        "the others have what is left: {rates}"
+    );
+
+    let Gateway { mut running, .. } = gateway;
+    running.end("-KILL");
+    assert!(
+        world.tc("class").contains("7e57:1 "),
+        "a killed gateway can't clean up"
+    );
+    let mut gateway = Gateway::start(&world);
+    for id in ["flow", "stream"] {
+        gateway.until_in_force(id);
+    }
+    assert_eq!(
+        gateway.ask("DELETE", "/flow", &Value::Null),
+        (204, Value::Null)
+    );
+    assert_eq!(gateway.ask("GET", "/flow", &Value::Null).0, 404);
+    let is_gone = || !world.tc("class").contains("7e57:1 ") && !world.tc("filter").contains("u32");
+    assert!(
+        (0..LOOKS_MAX).any(|_| is_gone() || pause()),
+        "{}",
+        world.tc("class")
+    );
+    assert!(world.tc("class").contains("7e57:2 "), "the other one stays");
+    gateway.running.end("-TERM");
+    assert!(
+        world.tc("qdisc").contains("noqueue"),
+        "the device is as it was: {}",
+        world.tc("qdisc")
+    );
+}
