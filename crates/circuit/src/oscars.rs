@@ -13,7 +13,7 @@ mod wire;
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
-use posthaste_endpoint::{Boxed, ErrorKind, Result};
+use posthaste_endpoint::{Boxed, ErrorKind, Locus, Result};
 use posthaste_types::{ByteRate, Timestamp};
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -334,7 +334,7 @@ impl OscarsClient {
         match self.look(DOING, id.as_str()).await? {
             Some(found) => self.status_of(&found),
             None => {
-                let error = self.web.fail(ErrorKind::NotFound, DOING);
+                let error = self.web.fail(ErrorKind::NotFound, DOING).at(Locus::Client);
                 Err(error.cause(format!("there is no connection {id}")))
             }
         }

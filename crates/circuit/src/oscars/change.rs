@@ -1,6 +1,6 @@
 //! What of a connection can be changed: its rate, and its end.
 
-use posthaste_endpoint::{ErrorKind, Result};
+use posthaste_endpoint::{ErrorKind, Locus, Result};
 use posthaste_types::{ByteRate, Timestamp};
 
 use super::{
@@ -37,7 +37,10 @@ impl OscarsClient {
 
     async fn committed(&self, operation: &'static str, name: &str) -> Result<Terms> {
         let found = self.look(operation, name).await?.ok_or_else(|| {
-            let error = self.web.fail(ErrorKind::NotFound, operation);
+            let error = self
+                .web
+                .fail(ErrorKind::NotFound, operation)
+                .at(Locus::Client);
             error.cause(format!("there is no connection {name}"))
         })?;
         match (self.status_of(&found)?.state, found.terms()) {
