@@ -159,7 +159,10 @@ async fn write(stage: &Arc<Stage>, turn: &Arc<Turn>, strip: Strip) -> Result<()>
     stage
         .blocking(move |stage| {
             let slot = turn.look();
-            if slot.writer != turn.number || stage.is_over() {
+            let Some(_leave) = stage.leave() else {
+                return Ok(());
+            };
+            if slot.writer != turn.number {
                 return Ok(());
             }
             let file = &stage.list.files[strip.file];
@@ -190,9 +193,9 @@ async fn finish(
                     Err(differs())
                 };
             }
-            if stage.is_over() {
+            let Some(_leave) = stage.leave() else {
                 return Err(Error::new(ErrorKind::Cancelled, "write", "a chunk"));
-            }
+            };
             if slot.writer != turn.number && kept.is_none() {
                 // Another one wrote it meanwhile and failed to end: what is there is of both.
                 return Err(Error::new(ErrorKind::Busy, "write", "a chunk"));

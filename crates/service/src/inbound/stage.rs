@@ -6,8 +6,8 @@ use std::{
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        Arc, Mutex, PoisonError, RwLock, RwLockReadGuard,
+        atomic::{AtomicU64, Ordering},
     },
 };
 
@@ -52,7 +52,7 @@ pub(super) struct Stage {
     slots: Mutex<HashMap<ChunkIndex, Arc<Mutex<Slot>>>>,
     fetches: AtomicU64,
     /// Nothing is written any more.
-    is_over: AtomicBool,
+    is_over: RwLock<bool>,
 }
 
 impl Stage {
@@ -106,7 +106,7 @@ impl Stage {
             numbers,
             cut,
             fetches: AtomicU64::new(1),
-            is_over: AtomicBool::new(false),
+            is_over: RwLock::new(false),
         })
     }
 
@@ -184,8 +184,16 @@ impl Stage {
         self.fetches.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub(super) fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Acquire)
+    /// Leave to write to the draft, which stays for as long as it is held; none once the stage-in is over.
+    pub(super) fn leave(&self) -> Option<RwLockReadGuard<'_, bool>> {
+        let is_over = self.is_over.read().unwrap_or_else(PoisonError::into_inner);
+        if *is_over { None } else { Some(is_over) }
+    }
+
+    /// Ends all writing: waits for those that have leave, and gives none any more.
+    fn end(&self) {
+        let mut is_over = self.is_over.write().unwrap_or_else(PoisonError::into_inner);
+        *is_over = true;
     }
 
     /// The chunks that are noted and whose files are there.
@@ -236,11 +244,11 @@ impl Stage {
             stage.draft.complete(&stage.list)?;
             let identity = stage.draft.identity().unwrap_or_default();
             stage.store.keep_landing(stage.request, &identity)?;
-            stage.draft.rename()
+            stage.draft.rename()?;
+            stage.end();
+            Ok(())
         })
-        .await?;
-        self.is_over.store(true, Ordering::Release);
-        Ok(())
+        .await
     }
 
     /// Removes what was written.
@@ -248,8 +256,8 @@ impl Stage {
     /// # Errors
     /// The operating system's.
     pub(super) async fn discard(self: &Arc<Self>) -> Result<()> {
-        self.is_over.store(true, Ordering::Release);
         self.blocking(|stage| {
+            stage.end();
             let removed = stage.draft.remove();
             if removed.is_ok() {
                 stage.store.forget_list(stage.request);
