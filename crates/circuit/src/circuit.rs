@@ -15,6 +15,9 @@ use written::Written;
 /// Circuits in one file: each is asked how it stands while a request uses it.
 pub const CIRCUITS_MAX: usize = 64;
 
+/// Flows of a circuit of our own: a gateway takes no more with one reservation.
+pub const FLOWS_MAX: usize = 8;
+
 /// Longest file of circuits read, in bytes: people write them by hand.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
@@ -49,11 +52,36 @@ pub struct Circuit {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Approach {
     /// The calendar of one of our own gateways.
-    Local,
+    Local(Local),
     /// OSCARS 1.2, as ESnet runs it.
     Oscars(Oscars),
     /// The Network Service Interface's Connection Service 2.1.
     Nsi(Nsi),
+}
+
+/// What of a gateway's links is reserved, and for what beside the streams that name a reservation.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Local {
+    /// The device; the gateway's only one without.
+    pub device: Option<String>,
+    /// Packets that belong to each reservation: at most eight.
+    pub flows: Vec<Flow>,
+}
+
+/// Packets by addresses and ports, as the gateway reads them: `10.1.0.0/16`, `192.0.2.9:2811`, `*:50000-51000`, `*`.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Flow {
+    /// Where they come from.
+    #[serde(default = "anywhere")]
+    pub from: String,
+    /// Where they go.
+    #[serde(default = "anywhere")]
+    pub to: String,
+}
+
+fn anywhere() -> String {
+    "*".to_owned()
 }
 
 /// What OSCARS calls our ends.
@@ -213,6 +241,8 @@ mod tests {
             secret_file = "/var/lib/g/secret"
             rate_max = "1Gbit"
             lead_time_s = 1
+            device = "eth1"
+            flows = [{ to = "192.0.2.9:2811" }]
             least_s = 10
 
             [[circuit]]
@@ -229,7 +259,11 @@ mod tests {
             "#,
         );
         let circuits = circuits.unwrap();
-        assert_eq!(circuits[0].approach, Approach::Local);
+        let Approach::Local(local) = &circuits[0].approach else {
+            panic!("{circuits:?}");
+        };
+        assert_eq!(local.device.as_deref(), Some("eth1"));
+        assert_eq!(local.flows[0].from, "*");
         assert_eq!(circuits[0].lead, Duration::from_secs(1));
         assert!(matches!(&circuits[1].approach, Approach::Nsi(nsi) if nsi.reply_to.is_none()));
         assert_eq!(circuits[1].rate_max.get(), 100 << 20);
@@ -240,6 +274,10 @@ mod tests {
         let changed = |from: &str, to: &str| {
             assert!(EAST.contains(from), "{from}");
             parse(&EAST.replace(from, to)).unwrap_err()
+        };
+        let door = |more: &str| {
+            let text = "[[circuit]]\nname = 'door'\nprovider = 'local'\nrate_max = '1Gbit'\n";
+            parse(&format!("{text}address = 'https://g:7423'\n{more}")).unwrap_err()
         };
         let twice = parse(&format!("{EAST}{EAST}")).unwrap_err();
         for (line, says) in [
@@ -265,6 +303,19 @@ mod tests {
             (
                 changed("price_per_hour_usd = 1.5", "requester_nsa = \"x\""),
                 "requester_nsa",
+            ),
+            (
+                changed("price_per_hour_usd = 1.5", "device = \"eth1\""),
+                "device",
+            ),
+            (door(""), "secret_file"),
+            (
+                door(&format!("secret_file = 's'\nflows = [{}]", "{},".repeat(9))),
+                "flows",
+            ),
+            (
+                door("certificate_file = 'c'\nkey_file = 'k'"),
+                "secret_file",
             ),
             (twice, "twice"),
         ] {

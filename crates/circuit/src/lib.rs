@@ -16,6 +16,8 @@
 
 mod circuit;
 mod clock;
+mod line;
+mod local;
 mod oscars;
 mod place;
 mod provider;
@@ -23,7 +25,7 @@ mod rate;
 mod web;
 
 pub use circuit::{
-    Approach, CIRCUITS_MAX, Circuit, Credential, Fixture, Nsi, Oscars, parse_circuits,
+    Approach, CIRCUITS_MAX, Circuit, Credential, Fixture, Flow, Local, Nsi, Oscars, parse_circuits,
     read_circuits,
 };
 pub use place::{Placing, place};
@@ -41,16 +43,19 @@ use posthaste_endpoint::Result;
 /// Those of the files it names: credentials and certificates.
 pub fn open(circuit: &Circuit) -> Result<Box<dyn Provider>> {
     Ok(match &circuit.approach {
+        Approach::Local(local) => {
+            Box::new(local::LocalClient::new(circuit.clone(), local.clone())?)
+        }
         Approach::Oscars(oscars) => {
             Box::new(oscars::OscarsClient::new(circuit.clone(), oscars.clone())?)
         }
-        Approach::Local | Approach::Nsi(_) => {
+        Approach::Nsi(_) => {
             let error = posthaste_endpoint::Error::new(
                 posthaste_endpoint::ErrorKind::Unsupported,
                 "open",
                 circuit.name.clone(),
             );
-            return Err(error.cause("this build sells by oscars only"));
+            return Err(error.cause("this build does not speak nsi"));
         }
     })
 }

@@ -19,13 +19,13 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     Answer, Ask, Capabilities, Change, Circuit, Held, Id, Oscars, Placing, Provider, Refusal,
-    State, Status, Terms, clock, place,
+    State, Status, Terms, clock, line, place,
     provider::check_key,
     web::{Answered, Question, Web},
 };
 use wire::{
     Connection, ConnectionFilter, ConnectionList, CurrentlyHeld, Moment, PathsAnswer,
-    PathsQuestion, SimpleConnection, one_line,
+    PathsQuestion, SimpleConnection,
 };
 
 /// OSCARS counts in megabits a second.
@@ -449,7 +449,7 @@ impl OscarsClient {
             .fail(ErrorKind::Invalid, "read the name of a reservation");
         Err(error.cause(format!(
             "`{}` is no connection of OSCARS",
-            one_line(id.as_str())
+            line::one(id.as_str())
         )))
     }
 }

@@ -10,12 +10,17 @@ use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
-use posthaste_endpoint::{Error, ErrorKind, Locus, Result, trusted_roots};
+use posthaste_endpoint::{
+    Error, ErrorKind, Locus, Result,
+    gateway::{TOKEN_LIFETIME_S, mint},
+    relay::read_secret_file,
+    trusted_roots,
+};
 use rustls::{ClientConfig, crypto::ring};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use tokio::time::timeout;
 
-use crate::{Circuit, Credential};
+use crate::{Circuit, Credential, clock};
 
 /// Longest answer read, in bytes: some thousand reservations of a kilobyte.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
@@ -36,8 +41,30 @@ pub(crate) struct Web {
     /// Where it answers, without the slash at the end.
     base: String,
     /// What is shown with each question.
-    bearer: Option<HeaderValue>,
+    shown: Shown,
     patience: Duration,
+}
+
+/// What a provider knows us by, behind `Bearer `.
+#[derive(Clone)]
+enum Shown {
+    Nothing,
+    Token(HeaderValue),
+    /// A token is made from it for each question.
+    Secret([u8; 32]),
+}
+
+impl Shown {
+    fn bearer(&self) -> Result<Option<HeaderValue>> {
+        match self {
+            Self::Nothing => Ok(None),
+            Self::Token(value) => Ok(Some(value.clone())),
+            Self::Secret(secret) => {
+                let now_s = clock::now().as_micros() / 1_000_000;
+                hide(&mint(secret, None, now_s + TOKEN_LIFETIME_S)).map(Some)
+            }
+        }
+    }
 }
 
 impl std::fmt::Debug for Web {
@@ -86,14 +113,15 @@ impl Web {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_FOR)
             .build(connector);
-        let bearer = match &circuit.credential {
-            Credential::Token(file) => Some(bearer(file)?),
-            Credential::None | Credential::Secret(_) | Credential::Certificate { .. } => None,
+        let shown = match &circuit.credential {
+            Credential::Token(file) => Shown::Token(bearer(file)?),
+            Credential::Secret(file) => Shown::Secret(read_secret_file(file)?),
+            Credential::None | Credential::Certificate { .. } => Shown::Nothing,
         };
         Ok(Self {
             client,
             base: circuit.address.clone(),
-            bearer,
+            shown,
             patience: circuit.patience,
         })
     }
@@ -146,7 +174,7 @@ impl Web {
         let mut request = Request::builder()
             .method(question.method.clone())
             .uri(format!("{}{}", self.base, question.path));
-        if let Some(bearer) = &self.bearer {
+        if let Some(bearer) = self.shown.bearer().map_err(|error| (false, error))? {
             request = request.header(header::AUTHORIZATION, bearer);
         }
         if let Some((name, value)) = &question.header {
@@ -182,7 +210,8 @@ impl Web {
 
     fn judge(&self, answered: Answered, operation: &'static str) -> Result<Answered> {
         let (kind, hint) = match answered.status.as_u16() {
-            401 => (ErrorKind::Unauthenticated, "check the circuit's credential"),
+            // A gateway's answer is that of a proxy.
+            401 | 407 => (ErrorKind::Unauthenticated, "check the circuit's credential"),
             403 => (
                 ErrorKind::PermissionDenied,
                 "check what the circuit's credential allows",
@@ -233,7 +262,13 @@ fn bearer(file: &Path) -> Result<HeaderValue> {
     if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(invalid());
     }
-    let mut value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| invalid())?;
+    hide(token).map_err(|_| invalid())
+}
+
+/// A token as it is shown to its provider and nobody else.
+fn hide(token: &str) -> Result<HeaderValue> {
+    let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
+        .map_err(|cause| Error::new(ErrorKind::Invalid, "show", "a token").cause(cause))?;
     value.set_sensitive(true);
     Ok(value)
 }

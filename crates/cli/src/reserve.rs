@@ -20,7 +20,7 @@ use crate::{
     moment::parse_coming,
 };
 
-/// Reserves bandwidth at whoever sells it: OSCARS, or what else `circuits.toml` names
+/// Reserves bandwidth at whoever sells it: OSCARS, a gateway, or what else `circuits.toml` names
 ///
 /// Requests of the service reserve by themselves where their deadline needs it. This is for
 /// people: to try a circuit, to see what is reserved, to give something back.

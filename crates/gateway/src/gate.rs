@@ -276,7 +276,7 @@ impl Shared {
     async fn ask_desk(&self, question: Question) -> Answer {
         let Some(desk) = self.desk.clone() else {
             return Answer::error(
-                404,
+                501,
                 "nothing is reserved here: the gateway runs without --reserve",
             );
         };

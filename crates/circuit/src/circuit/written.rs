@@ -8,7 +8,7 @@ use std::{
 
 use serde::Deserialize;
 
-use super::{Approach, Circuit, Credential, Fixture, Nsi, Oscars};
+use super::{Approach, Circuit, Credential, FLOWS_MAX, Fixture, Flow, Local, Nsi, Oscars};
 use crate::rate::read_rate;
 
 /// Set-up of a circuit where nobody says more: `overlay-2010` measured less than two minutes.
@@ -65,6 +65,8 @@ pub(super) struct One {
     least_s: Option<u64>,
     price_per_hour_usd: Option<f64>,
     patience_s: Option<u64>,
+    device: Option<String>,
+    flows: Option<Vec<Flow>>,
     ends: Option<Vec<Fixture>>,
     mtu_bytes: Option<u32>,
     requester_nsa: Option<String>,
@@ -120,6 +122,10 @@ impl One {
         if self.secret_file.is_some() && !matches!(self.provider, Kind::Local) {
             return Err("secret_file is for the provider local; name a token_file".to_owned());
         }
+        let shows = self.secret_file.is_some() || self.token_file.is_some();
+        if matches!(self.provider, Kind::Local) && !shows {
+            return Err("a gateway wants its secret_file, or a token_file".to_owned());
+        }
         match (
             &self.token_file,
             &self.secret_file,
@@ -140,6 +146,10 @@ impl One {
     }
 
     fn approach(self) -> Result<Approach, String> {
+        let local = [
+            ("device", self.device.is_some()),
+            ("flows", self.flows.is_some()),
+        ];
         let oscars = [
             ("ends", self.ends.is_some()),
             ("mtu_bytes", self.mtu_bytes.is_some()),
@@ -164,9 +174,17 @@ impl One {
             Kind::Local => {
                 foreign(&oscars)?;
                 foreign(&nsi)?;
-                Ok(Approach::Local)
+                let flows = self.flows.unwrap_or_default();
+                if flows.len() > FLOWS_MAX {
+                    return Err(format!("more than {FLOWS_MAX} flows"));
+                }
+                Ok(Approach::Local(Local {
+                    device: self.device,
+                    flows,
+                }))
             }
             Kind::Oscars => {
+                foreign(&local)?;
                 foreign(&nsi)?;
                 let ends = self.ends.ok_or("no ends")?;
                 for end in &ends {
@@ -181,6 +199,7 @@ impl One {
                 }))
             }
             Kind::Nsi => {
+                foreign(&local)?;
                 foreign(&oscars)?;
                 if self.reply_to.is_some() && self.listen.is_none() {
                     return Err("a reply_to where nobody would listen: say listen".to_owned());
@@ -232,7 +251,7 @@ fn check_address(address: &str, credential: &Credential) -> Result<(), String> {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let here = host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
     match credential {
-        // What is made from a secret is good for minutes and for its purpose alone, and is no secret itself.
+        // What is made from a secret is good for two minutes; a gateway has no TLS of its own.
         Credential::None | Credential::Secret(_) => Ok(()),
         Credential::Token(_) if here => Ok(()),
         Credential::Token(_) => Err("a token goes over https:// only".to_owned()),

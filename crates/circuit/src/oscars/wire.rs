@@ -4,18 +4,7 @@ use posthaste_types::{ByteRate, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::MBIT;
-use crate::{Held, Id, Oscars, Refusal, State, Terms};
-
-/// Longest text of a provider that is passed on, in characters.
-const TEXT_LENGTH_MAX: usize = 200;
-
-/// A provider's text in one line, and not too long a one.
-pub(crate) fn one_line(text: &str) -> String {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let plain = words.join(" ");
-    let plain = plain.chars().filter(|c| !c.is_control());
-    plain.take(TEXT_LENGTH_MAX).collect()
-}
+use crate::{Held, Id, Oscars, Refusal, State, Terms, line};
 
 /// Names of connections (`ConnServiceGlobalConnectionValidate`); those that its generator makes may begin with a digit.
 pub(super) fn is_name(name: &str) -> bool {
@@ -30,7 +19,7 @@ pub(super) fn message(body: &[u8]) -> Option<String> {
         message: String,
     }
     let told: Told = serde_json::from_slice(body).ok()?;
-    Some(one_line(&told.message)).filter(|text| !text.is_empty())
+    Some(line::one(&told.message)).filter(|text| !text.is_empty())
 }
 
 /// A moment: seconds since 1970 with decimals, or RFC 3339.
@@ -193,7 +182,7 @@ impl SimpleConnection {
         let why = validity
             .message
             .as_deref()
-            .map(one_line)
+            .map(line::one)
             .unwrap_or_default();
         Some(if why.is_empty() {
             "OSCARS calls it invalid".to_owned()
@@ -348,7 +337,7 @@ impl<T> RangeAnswer<T> {
         let theirs = self
             .explanation
             .as_deref()
-            .map(one_line)
+            .map(line::one)
             .unwrap_or_default();
         if theirs.is_empty() {
             ours.to_owned()
@@ -385,7 +374,7 @@ impl Modified {
             why: self
                 .explanation
                 .as_deref()
-                .map(one_line)
+                .map(line::one)
                 .unwrap_or_default(),
             fits: None,
         })

@@ -105,6 +105,7 @@ pub(crate) async fn tell(stream: &mut TcpStream, answer: &Answer) -> io::Result<
         404 => "Not Found",
         409 => "Conflict",
         413 => "Content Too Large",
+        501 => "Not Implemented",
         _ => "Service Unavailable",
     };
     let (status, json) = (answer.status, &answer.json);
