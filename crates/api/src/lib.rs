@@ -50,6 +50,28 @@ pub struct Path {
     pub below_p10: Option<f64>,
     /// Share of them above p90: 0.1 when it is right.
     pub above_p90: Option<f64>,
+    /// The ways there are, where gateways lead to the depot.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ways: Vec<PathWay>,
+}
+
+/// One of several ways to a depot.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct PathWay {
+    /// The gateways it leads through, the nearest first, or `straight`.
+    pub name: String,
+    /// Whether data takes it.
+    pub taken: bool,
+    /// Forecast rate: nine in ten are higher. Nothing before it was measured.
+    pub rate_p10_bytes_per_s: Option<u64>,
+    /// Forecast rate: as likely higher as lower.
+    pub rate_p50_bytes_per_s: Option<u64>,
+    /// Forecast rate: one in ten is higher.
+    pub rate_p90_bytes_per_s: Option<u64>,
+    /// When it was last measured, RFC 3339.
+    pub measured: Option<String>,
+    /// Seconds since then.
+    pub age_s: Option<f64>,
 }
 
 /// A stage-out to submit.

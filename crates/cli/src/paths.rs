@@ -29,7 +29,7 @@ Examples:
 Nine in ten measurements are faster than p10, one in ten is faster than p90; both move away from p50
 with AGE, the time since the path was last measured. ERROR is how far p50 was off so far, on average.
 KNOWN BY: `transfers` and `probe` were measured, `advertised` is what the depot says it lends,
-`assumed` is a guess.")]
+`assumed` is a guess. Where gateways lead to a depot, a line for each way says what it carries, and which is taken.")]
 pub struct PathsArguments {
     /// Measure the path to this depot first
     #[arg(long, value_name = "DEPOT")]
@@ -111,10 +111,30 @@ fn table(paths: &[api::Path]) -> Vec<Vec<String>> {
             path.known_by.clone(),
         ]
     };
-    let rows = paths.iter().map(row);
+    let rows = paths
+        .iter()
+        .flat_map(|path| std::iter::once(row(path)).chain(path.ways.iter().map(way_row)));
     std::iter::once(heading.map(str::to_owned).to_vec())
         .chain(rows)
         .collect()
+}
+
+/// One of several ways to the depot of the row above.
+fn way_row(way: &api::PathWay) -> Vec<String> {
+    let rate =
+        |rate: Option<u64>| rate.map_or_else(|| "-".into(), |rate| ByteRate::new(rate).to_string());
+    let is_taken = if way.taken { "taken" } else { "" };
+    vec![
+        "  way".into(),
+        way.name.clone(),
+        rate(way.rate_p10_bytes_per_s),
+        rate(way.rate_p50_bytes_per_s),
+        rate(way.rate_p90_bytes_per_s),
+        way.age_s.map_or_else(|| "-".into(), show_seconds),
+        String::new(),
+        String::new(),
+        is_taken.into(),
+    ]
 }
 
 #[cfg(test)]
@@ -139,6 +159,7 @@ mod tests {
             judged: 0,
             below_p10: None,
             above_p90: None,
+            ways: Vec::new(),
         };
         let shown = |path: &api::Path| table(std::slice::from_ref(path)).remove(1).join(" ");
         assert_eq!(

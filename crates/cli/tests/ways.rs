@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use posthaste_testbed::SlowLink;
 use processes::{Gateway, PATIENCE, Relay, Service, binary, make_tree, now, picture, text};
 
 /// Two relays behind a gateway, and a file that says so.
@@ -126,6 +127,67 @@ fn a_gateway_killed_in_mid_stream_costs_no_byte_of_an_offload_or_a_pull() {
     };
     assert!(status.success(), "{status}");
     assert_same(&home, &before);
+}
+
+/// The gateway lies behind a slow link, the relays don't: what the operator wrote first is not what is taken in the
+/// end.
+#[test]
+fn a_gateway_that_buys_nothing_is_left_for_the_straight_way() {
+    let scene = Scene::start();
+    let address = scene.gateway.address().parse().unwrap();
+    let link = SlowLink::start(address, 256 << 10).unwrap();
+    let known = fs::read_to_string(&scene.gateways).unwrap();
+    let slow = format!("127.0.0.1:{}", link.port());
+    fs::write(
+        &scene.gateways,
+        known.replace(scene.gateway.address(), &slow),
+    )
+    .unwrap();
+    let service = scene.service();
+    let scratch = scene.folder.path().join("scratch");
+    make_tree(&scratch, 320, 5);
+    let mut offload = vec!["offload", scratch.to_str().unwrap(), "--to", "home"];
+    offload.extend([
+        "--deadline",
+        "30m",
+        "--json",
+        "--via",
+        "ash",
+        "--code",
+        "1+0",
+    ]);
+    let request = service.json(&offload);
+    let id = request["id"].as_str().unwrap();
+    let way = |name: &str| {
+        let paths = service.json(&["paths", "--json"]);
+        let mut paths = paths.as_array().unwrap().iter();
+        let ash = paths.find(|path| path["to"] == "ash").unwrap();
+        let mut ways = ash["ways"].as_array().unwrap().iter();
+        ways.find(|way| way["name"] == name).unwrap().clone()
+    };
+    assert_eq!(way("near")["taken"], true, "it stands first");
+    let start = now();
+    while way("straight")["taken"] == false {
+        assert!(
+            start.elapsed() < PATIENCE,
+            "{}",
+            service.json(&["status", id, "--json"])
+        );
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let rate = |name: &str| way(name)["rate_p50_bytes_per_s"].as_u64().unwrap();
+    assert!(rate("straight") > 3 * rate("near"), "{}", way("near"));
+    service.wait_until(id, |request| request["state"] == "safe");
+    let story = text(&service.run(&["explain", id]).stdout);
+    assert!(
+        story.contains("took the way straight") && story.contains("without a gateway"),
+        "{story}"
+    );
+    let shown = text(&service.run(&["paths"]).stdout);
+    assert!(
+        shown.contains("straight") && shown.contains("taken"),
+        "{shown}"
+    );
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod request;
 mod tale;
 mod terms;
 mod view;
+mod way;
 mod wishes;
 
 pub use arrival::{
@@ -48,6 +49,7 @@ pub use view::{
     Cost, DepotState, DepotView, Forecast, Knowledge, PathView, RequestState, RequestView,
     ShareView,
 };
+pub use way::{WayReason, WayView};
 pub use wishes::{Priority, PriorityError, Repair, Survive, Wishes};
 
 use alloc::vec::Vec;

@@ -10,10 +10,11 @@ use crate::{
     planning::Planning,
     probing::Probing,
     way_out::WayOut,
+    ways::Trial,
 };
 
 /// Leads every snapshot; another number is another layout.
-const SNAPSHOT_VERSION: u32 = 29;
+const SNAPSHOT_VERSION: u32 = 30;
 
 record! {
     /// The decision maker of one centre.
@@ -33,6 +34,8 @@ record! {
         pub(crate) shares: Shares,
         /// The probe under way: one at a time for the whole centre.
         pub(crate) probing: Option<Probing>,
+        /// The way that is tried: one at a time for the whole centre.
+        pub(crate) trial: Option<Trial>,
         /// When everything is looked at next, while something moves.
         pub(crate) tick_at: Option<Timestamp>,
         /// When time alone changes something next.
@@ -65,6 +68,7 @@ impl Mind {
             index: Index::default(),
             shares: Shares::default(),
             probing: None,
+            trial: None,
             tick_at: None,
             alarm: None,
             sweep: None,
@@ -139,7 +143,8 @@ impl Mind {
         }) && mind.sweep.as_ref().is_none_or(Sweep::is_sound)
             && mind.promised.as_ref().is_none_or(Promised::is_sound)
             && mind.planning.is_sound()
-            && mind.arrivals.is_sound();
+            && mind.arrivals.is_sound()
+            && mind.depots.values().all(|depot| depot.fork.is_sound());
         if is_sound { Ok(mind) } else { Err(malformed) }
     }
 
@@ -335,6 +340,8 @@ impl Mind {
             }
             Input::CircuitOffered { circuit, terms } => self.on_circuit_offered(circuit, terms),
             Input::CircuitWithdrawn { circuit } => self.on_circuit_withdrawn(circuit),
+            Input::WaysFound { depot, ways } => self.on_ways_found(depot, ways, out),
+            Input::WayTold { depot, way } => self.on_way_told(depot, way, out),
             Input::ReservationTold { reservation, news } => {
                 self.on_reservation_told(reservation, news, out);
             }

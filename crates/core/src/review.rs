@@ -75,6 +75,7 @@ impl Mind {
             self.review_tuning(id);
             self.send_duplicates(id, out);
             self.probe_for(id, out);
+            self.try_way_for(id, out);
             self.pass(&mut sweep, urgency, fares.as_ref());
         }
         sweep.goes_on = self.now + SLICE_PAUSE;

@@ -71,9 +71,18 @@ impl Mind {
                 probes,
                 probed_at: link.probed_at,
                 score: link.path().score(),
+                ways: depot.fork.views(link, now, settings),
             }
         };
         self.depots.iter().map(view).collect()
+    }
+
+    /// Whether several ways to a depot are known.
+    #[must_use]
+    pub fn has_ways(&self, depot: DepotId) -> bool {
+        self.depots
+            .get(&depot)
+            .is_some_and(|depot| !depot.fork.is_one())
     }
 
     /// Fragments on their way from one depot to another.

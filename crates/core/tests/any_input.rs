@@ -251,6 +251,18 @@ fn circuits() -> impl Strategy<Value = Input> {
     ]
 }
 
+/// What is said of ways to depots.
+fn way() -> impl Strategy<Value = Input> {
+    let names = proptest::collection::vec(0usize..4, 0..4);
+    prop_oneof![
+        1 => (depot(), names).prop_map(|(depot, names)| {
+            let ways = names.into_iter().map(|name| format!("way {name}")).collect();
+            Input::WaysFound { depot, ways }
+        }),
+        2 => (depot(), 0u8..5).prop_map(|(depot, way)| Input::WayTold { depot, way }),
+    ]
+}
+
 /// What is said of the centre.
 fn encode() -> impl Strategy<Value = Input> {
     let places = [Encode::Centre, Encode::Relays, Encode::Auto];
@@ -275,6 +287,7 @@ fn about_depots() -> impl Strategy<Value = Input> {
             Input::PieceTold { request, depot, chunk, span: Duration::from_millis(span_ms) }
         }),
         2 => encode(),
+        2 => way(),
         6 => circuits(),
         3 => (depot(), facts()).prop_map(|(depot, (capacity, rate_max))| {
             Input::DepotAdded { depot, name: format!("{depot}"), capacity, rate_max }

@@ -170,6 +170,7 @@ impl Desk {
             | Command::Reserve { .. }
             | Command::Rearrange { .. }
             | Command::GiveBack { .. }
+            | Command::Take { .. }
             | Command::Solve { .. } => {}
         }
         None

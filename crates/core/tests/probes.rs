@@ -87,6 +87,7 @@ impl Desk {
                 | Command::Reserve { .. }
                 | Command::Rearrange { .. }
                 | Command::GiveBack { .. }
+                | Command::Take { .. }
                 | Command::Solve { .. } => {}
             }
         }

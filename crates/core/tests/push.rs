@@ -137,6 +137,7 @@ impl Desk {
                 | Command::Reserve { .. }
                 | Command::Rearrange { .. }
                 | Command::GiveBack { .. }
+                | Command::Take { .. }
                 | Command::Release { .. }
                 | Command::Forget { .. }
                 | Command::Fetch { .. }

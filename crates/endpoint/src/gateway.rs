@@ -10,7 +10,7 @@ mod target;
 mod token;
 
 pub use dial::{
-    HOPS_MAX, Hop, Segment, ask, connect, connect_reserved, connect_through, is_reservation,
+    HOPS_MAX, Hop, Segment, Way, ask, connect, connect_reserved, connect_through, is_reservation,
     read_head, resolve, tune,
 };
 pub use known::Gateways;

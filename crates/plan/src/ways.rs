@@ -8,6 +8,8 @@
 use alloc::{vec, vec::Vec};
 use core::time::Duration;
 
+use posthaste_types::ByteRate;
+
 /// How long a way that failed once is left alone.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause: a way that is back is taken again within this.
@@ -29,6 +31,8 @@ struct Way {
 #[derive(Debug, Clone)]
 pub struct Ways {
     ways: Vec<Way>,
+    /// The one that is wanted before all others.
+    wanted: usize,
 }
 
 impl Ways {
@@ -37,6 +41,14 @@ impl Ways {
     pub fn new(count: usize) -> Self {
         Self {
             ways: vec![Way::default(); count],
+            wanted: 0,
+        }
+    }
+
+    /// Wants this one before all others from now on.
+    pub fn want(&mut self, way: usize) {
+        if way < self.ways.len() {
+            self.wanted = way;
         }
     }
 
@@ -44,11 +56,12 @@ impl Ways {
     #[must_use]
     pub fn order(&self, now: Duration) -> Vec<usize> {
         let all = self.ways.iter().enumerate();
-        let open: Vec<usize> = all
+        let mut open: Vec<usize> = all
             .clone()
             .filter(|(_, way)| way.closed_until <= now)
             .map(|(at, _)| at)
             .collect();
+        open.sort_by_key(|at| *at != self.wanted);
         if !open.is_empty() {
             return open;
         }
@@ -85,6 +98,44 @@ impl Ways {
     }
 }
 
+/// A gateway is taken where it carries this many fifths of what the way before carries.
+const GAIN_FIFTHS: u64 = 6;
+/// The straight way is taken where it carries this many twentieths of what a gateway does.
+const STRAIGHT_TWENTIETHS: u64 = 19;
+
+/// Which way to take by what each is forecast to carry (p50, none before it was measured). A gateway has to carry
+/// a fifth more than the way that is taken and than the straight one; the straight one only as much as a
+/// gateway, up to a twentieth. Between the two lies what is not worth a change. `taken` and `straight` are
+/// places in `rates`.
+#[must_use]
+pub fn choose(rates: &[Option<ByteRate>], taken: usize, straight: usize) -> usize {
+    let rate = |place: usize| rates.get(place).copied().flatten();
+    let Some(now) = rate(taken) else {
+        return taken;
+    };
+    let most = (0..rates.len())
+        .filter(|place| *place != straight)
+        .filter_map(|place| Some((rate(place)?, core::cmp::Reverse(place))))
+        .max();
+    let is_worth = |gateway: ByteRate, than: ByteRate| gateway >= than.scaled(GAIN_FIFTHS, 5);
+    let straight_carries = rate(straight);
+    if taken != straight
+        && let Some(carries) = straight_carries
+        && most.is_none_or(|(gateway, _)| carries >= gateway.scaled(STRAIGHT_TWENTIETHS, 20))
+    {
+        return straight;
+    }
+    match most {
+        Some((gateway, core::cmp::Reverse(place)))
+            if is_worth(gateway, now)
+                && straight_carries.is_none_or(|carries| is_worth(gateway, carries)) =>
+        {
+            place
+        }
+        _ => taken,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,6 +151,18 @@ mod tests {
         ways.failed(0, s(5));
         assert_eq!(ways.order(s(5)), [1]);
         assert_eq!(ways.order(s(6)), [0, 1]);
+    }
+
+    #[test]
+    fn the_way_that_is_wanted_is_tried_before_all_others_while_it_is_open() {
+        let mut ways = Ways::new(3);
+        ways.want(2);
+        assert_eq!(ways.order(s(0)), [2, 0, 1]);
+        ways.failed(2, s(0));
+        assert_eq!(ways.order(s(0)), [0, 1]);
+        assert_eq!(ways.order(s(1)), [2, 0, 1]);
+        ways.want(3);
+        assert_eq!(ways.first(s(1)), Some(2), "there is none of this number");
     }
 
     #[test]
@@ -129,6 +192,51 @@ mod tests {
         ways.served(0, s(14));
         ways.failed(0, s(14));
         assert_eq!(ways.first(s(15)), Some(0));
+    }
+
+    fn rates(mib: &[u64]) -> Vec<Option<ByteRate>> {
+        let rate = |mib: &u64| (*mib > 0).then(|| ByteRate::new(mib << 20));
+        mib.iter().map(rate).collect()
+    }
+
+    #[test]
+    fn a_gateway_is_taken_where_it_carries_clearly_more_and_left_where_it_buys_nothing() {
+        // The straight way is the last; zero is what was not measured.
+        let cases = [
+            (&[100, 50][..], 1, 0),
+            (&[60, 50], 1, 0),
+            (&[59, 50], 1, 1),
+            (&[59, 50], 0, 0),
+            (&[50, 50], 0, 1),
+            (&[50, 48], 0, 1),
+            (&[50, 47], 0, 0),
+            (&[0, 50], 1, 1),
+            (&[50, 0], 0, 0),
+            (&[50, 0], 1, 1),
+            (&[70, 90, 50], 2, 1),
+            (&[70, 80, 50], 0, 0),
+            (&[70, 84, 50], 0, 1),
+            (&[90, 90, 50], 2, 0),
+            (&[70, 90, 88], 0, 2),
+            (&[10, 12, 11], 0, 2),
+        ];
+        for (mib, taken, chosen) in cases {
+            let straight = mib.len() - 1;
+            assert_eq!(choose(&rates(mib), taken, straight), chosen, "{mib:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_chosen_is_chosen_again() {
+        let some = [0, 40, 45, 50, 55, 60, 100];
+        let three = some.map(|a| some.map(|b| some.map(|c| [a, b, c])));
+        for mib in three.iter().flatten().flatten() {
+            let rates = rates(mib);
+            for taken in 0..3 {
+                let chosen = choose(&rates, taken, 2);
+                assert_eq!(choose(&rates, chosen, 2), chosen, "{mib:?} from {taken}");
+            }
+        }
     }
 
     #[test]

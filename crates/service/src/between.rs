@@ -87,6 +87,7 @@ impl Hands {
             | Command::Reserve { .. }
             | Command::Rearrange { .. }
             | Command::GiveBack { .. }
+            | Command::Take { .. }
             | Command::Solve { .. } => {}
         }
     }

@@ -5,7 +5,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, PoisonError, RwLock,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -39,6 +39,8 @@ pub(crate) struct Depot {
     humble: RelayClient,
     pub(crate) secret: [u8; secrets::SECRET_BYTES],
     pub(crate) meter: Meter,
+    /// The way that the mind knows to be taken.
+    told_way: AtomicUsize,
     /// Whether it said that it can send on what it holds.
     pub(crate) forwards: AtomicBool,
     /// Whether it said that it can gather what others hold.
@@ -55,6 +57,35 @@ impl Depot {
         } else {
             &self.client
         }
+    }
+
+    /// Lets what is sent from now on take this way as long as it opens.
+    pub(crate) fn take_way(&self, way: usize, now: Instant) {
+        self.client.take_way(way);
+        self.told_way.store(way, Ordering::Relaxed);
+        self.meter.turn(now);
+    }
+
+    /// What to tell the mind where connections take another way by themselves.
+    fn turned(&self, now: Instant) -> Option<Input> {
+        let way = self.client.way()?;
+        if self.told_way.swap(way, Ordering::Relaxed) == way {
+            return None;
+        }
+        self.meter.turn(now);
+        Some(Input::WayTold {
+            depot: self.record.id,
+            way: u8::try_from(way).ok()?,
+        })
+    }
+
+    /// The ways there are, for the mind, where there are several or were.
+    pub(crate) fn ways_found(&self, knows_several: bool) -> Option<Input> {
+        let ways = self.client.ways();
+        (ways.len() > 1 || knows_several).then_some(Input::WaysFound {
+            depot: self.record.id,
+            ways,
+        })
     }
 
     /// Notes what it said that it can do.
@@ -168,6 +199,7 @@ pub(crate) fn open(
         client,
         secret,
         meter: Meter::new(now),
+        told_way: AtomicUsize::new(0),
         forwards: AtomicBool::new(false),
         gathers: AtomicBool::new(false),
         scatters: AtomicBool::new(false),
@@ -187,6 +219,11 @@ pub(crate) async fn watch(depots: Arc<Depots>, depot: Arc<Depot>, inputs: mpsc::
             return;
         }
         let answer = depot.client.status().await;
+        if let Some(input) = depot.turned(crate::monotonic())
+            && inputs.send(Arrival::bare(input)).await.is_err()
+        {
+            return;
+        }
         let report = match answer {
             Ok(status) => {
                 silences = 0;

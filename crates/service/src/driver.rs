@@ -197,6 +197,7 @@ impl Driver {
             | Command::Reserve { .. }
             | Command::Rearrange { .. }
             | Command::GiveBack { .. }
+            | Command::Take { .. }
             | Command::Solve { .. } => false,
         }
     }
@@ -315,6 +316,8 @@ fn remains_of(happening: &Happening) -> Option<Remains> {
         | Happening::SourceBack { .. }
         | Happening::CodeChosen { .. }
         | Happening::Reservation { .. }
+        | Happening::WayTried { .. }
+        | Happening::WayTaken { .. }
         | Happening::Thinned { .. } => None,
     }
 }

@@ -147,6 +147,15 @@ impl Hands {
             }
             Command::Rearrange { reservation, .. } => self.tell_of(reservation, News::Unchanged),
             Command::GiveBack { reservation, .. } => self.tell_of(reservation, News::Over),
+            Command::Take {
+                depot,
+                way,
+                reason: _,
+            } => {
+                if let Some(depot) = self.depots.get(depot) {
+                    depot.take_way(usize::from(way), crate::monotonic());
+                }
+            }
             Command::Probe {
                 depot,
                 budget,

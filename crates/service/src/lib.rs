@@ -277,6 +277,7 @@ async fn resume(desk: &http::Desk) -> Result<()> {
         centre.tell(http::added(&depot.record)).await?;
         centre.tell(http::lent(&depot.record)).await?;
         centre.tell(http::levelled(&depot.record)).await?;
+        tell_ways(centre, &depot).await?;
         let _ = desk.watches.send(depot).await;
     }
     centre.tell(Input::DriverStarted).await?;
@@ -297,6 +298,15 @@ async fn resume(desk: &http::Desk) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Tells the mind which ways lead to a depot, where there are several or were when the service ran before.
+pub(crate) async fn tell_ways(centre: &driver::Centre, depot: &depots::Depot) -> Result<()> {
+    let knows_several = centre.mind().has_ways(depot.record.id);
+    match depot.ways_found(knows_several) {
+        Some(input) => centre.tell(input).await,
+        None => Ok(()),
+    }
 }
 
 async fn watch_depots(

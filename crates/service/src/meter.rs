@@ -149,6 +149,17 @@ impl Meter {
         });
     }
 
+    /// Sends take another way from now on: until those that began before have ended, what is measured is of both.
+    pub(crate) fn turn(&self, now: Instant) {
+        self.with(|window| {
+            window.ramp = match window.in_flight {
+                0 => Ramp::Filling,
+                before => Ramp::Draining(before),
+            };
+            window.open(now, window.busy_until(now), now);
+        });
+    }
+
     /// A send ended, with this many bytes stored.
     pub(crate) fn on_end(&self, now: Instant, is_humble: bool, stored: Bytes) {
         self.with(|window| {

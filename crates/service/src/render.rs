@@ -7,12 +7,12 @@ use posthaste_core::{
     Mind,
     contract::{
         ArrivalState, Decision, DeliveryView, DepotState, Drain, DrainView, Forecast, Happening,
-        PathView, Reason, RequestState, RequestView, ShareView, WouldBuy,
+        PathView, Quantiles, Reason, RequestState, RequestView, ShareView, WayView, WouldBuy,
     },
 };
 use posthaste_endpoint::{Error, ErrorKind, Result};
 use posthaste_journal::{EventRecord, RequestRecord, Scan};
-use posthaste_types::{DepotId, Timestamp};
+use posthaste_types::{ByteRate, DepotId, Timestamp};
 
 use crate::{depots::Depot, driver::Centre};
 
@@ -109,6 +109,21 @@ pub(crate) fn path(view: &PathView, now: Timestamp) -> api::Path {
         judged: score.samples,
         below_p10: of_judged(score.under_p10),
         above_p90: of_judged(score.over_p90),
+        ways: view.ways.iter().map(|way| path_way(way, now)).collect(),
+    }
+}
+
+fn path_way(view: &WayView, now: Timestamp) -> api::PathWay {
+    let age = view.measured_at.map(|at| now.since(at).as_micros());
+    let rate = |of: fn(&Quantiles) -> ByteRate| view.rates.as_ref().map(|rates| of(rates).get());
+    api::PathWay {
+        name: view.name.clone(),
+        taken: view.is_taken,
+        rate_p10_bytes_per_s: rate(|rates| rates.p10),
+        rate_p50_bytes_per_s: rate(|rates| rates.p50),
+        rate_p90_bytes_per_s: rate(|rates| rates.p90),
+        measured: view.measured_at.map(moment),
+        age_s: age.map(|micros| seconds(i64::try_from(micros).unwrap_or(i64::MAX))),
     }
 }
 

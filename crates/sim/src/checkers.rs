@@ -11,6 +11,7 @@ mod probes;
 mod progress;
 mod release;
 mod reserved;
+mod ways;
 mod wishes;
 
 use posthaste_types::Timestamp;
@@ -26,6 +27,7 @@ pub(crate) use probes::Probes;
 pub(crate) use progress::Progress;
 pub(crate) use release::Releases;
 pub(crate) use reserved::Reserved;
+pub(crate) use ways::Ways;
 pub(crate) use wishes::Kept;
 
 /// Something that must never be.
@@ -42,7 +44,7 @@ pub struct Violation {
 /// Violations kept of one run: the first ones tell the story.
 const VIOLATIONS_MAX: usize = 20;
 
-/// The eleven checkers and what they saw.
+/// The checkers and what they saw.
 #[derive(Debug)]
 pub struct Checkers {
     pub(crate) deadlines: Deadlines,
@@ -56,13 +58,14 @@ pub struct Checkers {
     pub(crate) arrivals: Arrivals,
     pub(crate) drains: Drains,
     pub(crate) reserved: Reserved,
+    pub(crate) ways: Ways,
     violations: Vec<Violation>,
     is_mute: bool,
 }
 
 impl Checkers {
     /// The checkers' names, in the order of their verdicts.
-    pub const NAMES: [&'static str; 12] = [
+    pub const NAMES: [&'static str; 13] = [
         deadline::NAME,
         capacity::NAME,
         conservation::NAME,
@@ -75,6 +78,7 @@ impl Checkers {
         due::NAME,
         drains::NAME,
         reserved::NAME,
+        ways::NAME,
     ];
 
     pub(crate) fn new(settings: &posthaste_core::Settings) -> Self {
@@ -90,6 +94,7 @@ impl Checkers {
             arrivals: Arrivals::default(),
             drains: Drains::default(),
             reserved: Reserved::default(),
+            ways: Ways::default(),
             violations: Vec::new(),
             is_mute: false,
         }

@@ -20,6 +20,7 @@ mod senses;
 mod setup;
 mod told;
 mod verdict;
+mod ways;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -77,6 +78,8 @@ enum Pending {
     Sample,
     /// Something comes about with a circuit.
     Circuit { turn: circuits::Turn },
+    /// A gateway goes, or comes again.
+    Gateway { gateway: usize, is_gone: bool },
     /// A probe should be over by now.
     Overdue { epoch: u32, number: u64 },
     /// Scratch loses the source, on behalf of the driver of this epoch.
@@ -143,6 +146,7 @@ struct Run<'a> {
     forwards: Forwards,
     gathers: Gathers,
     circuits: circuits::Circuits,
+    ways: ways::Ways,
     /// What they were told to code.
     scatters: Scatters,
     /// Bytes that left the centre, or are about to.
@@ -210,6 +214,7 @@ impl<'a> Run<'a> {
             forwards: Forwards::default(),
             gathers: Gathers::default(),
             circuits: circuits::Circuits::default(),
+            ways: ways::Ways::default(),
             scatters: Scatters::default(),
             left: Bytes::ZERO,
             answer_max: Duration::ZERO,
@@ -332,6 +337,7 @@ impl<'a> Run<'a> {
                 self.source_gone.insert(request, true);
             }
             Pending::Circuit { turn } => self.on_turn(turn),
+            Pending::Gateway { gateway, is_gone } => self.on_gateway(gateway, is_gone),
             Pending::Strike { place, blow } => self.strike(place, blow),
             Pending::StrikeSource { place, blow } => self.strike_source(place, blow),
             Pending::HealSource {
@@ -410,6 +416,8 @@ impl<'a> Run<'a> {
         self.checkers.deadlines.on_event(event);
         let found = self.checkers.dues.on_event(event);
         self.checkers.note(self.now, found);
+        let found = (self.checkers.ways).on_said(event.depot, &event.happening);
+        self.checkers.note(self.now, found);
         let found = self.checkers.arrivals.on_event(event);
         self.checkers.note(self.now, found);
         if let (Happening::Safe { .. }, Some(request)) = (&event.happening, event.request) {
@@ -459,6 +467,7 @@ fn is_routine(pending: &Pending) -> bool {
         | Pending::Measure { .. }
         | Pending::Sample
         | Pending::Circuit { .. }
+        | Pending::Gateway { .. }
         | Pending::Overdue { .. } => true,
         Pending::Heal { is_routine, .. } => *is_routine,
         Pending::Tell { input, .. } => {

@@ -3,6 +3,7 @@
 mod amount;
 mod check;
 mod circuit;
+mod gateway;
 mod inbound;
 mod plan;
 mod trace;
@@ -15,6 +16,7 @@ use serde::Deserialize;
 
 pub(crate) use amount::{Amount, Price, SECONDS_A_MONTH, mebi};
 pub(crate) use circuit::CircuitPlan;
+pub(crate) use gateway::GatewayPlan;
 pub(crate) use inbound::{SourcePlan, StageInPlan};
 pub(crate) use plan::{
     BackgroundPlan, DepotPlan, DomainPlan, FaultKind, FaultPlan, LinkPlan, PathPlan, RequestPlan,
@@ -78,6 +80,8 @@ pub struct Scenario {
     pub(crate) domains: Vec<DomainPlan>,
     #[serde(default, rename = "circuit")]
     pub(crate) circuits: Vec<CircuitPlan>,
+    #[serde(default, rename = "gateway")]
+    pub(crate) gateways: Vec<GatewayPlan>,
     #[serde(default, rename = "background")]
     pub(crate) background: Vec<BackgroundPlan>,
     /// Traces in files, by the name the scenario calls them by.
@@ -194,7 +198,12 @@ impl Scenario {
         let links = self.links.iter().map(|link| &link.varies);
         let paths = self.paths.iter().map(|path| &path.varies);
         let sources = self.sources.iter().map(|source| &source.varies);
-        depots.chain(links).chain(paths).chain(sources)
+        let gateways = self.gateways.iter().map(|gateway| &gateway.varies);
+        depots
+            .chain(links)
+            .chain(paths)
+            .chain(sources)
+            .chain(gateways)
     }
 
     /// The trace a rate follows, if it does.

@@ -4,6 +4,7 @@
 mod build;
 mod circuit;
 mod course;
+mod gateway;
 mod network;
 mod origin;
 mod process;
@@ -41,6 +42,7 @@ pub(crate) struct World {
     /// Capacities that never change: ways in and out.
     ways: Vec<u64>,
     circuits: circuit::Ways,
+    bypasses: gateway::Bypasses,
     /// Others that send.
     others: u64,
     events: u64,
@@ -59,6 +61,7 @@ impl World {
             processes: Processes::default(),
             ways: Vec::new(),
             circuits: circuit::Ways::default(),
+            bypasses: gateway::Bypasses::default(),
             others: 0,
             events: 0,
         };

@@ -3,7 +3,7 @@ use core::time::Duration;
 use posthaste_plan::tuner::Setting;
 use posthaste_types::{ByteRate, Bytes, Timestamp, record};
 
-use super::{History, Link};
+use super::{Fork, History, Link};
 use crate::{
     Settings,
     contract::{DepotState, DepotTerms, Drain},
@@ -27,7 +27,10 @@ record! {
         pub(crate) state: DepotState,
         /// Space it has for us, not counting what is in flight.
         pub(crate) free: Bytes,
+        /// Over the way that is taken.
         pub(crate) link: Link,
+        /// The ways there are, where there are several.
+        pub(crate) fork: Fork,
         pub(crate) terms: DepotTerms,
         /// Hops from the centre, from 1: those of a higher level are nearer to destinations.
         pub(crate) level: u8,
@@ -73,6 +76,7 @@ impl Depot {
             state: DepotState::Unknown,
             free: capacity,
             link,
+            fork: Fork::default(),
             terms: DepotTerms::default(),
             level: 1,
             drain_asked: Drain::Off,

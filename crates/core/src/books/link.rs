@@ -81,6 +81,12 @@ impl Link {
         &self.path
     }
 
+    /// Whether transfers measured it within `fresh`.
+    pub(crate) fn is_known_by_transfers(&self, now: Timestamp, fresh: Duration) -> bool {
+        let measured_at = self.path.measured_at();
+        self.path.samples().0 >= 3 && measured_at.is_some_and(|at| at + fresh > now)
+    }
+
     /// The rate the depot's owner lends changed, or was said again.
     pub(crate) fn set_advert(
         &mut self,
@@ -90,6 +96,14 @@ impl Link {
     ) {
         self.advert = advert.or(self.advert);
         self.learn(now, settings);
+    }
+
+    /// Data goes another way from now on, of which this is known. Returns what is known of the one before.
+    pub(crate) fn turn_to(&mut self, path: Path, now: Timestamp, settings: &Settings) -> Path {
+        let before = core::mem::replace(&mut self.path, path);
+        (self.announced, self.moved_samples) = (ByteRate::ZERO, 0);
+        self.learn(now, settings);
+        before
     }
 
     /// Takes what transfers showed, or at least showed. Returns the forecast (p50) before and after

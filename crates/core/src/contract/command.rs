@@ -201,6 +201,15 @@ record! {
             /// Why.
             reason: Reason,
         },
+        /// Let data for a depot go this way as long as it opens; what is under way ends where it began. Not answered.
+        56 = Take {
+            /// The depot.
+            depot: DepotId,
+            /// Its place among the ways.
+            way: u8,
+            /// Why.
+            reason: Reason,
+        },
         /// Give a reservation back, whatever became of it. Answered by `ReservationTold`: over, also where
         /// there is none.
         54 = GiveBack {
@@ -233,6 +242,7 @@ impl Command {
             | Self::Reserve { reason, .. }
             | Self::Rearrange { reason, .. }
             | Self::GiveBack { reason, .. }
+            | Self::Take { reason, .. }
             | Self::Solve { reason, .. } => reason,
         }
     }

@@ -102,6 +102,16 @@ record! {
         174 = DepotEmptied,
         /// A depot is no longer drained.
         175 = DepotUndrained,
+        /// Data for a depot goes this way for a while, to see what it carries.
+        176 = WayTried {
+            /// The way.
+            name: String,
+        },
+        /// Data for a depot goes this way.
+        177 = WayTaken {
+            /// The way.
+            name: String,
+        },
         /// Depots that fail together hold more of a chunk than the parity covers.
         96 = Crowded,
         /// The first chunks of a stage-in are being fetched.
@@ -177,6 +187,8 @@ impl Happening {
             Self::DepotDraining => "depot-draining",
             Self::DepotEmptied => "depot-emptied",
             Self::DepotUndrained => "depot-undrained",
+            Self::WayTried { .. } => "way-tried",
+            Self::WayTaken { .. } => "way-taken",
             Self::Crowded => "crowded",
             Self::CodeChosen { .. } => "code-chosen",
             Self::Fetching => "fetching",
@@ -231,6 +243,8 @@ impl fmt::Display for Happening {
             Self::DepotDraining => f.write_str("draining"),
             Self::DepotEmptied => f.write_str("empty, may be switched off"),
             Self::DepotUndrained => f.write_str("no longer draining"),
+            Self::WayTried { name } => write!(f, "tries the way {name}"),
+            Self::WayTaken { name } => write!(f, "takes the way {name}"),
             Self::Crowded => f.write_str("crowded"),
             Self::CodeChosen { code } => write!(f, "code {code} chosen"),
             Self::Fetching => f.write_str("fetching"),

@@ -448,6 +448,22 @@ record! {
             /// What.
             news: News,
         },
+        /// These ways lead to a depot, by name, in the order in which they are wanted while nothing is known of them: the
+        /// straight one last. Without it there is only that.
+        110 = WaysFound {
+            /// The depot.
+            depot: DepotId,
+            /// Their names.
+            ways: Vec<String>,
+        },
+        /// Data for a depot goes this way by itself from now on: the one that was commanded does not open or broke, or
+        /// opens again.
+        111 = WayTold {
+            /// The depot.
+            depot: DepotId,
+            /// Its place among the ways.
+            way: u8,
+        },
         /// As [`Input::RequestSubmittedWith`], with what else is wished; the other two wish nothing.
         48 = RequestAsked {
             /// Its number.

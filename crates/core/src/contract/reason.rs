@@ -6,7 +6,7 @@ use alloc::{string::String, vec::Vec};
 use posthaste_plan::tuner;
 use posthaste_types::{ByteRate, Bytes, Code, DepotId, RequestId, Timestamp, record};
 
-use super::{Binding, DrainReason, Fault, Hindrance, Survive, WouldBuy};
+use super::{Binding, DrainReason, Fault, Hindrance, Survive, WayReason, WouldBuy};
 pub use circuit::CircuitReason;
 
 record! {
@@ -482,6 +482,11 @@ record! {
             bytes: Bytes,
             /// How the last one failed.
             fault: Fault,
+        },
+        /// Of several ways to a depot.
+        205 = Way {
+            /// Why this one.
+            why: WayReason,
         },
         /// A path that could be used was not measured for long, or never.
         64 = PathStale {

@@ -2,7 +2,7 @@ use alloc::{string::String, vec::Vec};
 use posthaste_forecast::{Quantiles, Score};
 use posthaste_types::{ByteRate, Bytes, DepotId, RequestId, Timestamp, record};
 
-use super::{DeliveryView, DrainView, RequestSpec, Wishes};
+use super::{DeliveryView, DrainView, RequestSpec, WayView, Wishes};
 
 record! {
     /// Where a request stands.
@@ -154,6 +154,8 @@ record! {
         pub probed_at: Option<Timestamp>,
         /// How well it was forecast so far.
         pub score: Score,
+        /// The ways there are, as they are wanted while nothing is known; none where there is only one.
+        pub ways: Vec<WayView>,
     }
 }
 

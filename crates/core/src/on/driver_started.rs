@@ -11,6 +11,7 @@ impl Mind {
     /// The driver starts (again): what was in flight has an unknown end, so the depots are asked.
     pub(crate) fn on_driver_started(&mut self, out: &mut Outbox) {
         self.probing = None;
+        self.trial = None;
         let depots: Vec<DepotId> = self.depots.keys().copied().collect();
         for &depot in &depots {
             self.end_flights(depot, None);

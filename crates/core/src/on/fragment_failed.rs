@@ -1,4 +1,4 @@
-use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId};
+use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp};
 
 use crate::{
     Mind,
@@ -46,7 +46,7 @@ impl Mind {
             stripe.last_fault = Some(fault);
         }
         self.refresh_stripe(id, chunk);
-        self.blame(id, depot, fault, out);
+        self.blame(id, depot, flight.since, fault, out);
     }
 
     /// Takes a flight out of the books.
@@ -63,12 +63,22 @@ impl Mind {
         Some(flight)
     }
 
-    /// Leaves the depot alone for a while, or for lost when it keeps failing.
-    pub(crate) fn blame(&mut self, id: RequestId, at: DepotId, fault: Fault, out: &mut Outbox) {
+    /// Leaves the depot alone for a while, or for lost when it keeps failing. `since` is when what failed began.
+    pub(crate) fn blame(
+        &mut self,
+        id: RequestId,
+        at: DepotId,
+        since: Timestamp,
+        fault: Fault,
+        out: &mut Outbox,
+    ) {
         let now = self.now;
         let Some(depot) = self.depots.get_mut(&at).filter(|depot| depot.is_up()) else {
             return;
         };
+        if fault == Fault::Unreachable && depot.fork.broke_before(since, now) {
+            return;
+        }
         depot.failures += 1;
         depot.resume_at = now + backoff(&self.settings, depot.failures);
         if fault == Fault::Full {

@@ -49,7 +49,7 @@ impl Mind {
         self.refresh_stripe(id, chunk);
         match fault {
             Fault::Unreachable | Fault::Full | Fault::Unauthenticated => {
-                self.blame(id, at, fault, out);
+                self.blame(id, at, flight.since, fault, out);
             }
             Fault::Corrupt
             | Fault::Busy

@@ -32,6 +32,13 @@ impl Mind {
         if bytes > Bytes::ZERO {
             depot.link.progress_at = now;
         }
+        if self.is_trial_of(id) {
+            self.on_trial_carried(id, rate, saturated && !may_carry, out);
+            return;
+        }
+        let Some(depot) = self.depots.get_mut(&id) else {
+            return;
+        };
         let rate = match may_carry {
             true => depot.link.at_most_believed(rate),
             false => rate,

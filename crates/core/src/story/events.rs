@@ -176,6 +176,12 @@ fn sentence(tale: &Tale, decision: &Decision, troubles: &mut Vec<String>) -> Opt
         }
         Happening::Pushed => format!("all had been pushed on: {why}"),
         Happening::Reservation { step } => told_of_circuit(*step, &why),
+        Happening::WayTried { name } => {
+            format!("the way {name} to {depot} was tried: {why}")
+        }
+        Happening::WayTaken { name } => {
+            format!("data for {depot} took the way {name}: {why}")
+        }
         // Stage-ins have a story of their own.
         _ => format!("{happening}: {why}"),
     };

@@ -68,6 +68,26 @@ impl std::fmt::Debug for Hop {
     }
 }
 
+/// One of several ways to a place.
+#[derive(Debug, Clone)]
+pub struct Way {
+    /// What people call it: the names of its gateways, or `straight`.
+    pub name: String,
+    /// Its gateways, the nearest first; the straight one has none.
+    pub hops: Vec<Hop>,
+}
+
+impl Way {
+    /// Without gateways.
+    #[must_use]
+    pub fn straight() -> Self {
+        Self {
+            name: String::from("straight"),
+            hops: Vec::new(),
+        }
+    }
+}
+
 /// Sets up the TCP of a segment. What the kernel does not offer was refused at the start.
 ///
 /// # Errors

@@ -8,7 +8,7 @@ use std::{
 
 use serde::Deserialize;
 
-use super::{HOPS_MAX, Hop, Host, Pattern, Target};
+use super::{HOPS_MAX, Hop, Host, Pattern, Target, Way};
 use crate::{
     Error, ErrorKind, Result,
     relay::{RelayAddress, read_secret_file},
@@ -107,14 +107,17 @@ impl Gateways {
     ///
     /// # Errors
     /// Those of [`Self::hops`].
-    pub fn ways_to(&self, target: &Target) -> Result<Vec<Vec<Hop>>> {
+    pub fn ways_to(&self, target: &Target) -> Result<Vec<Way>> {
         let mut ways = Vec::new();
         for (name, to) in &self.to {
             if ways.len() < WAYS_MAX && to.iter().any(|pattern| pattern.is_about(target)) {
-                ways.push(self.hops(name)?);
+                ways.push(Way {
+                    name: self.way_name(name),
+                    hops: self.hops(name)?,
+                });
             }
         }
-        ways.push(Vec::new());
+        ways.push(Way::straight());
         Ok(ways)
     }
 
@@ -122,12 +125,26 @@ impl Gateways {
     ///
     /// # Errors
     /// Those of [`Self::ways_to`] and of an address that makes no sense.
-    pub fn ways_to_relay(&self, address: &RelayAddress) -> Result<Vec<Vec<Hop>>> {
+    pub fn ways_to_relay(&self, address: &RelayAddress) -> Result<Vec<Way>> {
         let (host, port) = address.host_and_port()?;
         match Host::read(&host) {
             Some(host) => self.ways_to(&Target { host, port }),
-            None => Ok(vec![Vec::new()]),
+            None => Ok(vec![Way::straight()]),
         }
+    }
+
+    /// The gateways on the way over the one of this name, as a person writes them.
+    fn way_name(&self, name: &str) -> String {
+        let mut names = vec![name];
+        // Loops were refused when the file was read.
+        while let Some(via) = names.last().and_then(|name| self.by_name.get(*name))
+            && let Some(via) = &via.via
+            && names.len() < HOPS_MAX
+        {
+            names.push(via);
+        }
+        names.reverse();
+        names.join(" > ")
     }
 
     fn chain(&self, name: &str) -> Result<Vec<&Known>> {
@@ -174,8 +191,11 @@ mod tests {
         Gateways::read(&file).map(|gateways| (gateways, folder))
     }
 
-    fn shown(ways: &[Vec<Hop>]) -> Vec<Vec<String>> {
-        let names = |hops: &Vec<Hop>| hops.iter().map(|hop| hop.address.to_string()).collect();
+    fn shown(ways: &[Way]) -> Vec<Vec<String>> {
+        let names = |way: &Way| {
+            let hops = way.hops.iter().map(|hop| hop.address.to_string());
+            hops.collect()
+        };
         ways.iter().map(names).collect()
     }
 

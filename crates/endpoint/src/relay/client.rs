@@ -17,7 +17,7 @@ use super::{
     connection::{Lease, Manners, Pool},
     wire::{self, ErrorBody, Held, Object, StatusBody, Target},
 };
-use crate::{Error, ErrorKind, Locus, Result, clock, gateway::Hop};
+use crate::{Error, ErrorKind, Locus, Result, clock, gateway::Way};
 
 /// Bodies of answers that are not objects: an inventory page is the largest.
 pub(super) const ANSWER_BYTES_MAX: u64 =
@@ -47,24 +47,37 @@ impl RelayClient {
     /// # Errors
     /// [`ErrorKind::Invalid`] when the URL is not `https://host:port`.
     pub fn new(address: RelayAddress, credential: Credential) -> Result<Self> {
-        Self::by_ways(address, credential, vec![Vec::new()])
+        Self::by_ways(address, credential, vec![Way::straight()])
     }
 
-    /// The same by any of some ways, each given by its gateways, the nearest first; the straight one has none. The way
-    /// that is wanted most stands first: others are taken while it does not open or breaks.
+    /// The same by any of some ways. The one that is wanted most stands first: others are taken while it does not
+    /// open or breaks.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] when the URL is not `https://host:port`.
-    pub fn by_ways(
-        address: RelayAddress,
-        credential: Credential,
-        ways: Vec<Vec<Hop>>,
-    ) -> Result<Self> {
+    pub fn by_ways(address: RelayAddress, credential: Credential, ways: Vec<Way>) -> Result<Self> {
         Ok(Self {
             pool: Arc::new(Pool::new(&address, ways)?),
             address: Arc::new(address),
             credential,
         })
+    }
+
+    /// The names of the ways, in their order.
+    #[must_use]
+    pub fn ways(&self) -> Vec<String> {
+        self.pool.ways.names()
+    }
+
+    /// Wants this way, by its place, before all others: the next connection takes it if it opens.
+    pub fn take_way(&self, way: usize) {
+        self.pool.ways.want(way);
+    }
+
+    /// The place of the way that the next connection would take.
+    #[must_use]
+    pub fn way(&self) -> Option<usize> {
+        self.pool.ways.first()
     }
 
     /// The same relay over connections of its own that take only what others on the path leave.

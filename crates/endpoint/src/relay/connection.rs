@@ -31,7 +31,11 @@ use super::{
     pin,
     way::{self, Ways},
 };
-use crate::{Error, ErrorKind, Locus, Result, gateway::Hop, line::Humble};
+use crate::{
+    Error, ErrorKind, Locus, Result,
+    gateway::{Hop, Way},
+    line::Humble,
+};
 
 /// Connections to one relay at once. Four fill a path that one TCP stream can't; twice as many let
 /// small requests (manifest, inventory) pass beside the fragments.
@@ -162,14 +166,14 @@ pub(super) struct Pool {
     urgent_permits: Arc<Semaphore>,
     idle: Mutex<Vec<Connection>>,
     manners: Manners,
-    ways: Arc<Ways>,
+    pub(super) ways: Arc<Ways>,
     pub(super) traffic: Arc<Traffic>,
     /// Bytes a second the relay said it takes; 0 when it did not say.
     pub(super) rate_limit: Arc<AtomicU64>,
 }
 
 impl Pool {
-    pub(super) fn new(address: &RelayAddress, ways: Vec<Vec<Hop>>) -> Result<Self> {
+    pub(super) fn new(address: &RelayAddress, ways: Vec<Way>) -> Result<Self> {
         let (host, port) = address.host_and_port()?;
         let invalid = || Error::new(ErrorKind::Invalid, "use the depot", address.url.clone());
         let server_name =

@@ -10,22 +10,21 @@ use tokio::{net::TcpStream, time::Instant};
 
 use crate::{
     Error, ErrorKind, Locus, Result,
-    gateway::{Hop, Host, Target, connect_through},
+    gateway::{Hop, Host, Target, Way, connect_through},
 };
 
 /// Ways to one relay, and how they do.
 pub(super) struct Ways {
-    /// Each by its gateways, the nearest first; the straight one has none.
-    hops: Vec<Vec<Hop>>,
+    all: Vec<Way>,
     order: Mutex<Order>,
     since: Instant,
 }
 
 impl Ways {
-    pub(super) fn new(hops: Vec<Vec<Hop>>) -> Self {
+    pub(super) fn new(all: Vec<Way>) -> Self {
         Self {
-            order: Mutex::new(Order::new(hops.len())),
-            hops,
+            order: Mutex::new(Order::new(all.len())),
+            all,
             since: Instant::now(),
         }
     }
@@ -40,7 +39,22 @@ impl Ways {
 
     /// The gateways of a way.
     pub(super) fn hops(&self, way: usize) -> &[Hop] {
-        self.hops.get(way).map_or(&[], Vec::as_slice)
+        self.all.get(way).map_or(&[], |way| way.hops.as_slice())
+    }
+
+    /// Their names, in their order.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.all.iter().map(|way| way.name.clone()).collect()
+    }
+
+    /// Wants this one before all others from now on.
+    pub(super) fn want(&self, way: usize) {
+        self.order().want(way);
+    }
+
+    /// The one that the next connection would take.
+    pub(super) fn first(&self) -> Option<usize> {
+        self.order().first(self.now())
     }
 
     /// Those to try, one after the other.
@@ -50,7 +64,7 @@ impl Ways {
 
     /// Whether the next connection would take this one.
     pub(super) fn is_first(&self, way: usize) -> bool {
-        self.order().first(self.now()) == Some(way)
+        self.first() == Some(way)
     }
 
     pub(super) fn failed(&self, way: usize) {

@@ -89,6 +89,7 @@ pub(crate) async fn add(
     centre.tell(added(&depot.record)).await?;
     centre.tell(lent(&depot.record)).await?;
     centre.tell(levelled(&depot.record)).await?;
+    crate::tell_ways(centre, &depot).await?;
     let rate_max = match (depot.record.rate_max, status.rate_limit) {
         (Some(ours), Some(theirs)) => Some(ours.min(theirs)),
         (ours, theirs) => ours.or(theirs),

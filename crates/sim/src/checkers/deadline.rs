@@ -75,6 +75,8 @@ impl Deadlines {
             | Happening::DepotDraining
             | Happening::DepotEmptied
             | Happening::DepotUndrained
+            | Happening::WayTried { .. }
+            | Happening::WayTaken { .. }
             | Happening::ForecastMoved
             | Happening::Repairing { .. }
             | Happening::Unsafe { .. }

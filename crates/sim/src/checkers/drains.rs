@@ -50,7 +50,8 @@ impl Drains {
             | Command::Settle { .. }
             | Command::Reserve { .. }
             | Command::Rearrange { .. }
-            | Command::GiveBack { .. } => Vec::new(),
+            | Command::GiveBack { .. }
+            | Command::Take { .. } => Vec::new(),
         };
         let wrong = gets.into_iter().find(|depot| is_wrong(depot));
         ensure(NAME, wrong.is_none(), || {

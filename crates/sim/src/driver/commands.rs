@@ -141,6 +141,7 @@ impl Run<'_> {
                 ..
             } => self.rearrange(reservation, rate, until),
             Command::GiveBack { reservation, .. } => self.give_back(reservation),
+            Command::Take { depot, way, .. } => self.take(depot, way),
         }
     }
 
@@ -219,6 +220,7 @@ impl Run<'_> {
                 | Pending::Measure { .. }
                 | Pending::Sample
                 | Pending::Circuit { .. }
+                | Pending::Gateway { .. }
                 | Pending::Overdue { .. }
                 | Pending::Remove { .. }
                 | Pending::Purge { .. }

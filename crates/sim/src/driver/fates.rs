@@ -50,6 +50,8 @@ impl Fates {
             | Happening::DepotDraining
             | Happening::DepotEmptied
             | Happening::DepotUndrained
+            | Happening::WayTried { .. }
+            | Happening::WayTaken { .. }
             | Happening::ForecastMoved
             | Happening::Repairing { .. }
             | Happening::Unsafe { .. }

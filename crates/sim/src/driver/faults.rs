@@ -204,7 +204,21 @@ impl Run<'_> {
         let depot = self.world.sites[place].id;
         let span = Duration::from_millis(self.dice.between(1, BREAK_NOTICED_MS_MAX));
         self.lose_gathers(depot, span);
-        for arrival in self.world.drop_all(place) {
+        let lost = self.world.drop_all(place);
+        self.lose(lost);
+        // A fragment stored a moment before may still be answered; then it is believed until the
+        // depot is known to be gone.
+        let span = Duration::from_millis(self.dice.between(1, BREAK_NOTICED_MS_MAX));
+        let input = Input::DepotDown {
+            depot: self.world.sites[place].id,
+            fault: Fault::Unreachable,
+        };
+        self.tell_after(span, input);
+    }
+
+    /// What was on its way is lost with its connections.
+    pub(super) fn lose(&mut self, lost: Vec<Arrival>) {
+        for arrival in lost {
             let Arrival { to, sending, .. } = arrival;
             if self.on_gathered(&arrival, true) || self.is_orphan(&arrival) {
                 continue;
@@ -229,14 +243,6 @@ impl Run<'_> {
             let send = (depot, request, chunk, fragment);
             self.tell_after(span, answer(send, Some(Fault::Unreachable)));
         }
-        // A fragment stored a moment before may still be answered; then it is believed until the
-        // depot is known to be gone.
-        let span = Duration::from_millis(self.dice.between(1, BREAK_NOTICED_MS_MAX));
-        let input = Input::DepotDown {
-            depot: self.world.sites[place].id,
-            fault: Fault::Unreachable,
-        };
-        self.tell_after(span, input);
     }
 
     /// The driver is killed: what it was sending and hearing is lost.
@@ -257,6 +263,7 @@ impl Run<'_> {
         self.crash_scatters();
         self.orphan_forwards();
         self.checkers.capacity.forget_all();
+        self.checkers.ways.on_crash();
         self.epoch += 1;
         self.blind_since = Some(self.now);
         let mind = self.mind.take();
@@ -273,6 +280,7 @@ impl Run<'_> {
         let (mind, found) = self.journal.recover();
         self.checkers.note(self.now, found);
         self.mind = mind.map(Decider::mind);
+        inputs.extend(self.found_ways());
         inputs.push(Input::DriverStarted);
         self.start_routine();
         for place in 0..self.world.sites.len() {

@@ -113,6 +113,8 @@ pub(super) fn answered(input: &Input) -> Option<(Send, bool)> {
         | Input::CircuitOffered { .. }
         | Input::CircuitWithdrawn { .. }
         | Input::ReservationTold { .. }
+        | Input::WaysFound { .. }
+        | Input::WayTold { .. }
         | Input::ArrivalSurveyed { .. }
         | Input::Landed { .. }
         | Input::LandingFailed { .. }

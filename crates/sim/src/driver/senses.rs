@@ -69,7 +69,7 @@ impl Run<'_> {
                 depot,
                 bytes: Bytes::new(carried.bytes),
                 window: MEASURE_EVERY,
-                saturated: carried.is_saturated,
+                saturated: carried.is_saturated && !self.was_turning(place),
             });
         }
         self.measure_probe();

@@ -56,6 +56,7 @@ impl Run<'_> {
         }
         let told = told.into_iter().chain(sources);
         let told = told.chain(self.offered_circuits());
+        let told = told.chain(self.found_ways());
         self.step(told.chain([Input::DriverStarted]).collect());
         for place in 0..self.world.sites.len() {
             let (span, input) = self.probe_one(place);
@@ -69,6 +70,7 @@ impl Run<'_> {
         self.queue_stage_ins(seed);
         self.queue_faults(seed);
         self.queue_circuits();
+        self.queue_gateways();
     }
 
     /// What a driver does all the time.

@@ -52,6 +52,7 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), String> {
         let checked = circuit.check(|name| names.depots.contains(name));
         checked.map_err(|error| format!("circuit `{}`: {error}", circuit.name))?;
     }
+    super::gateway::check(scenario)?;
     for request in &scenario.requests {
         check_request(request, &names, scenario)?;
     }

@@ -34,6 +34,7 @@ pub(crate) fn build(scenario: &Scenario, seed: u64, start: Timestamp) -> World {
     builder.add_links();
     builder.add_paths();
     builder.add_circuits();
+    builder.add_gateways();
     builder.add_background();
     builder.add_outages();
     builder.world
@@ -201,6 +202,21 @@ impl<'a> Builder<'a> {
             let named = named.filter_map(|name| places.get(name.as_str()));
             let named: Vec<usize> = named.flatten().copied().collect();
             self.world.add_circuit(&named);
+        }
+    }
+
+    fn add_gateways(&mut self) {
+        let scenario = self.scenario;
+        let places = scenario.places();
+        for (gateway, plan) in scenario.gateways.iter().enumerate() {
+            let mut dice = self.dice(&plan.name, "gateway");
+            let rate = plan.rate_mib_per_s.draw_bytes(&mut dice);
+            let course = self.world.add_course(Course::new(rate, Loss::default()));
+            let named = plan.depots.iter();
+            let named = named.filter_map(|name| places.get(name.as_str()));
+            let named: Vec<usize> = named.flatten().copied().collect();
+            self.world.add_gateway(gateway, &named, course);
+            self.add_varying(course, &plan.name, &plan.varies);
         }
     }
 

@@ -65,6 +65,8 @@ pub(super) fn class(what: &What) -> Option<&'static str> {
             | Happening::DepotDraining
             | Happening::DepotEmptied
             | Happening::DepotUndrained
+            | Happening::WayTried { .. }
+            | Happening::WayTaken { .. }
             | Happening::ForecastMoved
             | Happening::Repairing { .. }
             | Happening::Unsafe { .. }

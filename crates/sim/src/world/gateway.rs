@@ -1,0 +1,49 @@
+//! Gateways: other ways to depots, which those behind one share.
+
+use std::collections::BTreeMap;
+
+use super::{Node, Sending, World, course::CourseId, shares::UserId};
+
+/// The flows to a depot: by its gateways in their order, the straight one last.
+#[derive(Debug, Default)]
+pub(super) struct Bypasses {
+    ways: BTreeMap<usize, Vec<(Option<usize>, UserId)>>,
+}
+
+impl World {
+    /// Adds a gateway to these sites. To be said after their paths are added.
+    pub(super) fn add_gateway(&mut self, gateway: usize, places: &[usize], course: CourseId) {
+        let resource = self.resource(course);
+        for &place in places {
+            let ends = (Node::CENTRE, Node::site(place));
+            let Some((straight, by)) = self.network.add_detour(ends, resource) else {
+                continue;
+            };
+            let ways = self.bypasses.ways.entry(place).or_default();
+            if ways.is_empty() {
+                ways.push((None, straight));
+            }
+            let last = ways.len() - 1;
+            ways.insert(last, (Some(gateway), by));
+        }
+    }
+
+    /// The ways to a site where there are several, each by its gateway; the straight one has none.
+    pub(crate) fn ways_to(&self, place: usize) -> Vec<Option<usize>> {
+        let ways = self.bypasses.ways.get(&place).into_iter().flatten();
+        ways.map(|(gateway, _)| *gateway).collect()
+    }
+
+    /// Lets data to a site go this way: what is under way moves over with it.
+    pub(crate) fn take_way(&mut self, place: usize, way: usize) {
+        let ways = self.bypasses.ways.get(&place);
+        if let Some((_, flow)) = ways.and_then(|ways| ways.get(way)) {
+            self.network.steer((Node::CENTRE, Node::site(place)), *flow);
+        }
+    }
+
+    /// Takes out all that is on its way from the centre to a site.
+    pub(crate) fn drop_from_centre(&mut self, place: usize) -> Vec<Sending> {
+        self.drop_sends(place, |_| true)
+    }
+}
