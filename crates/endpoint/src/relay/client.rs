@@ -63,23 +63,6 @@ impl RelayClient {
         })
     }
 
-    /// The names of the ways, in their order.
-    #[must_use]
-    pub fn ways(&self) -> Vec<String> {
-        self.pool.ways.names()
-    }
-
-    /// Wants this way, by its place, before all others: the next connection takes it if it opens.
-    pub fn take_way(&self, way: usize) {
-        self.pool.ways.want(way);
-    }
-
-    /// The place of the way that the next connection would take.
-    #[must_use]
-    pub fn way(&self) -> Option<usize> {
-        self.pool.ways.first()
-    }
-
     /// The same relay over connections of its own that take only what others on the path leave.
     #[must_use]
     pub fn humble(&self) -> Self {

@@ -8,6 +8,7 @@ use std::{
 use posthaste_plan::ways::Ways as Order;
 use tokio::{net::TcpStream, time::Instant};
 
+use super::RelayClient;
 use crate::{
     Error, ErrorKind, Locus, Result,
     gateway::{Hop, Host, Target, Way, connect_through},
@@ -73,6 +74,25 @@ impl Ways {
 
     pub(super) fn served(&self, way: usize) {
         self.order().served(way, self.now());
+    }
+}
+
+impl RelayClient {
+    /// The names of the ways, in their order.
+    #[must_use]
+    pub fn ways(&self) -> Vec<String> {
+        self.pool.ways.names()
+    }
+
+    /// Wants this way, by its place, before all others: the next connection takes it if it opens.
+    pub fn take_way(&self, way: usize) {
+        self.pool.ways.want(way);
+    }
+
+    /// The place of the way that the next connection would take.
+    #[must_use]
+    pub fn way(&self) -> Option<usize> {
+        self.pool.ways.first()
     }
 }
 
