@@ -105,7 +105,7 @@ pub struct Fixture {
     pub vlan: u16,
 }
 
-/// What an NSI provider calls our ends, and where it answers to.
+/// What an NSI provider calls our ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Nsi {
     /// Our own name: `urn:ogf:network:…:nsa:…`.
@@ -114,9 +114,10 @@ pub struct Nsi {
     pub provider: String,
     /// The two ends: `urn:ogf:network:…?vlan=…`.
     pub ends: [String; 2],
-    /// Where we listen for answers; we ask how it stands instead without.
-    pub listen: Option<std::net::SocketAddr>,
-    /// How the provider reaches that, where it is not the address we listen at.
+    /// The Service Definition that they are ends of.
+    pub service_type: String,
+    /// An address that the provider is told to answer to, where it insists on one. Nobody listens there: we ask how it
+    /// stands.
     pub reply_to: Option<String>,
 }
 
@@ -255,7 +256,6 @@ mod tests {
             requester_nsa = "urn:ogf:network:a.example:2026:nsa:posthaste"
             provider_nsa = "urn:ogf:network:es.net:2013:nsa"
             stps = ["urn:ogf:network:a:1?vlan=7", "urn:ogf:network:b:1?vlan=7"]
-            listen = "127.0.0.1:0"
             "#,
         );
         let circuits = circuits.unwrap();

@@ -18,6 +18,7 @@ mod circuit;
 mod clock;
 mod line;
 mod local;
+mod nsi;
 mod oscars;
 mod place;
 mod provider;
@@ -49,13 +50,6 @@ pub fn open(circuit: &Circuit) -> Result<Box<dyn Provider>> {
         Approach::Oscars(oscars) => {
             Box::new(oscars::OscarsClient::new(circuit.clone(), oscars.clone())?)
         }
-        Approach::Nsi(_) => {
-            let error = posthaste_endpoint::Error::new(
-                posthaste_endpoint::ErrorKind::Unsupported,
-                "open",
-                circuit.name.clone(),
-            );
-            return Err(error.cause("this build does not speak nsi"));
-        }
+        Approach::Nsi(nsi) => Box::new(nsi::NsiClient::new(circuit.clone(), nsi.clone())?),
     })
 }

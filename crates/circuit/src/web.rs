@@ -139,6 +139,18 @@ impl Web {
     /// [`ErrorKind::Busy`] for a server that has none to spare; [`ErrorKind::Other`] for an endless answer. All other
     /// statuses are answers.
     pub(crate) async fn ask(&self, question: &Question<'_>) -> Result<Answered> {
+        self.ask_up_to(ASKED_MAX, question).await
+    }
+
+    /// Puts a question that can't be put twice.
+    ///
+    /// # Errors
+    /// As [`Web::ask`].
+    pub(crate) async fn ask_once(&self, question: &Question<'_>) -> Result<Answered> {
+        self.ask_up_to(1, question).await
+    }
+
+    async fn ask_up_to(&self, most: u32, question: &Question<'_>) -> Result<Answered> {
         let mut asked = 1;
         loop {
             let answered = timeout(self.patience, self.try_to_ask(question)).await;
@@ -149,7 +161,7 @@ impl Web {
             });
             match answered {
                 Ok(answered) => return self.judge(answered, question.operation),
-                Err((true, _)) if asked < ASKED_MAX => asked += 1,
+                Err((true, _)) if asked < most => asked += 1,
                 Err((_, error)) => return Err(error),
             }
         }

@@ -1,4 +1,4 @@
-//! `posthaste reserve` against a stand-in for OSCARS.
+//! `posthaste reserve` against stand-ins for OSCARS and NSI.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
@@ -7,7 +7,7 @@ use std::{
     process::{Command, Output},
 };
 
-use posthaste_testbed::OscarsStandIn;
+use posthaste_testbed::{NsiStandIn, OscarsStandIn};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -222,4 +222,42 @@ fn a_server_that_is_away_is_worth_another_try() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(5), "{output:?}");
+}
+
+#[test]
+fn bandwidth_of_an_nsi_provider_is_reserved_too() {
+    let site = Site::open();
+    let provider = NsiStandIn::start(1000, Some(TOKEN)).unwrap();
+    let stp = |port: &str| format!("{}{port}?vlan=1780-1790", NsiStandIn::NETWORK);
+    let text = format!(
+        "[[circuit]]\nname = 'far'\nprovider = 'nsi'\naddress = '{}'\ntoken_file = 'token'\nleads_to = ['lab']\n\
+         rate_max = '10Gbit'\npatience_s = 5\nrequester_nsa = '{}'\nprovider_nsa = '{}'\nstps = ['{}', '{}']\n",
+        provider.address(),
+        NsiStandIn::REQUESTER,
+        NsiStandIn::PROVIDER,
+        stp("lbl"),
+        stp("iu")
+    );
+    std::fs::write(site.file(), text).unwrap();
+    let new = [&["new", "--to", "lab", "--key", "night-7"][..], &HOUR].concat();
+    let one = site.json(&new);
+    assert_eq!(
+        (&one["state"], &one["key"]),
+        (&"reserved".into(), &"night-7".into())
+    );
+    assert_eq!(site.json(&new)["id"], one["id"]);
+    let there = ["--provider", "far", one["id"].as_str().unwrap()];
+    let changed = site.json(&[&["modify", "--rate", "200Mbit"][..], &there].concat());
+    assert_eq!(changed["rate_bytes_per_s"], 25_000_000);
+    let more = [
+        "new", "--to", "lab", "--rate", "900Mbit", "--from", "1h", "--until", "2h",
+    ];
+    site.fails(11, "800 Mbit/s would fit", &more);
+    assert!(
+        site.reserve(&[&["release"][..], &there].concat())
+            .status
+            .success()
+    );
+    assert_eq!(site.json(&["list"]), Value::Array(Vec::new()));
+    assert_eq!((provider.taken(), provider.left()), (0, 0));
 }

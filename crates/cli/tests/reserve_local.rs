@@ -337,7 +337,7 @@ async fn a_full_calendar_says_no_and_what_would_fit() {
         "{no:?}"
     );
     // It is free before and behind, and what fits is taken.
-    reserve(&*provider, &ask("behind", RESERVABLE, 4200, 8000)).await;
+    reserve(&*provider, &ask("behind", RESERVABLE, 4300, 8000)).await;
     reserve(&*provider, &ask("second", 2_500_000, 600, 4200)).await;
     // Beyond the circuit nobody is asked.
     let no = refused(

@@ -16,6 +16,8 @@ mod gcs_server;
 mod grid_ftp_server;
 pub mod install;
 #[cfg(feature = "reservations")]
+mod nsi_stand_in;
+#[cfg(feature = "reservations")]
 mod oscars_stand_in;
 mod place;
 mod s3_server;
@@ -41,6 +43,8 @@ pub use azure_server::AzureServer;
 pub use ftp_server::{FtpFace, FtpServer};
 pub use gcs_server::GcsServer;
 pub use grid_ftp_server::GridFtpServer;
+#[cfg(feature = "reservations")]
+pub use nsi_stand_in::{NsiHabits, NsiStandIn};
 #[cfg(feature = "reservations")]
 pub use oscars_stand_in::OscarsStandIn;
 pub use place::Place;

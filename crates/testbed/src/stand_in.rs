@@ -154,6 +154,11 @@ impl<A: Answers> StandIn<A> {
         lock(&self.plan).0.push_back((text.to_owned(), fault));
     }
 
+    /// No fault is to come.
+    pub(crate) fn forget_plan(&self) {
+        lock(&self.plan).0.clear();
+    }
+
     /// Faults that were not met yet.
     pub(crate) fn planned(&self) -> usize {
         lock(&self.plan).0.len()

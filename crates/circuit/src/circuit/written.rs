@@ -1,7 +1,7 @@
 //! A circuit as it is written, and what of it makes sense.
 
 use std::{
-    net::{IpAddr, SocketAddr},
+    net::IpAddr,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -31,6 +31,9 @@ const NAME_BYTES_MAX: usize = 64;
 
 /// Bytes of the longest frame where nobody says more: jumbo frames, as science networks have them.
 const MTU_BYTES: u32 = 9000;
+
+/// The Service Definition of NSI that nearly all networks offer: Ethernet, with VLANs and a capacity.
+const SERVICE_TYPE: &str = "http://services.ogf.org/nsi/2013/12/descriptions/EVTS.A-GOLE";
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -72,7 +75,7 @@ pub(super) struct One {
     requester_nsa: Option<String>,
     provider_nsa: Option<String>,
     stps: Option<[String; 2]>,
-    listen: Option<SocketAddr>,
+    service_type: Option<String>,
     reply_to: Option<String>,
 }
 
@@ -158,7 +161,7 @@ impl One {
             ("requester_nsa", self.requester_nsa.is_some()),
             ("provider_nsa", self.provider_nsa.is_some()),
             ("stps", self.stps.is_some()),
-            ("listen", self.listen.is_some()),
+            ("service_type", self.service_type.is_some()),
             ("reply_to", self.reply_to.is_some()),
         ];
         let foreign = |keys: &[(&str, bool)]| match keys.iter().find(|(_, given)| *given) {
@@ -201,14 +204,11 @@ impl One {
             Kind::Nsi => {
                 foreign(&local)?;
                 foreign(&oscars)?;
-                if self.reply_to.is_some() && self.listen.is_none() {
-                    return Err("a reply_to where nobody would listen: say listen".to_owned());
-                }
                 Ok(Approach::Nsi(Nsi {
                     requester: needs("requester_nsa", self.requester_nsa)?,
                     provider: needs("provider_nsa", self.provider_nsa)?,
                     ends: self.stps.ok_or("no stps")?,
-                    listen: self.listen,
+                    service_type: self.service_type.unwrap_or_else(|| SERVICE_TYPE.to_owned()),
                     reply_to: self.reply_to,
                 }))
             }

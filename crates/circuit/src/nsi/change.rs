@@ -1,0 +1,115 @@
+//! Other terms for what is committed: a reservation of the next version, beside the one that lasts meanwhile.
+
+use posthaste_endpoint::{ErrorKind, Result};
+
+use super::{NsiClient, Reservation, Reserving, is_late, soap::Message, wire};
+use crate::{Answer, Change, Refusal, State, Terms, clock, place};
+
+impl NsiClient {
+    pub(super) async fn do_modify(&self, name: &str, change: &Change) -> Result<Answer<Terms>> {
+        const DOING: &str = "change a reservation";
+        let found = self.committed(DOING, name).await?;
+        let now = found.terms().ok_or_else(|| {
+            let error = self.web.fail(ErrorKind::Other, DOING);
+            error.cause("a reservation without a schedule")
+        })?;
+        let wish = wire::in_seconds(Terms {
+            rate: change
+                .rate
+                .map_or(now.rate, |rate| place::in_steps(rate, super::MBIT)),
+            from: change.from.unwrap_or(now.from),
+            until: change.until.unwrap_or(now.until),
+        });
+        if wish.rate > self.circuit.rate_max {
+            return Ok(Answer::above(self.circuit.rate_max));
+        }
+        // Asked before, and its answer lost.
+        if wish == wire::in_seconds(now) {
+            return Ok(Answer::Granted(now));
+        }
+        let message = wire::reserve_again(name, found.next_version(), &wish);
+        // A second question of the same version would be one too many: who loses the answer asks for a change again.
+        if let Err(exception) = self.ask(DOING, &message, false).await? {
+            return self.no(DOING, &exception).map(Answer::Refused);
+        }
+        let checked = |one: &Reservation| one.reserving != Reserving::Checking;
+        let held = self.settled(DOING, name, checked).await?;
+        match held.map(|one| one.reserving) {
+            None => return Err(self.unknown(DOING, name)),
+            Some(Reserving::Held) => {}
+            Some(_) => return self.refused(DOING, name).await.map(Answer::Refused),
+        }
+        if let Err(exception) = self
+            .ask(DOING, &Message::about("reserveCommit", name), true)
+            .await?
+            && !is_late(&exception)
+        {
+            self.clear(DOING, name).await?;
+            return self.no(DOING, &exception).map(Answer::Refused);
+        }
+        let done =
+            |one: &Reservation| !matches!(one.reserving, Reserving::Held | Reserving::Committing);
+        let after = self.settled(DOING, name, done).await?;
+        let terms = after.as_ref().and_then(Reservation::terms);
+        match terms {
+            None => Err(self.unknown(DOING, name)),
+            Some(terms) if wire::in_seconds(terms) == wish => Ok(Answer::Granted(terms)),
+            Some(_) => self.refused(DOING, name).await.map(Answer::Refused),
+        }
+    }
+
+    /// The reservation with nothing under way: what is left of a change whose asker went away is taken back.
+    async fn committed(&self, operation: &'static str, name: &str) -> Result<Reservation> {
+        let found = self.look(operation, name).await?;
+        let found = found.ok_or_else(|| self.unknown(operation, name))?;
+        let found = match (found.state(clock::now()), found.reserving) {
+            (State::Reserved | State::Up, Reserving::Start) => return Ok(found),
+            (State::Reserved | State::Up, _) => self.clear(operation, name).await?,
+            (State::Held { .. } | State::Over | State::Failed, _) => found,
+        };
+        match found.state(clock::now()) {
+            State::Reserved | State::Up => Ok(found),
+            state @ (State::Held { .. } | State::Over | State::Failed) => {
+                let error = self.web.fail(ErrorKind::Conflict, operation);
+                Err(error.cause(format!("connection {name} is {}", state.name())))
+            }
+        }
+    }
+
+    /// Takes back a change that is not committed.
+    async fn clear(&self, operation: &'static str, name: &str) -> Result<Reservation> {
+        let still = |one: &Reservation| {
+            !matches!(
+                one.reserving,
+                Reserving::Checking | Reserving::Committing | Reserving::Aborting
+            )
+        };
+        let settled = self.settled(operation, name, still).await?;
+        let found = settled.ok_or_else(|| self.unknown(operation, name))?;
+        if found.reserving == Reserving::Start {
+            return Ok(found);
+        }
+        let message = Message::about("reserveAbort", name);
+        if let Err(exception) = self.ask(operation, &message, true).await?
+            && !is_late(&exception)
+        {
+            return Err(self.raise(operation, &exception));
+        }
+        let cleared = |one: &Reservation| one.reserving == Reserving::Start || one.is_gone();
+        let settled = self.settled(operation, name, cleared).await?;
+        settled.ok_or_else(|| self.unknown(operation, name))
+    }
+
+    /// Why there is no change; it is as before then.
+    async fn refused(&self, operation: &'static str, name: &str) -> Result<Refusal> {
+        let reason = self.reason(operation, name).await;
+        self.clear(operation, name).await?;
+        match reason {
+            Some(exception) => self.no(operation, &exception),
+            None => Ok(Refusal {
+                why: "the provider takes no such change and does not say why".to_owned(),
+                fits: None,
+            }),
+        }
+    }
+}

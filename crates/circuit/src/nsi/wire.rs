@@ -1,0 +1,290 @@
+//! Reservations as NSI-CS has them: three state machines each, and criteria in versions.
+
+use jiff::Timestamp as Moment;
+use posthaste_types::{ByteRate, Timestamp};
+
+use super::{
+    MBIT,
+    soap::{Message, element},
+    tree::Element,
+};
+use crate::{Nsi, State, Terms};
+
+/// What the descriptions of our reservations begin with; the key is behind it, and the terms.
+const DESCRIPTION_BEGINS: &str = "posthaste ";
+
+/// The first version of a reservation's criteria: zero is none.
+const FIRST_VERSION: i64 = 1;
+
+/// Whether capacity is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reserving {
+    Start,
+    Checking,
+    Failed,
+    Aborting,
+    Held,
+    Committing,
+    Timeout,
+}
+
+/// Whether it may carry data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Activation {
+    Released,
+    Provisioning,
+    Provisioned,
+    Releasing,
+}
+
+/// Whether it is there at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Living {
+    Created,
+    Failed,
+    PassedEndTime,
+    Terminating,
+    Terminated,
+}
+
+/// One reservation.
+#[derive(Debug, Clone)]
+pub(super) struct Reservation {
+    pub connection: String,
+    pub global: Option<String>,
+    description: String,
+    pub reserving: Reserving,
+    pub provisioning: Activation,
+    pub living: Living,
+    active: bool,
+    criteria: Vec<Criteria>,
+}
+
+#[derive(Debug, Clone)]
+struct Criteria {
+    version: i64,
+    terms: Terms,
+}
+
+fn moment(text: &str) -> Option<Timestamp> {
+    let at: Moment = text.parse().ok()?;
+    u64::try_from(at.as_microsecond())
+        .ok()
+        .map(Timestamp::from_micros)
+}
+
+fn show(at: Timestamp) -> String {
+    let seconds = i64::try_from(at.as_micros() / 1_000_000).unwrap_or(i64::MAX);
+    Moment::from_second(seconds)
+        .unwrap_or(Moment::MAX)
+        .to_string()
+}
+
+/// Terms as they survive the way to a provider and back: whole seconds, which lose nothing of the span.
+pub(super) fn in_seconds(terms: Terms) -> Terms {
+    let micros = terms.until.as_micros();
+    Terms {
+        from: Timestamp::from_secs(terms.from.as_micros() / 1_000_000),
+        until: Timestamp::from_secs(micros.div_ceil(1_000_000)),
+        ..terms
+    }
+}
+
+/// Whole megabits a second.
+fn mbps(rate: ByteRate) -> u64 {
+    rate.get() / MBIT.get()
+}
+
+impl Reservation {
+    /// Nothing where it makes no sense.
+    pub(super) fn read(element: &Element) -> Option<Self> {
+        let states = element.child("connectionStates")?;
+        let reserving = match states.text_of("reservationState")? {
+            "ReserveStart" => Reserving::Start,
+            "ReserveChecking" => Reserving::Checking,
+            "ReserveFailed" => Reserving::Failed,
+            "ReserveAborting" => Reserving::Aborting,
+            "ReserveHeld" => Reserving::Held,
+            "ReserveCommitting" => Reserving::Committing,
+            "ReserveTimeout" => Reserving::Timeout,
+            _ => return None,
+        };
+        // There is none yet before the first commit: some say nothing then.
+        let provisioning = match states.text_of("provisionState") {
+            None | Some("Released") => Activation::Released,
+            Some("Provisioning") => Activation::Provisioning,
+            Some("Provisioned") => Activation::Provisioned,
+            Some("Releasing") => Activation::Releasing,
+            Some(_) => return None,
+        };
+        let living = match states.text_of("lifecycleState")? {
+            "Created" => Living::Created,
+            "Failed" => Living::Failed,
+            "PassedEndTime" => Living::PassedEndTime,
+            "Terminating" => Living::Terminating,
+            "Terminated" => Living::Terminated,
+            _ => return None,
+        };
+        let status = states.child("dataPlaneStatus");
+        let active = status.and_then(|status| status.text_of("active"));
+        Some(Self {
+            connection: element.text_of("connectionId")?.to_owned(),
+            global: element
+                .text_of("globalReservationId")
+                .map(ToOwned::to_owned),
+            description: element
+                .text_of("description")
+                .unwrap_or_default()
+                .to_owned(),
+            reserving,
+            provisioning,
+            living,
+            active: matches!(active, Some("true" | "1")),
+            criteria: element.all("criteria").filter_map(Criteria::read).collect(),
+        })
+    }
+
+    /// The key it was asked for with, where it is one of ours.
+    pub(super) fn key(&self) -> Option<&str> {
+        let behind = self.description.strip_prefix(DESCRIPTION_BEGINS)?;
+        behind.split(' ').next()
+    }
+
+    /// What was asked for at first: providers show no criteria before they are committed.
+    fn asked(&self) -> Option<Terms> {
+        let behind = self.description.strip_prefix(DESCRIPTION_BEGINS)?;
+        let mut words = behind.split(' ').skip(1);
+        let mut next = || words.next()?.parse::<u64>().ok();
+        let (mbps, from, until) = (next()?, next()?, next()?);
+        Some(Terms {
+            rate: ByteRate::new(mbps.saturating_mul(MBIT.get())),
+            from: Timestamp::from_secs(from),
+            until: Timestamp::from_secs(until),
+        })
+    }
+
+    /// The newest of its criteria, or what was asked for.
+    pub(super) fn terms(&self) -> Option<Terms> {
+        let newest = self.criteria.iter().max_by_key(|one| one.version);
+        newest.map(|one| one.terms).or_else(|| self.asked())
+    }
+
+    /// The version of the next change.
+    pub(super) fn next_version(&self) -> i64 {
+        let versions = self.criteria.iter().map(|one| one.version);
+        versions
+            .max()
+            .unwrap_or(FIRST_VERSION)
+            .saturating_add(1)
+            .max(FIRST_VERSION + 1)
+    }
+
+    /// Whether a provider shows that something of it was committed once.
+    pub(super) fn has_criteria(&self) -> bool {
+        !self.criteria.is_empty()
+    }
+
+    /// Whether it is no more, or will not be.
+    pub(super) fn is_gone(&self) -> bool {
+        match self.living {
+            Living::PassedEndTime | Living::Terminating | Living::Terminated => true,
+            Living::Created | Living::Failed => false,
+        }
+    }
+
+    /// Whether it lasts until its end: it may carry data, or nothing of it is under way. A change that is under way
+    /// leaves what was committed before as it is.
+    pub(super) fn is_committed(&self) -> bool {
+        self.reserving == Reserving::Start || self.provisioning != Activation::Released
+    }
+
+    /// Where it stands.
+    pub(super) fn state(&self, now: Timestamp) -> State {
+        let has_ended = || self.terms().is_some_and(|terms| terms.until <= now);
+        match (self.living, self.reserving) {
+            (Living::Failed, _) => State::Failed,
+            (Living::PassedEndTime | Living::Terminating | Living::Terminated, _) => State::Over,
+            (Living::Created, _) if self.is_committed() => match has_ended() {
+                true => State::Over,
+                false if self.active => State::Up,
+                false => State::Reserved,
+            },
+            (
+                Living::Created,
+                Reserving::Start | Reserving::Checking | Reserving::Held | Reserving::Committing,
+            ) => State::Held { expires: None },
+            (Living::Created, Reserving::Failed | Reserving::Aborting | Reserving::Timeout) => {
+                State::Over
+            }
+        }
+    }
+}
+
+impl Criteria {
+    fn read(element: &Element) -> Option<Self> {
+        let schedule = element.child("schedule")?;
+        let capacity = element.find("capacity")?.text.parse::<u64>().ok()?;
+        Some(Self {
+            version: element.version?,
+            terms: Terms {
+                rate: ByteRate::new(capacity.saturating_mul(MBIT.get())),
+                from: moment(schedule.text_of("startTime")?)?,
+                until: moment(schedule.text_of("endTime")?)?,
+            },
+        })
+    }
+}
+
+fn schedule(terms: &Terms) -> String {
+    format!(
+        "<schedule>{}{}</schedule>",
+        element("startTime", &show(terms.from)),
+        element("endTime", &show(terms.until))
+    )
+}
+
+/// The first question for a reservation.
+pub(super) fn reserve(nsi: &Nsi, global: &str, key: &str, terms: &Terms) -> Message {
+    let mbps = mbps(terms.rate);
+    let second = |at: Timestamp| at.as_micros() / 1_000_000;
+    let description = format!(
+        "{DESCRIPTION_BEGINS}{key} {mbps} {} {}",
+        second(terms.from),
+        second(terms.until)
+    );
+    let [a, z] = &nsi.ends;
+    let service = [
+        element("capacity", &mbps.to_string()),
+        element("directionality", "Bidirectional"),
+        element("sourceSTP", a),
+        element("destSTP", z),
+    ];
+    let content = [
+        element("globalReservationId", global),
+        element("description", &description),
+        format!(
+            "<criteria version=\"{FIRST_VERSION}\">{}{}<p2p:p2ps>{}</p2p:p2ps></criteria>",
+            schedule(terms),
+            element("serviceType", &nsi.service_type),
+            service.concat()
+        ),
+    ];
+    Message {
+        operation: "reserve",
+        content: content.concat(),
+    }
+}
+
+/// The question for other terms: the schedule, and the capacity in the service's own element.
+pub(super) fn reserve_again(connection: &str, version: i64, terms: &Terms) -> Message {
+    let content = format!(
+        "{}<criteria version=\"{version}\">{}{}</criteria>",
+        element("connectionId", connection),
+        schedule(terms),
+        element("p2p:capacity", &mbps(terms.rate).to_string())
+    );
+    Message {
+        operation: "reserve",
+        content,
+    }
+}

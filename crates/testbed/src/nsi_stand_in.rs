@@ -1,0 +1,211 @@
+//! **A stand-in** for a provider of NSI-CS 2.1: not one, and nothing of the product.
+//!
+//! Real providers belong to networks. This follows the published interface (OGF GFD.237 and the 2013/12 schemas and WSDL):
+//! namespaces, order of elements, SOAP actions, protocol version, correlation, the three state machines of each
+//! reservation (RSM, PSM, LSM), versions of criteria, error numbers, and that everything is done later than it is
+//! acknowledged: each step is seen under way by one query, and is done then. It answers to no `replyTo`. What comes from the
+//! network below it plays: data flows from the start to the end of what is provisioned. All reservations share one link of a
+//! given capacity; an STP with one VLAN carries one of them at a time, one with a range or none any number.
+
+mod books;
+mod message;
+mod show;
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+
+use crate::stand_in::{Fault, StandIn};
+
+/// A stand-in for an NSI provider on a loopback port; gone when dropped.
+#[derive(Debug)]
+pub struct NsiStandIn {
+    server: StandIn<Books>,
+}
+
+/// What real providers do differently.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct NsiHabits {
+    /// Does not know `queryResultSync`, and forgets what it refused: OSCARS.
+    pub forgets: bool,
+    /// Shows criteria also before they are committed: OpenNSA.
+    pub shows_held: bool,
+    /// Is never done with anything.
+    pub stalls: bool,
+    /// Refuses each commit.
+    pub spoils_commits: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reserving {
+    Start,
+    Checking,
+    Failed,
+    Aborting,
+    Held,
+    Committing,
+    Timeout,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Activation {
+    Released,
+    Provisioning,
+    Provisioned,
+    Releasing,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Living {
+    Created,
+    Failed,
+    PassedEndTime,
+    Terminating,
+    Terminated,
+}
+
+#[derive(Debug, Clone)]
+struct Criteria {
+    version: i64,
+    begin: i64,
+    end: i64,
+    mbps: i64,
+    stps: [String; 2],
+}
+
+#[derive(Debug, Clone)]
+struct Connection {
+    global: Option<String>,
+    description: Option<String>,
+    requester: String,
+    reserving: Reserving,
+    provisioning: Activation,
+    living: Living,
+    committed: Option<Criteria>,
+    /// Of the reserve that is under way.
+    pending: Option<Criteria>,
+    expires: i64,
+    /// The correlation of what is under way.
+    asked: String,
+    /// Correlations and messages.
+    results: Vec<(String, String)>,
+}
+
+#[derive(Debug)]
+struct Books {
+    capacity_mbps: i64,
+    token: Option<String>,
+    habits: NsiHabits,
+    /// Seconds by which its clock is ahead of ours.
+    ahead_s: i64,
+    connections: BTreeMap<String, Connection>,
+    /// Operations by their correlation, with what was answered.
+    heard: BTreeMap<String, (String, String)>,
+    reserves: u64,
+}
+
+impl NsiStandIn {
+    /// The provider's name.
+    pub const PROVIDER: &str = "urn:ogf:network:provider.example:2026:nsa";
+    /// The one requester that it knows.
+    pub const REQUESTER: &str = "urn:ogf:network:centre.example:2026:nsa:posthaste";
+    /// What its STPs begin with.
+    pub const NETWORK: &str = "urn:ogf:network:provider.example:2026:";
+
+    /// Starts it with a link of `capacity_mbps`, for whoever shows `token`.
+    ///
+    /// # Errors
+    /// When there is no port.
+    pub fn start(capacity_mbps: i64, token: Option<&str>) -> Result<Self> {
+        let server = StandIn::start(Books {
+            capacity_mbps,
+            token: token.map(ToOwned::to_owned),
+            habits: NsiHabits::default(),
+            ahead_s: 0,
+            connections: BTreeMap::new(),
+            heard: BTreeMap::new(),
+            reserves: 0,
+        })?;
+        Ok(Self { server })
+    }
+
+    /// Where it answers: `http://127.0.0.1:PORT/services/provider`.
+    #[must_use]
+    pub fn address(&self) -> String {
+        format!("http://{}/services/provider", self.server.address())
+    }
+
+    /// The next question of an operation meets `fault`.
+    pub fn plan(&self, operation: &str, fault: Fault) {
+        self.server.plan(&format!("service/{operation}"), fault);
+    }
+
+    /// Nothing goes wrong any more.
+    pub fn forget_plan(&self) {
+        self.server.forget_plan();
+    }
+
+    /// Faults that were not met yet.
+    #[must_use]
+    pub fn planned(&self) -> usize {
+        self.server.planned()
+    }
+
+    /// Time passes for it.
+    pub fn pass(&self, seconds: i64) {
+        self.server.with(|books| books.ahead_s += seconds);
+    }
+
+    /// It behaves like this from now on.
+    pub fn behave(&self, habits: NsiHabits) {
+        self.server.with(|books| books.habits = habits);
+    }
+
+    /// What is held, it holds once more under another name: as if each reserve had been heard twice.
+    pub fn hear_twice(&self) {
+        self.server.with(|books| {
+            let held = |one: &&Connection| one.reserving == Reserving::Held;
+            let twins: Vec<Connection> = books.connections.values().filter(held).cloned().collect();
+            for twin in twins {
+                books.reserves += 1;
+                let name = format!("c-{:04}", books.reserves);
+                books.connections.insert(name, twin);
+            }
+        });
+    }
+
+    /// All that is not over ends by force.
+    pub fn fail_all(&self) {
+        self.server.with(|books| {
+            let created = |one: &&mut Connection| one.living == Living::Created;
+            let all = books.connections.values_mut().filter(created);
+            all.for_each(|one| one.living = Living::Failed);
+        });
+    }
+
+    /// Reservations that keep capacity from others.
+    #[must_use]
+    pub fn taken(&self) -> usize {
+        self.server.with(|books| {
+            books.expire();
+            let all = books.connections.values();
+            all.filter(|one| !one.takes().is_empty()).count()
+        })
+    }
+
+    /// Reservations that were neither terminated nor forgotten.
+    #[must_use]
+    pub fn left(&self) -> usize {
+        self.server.with(|books| {
+            let gone =
+                |one: &&Connection| !matches!(one.living, Living::Terminating | Living::Terminated);
+            books.connections.values().filter(gone).count()
+        })
+    }
+
+    /// First questions for a reservation that were heard.
+    #[must_use]
+    pub fn reserves(&self) -> u64 {
+        self.server.with(|books| books.reserves)
+    }
+}
