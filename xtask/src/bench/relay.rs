@@ -1,5 +1,7 @@
 //! `cargo xtask bench relay`: what a gateway on a long path is worth, and what it costs.
 
+mod reserved;
+
 use std::{
     fmt::Write as _,
     io::{BufRead, BufReader, Write as _},
@@ -10,6 +12,8 @@ use std::{
 
 use anyhow::Context;
 use posthaste_testbed::install::{self, IP, IPERF3};
+
+use reserved::Kept;
 
 use super::{
     figures::{self, Spread, machine},
@@ -159,8 +163,16 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
             }
         }
     }
+    let mut kept = Vec::new();
+    for turn in 1..=runs {
+        let run = reserved::measure(&posthaste, seconds).context("the reserved stream")?;
+        say(&format!("reserved, {turn}/{runs}: {run:?}"));
+        kept.push(run);
+    }
     let crowd = crowd(&posthaste)?;
-    super::publish("relay", &report(&samples, &crowd, runs, seconds)?)
+    let mut text = report(&samples, &crowd, runs, seconds)?;
+    text.push_str(&of_reserved(&kept));
+    super::publish("relay", &text)
 }
 
 fn measure(site: &Site, posthaste: &Path, way: Way, seconds: u64) -> anyhow::Result<Sample> {
@@ -289,4 +301,31 @@ fn report(
         crowd.peak_mib, crowd.mbit_per_s
     );
     Ok(text)
+}
+
+fn of_reserved(kept: &[Kept]) -> String {
+    let spread = |figure: fn(&Kept) -> f64| Spread::of(kept, figure);
+    let (share, back) = (spread(|run| run.share), spread(|run| run.back_s));
+    let (others, after) = (spread(|run| run.others), spread(|run| run.others_after));
+    format!(
+        "\n## A reserved rate\n\n{} Mbit/s of a link of {} reserved at a gateway for one stream through it, beside {} streams of others \
+         that send all they can on the same link; then the stream ends and its reservation is released. Headers are part of what is \
+         reserved and not of what is counted.\n\n\
+         | | |\n|---|---|\n\
+         | the stream had, of what was reserved for it | {:.3} ({:.3}-{:.3}) |\n\
+         | the others had meanwhile | {:.0} Mbit/s |\n\
+         | the others had afterwards | {:.0} Mbit/s |\n\
+         | 95 % of that from | {:.1} s ({:.1}-{:.1}) after its end |\n",
+        reserved::RESERVED_MBIT,
+        reserved::LINK_MBIT,
+        reserved::COMPETITORS,
+        share.median,
+        share.least,
+        share.most,
+        others.median,
+        after.median,
+        back.median,
+        back.least,
+        back.most,
+    )
 }
