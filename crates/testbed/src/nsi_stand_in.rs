@@ -26,7 +26,7 @@ pub struct NsiStandIn {
 /// What real providers do differently.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NsiHabits {
-    /// Does not know `queryResultSync`, and forgets what it refused: OSCARS.
+    /// Does not know `queryResultSync`, forgets what it refused, and wants all of the service also in a change: OSCARS.
     pub forgets: bool,
     /// Shows criteria also before they are committed: OpenNSA.
     pub shows_held: bool,
@@ -71,6 +71,8 @@ struct Criteria {
     end: i64,
     mbps: i64,
     stps: [String; 2],
+    /// It was asked for with all of its service.
+    whole: bool,
 }
 
 #[derive(Debug, Clone)]

@@ -2,8 +2,19 @@
 
 use posthaste_endpoint::{ErrorKind, Result};
 
-use super::{NsiClient, Reservation, Reserving, is_late, soap::Message, wire};
-use crate::{Answer, Change, Refusal, State, Terms, clock, place};
+use super::{
+    Exception, Meaning, NsiClient, Reservation, Reserving, is_late,
+    soap::Message,
+    wire::{self, Service},
+};
+use crate::{Answer, Change, State, Terms, clock, place};
+
+/// What came of a change that was asked for in one way.
+enum Tried {
+    Answered(Answer<Terms>),
+    /// It makes no sense to the provider; or it is not known why it does not do.
+    NotUnderstood(Option<Exception>),
+}
 
 impl NsiClient {
     pub(super) async fn do_modify(&self, name: &str, change: &Change) -> Result<Answer<Terms>> {
@@ -27,34 +38,70 @@ impl NsiClient {
         if wish == wire::in_seconds(now) {
             return Ok(Answer::Granted(now));
         }
-        let message = wire::reserve_again(name, found.next_version(), &wish);
+        let mut why = None;
+        for service in [Service::Capacity, Service::Whole] {
+            match self.try_change(DOING, &found, &wish, service).await? {
+                Tried::Answered(answer) => return Ok(answer),
+                Tried::NotUnderstood(exception) => why = exception.or(why),
+            }
+        }
+        match why {
+            Some(exception) => Err(self.raise(DOING, &exception)),
+            None => Ok(Answer::because(
+                "the provider takes no such change and does not say why",
+            )),
+        }
+    }
+
+    /// Asks for other terms in one of the ways there are.
+    async fn try_change(
+        &self,
+        operation: &'static str,
+        found: &Reservation,
+        wish: &Terms,
+        service: Service,
+    ) -> Result<Tried> {
+        let name = &*found.connection;
+        let message = wire::reserve_again(&self.nsi, found, wish, service);
         // A second question of the same version would be one too many: who loses the answer asks for a change again.
-        if let Err(exception) = self.ask(DOING, &message, false).await? {
-            return self.no(DOING, &exception).map(Answer::Refused);
+        if let Err(exception) = self.ask(operation, &message, false).await? {
+            return self.tried(operation, Some(exception));
         }
         let checked = |one: &Reservation| one.reserving != Reserving::Checking;
-        let held = self.settled(DOING, name, checked).await?;
+        let held = self.settled(operation, name, checked).await?;
         match held.map(|one| one.reserving) {
-            None => return Err(self.unknown(DOING, name)),
+            None => return Err(self.unknown(operation, name)),
             Some(Reserving::Held) => {}
-            Some(_) => return self.refused(DOING, name).await.map(Answer::Refused),
+            Some(_) => return self.refused(operation, name).await,
         }
         if let Err(exception) = self
-            .ask(DOING, &Message::about("reserveCommit", name), true)
+            .ask(operation, &Message::about("reserveCommit", name), true)
             .await?
             && !is_late(&exception)
         {
-            self.clear(DOING, name).await?;
-            return self.no(DOING, &exception).map(Answer::Refused);
+            self.clear(operation, name).await?;
+            return self.tried(operation, Some(exception));
         }
         let done =
             |one: &Reservation| !matches!(one.reserving, Reserving::Held | Reserving::Committing);
-        let after = self.settled(DOING, name, done).await?;
-        let terms = after.as_ref().and_then(Reservation::terms);
-        match terms {
-            None => Err(self.unknown(DOING, name)),
-            Some(terms) if wire::in_seconds(terms) == wish => Ok(Answer::Granted(terms)),
-            Some(_) => self.refused(DOING, name).await.map(Answer::Refused),
+        let after = self.settled(operation, name, done).await?;
+        match after.as_ref().and_then(Reservation::terms) {
+            None => Err(self.unknown(operation, name)),
+            Some(terms) if wire::in_seconds(terms) == *wish => {
+                Ok(Tried::Answered(Answer::Granted(terms)))
+            }
+            Some(_) => self.refused(operation, name).await,
+        }
+    }
+
+    /// What an exception makes of a change.
+    fn tried(&self, operation: &'static str, exception: Option<Exception>) -> Result<Tried> {
+        match exception {
+            Some(exception) if exception.meaning() != Meaning::Broken(ErrorKind::Invalid) => {
+                let refusal = self.no(operation, &exception)?;
+                Ok(Tried::Answered(Answer::Refused(refusal)))
+            }
+            not_understood => Ok(Tried::NotUnderstood(not_understood)),
         }
     }
 
@@ -101,15 +148,9 @@ impl NsiClient {
     }
 
     /// Why there is no change; it is as before then.
-    async fn refused(&self, operation: &'static str, name: &str) -> Result<Refusal> {
+    async fn refused(&self, operation: &'static str, name: &str) -> Result<Tried> {
         let reason = self.reason(operation, name).await;
         self.clear(operation, name).await?;
-        match reason {
-            Some(exception) => self.no(operation, &exception),
-            None => Ok(Refusal {
-                why: "the provider takes no such change and does not say why".to_owned(),
-                fits: None,
-            }),
-        }
+        self.tried(operation, reason)
     }
 }

@@ -243,6 +243,17 @@ fn schedule(terms: &Terms) -> String {
     )
 }
 
+fn whole_service(nsi: &Nsi, terms: &Terms) -> String {
+    let [a, z] = &nsi.ends;
+    let service = [
+        element("capacity", &mbps(terms.rate).to_string()),
+        element("directionality", "Bidirectional"),
+        element("sourceSTP", a),
+        element("destSTP", z),
+    ];
+    format!("<p2p:p2ps>{}</p2p:p2ps>", service.concat())
+}
+
 /// The first question for a reservation.
 pub(super) fn reserve(nsi: &Nsi, global: &str, key: &str, terms: &Terms) -> Message {
     let mbps = mbps(terms.rate);
@@ -252,21 +263,14 @@ pub(super) fn reserve(nsi: &Nsi, global: &str, key: &str, terms: &Terms) -> Mess
         second(terms.from),
         second(terms.until)
     );
-    let [a, z] = &nsi.ends;
-    let service = [
-        element("capacity", &mbps.to_string()),
-        element("directionality", "Bidirectional"),
-        element("sourceSTP", a),
-        element("destSTP", z),
-    ];
     let content = [
         element("globalReservationId", global),
         element("description", &description),
         format!(
-            "<criteria version=\"{FIRST_VERSION}\">{}{}<p2p:p2ps>{}</p2p:p2ps></criteria>",
+            "<criteria version=\"{FIRST_VERSION}\">{}{}{}</criteria>",
             schedule(terms),
             element("serviceType", &nsi.service_type),
-            service.concat()
+            whole_service(nsi, terms)
         ),
     ];
     Message {
@@ -275,13 +279,31 @@ pub(super) fn reserve(nsi: &Nsi, global: &str, key: &str, terms: &Terms) -> Mess
     }
 }
 
-/// The question for other terms: the schedule, and the capacity in the service's own element.
-pub(super) fn reserve_again(connection: &str, version: i64, terms: &Terms) -> Message {
+/// How a change names what the service is to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Service {
+    /// By what can change of it, as the schema of the service has it.
+    Capacity,
+    /// By all of it: OSCARS understands nothing else.
+    Whole,
+}
+
+/// The question for other terms.
+pub(super) fn reserve_again(
+    nsi: &Nsi,
+    found: &Reservation,
+    terms: &Terms,
+    service: Service,
+) -> Message {
+    let version = found.next_version();
+    let service = match service {
+        Service::Capacity => element("p2p:capacity", &mbps(terms.rate).to_string()),
+        Service::Whole => whole_service(nsi, terms),
+    };
     let content = format!(
-        "{}<criteria version=\"{version}\">{}{}</criteria>",
-        element("connectionId", connection),
-        schedule(terms),
-        element("p2p:capacity", &mbps(terms.rate).to_string())
+        "{}<criteria version=\"{version}\">{}{service}</criteria>",
+        element("connectionId", &found.connection),
+        schedule(terms)
     );
     Message {
         operation: "reserve",

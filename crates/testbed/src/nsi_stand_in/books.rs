@@ -68,6 +68,9 @@ impl Books {
 
     /// Whether there is room.
     fn check(&self, name: &str, wish: &Criteria) -> Result<(), Objection> {
+        if self.habits.forgets && !wish.whole {
+            return Err(Objection::new(Why::Payload, "missing p2ps for reserve"));
+        }
         if let Some(stp) = wish
             .stps
             .iter()
@@ -199,6 +202,7 @@ impl Books {
                 None => before?.mbps,
             },
             stps,
+            whole: service.is_some(),
         })
     }
 
