@@ -31,6 +31,7 @@ use tokio::{
 
 pub use counted::Counted;
 pub(crate) use humble::Humble;
+pub(crate) use kernel::acknowledged;
 
 /// From here on a path is long, and its sockets are set up for distance. On shorter ones the
 /// kernel's own choices cost less.

@@ -13,6 +13,7 @@ mod forward;
 mod gather;
 pub(crate) mod pin;
 mod probe;
+mod pulse;
 mod scatter;
 mod secret_file;
 mod status;

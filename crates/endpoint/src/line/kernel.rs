@@ -5,7 +5,7 @@
 use std::{
     fs, io,
     mem::{size_of, zeroed},
-    os::fd::AsRawFd,
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
     time::Duration,
 };
 
@@ -100,6 +100,24 @@ pub(super) fn pace(stream: &TcpStream, rate: ByteRate, unsent: u32) {
 /// # Errors
 /// When it doesn't tell.
 pub(super) fn health(stream: &TcpStream) -> io::Result<Health> {
+    let info = info(stream.as_fd())?;
+    Ok(Health {
+        resent: info.tcpi_total_retrans,
+        rtt_us: info.tcpi_rtt,
+        rtt_least_us: info.tcpi_min_rtt,
+        window: info.tcpi_snd_cwnd,
+    })
+}
+
+/// Bytes of a connection that the other side's kernel said it has.
+///
+/// # Errors
+/// When the kernel doesn't tell.
+pub(crate) fn acknowledged(socket: BorrowedFd<'_>) -> io::Result<u64> {
+    info(socket).map(|info| info.tcpi_bytes_acked)
+}
+
+fn info(socket: BorrowedFd<'_>) -> io::Result<libc::tcp_info> {
     // SAFETY: `tcp_info` is a C struct of integers, for which zeros are a value.
     let mut info: libc::tcp_info = unsafe { zeroed() };
     let mut length = libc::socklen_t::try_from(size_of::<libc::tcp_info>())
@@ -108,7 +126,7 @@ pub(super) fn health(stream: &TcpStream) -> io::Result<Health> {
     // the call returns.
     let failed = unsafe {
         libc::getsockopt(
-            stream.as_raw_fd(),
+            socket.as_raw_fd(),
             libc::IPPROTO_TCP,
             libc::TCP_INFO,
             (&raw mut info).cast(),
@@ -118,12 +136,7 @@ pub(super) fn health(stream: &TcpStream) -> io::Result<Health> {
     if failed != 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(Health {
-        resent: info.tcpi_total_retrans,
-        rtt_us: info.tcpi_rtt,
-        rtt_least_us: info.tcpi_min_rtt,
-        window: info.tcpi_snd_cwnd,
-    })
+    Ok(info)
 }
 
 #[cfg(test)]

@@ -361,13 +361,13 @@ impl RelayClient {
         let mut reuse = true;
         loop {
             let mut lease = self.pool.lease(reuse, ask.target == Target::Status).await?;
-            let activity = lease.connection.activity();
+            let pulse = lease.connection.pulse();
             let request = self.request(ask)?;
             let exchange = async {
                 lease.connection.sender.ready().await?;
                 lease.connection.sender.send_request(request).await
             };
-            let exchanged = self.pool.watch(&activity, ask.operation, exchange).await;
+            let exchanged = self.pool.watch(&pulse, ask.operation, exchange).await;
             if !lease.reused && !matches!(&exchanged, Ok(Ok(_))) {
                 self.pool.broke(&lease.connection);
             }
@@ -400,12 +400,9 @@ impl RelayClient {
         let mut body = response.into_body();
         let mut bytes = BytesMut::with_capacity(usize::try_from(length).unwrap_or(0));
         let mut hasher = blake3::Hasher::new();
-        let activity = lease.connection.activity();
+        let pulse = lease.connection.pulse();
         loop {
-            let next = self
-                .pool
-                .watch(&activity, ask.operation, body.frame())
-                .await;
+            let next = self.pool.watch(&pulse, ask.operation, body.frame()).await;
             if !matches!(&next, Ok(None | Some(Ok(_)))) {
                 self.pool.broke(&lease.connection);
             }

@@ -29,6 +29,7 @@ use super::{
     RelayAddress,
     cargo::Body,
     pin,
+    pulse::Pulse,
     way::{self, Ways},
 };
 use crate::{
@@ -79,7 +80,7 @@ pub(super) enum Manners {
 pub(super) struct Counted {
     pub(super) stream: TcpStream,
     humble: Option<Humble>,
-    activity: Arc<AtomicU64>,
+    pulse: Arc<Pulse>,
     traffic: Arc<Traffic>,
 }
 
@@ -92,7 +93,7 @@ impl AsyncRead for Counted {
         let before = buffer.filled().len();
         let poll = Pin::new(&mut self.stream).poll_read(context, buffer);
         let count = (buffer.filled().len() - before) as u64;
-        self.activity.fetch_add(count, Ordering::Relaxed);
+        self.pulse.moved(count);
         self.traffic.received.fetch_add(count, Ordering::Relaxed);
         poll
     }
@@ -110,7 +111,7 @@ impl AsyncWrite for Counted {
             if let Some(humble) = &mut this.humble {
                 humble.wrote(*count, &this.stream);
             }
-            self.activity.fetch_add(*count as u64, Ordering::Relaxed);
+            self.pulse.moved(*count as u64);
             self.traffic
                 .sent
                 .fetch_add(*count as u64, Ordering::Relaxed);
@@ -130,7 +131,7 @@ impl AsyncWrite for Counted {
 /// One open connection. Dropping it closes it.
 pub(super) struct Connection {
     pub(super) sender: SendRequest<Body>,
-    activity: Arc<AtomicU64>,
+    pulse: Arc<Pulse>,
     /// Owns the future that drives the connection.
     _driver: JoinSet<()>,
     idle_since: Instant,
@@ -141,7 +142,7 @@ pub(super) struct Connection {
 /// A connection that speaks TLS and nothing above it yet.
 pub(super) struct Opened {
     pub(super) stream: TlsStream<Counted>,
-    pub(super) activity: Arc<AtomicU64>,
+    pub(super) pulse: Arc<Pulse>,
     /// How long the TCP handshake took.
     pub(super) round_trip: Duration,
     way: usize,
@@ -276,7 +277,7 @@ impl Pool {
         });
         Ok(Connection {
             sender,
-            activity: opened.activity,
+            pulse: opened.pulse,
             _driver: driver,
             idle_since: Instant::now(),
             way: opened.way,
@@ -335,7 +336,8 @@ impl Pool {
             .map_err(|cause| self.unreachable(cause))?;
         // An improvement, no need.
         let _ = SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
-        let activity = Arc::new(AtomicU64::new(0));
+        let pulse = Pulse::of(&stream).map_err(|cause| self.unreachable(cause))?;
+        let pulse = Arc::new(pulse);
         let humble = match self.manners {
             Manners::Ordinary => None,
             Manners::Humble => Some(Humble::begin(&stream)),
@@ -343,7 +345,7 @@ impl Pool {
         let counted = Counted {
             stream,
             humble,
-            activity: Arc::clone(&activity),
+            pulse: Arc::clone(&pulse),
             traffic: Arc::clone(&self.traffic),
         };
         let shake = self.tls.connect(self.server_name.clone(), counted);
@@ -353,7 +355,7 @@ impl Pool {
         let stream = stream.map_err(|cause| pin::handshake_error(&self.url, cause))?;
         Ok(Opened {
             stream,
-            activity,
+            pulse,
             round_trip,
             way,
         })
@@ -368,20 +370,20 @@ impl Pool {
     /// Runs a step of a request for as long as bytes move.
     pub(super) async fn watch<T>(
         &self,
-        connection: &Arc<AtomicU64>,
+        connection: &Pulse,
         operation: &'static str,
         step: impl Future<Output = T>,
     ) -> Result<T> {
         let patience = STALL_TIMEOUT + self.drain_time();
         let mut step = pin!(step);
-        let mut seen = connection.load(Ordering::Relaxed);
+        let mut seen = connection.count();
         let mut since = Instant::now();
         loop {
             tokio::select! {
                 output = &mut step => return Ok(output),
                 () = sleep(STALL_CHECK) => {}
             }
-            let now = connection.load(Ordering::Relaxed);
+            let now = connection.count();
             if now != seen {
                 (seen, since) = (now, Instant::now());
             } else if since.elapsed() >= patience {
@@ -407,7 +409,7 @@ fn connect_timeout(hops: &[Hop]) -> Duration {
 }
 
 impl Connection {
-    pub(super) fn activity(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.activity)
+    pub(super) fn pulse(&self) -> Arc<Pulse> {
+        Arc::clone(&self.pulse)
     }
 }

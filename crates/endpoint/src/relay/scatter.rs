@@ -138,9 +138,9 @@ impl Scattering {
             let Some(lease) = &self.lease else {
                 return Ok(None);
             };
-            let activity = lease.connection.activity();
+            let pulse = lease.connection.pulse();
             let frame = self.body.frame();
-            let frame = self.client.pool.watch(&activity, OPERATION, frame).await;
+            let frame = self.client.pool.watch(&pulse, OPERATION, frame).await;
             if !matches!(&frame, Ok(None | Some(Ok(_)))) {
                 self.client.pool.broke(&lease.connection);
             }
