@@ -5,7 +5,7 @@ use std::{
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::SeqCst},
+        atomic::{AtomicU32, AtomicU64, Ordering::SeqCst},
     },
     thread,
     time::Duration,
@@ -19,6 +19,7 @@ const BLOCK_BYTES: usize = 16 << 10;
 #[derive(Debug)]
 pub struct SlowLink {
     port: u16,
+    rate: Arc<AtomicU32>,
     carried: Arc<AtomicU64>,
 }
 
@@ -32,13 +33,24 @@ impl SlowLink {
         let port = listener.local_addr()?.port();
         let carried = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&carried);
+        let rate = Arc::new(AtomicU32::new(bytes_per_s));
+        let limit = Arc::clone(&rate);
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
-                let counter = Arc::clone(&counter);
-                thread::spawn(move || carry(client, server, bytes_per_s, &counter));
+                let (counter, limit) = (Arc::clone(&counter), Arc::clone(&limit));
+                thread::spawn(move || carry(client, server, &limit, &counter));
             }
         });
-        Ok(Self { port, carried })
+        Ok(Self {
+            port,
+            rate,
+            carried,
+        })
+    }
+
+    /// Each connection carries so many bytes a second from its next block on.
+    pub fn set_rate(&self, bytes_per_s: u32) {
+        self.rate.store(bytes_per_s, SeqCst);
     }
 
     /// Bytes it has taken on the way there so far, all connections together. It takes a block, carries
@@ -64,7 +76,7 @@ impl SlowLink {
 fn carry(
     mut client: TcpStream,
     server: SocketAddr,
-    bytes_per_s: u32,
+    rate: &AtomicU32,
     carried: &AtomicU64,
 ) -> io::Result<()> {
     let mut server = TcpStream::connect(server)?;
@@ -81,7 +93,7 @@ fn carry(
         }
         carried.fetch_add(len as u64, SeqCst);
         thread::sleep(Duration::from_secs_f64(
-            f64::from(u32::try_from(len).unwrap_or(u32::MAX)) / f64::from(bytes_per_s),
+            f64::from(u32::try_from(len).unwrap_or(u32::MAX)) / f64::from(rate.load(SeqCst)),
         ));
         server.write_all(&block[..len])?;
     }

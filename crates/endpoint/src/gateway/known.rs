@@ -133,8 +133,27 @@ impl Gateways {
         }
     }
 
+    /// Whether the gateway of this name lies on a way to a relay that the file says is to be taken.
+    #[must_use]
+    pub fn leads_to_relay(&self, name: &str, address: &RelayAddress) -> bool {
+        let place = address.host_and_port().ok();
+        let place = place.and_then(|(host, port)| Some((Host::read(&host)?, port)));
+        let Some((host, port)) = place else {
+            return false;
+        };
+        let target = Target { host, port };
+        let leading = self.to.iter();
+        let mut leading = leading.filter(|(_, to)| to.iter().any(|to| to.is_about(&target)));
+        leading.any(|(last, _)| self.names_to(last).contains(&name))
+    }
+
     /// The gateways on the way over the one of this name, as a person writes them.
     fn way_name(&self, name: &str) -> String {
+        self.names_to(name).join(" > ")
+    }
+
+    /// The names of the gateways on the way over the one of this name, the nearest first.
+    fn names_to<'a>(&'a self, name: &'a str) -> Vec<&'a str> {
         let mut names = vec![name];
         // Loops were refused when the file was read.
         while let Some(via) = names.last().and_then(|name| self.by_name.get(*name))
@@ -144,7 +163,7 @@ impl Gateways {
             names.push(via);
         }
         names.reverse();
-        names.join(" > ")
+        names
     }
 
     fn chain(&self, name: &str) -> Result<Vec<&Known>> {
@@ -221,6 +240,18 @@ mod tests {
             [vec!["other:1".to_owned()], straight.clone()]
         );
         assert_eq!(ways("10.2.3.4:22"), [straight]);
+        let relay = |url: &str| RelayAddress {
+            url: url.to_owned(),
+            fingerprint: format!("sha256:{}", "07".repeat(32)).parse().unwrap(),
+        };
+        let leading = |url: &str| -> Vec<&str> {
+            let all = ["far", "near", "other", "none"].into_iter();
+            all.filter(|name| gateways.leads_to_relay(name, &relay(url)))
+                .collect()
+        };
+        assert_eq!(leading("https://a.far.example:7421"), ["far", "near"]);
+        assert_eq!(leading("https://10.2.3.4:7421"), ["other"]);
+        assert!(leading("https://10.2.3.4:22").is_empty());
     }
 
     #[test]
