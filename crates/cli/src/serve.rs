@@ -51,6 +51,9 @@ pub struct ServeArguments {
     /// The gateways known, and which depots lie behind them; read at the start
     #[arg(long, value_name = "FILE")]
     gateways: Option<PathBuf>,
+    /// The ways on which bandwidth can be reserved, and what they lead to; read at the start [default: none]
+    #[arg(long, value_name = "FILE")]
+    circuits: Option<PathBuf>,
     /// Print one JSON object with url, token_file and source_url once it listens
     #[arg(long)]
     json: bool,
@@ -83,6 +86,10 @@ pub async fn run(arguments: ServeArguments) -> Outcome {
         gateways: match &arguments.gateways {
             Some(file) => Gateways::read(file)?,
             None => Gateways::default(),
+        },
+        circuits: match &arguments.circuits {
+            Some(file) => posthaste_circuit::read_circuits(file)?,
+            None => Vec::new(),
         },
     };
     let service = Service::open(&options).await?;

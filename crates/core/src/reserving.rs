@@ -13,8 +13,8 @@ use crate::{
     Mind,
     books::{Circuits, Request, Reservation},
     contract::{
-        CircuitReason, Command, Happening, Outbox, Reason, ReservationState, ReservationView,
-        Reserve, Step,
+        CircuitReason, CircuitTerms, Command, Happening, Outbox, Reason, ReservationState,
+        ReservationView, Reserve, Step,
     },
     outlook::Sweep,
 };
@@ -352,6 +352,14 @@ impl Mind {
                 });
             }
         }
+    }
+
+    /// Every circuit that is offered, and its terms, in the order of their numbers.
+    #[must_use]
+    pub fn circuits(&self) -> Vec<(CircuitId, CircuitTerms)> {
+        let all = self.circuits.offered.iter();
+        all.map(|(id, circuit)| (*id, circuit.terms.clone()))
+            .collect()
     }
 
     /// Every reservation there is, in the order they were asked for.

@@ -16,6 +16,8 @@ use posthaste_types::Timestamp;
 use tokio::sync::{mpsc, watch};
 
 use crate::{
+    Options,
+    circuits::Circuits,
     clock::Clock,
     depots::Depots,
     hands::Hands,
@@ -54,6 +56,8 @@ pub(crate) struct Centre {
     pub(crate) opened: Arc<Opened>,
     /// Where sources are handed out; nowhere where nobody asked for that.
     pub(crate) lending: OnceLock<Lending>,
+    /// The ways on which rate can be reserved.
+    pub(crate) circuits: Arc<Circuits>,
     /// The gateways that some depots are reached through.
     pub(crate) gateways: Gateways,
     pub(crate) clock: Clock,
@@ -66,11 +70,12 @@ impl Centre {
     /// Brings the mind back to where the journal left it.
     ///
     /// # Errors
-    /// The journal's, or [`ErrorKind::Corrupt`] when its newest snapshot can't be read.
+    /// The journal's, or [`ErrorKind::Corrupt`] when its newest snapshot can't be read; those of the file with this
+    /// centre's name.
     pub(crate) fn restore(
         store: Arc<Store>,
         inputs: mpsc::Sender<Arrival>,
-        gateways: Gateways,
+        options: &Options,
     ) -> Result<Self> {
         let mut replay = store.journal(|journal| journal.replay())?;
         if replay.snapshot.as_deref().is_some_and(Mind::is_outdated) {
@@ -87,13 +92,14 @@ impl Centre {
             mind.step(at, step, &mut Outbox::default());
         }
         Ok(Self {
+            circuits: Arc::new(Circuits::open(&options.circuits, &options.state, &mind)?),
             mind: Mutex::new(mind),
             store,
             depots: Arc::default(),
             flows: Arc::default(),
             opened: Arc::default(),
             lending: OnceLock::new(),
-            gateways,
+            gateways: options.gateways.clone(),
             clock: Clock::default(),
             inputs,
             newest_event: watch::Sender::new(0),
@@ -137,6 +143,7 @@ impl Driver {
             Arc::clone(&centre.depots),
             Arc::clone(&centre.flows),
             Arc::clone(&centre.opened),
+            Arc::clone(&centre.circuits),
             centre.inputs.clone(),
         );
         Self {

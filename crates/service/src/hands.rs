@@ -2,10 +2,10 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use posthaste_core::contract::{Command, Fault, Input, News};
+use posthaste_core::contract::{Command, Fault, Input};
 use posthaste_endpoint::Result;
 use posthaste_plan::horizon::{Effort, Problem};
-use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, ReservationId};
+use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId};
 use tokio::{
     sync::mpsc,
     task::{AbortHandle, JoinSet},
@@ -13,6 +13,7 @@ use tokio::{
 };
 
 use crate::{
+    circuits::{Circuits, Reservations},
     depots::{Depots, fault_of},
     driver::Arrival,
     inbound::{Flows, Inbound},
@@ -37,6 +38,7 @@ pub(crate) struct Hands {
     sends: HashMap<(RequestId, DepotId), Vec<AbortHandle>>,
     opened: Arc<Opened>,
     inbound: Inbound,
+    reservations: Reservations,
 }
 
 /// One fragment on its way.
@@ -81,10 +83,12 @@ impl Hands {
         depots: Arc<Depots>,
         flows: Arc<Flows>,
         opened: Arc<Opened>,
+        circuits: Arc<Circuits>,
         inputs: mpsc::Sender<Arrival>,
     ) -> Self {
         let inbound = Inbound::new(Arc::clone(&store), flows, inputs.clone());
         Self {
+            reservations: Reservations::new(circuits, inputs.clone()),
             inbound,
             store,
             depots,
@@ -142,11 +146,9 @@ impl Hands {
             | Command::Quit { .. }
             | Command::Survey { .. }
             | Command::Settle { .. }) => self.inbound.execute(&mut self.running, &command),
-            Command::Reserve { reservation, .. } => {
-                self.tell_of(reservation, News::Refused { fits: None });
-            }
-            Command::Rearrange { reservation, .. } => self.tell_of(reservation, News::Unchanged),
-            Command::GiveBack { reservation, .. } => self.tell_of(reservation, News::Over),
+            command @ (Command::Reserve { .. }
+            | Command::Rearrange { .. }
+            | Command::GiveBack { .. }) => self.reservations.execute(&mut self.running, &command),
             Command::Take {
                 depot,
                 way,
@@ -168,16 +170,6 @@ impl Hands {
                 reason: _,
             } => self.solve(number, problem, effort),
         }
-    }
-
-    /// No circuit is offered here: what was reserved elsewhere is not ours.
-    fn tell_of(&mut self, reservation: ReservationId, news: News) {
-        let inputs = self.inputs.clone();
-        self.running.spawn(async move {
-            let input = Input::ReservationTold { reservation, news };
-            // The driver is gone only when the service ends, and then nobody waits for this.
-            let _ = inputs.send(Arrival::bare(input)).await;
-        });
     }
 
     fn send(&mut self, leg: Leg, gives_way: bool) {

@@ -7,6 +7,7 @@
 extern crate alloc;
 
 mod between;
+mod circuits;
 mod clock;
 mod depots;
 mod driver;
@@ -32,6 +33,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use posthaste_circuit::Circuit;
 use posthaste_core::contract::Input;
 use posthaste_endpoint::{Error, ErrorKind, Result, gateway::Gateways};
 use posthaste_journal::Scan;
@@ -68,6 +70,8 @@ pub struct Options {
     pub way_out: Option<ByteRate>,
     /// The gateways that some depots are reached through.
     pub gateways: Gateways,
+    /// The ways on which rate can be reserved.
+    pub circuits: Vec<Circuit>,
 }
 
 /// A service that listens, but does nothing yet.
@@ -114,11 +118,7 @@ impl Service {
         let token_file = options.state.join("token");
         let token = secrets::token(&token_file)?;
         let (inputs, queue) = mpsc::channel(driver::INPUTS_MAX);
-        let centre = Arc::new(driver::Centre::restore(
-            store,
-            inputs,
-            options.gateways.clone(),
-        )?);
+        let centre = Arc::new(driver::Centre::restore(store, inputs, options)?);
         let (scan_sender, scans) = mpsc::channel(submit::SCANS_MAX);
         let (watch_sender, watches) = mpsc::channel(WATCHES_MAX);
         let driver = driver::Driver::new(Arc::clone(&centre), queue);
@@ -186,6 +186,7 @@ impl Service {
         running.spawn(driver.run());
         running.spawn(watch_depots(Arc::clone(&centre), watches));
         running.spawn(read_meters(Arc::clone(&centre)));
+        running.spawn(circuits::sweep_all(Arc::clone(&centre)));
         let scanner = Arc::clone(&centre);
         running.spawn(async move {
             submit::scan_all(scanner, scans).await;
@@ -280,6 +281,7 @@ async fn resume(desk: &http::Desk) -> Result<()> {
         tell_ways(centre, &depot).await?;
         let _ = desk.watches.send(depot).await;
     }
+    circuits::offer(centre).await?;
     centre.tell(Input::DriverStarted).await?;
     for record in centre
         .store

@@ -14,7 +14,7 @@ use posthaste_journal::DepotRecord;
 use posthaste_types::{ByteRate, Bytes, DepotId};
 
 use super::{Answer, Desk};
-use crate::{depots, monotonic, render, secrets};
+use crate::{circuits, depots, monotonic, render, secrets};
 
 /// Bytes of a depot's name.
 const NAME_BYTES_MAX: usize = 64;
@@ -90,6 +90,7 @@ pub(crate) async fn add(
     centre.tell(lent(&depot.record)).await?;
     centre.tell(levelled(&depot.record)).await?;
     crate::tell_ways(centre, &depot).await?;
+    circuits::offer(centre).await?;
     let rate_max = match (depot.record.rate_max, status.rate_limit) {
         (Some(ours), Some(theirs)) => Some(ours.min(theirs)),
         (ours, theirs) => ours.or(theirs),
@@ -201,6 +202,7 @@ pub(crate) async fn remove(
             depot: depot.record.id,
         })
         .await?;
+    circuits::offer(centre).await?;
     let _ = std::fs::remove_file(depots::secret_path(centre.store.directory(), &name));
     Ok(StatusCode::NO_CONTENT)
 }

@@ -1,0 +1,45 @@
+//! What providers keep for us that the mind does not know.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use posthaste_endpoint::Result;
+use posthaste_types::ReservationId;
+
+use super::Seller;
+use crate::driver::Centre;
+
+/// How often each provider is asked what it keeps for us. What was not given back in time stays reserved so much longer.
+const SWEEP_EVERY: Duration = Duration::from_secs(600);
+
+/// Gives back what providers keep under our keys and the mind does not know, now and again: what was asked for and
+/// answered when nobody listened any more.
+///
+/// # Errors
+/// None: what fails is said and tried again.
+pub(crate) async fn sweep_all(centre: Arc<Centre>) -> Result<()> {
+    loop {
+        for seller in centre.circuits.sellers.values() {
+            if let Err(error) = sweep(&centre, seller).await {
+                eprintln!("posthaste: circuit {}: {error}", seller.circuit.name);
+            }
+        }
+        tokio::time::sleep(SWEEP_EVERY).await;
+    }
+}
+
+async fn sweep(centre: &Centre, seller: &Seller) -> Result<()> {
+    let kept = seller.provider.list().await?;
+    // Looked at after the question: what was held by then was commanded, and the mind knew it, before.
+    let all = centre.mind().reservations().into_iter();
+    let known: BTreeSet<ReservationId> = all.map(|held| held.reservation).collect();
+    for status in kept {
+        let key = status.key.as_deref().unwrap_or_default();
+        let ours = centre.circuits.reservation_of(key);
+        if let Some(reservation) = ours.filter(|id| !known.contains(id)) {
+            seller.provider.release(&status.id).await?;
+            let name = &seller.circuit.name;
+            eprintln!("posthaste: {reservation}: nobody needs it any more, given back to {name}");
+        }
+    }
+    Ok(())
+}
