@@ -6,6 +6,7 @@
 
 mod delivery;
 mod depot;
+mod reservation;
 mod stage_in;
 mod wishes;
 
@@ -14,6 +15,7 @@ use utoipa::ToSchema;
 
 pub use delivery::Delivery;
 pub use depot::{Depot, DepotDrain, NewDepot, NewDrain};
+pub use reservation::Reservation;
 pub use stage_in::{Binding, NewStageIn, Source, StageIn};
 pub use wishes::Wishes;
 
@@ -228,6 +230,9 @@ pub struct Request {
     pub offers: Vec<Offer>,
     /// What each depot does for it.
     pub shares: Vec<Share>,
+    /// What is reserved on circuits for it, or asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reservations: Vec<Reservation>,
     /// What it has beyond that, where it is a stage-in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage_in: Option<StageIn>,

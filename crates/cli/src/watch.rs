@@ -218,6 +218,7 @@ pub fn frame(request: &api::Request, events: &[api::Event]) -> Vec<Line> {
         progress_line(request),
     ];
     lines.extend(delivery_line(request));
+    lines.extend(request.reservations.iter().map(reservation_line));
     if let Some(reason) = &request.reason {
         lines.push(Line::new(reason.clone(), Style::Bad));
     }
@@ -315,6 +316,32 @@ fn delivery_line(request: &api::Request) -> Option<Line> {
         .slack_s
         .map(|slack| format!("slack {}  ", moment::show_seconds(slack)));
     Some(line.and(slack.unwrap_or_default(), style).and(word, style))
+}
+
+/// What is reserved for it.
+fn reservation_line(held: &api::Reservation) -> Line {
+    let (from, until) = (
+        moment::time_of_day(&held.from),
+        moment::time_of_day(&held.until),
+    );
+    let rate = ByteRate::new(held.rate_bytes_per_s);
+    let style = match held.state.as_str() {
+        "up" => Style::Good,
+        "down" => Style::Bad,
+        _ => Style::Plain,
+    };
+    let line = Line::new(
+        format!(
+            "reserved {rate} on {} from {from} until {until}  ",
+            held.circuit
+        ),
+        Style::Plain,
+    );
+    let line = match held.cost_usd > 0.0 {
+        true => line.and(format!("{:.2} $  ", held.cost_usd), Style::Plain),
+        false => line,
+    };
+    line.and(held.state.clone(), style)
 }
 
 fn progress_line(request: &api::Request) -> Line {
@@ -470,6 +497,7 @@ mod tests {
             exposure: None,
             offers: Vec::new(),
             shares: vec![],
+            reservations: Vec::new(),
             stage_in: None,
         }
     }

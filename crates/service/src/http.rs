@@ -4,6 +4,7 @@ mod depots;
 mod events;
 mod paths;
 mod requests;
+mod reservations;
 mod stage_ins;
 
 pub(crate) use depots::{added, lent, levelled};
@@ -119,6 +120,7 @@ pub(crate) type Answer<T> = Result<T, Refusal>;
         requests::manifest,
         requests::ticket,
         requests::delivered,
+        reservations::list,
         stage_ins::submit,
         events::stream,
     ),
@@ -169,6 +171,7 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/v1/requests/{id}/manifest", get(requests::manifest))
         .route("/v1/requests/{id}/ticket", post(requests::ticket))
         .route("/v1/requests/{id}/delivered", post(requests::delivered))
+        .route("/v1/reservations", get(reservations::list))
         .route("/v1/stage-ins", post(stage_ins::submit))
         .route("/v1/events", get(events::stream))
         .layer(middleware::from_fn_with_state(desk.clone(), authenticate));

@@ -1,5 +1,6 @@
 //! From the mind's words to the API's.
 
+mod reservation;
 mod stage_in;
 
 use posthaste_api as api;
@@ -15,6 +16,7 @@ use posthaste_journal::{EventRecord, RequestRecord, Scan};
 use posthaste_types::{ByteRate, DepotId, Timestamp};
 
 use crate::{depots::Depot, driver::Centre};
+pub(crate) use reservation::reservation;
 
 /// RFC 3339 in UTC, to the millisecond.
 pub(crate) fn moment(at: Timestamp) -> String {
@@ -226,6 +228,7 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
                 .map(|of| share(centre, of, state_of(of.depot)))
                 .collect()
         }),
+        reservations: reservation::of(centre, mind, record.id),
         stage_in: None,
     };
     stage_in::fill(centre, mind, record, &mut shown);
