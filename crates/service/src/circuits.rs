@@ -15,7 +15,7 @@ use std::{
     sync::Arc,
 };
 
-use posthaste_circuit::{Circuit, Provider, Terms};
+use posthaste_circuit::{Approach, Circuit, Provider, Terms};
 use posthaste_core::{
     Mind,
     contract::{CircuitTerms, Command, Input, News},
@@ -69,6 +69,13 @@ impl Circuits {
         let mut fresh = (last.saturating_add(1)..).map(CircuitId::new);
         let mut sellers = BTreeMap::new();
         for circuit in circuits {
+            if is_by_name_only(circuit) {
+                eprintln!(
+                    "posthaste: circuit {} is left out: it has no flows, and streams from here name no reservation",
+                    circuit.name
+                );
+                continue;
+            }
             let provider = match posthaste_circuit::open(circuit) {
                 Ok(provider) => provider,
                 Err(error) => {
@@ -102,6 +109,14 @@ impl Circuits {
     fn reservation_of(&self, key: &str) -> Option<ReservationId> {
         let number = key.strip_prefix(&self.centre)?.strip_prefix('-')?;
         number.parse().ok().filter(|id| self.key(*id) == key)
+    }
+}
+
+/// Whether it carries only streams that name their reservation, which those from here do not.
+fn is_by_name_only(circuit: &Circuit) -> bool {
+    match &circuit.approach {
+        Approach::Local(local) => local.flows.is_empty(),
+        Approach::Oscars(_) | Approach::Nsi(_) => false,
     }
 }
 
