@@ -168,7 +168,6 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
     let offers = offers(&decisions);
     let (view, depots) = (mind.request(record.id), mind.depots());
     let (bytes, files, error) = scanned(record);
-    let ended_badly = ended_badly(mind, record);
     let state = match (&view, &error) {
         (Some(view), _) => view.state.name(),
         (None, Some(_)) => "failed",
@@ -189,7 +188,7 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
         to: record.destination.clone(),
         state: state.to_owned(),
         reason: error.or_else(|| {
-            last.filter(|_| ended_badly)
+            last.filter(|_| ended_badly(mind, record))
                 .map(|last| self::reason(centre, &last.reason))
         }),
         at_risk: view.is_some_and(|view| view.at_risk),

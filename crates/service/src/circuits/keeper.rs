@@ -75,19 +75,15 @@ impl Pauses {
 }
 
 /// Whether asking the same again can't help.
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "ErrorKind may grow; the rest may pass"
-)]
 fn is_final(error: &Error) -> bool {
-    match error.kind() {
+    matches!(
+        error.kind(),
         ErrorKind::Unauthenticated
-        | ErrorKind::PermissionDenied
-        | ErrorKind::Invalid
-        | ErrorKind::Unsupported
-        | ErrorKind::Conflict => true,
-        _ => false,
-    }
+            | ErrorKind::PermissionDenied
+            | ErrorKind::Invalid
+            | ErrorKind::Unsupported
+            | ErrorKind::Conflict
+    )
 }
 
 /// Keeps one reservation.
