@@ -100,12 +100,12 @@ impl Ways {
 
 /// A gateway is taken where it carries this many fifths of what the way before carries.
 const GAIN_FIFTHS: u64 = 6;
-/// The straight way is taken where it carries this many twentieths of what a gateway does.
+/// The straight way is taken where it carries this many twentieths of what the gateway does that is taken.
 const STRAIGHT_TWENTIETHS: u64 = 19;
 
 /// Which way to take by what each is forecast to carry (p50, none before it was measured). A gateway has to carry
-/// a fifth more than the way that is taken and than the straight one; the straight one only as much as a
-/// gateway, up to a twentieth. Between the two lies what is not worth a change. `taken` and `straight` are
+/// a fifth more than the way that is taken and than the straight one; the straight one, where no gateway does, only as
+/// much as the one that is taken, up to a twentieth. Between the two lies what is not worth a change. `taken` and `straight` are
 /// places in `rates`.
 #[must_use]
 pub fn choose(rates: &[Option<ByteRate>], taken: usize, straight: usize) -> usize {
@@ -119,19 +119,12 @@ pub fn choose(rates: &[Option<ByteRate>], taken: usize, straight: usize) -> usiz
         .max();
     let is_worth = |gateway: ByteRate, than: ByteRate| gateway >= than.scaled(GAIN_FIFTHS, 5);
     let straight_carries = rate(straight);
-    if taken != straight
-        && let Some(carries) = straight_carries
-        && most.is_none_or(|(gateway, _)| carries >= gateway.scaled(STRAIGHT_TWENTIETHS, 20))
-    {
-        return straight;
-    }
-    match most {
-        Some((gateway, core::cmp::Reverse(place)))
-            if is_worth(gateway, now)
-                && straight_carries.is_none_or(|carries| is_worth(gateway, carries)) =>
-        {
-            place
-        }
+    // Whether some gateway is worth it beside the straight way.
+    let pays = most
+        .filter(|(gateway, _)| straight_carries.is_none_or(|carries| is_worth(*gateway, carries)));
+    match (pays, straight_carries) {
+        (Some((gateway, core::cmp::Reverse(place))), _) if is_worth(gateway, now) => place,
+        (None, Some(carries)) if carries >= now.scaled(STRAIGHT_TWENTIETHS, 20) => straight,
         _ => taken,
     }
 }
@@ -219,6 +212,8 @@ mod tests {
             (&[90, 90, 50], 2, 0),
             (&[70, 90, 88], 0, 2),
             (&[10, 12, 11], 0, 2),
+            (&[100, 118, 96], 0, 0),
+            (&[100, 121, 100], 0, 1),
         ];
         for (mib, taken, chosen) in cases {
             let straight = mib.len() - 1;
