@@ -254,13 +254,7 @@ impl LocalClient {
         if is_reservation(id.as_str()) {
             return Ok(());
         }
-        let error = self
-            .web
-            .fail(ErrorKind::Invalid, "read the name of a reservation");
-        Err(error.cause(format!(
-            "`{}` is no reservation of a gateway",
-            line::one(id.as_str())
-        )))
+        Err(self.web.no_name(id, "reservation of a gateway"))
     }
 }
 

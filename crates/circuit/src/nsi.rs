@@ -292,13 +292,7 @@ impl NsiClient {
         if is_name(id.as_str()) {
             return Ok(id.as_str());
         }
-        let error = self
-            .web
-            .fail(ErrorKind::Invalid, "read the name of a reservation");
-        Err(error.cause(format!(
-            "`{}` is no connection of NSI",
-            line::one(id.as_str())
-        )))
+        Err(self.web.no_name(id, "connection of NSI"))
     }
 }
 

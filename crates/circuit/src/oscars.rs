@@ -19,7 +19,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     Answer, Ask, Capabilities, Change, Circuit, Held, Id, Oscars, Placing, Provider, Refusal,
-    State, Status, Terms, clock, line, place,
+    State, Status, Terms, clock, place,
     provider::check_key,
     web::{Answered, Question, Web},
 };
@@ -444,12 +444,6 @@ impl OscarsClient {
         if wire::is_name(id.as_str()) {
             return Ok(());
         }
-        let error = self
-            .web
-            .fail(ErrorKind::Invalid, "read the name of a reservation");
-        Err(error.cause(format!(
-            "`{}` is no connection of OSCARS",
-            line::one(id.as_str())
-        )))
+        Err(self.web.no_name(id, "connection of OSCARS"))
     }
 }

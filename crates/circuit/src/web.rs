@@ -20,7 +20,7 @@ use rustls::{ClientConfig, crypto::ring};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use tokio::time::timeout;
 
-use crate::{Circuit, Credential, clock};
+use crate::{Circuit, Credential, Id, clock, line};
 
 /// Longest answer read, in bytes: some thousand reservations of a kilobyte.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
@@ -129,6 +129,12 @@ impl Web {
     /// An error of this provider.
     pub(crate) fn fail(&self, kind: ErrorKind, operation: &'static str) -> Error {
         Error::new(kind, operation, format!("at {}", self.base)).at(Locus::Destination)
+    }
+
+    /// What is said of a name that can be none of a reservation there.
+    pub(crate) fn no_name(&self, id: &Id, of: &str) -> Error {
+        let error = self.fail(ErrorKind::Invalid, "read the name of a reservation");
+        error.cause(format!("`{}` is no {of}", line::one(id.as_str())))
     }
 
     /// Puts a question and reads the answer whole. One that breaks on its way is put once more: every question must be

@@ -1,15 +1,20 @@
 //! The requester of NSI-CS against its stand-in, over a real socket.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::{os::unix::fs::PermissionsExt, path::Path, time::Duration};
+use std::time::Duration;
 
-use posthaste_circuit::{
-    Answer, Ask, Change, Id, Provider, Refusal, State, Terms, What, open, parse_circuits,
-};
+use posthaste_circuit::{Ask, Change, Id, Provider, State, What};
 use posthaste_endpoint::ErrorKind;
 use posthaste_testbed::{Fault, NsiHabits, NsiStandIn};
-use posthaste_types::{ByteRate, Bytes, Timestamp};
+use posthaste_types::ByteRate;
 use tempfile::TempDir;
+
+#[path = "support/asking.rs"]
+mod asking;
+
+use asking::{
+    ask_for, client_of, granted, in_s, puts_volumes_in_time, refused, reserve, terms, volume,
+};
 
 const TOKEN: &str = "a-token-that-nobody-may-see";
 const MBIT: u64 = 125_000;
@@ -64,59 +69,13 @@ fn text(server: &NsiStandIn, stps: [&str; 2]) -> String {
     )
 }
 
-fn circuit(text: &str, folder: &Path) -> posthaste_circuit::Circuit {
-    parse_circuits(text, folder).unwrap().remove(0)
-}
-
-fn client_of(text: &str, token: &str) -> (Box<dyn Provider>, TempDir) {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("token");
-    std::fs::write(&file, format!("{token}\n")).unwrap();
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
-    (open(&circuit(text, folder.path())).unwrap(), folder)
-}
-
 fn client(server: &NsiStandIn, token: &str) -> (Box<dyn Provider>, TempDir) {
     let [a, z] = [stp("lbl", "1780-1790"), stp("iu", "1780-1790")];
     client_of(&text(server, [&a, &z]), token)
 }
 
-/// Seconds from now, in whole seconds.
-fn in_s(seconds: i64) -> Timestamp {
-    let now = jiff::Timestamp::now().as_second() + seconds;
-    Timestamp::from_secs(u64::try_from(now).unwrap())
-}
-
 fn ask(key: &str, mbit: u64, from_s: i64, until_s: i64) -> Ask {
-    let terms = Terms {
-        rate: ByteRate::new(mbit * MBIT),
-        from: in_s(from_s),
-        until: in_s(until_s),
-    };
-    Ask {
-        key: key.to_owned(),
-        what: What::Fixed(terms),
-    }
-}
-
-fn granted<T>(answer: Answer<T>) -> T {
-    match answer {
-        Answer::Granted(it) => it,
-        Answer::Refused(refusal) => panic!("refused: {refusal:?}"),
-    }
-}
-
-fn refused<T: std::fmt::Debug>(answer: Answer<T>) -> Refusal {
-    match answer {
-        Answer::Granted(it) => panic!("granted: {it:?}"),
-        Answer::Refused(refusal) => refusal,
-    }
-}
-
-async fn reserve(provider: &dyn Provider, ask: &Ask) -> Id {
-    let id = granted(provider.hold(ask).await.unwrap()).id;
-    granted(provider.commit(&id).await.unwrap());
-    id
+    ask_for(key, terms(mbit * MBIT, from_s, until_s))
 }
 
 fn rate(mbit: u64) -> Change {
@@ -286,24 +245,10 @@ async fn an_stp_is_one_circuit_at_a_time() {
 async fn a_volume_goes_where_it_is_done_in_time() {
     let server = NsiStandIn::start(10_000, Some(TOKEN)).unwrap();
     let (provider, _folder) = client(&server, TOKEN);
-    let volume = |key: &str, deadline_s| Ask {
-        key: key.to_owned(),
-        what: What::Volume {
-            bytes: Bytes::new(1000 * 125_000_000),
-            earliest: in_s(0),
-            deadline: in_s(deadline_s),
-            rate_max: ByteRate::new(1000 * MBIT),
-        },
-    };
-    let held = granted(provider.hold(&volume("v", 3600)).await.unwrap());
-    assert_eq!(held.granted.rate, ByteRate::new(1000 * MBIT));
-    assert!(held.granted.volume() >= Bytes::new(1000 * 125_000_000));
-    assert!(held.granted.from.since(in_s(0)) >= Duration::from_secs(58));
+    let held = puts_volumes_in_time(&*provider).await;
     // Asked again a little later it is what it was, though nothing is committed.
     let again = granted(provider.hold(&volume("v", 3599)).await.unwrap());
     assert_eq!(again, held);
-    let no = refused(provider.hold(&volume("w", 1000)).await.unwrap());
-    assert!(no.why.contains("deadline"), "{no:?}");
     assert_eq!(server.taken(), 1);
 }
 

@@ -1,25 +1,26 @@
 //! The client of OSCARS against its stand-in, over a real socket.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::{os::unix::fs::PermissionsExt, path::Path, time::Duration};
+use std::{os::unix::fs::PermissionsExt, time::Duration};
 
-use posthaste_circuit::{
-    Answer, Ask, Change, Id, Provider, Refusal, State, Terms, What, open, parse_circuits,
-};
+use posthaste_circuit::{Ask, Change, Id, Provider, State, What, open};
 use posthaste_endpoint::ErrorKind;
 use posthaste_testbed::{Fault, OscarsStandIn};
-use posthaste_types::{ByteRate, Bytes, Timestamp};
+use posthaste_types::ByteRate;
 use tempfile::TempDir;
+
+#[path = "support/asking.rs"]
+mod asking;
+
+use asking::{
+    ask_for, circuit, client_of, granted, in_s, puts_volumes_in_time, refused, reserve, terms,
+};
 
 const TOKEN: &str = "a-token-that-nobody-may-see";
 const MBIT: u64 = 125_000;
 
 /// A client of `server` that shows `token` and waits a second.
 fn client(server: &OscarsStandIn, token: &str) -> (Box<dyn Provider>, TempDir) {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("token");
-    std::fs::write(&file, format!("{token}\n")).unwrap();
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
     let text = format!(
         r#"
         [[circuit]]
@@ -37,52 +38,11 @@ fn client(server: &OscarsStandIn, token: &str) -> (Box<dyn Provider>, TempDir) {
         "#,
         server.address()
     );
-    (open(&circuit(&text, folder.path())).unwrap(), folder)
-}
-
-fn circuit(text: &str, folder: &Path) -> posthaste_circuit::Circuit {
-    parse_circuits(text, folder).unwrap().remove(0)
-}
-
-/// Seconds from now, in whole seconds as OSCARS counts.
-fn in_s(seconds: i64) -> Timestamp {
-    let now = jiff::Timestamp::now().as_second() + seconds;
-    Timestamp::from_secs(u64::try_from(now).unwrap())
-}
-
-fn terms(mbit: u64, from_s: i64, until_s: i64) -> Terms {
-    Terms {
-        rate: ByteRate::new(mbit * MBIT),
-        from: in_s(from_s),
-        until: in_s(until_s),
-    }
+    client_of(&text, token)
 }
 
 fn ask(key: &str, mbit: u64, from_s: i64, until_s: i64) -> Ask {
-    Ask {
-        key: key.to_owned(),
-        what: What::Fixed(terms(mbit, from_s, until_s)),
-    }
-}
-
-fn granted<T>(answer: Answer<T>) -> T {
-    match answer {
-        Answer::Granted(it) => it,
-        Answer::Refused(refusal) => panic!("refused: {refusal:?}"),
-    }
-}
-
-fn refused<T: std::fmt::Debug>(answer: Answer<T>) -> Refusal {
-    match answer {
-        Answer::Granted(it) => panic!("granted: {it:?}"),
-        Answer::Refused(refusal) => refusal,
-    }
-}
-
-async fn reserve(provider: &dyn Provider, ask: &Ask) -> Id {
-    let id = granted(provider.hold(ask).await.unwrap()).id;
-    granted(provider.commit(&id).await.unwrap());
-    id
+    ask_for(key, terms(mbit * MBIT, from_s, until_s))
 }
 
 #[tokio::test]
@@ -192,21 +152,7 @@ async fn a_full_calendar_says_no_and_what_would_fit() {
 async fn a_volume_goes_where_it_is_done_in_time() {
     let server = OscarsStandIn::start(10_000, Some(TOKEN)).unwrap();
     let (provider, _folder) = client(&server, TOKEN);
-    let volume = |key: &str, deadline_s| Ask {
-        key: key.to_owned(),
-        what: What::Volume {
-            bytes: Bytes::new(1000 * 125_000_000),
-            earliest: in_s(0),
-            deadline: in_s(deadline_s),
-            rate_max: ByteRate::new(1000 * MBIT),
-        },
-    };
-    let held = granted(provider.hold(&volume("v", 3600)).await.unwrap());
-    assert_eq!(held.granted.rate, ByteRate::new(1000 * MBIT));
-    assert!(held.granted.volume() >= Bytes::new(1000 * 125_000_000));
-    assert!(held.granted.from.since(in_s(0)) >= Duration::from_secs(58));
-    let no = refused(provider.hold(&volume("w", 1000)).await.unwrap());
-    assert!(no.why.contains("deadline"), "{no:?}");
+    puts_volumes_in_time(&*provider).await;
     assert_eq!(server.taken(), 1);
 }
 

@@ -18,13 +18,16 @@ use std::{
 };
 
 use jiff::{SignedDuration, Timestamp as Moment};
-use posthaste_circuit::{
-    Answer, Ask, Change, Id, Provider, Refusal, State, Terms, What, open, parse_circuits,
-};
+use posthaste_circuit::{Ask, Change, Id, Provider, State, What, open, parse_circuits};
 use posthaste_endpoint::ErrorKind;
-use posthaste_types::{ByteRate, Bytes, Timestamp};
+use posthaste_types::{ByteRate, Bytes};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+#[path = "../../circuit/tests/support/asking.rs"]
+mod asking;
+
+use asking::{ask_for, granted, in_s, refused, reserve, terms};
 
 /// What may be reserved of a link of 80 Mbit/s, in bytes a second.
 const RESERVABLE: u64 = 9_500_000;
@@ -216,45 +219,8 @@ fn now() -> Moment {
     Moment::now()
 }
 
-/// Whole seconds from now.
-fn in_s(seconds: i64) -> Timestamp {
-    let at = now().as_second() + seconds;
-    Timestamp::from_secs(u64::try_from(at).unwrap())
-}
-
-fn terms(rate: u64, from_s: i64, until_s: i64) -> Terms {
-    Terms {
-        rate: ByteRate::new(rate),
-        from: in_s(from_s),
-        until: in_s(until_s),
-    }
-}
-
 fn ask(key: &str, rate: u64, from_s: i64, until_s: i64) -> Ask {
-    Ask {
-        key: key.to_owned(),
-        what: What::Fixed(terms(rate, from_s, until_s)),
-    }
-}
-
-fn granted<T>(answer: Answer<T>) -> T {
-    match answer {
-        Answer::Granted(it) => it,
-        Answer::Refused(refusal) => panic!("refused: {refusal:?}"),
-    }
-}
-
-fn refused<T: std::fmt::Debug>(answer: Answer<T>) -> Refusal {
-    match answer {
-        Answer::Granted(it) => panic!("granted: {it:?}"),
-        Answer::Refused(refusal) => refusal,
-    }
-}
-
-async fn reserve(provider: &dyn Provider, ask: &Ask) -> Id {
-    let id = granted(provider.hold(ask).await.unwrap()).id;
-    granted(provider.commit(&id).await.unwrap());
-    id
+    ask_for(key, terms(rate, from_s, until_s))
 }
 
 /// Waits until a reservation is in the kernel.

@@ -5,7 +5,7 @@ use posthaste_types::DepotId;
 
 use super::{Found, ensure};
 
-pub(super) const NAME: &str = "ways";
+pub(super) const NAME: &str = "ways that are there, one tried at a time";
 
 /// What is known of trials.
 #[derive(Debug, Default)]

@@ -127,7 +127,7 @@ impl Run<'_> {
     /// All connections from the centre to a depot break.
     fn break_way(&mut self, place: usize) {
         let to = Node::site(place);
-        let dropped = self.world.drop_from_centre(place).into_iter();
+        let dropped = self.world.drop_sends(place, |_| true).into_iter();
         let lost = dropped.map(|sending| Arrival {
             from: Node::CENTRE,
             to,

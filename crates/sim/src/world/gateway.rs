@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Node, Sending, World, course::CourseId, shares::UserId};
+use super::{Node, World, course::CourseId, shares::UserId};
 
 /// The flows to a depot: by its gateways in their order, the straight one last.
 #[derive(Debug, Default)]
@@ -40,10 +40,5 @@ impl World {
         if let Some((_, flow)) = ways.and_then(|ways| ways.get(way)) {
             self.network.steer((Node::CENTRE, Node::site(place)), *flow);
         }
-    }
-
-    /// Takes out all that is on its way from the centre to a site.
-    pub(crate) fn drop_from_centre(&mut self, place: usize) -> Vec<Sending> {
-        self.drop_sends(place, |_| true)
     }
 }
