@@ -1,10 +1,10 @@
 //! Sends on to other relays what lies here, when somebody who may write to both asks for it.
 //!
-//! A fragment is read as it is sent, over connections that are kept, and counts there only once its
+//! A fragment is read as it is sent, also while it still arrives where that is asked for, over connections that are kept, and counts there only once its
 //! digest was checked there. While that lasts the answer is white space, one byte a second: whoever asked
 //! sees that it goes on, and when they leave, it ends.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use http::Response;
 use posthaste_endpoint::{
@@ -22,11 +22,13 @@ use crate::{
     others::{Others, UnderWay, answer_in_time},
     reception::{Reception, blocking},
     request::Body,
-    store::{Refusal, Store},
+    store::{Awaited, Refusal, Store},
 };
 
 /// Fragments sent on at once: each holds a quarter of a mebibyte and a connection.
 const FORWARDS_MAX: usize = 32;
+/// How long an upload that is to be followed may take to begin: the order may overtake it.
+const FOLLOW_PATIENCE: Duration = Duration::from_secs(5);
 /// The request says where to, with what, and until when.
 const ORDER_BYTES_MAX: usize = 4096;
 
@@ -75,25 +77,67 @@ impl Forwards {
         } = &order;
         let client = self.others.client(url, fingerprint, token)?;
         client.expect_rate(order.rate_limit_bytes_per_s.unwrap_or(0));
-        let store = Arc::clone(store);
-        let (file, stored) = blocking(move || store.read(&dataset, object)).await?;
         let expires = Timestamp::from_secs(order.expires_unix_s);
+        let store = Arc::clone(store);
+        if let Some(follow) = &order.follow {
+            let digest = order::digest(follow, "the digest of what is followed is none")?;
+            return Ok(Box::pin(async move {
+                let _permit = permit;
+                match store
+                    .awaited(dataset, object, digest, FOLLOW_PATIENCE)
+                    .await
+                {
+                    Ok(Awaited::Stored(file, stored)) => {
+                        let load = (Arc::new(file), stored.size);
+                        told(
+                            client
+                                .put_file(&dataset, object, load, digest, expires)
+                                .await,
+                        )
+                    }
+                    Ok(Awaited::Growing(growing)) => {
+                        let followed = growing.clone();
+                        let sent = client.put_growing(&dataset, object, growing, digest, expires);
+                        match sent.await {
+                            Err(_) if followed.has_failed() => vanished("it did not arrive whole"),
+                            ended => told(ended),
+                        }
+                    }
+                    Err(refusal) => vanished(&refusal.message),
+                }
+            }));
+        }
+        let (file, stored) = blocking(move || store.read(&dataset, object)).await?;
         Ok(Box::pin(async move {
             let _permit = permit;
             let load = (Arc::new(file), stored.size);
-            let sent = client.put_file(&dataset, object, load, stored.digest, expires);
-            match sent.await {
-                Ok(()) => ForwardEnd {
-                    status: 201,
-                    is_of_sender: false,
-                    message: String::new(),
-                },
-                Err(error) => ForwardEnd {
-                    status: status_of(error.kind()),
-                    is_of_sender: false,
-                    message: error.to_string(),
-                },
-            }
+            told(
+                client
+                    .put_file(&dataset, object, load, stored.digest, expires)
+                    .await,
+            )
         }))
+    }
+}
+
+/// How it ended, as whoever asked is told.
+fn told(ended: posthaste_endpoint::Result<()>) -> ForwardEnd {
+    let (status, message) = match ended {
+        Ok(()) => (201, String::new()),
+        Err(error) => (status_of(error.kind()), error.to_string()),
+    };
+    ForwardEnd {
+        status,
+        is_of_sender: false,
+        message,
+    }
+}
+
+/// What was to be followed is not here, and will not be.
+fn vanished(what: &str) -> ForwardEnd {
+    ForwardEnd {
+        status: status_of(ErrorKind::NotFound),
+        is_of_sender: true,
+        message: what.to_owned(),
     }
 }

@@ -1,6 +1,6 @@
 //! Takes in the body of an upload: at the limited rate, to disk and through the digest at once.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -57,9 +57,26 @@ impl Reception {
 
     /// Reads the body into the upload and seals it.
     pub(crate) async fn store(mut self, upload: Upload, expires_s: u64) -> Result<(), Refusal> {
+        let growth = upload.growth();
         let mut writing = Writing::Idle(upload);
         let (mut batch, mut bytes) = (Vec::new(), 0);
-        while let Some(data) = self.next().await? {
+        loop {
+            let mut next = pin!(self.next());
+            let data = loop {
+                // Who sends it on gets it as soon as the disk is free to take it.
+                let is_followed = growth.is_followed();
+                tokio::select! {
+                    biased;
+                    data = &mut next => break data?,
+                    idle = writing.rest(), if is_followed && bytes > 0 => {
+                        idle?;
+                        writing = writing.write(std::mem::take(&mut batch)).await?;
+                        bytes = 0;
+                    }
+                    () = growth.wanted(), if !is_followed => {}
+                }
+            };
+            let Some(data) = data else { break };
             bytes += data.len();
             batch.push(data);
             if bytes >= BATCH_BYTES || batch.len() >= BATCH_FRAMES {
@@ -187,6 +204,14 @@ enum Writing {
 }
 
 impl Writing {
+    /// Waits for the batch before. Given up, nothing is lost.
+    async fn rest(&mut self) -> Result<(), Refusal> {
+        if let Self::Busy(writing) = self {
+            *self = Self::Idle(writing.await.map_err(ended)??);
+        }
+        Ok(())
+    }
+
     async fn finish(self) -> Result<Upload, Refusal> {
         match self {
             Self::Idle(upload) => Ok(upload),

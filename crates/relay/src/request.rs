@@ -138,7 +138,7 @@ impl Service {
             free_bytes: usage.free,
             rate_limit_bytes_per_s: self.rate.rate().map(|rate| rate.get()),
             received_bytes: self.rate.taken_bytes(),
-            features: [wire::FORWARD, wire::GATHER, wire::SCATTER]
+            features: [wire::FORWARD, wire::FOLLOW, wire::GATHER, wire::SCATTER]
                 .map(str::to_owned)
                 .into(),
             draining: drain::draining(&self.dir).map(|drain| drain.word().to_owned()),

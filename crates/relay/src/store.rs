@@ -5,6 +5,7 @@
 //! journal: it reads directories. Everything is written in `incoming/` first and renamed when it is
 //! whole and checked; what lies in `incoming/` at a start is the rest of uploads that never counted.
 
+mod growth;
 mod layout;
 mod upload;
 
@@ -14,7 +15,7 @@ use std::{
     io::{self, Write},
     path::{Path, PathBuf},
     sync::{
-        Mutex, MutexGuard, PoisonError, RwLock,
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -27,7 +28,9 @@ use posthaste_endpoint::{
     },
 };
 use posthaste_types::{ChunkIndex, Digest, FragmentIndex};
+use tokio::sync::watch;
 
+pub(crate) use growth::{Awaited, Growth};
 pub(crate) use upload::{Upload, other_digest};
 
 /// Most objects held, so that the index stays below a few gigabytes of memory.
@@ -104,6 +107,8 @@ struct Index {
     reserved: u64,
     /// Objects being given their final names.
     sealing: BTreeSet<(DatasetId, Object)>,
+    /// Objects on their way in; of several of one name the latest.
+    growing: BTreeMap<(DatasetId, Object), Arc<Growth>>,
 }
 
 impl Index {
@@ -136,6 +141,8 @@ pub(crate) struct Store {
     /// One `expires` file is written at a time.
     expiry: Mutex<()>,
     unfinished: AtomicU64,
+    /// Changes whenever an upload begins.
+    begun: watch::Sender<()>,
     /// Holds the lock on the directory.
     _lock: File,
 }
@@ -176,6 +183,7 @@ impl Store {
             removal: RwLock::new(()),
             expiry: Mutex::new(()),
             unfinished: AtomicU64::new(0),
+            begun: watch::Sender::new(()),
             _lock: lock,
         })
     }

@@ -1,4 +1,4 @@
-//! A request, and its body: bytes in memory, or a file that is read as it is sent.
+//! A request, and its body: bytes in memory, or a file that is read as it is sent, whole or still growing.
 
 use std::{fs::File, io, os::unix::fs::FileExt, sync::Arc};
 
@@ -9,7 +9,7 @@ use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::Frame;
 use posthaste_types::{Digest, Timestamp};
 
-use super::{DatasetId, Scope, wire::Target};
+use super::{DatasetId, Scope, growing::Growing, pulse::Pulse, wire::Target};
 
 /// Bytes of a file that are in memory at once.
 const PIECE_BYTES: usize = 256 << 10;
@@ -26,6 +26,8 @@ pub(super) enum Cargo {
     Led(Bytes, Bytes),
     /// So many bytes of a file, from its beginning.
     File(Arc<File>, u64),
+    /// A file that still grows.
+    Growing(Growing),
 }
 
 impl Cargo {
@@ -34,11 +36,12 @@ impl Cargo {
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::Led(first, rest) => (first.len() + rest.len()) as u64,
             Self::File(_, length) => *length,
+            Self::Growing(growing) => growing.size,
         }
     }
 
-    /// The body, from its beginning.
-    pub(super) fn body(&self) -> Body {
+    /// The body, from its beginning; `pulse` is that of the connection it goes over.
+    pub(super) fn body(&self, pulse: Option<&Arc<Pulse>>) -> Body {
         match self {
             Self::Bytes(bytes) => Full::new(bytes.clone())
                 .map_err(|never| match never {})
@@ -62,11 +65,12 @@ impl Cargo {
                 });
                 BodyExt::boxed_unsync(StreamBody::new(pieces))
             }
+            Self::Growing(growing) => growing.body(pulse.cloned()),
         }
     }
 }
 
-fn read_at(file: &File, at: u64, left: u64) -> io::Result<Bytes> {
+pub(super) fn read_at(file: &File, at: u64, left: u64) -> io::Result<Bytes> {
     let wanted = usize::try_from(left).map_or(PIECE_BYTES, |left| left.min(PIECE_BYTES));
     let mut piece = vec![0; wanted];
     file.read_exact_at(&mut piece, at)?;
@@ -128,7 +132,7 @@ mod tests {
         file.write_all(&bytes).unwrap();
         let cargo = Cargo::File(Arc::new(file), bytes.len() as u64);
         for _ in 0..2 {
-            let sent = cargo.body().collect().await.unwrap().to_bytes();
+            let sent = cargo.body(None).collect().await.unwrap().to_bytes();
             assert_eq!(sent, bytes);
         }
         assert_eq!(cargo.len(), bytes.len() as u64);
@@ -137,6 +141,6 @@ mod tests {
     #[tokio::test]
     async fn a_file_that_is_shorter_than_it_should_be_breaks_the_request() {
         let cargo = Cargo::File(Arc::new(tempfile::tempfile().unwrap()), 5);
-        assert!(cargo.body().collect().await.is_err());
+        assert!(cargo.body(None).collect().await.is_err());
     }
 }

@@ -15,6 +15,7 @@ use super::{
     Credential, DatasetId, RelayAddress, RelayStatus, Scope,
     cargo::{Ask, Body, Cargo, Load},
     connection::{Lease, Manners, Pool},
+    pulse::Pulse,
     wire::{self, ErrorBody, Held, Object, StatusBody, Target},
 };
 use crate::{Error, ErrorKind, Locus, Result, clock, gateway::Way};
@@ -323,7 +324,7 @@ impl RelayClient {
             .map(drop)
     }
 
-    fn request(&self, ask: &Ask<'_>) -> Result<Request<Body>> {
+    fn request(&self, ask: &Ask<'_>, pulse: &Arc<Pulse>) -> Result<Request<Body>> {
         let token = self
             .credential
             .token(ask.scope, ask.dataset(), clock::unix_secs());
@@ -337,9 +338,9 @@ impl RelayClient {
             .uri(format!("{}{}", ask.target.path(), ask.query))
             .header(header::HOST, host)
             .header(header::AUTHORIZATION, format!("Bearer {token}"));
-        let mut body = Cargo::Bytes(Bytes::new()).body();
+        let mut body = Cargo::Bytes(Bytes::new()).body(None);
         if let Some(load) = &ask.body {
-            body = load.cargo.body();
+            body = load.cargo.body(Some(pulse));
             request = request.header(header::CONTENT_LENGTH, load.cargo.len());
             if let Some((digest, expires)) = &load.object {
                 let expires_s = expires.as_micros().div_ceil(1_000_000);
@@ -362,7 +363,7 @@ impl RelayClient {
         loop {
             let mut lease = self.pool.lease(reuse, ask.target == Target::Status).await?;
             let pulse = lease.connection.pulse();
-            let request = self.request(ask)?;
+            let request = self.request(ask, &pulse)?;
             let exchange = async {
                 lease.connection.sender.ready().await?;
                 lease.connection.sender.send_request(request).await

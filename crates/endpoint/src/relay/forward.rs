@@ -10,11 +10,12 @@ use super::{
     Credential, DatasetId, RelayClient, Scope,
     cargo::{Ask, Cargo, Load},
     client::ANSWER_BYTES_MAX,
+    growing::Growing,
     mint,
     token::TOKEN_LIFETIME_S,
     wire::{ForwardBody, ForwardEnd, Object, Target, kind_of},
 };
-use crate::{Error, Locus, Result, clock};
+use crate::{Error, ErrorKind, Locus, Result, clock};
 
 impl RelayClient {
     /// Lets the relay send a fragment that it holds on to another one, which checks and keeps it as any
@@ -35,6 +36,36 @@ impl RelayClient {
         to: &Self,
         expires: Timestamp,
     ) -> Result<()> {
+        self.forward(dataset, (chunk, fragment), to, expires, None)
+            .await
+    }
+
+    /// The same of a fragment that the relay is receiving at this moment, or is about to within seconds: its bytes go on as
+    /// they come, the last one when the relay holds it. `digest` says which, should several come.
+    ///
+    /// # Errors
+    /// As [`Self::forward_fragment`]; at [`Locus::Source`]
+    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) also when it does not arrive whole.
+    pub async fn follow_fragment(
+        &self,
+        dataset: &DatasetId,
+        (chunk, fragment): (ChunkIndex, FragmentIndex),
+        digest: Digest,
+        to: &Self,
+        expires: Timestamp,
+    ) -> Result<()> {
+        self.forward(dataset, (chunk, fragment), to, expires, Some(digest))
+            .await
+    }
+
+    async fn forward(
+        &self,
+        dataset: &DatasetId,
+        (chunk, fragment): (ChunkIndex, FragmentIndex),
+        to: &Self,
+        expires: Timestamp,
+        follow: Option<Digest>,
+    ) -> Result<()> {
         let now_s = clock::unix_secs();
         let rate = to.rate_limit();
         let body = ForwardBody {
@@ -43,6 +74,7 @@ impl RelayClient {
             token: to.credential.lent(Scope::Write, dataset, now_s),
             expires_unix_s: expires.as_micros().div_ceil(1_000_000),
             rate_limit_bytes_per_s: (rate > 0).then_some(rate),
+            follow: follow.map(|digest| digest.to_string()),
         };
         let body = serde_json::to_vec(&body).unwrap_or_default();
         let ask = Ask {
@@ -88,6 +120,32 @@ impl RelayClient {
         expires: Timestamp,
     ) -> Result<()> {
         let load = Load::object(Cargo::File(file, bytes), digest, expires);
+        self.put_load(dataset, object, load).await
+    }
+
+    /// Stores what lies in a file that still grows: bytes are sent as they come, the last one when it is
+    /// whole. A file that never is breaks the request, and nothing is stored.
+    ///
+    /// # Errors
+    /// As [`Self::put_fragment`]; [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled) of an empty file that
+    /// is never whole.
+    pub async fn put_growing(
+        &self,
+        dataset: &DatasetId,
+        object: Object,
+        mut growing: Growing,
+        digest: Digest,
+        expires: Timestamp,
+    ) -> Result<()> {
+        if growing.size == 0 {
+            let whole = growing.whole().await;
+            whole.map_err(|cause| {
+                Error::new(ErrorKind::Cancelled, "send on to", self.address.url.clone())
+                    .at(Locus::Source)
+                    .cause(cause)
+            })?;
+        }
+        let load = Load::object(Cargo::Growing(growing), digest, expires);
         self.put_load(dataset, object, load).await
     }
 

@@ -53,6 +53,8 @@ pub struct RelayStatus {
     pub draining: Option<Draining>,
     /// Whether it can send on to other relays what it holds.
     pub forwards: bool,
+    /// Whether it can send on what it still receives.
+    pub follows: bool,
     /// Whether it can gather fragments from other relays and rebuild a chunk.
     pub gathers: bool,
     /// Whether it can code a chunk and send its fragments on to other relays.
@@ -73,6 +75,7 @@ impl RelayStatus {
             version: body.version,
             draining: body.draining.as_deref().map(Draining::read),
             forwards,
+            follows: can(wire::FOLLOW),
             gathers,
             scatters: can(wire::SCATTER),
         }

@@ -28,6 +28,8 @@ pub const NEXT_HEADER: &str = "posthaste-next";
 
 /// Among the features of a relay: it can send on what it holds.
 pub const FORWARD: &str = "forward";
+/// The same: it can send on what it still receives.
+pub const FOLLOW: &str = "follow";
 /// The same: it can gather fragments from others and rebuild a chunk.
 pub const GATHER: &str = "gather";
 /// The same: it can code a chunk and send its fragments on.
@@ -230,6 +232,10 @@ pub struct ForwardBody {
     /// The rate at which it takes bodies, where that is known.
     #[serde(default)]
     pub rate_limit_bytes_per_s: Option<u64>,
+    /// BLAKE3 of the fragment, 64 hexadecimal digits, where it need not be there yet: what is received with this
+    /// digest is sent on as it comes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follow: Option<String>,
 }
 
 /// How it ended. White space may come before it: it says that the relay is still at it.

@@ -10,11 +10,11 @@ use std::{
 use bytes::Bytes;
 use posthaste_endpoint::{
     ErrorKind,
-    relay::{DatasetId, wire::Object},
+    relay::{DatasetId, Grown, wire::Object},
 };
 use posthaste_types::Digest;
 
-use super::{OBJECTS_MAX, Refusal, Store, Stored, layout, no_room};
+use super::{Growth, OBJECTS_MAX, Refusal, Store, Stored, layout, no_room};
 
 /// An object being received: bytes in `incoming/` and space set aside for them. Dropped before it
 /// is sealed, it leaves nothing behind.
@@ -24,7 +24,8 @@ pub(crate) struct Upload {
     object: Object,
     stored: Stored,
     path: PathBuf,
-    file: File,
+    file: Arc<File>,
+    growth: Arc<Growth>,
     hasher: Box<blake3::Hasher>,
     received: u64,
     /// Bytes still set aside.
@@ -42,12 +43,16 @@ impl Upload {
         store.reserve(stored.size)?;
         let path = store.unfinished_path();
         let file = match File::create_new(&path) {
-            Ok(file) => file,
+            Ok(file) => Arc::new(file),
             Err(cause) => {
                 store.index().reserved -= stored.size;
                 return Err(cause.into());
             }
         };
+        let growth = Arc::new(Growth::new(Arc::clone(&file), stored));
+        let growing = Arc::clone(&growth);
+        store.index().growing.insert((dataset, object), growing);
+        store.begun.send_replace(());
         let hasher = Box::default();
         let reserved = stored.size;
         Ok(Self {
@@ -57,10 +62,16 @@ impl Upload {
             stored,
             path,
             file,
+            growth,
             hasher,
             received: 0,
             reserved,
         })
+    }
+
+    /// What of it is on disk, for those who follow it.
+    pub(crate) fn growth(&self) -> Arc<Growth> {
+        Arc::clone(&self.growth)
     }
 
     /// Appends what arrived. Blocking.
@@ -74,13 +85,20 @@ impl Upload {
                 ));
             }
             self.hasher.update(piece);
-            self.file.write_all(piece)?;
+            (&*self.file).write_all(piece)?;
         }
+        self.growth.tell(Grown::Bytes(self.received));
         Ok(())
     }
 
     /// Checks the digest, puts the object in its place and counts it. Blocking.
     pub(crate) fn seal(mut self, expires_s: u64) -> Result<(), Refusal> {
+        self.check_and_place(expires_s)?;
+        self.growth.tell(Grown::Whole);
+        Ok(())
+    }
+
+    fn check_and_place(&mut self, expires_s: u64) -> Result<(), Refusal> {
         let shown = Digest::new(*self.hasher.finalize().as_bytes());
         if self.received != self.stored.size || shown != self.stored.digest {
             let message = format!("{} bytes with digest {shown} arrived", self.received);
@@ -142,7 +160,15 @@ impl Upload {
 
 impl Drop for Upload {
     fn drop(&mut self) {
-        self.store.index().reserved -= self.reserved;
+        self.growth.end();
+        let mut index = self.store.index();
+        index.reserved -= self.reserved;
+        let name = (self.dataset, self.object);
+        let is_own = |growth: &Arc<Growth>| Arc::ptr_eq(growth, &self.growth);
+        if index.growing.get(&name).is_some_and(is_own) {
+            index.growing.remove(&name);
+        }
+        drop(index);
         // Once in place it no longer has this name.
         let _ = fs::remove_file(&self.path);
     }
