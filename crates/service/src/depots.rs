@@ -20,7 +20,11 @@ use posthaste_journal::DepotRecord;
 use posthaste_types::{ByteRate, Bytes, DepotId};
 use tokio::sync::mpsc;
 
-use crate::{driver::Arrival, meter::Meter, secrets};
+use crate::{
+    driver::Arrival,
+    meter::{Carried, Meter, Sample},
+    secrets,
+};
 
 /// How often a depot is asked how it is doing while something is sent to it or it is down.
 const POLL_BUSY: Duration = Duration::from_millis(500);
@@ -64,6 +68,19 @@ impl Depot {
         self.client.take_way(way);
         self.told_way.store(way, Ordering::Relaxed);
         self.meter.turn(now);
+    }
+
+    /// What it took since the last sample, once there is enough to say.
+    pub(crate) fn sample(&self, now: Instant) -> Option<Sample> {
+        // Most depots are at rest most of the time: the kernel isn't asked about each of their connections.
+        if self.meter.is_at_rest() {
+            return None;
+        }
+        let carried = Carried {
+            sent: self.client.sent(),
+            arrived: self.client.arrived(),
+        };
+        self.meter.sample(now, carried)
     }
 
     /// What to tell the mind where connections take another way by themselves.

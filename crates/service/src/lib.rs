@@ -342,7 +342,7 @@ async fn read_meters(centre: Arc<driver::Centre>) -> Result<()> {
             }
         }
         for depot in centre.depots.all() {
-            if let Some(sample) = depot.meter.sample(monotonic()) {
+            if let Some(sample) = depot.sample(monotonic()) {
                 let meter::Sample {
                     bytes,
                     window,

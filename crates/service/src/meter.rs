@@ -4,6 +4,10 @@
 //! another: so what is on its way when it closes is what was when it opened. A burst of sends begins
 //! with nothing on its way; until the sends that began before its first acknowledgement have ended,
 //! what is measured is only a lower bound (`docs/algorithms/bandwidth-forecast.md`).
+//!
+//! Where that takes too long, because fragments are large for what the path carries now, bytes count as they arrive,
+//! as the kernels at both ends of a connection know, until what was on its way then has ended. Through gateways nobody
+//! sees from here what has arrived; there it is only seen that something moves.
 
 use std::{
     sync::Mutex,
@@ -21,6 +25,10 @@ const WINDOW_MAX: Duration = Duration::from_secs(5);
 /// A window busy for at least this share, in per cent, says what the depot can take; a less busy
 /// one only what it took (a censored sample).
 const BUSY_PERCENT_MIN: u128 = 95;
+/// The length of a window in which bytes count as they arrive…
+const SEEN_MIN: Duration = Duration::from_secs(2);
+/// …and the fewest that are taken for a rate: questions how the depot is are bytes too.
+const SEEN_BYTES_MIN: u64 = 64 << 10;
 /// After a pause of this long sends are a new burst: connections have begun to forget how fast they
 /// were.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
@@ -59,7 +67,20 @@ struct Window {
     acknowledged_at: Option<(Instant, Duration)>,
     bytes: u64,
     acknowledged: u32,
+    /// What the network had carried when it opened.
+    before: Option<Carried>,
+    /// Bytes count as they arrive, until so many sends have ended.
+    seen: Option<u32>,
     latest: ByteRate,
+}
+
+/// What the network has carried for a depot so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Carried {
+    /// What was given to it.
+    pub(crate) sent: Bytes,
+    /// What has arrived; none where that is not seen.
+    pub(crate) arrived: Option<Bytes>,
 }
 
 impl Window {
@@ -76,7 +97,53 @@ impl Window {
         self.acknowledged_at = None;
         self.bytes = 0;
         self.acknowledged = 0;
+        self.before = None;
         self.was_humble = self.humble > 0;
+    }
+
+    /// Closes a window in which bytes count as they arrive.
+    fn see(&mut self, now: Instant, before: Carried, carried: Carried) -> Option<Sample> {
+        let (before, arrived) = before.arrived.zip(carried.arrived)?;
+        let bytes = arrived - before;
+        let window = self.busy_until(now);
+        if window < SEEN_MIN || bytes.get() < SEEN_BYTES_MIN {
+            return None;
+        }
+        let is_busy = self.is_busy(window, now);
+        self.latest = ByteRate::over(bytes, window);
+        let sample = Sample {
+            bytes,
+            window,
+            saturated: is_busy && !self.was_humble,
+        };
+        self.open(now, window, now);
+        self.before = Some(carried);
+        Some(sample)
+    }
+
+    /// Nothing was acknowledged for long although something was on its way all the time: counts bytes as they arrive
+    /// from now on, where that is seen. What is known for now is that it moves.
+    fn wait(&mut self, now: Instant, before: Carried, carried: Carried) -> Option<Sample> {
+        let window = self.busy_until(now);
+        let is_busy = self.is_busy(window, now);
+        // In a ramp buffers take what does not arrive.
+        let sample = match self.see(now, before, carried) {
+            Some(sample) if self.ramp == Ramp::Over => Some(sample),
+            _ => ((carried.sent - before.sent).get() >= SEEN_BYTES_MIN).then_some(Sample {
+                bytes: Bytes::new(1),
+                window,
+                saturated: false,
+            }),
+        };
+        self.open(now, self.busy_until(now), now);
+        self.before = Some(carried);
+        self.seen = (is_busy && carried.arrived.is_some()).then_some(self.in_flight);
+        sample.filter(|_| is_busy)
+    }
+
+    fn is_busy(&self, busy: Duration, until: Instant) -> bool {
+        let open_for = until.duration_since(self.opened);
+        busy.as_micros() * 100 >= open_for.as_micros() * BUSY_PERCENT_MIN
     }
 
     /// Moves the ramp on after a send ended.
@@ -86,6 +153,16 @@ impl Window {
             Ramp::Draining(left) => Ramp::Draining(left.saturating_sub(1)),
             ramp @ (Ramp::Filling | Ramp::Over) => ramp,
         };
+        if let Some(left) = &mut self.seen {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                // What is on its way now began since: as many of its bytes have arrived as will at the window's end.
+                self.seen = None;
+                self.ramp = Ramp::Over;
+                self.open(now, self.busy_until(now), now);
+            }
+            return;
+        }
         if self.ramp == Ramp::Draining(0) {
             self.ramp = Ramp::Over;
             self.open(now, self.busy_until(now), now);
@@ -96,7 +173,7 @@ impl Window {
 /// A closed window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sample {
-    /// Bytes acknowledged.
+    /// Bytes acknowledged, or seen to arrive.
     pub(crate) bytes: Bytes,
     /// Time with something in flight.
     pub(crate) window: Duration,
@@ -119,6 +196,8 @@ impl Meter {
                 acknowledged_at: None,
                 bytes: 0,
                 acknowledged: 0,
+                before: None,
+                seen: None,
                 latest: ByteRate::ZERO,
             }),
         }
@@ -141,6 +220,7 @@ impl Meter {
                 .is_none_or(|since| now.duration_since(since) >= PAUSE_MIN);
             if window.in_flight == 0 && is_burst {
                 window.ramp = Ramp::Filling;
+                window.seen = None;
             }
             window.in_flight += 1;
             window.humble += u32::from(is_humble);
@@ -152,6 +232,7 @@ impl Meter {
     /// Sends take another way from now on: until those that began before have ended, what is measured is of both.
     pub(crate) fn turn(&self, now: Instant) {
         self.with(|window| {
+            window.seen = None;
             window.ramp = match window.in_flight {
                 0 => Ramp::Filling,
                 before => Ramp::Draining(before),
@@ -180,12 +261,20 @@ impl Meter {
         });
     }
 
-    /// Closes the window if it is time to, and opens the next.
-    pub(crate) fn sample(&self, now: Instant) -> Option<Sample> {
+    /// Closes the window if it is time to, and opens the next. `carried` is what the network carried so far.
+    pub(crate) fn sample(&self, now: Instant, carried: Carried) -> Option<Sample> {
         self.with(|window| {
+            let before = *window.before.get_or_insert(carried);
+            if window.seen.is_some() && window.in_flight > 0 {
+                return window.see(now, before, carried);
+            }
             let (ended, busy) = match window.acknowledged_at {
                 Some(acknowledged) => acknowledged,
                 None if now.duration_since(window.opened) < WINDOW_MAX => return None,
+                None if window.in_flight > 0 => {
+                    window.latest = ByteRate::ZERO;
+                    return window.wait(now, before, carried);
+                }
                 None => {
                     window.latest = ByteRate::ZERO;
                     window.open(now, window.busy_until(now), now);
@@ -201,7 +290,7 @@ impl Meter {
                 return None;
             }
             let bytes = Bytes::new(window.bytes);
-            let is_busy = busy.as_micros() * 100 >= open_for.as_micros() * BUSY_PERCENT_MIN;
+            let is_busy = window.is_busy(busy, ended);
             let sample = Sample {
                 bytes,
                 window: busy,
@@ -221,6 +310,11 @@ impl Meter {
         })
     }
 
+    /// Whether there is nothing to say until something starts.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.with(|window| window.in_flight == 0 && window.acknowledged_at.is_none())
+    }
+
     /// Whether nothing is on its way.
     pub(crate) fn is_idle(&self) -> bool {
         self.with(|window| window.in_flight == 0)
@@ -230,6 +324,12 @@ impl Meter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Nothing is said of what the network carries.
+    const UNSEEN: Carried = Carried {
+        sent: Bytes::ZERO,
+        arrived: None,
+    };
 
     fn after(start: Instant, millis: u64) -> Instant {
         start + Duration::from_millis(millis)
@@ -254,7 +354,7 @@ mod tests {
                 meter.on_end(after(start, now), false, Bytes::new(1000));
             }
             if now % 100 == 0 {
-                samples.extend(meter.sample(after(start, now)));
+                samples.extend(meter.sample(after(start, now), UNSEEN));
             }
         }
         samples
@@ -272,7 +372,7 @@ mod tests {
         for now in (4750..=9000).step_by(250) {
             meter.on_end(after(start, now), false, Bytes::new(1000));
             meter.on_start(after(start, now), false);
-            later.extend(meter.sample(after(start, now)));
+            later.extend(meter.sample(after(start, now), UNSEEN));
         }
         assert!(!later[0].saturated, "it was there when the window began");
         assert!(later[1..].iter().all(|sample| sample.saturated) && later.len() > 2);
@@ -323,7 +423,7 @@ mod tests {
                 meter.on_start(after(start, step * 1300), false);
             }
             for wait in [100, 600, 1100] {
-                samples.extend(meter.sample(after(start, step * 1300 + wait)));
+                samples.extend(meter.sample(after(start, step * 1300 + wait), UNSEEN));
             }
         }
         assert!(samples.len() >= 8, "{samples:?}");
@@ -360,7 +460,7 @@ mod tests {
             meter.on_start(after(start, step * 300), false);
             meter.on_end(after(start, step * 300 + 100), false, Bytes::new(500));
         }
-        let sample = meter.sample(after(start, 1400)).unwrap();
+        let sample = meter.sample(after(start, 1400), UNSEEN).unwrap();
         assert_eq!(sample.bytes, Bytes::new(2000));
         assert_eq!(
             (sample.window, sample.saturated),
@@ -374,15 +474,126 @@ mod tests {
         let meter = Meter::new(start);
         meter.on_start(start, false);
         meter.on_start(start, false);
-        assert_eq!(meter.sample(after(start, 1000)), None);
+        assert_eq!(meter.sample(after(start, 1000), UNSEEN), None);
         meter.on_end(after(start, 1500), false, Bytes::new(500));
-        assert_eq!(meter.sample(after(start, 2000)), None);
-        assert!(meter.sample(after(start, 5000)).is_some());
+        assert_eq!(meter.sample(after(start, 2000), UNSEEN), None);
+        assert!(meter.sample(after(start, 5000), UNSEEN).is_some());
         assert_eq!(
-            meter.sample(after(start, 10_001)),
+            meter.sample(after(start, 10_001), UNSEEN),
             None,
             "nothing was acknowledged"
         );
         assert_eq!(meter.latest(after(start, 10_001)), ByteRate::ZERO);
+    }
+
+    /// Eight sends of `size` in flight from 0 ms on over a path of `rates.0` bytes a millisecond until `turn` ms, and
+    /// `rates.1` from there; they share it, and as they end others begin. Read every 500 ms until `until`.
+    fn run_seen(
+        meter: &Meter,
+        start: Instant,
+        size: u64,
+        (rates, turn): ((u64, u64), u64),
+        until: u64,
+        is_straight: bool,
+    ) -> Vec<(u64, Sample)> {
+        const SENDS: u64 = 8;
+        (0..SENDS).for_each(|_| meter.on_start(start, false));
+        let (mut arrived, mut ended, mut samples) = (0, 0, Vec::new());
+        for now in 1..=until {
+            arrived += if now <= turn { rates.0 } else { rates.1 };
+            while (ended + 1) * size * SENDS <= arrived {
+                ended += 1;
+                for _ in 0..SENDS {
+                    meter.on_end(after(start, now), false, Bytes::new(size));
+                    meter.on_start(after(start, now), false);
+                }
+            }
+            if now % 500 == 0 {
+                let carried = Carried {
+                    sent: Bytes::new(arrived),
+                    arrived: is_straight.then(|| Bytes::new(arrived)),
+                };
+                let sample = meter.sample(after(start, now), carried);
+                samples.extend(sample.map(|sample| (now, sample)));
+            }
+        }
+        samples
+    }
+
+    fn rate(sample: &Sample) -> u64 {
+        ByteRate::over(sample.bytes, sample.window).get()
+    }
+
+    #[test]
+    fn a_path_that_becomes_slow_shows_long_before_what_is_on_its_way_is_acknowledged() {
+        let start = start();
+        let meter = Meter::new(start);
+        // At a tenth of the rate the 16 MB that are on their way take 16 s.
+        let rates = ((10_000, 1000), 10_400);
+        let samples = run_seen(&meter, start, 2_000_000, rates, 60_000, true);
+        let late = samples.iter().filter(|(at, _)| *at > 10_400);
+        let late: Vec<_> = late.filter(|(_, sample)| sample.saturated).collect();
+        let (first, _) = late.first().unwrap();
+        assert!((14_000..18_000).contains(first), "{samples:?}");
+        for (at, sample) in late.iter().filter(|(at, _)| *at > 18_000) {
+            assert!(
+                (900_000..1_100_000).contains(&rate(sample)),
+                "{at}: {sample:?}"
+            );
+        }
+        assert!(late.len() > 10);
+    }
+
+    #[test]
+    fn through_gateways_it_is_only_seen_that_something_moves() {
+        let start = start();
+        let meter = Meter::new(start);
+        let rates = ((1000, 1000), 0);
+        let samples = run_seen(&meter, start, 8_000_000, rates, 60_000, false);
+        let before_any_ended = samples.iter().filter(|(at, _)| *at < 64_000);
+        for (at, sample) in before_any_ended {
+            assert_eq!(
+                (sample.bytes, sample.saturated),
+                (Bytes::new(1), false),
+                "{at}"
+            );
+        }
+        assert!(samples.len() >= 10);
+    }
+
+    #[test]
+    fn a_path_on_which_nothing_arrives_has_no_rate_and_does_not_move() {
+        let start = start();
+        let meter = Meter::new(start);
+        let rates = ((10_000, 0), 10_000);
+        let samples = run_seen(&meter, start, 2_000_000, rates, 60_000, true);
+        assert!(samples.iter().all(|(at, _)| *at < 16_000), "{samples:?}");
+        assert_eq!(meter.latest(after(start, 60_000)), ByteRate::ZERO);
+    }
+
+    #[test]
+    fn what_is_acknowledged_in_time_is_measured_by_that_alone() {
+        let start = start();
+        let (meter, other) = (Meter::new(start), Meter::new(start));
+        let rates = ((1000, 1000), 0);
+        let seen = run_seen(&meter, start, 100_000, rates, 20_000, true);
+        let unseen = run_seen(&other, start, 100_000, rates, 20_000, false);
+        assert!(seen.len() > 10);
+        assert_eq!(seen, unseen);
+    }
+
+    #[test]
+    fn questions_how_a_depot_is_are_no_rate() {
+        let start = start();
+        let meter = Meter::new(start);
+        meter.on_start(start, false);
+        for now in (500..=60_000).step_by(500) {
+            let carried = Carried {
+                sent: Bytes::new(now / 2),
+                arrived: Some(Bytes::new(now / 2)),
+            };
+            let sample = meter.sample(after(start, now), carried);
+            assert_eq!(sample, None);
+        }
     }
 }

@@ -29,7 +29,7 @@ use super::{
     RelayAddress,
     cargo::Body,
     pin,
-    pulse::Pulse,
+    pulse::{Arrivals, Pulse},
     way::{self, Ways},
 };
 use crate::{
@@ -65,6 +65,8 @@ const KERNEL_BUFFER_BYTES: u64 = 10 << 20;
 pub(super) struct Traffic {
     pub(super) sent: AtomicU64,
     pub(super) received: AtomicU64,
+    /// Of what was sent straight: what the relay's kernel has acknowledged.
+    pub(super) arrived: Arc<Arrivals>,
 }
 
 /// How connections stand to others on their path.
@@ -336,7 +338,12 @@ impl Pool {
             .map_err(|cause| self.unreachable(cause))?;
         // An improvement, no need.
         let _ = SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
-        let pulse = Pulse::of(&stream).map_err(|cause| self.unreachable(cause))?;
+        // What a gateway has taken has not arrived yet.
+        let pulse = match hops.is_empty() {
+            true => Pulse::among(&self.traffic.arrived, &stream),
+            false => Pulse::of(&stream),
+        };
+        let pulse = pulse.map_err(|cause| self.unreachable(cause))?;
         let pulse = Arc::new(pulse);
         let humble = match self.manners {
             Manners::Ordinary => None,

@@ -1,9 +1,13 @@
 //! Whether anything moves on a connection.
 
 use std::{
+    collections::BTreeMap,
     io,
     os::fd::{AsFd, OwnedFd},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use tokio::net::TcpStream;
@@ -16,6 +20,52 @@ pub(super) struct Pulse {
     /// Bytes given to the kernel or taken from it.
     moved: AtomicU64,
     socket: OwnedFd,
+    /// Where its bytes are added up, and its number there.
+    arrivals: Option<(Arc<Arrivals>, u64)>,
+}
+
+/// Bytes that the other side's kernel has acknowledged, of many connections.
+#[derive(Debug, Default)]
+pub(super) struct Arrivals {
+    all: Mutex<Added>,
+}
+
+#[derive(Debug, Default)]
+struct Added {
+    /// Of connections that were closed.
+    before: u64,
+    /// Those that are open.
+    open: BTreeMap<u64, OwnedFd>,
+    next: u64,
+}
+
+impl Arrivals {
+    fn all(&self) -> MutexGuard<'_, Added> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All bytes that have arrived so far: grows only.
+    pub(super) fn count(&self) -> u64 {
+        let all = self.all();
+        let open = all.open.values();
+        let open = open.map(|socket| acknowledged(socket.as_fd()).unwrap_or(0));
+        all.before.saturating_add(open.sum())
+    }
+
+    fn add(&self, socket: OwnedFd) -> u64 {
+        let mut all = self.all();
+        let number = all.next;
+        all.next += 1;
+        all.open.insert(number, socket);
+        number
+    }
+
+    fn close(&self, number: u64) {
+        let mut all = self.all();
+        if let Some(socket) = all.open.remove(&number) {
+            all.before += acknowledged(socket.as_fd()).unwrap_or(0);
+        }
+    }
 }
 
 impl Pulse {
@@ -27,7 +77,19 @@ impl Pulse {
         Ok(Self {
             moved: AtomicU64::new(0),
             socket: stream.as_fd().try_clone_to_owned()?,
+            arrivals: None,
         })
+    }
+
+    /// Of this connection, whose bytes count among the others' there.
+    ///
+    /// # Errors
+    /// As [`Self::of`].
+    pub(super) fn among(arrivals: &Arc<Arrivals>, stream: &TcpStream) -> io::Result<Self> {
+        let mut pulse = Self::of(stream)?;
+        let number = arrivals.add(stream.as_fd().try_clone_to_owned()?);
+        pulse.arrivals = Some((Arc::clone(arrivals), number));
+        Ok(pulse)
     }
 
     /// So many bytes went to the kernel, or came from it.
@@ -43,10 +105,18 @@ impl Pulse {
     }
 }
 
+impl Drop for Pulse {
+    fn drop(&mut self) {
+        if let Some((arrivals, number)) = &self.arrivals {
+            arrivals.close(*number);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tokio::{
-        io::AsyncReadExt,
+        io::{AsyncReadExt, AsyncWriteExt},
         net::{TcpListener, TcpStream},
     };
 
@@ -74,6 +144,27 @@ mod tests {
             left -= far.read(&mut block).await?;
         }
         assert!(pulse.count() > stands, "nothing is seen to move");
+        Ok(())
+    }
+    #[tokio::test]
+    async fn what_arrived_counts_when_its_connection_is_closed() -> io::Result<()> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let arrivals = Arc::new(Arrivals::default());
+        let mut said = 0;
+        for round in 1..=3 {
+            let mut near = TcpStream::connect(listener.local_addr()?).await?;
+            let (mut far, _) = listener.accept().await?;
+            let pulse = Pulse::among(&arrivals, &near)?;
+            near.write_all(&[7; 1000]).await?;
+            far.read_exact(&mut [0; 1000]).await?;
+            // The kernel may say so a moment after they were read, and counts the first packet as a byte.
+            while arrivals.count() < said + 1000 {
+                tokio::task::yield_now().await;
+            }
+            drop((pulse, near));
+            said = arrivals.count();
+            assert!((round * 1000..=round * 1001).contains(&said), "{said}");
+        }
         Ok(())
     }
 }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use posthaste_plan::ways::Ways as Order;
+use posthaste_types::Bytes as Amount;
 use tokio::{net::TcpStream, time::Instant};
 
 use super::RelayClient;
@@ -93,6 +94,14 @@ impl RelayClient {
     #[must_use]
     pub fn way(&self) -> Option<usize> {
         self.pool.ways.first()
+    }
+
+    /// Bytes that have arrived at the relay's machine so far, from all clones; none while they go through
+    /// gateways, of which nobody can see from here what they have passed on.
+    #[must_use]
+    pub fn arrived(&self) -> Option<Amount> {
+        let is_straight = self.pool.ways.hops(self.way()?).is_empty();
+        is_straight.then(|| Amount::new(self.pool.traffic.arrived.count()))
     }
 }
 
