@@ -43,6 +43,69 @@ pub struct NewDepot {
     pub usd_per_gb_month: Option<f64>,
 }
 
+impl NewDepot {
+    /// On which terms it is lent.
+    #[must_use]
+    pub fn terms(&self) -> LentTerms {
+        LentTerms {
+            capacity_bytes: self.capacity_bytes,
+            rate_bytes_per_s_max: self.rate_bytes_per_s_max,
+            hours: self.hours.clone(),
+            domain: self.domain.clone(),
+            landmark: self.landmark,
+            level: self.level,
+            usd_per_gb: self.usd_per_gb,
+            usd_per_gb_month: self.usd_per_gb_month,
+        }
+    }
+}
+
+/// On which terms a depot is lent, as in [`NewDepot`].
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LentTerms {
+    /// Most that may be kept there; what the relay says, when left out.
+    pub capacity_bytes: Option<u64>,
+    /// Most that may be sent there; what the relay says, when left out.
+    pub rate_bytes_per_s_max: Option<u64>,
+    /// When it may be used, by the centre's clock; always, when left out.
+    #[schema(example = "Mon-Fri 20-06, Sat-Sun 00-24")]
+    pub hours: Option<String>,
+    /// What fails together with it: its site, provider or region.
+    pub domain: Option<String>,
+    /// It belongs to the site: used when the depots of the user do not suffice.
+    #[serde(default)]
+    pub landmark: bool,
+    /// Hops from the centre, 1 to 9. 1 when left out.
+    #[schema(minimum = 1, maximum = 9)]
+    pub level: Option<u8>,
+    /// What sending 10^9 bytes there costs, in dollars.
+    pub usd_per_gb: Option<f64>,
+    /// What keeping 10^9 bytes there for a month costs, in dollars.
+    pub usd_per_gb_month: Option<f64>,
+}
+
+/// An invitation to be written for whoever lends disk.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewInvite {
+    /// On which terms the depot is taken into the books.
+    #[serde(default)]
+    pub terms: LentTerms,
+    /// For how long it is good, in seconds; a week when left out.
+    #[schema(minimum = 1, maximum = 31_536_000)]
+    pub expires_s: Option<u64>,
+}
+
+/// An invitation.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Invite {
+    /// What `posthaste relay --join` reads from a file. There is a secret in it: it is told this once.
+    pub text: String,
+    /// When it is good no longer, if no relay has used it.
+    pub expires_at: String,
+}
+
 /// A depot as the mind sees it now.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Depot {
@@ -80,6 +143,14 @@ pub struct Depot {
     pub usd_per_gb_month: f64,
     /// How far its draining is; absent while it is not drained.
     pub drain: Option<DepotDrain>,
+    /// Whether the relay says by itself how it is, once it was invited; else it is asked.
+    pub joined: bool,
+    /// The release it runs; absent until it was heard of.
+    pub version: Option<String>,
+    /// Connections that it serves now, for everybody; absent until it was heard of.
+    pub connections: Option<u32>,
+    /// Seconds since it was last heard of; absent until it was.
+    pub heard_s_ago: Option<f64>,
 }
 
 /// A wish to switch a depot off.

@@ -14,7 +14,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 pub use delivery::Delivery;
-pub use depot::{Depot, DepotDrain, NewDepot, NewDrain};
+pub use depot::{Depot, DepotDrain, Invite, LentTerms, NewDepot, NewDrain, NewInvite};
 pub use reservation::Reservation;
 pub use stage_in::{Binding, NewStageIn, Source, StageIn};
 pub use wishes::Wishes;

@@ -1,4 +1,4 @@
-//! `posthaste depot add|list|drain|undrain|remove`: the depots in the service's books.
+//! `posthaste depot add|invite|list|drain|undrain|remove`: the depots in the service's books.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -11,10 +11,11 @@ use posthaste_types::{ByteRate, Bytes};
 use crate::{
     client::{ServiceArguments, ServiceClient},
     failure::Outcome,
+    moment::parse_seconds,
     output,
 };
 
-/// Adds, lists and removes depots: the relays that data may go through
+/// Adds, invites, lists and removes depots: the relays that data may go through
 #[derive(Debug, Args)]
 pub struct DepotArguments {
     #[command(subcommand)]
@@ -25,6 +26,15 @@ pub struct DepotArguments {
 enum Verb {
     /// Adds a depot; `posthaste relay` prints the line to paste
     Add(Box<AddArguments>),
+    /// Invites somebody to lend disk: writes what their relay needs to make itself known
+    ///
+    /// They start `posthaste relay --join FILE`, and the depot is in the books. The invitation is a secret and good
+    /// for one relay. The service must run with --source-listen: that is where relays come in.
+    ///
+    /// Example:
+    ///   posthaste depot invite campus --output campus.invite --domain campus --hours 20-06
+    #[command(verbatim_doc_comment)]
+    Invite(Box<InviteArguments>),
     /// Lists the depots and what each is forecast to take
     List {
         #[command(flatten)]
@@ -74,6 +84,15 @@ struct AddArguments {
     /// File with the relay's secret, readable only by you
     #[arg(long, value_name = "FILE")]
     secret_file: PathBuf,
+    #[command(flatten)]
+    terms: TermsArguments,
+    #[command(flatten)]
+    service: ServiceArguments,
+}
+
+/// On which terms a depot is lent
+#[derive(Debug, Args)]
+struct TermsArguments {
     /// Most to keep there [default: what the relay lends]
     #[arg(long, value_name = "SIZE")]
     capacity: Option<Bytes>,
@@ -100,6 +119,38 @@ struct AddArguments {
     /// What keeping a gigabyte there for a month costs, in dollars
     #[arg(long, value_name = "PRICE")]
     usd_per_gb_month: Option<f64>,
+}
+
+impl TermsArguments {
+    fn read(self) -> api::LentTerms {
+        api::LentTerms {
+            capacity_bytes: self.capacity.map(Bytes::get),
+            rate_bytes_per_s_max: self.rate.map(ByteRate::get),
+            hours: self.hours.map(|hours| hours.to_string()),
+            domain: self.domain,
+            landmark: self.landmark,
+            level: self.level,
+            usd_per_gb: self.usd_per_gb,
+            usd_per_gb_month: self.usd_per_gb_month,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+struct InviteArguments {
+    /// What the depot is to be called
+    name: String,
+    /// Where to write the invitation, readable only by you [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// For how long it is good, if no relay uses it: 7d, 12h
+    #[arg(long, value_name = "TIME", default_value = "7d", value_parser = parse_seconds)]
+    expires: u64,
+    /// Take the invitation of that name back; a relay that used it stays in the books
+    #[arg(long, conflicts_with_all = ["output", "expires"])]
+    withdraw: bool,
+    #[command(flatten)]
+    terms: TermsArguments,
     #[command(flatten)]
     service: ServiceArguments,
 }
@@ -111,6 +162,7 @@ struct AddArguments {
 pub async fn run(arguments: DepotArguments) -> Outcome {
     match arguments.verb {
         Verb::Add(arguments) => add(*arguments).await?,
+        Verb::Invite(arguments) => invite(*arguments).await?,
         Verb::List { service, json } => list(&service, json).await?,
         Verb::Drain {
             name,
@@ -130,25 +182,51 @@ pub async fn run(arguments: DepotArguments) -> Outcome {
 
 async fn add(arguments: AddArguments) -> Result<(), crate::failure::Failure> {
     let service = ServiceClient::open(&arguments.service)?;
+    let terms = arguments.terms.read();
     let new = api::NewDepot {
         name: arguments.name,
         url: arguments.url,
         fingerprint: arguments.fingerprint,
         secret: posthaste_service::read_private(&arguments.secret_file)?,
-        capacity_bytes: arguments.capacity.map(Bytes::get),
-        rate_bytes_per_s_max: arguments.rate.map(ByteRate::get),
-        hours: arguments.hours.map(|hours| hours.to_string()),
-        domain: arguments.domain,
-        landmark: arguments.landmark,
-        level: arguments.level,
-        usd_per_gb: arguments.usd_per_gb,
-        usd_per_gb_month: arguments.usd_per_gb_month,
+        capacity_bytes: terms.capacity_bytes,
+        rate_bytes_per_s_max: terms.rate_bytes_per_s_max,
+        hours: terms.hours,
+        domain: terms.domain,
+        landmark: terms.landmark,
+        level: terms.level,
+        usd_per_gb: terms.usd_per_gb,
+        usd_per_gb_month: terms.usd_per_gb_month,
     };
     let depot: api::Depot = service.post("/v1/depots", &new).await?;
     output::line(&format!(
         "depot {} added: {} to fill",
         depot.name,
         Bytes::new(depot.capacity_bytes)
+    ));
+    Ok(())
+}
+
+async fn invite(arguments: InviteArguments) -> Result<(), crate::failure::Failure> {
+    let service = ServiceClient::open(&arguments.service)?;
+    let name = arguments.name;
+    let path = format!("/v1/depots/{name}/invite");
+    if arguments.withdraw {
+        return service.tell(Method::DELETE, &path).await;
+    }
+    let new = api::NewInvite {
+        terms: arguments.terms.read(),
+        expires_s: Some(arguments.expires),
+    };
+    let invite: api::Invite = service.post(&path, &new).await?;
+    let Some(file) = arguments.output else {
+        output::line(invite.text.trim_end());
+        return Ok(());
+    };
+    posthaste_service::write_private(&file, &invite.text)?;
+    output::line(&format!(
+        "the invitation of {name} is in {}, good until {}",
+        file.display(),
+        invite.expires_at
     ));
     Ok(())
 }
@@ -192,7 +270,8 @@ async fn list(service: &ServiceArguments, json: bool) -> Result<(), crate::failu
         return Ok(());
     }
     let heading = [
-        "NAME", "STATE", "FREE", "CAPACITY", "RATE p10", "p50", "p90", "LENT", "URL",
+        "NAME", "STATE", "HEARD", "VERSION", "FREE", "CAPACITY", "RATE p10", "p50", "p90", "LENT",
+        "URL",
     ];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
     rows.extend(depots.into_iter().map(|depot| {
@@ -201,6 +280,10 @@ async fn list(service: &ServiceArguments, json: bool) -> Result<(), crate::failu
         vec![
             depot.name,
             state,
+            depot
+                .heard_s_ago
+                .map_or_else(String::new, |ago| format!("{ago:.0} s ago")),
+            depot.version.unwrap_or_default(),
             Bytes::new(depot.free_bytes).to_string(),
             Bytes::new(depot.capacity_bytes).to_string(),
             ByteRate::new(depot.rate_p10_bytes_per_s).to_string(),
@@ -231,6 +314,9 @@ fn state(depot: &api::Depot) -> String {
 /// On which terms, in a few words.
 fn lent(depot: &api::Depot) -> String {
     let mut words = vec![depot.hours.clone()];
+    if depot.joined {
+        words.push("joined".into());
+    }
     if !depot.domain.is_empty() {
         words.push(format!("domain {}", depot.domain));
     }

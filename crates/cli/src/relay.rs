@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::{Args, Subcommand};
-use posthaste_endpoint::relay::Draining;
+use posthaste_endpoint::relay::{Draining, join::Invite};
 use posthaste_relay::{Relay, RelayOptions, set_draining};
 use posthaste_types::{ByteRate, Bytes};
 
@@ -25,6 +25,7 @@ use crate::{
 ///
 /// Example:
 ///   posthaste relay --dir /data/relay --capacity 2T --listen 127.0.0.1:7421
+///   posthaste relay --dir /data/relay --capacity 2T --listen 10.1.2.3:7421 --join campus.invite
 #[derive(Debug, Args)]
 #[command(
     verbatim_doc_comment,
@@ -77,6 +78,13 @@ struct RunArguments {
     /// Don't wait for the disk: faster, but a power loss may take fragments that counted as stored
     #[arg(long)]
     no_flush: bool,
+    /// The invitation of a service, from `posthaste depot invite`: the relay makes itself known there, and says from
+    /// then on how it is, also when it is started again without this
+    #[arg(long, value_name = "FILE")]
+    join: Option<PathBuf>,
+    /// Where services reach it [default: where it listens]
+    #[arg(long, value_name = "https://HOST:PORT")]
+    advertise: Option<String>,
     /// Print one JSON object with url, fingerprint and secret_file once it listens
     #[arg(long)]
     json: bool,
@@ -119,9 +127,15 @@ fn drain(dir: &Path, moves: bool, off: bool) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
+fn read_invite(file: &Path) -> Result<Invite, Failure> {
+    let text = posthaste_service::read_private(file)?;
+    Ok(Invite::read(&text, &file.display().to_string())?)
+}
+
 async fn serve(arguments: RunArguments) -> Outcome {
     let shutdown = Shutdown::watch(arguments.until_stdin_closes)?;
     let name = arguments.name.clone();
+    let join = arguments.join.as_deref().map(read_invite).transpose()?;
     let relay = Relay::open(RelayOptions {
         dir: arguments.dir,
         listen: arguments.listen,
@@ -129,6 +143,8 @@ async fn serve(arguments: RunArguments) -> Outcome {
         rate: arguments.rate,
         name: arguments.name,
         flush: !arguments.no_flush,
+        join,
+        advertise: arguments.advertise,
     })
     .await?;
     let address = relay.address();

@@ -12,6 +12,7 @@ mod connection;
 mod forward;
 mod gather;
 mod growing;
+pub mod join;
 pub(crate) mod pin;
 mod probe;
 mod pulse;

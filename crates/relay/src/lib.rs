@@ -12,6 +12,7 @@ mod files;
 mod forward;
 mod gather;
 mod identity;
+mod join;
 mod order;
 mod others;
 mod outlet;
@@ -25,7 +26,7 @@ mod store;
 
 use std::{future::Future, net::SocketAddr, path::PathBuf};
 
-use posthaste_endpoint::Result;
+use posthaste_endpoint::{Result, relay::join::Invite};
 use posthaste_types::{ByteRate, Bytes};
 
 pub use drain::{draining, set_draining};
@@ -49,6 +50,11 @@ pub struct RelayOptions {
     /// Whether `stored` means that the disk has it. Without, a fragment survives the end of the
     /// relay but perhaps not that of its machine; with, each one costs two disk flushes.
     pub flush: bool,
+    /// The invitation of a service that it is to be made known to. A service that knows it already is told from
+    /// then on how it is, with and without.
+    pub join: Option<Invite>,
+    /// Where services reach it, `https://host:port`, if not where it listens.
+    pub advertise: Option<String>,
 }
 
 /// Opens a relay and runs it until `shutdown`.

@@ -16,6 +16,7 @@ use posthaste_endpoint::{
     Error, ErrorKind, Result,
     relay::{
         DatasetId, Fingerprint, Scope,
+        join::{self, HeartbeatBody, RegisterBody},
         wire::{self, Held, Object, StatusBody, Target},
     },
 };
@@ -28,8 +29,10 @@ use tokio::{
 
 use crate::{
     identity::Identity,
+    order,
     rate::RateLimit,
-    request::{Body, authorize, full, json, refuse},
+    reception::Reception,
+    request::{Body, authorize, full, json, refuse, token},
     server::{Door, accept, bind, http},
     store::Refusal,
 };
@@ -72,6 +75,28 @@ pub trait Shelf: Send + Sync + 'static {
 
     /// Whether somebody else needs the way out so urgently that one body at a time is enough.
     fn is_pressed(&self) -> bool;
+
+    /// A relay wants to be known; `token` is what it shows.
+    ///
+    /// # Errors
+    /// Why not: [`ErrorKind::Unsupported`] where no relays are known at all.
+    fn register(&self, token: &str, body: RegisterBody) -> impl Future<Output = Result<()>> + Send {
+        let _ = (token, body);
+        async { Err(Error::new(ErrorKind::Unsupported, "register", "a relay")) }
+    }
+
+    /// A relay says how it is; `token` is what it shows.
+    ///
+    /// # Errors
+    /// As [`Self::register`].
+    fn heartbeat(
+        &self,
+        token: &str,
+        body: HeartbeatBody,
+    ) -> impl Future<Output = Result<()>> + Send {
+        let _ = (token, body);
+        async { Err(Error::new(ErrorKind::Unsupported, "hear", "a relay")) }
+    }
 }
 
 /// An outlet that has its port, and is ready to run.
@@ -127,6 +152,7 @@ impl Outlet {
             shelf,
             secret: self.identity.secret,
             rate: self.rate,
+            unlimited: Arc::new(RateLimit::new(None)),
             chunks: Arc::new(Semaphore::new(CHUNKS_MAX)),
             moving: Turns::new(MOVING_MAX),
         });
@@ -158,6 +184,8 @@ struct Desk<S> {
     shelf: Arc<S>,
     secret: [u8; 32],
     rate: Arc<RateLimit>,
+    /// For what comes in, which is little.
+    unlimited: Arc<RateLimit>,
     chunks: Arc<Semaphore>,
     moving: Arc<Turns>,
 }
@@ -166,11 +194,48 @@ impl<S: Shelf> Desk<S> {
     /// Answers one request. Nothing that comes in makes it fail.
     async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
         let (head, body) = request.into_parts();
-        // Nothing that is asked here has a body: one that has is not read.
+        if let Some(told @ (Target::Register | Target::Heartbeat)) = Target::parse(head.uri.path())
+            && head.method == Method::POST
+        {
+            return self.hear(told, &head, body).await;
+        }
+        // Nothing else that is asked here has a body: one that has is not read.
         let close = !hyper::body::Body::is_end_stream(&body);
         match self.route(&head).await {
             Ok(response) => response,
             Err(refusal) => refuse(refusal, close),
+        }
+    }
+
+    /// Hears a relay. The connection closes behind it: they come seldom, and there may be many of them.
+    async fn hear(
+        &self,
+        told: Target,
+        head: &http::request::Parts,
+        body: Incoming,
+    ) -> Response<Body> {
+        let body = Reception::new(body, Arc::clone(&self.unlimited));
+        let answer = async {
+            let body = body.read(join::BODY_BYTES_MAX).await?;
+            let token = token(&head.headers)
+                .ok_or_else(|| Refusal::new(ErrorKind::Unauthenticated, "no token was shown"))?;
+            let fault = "the body is not what a relay says";
+            let heard = if told == Target::Register {
+                self.shelf.register(token, order::read(&body, fault)?).await
+            } else {
+                let beat = order::read(&body, fault)?;
+                self.shelf.heartbeat(token, beat).await
+            };
+            heard.map_err(|error| refusal_of(&error))
+        };
+        match answer.await {
+            Ok(()) => {
+                let mut response = json(StatusCode::OK, &serde_json::json!({}));
+                let close = http::HeaderValue::from_static("close");
+                response.headers_mut().insert(header::CONNECTION, close);
+                response
+            }
+            Err(refusal) => refuse(refusal, true),
         }
     }
 
@@ -197,6 +262,8 @@ impl<S: Shelf> Desk<S> {
             )),
             Target::Status
             | Target::Probe
+            | Target::Register
+            | Target::Heartbeat
             | Target::Dataset(_)
             | Target::Forward(..)
             | Target::Gather(..)
@@ -213,6 +280,7 @@ impl<S: Shelf> Desk<S> {
             free_bytes: 0,
             rate_limit_bytes_per_s: self.rate.rate().map(ByteRate::get),
             received_bytes: 0,
+            connections: 0,
             features: Vec::new(),
             draining: None,
         }

@@ -26,6 +26,7 @@ use crate::{
     rate::RateLimit,
     reception::{Reception, blocking},
     scatter::Scatters,
+    server::CONNECTIONS_MAX,
     store::{Refusal, Store, Stored, Upload, other_digest},
 };
 
@@ -55,6 +56,8 @@ pub(crate) struct Service {
     pub(crate) scatters: Scatters,
     /// Probes that may be under way at once.
     pub(crate) probes: Semaphore,
+    /// Connections that are not served now.
+    pub(crate) free_connections: Arc<Semaphore>,
 }
 
 impl Service {
@@ -94,6 +97,10 @@ impl Service {
                 Some(Target::Forward(id, _) | Target::Gather(id, _) | Target::Scatter(id, _)),
             ) => (Scope::Write, Some(*id)),
             (&Method::DELETE, Some(Target::Dataset(id))) => (Scope::All, Some(*id)),
+            (_, Some(Target::Register | Target::Heartbeat)) => {
+                let refusal = Refusal::new(ErrorKind::NotFound, "this is a relay, no service");
+                return Err((refusal, Some((body, STRANGER_BYTES_MAX))));
+            }
             (_, Some(_)) => {
                 let refusal = Refusal::new(ErrorKind::Unsupported, "no such method here");
                 return Err((refusal, Some((body, STRANGER_BYTES_MAX))));
@@ -123,12 +130,15 @@ impl Service {
             Some(Target::Scatter(id, object)) => {
                 return self.scatters.scatter(&self.store, id, object, body).await;
             }
-            Some(Target::Status) | None => Ok(json(StatusCode::OK, &self.status())),
+            Some(Target::Status | Target::Register | Target::Heartbeat) | None => {
+                Ok(json(StatusCode::OK, &self.status()))
+            }
         };
         answer.map_err(|refusal| (refusal, None))
     }
 
-    fn status(&self) -> StatusBody {
+    /// How it is.
+    pub(crate) fn status(&self) -> StatusBody {
         let usage = self.store.usage();
         StatusBody {
             name: self.name.clone(),
@@ -138,6 +148,7 @@ impl Service {
             free_bytes: usage.free,
             rate_limit_bytes_per_s: self.rate.rate().map(|rate| rate.get()),
             received_bytes: self.rate.taken_bytes(),
+            connections: connections(&self.free_connections),
             features: [wire::FORWARD, wire::FOLLOW, wire::GATHER, wire::SCATTER]
                 .map(str::to_owned)
                 .into(),
@@ -253,6 +264,11 @@ impl Service {
     }
 }
 
+fn connections(free: &Semaphore) -> u32 {
+    let busy = CONNECTIONS_MAX.saturating_sub(free.available_permits());
+    u32::try_from(busy).unwrap_or(u32::MAX)
+}
+
 /// Checks that the request shows a token for `scope`, made from `secret`.
 pub(crate) fn authorize(
     secret: &[u8; 32],
@@ -260,9 +276,7 @@ pub(crate) fn authorize(
     scope: Scope,
     dataset: Option<&DatasetId>,
 ) -> Result<(), Refusal> {
-    let token = headers
-        .get(header::AUTHORIZATION)
-        .and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+    let token = token(headers);
     let now_s = clock::unix_s();
     let unauthenticated = |message: String| Refusal::new(ErrorKind::Unauthenticated, message);
     let Some(token) = token else {
@@ -282,6 +296,12 @@ pub(crate) fn authorize(
             Refusal::new(ErrorKind::PermissionDenied, "the token is not for this")
         }
     })
+}
+
+/// What a request shows.
+pub(crate) fn token(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?;
+    value.to_str().ok()?.strip_prefix("Bearer ")
 }
 
 /// Digest, size and expiry of an upload.

@@ -16,7 +16,7 @@ use posthaste_endpoint::{
     line::{Counted, Fleets, Line},
     relay::{Fingerprint, RelayAddress},
 };
-use posthaste_types::ByteRate;
+use posthaste_types::{ByteRate, Bytes};
 use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore, watch},
@@ -31,6 +31,7 @@ use crate::{
     forward::Forwards,
     gather::Gathers,
     identity::Identity,
+    join::Member,
     others::Others,
     rate::RateLimit,
     request::Service,
@@ -39,7 +40,7 @@ use crate::{
 };
 
 /// Connections served at once; more wait to be accepted. Each may hold 2 MiB of an upload.
-const CONNECTIONS_MAX: usize = 256;
+pub(crate) const CONNECTIONS_MAX: usize = 256;
 /// Probes taken in at once: they measure each other when they are many.
 const PROBES_MAX: usize = 2;
 /// Connections the kernel keeps waiting for us.
@@ -61,6 +62,8 @@ pub struct Relay {
     local: SocketAddr,
     identity: Identity,
     service: Arc<Service>,
+    permits: Arc<Semaphore>,
+    member: Option<Member>,
     dir: PathBuf,
 }
 
@@ -80,18 +83,11 @@ impl Relay {
             rate,
             name,
             flush,
+            join,
+            advertise,
         } = options;
         let opened_dir = dir.clone();
-        let opened = spawn_blocking(move || {
-            let ground = Ground::beneath(&opened_dir.join("files"))?;
-            let store = Store::open(&opened_dir, capacity.get(), flush)?;
-            let failed = |refusal: crate::store::Refusal| {
-                Error::new(refusal.kind, "clean", opened_dir.display().to_string())
-                    .cause(refusal.message)
-            };
-            store.remove_expired(clock::unix_s()).map_err(failed)?;
-            Ok((Identity::open(&opened_dir.join("identity"))?, store, ground))
-        });
+        let opened = spawn_blocking(move || open_dir(&opened_dir, capacity, flush));
         let (identity, store, ground) = opened.await.map_err(|cause| {
             Error::io(
                 "open",
@@ -115,7 +111,8 @@ impl Relay {
         );
         let others: Arc<Others> = Arc::default();
         let gathers = Gathers::new(Arc::clone(&others), Arc::clone(&rate));
-        let service = Service {
+        let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let service = Arc::new(Service {
             dir: dir.clone(),
             name,
             secret: identity.secret,
@@ -126,12 +123,20 @@ impl Relay {
             forwards: Forwards::new(others),
             gathers,
             probes: Semaphore::new(PROBES_MAX),
+            free_connections: Arc::clone(&permits),
+        });
+        let address = RelayAddress {
+            url: advertise.unwrap_or_else(|| format!("https://{local}")),
+            fingerprint: identity.fingerprint,
         };
+        let member = Member::open(&dir, &service, address, join)?;
         Ok(Self {
             listener,
             local,
             identity,
-            service: Arc::new(service),
+            service,
+            permits,
+            member,
             dir,
         })
     }
@@ -172,26 +177,38 @@ impl Relay {
     /// Serves until `shutdown`, then lets requests under way finish for 5 s.
     ///
     /// # Errors
-    /// None at present: a relay that runs goes on whatever clients do.
-    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<()> {
+    /// That the invitation it was started with is of no use. Else a relay that runs goes on whatever clients do.
+    pub async fn run(mut self, shutdown: impl Future<Output = ()>) -> Result<()> {
         let door = Door::new(Arc::clone(&self.identity.tls));
-        let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let (permits, mut member) = (Arc::clone(&self.permits), self.member.take());
         let (ending, ended) = watch::channel(false);
         let mut connections = JoinSet::new();
         let mut expiry = interval(EXPIRY_INTERVAL);
         let mut shutdown = pin!(shutdown);
-        loop {
-            tokio::select! {
-                () = &mut shutdown => break,
-                _ = expiry.tick() => self.remove_expired(&mut connections),
-                Some(_) = connections.join_next() => {}
-                (stream, permit) = accept(&self.listener, &permits) => {
-                    let (door, service) = (door.clone(), Arc::clone(&self.service));
-                    connections.spawn(serve(stream, permit, door, service, ended.clone()));
+        {
+            let mut membership = pin!(async {
+                match &mut member {
+                    Some(member) => member.keep().await,
+                    None => std::future::pending().await,
+                }
+            });
+            loop {
+                tokio::select! {
+                    () = &mut shutdown => break,
+                    ended = &mut membership => return ended,
+                    _ = expiry.tick() => self.remove_expired(&mut connections),
+                    Some(_) = connections.join_next() => {}
+                    (stream, permit) = accept(&self.listener, &permits) => {
+                        let (door, service) = (door.clone(), Arc::clone(&self.service));
+                        connections.spawn(serve(stream, permit, door, service, ended.clone()));
+                    }
                 }
             }
         }
         drop(self.listener);
+        if let Some(member) = &member {
+            member.leave().await;
+        }
         let _ = ending.send(true);
         let all = async { while connections.join_next().await.is_some() {} };
         // Those that do not end by then are dropped, and their uploads with them.
@@ -206,6 +223,17 @@ impl Relay {
             let _ = store.remove_expired(clock::unix_s());
         });
     }
+}
+
+/// Makes or opens all that lies in a relay's directory, and removes what has expired.
+fn open_dir(dir: &Path, capacity: Bytes, flush: bool) -> Result<(Identity, Store, Ground)> {
+    let ground = Ground::beneath(&dir.join("files"))?;
+    let store = Store::open(dir, capacity.get(), flush)?;
+    let failed = |refusal: crate::store::Refusal| {
+        Error::new(refusal.kind, "clean", dir.display().to_string()).cause(refusal.message)
+    };
+    store.remove_expired(clock::unix_s()).map_err(failed)?;
+    Ok((Identity::open(&dir.join("identity"))?, store, ground))
 }
 
 /// A listener whose connections hold little that was not read yet when the rate is limited, so that

@@ -373,6 +373,8 @@ async fn two_relays_never_share_a_port_or_a_directory() {
             rate: None,
             name,
             flush: false,
+            join: None,
+            advertise: None,
         };
         Relay::open(options)
             .await

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     path::PathBuf,
     sync::{
-        Arc, PoisonError, RwLock,
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
@@ -18,7 +18,7 @@ use posthaste_endpoint::{
 };
 use posthaste_journal::DepotRecord;
 use posthaste_types::{ByteRate, Bytes, DepotId};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use crate::{
     driver::Arrival,
@@ -30,6 +30,8 @@ use crate::{
 const POLL_BUSY: Duration = Duration::from_millis(500);
 /// How often else.
 const POLL_IDLE: Duration = Duration::from_secs(10);
+/// One that says by itself how it is is asked when it has said nothing for this long: three of its turns.
+const SILENT_AFTER: Duration = Duration::from_secs(90);
 /// Answers in a row that must fail to come before a depot that is merely slow counts as down.
 const SILENCES_MAX: u32 = 3;
 /// A depot that says nothing new is reported again after this long.
@@ -51,6 +53,37 @@ pub(crate) struct Depot {
     pub(crate) gathers: AtomicBool,
     /// Whether it said that it can code chunks.
     pub(crate) scatters: AtomicBool,
+    heard: Mutex<Heard>,
+    beaten: Notify,
+}
+
+/// What was heard of a depot.
+#[derive(Default)]
+struct Heard {
+    /// What it said last by itself, until somebody looks at it.
+    beat: Option<Beat>,
+    /// When that was.
+    beat_at: Option<Instant>,
+    joined: bool,
+    at: Option<Instant>,
+    version: Option<String>,
+    connections: Option<u32>,
+}
+
+/// What a relay says by itself.
+pub(crate) enum Beat {
+    /// How it is.
+    Lives(Box<RelayStatus>),
+    /// That it ends.
+    Leaves,
+}
+
+/// What is told of a depot beside what the mind knows.
+pub(crate) struct Acquaintance {
+    pub(crate) joined: bool,
+    pub(crate) version: Option<String>,
+    pub(crate) connections: Option<u32>,
+    pub(crate) heard_ago: Option<Duration>,
 }
 
 impl Depot {
@@ -105,8 +138,64 @@ impl Depot {
         })
     }
 
+    fn heard(&self) -> MutexGuard<'_, Heard> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It made itself known, and will say how it is.
+    pub(crate) fn joined(&self) {
+        self.heard().joined = true;
+    }
+
+    /// It says how it is.
+    pub(crate) fn beat(&self, beat: Beat) {
+        let mut heard = self.heard();
+        heard.joined = true;
+        heard.beat_at = matches!(beat, Beat::Lives(_)).then(crate::monotonic);
+        heard.beat = Some(beat);
+        drop(heard);
+        self.beaten.notify_one();
+    }
+
+    /// Whether it says so often how it is that it need not be asked.
+    fn speaks(&self, now: Instant) -> bool {
+        let beat_at = self.heard().beat_at;
+        beat_at.is_some_and(|at| now.duration_since(at) < SILENT_AFTER)
+    }
+
+    /// How it is: what it said by itself, or else what it answers.
+    async fn ask(&self) -> Result<RelayStatus> {
+        let beat = self.heard().beat.take();
+        match beat {
+            Some(Beat::Lives(status)) => Ok(*status),
+            Some(Beat::Leaves) => Err(Error::new(
+                ErrorKind::Unreachable,
+                "use",
+                format!("depot {}", self.record.name),
+            )
+            .cause("it said that it ends")),
+            None => self.client.status().await,
+        }
+    }
+
+    /// What is told of it beside what the mind knows.
+    pub(crate) fn acquaintance(&self, now: Instant) -> Acquaintance {
+        let heard = self.heard();
+        Acquaintance {
+            joined: heard.joined,
+            version: heard.version.clone(),
+            connections: heard.connections,
+            heard_ago: heard.at.map(|at| now.duration_since(at)),
+        }
+    }
+
     /// Notes what it said that it can do.
     pub(crate) fn heed(&self, status: &RelayStatus) {
+        let mut heard = self.heard();
+        heard.at = Some(crate::monotonic());
+        heard.version = Some(status.version.clone());
+        heard.connections = Some(status.connections);
+        drop(heard);
         self.forwards.store(status.forwards, Ordering::Relaxed);
         self.gathers.store(status.gathers, Ordering::Relaxed);
         self.scatters.store(status.scatters, Ordering::Relaxed);
@@ -220,6 +309,8 @@ pub(crate) fn open(
         forwards: AtomicBool::new(false),
         gathers: AtomicBool::new(false),
         scatters: AtomicBool::new(false),
+        heard: Mutex::default(),
+        beaten: Notify::new(),
     })
 }
 
@@ -235,7 +326,7 @@ pub(crate) async fn watch(depots: Arc<Depots>, depot: Arc<Depot>, inputs: mpsc::
         if !known.is_some_and(|known| Arc::ptr_eq(&known, &depot)) {
             return;
         }
-        let answer = depot.client.status().await;
+        let answer = depot.ask().await;
         if let Some(input) = depot.turned(crate::monotonic())
             && inputs.send(Arrival::bare(input)).await.is_err()
         {
@@ -278,7 +369,15 @@ pub(crate) async fn watch(depots: Arc<Depots>, depot: Arc<Depot>, inputs: mpsc::
         }
         let is_up = matches!(reported, Some((Report::Up { .. }, _)));
         let idle = is_up && silences == 0 && depot.meter.is_idle();
-        tokio::time::sleep(if idle { POLL_IDLE } else { POLL_BUSY }).await;
+        let pause = match (idle, depot.speaks(now)) {
+            (true, true) => SILENT_AFTER,
+            (true, false) => POLL_IDLE,
+            (false, _) => POLL_BUSY,
+        };
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = depot.beaten.notified() => {}
+        }
     }
 }
 

@@ -7,8 +7,6 @@ mod requests;
 mod reservations;
 mod stage_ins;
 
-pub(crate) use depots::{added, lent, levelled};
-
 use std::sync::Arc;
 
 use axum::{
@@ -108,6 +106,8 @@ pub(crate) type Answer<T> = Result<T, Refusal>;
         depots::remove,
         depots::drain,
         depots::undrain,
+        depots::invite,
+        depots::withdraw,
         paths::list,
         paths::probe,
         requests::list,
@@ -156,6 +156,10 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route(
             "/v1/depots/{name}/drain",
             post(depots::drain).delete(depots::undrain),
+        )
+        .route(
+            "/v1/depots/{name}/invite",
+            post(depots::invite).delete(depots::withdraw),
         )
         .route("/v1/paths", get(paths::list))
         .route("/v1/paths/{to}/probe", post(paths::probe))

@@ -15,7 +15,11 @@ use posthaste_api as api;
 use posthaste_core::contract::RequestState;
 use posthaste_endpoint::{
     Error, ErrorKind, Result,
-    relay::{self, Fingerprint, wire::Held},
+    relay::{
+        self, Fingerprint, RelayAddress,
+        join::{HeartbeatBody, RegisterBody},
+        wire::Held,
+    },
 };
 use posthaste_engine::dataset::DatasetId;
 use posthaste_journal::{RequestRecord, Scan};
@@ -23,7 +27,7 @@ use posthaste_relay::{Outlet, Position, Shelf};
 use posthaste_types::{ByteRate, Digest, FragmentIndex, RequestId, Timestamp};
 use tokio::sync::mpsc;
 
-use crate::{driver::Centre, monotonic};
+use crate::{driver::Centre, members::Members, monotonic};
 
 /// Requests whose chunks wait to be read; who asks for more is told to come back.
 pub(crate) const READS_MAX: usize = 64;
@@ -98,6 +102,14 @@ impl Lending {
             reads,
             books: Mutex::default(),
         })
+    }
+
+    /// Where it is, and its key.
+    pub(crate) fn address(&self) -> RelayAddress {
+        RelayAddress {
+            url: self.url.clone(),
+            fingerprint: self.fingerprint,
+        }
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
@@ -223,9 +235,10 @@ async fn read(centre: &Centre, request: RequestId) -> Result<()> {
     keep(&mut records)
 }
 
-/// The sources of all requests.
+/// The sources of all requests, and relays that make themselves known.
 pub(crate) struct Sources {
     pub(crate) centre: Arc<Centre>,
+    pub(crate) members: Members,
 }
 
 impl Sources {
@@ -300,6 +313,14 @@ impl Shelf for Sources {
             ),
             Err(error) => Err(error),
         }
+    }
+
+    async fn register(&self, token: &str, body: RegisterBody) -> Result<()> {
+        self.members.register(token, body).await
+    }
+
+    async fn heartbeat(&self, token: &str, body: HeartbeatBody) -> Result<()> {
+        self.members.heartbeat(token, body).await
     }
 
     fn is_pressed(&self) -> bool {

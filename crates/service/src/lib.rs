@@ -11,10 +11,13 @@ mod circuits;
 mod clock;
 mod depots;
 mod driver;
+mod enlist;
 mod hands;
 mod http;
 mod inbound;
+mod invites;
 mod lending;
+mod members;
 mod meter;
 mod probe;
 mod release;
@@ -195,6 +198,7 @@ impl Service {
         if let Some((outlet, reads)) = outlet {
             let sources = Arc::new(lending::Sources {
                 centre: Arc::clone(&centre),
+                members: members::Members::new(Arc::clone(&centre), desk.watches.clone()),
             });
             running.spawn(async move {
                 outlet.run(sources).await;
@@ -275,9 +279,9 @@ async fn resume(desk: &http::Desk) -> Result<()> {
         let secret = depots::parse_secret(&secrets::read_private(&path)?, &record.name)?;
         let depot = Arc::new(depots::open(record, secret, &centre.gateways, monotonic())?);
         centre.depots.insert(Arc::clone(&depot));
-        centre.tell(http::added(&depot.record)).await?;
-        centre.tell(http::lent(&depot.record)).await?;
-        centre.tell(http::levelled(&depot.record)).await?;
+        centre.tell(enlist::added(&depot.record)).await?;
+        centre.tell(enlist::lent(&depot.record)).await?;
+        centre.tell(enlist::levelled(&depot.record)).await?;
         tell_ways(centre, &depot).await?;
         let _ = desk.watches.send(depot).await;
     }

@@ -55,6 +55,7 @@ pub(crate) fn depot(centre: &Centre, depot: &Depot) -> api::Depot {
         .depots()
         .into_iter()
         .find(|view| view.depot == depot.record.id);
+    let known = depot.acquaintance(crate::monotonic());
     api::Depot {
         id: depot.record.id.to_string(),
         name: depot.record.name.clone(),
@@ -77,6 +78,10 @@ pub(crate) fn depot(centre: &Centre, depot: &Depot) -> api::Depot {
         usd_per_gb: usd(depot.record.terms.send_micro_usd),
         usd_per_gb_month: usd(depot.record.terms.keep_micro_usd),
         drain: view.as_ref().and_then(|view| view.drain).map(drain),
+        joined: known.joined,
+        version: known.version,
+        connections: known.connections,
+        heard_s_ago: known.heard_ago.map(|ago| ago.as_secs_f64()),
     }
 }
 

@@ -58,6 +58,14 @@ impl Process {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
+
+    /// Asks it to end, and waits until it has.
+    pub fn end(&mut self) {
+        let pid = self.child.id().to_string();
+        let told = Command::new("kill").args(["-TERM", &pid]).status();
+        assert!(told.unwrap().success());
+        self.child.wait().unwrap();
+    }
 }
 
 impl Drop for Process {
@@ -74,13 +82,26 @@ pub struct Relay {
     capacity: String,
     rate: String,
     listen: String,
+    more: Vec<String>,
     pub process: Process,
 }
 
 impl Relay {
     pub fn start(folder: &Path, name: &str, capacity: &str, rate: &str) -> Self {
+        Self::start_with(folder, name, capacity, rate, &[])
+    }
+
+    /// Starts with more arguments, which a restart takes again.
+    pub fn start_with(
+        folder: &Path,
+        name: &str,
+        capacity: &str,
+        rate: &str,
+        more: &[&str],
+    ) -> Self {
         let directory = folder.join(name);
-        let process = start_relay(&directory, name, capacity, rate, "127.0.0.1:0");
+        let more: Vec<String> = more.iter().copied().map(str::to_owned).collect();
+        let process = start_relay(&directory, name, capacity, rate, "127.0.0.1:0", &more);
         let url = process.ready["url"].as_str().unwrap();
         let listen = url.trim_start_matches("https://").to_owned();
         Self {
@@ -89,12 +110,23 @@ impl Relay {
             capacity: capacity.into(),
             rate: rate.into(),
             listen,
+            more,
             process,
         }
     }
 
     pub fn kill(&mut self) {
         self.process.kill();
+    }
+
+    /// Starts it again at another port, with what it knows by itself.
+    pub fn restart_elsewhere(&mut self) {
+        self.more.clear();
+        let before = std::mem::replace(&mut self.listen, "127.0.0.1:0".into());
+        self.restart();
+        let url = self.process.ready["url"].as_str().unwrap();
+        self.listen = url.trim_start_matches("https://").to_owned();
+        assert_ne!(self.listen, before);
     }
 
     pub fn restart(&mut self) {
@@ -104,6 +136,7 @@ impl Relay {
             &self.capacity,
             &self.rate,
             &self.listen,
+            &self.more,
         );
     }
 }
@@ -187,10 +220,17 @@ pub fn received(relays: &[Relay]) -> u64 {
     relays.iter().map(of).sum()
 }
 
-fn start_relay(directory: &Path, name: &str, capacity: &str, rate: &str, listen: &str) -> Process {
+fn start_relay(
+    directory: &Path,
+    name: &str,
+    capacity: &str,
+    rate: &str,
+    listen: &str,
+    more: &[String],
+) -> Process {
     let log = directory.with_extension("log");
     let directory = directory.to_str().unwrap();
-    let arguments = [
+    let mut arguments = vec![
         "relay",
         "--json",
         "--dir",
@@ -204,6 +244,7 @@ fn start_relay(directory: &Path, name: &str, capacity: &str, rate: &str, listen:
         "--listen",
         listen,
     ];
+    arguments.extend(more.iter().map(String::as_str));
     Process::start(&arguments, &log)
 }
 

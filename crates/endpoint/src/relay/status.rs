@@ -49,6 +49,8 @@ pub struct RelayStatus {
     pub received: Amount,
     /// The release it runs.
     pub version: String,
+    /// Connections it serves now.
+    pub connections: u32,
     /// Whether it is going to be switched off.
     pub draining: Option<Draining>,
     /// Whether it can send on to other relays what it holds.
@@ -62,7 +64,9 @@ pub struct RelayStatus {
 }
 
 impl RelayStatus {
-    pub(super) fn read(body: StatusBody) -> Self {
+    /// Understands what it said.
+    #[must_use]
+    pub fn read(body: StatusBody) -> Self {
         let can = |what: &str| body.features.iter().any(|known| known == what);
         let (forwards, gathers) = (can(wire::FORWARD), can(wire::GATHER));
         Self {
@@ -73,6 +77,7 @@ impl RelayStatus {
             rate_limit: body.rate_limit_bytes_per_s.map(ByteRate::new),
             received: Amount::new(body.received_bytes),
             version: body.version,
+            connections: body.connections,
             draining: body.draining.as_deref().map(Draining::read),
             forwards,
             follows: can(wire::FOLLOW),

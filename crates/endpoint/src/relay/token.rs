@@ -24,6 +24,8 @@ pub enum Scope {
     FilesRead,
     /// `fw`: that, and write and remove them.
     FilesWrite,
+    /// `h`: say how the relay is, and nothing else. It is shown to services, by the relay.
+    Heartbeat,
 }
 
 impl Scope {
@@ -34,6 +36,7 @@ impl Scope {
             Self::All => "a",
             Self::FilesRead => "fr",
             Self::FilesWrite => "fw",
+            Self::Heartbeat => "h",
         }
     }
 
@@ -44,14 +47,23 @@ impl Scope {
             "a" => Some(Self::All),
             "fr" => Some(Self::FilesRead),
             "fw" => Some(Self::FilesWrite),
+            "h" => Some(Self::Heartbeat),
             _ => None,
         }
     }
 
     /// Whether who may do this may do what needs `needed`.
     fn covers(self, needed: Self) -> bool {
-        let is_about_files = |scope| matches!(scope, Self::FilesRead | Self::FilesWrite);
-        is_about_files(self) == is_about_files(needed) && self >= needed
+        self.subject() == needed.subject() && self >= needed
+    }
+
+    /// What it is about: datasets, files or the relay itself. One is worth nothing to another.
+    const fn subject(self) -> u8 {
+        match self {
+            Self::Read | Self::Write | Self::All => 0,
+            Self::FilesRead | Self::FilesWrite => 1,
+            Self::Heartbeat => 2,
+        }
     }
 }
 
@@ -190,6 +202,9 @@ mod tests {
             (Scope::FilesRead, Scope::FilesWrite),
             (Scope::All, Scope::FilesRead),
             (Scope::FilesWrite, Scope::Read),
+            (Scope::Heartbeat, Scope::Read),
+            (Scope::Heartbeat, Scope::FilesRead),
+            (Scope::All, Scope::Heartbeat),
         ] {
             assert_eq!(
                 check(has, needs),

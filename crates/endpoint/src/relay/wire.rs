@@ -54,6 +54,10 @@ pub enum Target {
     Status,
     /// `/v1/probe`
     Probe,
+    /// `/v1/register`, of a service
+    Register,
+    /// `/v1/heartbeat`, of a service
+    Heartbeat,
     /// `/v1/datasets/ID`
     Dataset(DatasetId),
     /// `/v1/datasets/ID/inventory`
@@ -75,6 +79,8 @@ impl Target {
         match self {
             Self::Status => "/v1/status".into(),
             Self::Probe => "/v1/probe".into(),
+            Self::Register => "/v1/register".into(),
+            Self::Heartbeat => "/v1/heartbeat".into(),
             Self::Dataset(dataset) => format!("/v1/datasets/{dataset}"),
             Self::Inventory(dataset) => format!("/v1/datasets/{dataset}/inventory"),
             Self::Object(dataset, Object::Manifest) => format!("/v1/datasets/{dataset}/manifest"),
@@ -101,6 +107,8 @@ impl Target {
         match fields[..] {
             ["status"] => return Some(Self::Status),
             ["probe"] => return Some(Self::Probe),
+            ["register"] => return Some(Self::Register),
+            ["heartbeat"] => return Some(Self::Heartbeat),
             _ => {}
         }
         let ["datasets", dataset, ref rest @ ..] = fields[..] else {
@@ -204,6 +212,9 @@ pub struct StatusBody {
     /// Bytes of bodies taken since it started, also of uploads that were not kept.
     #[serde(default)]
     pub received_bytes: u64,
+    /// Connections it serves now.
+    #[serde(default)]
+    pub connections: u32,
     /// What it can do that not every relay can.
     #[serde(default)]
     pub features: Vec<String>,
@@ -452,6 +463,8 @@ mod tests {
         for target in [
             Target::Status,
             Target::Probe,
+            Target::Register,
+            Target::Heartbeat,
             Target::Dataset(dataset),
             Target::Inventory(dataset),
             Target::Object(dataset, Object::Manifest),

@@ -31,6 +31,8 @@ impl Running {
             rate: None,
             name: "test".into(),
             flush: false,
+            join: None,
+            advertise: None,
         };
         change(&mut options);
         let relay = open(&options).await;

@@ -1,0 +1,210 @@
+//! Takes depots into the books: those that somebody adds, and those that make themselves known.
+
+use std::sync::Arc;
+
+use posthaste_api as api;
+use posthaste_core::contract::{DepotTerms, Input, Windows};
+use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_journal::DepotRecord;
+use posthaste_types::{ByteRate, Bytes, DepotId};
+use tokio::sync::mpsc;
+
+use crate::{
+    circuits,
+    depots::{self, Depot},
+    driver::Centre,
+    monotonic, secrets,
+};
+
+/// Bytes of a depot's name.
+const NAME_BYTES_MAX: usize = 64;
+
+/// Adds a depot, or changes the facts of the one with that name. The relay is asked how it is doing first, so that a
+/// wrong address, key or secret is said at once.
+///
+/// # Errors
+/// What is wrong with it; what asking the relay brought; the journal's.
+pub(crate) async fn enlist(
+    centre: &Arc<Centre>,
+    watches: &mpsc::Sender<Arc<Depot>>,
+    new: api::NewDepot,
+) -> Result<Arc<Depot>> {
+    let terms = new.terms();
+    check_terms(&new.name, &terms)?;
+    let secret = depots::parse_secret(&new.secret, &new.name)?;
+    let record = DepotRecord {
+        id: DepotId::new(0),
+        name: new.name,
+        url: new.url,
+        fingerprint: new.fingerprint,
+        capacity: Bytes::new(terms.capacity_bytes.unwrap_or(u64::MAX)),
+        rate_max: terms.rate_bytes_per_s_max.map(ByteRate::new),
+        level: level(terms.level)?,
+        terms: read_terms(&terms)?,
+    };
+    keep(centre, watches, record, secret).await
+}
+
+/// Writes down that a depot is reached elsewhere from now on, if it is: what answers there has its key.
+///
+/// # Errors
+/// What asking it there brought; the journal's.
+pub(crate) async fn follow(
+    centre: &Arc<Centre>,
+    watches: &mpsc::Sender<Arc<Depot>>,
+    depot: &Depot,
+    url: String,
+) -> Result<Arc<Depot>> {
+    let record = DepotRecord {
+        url,
+        ..depot.record.clone()
+    };
+    keep(centre, watches, record, depot.secret).await
+}
+
+async fn keep(
+    centre: &Arc<Centre>,
+    watches: &mpsc::Sender<Arc<Depot>>,
+    mut record: DepotRecord,
+    secret: [u8; secrets::SECRET_BYTES],
+) -> Result<Arc<Depot>> {
+    let status = depots::open(record.clone(), secret, &centre.gateways, monotonic())?
+        .client
+        .status()
+        .await?;
+    record.capacity = status.capacity.min(record.capacity);
+    let path = depots::secret_path(centre.store.directory(), &record.name);
+    secrets::write_private(&path, &format!("{}\n", secrets::to_hex(&secret)))?;
+    record.id = centre
+        .store
+        .journal(|journal| journal.keep_depot(&record))?;
+    let depot = Arc::new(depots::open(record, secret, &centre.gateways, monotonic())?);
+    depot.heed(&status);
+    centre.depots.insert(Arc::clone(&depot));
+    centre.tell(added(&depot.record)).await?;
+    centre.tell(lent(&depot.record)).await?;
+    centre.tell(levelled(&depot.record)).await?;
+    crate::tell_ways(centre, &depot).await?;
+    circuits::offer(centre).await?;
+    let rate_max = match (depot.record.rate_max, status.rate_limit) {
+        (Some(ours), Some(theirs)) => Some(ours.min(theirs)),
+        (ours, theirs) => ours.or(theirs),
+    };
+    let free = status.free.min(depot.record.capacity);
+    centre
+        .tell(Input::DepotUp {
+            depot: depot.record.id,
+            free,
+            rate_max,
+        })
+        .await?;
+    let _ = watches.send(Arc::clone(&depot)).await;
+    Ok(depot)
+}
+
+/// Whether a depot may be called so, and lent so.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`], and why not.
+pub(crate) fn check_terms(name: &str, terms: &api::LentTerms) -> Result<()> {
+    check_name(name)?;
+    level(terms.level)?;
+    read_terms(terms).map(drop)
+}
+
+/// Whether a depot may be called so.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`], and why not.
+pub(crate) fn check_name(name: &str) -> Result<()> {
+    let named_well = name.len() <= NAME_BYTES_MAX
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+    if !named_well {
+        return Err(Error::new(ErrorKind::Invalid, "add", format!("depot {name}"))
+            .cause("a name is up to 64 letters, digits, `-`, `_` and `.`, and starts with a letter or digit"));
+    }
+    Ok(())
+}
+
+fn read_terms(terms: &api::LentTerms) -> Result<DepotTerms> {
+    Ok(DepotTerms {
+        windows: hours(terms.hours.as_deref())?,
+        domain: terms.domain.clone().unwrap_or_default(),
+        is_landmark: terms.landmark,
+        send_micro_usd: micro_usd(terms.usd_per_gb)?,
+        keep_micro_usd: micro_usd(terms.usd_per_gb_month)?,
+    })
+}
+
+/// What the mind is told of a depot in the books.
+pub(crate) fn added(record: &DepotRecord) -> Input {
+    Input::DepotAdded {
+        depot: record.id,
+        name: record.name.clone(),
+        capacity: record.capacity,
+        rate_max: record.rate_max,
+    }
+}
+
+/// On which terms a depot is lent, its hours by the centre's clock as it is now.
+pub(crate) fn lent(record: &DepotRecord) -> Input {
+    let mut terms = record.terms.clone();
+    let ahead_s = jiff::Zoned::now().offset().seconds();
+    terms.windows = terms.windows.ahead_of_utc(ahead_s / 60);
+    Input::DepotLent {
+        depot: record.id,
+        terms,
+    }
+}
+
+/// How many hops from the centre a depot lies.
+pub(crate) fn levelled(record: &DepotRecord) -> Input {
+    Input::DepotLevelled {
+        depot: record.id,
+        level: record.level,
+    }
+}
+
+/// Most hops from the centre: more would say nothing.
+const LEVEL_MAX: u8 = 9;
+
+fn level(level: Option<u8>) -> Result<u8> {
+    let level = level.unwrap_or(1);
+    if (1..=LEVEL_MAX).contains(&level) {
+        return Ok(level);
+    }
+    Err(
+        Error::new(ErrorKind::Invalid, "read", format!("level {level}"))
+            .cause(format!("a level is from 1 to {LEVEL_MAX}")),
+    )
+}
+
+fn hours(text: Option<&str>) -> Result<Windows> {
+    let read = text.map(str::parse::<Windows>).transpose();
+    let read =
+        read.map_err(|cause| Error::new(ErrorKind::Invalid, "read", "the hours").cause(cause))?;
+    Ok(read.unwrap_or_default())
+}
+
+/// Most that a gigabyte may be said to cost, in dollars.
+const USD_MAX: f64 = 1e6;
+
+/// Dollars as millionths of them.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "what is out of range is refused"
+)]
+fn micro_usd(usd: Option<f64>) -> Result<u64> {
+    let usd = usd.unwrap_or(0.0);
+    if (0.0..=USD_MAX).contains(&usd) {
+        return Ok((usd * 1e6).round() as u64);
+    }
+    Err(
+        Error::new(ErrorKind::Invalid, "read", format!("price {usd}"))
+            .cause("a price is from 0 to a million dollars for a gigabyte"),
+    )
+}

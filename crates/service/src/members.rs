@@ -1,0 +1,131 @@
+//! Relays that make themselves known by an invitation, and say from time to time how they are.
+
+use std::sync::Arc;
+
+use posthaste_api as api;
+use posthaste_endpoint::{
+    Error, ErrorKind, Result,
+    relay::{
+        Refusal, RelayStatus, Scope,
+        join::{HeartbeatBody, PROTOCOL, RegisterBody},
+        verify,
+    },
+};
+use tokio::sync::{Mutex, mpsc};
+
+use crate::{
+    depots::{Beat, Depot},
+    driver::Centre,
+    enlist::{enlist, follow},
+    invites,
+};
+
+/// What is done for them.
+pub(crate) struct Members {
+    centre: Arc<Centre>,
+    watches: mpsc::Sender<Arc<Depot>>,
+    /// One newcomer after the other: an invitation is good for one relay, however many come at once.
+    door: Mutex<()>,
+}
+
+impl Members {
+    pub(crate) fn new(centre: Arc<Centre>, watches: mpsc::Sender<Arc<Depot>>) -> Self {
+        Self {
+            centre,
+            watches,
+            door: Mutex::default(),
+        }
+    }
+
+    /// Takes a relay into the books that shows a good invitation.
+    pub(crate) async fn register(&self, token: &str, body: RegisterBody) -> Result<()> {
+        let subject = || format!("depot {}", body.name);
+        check_protocol("register", body.protocol, &subject())?;
+        let _door = self.door.lock().await;
+        let centre = &self.centre;
+        let state = centre.store.directory();
+        let invite = invites::show(
+            state,
+            (&body.name, &body.fingerprint),
+            token,
+            centre.clock.now(),
+        )?;
+        let terms = &invite.terms;
+        let new = api::NewDepot {
+            name: body.name.clone(),
+            url: body.url.clone(),
+            fingerprint: body.fingerprint.clone(),
+            secret: body.secret.clone(),
+            capacity_bytes: terms.capacity_bytes,
+            rate_bytes_per_s_max: terms.rate_bytes_per_s_max,
+            hours: terms.hours.clone(),
+            domain: terms.domain.clone(),
+            landmark: terms.landmark,
+            level: terms.level,
+            usd_per_gb: terms.usd_per_gb,
+            usd_per_gb_month: terms.usd_per_gb_month,
+        };
+        let depot = enlist(centre, &self.watches, new).await.map_err(|cause| {
+            Error::new(cause.kind(), "reach", body.url.clone())
+                .cause(cause)
+                .hint("the service connects to the relay: is this its address from outside (--advertise), and does its firewall let the port through?")
+        })?;
+        depot.joined();
+        invite.used_by(state, &body.name, body.fingerprint)
+    }
+
+    /// Hears how a relay is, and where.
+    pub(crate) async fn heartbeat(&self, token: &str, body: HeartbeatBody) -> Result<()> {
+        let subject = || format!("depot {}", body.name);
+        check_protocol("hear", body.protocol, &subject())?;
+        let centre = &self.centre;
+        let depot = centre.depots.named(&body.name).ok_or_else(|| {
+            Error::new(ErrorKind::NotFound, "hear", subject()).cause("it is not in the books")
+        })?;
+        let now_s = centre.clock.now().as_micros() / 1_000_000;
+        verify(&depot.secret, token, Scope::Heartbeat, None, now_s).map_err(|refusal| {
+            let why = match refusal {
+                Refusal::Forged | Refusal::OutOfScope => {
+                    "it is another relay that is known by this name".to_owned()
+                }
+                Refusal::Expired { at_unix_s } => {
+                    format!(
+                        "its token expired {} s ago by the service's clock",
+                        now_s - at_unix_s
+                    )
+                }
+            };
+            Error::new(ErrorKind::Unauthenticated, "hear", subject()).cause(why)
+        })?;
+        if body.url != depot.record.url {
+            let _door = self.door.lock().await;
+            follow(centre, &self.watches, &depot, body.url)
+                .await?
+                .joined();
+            return Ok(());
+        }
+        depot.beat(match body.leaves {
+            true => Beat::Leaves,
+            false => Beat::Lives(Box::new(RelayStatus::read(body.status))),
+        });
+        Ok(())
+    }
+}
+
+fn check_protocol(operation: &'static str, protocol: u32, subject: &str) -> Result<()> {
+    if protocol == PROTOCOL {
+        return Ok(());
+    }
+    let (older, hint) = match protocol < PROTOCOL {
+        true => ("relay", "install a newer release there"),
+        false => (
+            "service",
+            "the service's operator has to install a newer release",
+        ),
+    };
+    Err(Error::new(ErrorKind::Unsupported, operation, subject.to_owned())
+        .cause(format!(
+            "the {older} is too old: the relay speaks version {protocol} of what relays say, the service {PROTOCOL}"
+        ))
+        .hint(hint))
+}
