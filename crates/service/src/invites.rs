@@ -21,7 +21,7 @@ const USUAL_S: u64 = 7 * 24 * 3600;
 const LIFETIME_S_MAX: u64 = 365 * 24 * 3600;
 
 /// An invitation as the service keeps it.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Kept {
     /// BLAKE3 of its token.
     token: String,
@@ -132,13 +132,28 @@ pub(crate) fn show(
 }
 
 impl Kept {
-    /// Writes down that the relay with this key has used it.
+    /// Writes down that the relay with this key has used it. Returns what it was before.
     ///
     /// # Errors
     /// Those of writing.
-    pub(crate) fn used_by(mut self, state: &Path, name: &str, key: String) -> Result<()> {
-        self.key = Some(key);
-        keep(state, name, &self)
+    pub(crate) fn used_by(self, state: &Path, name: &str, key: String) -> Result<Self> {
+        let used = Self {
+            key: Some(key),
+            ..self.clone()
+        };
+        keep(state, name, &used)?;
+        Ok(self)
+    }
+
+    /// Writes down that it is as it was, unless it was withdrawn meanwhile: what it was used for did not succeed.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub(crate) fn put_back(&self, state: &Path, name: &str) -> Result<()> {
+        match file(state, name).exists() {
+            true => keep(state, name, self),
+            false => Ok(()),
+        }
     }
 }
 
@@ -194,10 +209,12 @@ mod tests {
         let state = state.path();
         let token = issued(state, 60);
         let kept = show(state, ("campus", "one"), &token, NOW).unwrap();
-        kept.used_by(state, "campus", "one".into()).unwrap();
+        let kept = kept.used_by(state, "campus", "one".into()).unwrap();
         assert!(show(state, ("campus", "one"), &token, LATER).is_ok());
         let stolen = show(state, ("campus", "other"), &token, NOW);
         assert!(why(stolen).contains("another relay"));
+        kept.put_back(state, "campus").unwrap();
+        assert!(show(state, ("campus", "other"), &token, NOW).is_ok());
     }
 
     #[test]

@@ -65,13 +65,19 @@ impl Members {
             usd_per_gb: terms.usd_per_gb,
             usd_per_gb_month: terms.usd_per_gb_month,
         };
-        let depot = enlist(centre, &self.watches, new).await.map_err(|cause| {
+        // Written down first: whoever comes with another key after a crash comes too late.
+        let before = invite.used_by(state, &body.name, body.fingerprint)?;
+        let enlisted = enlist(centre, &self.watches, new).await;
+        let depot = enlisted.map_err(|cause| {
+            if let Err(error) = before.put_back(state, &body.name) {
+                eprintln!("posthaste: {error}");
+            }
             Error::new(cause.kind(), "reach", body.url.clone())
                 .cause(cause)
                 .hint("the service connects to the relay: is this its address from outside (--advertise), and does its firewall let the port through?")
         })?;
         depot.joined();
-        invite.used_by(state, &body.name, body.fingerprint)
+        Ok(())
     }
 
     /// Hears how a relay is, and where.
