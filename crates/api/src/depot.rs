@@ -60,6 +60,23 @@ impl NewDepot {
     }
 }
 
+impl From<LentTerms> for NewDepot {
+    /// A depot without a name on these terms: who adds it says the rest.
+    fn from(terms: LentTerms) -> Self {
+        Self {
+            capacity_bytes: terms.capacity_bytes,
+            rate_bytes_per_s_max: terms.rate_bytes_per_s_max,
+            hours: terms.hours,
+            domain: terms.domain,
+            landmark: terms.landmark,
+            level: terms.level,
+            usd_per_gb: terms.usd_per_gb,
+            usd_per_gb_month: terms.usd_per_gb_month,
+            ..Self::default()
+        }
+    }
+}
+
 /// On which terms a depot is lent, as in [`NewDepot`].
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -182,20 +182,12 @@ pub async fn run(arguments: DepotArguments) -> Outcome {
 
 async fn add(arguments: AddArguments) -> Result<(), crate::failure::Failure> {
     let service = ServiceClient::open(&arguments.service)?;
-    let terms = arguments.terms.read();
     let new = api::NewDepot {
         name: arguments.name,
         url: arguments.url,
         fingerprint: arguments.fingerprint,
         secret: posthaste_service::read_private(&arguments.secret_file)?,
-        capacity_bytes: terms.capacity_bytes,
-        rate_bytes_per_s_max: terms.rate_bytes_per_s_max,
-        hours: terms.hours,
-        domain: terms.domain,
-        landmark: terms.landmark,
-        level: terms.level,
-        usd_per_gb: terms.usd_per_gb,
-        usd_per_gb_month: terms.usd_per_gb_month,
+        ..arguments.terms.read().into()
     };
     let depot: api::Depot = service.post("/v1/depots", &new).await?;
     output::line(&format!(

@@ -1,8 +1,8 @@
 //! Sends on to other relays what lies here, when somebody who may write to both asks for it.
 //!
-//! A fragment is read as it is sent, also while it still arrives where that is asked for, over connections that are kept, and counts there only once its
-//! digest was checked there. While that lasts the answer is white space, one byte a second: whoever asked
-//! sees that it goes on, and when they leave, it ends.
+//! A fragment is read as it is sent, also while it still arrives where that is asked for, over connections that are
+//! kept, and counts there only once its digest was checked there. While that lasts the answer is white space, one byte
+//! a second: whoever asked sees that it goes on, and when they leave, it ends.
 
 use std::{sync::Arc, time::Duration};
 

@@ -146,11 +146,9 @@ impl Member {
             fingerprint: self.address.fingerprint.to_string(),
             secret: posthaste_types::Digest::new(self.service.secret).to_string(),
         };
-        invite
-            .service
-            .invited(&invite.token)?
-            .register(&body)
-            .await?;
+        let token = Credential::Token(invite.token.clone());
+        let client = RelayClient::new(invite.service.clone(), token)?;
+        client.register(&body).await?;
         let joined = Joined {
             service: invite.service.url.clone(),
             fingerprint: invite.service.fingerprint.to_string(),

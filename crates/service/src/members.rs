@@ -50,20 +50,12 @@ impl Members {
             token,
             centre.clock.now(),
         )?;
-        let terms = &invite.terms;
         let new = api::NewDepot {
             name: body.name.clone(),
             url: body.url.clone(),
             fingerprint: body.fingerprint.clone(),
             secret: body.secret.clone(),
-            capacity_bytes: terms.capacity_bytes,
-            rate_bytes_per_s_max: terms.rate_bytes_per_s_max,
-            hours: terms.hours.clone(),
-            domain: terms.domain.clone(),
-            landmark: terms.landmark,
-            level: terms.level,
-            usd_per_gb: terms.usd_per_gb,
-            usd_per_gb_month: terms.usd_per_gb_month,
+            ..invite.terms.clone().into()
         };
         // Written down first: whoever comes with another key after a crash comes too late.
         let before = invite.used_by(state, &body.name, body.fingerprint)?;

@@ -9,7 +9,7 @@ use http::Method;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Credential, Fingerprint, RelayAddress, RelayClient, Scope,
+    Fingerprint, RelayAddress, RelayClient, Scope,
     cargo::{Ask, Load},
     client::ANSWER_BYTES_MAX,
     wire::{StatusBody, Target},
@@ -186,16 +186,6 @@ impl RelayClient {
         self.collect(&ask, lease, response, ANSWER_BYTES_MAX, None)
             .await
             .map(drop)
-    }
-}
-
-impl RelayAddress {
-    /// A client that shows the service the token of an invitation.
-    ///
-    /// # Errors
-    /// As [`RelayClient::new`].
-    pub fn invited(&self, token: &str) -> Result<RelayClient> {
-        RelayClient::new(self.clone(), Credential::Token(token.to_owned()))
     }
 }
 
