@@ -40,7 +40,7 @@ pub use posthaste_plan::{
     Windows, WindowsError,
     tuner::{Method, MethodError},
 };
-pub use reason::{CircuitReason, Reason};
+pub use reason::{CircuitReason, DeliveryReason, Reason};
 pub use request::{ReleasePolicy, RequestSpec};
 pub use tale::{ArrivalTale, Cause, Charge, Decision, Tale};
 pub use terms::DepotTerms;

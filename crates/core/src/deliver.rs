@@ -4,6 +4,7 @@
 //! lies: the centre's way out has no part in it, and while the centre still sends to a destination that
 //! goes first. A destination that is away is waited for.
 
+mod follow;
 mod outlook;
 mod promise;
 
@@ -224,6 +225,7 @@ impl Mind {
                         share,
                         is_blamed: false,
                         is_piece: false,
+                        is_following: false,
                         since: self.now,
                     };
                     let at = &perches[to];
@@ -247,7 +249,7 @@ impl Mind {
         }
     }
 
-    fn begin_flight_between(&mut self, lane: usize, key: FlightKey, flight: Forwarded) {
+    pub(crate) fn begin_flight_between(&mut self, lane: usize, key: FlightKey, flight: Forwarded) {
         if let Some(depot) = self.depots.get_mut(&key.depot) {
             depot.arriving += flight.bytes;
         }
@@ -331,6 +333,7 @@ impl Mind {
                 }),
                 gives: at.gives,
                 lacks: at.is_destination && held.is_none() && !is_coming,
+                arrives: false,
                 is_open: at.is_open,
             }
         };

@@ -384,6 +384,13 @@ impl Placing<'_> {
     ) {
         self.begin_flight(lane, chunk, fragment, false);
         let depot = self.request.lanes[lane].depot;
+        let could_go_on = match fragment {
+            FragmentIndex::WHOLE => self.request.whole_lanes().count_ones() > 1,
+            _ => self.request.push.is_some(),
+        };
+        if could_go_on && self.depots.get(&depot).is_some_and(|depot| depot.follows) {
+            self.pushes.offer(self.id);
+        }
         out.commands.push(Command::Send {
             request: self.id,
             depot,

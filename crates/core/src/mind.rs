@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Leads every snapshot; another number is another layout.
-const SNAPSHOT_VERSION: u32 = 30;
+const SNAPSHOT_VERSION: u32 = 31;
 
 record! {
     /// The decision maker of one centre.
@@ -183,6 +183,7 @@ impl Mind {
             }
             Input::DepotLent { depot, terms } => self.on_depot_terms(depot, terms),
             Input::DepotLevelled { depot, level } => self.on_depot_levelled(depot, level),
+            Input::DepotFollows { depot, follows } => self.on_depot_follows(depot, follows),
             Input::DepotDrained {
                 depot,
                 drain,

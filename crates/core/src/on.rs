@@ -11,6 +11,7 @@ mod delivered;
 mod depot_added;
 mod depot_down;
 mod depot_drained;
+mod depot_follows;
 mod depot_inventory;
 mod depot_levelled;
 mod depot_removed;

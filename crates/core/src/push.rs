@@ -4,6 +4,7 @@
 //! The centre's way out has no part in it; depots that are being fed from the centre are left alone.
 
 mod failures;
+pub(crate) mod follow;
 mod offers;
 
 use alloc::{
@@ -17,7 +18,7 @@ use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId};
 use crate::{
     Mind,
     books::{Depot, FlightKey, Forwarded, Push, Request},
-    contract::{Command, Drain, DrainReason, Fault, Happening, Outbox, Reason},
+    contract::{Drain, DrainReason, Fault, Happening, Outbox, Reason},
     outlook::SLICE_PAUSE,
 };
 
@@ -78,6 +79,7 @@ impl Mind {
         for id in offered {
             self.push_for(id, out);
             self.deliver_for(id, out);
+            self.deliver_following(id, out);
         }
     }
 
@@ -94,6 +96,7 @@ impl Mind {
                 after = Some(urgency);
                 let has_moved = self.push_for(urgency.request, out);
                 let has_moved = self.deliver_for(urgency.request, out) || has_moved;
+                let has_moved = self.deliver_following(urgency.request, out) || has_moved;
                 misses = if has_moved { 0 } else { misses + 1 };
             }
         }
@@ -211,7 +214,8 @@ impl Mind {
         else {
             return false;
         };
-        let pass = self.pass_over(id, &sights, &mut push);
+        let mut pass = self.pass_over(id, &sights, &mut push);
+        self.follow_over(id, &sights, &mut push, &mut pass);
         if pass.is_cut_short {
             self.pushes.offer(id);
             self.pushes.more_at = Some(self.now + SLICE_PAUSE);
@@ -219,20 +223,17 @@ impl Mind {
         let has_started = !pass.started.is_empty();
         let mut said = push.said;
         for (lane, from, key, flight) in pass.started {
-            let reason = self.why_pushed(&sights, from, key.depot);
+            let reason = match flight.is_following {
+                true => Reason::GoesOnAsItComes,
+                false => self.why_pushed(&sights, from, key.depot),
+            };
             if said >> lane & 1 == 0 {
                 said |= 1 << lane;
                 let to = Some(key.depot);
                 self.tell(out, Some(id), to, Happening::Pushing, reason.clone());
             }
-            out.commands.push(Command::Forward {
-                request: id,
-                from,
-                to: key.depot,
-                chunk: key.chunk,
-                fragment: flight.fragment,
-                reason,
-            });
+            out.commands
+                .push(follow::command(from, key, &flight, reason));
         }
         push.said = said;
         push.is_said_done &= !has_started;
@@ -350,19 +351,12 @@ impl Mind {
                         share: bytes,
                         is_blamed: false,
                         is_piece: false,
+                        is_following: false,
                         since: self.now,
                     };
-                    let giver = from.depot;
-                    self.pushes.start(key, flight.clone());
+                    self.begin_flight_between(to.lane, key, flight.clone());
                     push.flying += 1;
-                    let lane = to.lane;
-                    if let Some(depot) = self.depots.get_mut(&to.depot) {
-                        depot.arriving += bytes;
-                    }
-                    if let Some(request) = self.requests.get_mut(&id) {
-                        request.lanes[lane].is_used = true;
-                    }
-                    pass.started.push((lane, giver, key, flight));
+                    pass.started.push((to.lane, from.depot, key, flight));
                     match self.room(from, to, bytes) {
                         Some(room) => pass.ways.insert(way, room),
                         None => pass.ways.remove(&way),
@@ -396,6 +390,7 @@ impl Mind {
                 level: at.level,
                 holds: held.filter(|_| at.is_live).map(FragmentIndex::get),
                 awaits: awaited.map(|flight| flight.fragment.get()),
+                arrives: None,
                 gives: at.gives,
                 is_free: true,
                 is_open: at.is_open,

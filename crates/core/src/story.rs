@@ -23,7 +23,9 @@ use posthaste_types::{DepotId, Timestamp};
 
 pub use arrival::tell_arrival;
 
-use crate::contract::{Decision, Dollars, Happening, Reason, ReleasePolicy, RequestState, Tale};
+use crate::contract::{
+    Decision, DeliveryReason, Dollars, Happening, Reason, ReleasePolicy, RequestState, Tale,
+};
 
 /// Tells the story, a sentence an entry. Times are UTC; a date is said where the day changes.
 #[must_use]
@@ -108,7 +110,10 @@ impl Tale {
     /// When it was to be at its destinations, as it was asked for first.
     fn first_deliver_by(&self) -> Option<Timestamp> {
         let moved = self.decisions.iter().find_map(|decision| {
-            if let Reason::NewDeliverBy { from, .. } = decision.reason {
+            if let Reason::Delivery {
+                why: DeliveryReason::NewDeliverBy { from, .. },
+            } = decision.reason
+            {
                 Some(from)
             } else {
                 None

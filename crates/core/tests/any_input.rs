@@ -294,6 +294,8 @@ fn about_depots() -> impl Strategy<Value = Input> {
         }),
         1 => depot().prop_map(|depot| Input::DepotRemoved { depot }),
         4 => (depot(), 0u8..4).prop_map(|(depot, level)| Input::DepotLevelled { depot, level }),
+        3 => (depot(), any::<bool>())
+            .prop_map(|(depot, follows)| Input::DepotFollows { depot, follows }),
         2 => (depot(), 0usize..4, any::<bool>()).prop_map(|(depot, place, is_own)| {
             let drain = [Drain::Off, Drain::Off, Drain::Keep, Drain::Move][place];
             Input::DepotDrained { depot, drain, is_own }
@@ -502,6 +504,13 @@ fn given(command: &Command) -> Option<(RequestId, DepotId, ChunkIndex, FragmentI
             chunk,
             fragment,
             ..
+        }
+        | Command::Follow {
+            request,
+            to,
+            chunk,
+            fragment,
+            ..
         } => Some((*request, *to, *chunk, *fragment)),
         Command::Gather {
             request, to, chunk, ..
@@ -601,6 +610,7 @@ proptest! {
             for command in &out.commands {
                 let (Command::Send { request, depot, chunk, .. }
                 | Command::Forward { request, to: depot, chunk, .. }
+                | Command::Follow { request, to: depot, chunk, .. }
                 | Command::Gather { request, to: depot, chunk, .. }) = command
                 else {
                     continue;

@@ -105,10 +105,20 @@ fn what_makes_no_sense_is_refused() {
     desk.now = START + HOUR / 2;
     desk.ask(vec![HOME], START + HOUR / 4);
     let deliver_by = START + HOUR / 4;
-    assert_eq!(desk.answer().reason, Reason::DeliverByPast { deliver_by });
+    assert_eq!(
+        desk.answer().reason,
+        Reason::Delivery {
+            why: DeliveryReason::Passed { deliver_by }
+        }
+    );
     let mut desk = Desk::new();
     desk.ask(Vec::new(), START + HOUR);
-    assert_eq!(desk.answer().reason, Reason::NoDestination);
+    assert_eq!(
+        desk.answer().reason,
+        Reason::Delivery {
+            why: DeliveryReason::NoDestination
+        }
+    );
 }
 
 #[test]
@@ -118,12 +128,15 @@ fn a_destination_that_is_away_is_named_and_offered_back_or_left_out() {
     desk.give(vec![Input::DepotDown { depot: LAB, fault }]);
     let view = desk.ask(vec![HOME, LAB], START + Duration::from_secs(30));
     assert_eq!(view.state, RequestState::Refused);
-    let Reason::DeliveryInfeasible {
-        name,
-        hindrance,
-        earliest,
-        would_buy,
-        ..
+    let Reason::Delivery {
+        why:
+            DeliveryReason::Infeasible {
+                name,
+                hindrance,
+                earliest,
+                would_buy,
+                ..
+            },
     } = &desk.answer().reason
     else {
         panic!("{}", desk.answer());

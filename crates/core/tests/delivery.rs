@@ -129,8 +129,17 @@ impl Desk {
                 fragment,
                 ..
             } => {
-                let held = self.held.get(&from).and_then(|held| held.get(&chunk));
-                assert_eq!(held, Some(&fragment), "{from} does not hold {chunk}");
+                self.assert_holds(from, chunk, fragment);
+                self.begin(vec![from], to, chunk, fragment);
+            }
+            Command::Follow {
+                from,
+                to,
+                chunk,
+                fragment,
+                ..
+            } => {
+                self.assert_comes(from, chunk, fragment);
                 self.begin(vec![from], to, chunk, fragment);
             }
             Command::Gather {
@@ -138,8 +147,7 @@ impl Desk {
             } => {
                 let mut seen = BTreeSet::new();
                 for (giver, fragment) in &from {
-                    let held = self.held.get(giver).and_then(|held| held.get(&chunk));
-                    assert_eq!(held, Some(fragment), "{giver} does not hold {chunk}");
+                    self.assert_holds(*giver, chunk, *fragment);
                     assert!(seen.insert(*fragment), "{fragment} is asked of two");
                 }
                 assert!((2..=3).contains(&seen.len()), "{from:?}");
@@ -174,6 +182,22 @@ impl Desk {
             | Command::Solve { .. } => {}
         }
         None
+    }
+
+    fn assert_holds(&self, giver: DepotId, chunk: ChunkIndex, fragment: FragmentIndex) {
+        let held = self.held.get(&giver).and_then(|held| held.get(&chunk));
+        assert_eq!(held, Some(&fragment), "{giver} does not hold {chunk}");
+    }
+
+    /// It is on its way there from the centre.
+    fn assert_comes(&self, to: DepotId, chunk: ChunkIndex, fragment: FragmentIndex) {
+        let is_it = |way: &Way| {
+            way.from.is_empty() && (way.to, way.chunk, way.fragment) == (to, chunk, fragment)
+        };
+        assert!(
+            self.open.iter().any(is_it),
+            "{chunk} is not on its way to {to}"
+        );
     }
 
     fn begin(
@@ -288,7 +312,9 @@ fn each_chunk_leaves_the_centre_once_and_both_destinations_get_all() {
         .filter(|event| event.happening == Happening::Delivered)
         .collect();
     assert_eq!(delivered.len(), 1);
-    let reason = Reason::WholeThere { destinations: 2 };
+    let reason = Reason::Delivery {
+        why: DeliveryReason::WholeThere { destinations: 2 },
+    };
     assert_eq!(delivered[0].reason, reason);
 }
 

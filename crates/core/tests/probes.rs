@@ -82,6 +82,7 @@ impl Desk {
                 | Command::Survey { .. }
                 | Command::Settle { .. }
                 | Command::Forward { .. }
+                | Command::Follow { .. }
                 | Command::Gather { .. }
                 | Command::Scatter { .. }
                 | Command::Reserve { .. }

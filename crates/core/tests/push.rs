@@ -31,6 +31,8 @@ struct Desk {
     held: BTreeMap<DepotId, BTreeSet<Piece>>,
     said: Vec<Event>,
     most: BTreeMap<(DepotId, DepotId), usize>,
+    /// What went on while it still arrived.
+    followed: usize,
 }
 
 fn depot(number: u32) -> DepotId {
@@ -53,6 +55,11 @@ impl Desk {
     }
 
     fn with(levels: &[u8], code: &str) -> Self {
+        Self::following(levels, code, false)
+    }
+
+    /// The same with depots that can send on what they still receive.
+    fn following(levels: &[u8], code: &str, follows: bool) -> Self {
         let mut desk = Self {
             mind: Mind::new(Settings::default()),
             now: START,
@@ -60,6 +67,7 @@ impl Desk {
             held: BTreeMap::new(),
             said: Vec::new(),
             most: BTreeMap::new(),
+            followed: 0,
         };
         let all: Vec<DepotId> = (1..).map(depot).take(levels.len()).collect();
         for (&depot, &level) in all.iter().zip(levels) {
@@ -71,6 +79,7 @@ impl Desk {
                     rate_max: Some(ByteRate::new(10 << 20)),
                 },
                 Input::DepotLevelled { depot, level },
+                Input::DepotFollows { depot, follows },
                 up(depot),
             ]);
         }
@@ -95,58 +104,7 @@ impl Desk {
         self.mind.step(self.now, inputs, &mut out);
         self.said.extend(out.events);
         for command in out.commands {
-            match command {
-                Command::Send {
-                    depot,
-                    chunk,
-                    fragment,
-                    ..
-                } => self.open.push(Way {
-                    from: None,
-                    to: depot,
-                    piece: (chunk, fragment),
-                }),
-                Command::Forward {
-                    from,
-                    to,
-                    chunk,
-                    fragment,
-                    ..
-                } => {
-                    let piece = (chunk, fragment);
-                    let has = self
-                        .held
-                        .get(&from)
-                        .is_some_and(|held| held.contains(&piece));
-                    assert!(has, "{from} does not hold {piece:?}");
-                    let from = Some(from);
-                    self.open.push(Way { from, to, piece });
-                }
-                Command::Abandon { depot, .. } => self.open.retain(|way| way.to != depot),
-                Command::Inventory { depot, .. } => {
-                    let held = self.held.entry(depot).or_default();
-                    let held = held.iter().copied().collect();
-                    self.give(vec![Input::DepotInventory {
-                        depot,
-                        request: REQUEST,
-                        held,
-                    }]);
-                }
-                Command::Gather { .. }
-                | Command::Scatter { .. }
-                | Command::Reserve { .. }
-                | Command::Rearrange { .. }
-                | Command::GiveBack { .. }
-                | Command::Take { .. }
-                | Command::Release { .. }
-                | Command::Forget { .. }
-                | Command::Fetch { .. }
-                | Command::Quit { .. }
-                | Command::Survey { .. }
-                | Command::Settle { .. }
-                | Command::Probe { .. }
-                | Command::Solve { .. } => {}
-            }
+            self.carry_out(command);
         }
         for way in &self.open {
             let Some(from) = way.from else { continue };
@@ -157,6 +115,84 @@ impl Desk {
             let most = self.most.entry((from, way.to)).or_default();
             *most = same.count().max(*most);
         }
+    }
+
+    fn carry_out(&mut self, command: Command) {
+        match command {
+            Command::Send {
+                depot,
+                chunk,
+                fragment,
+                ..
+            } => self.open.push(Way {
+                from: None,
+                to: depot,
+                piece: (chunk, fragment),
+            }),
+            Command::Forward {
+                from,
+                to,
+                chunk,
+                fragment,
+                ..
+            } => {
+                let piece = (chunk, fragment);
+                let has = self
+                    .held
+                    .get(&from)
+                    .is_some_and(|held| held.contains(&piece));
+                assert!(has, "{from} does not hold {piece:?}");
+                let from = Some(from);
+                self.open.push(Way { from, to, piece });
+            }
+            Command::Follow {
+                from,
+                to,
+                chunk,
+                fragment,
+                ..
+            } => {
+                self.follow(from, to, (chunk, fragment));
+            }
+            Command::Abandon { depot, .. } => self.open.retain(|way| way.to != depot),
+            Command::Inventory { depot, .. } => {
+                let held = self.held.entry(depot).or_default();
+                let held = held.iter().copied().collect();
+                self.give(vec![Input::DepotInventory {
+                    depot,
+                    request: REQUEST,
+                    held,
+                }]);
+            }
+            Command::Gather { .. }
+            | Command::Scatter { .. }
+            | Command::Reserve { .. }
+            | Command::Rearrange { .. }
+            | Command::GiveBack { .. }
+            | Command::Take { .. }
+            | Command::Release { .. }
+            | Command::Forget { .. }
+            | Command::Fetch { .. }
+            | Command::Quit { .. }
+            | Command::Survey { .. }
+            | Command::Settle { .. }
+            | Command::Probe { .. }
+            | Command::Solve { .. } => {}
+        }
+    }
+
+    /// What goes on from a depot is on its way there, and nothing else goes that way.
+    fn follow(&mut self, from: DepotId, to: DepotId, piece: (ChunkIndex, FragmentIndex)) {
+        let comes = |way: &Way| way.from.is_none() && way.to == from && way.piece == piece;
+        assert!(
+            self.open.iter().any(comes),
+            "{piece:?} does not come to {from}"
+        );
+        let others = |way: &Way| way.from == Some(from) && way.to == to;
+        assert!(!self.open.iter().any(others), "something goes that way");
+        self.followed += 1;
+        let from = Some(from);
+        self.open.push(Way { from, to, piece });
     }
 
     fn store(&mut self, place: usize) {
@@ -510,4 +546,90 @@ fn a_newcomer_is_not_admitted_onto_a_drained_depot() {
         told.contains("drained") || told.contains("switched off"),
         "{told}"
     );
+}
+
+/// Places of what goes on while it still arrives, and of what each follows.
+fn followers(desk: &Desk) -> Vec<(usize, usize)> {
+    let all = desk.open.iter().enumerate();
+    let on = all.filter(|(_, way)| way.from.is_some());
+    let led = on.filter_map(|(place, way)| {
+        let leads = |other: &Way| {
+            other.from.is_none() && Some(other.to) == way.from && other.piece == way.piece
+        };
+        Some((place, desk.open.iter().position(leads)?))
+    });
+    led.collect()
+}
+
+#[test]
+fn what_still_arrives_goes_on_only_from_depots_that_can_and_over_idle_ways() {
+    let desk = Desk::following(&[1, 1, 1, 2, 2, 2], "2+1", false);
+    assert_eq!(desk.followed, 0);
+    let mut desk = Desk::following(&[1, 1, 1, 2, 2, 2], "2+1", true);
+    let first = followers(&desk);
+    assert!(!first.is_empty(), "{:?}", desk.open);
+    // Nothing less goes out from the centre, and not to those beyond.
+    let without = Desk::following(&[1, 1, 1, 2, 2, 2], "2+1", false);
+    let sent = |desk: &Desk| -> Vec<Way> {
+        let all = desk.open.iter().filter(|way| way.from.is_none());
+        all.copied().collect()
+    };
+    assert_eq!(sent(&desk), sent(&without));
+    let said = desk.mind.explain(REQUEST).unwrap();
+    let said = said.iter().find(|said| said.what.contains("pushed on to"));
+    assert_eq!(
+        said.unwrap().reason.to_string(),
+        "nothing else goes that way, so it goes on while it still arrives"
+    );
+    desk.finish();
+    assert!(desk.is_safe());
+    let near: BTreeSet<Piece> = (4..=6)
+        .flat_map(|number| desk.held[&depot(number)].clone())
+        .collect();
+    assert_eq!(
+        near.len(),
+        75,
+        "each fragment lies at the second level once"
+    );
+    assert_eq!((4..=6).map(|number| desk.count(number)).sum::<usize>(), 75);
+    assert_eq!(desk.heard(|what| *what == Happening::Pushed), 1);
+}
+
+#[test]
+fn what_does_not_arrive_is_given_up_beyond_and_nobody_is_blamed() {
+    let mut desk = Desk::following(&[1, 1, 1, 2, 2, 2], "2+1", true);
+    let (follower, leader) = followers(&desk)[0];
+    let way = desk.open[follower];
+    desk.fail(leader, Fault::Corrupt);
+    let follower = desk.open.iter().position(|other| *other == way).unwrap();
+    let asked = desk.held.len();
+    desk.fail(follower, Fault::SourceVanished);
+    assert_eq!(desk.held.len(), asked, "nobody is asked what it holds");
+    assert!(!desk.held.contains_key(&way.to), "it counts nowhere");
+    let said = desk.mind.explain(REQUEST).unwrap();
+    let said = said
+        .iter()
+        .find(|said| said.what.contains("a push is given up"));
+    assert_eq!(
+        said.unwrap().reason.to_string(),
+        "what was to go on as it came did not arrive"
+    );
+    // The pair was not left alone for it: the next that can go goes there at once.
+    desk.finish();
+    assert!(desk.is_safe());
+    assert_eq!((4..=6).map(|number| desk.count(number)).sum::<usize>(), 75);
+}
+
+#[test]
+fn a_giver_that_dies_takes_what_follows_with_it() {
+    let mut desk = Desk::following(&[1, 1, 1, 1, 2, 2], "2+1", true);
+    let (follower, _) = followers(&desk)[0];
+    let from = desk.open[follower].from.unwrap();
+    desk.give(vec![Input::DepotDown {
+        depot: from,
+        fault: Fault::Unreachable,
+    }]);
+    assert!(desk.open.iter().all(|way| way.from != Some(from)));
+    desk.finish();
+    assert!(desk.is_safe());
 }

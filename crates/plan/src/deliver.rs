@@ -27,6 +27,8 @@ pub struct Spot {
     pub gives: bool,
     /// Whether it is a destination that has nothing of the chunk, and gets nothing of it either.
     pub lacks: bool,
+    /// Whether the whole chunk is on its way there from the centre.
+    pub arrives: bool,
     /// Whether it is there and has space now.
     pub is_open: bool,
 }
@@ -89,6 +91,23 @@ pub fn next(
         }
     }
     best.map_or(otherwise, |(_, to, from)| Deliver::Go { to, from })
+}
+
+/// Which destination may take a chunk from another one that still gets it from the centre: the places of the one
+/// that sends and of the one that takes it. Only of what lies nowhere: the rest goes as it lies. `is_idle` says
+/// between which places nothing is under way, and whether the one that sends can do this.
+#[must_use]
+pub fn follow(spots: &[Spot], is_idle: impl Fn(usize, usize) -> bool) -> Option<(usize, usize)> {
+    if holders(spots) > 0 {
+        return None;
+    }
+    let takers = spots.iter().enumerate();
+    let mut takers = takers.filter(|(_, spot)| spot.lacks && spot.is_open);
+    takers.find_map(|(to, _)| {
+        let mut givers = spots.iter().enumerate();
+        let from = givers.find(|&(at, spot)| spot.arrives && spot.gives && is_idle(at, to));
+        from.map(|(from, _)| (from, to))
+    })
 }
 
 /// From whom a destination could take a chunk now.
@@ -223,6 +242,24 @@ mod tests {
     }
 
     #[test]
+    fn what_still_arrives_goes_on_only_where_it_lies_nowhere() {
+        let comes = Spot {
+            arrives: true,
+            gives: true,
+            ..Spot::default()
+        };
+        let mut spots = [comes, destination(), destination()];
+        assert_eq!(follow(&spots, |_, _| true), Some((0, 1)));
+        assert_eq!(follow(&spots, |_, to| to == 2), Some((0, 2)));
+        assert_eq!(follow(&spots, |_, _| false), None);
+        spots[1].is_open = false;
+        spots[2].lacks = false;
+        assert_eq!(follow(&spots, |_, _| true), None);
+        let spots = [comes, destination(), fragment(0)];
+        assert_eq!(follow(&spots, |_, _| true), None);
+    }
+
+    #[test]
     fn who_is_not_there_is_waited_for() {
         let mut spots = [holder(Piece::Whole), destination()];
         spots[1].is_open = false;
@@ -244,6 +281,7 @@ mod tests {
         let spot = spot.prop_map(|(holds, [gives, lacks, is_open])| Spot {
             holds,
             gives,
+            arrives: false,
             lacks: lacks && holds.is_none(),
             is_open,
         });

@@ -14,6 +14,8 @@ pub struct Stand {
     pub holds: Option<u8>,
     /// The fragment that another depot is sending there.
     pub awaits: Option<u8>,
+    /// The fragment on its way there from the centre.
+    pub arrives: Option<u8>,
     /// Whether it can send on what it holds now.
     pub gives: bool,
     /// Whether the rules let it get a fragment of this chunk: it has none, and not too many of those
@@ -102,6 +104,48 @@ pub fn next(stands: &[Stand], room: impl Fn(usize, usize) -> Option<u32>) -> Pus
     best.map_or(otherwise, |(_, push)| push)
 }
 
+/// A fragment that goes on while it still arrives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Follow {
+    /// The place of the depot that gets it from the centre and sends it on.
+    pub from: usize,
+    /// The place of the depot that gets it from there.
+    pub to: usize,
+    /// The fragment.
+    pub fragment: u8,
+}
+
+/// What of a chunk may go on while it still arrives: something that lies nowhere yet, nor gets nearer in
+/// another way. `is_idle` says between which places nothing is under way and nothing that lies at one could go, and
+/// whether the one that sends can do this. Costs a visit of each pair of depots.
+#[must_use]
+pub fn follow(stands: &[Stand], is_idle: impl Fn(usize, usize) -> bool) -> Option<Follow> {
+    let mut best = None;
+    for (to, target) in stands.iter().enumerate() {
+        let is_taken = target.holds.or(target.awaits).or(target.arrives).is_some();
+        if is_taken || !target.is_free || !target.is_open {
+            continue;
+        }
+        for (from, source) in stands.iter().enumerate() {
+            let Some(fragment) = source.arrives.filter(|_| source.level < target.level) else {
+                continue;
+            };
+            let has = |stand: &Stand| {
+                let is_near = stand.level >= target.level && stand.arrives == Some(fragment);
+                stand.has(fragment) || is_near
+            };
+            if !source.gives || stands.iter().any(has) || !is_idle(from, to) {
+                continue;
+            }
+            let rank = (target.level, to, from);
+            if best.is_none_or(|(least, _)| rank < least) {
+                best = Some((rank, Follow { from, to, fragment }));
+            }
+        }
+    }
+    best.map(|(_, follow)| follow)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -170,12 +214,39 @@ mod tests {
         assert_eq!(next(&stands, |_, _| Some(0)), Push::Done);
     }
 
+    #[test]
+    fn what_still_arrives_goes_on_once_where_nothing_else_does() {
+        let coming = |level, fragment| Stand {
+            level,
+            arrives: Some(fragment),
+            gives: true,
+            ..Stand::default()
+        };
+        let mut stands = [coming(1, 0), coming(1, 1), empty(2), empty(3)];
+        let way = |from, to, fragment| Some(Follow { from, to, fragment });
+        assert_eq!(follow(&stands, |_, _| true), way(0, 2, 0));
+        assert_eq!(follow(&stands, |from, _| from == 1), way(1, 2, 1));
+        assert_eq!(follow(&stands, |_, _| false), None);
+        stands[2].awaits = Some(0);
+        // One that goes on already goes no second way; the other one may.
+        assert_eq!(follow(&stands, |_, _| true), way(1, 3, 1));
+        stands[1].gives = false;
+        assert_eq!(follow(&stands, |_, _| true), None);
+        // Nothing follows what lies there: it goes as it is.
+        let stands = [coming(1, 0), holder(1, 0), empty(2)];
+        assert_eq!(follow(&stands, |_, _| true), None);
+        // Nor where the centre sends itself.
+        let stands = [coming(1, 0), coming(2, 0), empty(2)];
+        assert_eq!(follow(&stands, |_, _| true), None);
+    }
+
     fn stands() -> impl Strategy<Value = Vec<Stand>> {
         let stand = (1u8..4, proptest::option::of(0u8..4), any::<[bool; 3]>());
         let stand = stand.prop_map(|(level, holds, [gives, is_free, is_open])| Stand {
             level,
             holds,
             awaits: None,
+            arrives: None,
             gives,
             is_free: is_free && holds.is_none(),
             is_open,
@@ -184,6 +255,29 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn following_ends_with_each_fragment_nearer_once(
+            mut stands in stands(),
+            coming in proptest::collection::vec(proptest::option::of(0u8..4), 8),
+        ) {
+            for (stand, fragment) in stands.iter_mut().zip(coming) {
+                stand.arrives = fragment.filter(|_| stand.holds.is_none());
+            }
+            for _ in 0..=stands.len() {
+                let Some(Follow { from, to, fragment }) = follow(&stands, |_, _| true) else {
+                    return Ok(());
+                };
+                let (source, target) = (stands[from], stands[to]);
+                prop_assert!(source.level < target.level && source.gives);
+                prop_assert_eq!(source.arrives, Some(fragment));
+                prop_assert!(target.is_open && target.is_free && target.holds.is_none());
+                prop_assert!(target.awaits.is_none() && target.arrives.is_none());
+                prop_assert!(stands.iter().all(|stand| !stand.has(fragment)));
+                stands[to].awaits = Some(fragment);
+            }
+            prop_assert!(false, "it does not end");
+        }
+
         #[test]
         fn pushing_ends_with_each_level_holding_a_fragment_once_more_at_most(mut stands in stands()) {
             let before: Vec<Stand> = stands.clone();

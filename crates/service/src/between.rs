@@ -1,6 +1,7 @@
 //! Lets relays send to each other what they hold; nothing of it comes this way.
 
 use std::{
+    pin::pin,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -12,10 +13,12 @@ use posthaste_endpoint::relay::{
 };
 use posthaste_journal::Scan;
 use posthaste_types::{DepotId, FragmentIndex, encrypted_sizes};
+use tokio::sync::watch;
 
 use crate::{
     depots::{Depots, fault_of_forward, fault_of_kind},
     driver::Arrival,
+    follow::{self, Lead},
     hands::{Hands, Leg},
     store::Store,
 };
@@ -35,13 +38,19 @@ impl Hands {
                 fragment,
                 reason: _,
             } => {
-                let leg = Leg {
-                    request,
-                    depot,
-                    chunk,
-                    fragment,
-                };
+                let leg = Leg::new(request, depot, chunk, fragment);
                 self.forward(from, leg);
+            }
+            Command::Follow {
+                request,
+                from,
+                to: depot,
+                chunk,
+                fragment,
+                reason: _,
+            } => {
+                let leg = Leg::new(request, depot, chunk, fragment);
+                self.follow(from, leg);
             }
             Command::Gather {
                 request,
@@ -50,12 +59,7 @@ impl Hands {
                 from,
                 reason: _,
             } => {
-                let leg = Leg {
-                    request,
-                    depot,
-                    chunk,
-                    fragment: FragmentIndex::WHOLE,
-                };
+                let leg = Leg::new(request, depot, chunk, FragmentIndex::WHOLE);
                 self.gather(from, leg);
             }
             Command::Scatter {
@@ -66,12 +70,7 @@ impl Hands {
                 to,
                 reason: _,
             } => {
-                let leg = Leg {
-                    request,
-                    depot,
-                    chunk,
-                    fragment,
-                };
+                let leg = Leg::new(request, depot, chunk, fragment);
                 self.scatter(leg, to, gives_way);
             }
             Command::Send { .. }
@@ -101,6 +100,25 @@ impl Hands {
         );
         let handle = self.running.spawn(async move {
             let ended = forward_fragment(&store, &depots, from, leg).await;
+            let _ = inputs.send(Arrival::bare(leg.ended(ended))).await;
+        });
+        self.keep_send(leg, handle);
+    }
+
+    /// The same of a fragment that is on its way there from here.
+    fn follow(&mut self, from: DepotId, leg: Leg) {
+        let (depots, store, inputs) = (
+            Arc::clone(&self.depots),
+            Arc::clone(&self.store),
+            self.inputs.clone(),
+        );
+        let lead = self.leads.of(Leg { depot: from, ..leg });
+        let handle = self.running.spawn(async move {
+            let ended = match lead {
+                Some(lead) => follow_fragment(&store, &depots, from, leg, lead).await,
+                // What it was to follow has ended already.
+                None => forward_fragment(&store, &depots, from, leg).await,
+            };
             let _ = inputs.send(Arrival::bare(leg.ended(ended))).await;
         });
         self.keep_send(leg, handle);
@@ -156,6 +174,48 @@ async fn forward_fragment(
             .client
             .forward_fragment(&dataset, leg.chunk, leg.fragment, &taker.client, expires);
     sent.await.map_err(|error| fault_of_forward(&error))
+}
+
+/// Lets a relay send on what is on its way to it. That ends after what it follows, and with that where it fails.
+async fn follow_fragment(
+    store: &Store,
+    depots: &Depots,
+    from: DepotId,
+    leg: Leg,
+    mut lead: watch::Receiver<Lead>,
+) -> Result<(), Fault> {
+    let giver = depots.get(from).ok_or(Fault::Unreachable)?;
+    let taker = depots.get(leg.depot).ok_or(Fault::Unreachable)?;
+    let mut stored = lead.clone();
+    let mut stored = pin!(follow::stored(&mut stored));
+    if !giver.follows.load(Ordering::Relaxed) {
+        stored.await?;
+        return forward_fragment(store, depots, from, leg).await;
+    }
+    let dataset = store.dataset(leg.request).map_err(|_| Fault::Other)?;
+    let expires = store.expires(leg.request).map_err(|_| Fault::Other)?;
+    let followed = async {
+        let digest = follow::begun(&mut lead).await?;
+        let Some(digest) = digest else {
+            return forward_fragment(store, depots, from, leg).await;
+        };
+        let piece = (leg.chunk, leg.fragment);
+        let sent = giver
+            .client
+            .follow_fragment(&dataset, piece, digest, &taker.client, expires);
+        sent.await.map_err(|error| fault_of_forward(&error))
+    };
+    let mut followed = pin!(followed);
+    tokio::select! {
+        ended = &mut followed => {
+            stored.await?;
+            ended
+        }
+        led = &mut stored => {
+            led?;
+            followed.await
+        }
+    }
 }
 
 /// The same of a relay that can't gather. Says how each did that was asked, and how it ended.

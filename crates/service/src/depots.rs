@@ -10,32 +10,23 @@ use std::{
     time::{Duration, Instant},
 };
 
-use posthaste_core::contract::{Drain, Fault, Input};
+use posthaste_core::contract::{Fault, Input};
 use posthaste_endpoint::{
     Error, ErrorKind, Result,
     gateway::Gateways,
-    relay::{Credential, Draining, RelayAddress, RelayClient, RelayStatus},
+    relay::{Credential, RelayAddress, RelayClient, RelayStatus},
 };
 use posthaste_journal::DepotRecord;
-use posthaste_types::{ByteRate, Bytes, DepotId};
-use tokio::sync::{Notify, mpsc};
+use posthaste_types::DepotId;
+use tokio::sync::Notify;
 
 use crate::{
-    driver::Arrival,
     meter::{Carried, Meter, Sample},
     secrets,
 };
 
-/// How often a depot is asked how it is doing while something is sent to it or it is down.
-const POLL_BUSY: Duration = Duration::from_millis(500);
-/// How often else.
-const POLL_IDLE: Duration = Duration::from_secs(10);
 /// One that says by itself how it is is asked when it has said nothing for this long: three of its turns.
-const SILENT_AFTER: Duration = Duration::from_secs(90);
-/// Answers in a row that must fail to come before a depot that is merely slow counts as down.
-const SILENCES_MAX: u32 = 3;
-/// A depot that says nothing new is reported again after this long.
-const REPORT_EVERY: Duration = Duration::from_secs(30);
+pub(crate) const SILENT_AFTER: Duration = Duration::from_secs(90);
 
 /// One depot.
 pub(crate) struct Depot {
@@ -49,12 +40,14 @@ pub(crate) struct Depot {
     told_way: AtomicUsize,
     /// Whether it said that it can send on what it holds.
     pub(crate) forwards: AtomicBool,
+    /// Whether it said that it can send on what it still receives.
+    pub(crate) follows: AtomicBool,
     /// Whether it said that it can gather what others hold.
     pub(crate) gathers: AtomicBool,
     /// Whether it said that it can code chunks.
     pub(crate) scatters: AtomicBool,
     heard: Mutex<Heard>,
-    beaten: Notify,
+    pub(crate) beaten: Notify,
 }
 
 /// What was heard of a depot.
@@ -117,7 +110,7 @@ impl Depot {
     }
 
     /// What to tell the mind where connections take another way by themselves.
-    fn turned(&self, now: Instant) -> Option<Input> {
+    pub(crate) fn turned(&self, now: Instant) -> Option<Input> {
         let way = self.client.way()?;
         if self.told_way.swap(way, Ordering::Relaxed) == way {
             return None;
@@ -158,13 +151,13 @@ impl Depot {
     }
 
     /// Whether it says so often how it is that it need not be asked.
-    fn speaks(&self, now: Instant) -> bool {
+    pub(crate) fn speaks(&self, now: Instant) -> bool {
         let beat_at = self.heard().beat_at;
         beat_at.is_some_and(|at| now.duration_since(at) < SILENT_AFTER)
     }
 
     /// How it is: what it said by itself, or else what it answers.
-    async fn ask(&self) -> Result<RelayStatus> {
+    pub(crate) async fn ask(&self) -> Result<RelayStatus> {
         let beat = self.heard().beat.take();
         match beat {
             Some(Beat::Lives(status)) => Ok(*status),
@@ -197,6 +190,7 @@ impl Depot {
         heard.connections = Some(status.connections);
         drop(heard);
         self.forwards.store(status.forwards, Ordering::Relaxed);
+        self.follows.store(status.follows, Ordering::Relaxed);
         self.gathers.store(status.gathers, Ordering::Relaxed);
         self.scatters.store(status.scatters, Ordering::Relaxed);
     }
@@ -307,142 +301,12 @@ pub(crate) fn open(
         meter: Meter::new(now),
         told_way: AtomicUsize::new(0),
         forwards: AtomicBool::new(false),
+        follows: AtomicBool::new(false),
         gathers: AtomicBool::new(false),
         scatters: AtomicBool::new(false),
         heard: Mutex::default(),
         beaten: Notify::new(),
     })
-}
-
-/// Watches one depot until it is no longer in the books.
-pub(crate) async fn watch(depots: Arc<Depots>, depot: Arc<Depot>, inputs: mpsc::Sender<Arrival>) {
-    let id = depot.record.id;
-    let mut reported: Option<(Report, Instant)> = None;
-    let mut silences = 0;
-    // Not known after a start: it may have changed meanwhile.
-    let mut drain = None;
-    loop {
-        let known = depots.get(id);
-        if !known.is_some_and(|known| Arc::ptr_eq(&known, &depot)) {
-            return;
-        }
-        let answer = depot.ask().await;
-        if let Some(input) = depot.turned(crate::monotonic())
-            && inputs.send(Arrival::bare(input)).await.is_err()
-        {
-            return;
-        }
-        let report = match answer {
-            Ok(status) => {
-                silences = 0;
-                depot.heed(&status);
-                let says = drain_of(&status);
-                if drain.replace(says) != Some(says) {
-                    let input = Input::DepotDrained {
-                        depot: id,
-                        drain: says,
-                        is_own: true,
-                    };
-                    if inputs.send(Arrival::bare(input)).await.is_err() {
-                        return;
-                    }
-                }
-                Some(Report::up(&depot.record, &status))
-            }
-            Err(error) => {
-                silences += 1;
-                let surely = error.kind() != ErrorKind::TimedOut && error.kind() != ErrorKind::Busy;
-                (surely || silences >= SILENCES_MAX).then(|| Report::Down(fault_of(&error)))
-            }
-        };
-        let now = crate::monotonic();
-        if let Some(report) = report {
-            let told = reported.as_ref().is_some_and(|(last, at)| {
-                last.says_as_much_as(&report) && now.duration_since(*at) < REPORT_EVERY
-            });
-            if !told {
-                if inputs.send(Arrival::bare(report.input(id))).await.is_err() {
-                    return;
-                }
-                reported = Some((report, now));
-            }
-        }
-        let is_up = matches!(reported, Some((Report::Up { .. }, _)));
-        let idle = is_up && silences == 0 && depot.meter.is_idle();
-        let pause = match (idle, depot.speaks(now)) {
-            (true, true) => SILENT_AFTER,
-            (true, false) => POLL_IDLE,
-            (false, _) => POLL_BUSY,
-        };
-        tokio::select! {
-            () = tokio::time::sleep(pause) => {}
-            () = depot.beaten.notified() => {}
-        }
-    }
-}
-
-/// What becomes of what a relay holds that says that it ends.
-fn drain_of(status: &RelayStatus) -> Drain {
-    match status.draining {
-        None => Drain::Off,
-        Some(Draining::Keep) => Drain::Keep,
-        Some(Draining::Move) => Drain::Move,
-    }
-}
-
-/// What a poll says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Report {
-    Up {
-        free: Bytes,
-        rate_max: Option<ByteRate>,
-    },
-    Down(Fault),
-}
-
-impl Report {
-    fn up(record: &DepotRecord, status: &RelayStatus) -> Self {
-        let rate_max = match (record.rate_max, status.rate_limit) {
-            (Some(ours), Some(theirs)) => Some(ours.min(theirs)),
-            (ours, theirs) => ours.or(theirs),
-        };
-        Self::Up {
-            free: status.free.min(record.capacity),
-            rate_max,
-        }
-    }
-
-    /// Free space moves with every fragment, which the mind counts itself: only a move of more
-    /// than a hundredth that it can't know of is worth a line in the journal.
-    fn says_as_much_as(&self, other: &Self) -> bool {
-        match (self, other) {
-            (
-                Self::Up {
-                    free: before,
-                    rate_max: rate_before,
-                },
-                Self::Up {
-                    free: after,
-                    rate_max: rate_after,
-                },
-            ) => {
-                let moved = before.get().abs_diff(after.get());
-                rate_before == rate_after && moved <= before.get() / 100
-            }
-            (before, after) => before == after,
-        }
-    }
-
-    fn input(self, depot: DepotId) -> Input {
-        match self {
-            Self::Up { free, rate_max } => Input::DepotUp {
-                depot,
-                free,
-                rate_max,
-            },
-            Self::Down(fault) => Input::DepotDown { depot, fault },
-        }
-    }
 }
 
 /// What the mind needs to know of an error of the hands.

@@ -195,6 +195,7 @@ impl Driver {
             | Command::Release { .. }
             | Command::Forget { .. }
             | Command::Forward { .. }
+            | Command::Follow { .. }
             | Command::Gather { .. }
             | Command::Fetch { .. }
             | Command::Quit { .. }

@@ -7,7 +7,7 @@ use posthaste_endpoint::Result;
 use posthaste_plan::horizon::{Effort, Problem};
 use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId};
 use tokio::{
-    sync::mpsc,
+    sync::{mpsc, watch},
     task::{AbortHandle, JoinSet},
     time::sleep,
 };
@@ -16,6 +16,7 @@ use crate::{
     circuits::{Circuits, Reservations},
     depots::{Depots, fault_of},
     driver::Arrival,
+    follow::{Lead, Leads},
     inbound::{Flows, Inbound},
     monotonic, probe, release,
     sealed::{Opened, Sealed},
@@ -36,6 +37,8 @@ pub(crate) struct Hands {
     pub(crate) running: JoinSet<()>,
     /// Sends that an `Abandon` must reach.
     sends: HashMap<(RequestId, DepotId), Vec<AbortHandle>>,
+    /// How far sends are, for what follows them.
+    pub(crate) leads: Leads,
     opened: Arc<Opened>,
     inbound: Inbound,
     reservations: Reservations,
@@ -51,6 +54,20 @@ pub(crate) struct Leg {
 }
 
 impl Leg {
+    pub(crate) const fn new(
+        request: RequestId,
+        depot: DepotId,
+        chunk: ChunkIndex,
+        fragment: FragmentIndex,
+    ) -> Self {
+        Self {
+            request,
+            depot,
+            chunk,
+            fragment,
+        }
+    }
+
     /// What the mind is told when it has ended.
     pub(crate) fn ended(self, ended: Result<(), Fault>) -> Input {
         let Self {
@@ -95,6 +112,7 @@ impl Hands {
             inputs,
             running: JoinSet::new(),
             sends: HashMap::new(),
+            leads: Leads::default(),
             opened,
         }
     }
@@ -111,12 +129,7 @@ impl Hands {
                 fragment,
                 reason: _,
             } => {
-                let leg = Leg {
-                    request,
-                    depot,
-                    chunk,
-                    fragment,
-                };
+                let leg = Leg::new(request, depot, chunk, fragment);
                 self.send(leg, gives_way);
             }
             Command::Abandon {
@@ -140,6 +153,7 @@ impl Hands {
                 reason: _,
             } => self.forget(request, depot),
             command @ (Command::Forward { .. }
+            | Command::Follow { .. }
             | Command::Gather { .. }
             | Command::Scatter { .. }) => self.relay(command, gives_way),
             command @ (Command::Fetch { .. }
@@ -175,9 +189,10 @@ impl Hands {
     fn send(&mut self, leg: Leg, gives_way: bool) {
         let sealed = self.sealed(leg.request);
         let (depots, inputs) = (Arc::clone(&self.depots), self.inputs.clone());
+        let lead = self.leads.begin(leg);
         let handle = self.running.spawn(async move {
             let ended = match sealed.await {
-                Ok(sealed) => send_fragment(&sealed, &depots, leg, gives_way).await,
+                Ok(sealed) => send_fragment(&sealed, &depots, leg, gives_way, &lead).await,
                 Err(error) => Err(fault_of(&error)),
             };
             let arrival = match ended {
@@ -187,8 +202,12 @@ impl Hands {
                 },
                 Err(fault) => Arrival::bare(leg.ended(Err(fault))),
             };
+            let is_stored = arrival.chunk.is_some();
             // The driver is gone only when the service ends, and then nobody waits for this.
             let _ = inputs.send(arrival).await;
+            if is_stored {
+                lead.send_replace(Lead::Stored);
+            }
         });
         self.keep_send(leg, handle);
     }
@@ -333,6 +352,7 @@ async fn send_fragment(
     depots: &Depots,
     leg: Leg,
     gives_way: bool,
+    lead: &watch::Sender<Lead>,
 ) -> Result<posthaste_journal::ChunkRecord, Fault> {
     let depot = depots.get(leg.depot).ok_or(Fault::Unreachable)?;
     let (fragment, _stripe) = sealed
@@ -341,6 +361,7 @@ async fn send_fragment(
         .map_err(|error| fault_of(&error))?;
     let size = Bytes::new(fragment.bytes.len() as u64);
     let metered = Metered::start(&depot, gives_way);
+    lead.send_replace(Lead::Begun(fragment.digest));
     let stored = depot
         .sender(gives_way)
         .put_fragment(

@@ -12,6 +12,7 @@ mod clock;
 mod depots;
 mod driver;
 mod enlist;
+mod follow;
 mod hands;
 mod http;
 mod inbound;
@@ -27,6 +28,7 @@ mod sealed;
 mod secrets;
 mod store;
 mod submit;
+mod watch;
 mod wishes;
 
 use std::{
@@ -322,7 +324,7 @@ async fn watch_depots(
     let mut watching = JoinSet::new();
     while let Some(depot) = watches.recv().await {
         while watching.try_join_next().is_some() {}
-        watching.spawn(depots::watch(
+        watching.spawn(watch::watch(
             Arc::clone(&centre.depots),
             depot,
             centre.inputs.clone(),

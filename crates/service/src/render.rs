@@ -7,8 +7,9 @@ use posthaste_api as api;
 use posthaste_core::{
     Mind,
     contract::{
-        ArrivalState, Decision, DeliveryView, DepotState, Drain, DrainView, Forecast, Happening,
-        PathView, Quantiles, Reason, RequestState, RequestView, ShareView, WayView, WouldBuy,
+        ArrivalState, Decision, DeliveryReason, DeliveryView, DepotState, Drain, DrainView,
+        Forecast, Happening, PathView, Quantiles, Reason, RequestState, RequestView, ShareView,
+        WayView, WouldBuy,
     },
 };
 use posthaste_endpoint::{Error, ErrorKind, Result};
@@ -415,8 +416,12 @@ fn offers(decisions: &[Decision]) -> Vec<api::Offer> {
                 Some(would_buy)
             }
             Reason::Offered { would_buy }
-            | Reason::DeliveryInfeasible { would_buy, .. }
-            | Reason::DeliveryCrowdsOut { would_buy, .. } => Some(would_buy),
+            | Reason::Delivery {
+                why: DeliveryReason::Infeasible { would_buy, .. },
+            }
+            | Reason::Delivery {
+                why: DeliveryReason::CrowdsOut { would_buy, .. },
+            } => Some(would_buy),
             _ => None,
         }
     });

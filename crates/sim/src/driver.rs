@@ -6,6 +6,7 @@ mod circuits;
 mod commands;
 mod fates;
 mod faults;
+mod follows;
 mod forwards;
 mod gathers;
 mod inbound;
@@ -29,7 +30,7 @@ use std::{
 
 use posthaste_core::{
     Mind, Settings,
-    contract::{Event, Happening, Input, Outbox, Reason},
+    contract::{DeliveryReason, Event, Happening, Input, Outbox, Reason},
 };
 use posthaste_types::{ByteRate, Bytes, DepotId, Record, RequestId, Timestamp};
 
@@ -431,7 +432,15 @@ impl<'a> Run<'a> {
             self.check_claim(request, losses, false);
         }
         if let (
-            Reason::WholeThere { .. } | Reason::WholeInTime { .. } | Reason::WholeLate { .. },
+            Reason::Delivery {
+                why: DeliveryReason::WholeThere { .. },
+            }
+            | Reason::Delivery {
+                why: DeliveryReason::InTime { .. },
+            }
+            | Reason::Delivery {
+                why: DeliveryReason::Late { .. },
+            },
             Some(request),
         ) = (&event.reason, event.request)
         {

@@ -141,13 +141,17 @@ impl World {
     /// Queues a fragment. Between two sites that nobody named a path for, what the slower of their
     /// paths to the centre is declared to carry limits it.
     pub(crate) fn send(&mut self, from: Node, to: Node, sending: Sending) {
+        self.find_path(from, to);
+        self.network.send(from, to, sending);
+    }
+
+    fn find_path(&mut self, from: Node, to: Node) {
         if !self.network.has_path(from, to) {
             let declared = [from, to].into_iter().filter_map(Node::place);
             let declared = declared.map(|place| self.sites[place].first_rate).min();
             let path = self.network.add_resource(declared.unwrap_or(0));
             self.network.add_path(from, to, path);
         }
-        self.network.send(from, to, sending);
     }
 
     /// Takes sends from the centre back.
@@ -167,6 +171,28 @@ impl World {
         is_gone: impl Fn(&Sending) -> bool,
     ) -> Vec<Arrival> {
         self.network.drop_forwards(Node::site(place), is_gone)
+    }
+
+    /// Whether something is on its way to a site from the centre.
+    pub(crate) fn is_coming(&self, place: usize, sending: &Sending) -> bool {
+        self.network.is_coming(Node::site(place), sending)
+    }
+
+    /// Lets a site send on to another what is on its way there from the centre, as it comes.
+    pub(crate) fn follow(&mut self, from: usize, to: usize, sending: Sending) {
+        let (from, to) = (Node::site(from), Node::site(to));
+        self.find_path(from, to);
+        self.network.follow(from, to, sending);
+    }
+
+    /// Something from the centre is stored at a site: what follows it may end.
+    pub(crate) fn lead(&mut self, place: usize, sending: &Sending) {
+        self.network.lead(Node::site(place), sending);
+    }
+
+    /// Takes back what other sites send on to one as it comes.
+    pub(crate) fn drop_followed(&mut self, place: usize, is_gone: impl Fn(&Sending) -> bool) {
+        self.network.drop_followed(Node::site(place), is_gone);
     }
 
     /// Takes back what one site sends to another.

@@ -1,7 +1,9 @@
 //! Depots near the centre push on to those near the destination, with everything that can fail.
 #![allow(clippy::unwrap_used, reason = "a test may stop at once")]
 
-use posthaste_sim::Fate;
+use std::ops::Range;
+
+use posthaste_sim::{Fate, Report};
 
 #[path = "support/playing.rs"]
 mod playing;
@@ -64,4 +66,77 @@ fn pushing_on_makes_nothing_safe_later() {
             with.seed
         );
     }
+}
+
+/// When the last fragment of all was pushed on, in seconds.
+fn all_pushed_s(report: &Report) -> Option<f64> {
+    told_s(report, "all is pushed on")
+}
+
+/// Seconds by which all was pushed on in each world, where depots follow and where they don't.
+fn with_and_without(text: &str, seeds: Range<u64>) -> Vec<(f64, f64)> {
+    let text = &text
+        .replace("answer_lost_permille = 10\n", "")
+        .replace("corrupt_permille = 5\n", "");
+    let without = text.replace("follows = true\n", "");
+    assert_ne!(&without, text);
+    let (with, without) = (
+        play_written("follow", text, seeds.clone()),
+        play_written("follow", &without, seeds),
+    );
+    let both = with.iter().zip(&without);
+    both.map(|(with, without)| (all_pushed_s(with).unwrap(), all_pushed_s(without).unwrap()))
+        .collect()
+}
+
+#[test]
+fn what_follows_is_given_up_with_what_it_follows_and_nothing_is_lost() {
+    let mut told = 0;
+    for report in play("follow", 0..60) {
+        assert_eq!(report.count(Fate::Unsafe), 0, "{}", report.to_text());
+        told += u32::from(told_s(&report, "while it still arrives").is_some());
+    }
+    assert!(
+        told > 30,
+        "hardly anything went on as it came: {told} of 60"
+    );
+}
+
+#[test]
+fn a_small_dataset_is_nearer_sooner_where_depots_follow() {
+    let text = written("follow");
+    let text = text.split("[[fault]]").next().unwrap();
+    let text = text
+        .replace("count = 6\nat_s = [0, 60]", "at_s = 0")
+        .replace("size_mib = [16, 60]", "size_mib = [24, 32]");
+    let both = with_and_without(&text, 0..20);
+    let sum: (f64, f64) = both
+        .iter()
+        .fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    let (with, without) = (sum.0 / 20.0, sum.1 / 20.0);
+    assert!(
+        with < without * 0.9,
+        "{with} s with, {without} s without: {both:?}"
+    );
+}
+
+#[test]
+fn a_large_dataset_is_nearer_sooner_on_average_where_depots_follow() {
+    let text = written("follow");
+    let text = text.split("[[fault]]").next().unwrap();
+    let text = text
+        .replace("size_mib = [16, 60]", "size_mib = [200, 400]")
+        .replace("count = 6", "count = 2")
+        .replace("deadline_s = [200, 400]", "deadline_s = [1000, 2000]");
+    let both = with_and_without(&text, 0..40);
+    // What goes where is decided as it comes, over links that vary: one world may end somewhat later.
+    for (seed, (with, without)) in both.iter().enumerate() {
+        assert!(
+            *with <= without * 1.1 + 2.0,
+            "seed {seed}: {with} s with, {without} s without"
+        );
+    }
+    let ratio: f64 = both.iter().map(|(with, without)| with / without).sum();
+    let ratio = ratio / 40.0;
+    assert!(ratio < 0.97, "{ratio} of the time without, on average");
 }

@@ -34,6 +34,8 @@ record! {
         pub(crate) terms: DepotTerms,
         /// Hops from the centre, from 1: those of a higher level are nearer to destinations.
         pub(crate) level: u8,
+        /// It can send on what it still receives.
+        pub(crate) follows: bool,
         /// Whether an operator drains it, and whether it says itself that it ends.
         pub(crate) drain_asked: Drain,
         pub(crate) drain_own: Drain,
@@ -79,6 +81,7 @@ impl Depot {
             fork: Fork::default(),
             terms: DepotTerms::default(),
             level: 1,
+            follows: false,
             drain_asked: Drain::Off,
             drain_own: Drain::Off,
             only_here: None,

@@ -165,6 +165,8 @@ record! {
         pub(crate) is_blamed: bool,
         /// Who sends it was sent the chunk to code, so it is on its way from the centre.
         pub(crate) is_piece: bool,
+        /// When it began, who sends it was getting it from the centre still.
+        pub(crate) is_following: bool,
         pub(crate) since: Timestamp,
     }
 }
@@ -330,6 +332,11 @@ impl Pushes {
     ) -> Option<Quantiles> {
         let way = self.ways.get(&(from, to))?;
         way.path.forecast(now, settings.forecast_tau)
+    }
+
+    /// Whether nothing is under way between two depots, and nothing failed of late.
+    pub(crate) fn is_idle(&self, from: DepotId, to: DepotId) -> bool {
+        !self.pairs.contains_key(&(from, to))
     }
 
     /// What is under way between two depots.

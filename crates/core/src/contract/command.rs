@@ -79,6 +79,23 @@ record! {
             /// Why there and why now.
             reason: Reason,
         },
+        /// Let one depot send a fragment on to another one while it still gets it from the centre. Answered as
+        /// `Forward`, never before the send that it follows; where that one fails or is abandoned, by a
+        /// `FragmentFailed` with the source vanished.
+        59 = Follow {
+            /// For this request.
+            request: RequestId,
+            /// From this depot, to which this fragment is on its way.
+            from: DepotId,
+            /// To this one.
+            to: DepotId,
+            /// This chunk.
+            chunk: ChunkIndex,
+            /// This fragment of it.
+            fragment: FragmentIndex,
+            /// Why there and why now.
+            reason: Reason,
+        },
         /// Let a destination take fragments of a chunk from depots that hold them, rebuild the chunk and
         /// keep it whole. Answered, for the destination and the whole chunk, by `FragmentStored` or
         /// `FragmentFailed`, and before that by `GatherTold` where something is known of those who sent.
@@ -232,6 +249,7 @@ impl Command {
             | Self::Release { reason, .. }
             | Self::Forget { reason, .. }
             | Self::Forward { reason, .. }
+            | Self::Follow { reason, .. }
             | Self::Gather { reason, .. }
             | Self::Scatter { reason, .. }
             | Self::Fetch { reason, .. }

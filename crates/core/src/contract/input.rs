@@ -237,6 +237,13 @@ record! {
             /// Its level, from 1.
             level: u8,
         },
+        /// Whether a depot can send on what it still receives. Without it, it can't.
+        115 = DepotFollows {
+            /// The depot.
+            depot: DepotId,
+            /// Whether it can.
+            follows: bool,
+        },
         /// A depot is to be switched off, or no longer: nothing new goes there.
         120 = DepotDrained {
             /// The depot.

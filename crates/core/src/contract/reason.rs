@@ -4,10 +4,11 @@ mod words;
 
 use alloc::{string::String, vec::Vec};
 use posthaste_plan::tuner;
-use posthaste_types::{ByteRate, Bytes, Code, DepotId, RequestId, Timestamp, record};
+use posthaste_types::{ByteRate, Bytes, Code, DepotId, Timestamp, record};
 
-use super::{Binding, DrainReason, Fault, Hindrance, Survive, WayReason, WouldBuy};
+use super::{Binding, DrainReason, Fault, Survive, WayReason, WouldBuy};
 pub use circuit::CircuitReason;
+pub use delivery::DeliveryReason;
 
 record! {
     /// Why the mind decided something. Shown to people as it stands.
@@ -186,99 +187,20 @@ record! {
         },
         /// The depot is of a level nearer to the destination.
         104 = Nearer { #[doc = "Hops from the centre."] level: u8 },
+        /// Nothing else goes that way: it goes on while it still arrives.
+        210 = GoesOnAsItComes,
+        /// What was to go on as it came did not arrive.
+        211 = DidNotArrive,
         /// A depot is drained, or no longer.
         220 = Drained { #[doc = "Why."] why: DrainReason },
         /// Where it lies, the destination takes it from: nothing is sent over the centre's way out again.
         105 = HasIt,
         /// A depot codes chunks and sends their fragments on: each leaves the centre once.
         180 = CodedThere,
-        /// Every chunk lies whole at each destination, its digest checked there.
-        106 = WholeThere {
-            /// How many those are.
-            destinations: u32,
-        },
-        /// Each destination had every chunk by when it was wanted there.
-        170 = WholeInTime {
-            /// How many those are.
-            destinations: u32,
-            /// When they did.
-            whole_at: Timestamp,
-            /// By when it was wanted.
-            deliver_by: Timestamp,
-        },
-        /// Each destination had every chunk only later than it was wanted there.
-        171 = WholeLate {
-            /// How many those are.
-            destinations: u32,
-            /// When they did.
-            whole_at: Timestamp,
-            /// By when it was wanted.
-            deliver_by: Timestamp,
-        },
-        /// A destination would have all of it too late, or so little before that it is in danger.
-        172 = DeliveryBehind {
-            /// The name of the last one.
-            name: String,
-            /// What keeps it waiting.
-            hindrance: Hindrance,
-            /// When it would have all of it, p90; none while that is not in sight.
-            finish: Option<Timestamp>,
-            /// By when it is wanted.
-            deliver_by: Timestamp,
-        },
-        /// Every destination has all of it in time, as it looks.
-        173 = DeliverySuffices {
-            /// When, p90.
-            finish: Timestamp,
-            /// By when it is wanted.
-            deliver_by: Timestamp,
-        },
-        /// It can't be at its destinations by when it is wanted there.
-        174 = DeliveryInfeasible {
-            /// The name of the destination that has it last.
-            name: String,
-            /// What keeps it waiting.
-            hindrance: Hindrance,
-            /// The earliest it can be wanted there, where that is in sight.
-            earliest: Option<Timestamp>,
-            /// By when it was wanted.
-            deliver_by: Timestamp,
-            /// What would make it possible.
-            would_buy: Vec<WouldBuy>,
-        },
-        /// It would come too late what was promised to be at the same destination in time.
-        175 = DeliveryCrowdsOut {
-            /// The request that would.
-            request: RequestId,
-            /// The earliest it can be wanted there without that, where that is in sight.
-            earliest: Option<Timestamp>,
-            /// By when it was wanted.
-            deliver_by: Timestamp,
-            /// What would make it possible.
-            would_buy: Vec<WouldBuy>,
-        },
-        /// It is wanted at its destinations, and there is none that takes chunks.
-        176 = NoDestination,
-        /// It was wanted at its destinations in the past.
-        177 = DeliverByPast {
-            /// By when.
-            deliver_by: Timestamp,
-        },
-        /// Of being safe and being delivered in time the one leaves less time than the other.
-        178 = Binds {
-            /// When it must be safe.
-            deadline: Timestamp,
-            /// By when it is wanted at its destinations.
-            deliver_by: Timestamp,
-            /// It is delivery that leaves less.
-            is_delivery: bool,
-        },
-        /// A user changed by when it is wanted at its destinations.
-        179 = NewDeliverBy {
-            /// Before; none for any time.
-            from: Option<Timestamp>,
-            /// From now on.
-            to: Option<Timestamp>,
+        /// About being at the destinations in time.
+        170 = Delivery {
+            /// Why.
+            why: DeliveryReason,
         },
         /// Only depots that fail together with others of theirs had room for a fragment.
         98 = OnlyKinHaveRoom {

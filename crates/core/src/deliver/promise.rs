@@ -9,7 +9,7 @@ use crate::{
     Mind,
     admission::Verdict,
     books::Request,
-    contract::{DeliveryView, Happening, Outbox, Reason, WouldBuy},
+    contract::{DeliveryReason, DeliveryView, Happening, Outbox, Reason, WouldBuy},
     outlook::{Belief, Promised},
 };
 
@@ -21,9 +21,13 @@ impl Mind {
     pub(crate) fn find_flaw_of_delivery(&self, request: &Request) -> Option<Reason> {
         let deliver_by = request.wishes.deliver_by?;
         if request.lead().is_none() {
-            return Some(Reason::NoDestination);
+            return Some(Reason::Delivery {
+                why: DeliveryReason::NoDestination,
+            });
         }
-        (deliver_by <= self.now).then_some(Reason::DeliverByPast { deliver_by })
+        (deliver_by <= self.now).then_some(Reason::Delivery {
+            why: DeliveryReason::Passed { deliver_by },
+        })
     }
 
     /// Weighs a newcomer so that it is delivered in time too; where it can't be, why not.
@@ -91,23 +95,27 @@ impl Mind {
         let mut would_buy = self.offers_of_delivery(id, request, left, &verdict);
         would_buy.extend(earliest.map(|deliver_by| WouldBuy::DeliveredLater { deliver_by }));
         if let Some(other) = crowded_out {
-            return Err(Reason::DeliveryCrowdsOut {
-                request: other,
-                earliest,
-                deliver_by,
-                would_buy,
+            return Err(Reason::Delivery {
+                why: DeliveryReason::CrowdsOut {
+                    request: other,
+                    earliest,
+                    deliver_by,
+                    would_buy,
+                },
             });
         }
         let (last, hindrance) = match found {
             Ok(found) => (found.last, found.hindrance),
             Err(away) => (away.last, away.hindrance),
         };
-        Err(Reason::DeliveryInfeasible {
-            name: self.name_of(last),
-            hindrance,
-            earliest,
-            deliver_by,
-            would_buy,
+        Err(Reason::Delivery {
+            why: DeliveryReason::Infeasible {
+                name: self.name_of(last),
+                hindrance,
+                earliest,
+                deliver_by,
+                would_buy,
+            },
         })
     }
 
@@ -242,7 +250,9 @@ impl Mind {
         self.remember(
             id,
             "delivery moved".into(),
-            Reason::NewDeliverBy { from, to },
+            Reason::Delivery {
+                why: DeliveryReason::NewDeliverBy { from, to },
+            },
         );
         self.bring_up_to_date();
         self.look_at_deliveries();
@@ -261,10 +271,12 @@ impl Mind {
         let deadline = request.spec.deadline;
         let slack = |by: Timestamp, finish: Timestamp| by.slack_micros(finish);
         let is_delivery = slack(deliver_by, due.p90) <= slack(deadline, safe.p90);
-        let reason = Reason::Binds {
-            deadline,
-            deliver_by,
-            is_delivery,
+        let reason = Reason::Delivery {
+            why: DeliveryReason::Binds {
+                deadline,
+                deliver_by,
+                is_delivery,
+            },
         };
         self.remember(id, String::from("what binds"), reason);
     }
@@ -314,9 +326,11 @@ impl Mind {
         } else if due.at_risk && due.on_time_ticks >= settings.1 {
             due.at_risk = false;
             let finish = finish.unwrap_or(by);
-            let reason = Reason::DeliverySuffices {
-                finish,
-                deliver_by: by,
+            let reason = Reason::Delivery {
+                why: DeliveryReason::Suffices {
+                    finish,
+                    deliver_by: by,
+                },
             };
             self.tell(
                 out,
@@ -355,11 +369,13 @@ impl Mind {
         let last = due
             .last
             .or(request.lead().map(|lane| request.lanes[lane].depot))?;
-        Some(Reason::DeliveryBehind {
-            name: self.name_of(last),
-            hindrance: due.hindrance,
-            finish: due.finish.map(|finish| finish.p90.max(self.now)),
-            deliver_by: request.deliver_by()?,
+        Some(Reason::Delivery {
+            why: DeliveryReason::Behind {
+                name: self.name_of(last),
+                hindrance: due.hindrance,
+                finish: due.finish.map(|finish| finish.p90.max(self.now)),
+                deliver_by: request.deliver_by()?,
+            },
         })
     }
 
@@ -406,16 +422,22 @@ impl Request {
         let destinations = self.whole_lanes().count_ones();
         let whole_at = self.due.whole_at.unwrap_or(now);
         match self.wishes.deliver_by {
-            None => Reason::WholeThere { destinations },
-            Some(deliver_by) if whole_at <= deliver_by => Reason::WholeInTime {
-                destinations,
-                whole_at,
-                deliver_by,
+            None => Reason::Delivery {
+                why: DeliveryReason::WholeThere { destinations },
             },
-            Some(deliver_by) => Reason::WholeLate {
-                destinations,
-                whole_at,
-                deliver_by,
+            Some(deliver_by) if whole_at <= deliver_by => Reason::Delivery {
+                why: DeliveryReason::InTime {
+                    destinations,
+                    whole_at,
+                    deliver_by,
+                },
+            },
+            Some(deliver_by) => Reason::Delivery {
+                why: DeliveryReason::Late {
+                    destinations,
+                    whole_at,
+                    deliver_by,
+                },
             },
         }
     }

@@ -246,6 +246,7 @@ impl Placing<'_> {
                     share: bytes,
                     is_blamed: false,
                     is_piece: true,
+                    is_following: false,
                     since: self.now,
                 },
             );

@@ -48,7 +48,8 @@ impl Mind {
             if let [from] = pushed.givers[..] {
                 let span = now.since(pushed.since);
                 // Of what was coded first, how long that took was told before.
-                if !span.is_zero() && !pushed.is_piece {
+                // What followed was no faster than what it followed.
+                if !span.is_zero() && !pushed.is_piece && !pushed.is_following {
                     let rate = ByteRate::over(pushed.share, span);
                     let beside = self.pushes.flights(from, depot) + 1;
                     let rate = rate.scaled(u64::from(beside), 1);

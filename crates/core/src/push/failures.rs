@@ -26,16 +26,21 @@ impl Mind {
     ) {
         let (to, id) = (key.depot, key.request);
         let givers = flight.givers.iter();
-        let attempts = match flight.is_blamed {
+        // What never came is nobody's fault there.
+        let did_not_arrive = flight.is_following && fault == Fault::SourceVanished;
+        let attempts = match flight.is_blamed || did_not_arrive {
             true => 0,
             false => givers
                 .map(|&from| self.back_off(from, to))
                 .max()
                 .unwrap_or(0),
         };
-        let reason = Reason::Retry {
-            fault,
-            attempt: attempts + 1,
+        let reason = match did_not_arrive {
+            true => Reason::DidNotArrive,
+            false => Reason::Retry {
+                fault,
+                attempt: attempts + 1,
+            },
         };
         if fault == Fault::Full
             && let Some(depot) = self.depots.get_mut(&to)
@@ -46,12 +51,16 @@ impl Mind {
             self.on_piece_failed(key, fault);
         }
         if let [from] = flight.givers[..] {
-            if is_of_giver(fault) {
+            if is_of_giver(fault) && !did_not_arrive {
                 self.ask_giver(id, from, &reason, out);
             }
-            if attempts == 1 {
+            if attempts == 1 || did_not_arrive {
                 let (from, to) = (self.name_of(from), self.name_of(to));
-                self.remember(id, format!("{from} to {to}: a push is tried again"), reason);
+                let what = match did_not_arrive {
+                    true => format!("{from} to {to}: a push is given up"),
+                    false => format!("{from} to {to}: a push is tried again"),
+                };
+                self.remember(id, what, reason);
             }
         }
         self.refresh_stripe(id, key.chunk);

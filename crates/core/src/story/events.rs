@@ -14,7 +14,7 @@ use alloc::{
 use posthaste_types::{ByteRate, Timestamp};
 
 use super::{Teller, words};
-use crate::contract::{Decision, Fault, Happening, Reason, Step, Tale};
+use crate::contract::{Decision, DeliveryReason, Fault, Happening, Reason, Step, Tale};
 
 /// The same of the same depot is told so often in full; what comes more often is summed up.
 const TOLD_MAX: u32 = 3;
@@ -256,7 +256,9 @@ fn plain(decision: &Decision, why: &str) -> Option<String> {
         Reason::NewDeadline { from, to } => {
             Some(format!("the deadline was moved from {from} to {to}"))
         }
-        Reason::NewDeliverBy { .. } => Some(format!("by when it is delivered was moved: {why}")),
+        Reason::Delivery {
+            why: DeliveryReason::NewDeliverBy { .. },
+        } => Some(format!("by when it is delivered was moved: {why}")),
         Reason::NewLimit { from, to } => Some(limit_changed(*from, *to)),
         // Told with the answer, or by the event that follows.
         Reason::Spare { .. } | Reason::AllSafe { .. } | Reason::Offered { .. } => None,

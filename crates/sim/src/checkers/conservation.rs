@@ -56,6 +56,21 @@ impl Conservation {
         })
     }
 
+    /// Whether it is on its way, as far as the driver knows.
+    pub(crate) fn is_flying(&self, send: &Send) -> bool {
+        self.flying.contains_key(send)
+    }
+
+    /// One that followed another on its way arrived, or counts, which is only right when that one did.
+    pub(crate) fn on_followed(&self, send: Send, is_led: bool) -> Result<(), Found> {
+        ensure(NAME, is_led, || {
+            format!(
+                "{} {} is at {} before it is where it came from",
+                send.2, send.3, send.0
+            )
+        })
+    }
+
     pub(crate) fn on_end(&mut self, send: Send, end: End) -> Result<(), Found> {
         let Some((count, bytes)) = self.flying.get(&send).copied() else {
             return ensure(NAME, end == End::Dropped, || {

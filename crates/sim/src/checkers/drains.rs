@@ -34,7 +34,9 @@ impl Drains {
             |depot: &DepotId| self.drained.contains(depot) && !spec.destinations.contains(depot);
         let gets: Vec<DepotId> = match command {
             Command::Send { depot, .. } => vec![*depot],
-            Command::Forward { to, .. } | Command::Gather { to, .. } => vec![*to],
+            Command::Forward { to, .. }
+            | Command::Follow { to, .. }
+            | Command::Gather { to, .. } => vec![*to],
             Command::Scatter { depot, to, .. } => {
                 to.iter().map(|(to, _)| *to).chain([*depot]).collect()
             }

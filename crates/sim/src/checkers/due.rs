@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use posthaste_core::contract::{Event, Happening, Reason};
+use posthaste_core::contract::{DeliveryReason, Event, Happening, Reason};
 use posthaste_types::{RequestId, Timestamp};
 
 use super::{Found, ensure};
@@ -67,7 +67,10 @@ impl Dues {
         let Some((watch, request)) = watch.zip(event.request) else {
             return Ok(());
         };
-        if let Reason::WholeInTime { deliver_by, .. } = event.reason {
+        if let Reason::Delivery {
+            why: DeliveryReason::InTime { deliver_by, .. },
+        } = event.reason
+        {
             let whole_at = watch.whole_at;
             ensure(NAME, whole_at.is_some_and(|at| at <= deliver_by), || {
                 format!("{request} is called delivered by {deliver_by}, and was by {whole_at:?}")
@@ -144,10 +147,12 @@ mod tests {
 
     #[test]
     fn a_silent_delay_and_a_false_claim_are_caught() {
-        let claim = Reason::WholeInTime {
-            destinations: 1,
-            whole_at: at(90),
-            deliver_by: at(100),
+        let claim = Reason::Delivery {
+            why: DeliveryReason::InTime {
+                destinations: 1,
+                whole_at: at(90),
+                deliver_by: at(100),
+            },
         };
         for (whole_at_s, is_sound) in [(90, true), (101, false)] {
             let mut dues = Dues::default();

@@ -37,6 +37,7 @@ impl Run<'_> {
     fn check_drained(&mut self, command: &Command) {
         if let Command::Send { request, .. }
         | Command::Forward { request, .. }
+        | Command::Follow { request, .. }
         | Command::Gather { request, .. }
         | Command::Scatter { request, .. } = command
             && let Some(spec) = self.world.specs.get(request)
@@ -74,6 +75,19 @@ impl Run<'_> {
                 let found = self.checkers.kept.on_sent_on(request, to, bytes);
                 self.checkers.note(self.now, found);
                 self.forward(from, (to, request, chunk, fragment));
+            }
+            Command::Follow {
+                request,
+                from,
+                to,
+                chunk,
+                fragment,
+                ..
+            } => {
+                let bytes = self.bytes_of(request, chunk, fragment);
+                let found = self.checkers.kept.on_sent_on(request, to, bytes);
+                self.checkers.note(self.now, found);
+                self.follow(from, (to, request, chunk, fragment));
             }
             Command::Gather {
                 request,
@@ -190,6 +204,7 @@ impl Run<'_> {
     /// Stops sends and forgets their answers, as a driver that drops a connection does.
     fn abandon(&mut self, request: RequestId, depot: DepotId) {
         self.drop_scatters(request, depot);
+        self.drop_follows(request, depot);
         let place = self.world.place(depot);
         let dropped = place
             .map(|place| {

@@ -3,7 +3,7 @@ use std::time::Duration;
 use posthaste_core::contract::{Drain, Fault, Input};
 use posthaste_types::{Bytes, DepotId};
 
-use super::{Blow, Pending, Run, probes::is_block, sends::answer};
+use super::{Blow, Pending, Run, probes::is_block};
 use crate::{
     checkers::End,
     report::What,
@@ -241,7 +241,7 @@ impl Run<'_> {
                 ..
             } = sending;
             let send = (depot, request, chunk, fragment);
-            self.tell_after(span, answer(send, Some(Fault::Unreachable)));
+            self.tell_send(span, send, Some(Fault::Unreachable));
         }
     }
 
@@ -251,6 +251,7 @@ impl Run<'_> {
             return;
         }
         self.forget_probe();
+        self.crash_follows();
         for place in 0..self.world.sites.len() {
             let depot = self.world.sites[place].id;
             for sending in self.world.drop_sends(place, |_| true) {

@@ -5,10 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use posthaste_core::contract::Fault;
 use posthaste_types::{DepotId, FragmentIndex, RequestId};
 
-use super::{
-    CONNECT_TIMEOUT, Run,
-    sends::{Send, answer},
-};
+use super::{CONNECT_TIMEOUT, Run, follows::Following, sends::Send};
 use crate::{
     checkers::End,
     world::{Arrival, Condition, Node, Sending},
@@ -21,6 +18,8 @@ pub(super) struct Forwards {
     live: BTreeMap<Send, DepotId>,
     /// What a driver that is dead ordered: nobody waits for the answer.
     orphans: BTreeMap<(DepotId, Send), u32>,
+    /// Those that go on while they still arrive: the driver tells of none before what it follows.
+    pub(super) following: BTreeMap<Send, Following>,
 }
 
 impl Forwards {
@@ -57,6 +56,7 @@ impl Forwards {
 impl Run<'_> {
     /// A send ended, whoever sent.
     pub(super) fn end_send(&mut self, send: Send, end: End) {
+        self.end_following(send, end);
         let whole = self.scatters.end(&send);
         let bytes = whole.unwrap_or_else(|| self.bytes_of(send.1, send.2, send.3));
         let ends = &mut self.checkers.capacity;
@@ -71,6 +71,11 @@ impl Run<'_> {
 
     /// Lets a depot send on what it holds.
     pub(super) fn forward(&mut self, from: DepotId, send: Send) {
+        self.send_on(from, send, false);
+    }
+
+    /// Lets a depot send on what it holds, or what is on its way there.
+    pub(super) fn send_on(&mut self, from: DepotId, send: Send, follows: bool) {
         let (depot, request, chunk, fragment) = send;
         let bytes = self.bytes_of(request, chunk, fragment);
         let (Some(giver), Some(place)) = (self.world.place(from), self.world.place(depot)) else {
@@ -78,9 +83,16 @@ impl Run<'_> {
         };
         let site = &self.world.sites[giver];
         let latency = Duration::from_micros(site.latency_micros);
-        let holds = site.holds(request, chunk, fragment);
+        let bytes_on_way = Sending {
+            request,
+            chunk,
+            fragment,
+            bytes,
+        };
+        let is_coming = follows && self.world.is_coming(giver, &bytes_on_way);
+        let holds = site.holds(request, chunk, fragment) || is_coming;
         // One that something befell may have lost it, and nobody may know yet.
-        let is_sound = holds || site.ordeal > 0;
+        let is_sound = holds || site.ordeal > 0 || self.forwards.following.contains_key(&send);
         let found = self.checkers.conservation.on_forward(from, send, is_sound);
         self.checkers.note(self.now, found);
         let found = self.checkers.capacity.on_forward(from, depot, bytes);
@@ -97,17 +109,16 @@ impl Run<'_> {
             (!holds).then_some((latency, Fault::SourceVanished))
         };
         if let Some((span, fault)) = fault {
-            self.tell_after(span, answer(send, Some(fault)));
+            self.tell_send(span, send, Some(fault));
             return;
         }
-        let sending = Sending {
-            request,
-            chunk,
-            fragment,
-            bytes,
-        };
-        self.world
-            .send(Node::site(giver), Node::site(place), sending);
+        let sending = bytes_on_way;
+        if is_coming {
+            self.world.follow(giver, place, sending);
+        } else {
+            self.world
+                .send(Node::site(giver), Node::site(place), sending);
+        }
     }
 
     /// Takes back what is on its way to a depot from others, as far as the driver knows of it.

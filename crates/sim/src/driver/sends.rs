@@ -80,6 +80,7 @@ pub(super) fn answered(input: &Input) -> Option<(Send, bool)> {
         | Input::DepotRemoved { .. }
         | Input::DepotLent { .. }
         | Input::DepotLevelled { .. }
+        | Input::DepotFollows { .. }
         | Input::DepotDrained { .. }
         | Input::DepotUp { .. }
         | Input::DepotDown { .. }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use posthaste_core::contract::{Fault, Input, RequestSpec};
 use posthaste_types::{ByteRate, Bytes};
 
-use super::{MEASURE_EVERY, PROBE_TIMEOUT, Run, START, sends::answer};
+use super::{MEASURE_EVERY, PROBE_TIMEOUT, Run, START};
 use crate::world::{Arrival, Condition, Node, Sending};
 
 impl Run<'_> {
@@ -124,6 +124,9 @@ impl Run<'_> {
         let is_lost = self.dice.chance(self.scenario.answer_lost_permille);
         let is_changed = self.source_changed && from == Node::CENTRE;
         let giver = from.place().map(|place| &self.world.sites[place]);
+        let is_led = giver.is_none_or(|site| {
+            site.ordeal > 0 || site.holds(sending.request, sending.chunk, sending.fragment)
+        });
         let far = giver.map_or(0, |site| site.latency_micros);
         let Some(site) = to.place().and_then(|place| self.world.sites.get_mut(place)) else {
             return;
@@ -149,6 +152,15 @@ impl Run<'_> {
         if fault == Some(Fault::Unreachable) {
             *self.surplus.entry((depot, request)).or_default() += 1;
         }
+        let send = (depot, request, chunk, fragment);
+        let is_led = is_led || !self.forwards.following.contains_key(&send);
+        let found = self.checkers.conservation.on_followed(send, is_led);
+        self.checkers.note(self.now, found);
+        if matches!(fault, None | Some(Fault::Unreachable))
+            && let Some(place) = to.place()
+        {
+            self.world.lead(place, &sending);
+        }
         let found = self.checkers.capacity.on_stored(id, used, capacity);
         self.checkers.note(self.now, found);
         if is_orphan {
@@ -158,7 +170,6 @@ impl Run<'_> {
         if fault.is_none() {
             self.tell_piece((depot, request, chunk, fragment), latency);
         }
-        let input = answer((depot, request, chunk, fragment), fault);
-        self.tell_after(latency, input);
+        self.tell_send(latency, (depot, request, chunk, fragment), fault);
     }
 }

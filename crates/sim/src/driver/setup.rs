@@ -46,8 +46,15 @@ impl Run<'_> {
             depot: site.id,
             level: plan.level,
         });
+        let follows = self.world.sites.iter().zip(&self.scenario.depots);
+        let follows = follows.filter(|(_, plan)| plan.follows);
+        let follows = follows.map(|(site, _)| Input::DepotFollows {
+            depot: site.id,
+            follows: true,
+        });
         let sources = self.found_sources();
-        let told: Vec<Input> = added.into_iter().chain(lent).chain(levels).collect();
+        let told = added.into_iter().chain(lent).chain(levels);
+        let told: Vec<Input> = told.chain(follows).collect();
         for input in &told {
             if let Input::DepotLent { depot, terms } = input {
                 self.checkers.probes.on_lent(*depot, terms);

@@ -31,6 +31,9 @@ pub(crate) struct DepotPlan {
     /// Whether it is of a release that can code chunks.
     #[serde(default = "yes")]
     pub(crate) codes: bool,
+    /// Whether it is of a release that can send on what it still receives.
+    #[serde(default)]
+    pub(crate) follows: bool,
     /// How far the rate strays, of a thousand.
     #[serde(default)]
     pub(crate) jitter_permille: u64,

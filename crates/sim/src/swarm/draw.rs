@@ -81,8 +81,13 @@ pub fn draw(seed: u64) -> String {
         let at = text.find("snapshot_every").unwrap_or(0);
         text.insert_str(at, &format!("encode = \"{place}\"\n"));
     }
+    // Who can send on what still comes, likewise.
+    let followers = &mut Dice::new(seed, "followers");
     for number in 1..=depots {
         depot(number, dice, &mut text);
+        if followers.chance(600) {
+            text.push_str("follows = true\n");
+        }
         if codes && coders.chance(200) {
             text.push_str("codes = false\n");
         }
@@ -477,6 +482,7 @@ mod tests {
             "encode = \"relays\"",
             "encode = \"auto\"",
             "codes = false",
+            "follows = true",
             "kind = \"drains\"",
             "kind = \"empties\"",
         ] {

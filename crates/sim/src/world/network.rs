@@ -16,6 +16,10 @@ use posthaste_types::{Bytes, ChunkIndex, FragmentIndex, RequestId, Timestamp};
 
 use super::shares::{ResourceId, Shares, UserId};
 
+mod follows;
+
+use follows::Follows;
+
 /// A place that sends or receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Node(usize);
@@ -139,6 +143,9 @@ pub(crate) struct Network {
     nodes: Vec<Attachment>,
     flows: Vec<Flow>,
     by_ends: BTreeMap<(Node, Node), UserId>,
+    /// What paths between sites cross.
+    crosses: BTreeMap<(Node, Node), Vec<ResourceId>>,
+    follows: Follows,
     arrivals: BinaryHeap<Reverse<(Timestamp, UserId, u64)>>,
     /// Flows that had something to send since they were last measured.
     busy: Vec<UserId>,
@@ -187,8 +194,11 @@ impl Network {
         let (begin, end) = (&self.nodes[from.0], &self.nodes[to.0]);
         let crosses = [Some(path), begin.way_out, end.way_in];
         let links = begin.links.symmetric_difference(&end.links).copied();
-        let crosses = crosses.into_iter().flatten().chain(links);
-        let flow = self.shares.add_user(u64::MAX, crosses);
+        let crosses: Vec<ResourceId> = crosses.into_iter().flatten().chain(links).collect();
+        let flow = self.shares.add_user(u64::MAX, crosses.iter().copied());
+        if from != Node::CENTRE && to != Node::CENTRE {
+            self.crosses.insert((from, to), crosses);
+        }
         self.flows.push(Flow::new(from, to, self.now));
         self.by_ends.insert((from, to), flow);
         self.nodes[from.0].flows.push(flow);
@@ -272,9 +282,12 @@ impl Network {
 
     /// Queues a fragment on a path that was added. Without one, it is lost.
     pub(crate) fn send(&mut self, from: Node, to: Node, sending: Sending) {
-        let Some(&id) = self.by_ends.get(&(from, to)) else {
-            return;
-        };
+        if let Some(&id) = self.by_ends.get(&(from, to)) {
+            self.queue(id, sending);
+        }
+    }
+
+    fn queue(&mut self, id: UserId, sending: Sending) {
         let flow = &mut self.flows[id];
         if !flow.is_busy {
             flow.is_busy = true;
@@ -338,6 +351,7 @@ impl Network {
         if flow.queue.front().copied() != first {
             flow.bring_up(self.now);
             flow.begin_first();
+            self.pace(id);
             self.refresh(id);
         }
         dropped
@@ -348,11 +362,12 @@ impl Network {
         self.settle();
         while let Some(&Reverse((at, id, entry))) = self.arrivals.peek() {
             if self.flows[id].entry == entry {
-                return Some(at.max(self.now));
+                let turn = self.follows.next().unwrap_or(at);
+                return Some(at.min(turn).max(self.now));
             }
             self.arrivals.pop();
         }
-        None
+        self.follows.next()
     }
 
     /// Moves bytes until `then` and appends what is there exactly then. Nothing arrives before.
@@ -374,8 +389,10 @@ impl Network {
             let sending = flow.queue.pop_front();
             flow.begin_first();
             arrived.extend(sending.map(|sending| Arrival { from, to, sending }));
+            self.pace(id);
             self.refresh(id);
         }
+        self.pace_all();
     }
 
     /// What each path from the centre, or to it, carried that had something to send since the last time, in the
@@ -410,7 +427,7 @@ impl Network {
         let flow = &mut self.flows[id];
         let (from, to) = (flow.from, flow.to);
         let is_open = !self.nodes[from.0].is_closed && !self.nodes[to.0].is_closed;
-        let moves = is_open && !flow.queue.is_empty();
+        let moves = is_open && !flow.queue.is_empty() && !self.follows.is_held(id);
         if !moves {
             flow.bring_up(self.now);
             flow.rate = 0;

@@ -1,23 +1,122 @@
-//! Reasons about being at the destinations in time, as people read them.
+//! Reasons about being at the destinations in time, and how people read them.
 
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "other reasons have their words elsewhere"
-)]
-
+use alloc::{string::String, vec::Vec};
 use core::fmt;
-use posthaste_types::Timestamp;
 
-use super::{super::offer::write_offers, Reason};
-use crate::contract::WouldBuy;
+use posthaste_types::{RequestId, Timestamp, record};
+
+use super::super::offer::write_offers;
+use crate::contract::{Hindrance, WouldBuy};
+
+record! {
+    /// Why something was decided about being at the destinations in time.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub enum DeliveryReason {
+        /// Every chunk lies whole at each destination, its digest checked there.
+        0 = WholeThere {
+            /// How many those are.
+            destinations: u32,
+        },
+        /// Each destination had every chunk by when it was wanted there.
+        1 = InTime {
+            /// How many those are.
+            destinations: u32,
+            /// When they did.
+            whole_at: Timestamp,
+            /// By when it was wanted.
+            deliver_by: Timestamp,
+        },
+        /// Each destination had every chunk only later than it was wanted there.
+        2 = Late {
+            /// How many those are.
+            destinations: u32,
+            /// When they did.
+            whole_at: Timestamp,
+            /// By when it was wanted.
+            deliver_by: Timestamp,
+        },
+        /// A destination would have all of it too late, or so little before that it is in danger.
+        3 = Behind {
+            /// The name of the last one.
+            name: String,
+            /// What keeps it waiting.
+            hindrance: Hindrance,
+            /// When it would have all of it, p90; none while that is not in sight.
+            finish: Option<Timestamp>,
+            /// By when it is wanted.
+            deliver_by: Timestamp,
+        },
+        /// Every destination has all of it in time, as it looks.
+        4 = Suffices {
+            /// When, p90.
+            finish: Timestamp,
+            /// By when it is wanted.
+            deliver_by: Timestamp,
+        },
+        /// It can't be at its destinations by when it is wanted there.
+        5 = Infeasible {
+            /// The name of the destination that has it last.
+            name: String,
+            /// What keeps it waiting.
+            hindrance: Hindrance,
+            /// The earliest it can be wanted there, where that is in sight.
+            earliest: Option<Timestamp>,
+            /// By when it was wanted.
+            deliver_by: Timestamp,
+            /// What would make it possible.
+            would_buy: Vec<WouldBuy>,
+        },
+        /// It would come too late what was promised to be at the same destination in time.
+        6 = CrowdsOut {
+            /// The request that would.
+            request: RequestId,
+            /// The earliest it can be wanted there without that, where that is in sight.
+            earliest: Option<Timestamp>,
+            /// By when it was wanted.
+            deliver_by: Timestamp,
+            /// What would make it possible.
+            would_buy: Vec<WouldBuy>,
+        },
+        /// It is wanted at its destinations, and there is none that takes chunks.
+        7 = NoDestination,
+        /// It was wanted at its destinations in the past.
+        8 = Passed {
+            /// By when.
+            deliver_by: Timestamp,
+        },
+        /// Of being safe and being delivered in time the one leaves less time than the other.
+        9 = Binds {
+            /// When it must be safe.
+            deadline: Timestamp,
+            /// By when it is wanted at its destinations.
+            deliver_by: Timestamp,
+            /// It is delivery that leaves less.
+            is_delivery: bool,
+        },
+        /// A user changed by when it is wanted at its destinations.
+        10 = NewDeliverBy {
+            /// Before; none for any time.
+            from: Option<Timestamp>,
+            /// From now on.
+            to: Option<Timestamp>,
+        },
+    }
+}
 
 #[expect(
     clippy::too_many_lines,
     reason = "a sentence for each reason, in one place"
 )]
-pub(super) fn write(f: &mut fmt::Formatter<'_>, reason: &Reason) -> fmt::Result {
+pub(super) fn write(f: &mut fmt::Formatter<'_>, reason: &DeliveryReason) -> fmt::Result {
     match reason {
-        Reason::WholeInTime {
+        DeliveryReason::WholeThere { destinations: 1 } => {
+            f.write_str("every chunk lies whole at the destination, its digest checked there")
+        }
+        DeliveryReason::WholeThere { destinations } => write!(
+            f,
+            "every chunk lies whole at all {destinations} destinations, its digest checked there"
+        ),
+        DeliveryReason::InTime {
             destinations,
             whole_at,
             deliver_by,
@@ -25,7 +124,7 @@ pub(super) fn write(f: &mut fmt::Formatter<'_>, reason: &Reason) -> fmt::Result 
             write_whole(f, *destinations, *whole_at)?;
             write!(f, ", in time: it was wanted by {deliver_by}")
         }
-        Reason::WholeLate {
+        DeliveryReason::Late {
             destinations,
             whole_at,
             deliver_by,
@@ -33,7 +132,7 @@ pub(super) fn write(f: &mut fmt::Formatter<'_>, reason: &Reason) -> fmt::Result 
             write_whole(f, *destinations, *whole_at)?;
             write!(f, ", late: it was wanted by {deliver_by}")
         }
-        Reason::DeliveryBehind {
+        DeliveryReason::Behind {
             name,
             hindrance,
             finish: Some(finish),
@@ -49,7 +148,7 @@ pub(super) fn write(f: &mut fmt::Formatter<'_>, reason: &Reason) -> fmt::Result 
                 "{name} would have all of it by {finish} (p90){late}, and it is wanted by {deliver_by}: {hindrance}"
             )
         }
-        Reason::DeliveryBehind {
+        DeliveryReason::Behind {
             name,
             hindrance,
             finish: None,
@@ -60,10 +159,10 @@ pub(super) fn write(f: &mut fmt::Formatter<'_>, reason: &Reason) -> fmt::Result 
                 "when {name} has all of it is not in sight: {hindrance}; it is wanted by {deliver_by}"
             )
         }
-        Reason::DeliverySuffices { finish, deliver_by } => {
+        DeliveryReason::Suffices { finish, deliver_by } => {
             write!(f, "p90 delivered {finish}, wanted by {deliver_by}")
         }
-        Reason::DeliveryInfeasible {
+        DeliveryReason::Infeasible {
             name,
             hindrance,
             earliest,
@@ -73,7 +172,7 @@ pub(super) fn write(f: &mut fmt::Formatter<'_>, reason: &Reason) -> fmt::Result 
             write!(f, "it can't be at {name} by {deliver_by}: {hindrance}")?;
             write_rest(f, *earliest, would_buy)
         }
-        Reason::DeliveryCrowdsOut {
+        DeliveryReason::CrowdsOut {
             request,
             earliest,
             deliver_by,
@@ -85,16 +184,16 @@ pub(super) fn write(f: &mut fmt::Formatter<'_>, reason: &Reason) -> fmt::Result 
             )?;
             write_rest(f, *earliest, would_buy)
         }
-        Reason::NoDestination => {
+        DeliveryReason::NoDestination => {
             f.write_str("it is wanted at its destination, and that runs no relay")
         }
-        Reason::DeliverByPast { deliver_by } => {
+        DeliveryReason::Passed { deliver_by } => {
             write!(
                 f,
                 "{deliver_by}, when it was wanted at its destination, has passed"
             )
         }
-        Reason::Binds {
+        DeliveryReason::Binds {
             deadline,
             deliver_by,
             is_delivery: true,
@@ -102,7 +201,7 @@ pub(super) fn write(f: &mut fmt::Formatter<'_>, reason: &Reason) -> fmt::Result 
             f,
             "delivery by {deliver_by} leaves less time than being safe by {deadline}"
         ),
-        Reason::Binds {
+        DeliveryReason::Binds {
             deadline,
             deliver_by,
             is_delivery: false,
@@ -110,14 +209,13 @@ pub(super) fn write(f: &mut fmt::Formatter<'_>, reason: &Reason) -> fmt::Result 
             f,
             "being safe by {deadline} leaves less time than delivery by {deliver_by}"
         ),
-        Reason::NewDeliverBy { from, to } => match (from, to) {
+        DeliveryReason::NewDeliverBy { from, to } => match (from, to) {
             (None, Some(to)) => write!(f, "the user wants it delivered by {to}"),
             (Some(from), Some(to)) => {
                 write!(f, "the user wants it delivered by {to} instead of {from}")
             }
             (_, None) => f.write_str("the user wants it delivered at any time"),
         },
-        _ => Ok(()),
     }
 }
 

@@ -169,23 +169,11 @@ impl fmt::Display for Reason {
                     shown(to)
                 )
             }
-            Self::WholeThere { destinations: 1 } => {
-                f.write_str("every chunk lies whole at the destination, its digest checked there")
+            Self::Delivery { why } => super::delivery::write(f, why),
+            Self::GoesOnAsItComes => {
+                f.write_str("nothing else goes that way, so it goes on while it still arrives")
             }
-            Self::WholeThere { destinations } => write!(
-                f,
-                "every chunk lies whole at all {destinations} destinations, its digest checked there"
-            ),
-            delivery @ (Self::WholeInTime { .. }
-            | Self::WholeLate { .. }
-            | Self::DeliveryBehind { .. }
-            | Self::DeliverySuffices { .. }
-            | Self::DeliveryInfeasible { .. }
-            | Self::DeliveryCrowdsOut { .. }
-            | Self::NoDestination
-            | Self::DeliverByPast { .. }
-            | Self::Binds { .. }
-            | Self::NewDeliverBy { .. }) => super::delivery::write(f, delivery),
+            Self::DidNotArrive => f.write_str("what was to go on as it came did not arrive"),
             Self::CodedThere => {
                 f.write_str("it codes the chunk and sends fragments on, which leaves the centre once")
             }

@@ -1,0 +1,185 @@
+//! Watches how a depot is, and tells the mind what it does not know yet.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use posthaste_core::contract::{Drain, Fault, Input};
+use posthaste_endpoint::{
+    Error, ErrorKind,
+    relay::{Draining, RelayStatus},
+};
+use posthaste_journal::DepotRecord;
+use posthaste_types::{ByteRate, Bytes, DepotId};
+use tokio::sync::mpsc;
+
+use crate::{
+    depots::{Depot, Depots, SILENT_AFTER, fault_of},
+    driver::Arrival,
+};
+
+/// How often a depot is asked how it is doing while something is sent to it or it is down.
+const POLL_BUSY: Duration = Duration::from_millis(500);
+/// How often else.
+const POLL_IDLE: Duration = Duration::from_secs(10);
+/// Answers in a row that must fail to come before a depot that is merely slow counts as down.
+const SILENCES_MAX: u32 = 3;
+/// A depot that says nothing new is reported again after this long.
+const REPORT_EVERY: Duration = Duration::from_secs(30);
+
+/// Watches one depot until it is no longer in the books.
+pub(crate) async fn watch(depots: Arc<Depots>, depot: Arc<Depot>, inputs: mpsc::Sender<Arrival>) {
+    let mut told = Told::default();
+    loop {
+        let known = depots.get(depot.record.id);
+        if !known.is_some_and(|known| Arc::ptr_eq(&known, &depot)) {
+            return;
+        }
+        let answer = depot.ask().await;
+        let now = crate::monotonic();
+        let news = depot.turned(now).into_iter();
+        let news = news.chain(match answer {
+            Ok(status) => told.heard(&depot, &status, now),
+            Err(error) => told.failed(&depot, &error, now),
+        });
+        for input in news {
+            if inputs.send(Arrival::bare(input)).await.is_err() {
+                return;
+            }
+        }
+        tokio::select! {
+            () = tokio::time::sleep(told.pause(&depot, now)) => {}
+            () = depot.beaten.notified() => {}
+        }
+    }
+}
+
+/// What the mind was told of a depot since the start: nothing at first, as anything may have changed before.
+#[derive(Debug, Default)]
+struct Told {
+    report: Option<(Report, Instant)>,
+    drain: Option<Drain>,
+    follows: Option<bool>,
+    /// Times in a row that no answer came.
+    silences: u32,
+}
+
+impl Told {
+    /// It said how it is: what of that is news.
+    fn heard(&mut self, depot: &Depot, status: &RelayStatus, now: Instant) -> Vec<Input> {
+        self.silences = 0;
+        depot.heed(status);
+        let id = depot.record.id;
+        let mut news = Vec::new();
+        let drain = drain_of(status);
+        if self.drain.replace(drain) != Some(drain) {
+            news.push(Input::DepotDrained {
+                depot: id,
+                drain,
+                is_own: true,
+            });
+        }
+        let follows = status.follows;
+        if self.follows.replace(follows) != Some(follows) {
+            news.push(Input::DepotFollows { depot: id, follows });
+        }
+        news.extend(self.report(id, Report::up(&depot.record, status), now));
+        news
+    }
+
+    /// No answer came, or it refused.
+    fn failed(&mut self, depot: &Depot, error: &Error, now: Instant) -> Vec<Input> {
+        self.silences += 1;
+        let surely = error.kind() != ErrorKind::TimedOut && error.kind() != ErrorKind::Busy;
+        let is_down = surely || self.silences >= SILENCES_MAX;
+        let report = is_down.then(|| Report::Down(fault_of(error)));
+        let report = report.and_then(|report| self.report(depot.record.id, report, now));
+        report.into_iter().collect()
+    }
+
+    fn report(&mut self, depot: DepotId, report: Report, now: Instant) -> Option<Input> {
+        let is_told = self.report.as_ref().is_some_and(|(last, at)| {
+            last.says_as_much_as(&report) && now.duration_since(*at) < REPORT_EVERY
+        });
+        (!is_told).then(|| {
+            self.report = Some((report, now));
+            report.input(depot)
+        })
+    }
+
+    /// How long until it is asked again.
+    fn pause(&self, depot: &Depot, now: Instant) -> Duration {
+        let is_up = matches!(self.report, Some((Report::Up { .. }, _)));
+        let idle = is_up && self.silences == 0 && depot.meter.is_idle();
+        match (idle, depot.speaks(now)) {
+            (true, true) => SILENT_AFTER,
+            (true, false) => POLL_IDLE,
+            (false, _) => POLL_BUSY,
+        }
+    }
+}
+
+/// What becomes of what a relay holds that says that it ends.
+fn drain_of(status: &RelayStatus) -> Drain {
+    match status.draining {
+        None => Drain::Off,
+        Some(Draining::Keep) => Drain::Keep,
+        Some(Draining::Move) => Drain::Move,
+    }
+}
+
+/// What a poll says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Report {
+    Up {
+        free: Bytes,
+        rate_max: Option<ByteRate>,
+    },
+    Down(Fault),
+}
+
+impl Report {
+    fn up(record: &DepotRecord, status: &RelayStatus) -> Self {
+        let rate_max = match (record.rate_max, status.rate_limit) {
+            (Some(ours), Some(theirs)) => Some(ours.min(theirs)),
+            (ours, theirs) => ours.or(theirs),
+        };
+        Self::Up {
+            free: status.free.min(record.capacity),
+            rate_max,
+        }
+    }
+
+    /// Free space moves with every fragment, which the mind counts itself: only a move of more
+    /// than a hundredth that it can't know of is worth a line in the journal.
+    fn says_as_much_as(&self, other: &Self) -> bool {
+        match (self, other) {
+            (
+                Self::Up {
+                    free: before,
+                    rate_max: rate_before,
+                },
+                Self::Up {
+                    free: after,
+                    rate_max: rate_after,
+                },
+            ) => {
+                let moved = before.get().abs_diff(after.get());
+                rate_before == rate_after && moved <= before.get() / 100
+            }
+            (before, after) => before == after,
+        }
+    }
+
+    fn input(self, depot: DepotId) -> Input {
+        match self {
+            Self::Up { free, rate_max } => Input::DepotUp {
+                depot,
+                free,
+                rate_max,
+            },
+            Self::Down(fault) => Input::DepotDown { depot, fault },
+        }
+    }
+}
