@@ -33,7 +33,7 @@ pub struct NewDepot {
     /// It belongs to the site: used when the depots of the user do not suffice.
     #[serde(default)]
     pub landmark: bool,
-    /// Hops from the centre, 1 to 9: depots push on to those of a higher level, which are nearer to
+    /// Hops from the centre, 1 to 9, or 0 where how far it is decides, for each request: depots push on to those of a higher level, which are nearer to
     /// destinations. 1 when left out.
     #[schema(minimum = 1, maximum = 9, example = 2)]
     pub level: Option<u8>,

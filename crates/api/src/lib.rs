@@ -6,6 +6,7 @@
 
 mod delivery;
 mod depot;
+mod ranked;
 mod reservation;
 mod stage_in;
 mod wishes;
@@ -15,14 +16,15 @@ use utoipa::ToSchema;
 
 pub use delivery::Delivery;
 pub use depot::{Depot, DepotDrain, Invite, LentTerms, NewDepot, NewDrain, NewInvite};
+pub use ranked::Ranked;
 pub use reservation::Reservation;
 pub use stage_in::{Binding, NewStageIn, Source, StageIn};
 pub use wishes::Wishes;
 
-/// The path from the centre to a depot, as it is forecast now.
+/// The path from the centre or a depot to a depot, as it is forecast now.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Path {
-    /// Where it begins: `centre`.
+    /// Where it begins: `centre`, or the name of a depot.
     pub from: String,
     /// The name of the depot where it ends.
     pub to: String,
@@ -52,6 +54,9 @@ pub struct Path {
     pub below_p10: Option<f64>,
     /// Share of them above p90: 0.1 when it is right.
     pub above_p90: Option<f64>,
+    /// The shortest round trip seen, in milliseconds; absent where nobody measured it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round_trip_ms: Option<f64>,
     /// The ways there are, where gateways lead to the depot.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ways: Vec<PathWay>,

@@ -1,4 +1,6 @@
-//! `posthaste depot add|invite|list|drain|undrain|remove`: the depots in the service's books.
+//! `posthaste depot add|invite|list|rank|drain|undrain|remove`: the depots in the service's books.
+
+mod rank;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -43,6 +45,16 @@ enum Verb {
         #[arg(long)]
         json: bool,
     },
+    /// Lists the depots on the way to a destination, those near the centre first
+    ///
+    /// So they are taken while nothing is known of what their paths carry: near the centre and far from the destination first,
+    /// landmarks last. FROM CENTRE and ONWARD are round trips; a depot of `--level auto` is of level 2 for a destination that
+    /// is nearer than the centre. What is not known is a dash: `posthaste paths --probe TO --from DEPOT` measures it.
+    ///
+    /// Example:
+    ///   posthaste depot rank --to home
+    #[command(verbatim_doc_comment)]
+    Rank(rank::RankArguments),
     /// Drains a depot that is to be switched off: nothing new goes there, what is under way ends
     ///
     /// What it holds counts and is given out as before. `depot list` says `empty` once it may be switched
@@ -109,9 +121,9 @@ struct TermsArguments {
     /// It belongs to the site: use it when the other depots of a request do not suffice
     #[arg(long)]
     landmark: bool,
-    /// Hops from the centre, 1 to 9: depots push on to those of a higher level, nearer the destination
-    /// [default: 1]
-    #[arg(long, value_name = "N")]
+    /// Hops from the centre, 1 to 9: depots push on to those of a higher level, nearer the destination.
+    /// `auto`: how far it is decides, for each destination [default: 1]
+    #[arg(long, value_name = "N", value_parser = parse_level)]
     level: Option<u8>,
     /// What sending a gigabyte (10^9 bytes) there costs, in dollars
     #[arg(long, value_name = "PRICE")]
@@ -164,6 +176,7 @@ pub async fn run(arguments: DepotArguments) -> Outcome {
         Verb::Add(arguments) => add(*arguments).await?,
         Verb::Invite(arguments) => invite(*arguments).await?,
         Verb::List { service, json } => list(&service, json).await?,
+        Verb::Rank(arguments) => rank::run(arguments).await?,
         Verb::Drain {
             name,
             moves,
@@ -303,6 +316,17 @@ fn state(depot: &api::Depot) -> String {
     format!("{}, {drain}", depot.state)
 }
 
+/// Reads a level; `auto` is nought, as the service writes it.
+fn parse_level(text: &str) -> Result<u8, String> {
+    match text {
+        "auto" => Ok(0),
+        _ => match text.parse() {
+            Ok(level @ 1..=9) => Ok(level),
+            _ => Err("a level is from 1 to 9, or auto".into()),
+        },
+    }
+}
+
 /// On which terms, in a few words.
 fn lent(depot: &api::Depot) -> String {
     let mut words = vec![depot.hours.clone()];
@@ -312,8 +336,10 @@ fn lent(depot: &api::Depot) -> String {
     if !depot.domain.is_empty() {
         words.push(format!("domain {}", depot.domain));
     }
-    if depot.level > 1 {
-        words.push(format!("level {}", depot.level));
+    match depot.level {
+        0 => words.push("level auto".into()),
+        1 => {}
+        level => words.push(format!("level {level}")),
     }
     if depot.landmark {
         words.push("landmark".into());

@@ -25,6 +25,8 @@ const PROBE_PATIENCE: Duration = Duration::from_secs(120);
 Examples:
   posthaste paths                 every path from the centre
   posthaste paths --probe ash     measures the path to ash first, once nothing is on its way there
+  posthaste paths --probe ash --from birch
+                                  lets birch measure its path to ash
 
 Nine in ten measurements are faster than p10, one in ten is faster than p90; both move away from p50
 with AGE, the time since the path was last measured. ERROR is how far p50 was off so far, on average.
@@ -34,6 +36,9 @@ pub struct PathsArguments {
     /// Measure the path to this depot first
     #[arg(long, value_name = "DEPOT")]
     probe: Option<String>,
+    /// Let this depot measure it, rather than the centre
+    #[arg(long, value_name = "DEPOT", requires = "probe")]
+    from: Option<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -48,7 +53,7 @@ pub struct PathsArguments {
 pub async fn run(arguments: PathsArguments) -> Outcome {
     let service = ServiceClient::open(&arguments.service)?;
     if let Some(depot) = &arguments.probe {
-        probe(&service, depot).await?;
+        probe(&service, arguments.from.as_deref(), depot).await?;
     }
     let paths: Vec<api::Path> = service.get("/v1/paths").await?;
     if arguments.json {
@@ -59,16 +64,17 @@ pub async fn run(arguments: PathsArguments) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Has the path to the depot probed, and waits for the end of that.
-async fn probe(service: &ServiceClient, depot: &str) -> Result<(), Failure> {
-    let before = probed(service, depot).await?;
+/// Has the path from the centre, or from a depot, to a depot probed, and waits for the end of that.
+async fn probe(service: &ServiceClient, from: Option<&str>, depot: &str) -> Result<(), Failure> {
+    let before = probed(service, from, depot).await?;
+    let begin = from.map_or_else(String::new, |from| format!("?from={from}"));
     service
-        .tell(Method::POST, &format!("/v1/paths/{depot}/probe"))
+        .tell(Method::POST, &format!("/v1/paths/{depot}/probe{begin}"))
         .await?;
     let ended = async {
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
-            let now = probed(service, depot).await?;
+            let now = probed(service, from, depot).await?;
             if now != before {
                 return Ok(());
             }
@@ -87,9 +93,15 @@ async fn probe(service: &ServiceClient, depot: &str) -> Result<(), Failure> {
 }
 
 /// When the last probe of the path ended.
-async fn probed(service: &ServiceClient, depot: &str) -> Result<Option<String>, Failure> {
+async fn probed(
+    service: &ServiceClient,
+    from: Option<&str>,
+    depot: &str,
+) -> Result<Option<String>, Failure> {
     let paths: Vec<api::Path> = service.get("/v1/paths").await?;
-    let path = paths.into_iter().find(|path| path.to == depot);
+    let from = from.unwrap_or("centre");
+    let mut paths = paths.into_iter();
+    let path = paths.find(|path| path.from == from && path.to == depot);
     Ok(path.and_then(|path| path.probed))
 }
 
@@ -157,6 +169,7 @@ mod tests {
             probed: None,
             error: None,
             judged: 0,
+            round_trip_ms: None,
             below_p10: None,
             above_p90: None,
             ways: Vec::new(),

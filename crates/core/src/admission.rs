@@ -233,9 +233,12 @@ impl Mind {
     fn best_first(&self, request: &Request, may: impl Fn(usize) -> bool) -> Vec<usize> {
         let lanes =
             (0..request.lanes.len()).filter(|&lane| !request.is_destination(lane) && may(lane));
+        let to = request.lead_depot();
         let mut lanes: Vec<_> = lanes
             .filter_map(|lane| {
-                let depot = self.depots.get(&request.lanes[lane].depot)?;
+                let id = request.lanes[lane].depot;
+                let depot = self.depots.get(&id)?;
+                let level = self.crossings.level(id, depot, to);
                 let rate = core::cmp::Reverse(depot.link.rates.p50);
                 let is_closed = !depot.is_expected() || !depot.is_within_hours(self.now);
                 let price = match request.is_thrifty() {
@@ -245,11 +248,14 @@ impl Mind {
                 let opens_at = depot.terms.windows.next_change(self.now);
                 let is_too_late = !depot.is_within_hours(self.now)
                     && opens_at.is_none_or(|at| at >= request.spec.deadline);
-                let reach = (is_too_late, depot.terms.is_landmark, is_closed, depot.level);
+                let reach = (is_too_late, depot.terms.is_landmark, is_closed, level);
                 Some((reach, price, rate, lane))
             })
             .collect();
-        lanes.sort_unstable();
+        let along = self.along(request);
+        lanes.sort_unstable_by_key(|&(reach, price, rate, lane)| {
+            (reach, price, rate, along.get(lane).copied(), lane)
+        });
         let (mut first, mut more, mut taken) = (Vec::new(), Vec::new(), 0);
         for (_, _, _, lane) in lanes {
             if request.is_free(taken, lane) {

@@ -135,7 +135,8 @@ impl Mind {
         if request.push.is_none() {
             return whole.collect();
         }
-        let level = |depot: DepotId| Some(self.depots.get(&depot)?.level);
+        let to = request.lead_depot();
+        let level = |id: DepotId| Some(self.crossings.level(id, self.depots.get(&id)?, to));
         let all = request.depot_lanes().map(|lane| request.lanes[lane].depot);
         let all: Vec<DepotId> = all.collect();
         let least = all.iter().copied().filter_map(level).min();

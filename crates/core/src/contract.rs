@@ -11,6 +11,7 @@ mod drain;
 mod due;
 mod encode;
 mod event;
+mod fault;
 mod input;
 mod offer;
 mod reason;
@@ -32,7 +33,8 @@ pub use drain::{Drain, DrainReason, DrainView};
 pub use due::{DeliveryView, Hindrance};
 pub use encode::{Encode, EncodeError};
 pub use event::{Event, Happening};
-pub use input::{Fault, GiverEnd, Input};
+pub use fault::{Fault, GiverEnd};
+pub use input::Input;
 pub(crate) use offer::Dollars;
 pub use offer::WouldBuy;
 pub use posthaste_forecast::{Finding, Probe, Quantiles, Score};
@@ -46,8 +48,8 @@ pub use tale::{ArrivalTale, Cause, Charge, Decision, Tale};
 pub use terms::DepotTerms;
 pub(crate) use terms::GIGABYTE;
 pub use view::{
-    Cost, DepotState, DepotView, Forecast, Knowledge, PathView, RequestState, RequestView,
-    ShareView,
+    Cost, DepotState, DepotView, Forecast, Knowledge, PathView, RankView, RequestState,
+    RequestView, ShareView,
 };
 pub use way::{WayReason, WayView};
 pub use wishes::{Priority, PriorityError, Repair, Survive, Wishes};

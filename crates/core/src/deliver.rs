@@ -262,12 +262,24 @@ impl Mind {
     /// When so much would be through from one to another; none where nothing may start there now.
     fn micros(&self, from: DepotId, to: DepotId, share: Bytes) -> Option<u64> {
         let (now, settings) = (self.now, &self.settings);
-        self.pushes.room(from, to, share, now, settings)?;
-        let rates = self.pushes.rates(from, to, now, settings);
-        let rates = rates.unwrap_or_else(|| settings.prior.quantiles(None));
+        let may_start = self.pushes.room(from, to, share, now, settings) == Some(true);
+        may_start.then(|| self.micros_between(from, to, share))
+    }
+
+    /// When so much would be through from one to another, after what is under way.
+    pub(crate) fn micros_between(&self, from: DepotId, to: DepotId, share: Bytes) -> u64 {
+        let (now, settings) = (self.now, &self.settings);
+        let known = self.crossings.rates(from, to, now, settings);
+        // A path that nothing went yet has both their ways to the world in it.
+        let ends = || {
+            let ends = [from, to].into_iter();
+            let ends = ends.filter_map(|end| Some(self.depots.get(&end)?.link.rates.p50));
+            ends.min().unwrap_or_default()
+        };
+        let rate = known.map_or_else(ends, |rates| rates.p50);
         let waits = self.pushes.under_way(from, to);
-        let span = rates.p50.time_for(waits + share);
-        Some(u64::try_from(span.as_micros()).unwrap_or(u64::MAX))
+        let span = rate.time_for(waits + share);
+        u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
     }
 
     fn perches(&self, request: &Request) -> Vec<Perch> {

@@ -16,8 +16,8 @@ use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Time
 use crate::{
     Mind, Settings,
     books::{
-        Book, Depot, Flight, FlightKey, Index, Pushes, Release, Request, Route, Stripe, Transfers,
-        Tuning, Urgency,
+        Book, Crossings, Depot, Flight, FlightKey, Index, Pushes, Release, Request, Route, Stripe,
+        Transfers, Tuning, Urgency,
     },
     contract::{Command, Outbox, Reason},
 };
@@ -38,6 +38,7 @@ struct Placing<'a> {
     depots: &'a mut Book<DepotId, Depot>,
     transfers: &'a mut Transfers,
     pushes: &'a mut Pushes,
+    crossings: &'a Crossings,
     settings: &'a Settings,
     now: Timestamp,
 }
@@ -115,6 +116,7 @@ impl Mind {
             depots: &mut self.depots,
             transfers: &mut self.transfers,
             pushes: &mut self.pushes,
+            crossings: &self.crossings,
             settings: &self.settings,
             now: self.now,
         })
@@ -460,12 +462,6 @@ impl Placing<'_> {
     fn finish_micros(&self, lane: usize, bytes: Bytes) -> u64 {
         let depot = self.depots.get(&self.request.lanes[lane].depot);
         depot.map_or(u64::MAX, |depot| depot.link.finish_micros(bytes))
-    }
-
-    /// Depots nearer the destination are fed from the centre where no other can take it.
-    fn level(&self, lane: usize) -> u8 {
-        let depot = self.depots.get(&self.request.lanes[lane].depot);
-        depot.map_or(u8::MAX, |depot| depot.level)
     }
 
     /// Fragments of the chunk that are wanted, and lanes that are taken, as masks.

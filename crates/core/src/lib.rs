@@ -20,6 +20,7 @@ pub mod contract;
 mod course;
 mod deliver;
 mod dispatch;
+mod distances;
 mod domains;
 mod lighter;
 mod memory;

@@ -1,10 +1,12 @@
 use alloc::{format, string::String, vec::Vec};
 use posthaste_plan::tuner::Method;
-use posthaste_types::{DepotId, Malformed, Record, RequestId, Timestamp, record};
+use posthaste_types::{ByteRate, Bytes, DepotId, Malformed, Record, RequestId, Timestamp, record};
 
 use crate::{
     Settings,
-    books::{Arrivals, Book, Circuits, Depot, Index, Push, Pushes, Request, Shares, Transfers},
+    books::{
+        Arrivals, Book, Circuits, Crossings, Depot, Index, Push, Pushes, Request, Shares, Transfers,
+    },
     contract::{Decision, Event, Happening, Input, Outbox, Reason, Wishes},
     outlook::{Promised, Sweep},
     planning::Planning,
@@ -14,7 +16,7 @@ use crate::{
 };
 
 /// Leads every snapshot; another number is another layout.
-const SNAPSHOT_VERSION: u32 = 31;
+const SNAPSHOT_VERSION: u32 = 32;
 
 record! {
     /// The decision maker of one centre.
@@ -30,6 +32,7 @@ record! {
         pub(crate) requests: Book<RequestId, Request>,
         pub(crate) transfers: Transfers,
         pub(crate) pushes: Pushes,
+        pub(crate) crossings: Crossings,
         pub(crate) index: Index,
         pub(crate) shares: Shares,
         /// The probe under way: one at a time for the whole centre.
@@ -65,6 +68,7 @@ impl Mind {
             requests: Book::default(),
             transfers: Transfers::default(),
             pushes: Pushes::default(),
+            crossings: Crossings::default(),
             index: Index::default(),
             shares: Shares::default(),
             probing: None,
@@ -282,6 +286,21 @@ impl Mind {
                 window,
                 is_bound,
             } => self.on_probed(depot, sent, bytes, window, is_bound, out),
+            Input::CrossingProbed {
+                from,
+                to,
+                sent,
+                bytes,
+                window,
+                is_bound,
+                round_trip,
+            } => {
+                let found = (!window.is_zero() && bytes > Bytes::ZERO)
+                    .then(|| (ByteRate::over(bytes, window), is_bound));
+                self.on_crossing_probed((from, to), sent, found, round_trip, out);
+            }
+            Input::CrossingProbeAsked { from, to } => self.on_crossing_probe_asked(from, to, out),
+            Input::DistanceTold { depot, round_trip } => self.on_distance_told(depot, round_trip),
             Input::ProbeAsked { depot } => self.on_probe_asked(depot, out),
             Input::PlanSolved { number, schedule } => {
                 self.on_plan_solved(number, schedule.as_ref(), out);

@@ -3,7 +3,9 @@
 //! the request sends and pays. Outside its hours a depot is not probed. Transfers tell more, so probes
 //! fill gaps.
 
-use alloc::vec::Vec;
+mod crossing;
+
+use alloc::{string::String, vec::Vec};
 use core::time::Duration;
 use posthaste_types::{Bytes, DepotId, RequestId, Timestamp, record};
 
@@ -22,6 +24,9 @@ record! {
     /// The probe under way.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) struct Probing {
+        /// The depot that sends; none where the centre does.
+        pub(crate) from: Option<DepotId>,
+        /// Who gets it.
         pub(crate) depot: DepotId,
         pub(crate) since: Timestamp,
         /// Most that it may send.
@@ -34,10 +39,13 @@ record! {
 impl Mind {
     /// Starts a probe for the request, if one is due and none is under way.
     pub(crate) fn probe_for(&mut self, id: RequestId, out: &mut Outbox) {
-        if self.may_probe()
-            && let Some((depot, budget)) = self.find_stale(id)
-        {
+        if !self.may_probe() {
+            return;
+        }
+        if let Some((depot, budget)) = self.find_stale(id) {
             self.probe(depot, budget, Some(id), out);
+        } else if let Some((from, to, budget)) = self.find_stale_crossing(id) {
+            self.probe_crossing(from, to, budget, Some(id), out);
         }
     }
 
@@ -54,8 +62,10 @@ impl Mind {
                 && is_open(depot, now)
         });
         if let Some(depot) = asked.next().map(|(id, _)| *id) {
-            self.probe(depot, self.settings.probe_bytes_max, None, out);
+            return self.probe(depot, self.settings.probe_bytes_max, None, out);
         }
+        drop(asked);
+        self.probe_crossing_asked(out);
     }
 
     /// Whether no probe is under way, or one that is not answered any more.
@@ -71,9 +81,9 @@ impl Mind {
         };
         depot.link.is_probe_asked = false;
         let measured_at = depot.link.path().measured_at();
-        let price = depot.terms.sending().of(budget).micro_usd();
         let name = depot.name.clone();
         self.probing = Some(Probing {
+            from: None,
             depot: id,
             since: self.now,
             budget,
@@ -86,11 +96,7 @@ impl Mind {
                     measured_at,
                     budget,
                 };
-                self.remember_of(payer, name, 0, "probed".into(), reason.clone());
-                if let Some(payer) = self.requests.get_mut(&payer) {
-                    payer.probed += budget;
-                    payer.probed_micro_usd = payer.probed_micro_usd.saturating_add(price);
-                }
+                self.charge_probe(payer, id, budget, name, reason.clone());
                 reason
             }
         };
@@ -101,21 +107,53 @@ impl Mind {
         });
     }
 
-    /// The path of the request that is worth a probe most, and what that may cost.
-    fn find_stale(&self, id: RequestId) -> Option<(DepotId, Bytes)> {
+    /// The request pays for a probe, and it is remembered of what.
+    fn charge_probe(
+        &mut self,
+        payer: RequestId,
+        to: DepotId,
+        budget: Bytes,
+        name: String,
+        reason: Reason,
+    ) {
+        let depot = self.depots.get(&to);
+        let price = depot.map_or(0, |depot| depot.terms.sending().of(budget).micro_usd());
+        self.remember_of(payer, name, 0, "probed".into(), reason);
+        if let Some(payer) = self.requests.get_mut(&payer) {
+            payer.probed += budget;
+            payer.probed_micro_usd = payer.probed_micro_usd.saturating_add(price);
+        }
+    }
+
+    /// What a probe for the request may send, and what it may cost in millionths of a dollar; none where it is to send
+    /// nothing.
+    fn probe_allowance(&self, request: &Request) -> Option<(Bytes, u64)> {
         let settings = &self.settings;
-        let request = self.requests.get(&id)?;
         // A probe goes as fast as it can.
         if request.wishes.rate_max.is_some() {
             return None;
         }
+        let left = allowance(request, settings.probe_permille) - request.probed;
+        if left < settings.probe_bytes_min {
+            return None;
+        }
+        let paid = u64::from(settings.probe_permille) * self.cost(request).send_micro_usd / 1000;
+        // A budget is for the data.
+        let money = match request.wishes.budget_micro_usd {
+            Some(_) => 0,
+            None => paid.saturating_sub(request.probed_micro_usd),
+        };
+        Some((left, money))
+    }
+
+    /// The path of the request that is worth a probe most, and what that may cost.
+    fn find_stale(&self, id: RequestId) -> Option<(DepotId, Bytes)> {
+        let settings = &self.settings;
+        let request = self.requests.get(&id)?;
         let comes_in_time = request
             .finish
             .is_none_or(|finish| finish.p50 > self.now + settings.probe_lead);
-        let left = allowance(request, settings.probe_permille) - request.probed;
-        if !comes_in_time || left < settings.probe_bytes_min {
-            return None;
-        }
+        let (left, money) = self.probe_allowance(request).filter(|_| comes_in_time)?;
         let stale: Vec<(Option<Timestamp>, DepotId)> = request
             .lanes
             .iter()
@@ -123,12 +161,6 @@ impl Mind {
             .filter(|(lane, _)| is_candidate(request, *lane))
             .filter_map(|(_, lane)| Some((self.stale_since(lane.depot)?, lane.depot)))
             .collect();
-        let paid = u64::from(settings.probe_permille) * self.cost(request).send_micro_usd / 1000;
-        // A budget is for the data.
-        let money = match request.wishes.budget_micro_usd {
-            Some(_) => 0,
-            None => paid.saturating_sub(request.probed_micro_usd),
-        };
         let affordable = stale.into_iter().filter_map(|(since, id)| {
             let depot = self.depots.get(&id)?;
             let most = left.min(for_money(depot, money));

@@ -12,7 +12,7 @@ use alloc::{
     vec,
     vec::Vec,
 };
-use posthaste_plan::push::{self, Push as Next, Stand};
+use posthaste_plan::push::{self, Push as Next, Room, Stand};
 use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId};
 
 use crate::{
@@ -45,8 +45,13 @@ struct Sight {
     is_fed: bool,
 }
 
-/// Between which sights one more may start, and how many are under way.
-type Ways = BTreeMap<(usize, usize), u32>;
+/// How it is between sights, where something may go.
+type Ways = BTreeMap<(usize, usize), Room>;
+
+/// Whether nothing may start over any of them now.
+fn is_full(ways: &Ways) -> bool {
+    !ways.values().any(|room| room.may_start)
+}
 
 /// What one pass over a request came to.
 #[derive(Default)]
@@ -156,6 +161,7 @@ impl Mind {
         let lanes = request.lanes.iter().enumerate();
         let lanes = lanes.filter(|&(place, _)| !request.is_destination(place));
         let live = request.replica.live();
+        let to = request.lead_depot();
         let sights = lanes.filter_map(|(place, lane)| {
             let depot = self.depots.get(&lane.depot)?;
             let is_there = depot.is_up() && lane.asked_at.is_none();
@@ -165,7 +171,7 @@ impl Mind {
                 // What leaves may go to any of the others.
                 level: match depot.drain() {
                     Drain::Move => LEAVES,
-                    Drain::Off | Drain::Keep => depot.level,
+                    Drain::Off | Drain::Keep => self.crossings.level(lane.depot, depot, to),
                 },
                 is_nearer: false,
                 is_live: live >> place & 1 == 1,
@@ -187,15 +193,18 @@ impl Mind {
         sights
     }
 
-    /// How many fragments are under way between two of them, where one more may start.
-    fn room(&self, from: &Sight, to: &Sight, bytes: Bytes) -> Option<u32> {
+    /// How it is between two of them; none where nothing may go.
+    fn room(&self, from: &Sight, to: &Sight, bytes: Bytes) -> Option<Room> {
         let (now, settings) = (self.now, &self.settings);
         let is_pair = from.level < to.level && from.gives && to.is_open && !to.is_fed;
         let has_space = |depot: &Depot| depot.space() - self.index.kept(to.depot) >= bytes;
         let is_pair = is_pair && self.depots.get(&to.depot).is_some_and(has_space);
-        is_pair
-            .then(|| self.pushes.room(from.depot, to.depot, bytes, now, settings))
-            .flatten()
+        let (from, to) = (from.depot, to.depot);
+        let room = is_pair.then(|| self.pushes.room(from, to, bytes, now, settings));
+        room.flatten().map(|may_start| Room {
+            micros: self.micros_between(from, to, bytes),
+            may_start,
+        })
     }
 
     /// Starts what can start for a request. Returns whether anything did.
@@ -258,7 +267,8 @@ impl Mind {
             let why = DrainReason::Leaves;
             return Reason::Drained { why };
         }
-        let level = self.depots.get(&to).map_or(0, |depot| depot.level);
+        let target = sights.iter().find(|at| at.depot == to);
+        let level = target.map_or(0, |at| at.level);
         Reason::Nearer { level }
     }
 
@@ -269,7 +279,7 @@ impl Mind {
         };
         push.begin(self.now);
         for (nearer, chunk) in push.opened() {
-            if pass.ways.is_empty() {
+            if is_full(&pass.ways) {
                 return pass;
             }
             if self.could_go(id, sights, &pass.ways, chunk) {
@@ -278,7 +288,7 @@ impl Mind {
             }
         }
         for _ in 0..LOOKS_MAX {
-            if pass.ways.is_empty() {
+            if is_full(&pass.ways) {
                 return pass;
             }
             let Some(chunk) = push.next() else {
@@ -290,7 +300,7 @@ impl Mind {
         pass
     }
 
-    /// Between which of them one more may start, and how many are under way.
+    /// How it is between them, where something may go.
     fn ways(&self, id: RequestId, sights: &[Sight]) -> Ways {
         let bytes = self.requests.get(&id).map_or(Bytes::ZERO, |request| {
             request.replica.bytes_of(ChunkIndex::new(0), FIRST)
@@ -315,7 +325,10 @@ impl Mind {
                 .replica
                 .holds(sights[place].lane, ChunkIndex::new(chunk))
         };
-        ways.keys().any(|&(from, to)| holds(from) && !holds(to))
+        let ready = ways.iter().filter(|(_, room)| room.may_start);
+        ready
+            .map(|(way, _)| *way)
+            .any(|(from, to)| holds(from) && !holds(to))
     }
 
     /// Starts what of a chunk can start, and files it by what it waits for.

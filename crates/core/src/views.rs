@@ -5,7 +5,7 @@ use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Time
 
 use crate::{
     Mind,
-    books::{Depot, Request, Route},
+    books::{Crossing, Depot, Request, Route},
     contract::{Cost, DepotView, PathView, Priority, RequestView, ShareView},
 };
 
@@ -62,6 +62,7 @@ impl Mind {
             let (link, settings) = (&depot.link, &self.settings);
             let (transfers, probes) = link.path().samples();
             PathView {
+                from: None,
                 depot: *id,
                 name: depot.name.clone(),
                 rates: link.believed(now, settings),
@@ -71,10 +72,35 @@ impl Mind {
                 probes,
                 probed_at: link.probed_at,
                 score: link.path().score(),
+                round_trip: depot.round_trip,
                 ways: depot.fork.views(link, now, settings),
             }
         };
         self.depots.iter().map(view).collect()
+    }
+
+    /// The paths between depots of which anything is known, as they are forecast at `now`.
+    #[must_use]
+    pub fn crossings(&self, now: Timestamp) -> Vec<PathView> {
+        let view = |(from, to, crossing): (DepotId, DepotId, &Crossing)| {
+            let (path, settings) = (crossing.path(), &self.settings);
+            let (transfers, probes) = path.samples();
+            PathView {
+                from: Some(self.name_of(from)),
+                depot: to,
+                name: self.name_of(to),
+                rates: crossing.believed(now, settings),
+                knowledge: crossing.knowledge(now, settings),
+                measured_at: path.measured_at(),
+                transfers,
+                probes,
+                probed_at: crossing.probed_at,
+                score: path.score(),
+                round_trip: crossing.round_trip,
+                ways: Vec::new(),
+            }
+        };
+        self.crossings.iter().map(view).collect()
     }
 
     /// Whether several ways to a depot are known.

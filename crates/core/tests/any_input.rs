@@ -323,6 +323,23 @@ fn about_depots() -> impl Strategy<Value = Input> {
             }
         ),
         1 => depot().prop_map(|depot| Input::ProbeAsked { depot }),
+        2 => (depot(), depot(), 0u64..200, 0u64..3000, any::<bool>()).prop_map(
+            |(from, to, bytes, window_ms, is_bound)| Input::CrossingProbed {
+                from,
+                to,
+                sent: Bytes::new(bytes),
+                bytes: Bytes::new(bytes / 2),
+                window: Duration::from_millis(window_ms),
+                is_bound,
+                round_trip: (!is_bound).then_some(Duration::from_millis(window_ms)),
+            }
+        ),
+        1 => (depot(), depot())
+            .prop_map(|(from, to)| Input::CrossingProbeAsked { from, to }),
+        1 => (depot(), 0u64..300).prop_map(|(depot, millis)| {
+            let round_trip = Duration::from_millis(millis);
+            Input::DistanceTold { depot, round_trip }
+        }),
     ]
 }
 
@@ -640,31 +657,44 @@ proptest! {
     fn one_probe_runs_at_a_time_whatever_happens(moves in moves()) {
         let (outs, _) = play(&moves, None);
         let mut now = START;
-        let mut running: Option<(DepotId, Timestamp)> = None;
+        let mut running: Option<((Option<DepotId>, DepotId), Timestamp)> = None;
         for (step, out) in moves.iter().zip(&outs) {
             now = now + Duration::from_millis(step.after_ms);
             // What was begun in a step may end in it, and the next begin.
             let ends = |input: &&Input| {
-                matches!(input, Input::DriverStarted | Input::Probed { .. })
+                matches!(
+                    input,
+                    Input::DriverStarted | Input::Probed { .. } | Input::CrossingProbed { .. }
+                )
             };
             let mut endings = step.inputs.iter().filter(ends).count();
             for input in &step.inputs {
                 let is_over = match input {
                     Input::DriverStarted => true,
-                    Input::Probed { depot, .. } => running.is_some_and(|(at, _)| at == *depot),
+                    Input::Probed { depot, .. } => {
+                        running.is_some_and(|(path, _)| path == (None, *depot))
+                    }
+                    Input::CrossingProbed { from, to, .. } => {
+                        running.is_some_and(|(path, _)| path == (Some(*from), *to))
+                    }
                     _ => false,
                 };
                 endings -= usize::from(is_over && running.is_some());
                 running = running.filter(|_| !is_over);
             }
             for command in &out.commands {
-                if let Command::Probe { depot, .. } = command {
+                let path = match command {
+                    Command::Probe { depot, .. } => Some((None, *depot)),
+                    Command::ProbeCrossing { from, to, .. } => Some((Some(*from), *to)),
+                    _ => None,
+                };
+                if let Some(path) = path {
                     let is_free = running.is_none_or(|(_, since)| {
                         since + Settings::default().probe_wait <= now
                     });
                     prop_assert!(is_free || endings > 0, "{command:?} beside {running:?}");
                     endings -= usize::from(!is_free);
-                    running = Some((*depot, now));
+                    running = Some((path, now));
                 }
             }
             // An ending may have come after the probe that it ended.

@@ -144,17 +144,7 @@ impl Desk {
             }
             Command::Gather {
                 to, chunk, from, ..
-            } => {
-                let mut seen = BTreeSet::new();
-                for (giver, fragment) in &from {
-                    self.assert_holds(*giver, chunk, *fragment);
-                    assert!(seen.insert(*fragment), "{fragment} is asked of two");
-                }
-                assert!((2..=3).contains(&seen.len()), "{from:?}");
-                self.gathers += 1;
-                let from = from.into_iter().map(|(giver, _)| giver).collect();
-                self.begin(from, to, chunk, FragmentIndex::WHOLE);
-            }
+            } => self.gather(to, chunk, from),
             Command::Abandon { depot, .. } => self.open.retain(|way| way.to != depot),
             Command::Inventory { depot, .. } => {
                 let held = self.held.entry(depot).or_default();
@@ -174,6 +164,7 @@ impl Desk {
             | Command::Survey { .. }
             | Command::Settle { .. }
             | Command::Probe { .. }
+            | Command::ProbeCrossing { .. }
             | Command::Scatter { .. }
             | Command::Reserve { .. }
             | Command::Rearrange { .. }
@@ -182,6 +173,18 @@ impl Desk {
             | Command::Solve { .. } => {}
         }
         None
+    }
+
+    fn gather(&mut self, to: DepotId, chunk: ChunkIndex, from: Vec<(DepotId, FragmentIndex)>) {
+        let mut seen = BTreeSet::new();
+        for (giver, fragment) in &from {
+            self.assert_holds(*giver, chunk, *fragment);
+            assert!(seen.insert(*fragment), "{fragment} is asked of two");
+        }
+        assert!((2..=3).contains(&seen.len()), "{from:?}");
+        self.gathers += 1;
+        let from = from.into_iter().map(|(giver, _)| giver).collect();
+        self.begin(from, to, chunk, FragmentIndex::WHOLE);
     }
 
     fn assert_holds(&self, giver: DepotId, chunk: ChunkIndex, fragment: FragmentIndex) {

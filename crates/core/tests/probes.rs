@@ -18,6 +18,7 @@ struct Desk {
     mind: Mind,
     now: Timestamp,
     probes: Vec<(DepotId, Bytes, Reason)>,
+    crossings: Vec<(DepotId, DepotId, Bytes)>,
     sent: Vec<(
         DepotId,
         posthaste_types::ChunkIndex,
@@ -32,6 +33,7 @@ impl Desk {
             mind: Mind::new(Settings::default()),
             now: START,
             probes: Vec::new(),
+            crossings: Vec::new(),
             sent: Vec::new(),
         };
         desk.arrive(depots);
@@ -67,6 +69,9 @@ impl Desk {
                     budget,
                     reason,
                 } => self.probes.push((depot, budget, reason)),
+                Command::ProbeCrossing {
+                    from, to, budget, ..
+                } => self.crossings.push((from, to, budget)),
                 Command::Send {
                     depot,
                     chunk,
@@ -133,6 +138,22 @@ impl Desk {
                 });
             }
             self.give(inputs);
+        }
+    }
+
+    /// The same, and nothing is stored yet.
+    fn wait(&mut self, seconds: u64) {
+        let fed: std::collections::BTreeSet<DepotId> =
+            self.sent.iter().map(|(depot, _, _)| *depot).collect();
+        for _ in 0..seconds {
+            self.now = self.now + Duration::from_secs(1);
+            let moved = fed.iter().map(|&depot| Input::Throughput {
+                depot,
+                bytes: Bytes::mebi(4),
+                window: Duration::from_secs(1),
+                saturated: true,
+            });
+            self.give(moved.collect());
         }
     }
 
@@ -370,4 +391,104 @@ fn probes_cost_a_hundredth_of_what_the_request_pays_at_most() {
     desk.answer(19, 10, false);
     desk.live(3);
     assert_eq!(desk.probes.len(), 2, "all is spent");
+}
+
+/// Depots 1 and 2 are near; 3 and 4 are of a level nearer the destination.
+fn two_levels() -> Desk {
+    let mut desk = Desk::new(4);
+    for number in 3..=4 {
+        let (depot, level) = (depot(number), 2);
+        desk.give(vec![Input::DepotLevelled { depot, level }]);
+    }
+    desk
+}
+
+#[test]
+fn paths_between_depots_are_probed_when_no_other_is_stale_and_within_the_same_budget() {
+    let mut desk = two_levels();
+    desk.submit(30_000, 4);
+    desk.wait(3);
+    let mut answered = 0;
+    while answered < desk.probes.len() {
+        answered += 1;
+        desk.answer(20, 10, false);
+        desk.wait(2);
+    }
+    assert_eq!(answered, 2, "what is fed is measured by that");
+    assert_eq!(
+        desk.crossings.len(),
+        1,
+        "one at a time: {:?}",
+        desk.crossings
+    );
+    let (from, to, budget) = desk.crossings[0];
+    assert!(from.get() <= 2 && to.get() >= 3, "{from} to {to}");
+    desk.wait(10);
+    assert_eq!(desk.crossings.len(), 1);
+    let probed = |(from, to, budget): (DepotId, DepotId, Bytes)| Input::CrossingProbed {
+        from,
+        to,
+        sent: budget,
+        bytes: Bytes::mebi(30),
+        window: Duration::from_secs(3),
+        is_bound: false,
+        round_trip: Some(Duration::from_millis(40)),
+    };
+    assert!(desk.mind.crossings(desk.now).is_empty());
+    desk.give(vec![probed((from, to, budget))]);
+    let known = desk.mind.crossings(desk.now);
+    assert_eq!(known.len(), 1);
+    assert_eq!(known[0].rates.p50, ByteRate::new(10 * MEBI));
+    assert_eq!(known[0].knowledge, Knowledge::Probe);
+    assert_eq!(known[0].round_trip, Some(Duration::from_millis(40)));
+    // Each path once, until the hundredth is used up.
+    for _ in 0..20 {
+        desk.wait(2);
+        let last = *desk.crossings.last().unwrap();
+        desk.give(vec![probed(last)]);
+    }
+    let paths: std::collections::BTreeSet<_> = desk
+        .crossings
+        .iter()
+        .map(|(from, to, _)| (*from, *to))
+        .collect();
+    assert_eq!(paths.len(), desk.crossings.len(), "none twice");
+    let spent: u64 = desk.crossings.iter().map(|(_, _, bytes)| bytes.get()).sum();
+    assert!(spent + 40 * MEBI <= 600 * MEBI, "{spent}");
+}
+
+#[test]
+fn how_far_depots_are_says_their_order_and_their_level() {
+    let mut desk = Desk::new(4);
+    let auto = |number| Input::DepotLevelled {
+        depot: depot(number),
+        level: 0,
+    };
+    desk.give(vec![auto(2), auto(3)]);
+    let far = |number, millis| Input::DistanceTold {
+        depot: depot(number),
+        round_trip: Duration::from_millis(millis),
+    };
+    desk.give(vec![far(1, 60), far(2, 50), far(3, 5)]);
+    let between = |from, to, millis| Input::CrossingProbed {
+        from: depot(from),
+        to: depot(to),
+        sent: Bytes::ZERO,
+        bytes: Bytes::ZERO,
+        window: Duration::ZERO,
+        is_bound: true,
+        round_trip: Some(Duration::from_millis(millis)),
+    };
+    desk.give(vec![between(2, 1, 10), between(1, 3, 55)]);
+    let ranked = desk.mind.ranked(Some(depot(1)), desk.now);
+    let order: Vec<(u32, u8)> = ranked
+        .iter()
+        .map(|view| (view.depot.get(), view.level))
+        .collect();
+    assert_eq!(
+        order,
+        [(3, 1), (2, 2), (4, 1)],
+        "what is not known comes last"
+    );
+    assert_eq!(ranked[0].to_destination, Some(Duration::from_millis(55)));
 }

@@ -177,6 +177,7 @@ impl Desk {
             | Command::Survey { .. }
             | Command::Settle { .. }
             | Command::Probe { .. }
+            | Command::ProbeCrossing { .. }
             | Command::Solve { .. } => {}
         }
     }

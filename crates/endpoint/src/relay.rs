@@ -13,6 +13,7 @@ mod forward;
 mod gather;
 mod growing;
 pub mod join;
+mod measure;
 pub(crate) mod pin;
 mod probe;
 mod pulse;
@@ -28,6 +29,7 @@ pub use address::{DatasetId, DatasetIdError, Fingerprint, FingerprintError, Rela
 pub use client::RelayClient;
 pub use gather::Rebuilt;
 pub use growing::{Growing, Grown};
+pub use measure::Measured;
 pub use pin::{crypto_provider, fingerprint_of};
 pub use probe::Probed;
 pub use scatter::{Coded, Scattering};

@@ -13,6 +13,7 @@ extern crate std;
 mod curve;
 pub mod decay;
 pub mod deliver;
+pub mod distance;
 mod fan_out;
 mod fill;
 pub mod fleet;

@@ -5,6 +5,8 @@
 //! shall lie once at a nearer level, the rarest first, and no depot gets a second one of the chunk.
 //! [The algorithm](../../../docs/algorithms/push.md).
 
+use alloc::vec::Vec;
+
 /// A depot as one chunk sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stand {
@@ -29,6 +31,15 @@ impl Stand {
     fn has(&self, fragment: u8) -> bool {
         self.holds == Some(fragment) || self.awaits == Some(fragment)
     }
+}
+
+/// The way from one place to another, where something may go over it, now or once something else is through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// How long until a fragment that goes there next is through, in microseconds.
+    pub micros: u64,
+    /// Whether one more may start now.
+    pub may_start: bool,
 }
 
 /// What comes next for a chunk.
@@ -63,14 +74,15 @@ pub fn nearer(stands: &[Stand]) -> u32 {
     mask.count_ones()
 }
 
-/// What comes next for a chunk. `room` says how many fragments are under way from one place to
-/// another, where one more may start; none where not. Costs a visit of each pair of depots.
+/// What comes next for a chunk. `room` says how it is between two places; none where nothing may go. Costs a visit of
+/// each pair of depots.
 ///
-/// Of all fragments that could go the one with the fewest holders does, to the next level rather than
-/// to one beyond, over the pair that has the fewest under way.
+/// Of all fragments that could go the one with the fewest holders does, to the next level rather than to one beyond. Each
+/// goes over the pair by which it is there first: it waits for one that is busy rather than to go over a slower one
+/// that is not, where it would take longer.
 #[must_use]
-pub fn next(stands: &[Stand], room: impl Fn(usize, usize) -> Option<u32>) -> Push {
-    let mut best = None;
+pub fn next(stands: &[Stand], room: impl Fn(usize, usize) -> Option<Room>) -> Push {
+    let mut firsts: Vec<First> = Vec::new();
     let mut otherwise = Push::Done;
     for (to, target) in stands.iter().enumerate() {
         if !target.is_free || target.holds.is_some() || target.awaits.is_some() {
@@ -90,18 +102,34 @@ pub fn next(stands: &[Stand], room: impl Fn(usize, usize) -> Option<u32>) -> Pus
                 }
                 continue;
             }
-            let Some(load) = room(from, to) else {
-                otherwise = Push::Busy;
+            otherwise = Push::Busy;
+            let Some(room) = room(from, to) else {
                 continue;
             };
-            let holders = stands.iter().filter(|stand| stand.has(fragment)).count();
-            let rank = (target.level, holders, load, to, from);
-            if best.is_none_or(|(least, _)| rank < least) {
-                best = Some((rank, Push::Go { from, to, fragment }));
+            let rank = (room.micros, !room.may_start, to, from);
+            let target = (fragment, target.level);
+            match firsts.iter_mut().find(|first| first.target == target) {
+                Some(first) => first.rank = first.rank.min(rank),
+                None => firsts.push(First { target, rank }),
             }
         }
     }
-    best.map_or(otherwise, |(_, push)| push)
+    let holders = |fragment| stands.iter().filter(|stand| stand.has(fragment)).count();
+    let ready = firsts.iter().filter(|First { rank, .. }| !rank.1);
+    let best = ready.min_by_key(|First { target, rank }| (target.1, holders(target.0), *rank));
+    best.map_or(otherwise, |first| Push::Go {
+        from: first.rank.3,
+        to: first.rank.2,
+        fragment: first.target.0,
+    })
+}
+
+/// The pair by which a fragment is at a level first.
+struct First {
+    /// The fragment and the level.
+    target: (u8, u8),
+    /// When, whether it has to wait for that, and the places of who gets and who sends it.
+    rank: (u64, bool, usize, usize),
 }
 
 /// A fragment that goes on while it still arrives.
@@ -149,8 +177,14 @@ pub fn follow(stands: &[Stand], is_idle: impl Fn(usize, usize) -> bool) -> Optio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::{collections::BTreeSet, vec::Vec};
+    use alloc::collections::BTreeSet;
     use proptest::prelude::*;
+
+    const FREE: Option<Room> = room(0, true);
+
+    const fn room(micros: u64, may_start: bool) -> Option<Room> {
+        Some(Room { micros, may_start })
+    }
 
     fn holder(level: u8, fragment: u8) -> Stand {
         Stand {
@@ -173,7 +207,7 @@ mod tests {
     #[test]
     fn a_fragment_goes_to_the_next_level_once() {
         let mut stands = [holder(1, 0), empty(2), empty(2), empty(3)];
-        let idle = |_: usize, _: usize| Some(0);
+        let idle = |_: usize, _: usize| FREE;
         let to_second = Push::Go {
             from: 0,
             to: 1,
@@ -193,9 +227,9 @@ mod tests {
     }
 
     #[test]
-    fn the_rarest_goes_first_over_the_pair_with_the_least_under_way() {
+    fn the_rarest_goes_first_over_the_pair_by_which_it_is_there_first() {
         let stands = [holder(1, 0), holder(1, 0), holder(1, 1), empty(2), empty(2)];
-        let load = |_: usize, to: usize| Some(if to == 3 { 2 } else { 1 });
+        let load = |_: usize, to: usize| room(if to == 3 { 2 } else { 1 }, true);
         let push = Push::Go {
             from: 2,
             to: 4,
@@ -209,9 +243,43 @@ mod tests {
         let mut stands = [holder(1, 0), empty(2)];
         assert_eq!(next(&stands, |_, _| None), Push::Busy);
         stands[1].is_open = false;
-        assert_eq!(next(&stands, |_, _| Some(0)), Push::Stuck);
+        assert_eq!(next(&stands, |_, _| FREE), Push::Stuck);
         stands[1].is_free = false;
-        assert_eq!(next(&stands, |_, _| Some(0)), Push::Done);
+        assert_eq!(next(&stands, |_, _| FREE), Push::Done);
+    }
+
+    #[test]
+    fn a_fragment_waits_for_a_busy_pair_only_where_another_takes_longer() {
+        let stands = [holder(1, 0), holder(1, 0), empty(2)];
+        let way = |busy: u64, idle: u64| {
+            move |from: usize, _: usize| match from {
+                0 => room(busy, false),
+                _ => room(idle, true),
+            }
+        };
+        assert_eq!(next(&stands, way(3, 4)), Push::Busy);
+        let other = Push::Go {
+            from: 1,
+            to: 2,
+            fragment: 0,
+        };
+        assert_eq!(next(&stands, way(3, 3)), other);
+        // What waits keeps no other fragment waiting, and nothing that may go further.
+        let two = [holder(1, 0), holder(1, 1), empty(2)];
+        let go = next(&two, way(3, 4));
+        assert!(matches!(
+            go,
+            Push::Go {
+                from: 1,
+                fragment: 1,
+                ..
+            }
+        ));
+        let further = [holder(1, 0), holder(1, 0), empty(2), empty(3)];
+        let go = next(&further, |from, to| {
+            room(if from == 0 { 1 } else { 5 }, from == 0 && to == 3)
+        });
+        assert!(matches!(go, Push::Go { from: 0, to: 3, .. }));
     }
 
     #[test]
@@ -282,7 +350,7 @@ mod tests {
         fn pushing_ends_with_each_level_holding_a_fragment_once_more_at_most(mut stands in stands()) {
             let before: Vec<Stand> = stands.clone();
             let mut steps = 0;
-            while let Push::Go { from, to, fragment } = next(&stands, |_, _| Some(0)) {
+            while let Push::Go { from, to, fragment } = next(&stands, |_, _| FREE) {
                 prop_assert!(stands[from].level < stands[to].level);
                 prop_assert!(stands[from].gives && stands[from].holds == Some(fragment));
                 prop_assert!(stands[to].is_open && stands[to].is_free && stands[to].holds.is_none());

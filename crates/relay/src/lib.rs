@@ -13,6 +13,7 @@ mod forward;
 mod gather;
 mod identity;
 mod join;
+mod measure;
 mod order;
 mod others;
 mod outlet;

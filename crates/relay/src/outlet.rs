@@ -262,6 +262,7 @@ impl<S: Shelf> Desk<S> {
             )),
             Target::Status
             | Target::Probe
+            | Target::Measure
             | Target::Register
             | Target::Heartbeat
             | Target::Dataset(_)

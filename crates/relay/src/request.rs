@@ -23,6 +23,7 @@ use crate::{
     files::Files,
     forward::Forwards,
     gather::Gathers,
+    measure::Measures,
     rate::RateLimit,
     reception::{Reception, blocking},
     scatter::Scatters,
@@ -35,6 +36,15 @@ const READ_BYTES: usize = 256 << 10;
 /// Body read from somebody who may not store anything, only to have the refusal arrive: a fragment
 /// of the usual size.
 const STRANGER_BYTES_MAX: u64 = 16 << 20;
+
+/// What it can do that not every relay can.
+const FEATURES: [&str; 5] = [
+    wire::FORWARD,
+    wire::FOLLOW,
+    wire::GATHER,
+    wire::SCATTER,
+    wire::MEASURE,
+];
 
 /// The body of an answer.
 pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
@@ -54,6 +64,8 @@ pub(crate) struct Service {
     pub(crate) gathers: Gathers,
     /// What is coded for others.
     pub(crate) scatters: Scatters,
+    /// Paths to other relays that are measured.
+    pub(crate) measures: Measures,
     /// Probes that may be under way at once.
     pub(crate) probes: Semaphore,
     /// Connections that are not served now.
@@ -87,7 +99,7 @@ impl Service {
         let target = Target::parse(head.uri.path());
         let (scope, dataset) = match (&head.method, &target) {
             (&Method::GET, Some(Target::Status)) => (Scope::Read, None),
-            (&Method::POST, Some(Target::Probe)) => (Scope::Write, None),
+            (&Method::POST, Some(Target::Probe | Target::Measure)) => (Scope::Write, None),
             (&Method::GET, Some(Target::Inventory(id) | Target::Object(id, _))) => {
                 (Scope::Read, Some(*id))
             }
@@ -121,6 +133,7 @@ impl Service {
             Some(Target::Inventory(id)) => self.inventory(id, head.uri.query()),
             Some(Target::Dataset(id)) => self.delete(id).await,
             Some(Target::Probe) => return self.sink(body).await,
+            Some(Target::Measure) => return self.measures.measure(body).await,
             Some(Target::Forward(id, object)) => {
                 return self.forwards.forward(&self.store, id, object, body).await;
             }
@@ -149,9 +162,7 @@ impl Service {
             rate_limit_bytes_per_s: self.rate.rate().map(|rate| rate.get()),
             received_bytes: self.rate.taken_bytes(),
             connections: connections(&self.free_connections),
-            features: [wire::FORWARD, wire::FOLLOW, wire::GATHER, wire::SCATTER]
-                .map(str::to_owned)
-                .into(),
+            features: FEATURES.map(str::to_owned).into(),
             draining: drain::draining(&self.dir).map(|drain| drain.word().to_owned()),
         }
     }

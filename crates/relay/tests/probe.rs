@@ -152,3 +152,49 @@ async fn whoever_sends_more_than_a_probe_is_told_so() {
     let answer = String::from_utf8_lossy(&answer);
     assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_relay_measures_the_path_to_another_one_at_a_time() {
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let from = Running::start(dirs[0].path(), |_| ()).await;
+    let rate = 2 << 20;
+    let to = Running::start(dirs[1].path(), |options| {
+        options.rate = Some(ByteRate::new(rate));
+    })
+    .await;
+    let (giver, taker) = (from.client(), to.client());
+    assert!(giver.status().await.unwrap().measures);
+    let busy = async {
+        // The first has begun when its bytes arrive.
+        while taker.status().await.unwrap().received == Amount::ZERO {
+            tokio::task::yield_now().await;
+        }
+        giver.measure(&taker, Amount::mebi(1)).await.unwrap_err()
+    };
+    let (measured, busy) = tokio::join!(giver.measure(&taker, Amount::mebi(64)), busy);
+    assert_eq!(busy.kind(), ErrorKind::Busy);
+    let measured = measured.unwrap();
+    assert!(measured.round_trip > Duration::ZERO);
+    assert!(measured.bytes > Amount::ZERO && measured.bytes <= measured.sent);
+    let seen = ByteRate::over(measured.bytes, measured.window);
+    assert!(seen <= ByteRate::new(2 * rate), "{seen}");
+    let status = taker.status().await.unwrap();
+    assert_eq!(status.used, Amount::ZERO);
+
+    // Who is not let in there, or is not there, is told so.
+    let stranger = to.client_with(Credential::Secret([9; 32]));
+    let refused = giver.measure(&stranger, Amount::mebi(1)).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unauthenticated);
+    drop(to);
+    assert!(giver.measure(&taker, Amount::mebi(1)).await.is_err());
+    // And who may not write here measures nothing.
+    let reader = mint(
+        &from.secret,
+        Scope::Read,
+        Some(&DatasetId::new([1; 16])),
+        later(),
+    );
+    let reader = from.client_with(Credential::Token(reader));
+    let refused = reader.measure(&taker, Amount::mebi(1)).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::PermissionDenied);
+}

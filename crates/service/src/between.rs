@@ -83,6 +83,7 @@ impl Hands {
             | Command::Survey { .. }
             | Command::Settle { .. }
             | Command::Probe { .. }
+            | Command::ProbeCrossing { .. }
             | Command::Reserve { .. }
             | Command::Rearrange { .. }
             | Command::GiveBack { .. }

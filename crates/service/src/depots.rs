@@ -44,6 +44,8 @@ pub(crate) struct Depot {
     pub(crate) follows: AtomicBool,
     /// Whether it said that it can gather what others hold.
     pub(crate) gathers: AtomicBool,
+    /// Whether it said that it can measure the path to another.
+    pub(crate) measures: AtomicBool,
     /// Whether it said that it can code chunks.
     pub(crate) scatters: AtomicBool,
     heard: Mutex<Heard>,
@@ -193,6 +195,7 @@ impl Depot {
         self.follows.store(status.follows, Ordering::Relaxed);
         self.gathers.store(status.gathers, Ordering::Relaxed);
         self.scatters.store(status.scatters, Ordering::Relaxed);
+        self.measures.store(status.measures, Ordering::Relaxed);
     }
 }
 
@@ -304,6 +307,7 @@ pub(crate) fn open(
         follows: AtomicBool::new(false),
         gathers: AtomicBool::new(false),
         scatters: AtomicBool::new(false),
+        measures: AtomicBool::new(false),
         heard: Mutex::default(),
         beaten: Notify::new(),
     })

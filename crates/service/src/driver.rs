@@ -202,6 +202,7 @@ impl Driver {
             | Command::Survey { .. }
             | Command::Settle { .. }
             | Command::Probe { .. }
+            | Command::ProbeCrossing { .. }
             | Command::Reserve { .. }
             | Command::Rearrange { .. }
             | Command::GiveBack { .. }

@@ -171,14 +171,16 @@ pub(crate) fn levelled(record: &DepotRecord) -> Input {
 /// Most hops from the centre: more would say nothing.
 const LEVEL_MAX: u8 = 9;
 
+/// Nought says that how far it is decides.
 fn level(level: Option<u8>) -> Result<u8> {
     let level = level.unwrap_or(1);
-    if (1..=LEVEL_MAX).contains(&level) {
+    if level <= LEVEL_MAX {
         return Ok(level);
     }
     Err(
-        Error::new(ErrorKind::Invalid, "read", format!("level {level}"))
-            .cause(format!("a level is from 1 to {LEVEL_MAX}")),
+        Error::new(ErrorKind::Invalid, "read", format!("level {level}")).cause(format!(
+            "a level is from 1 to {LEVEL_MAX}, or 0 where distances decide"
+        )),
     )
 }
 

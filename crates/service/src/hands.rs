@@ -177,6 +177,12 @@ impl Hands {
                 budget,
                 reason: _,
             } => self.probe(depot, budget),
+            Command::ProbeCrossing {
+                from,
+                to,
+                budget,
+                reason: _,
+            } => self.probe_crossing((from, to), budget),
             Command::Solve {
                 number,
                 problem,
@@ -295,6 +301,18 @@ impl Hands {
                     probe::nothing(depot, budget, &error)
                 }
             };
+            let _ = inputs.send(Arrival::bare(input)).await;
+        });
+    }
+
+    fn probe_crossing(&mut self, ends: (DepotId, DepotId), budget: Bytes) {
+        let (depots, inputs) = (Arc::clone(&self.depots), self.inputs.clone());
+        self.running.spawn(async move {
+            let probed = probe::probe_crossing(&depots, ends, budget).await;
+            let input = probed.unwrap_or_else(|error| {
+                eprintln!("posthaste: {error}");
+                probe::nothing_crossed(ends, budget, &error)
+            });
             let _ = inputs.send(Arrival::bare(input)).await;
         });
     }

@@ -110,6 +110,7 @@ pub(crate) type Answer<T> = Result<T, Refusal>;
         depots::withdraw,
         paths::list,
         paths::probe,
+        paths::ranking,
         requests::list,
         requests::submit,
         requests::show,
@@ -162,6 +163,7 @@ pub(crate) fn router(desk: Desk) -> Router {
             post(depots::invite).delete(depots::withdraw),
         )
         .route("/v1/paths", get(paths::list))
+        .route("/v1/ranking", get(paths::ranking))
         .route("/v1/paths/{to}/probe", post(paths::probe))
         .route("/v1/requests", get(requests::list).post(requests::submit))
         .route(

@@ -1,9 +1,10 @@
-//! Probes the path to a depot: sends for as long as the mind's rule says, and tells what came of it.
+//! Probes the path to a depot, or lets a depot probe that to another: sends for as long as the mind's rule says, and tells
+//! what came of it.
 
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use posthaste_core::contract::{Finding, Input, Probe};
-use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_endpoint::{Error, ErrorKind, Result, relay::Measured};
 use posthaste_types::{Bytes, DepotId};
 
 use crate::depots::Depots;
@@ -40,6 +41,64 @@ pub(crate) async fn probe(depots: &Depots, depot: DepotId, budget: Bytes) -> Res
         window,
         is_bound,
     })
+}
+
+/// Lets one depot send at most `budget` to another and returns what to tell the mind.
+///
+/// # Errors
+/// That a depot is gone, and the relays': whatever they are, another probe may succeed later.
+pub(crate) async fn probe_crossing(
+    depots: &Depots,
+    (from, to): (DepotId, DepotId),
+    budget: Bytes,
+) -> Result<Input> {
+    let found = |depot: DepotId| {
+        let gone = || Error::new(ErrorKind::NotFound, "probe", format!("depot {depot}"));
+        depots.get(depot).ok_or_else(gone)
+    };
+    let (giver, taker) = (found(from)?, found(to)?);
+    if !giver.measures.load(Ordering::Relaxed) {
+        let name = format!("from depot {}", giver.record.name);
+        return Err(Error::new(ErrorKind::Unsupported, "probe", name)
+            .cause("its relay is of a release that can't measure"));
+    }
+    let Measured {
+        round_trip,
+        sent,
+        bytes,
+        window,
+        is_bound,
+    } = giver.client.measure(&taker.client, budget).await?;
+    Ok(Input::CrossingProbed {
+        from,
+        to,
+        sent,
+        bytes,
+        window,
+        is_bound,
+        round_trip: Some(round_trip),
+    })
+}
+
+/// What the mind is told of a probe between depots that failed.
+pub(crate) fn nothing_crossed(
+    (from, to): (DepotId, DepotId),
+    budget: Bytes,
+    error: &Error,
+) -> Input {
+    let may_have_sent = !matches!(
+        error.kind(),
+        ErrorKind::Unsupported | ErrorKind::Busy | ErrorKind::NotFound
+    );
+    Input::CrossingProbed {
+        from,
+        to,
+        sent: if may_have_sent { budget } else { Bytes::ZERO },
+        bytes: Bytes::ZERO,
+        window: Duration::ZERO,
+        is_bound: true,
+        round_trip: None,
+    }
 }
 
 /// What the mind is told of a probe that failed: where the connection broke it may have sent all it

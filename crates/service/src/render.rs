@@ -3,13 +3,15 @@
 mod reservation;
 mod stage_in;
 
+use std::time::Duration;
+
 use posthaste_api as api;
 use posthaste_core::{
     Mind,
     contract::{
         ArrivalState, Decision, DeliveryReason, DeliveryView, DepotState, Drain, DrainView,
-        Forecast, Happening, PathView, Quantiles, Reason, RequestState, RequestView, ShareView,
-        WayView, WouldBuy,
+        Forecast, Happening, PathView, Quantiles, RankView, Reason, RequestState, RequestView,
+        ShareView, WayView, WouldBuy,
     },
 };
 use posthaste_endpoint::{Error, ErrorKind, Result};
@@ -102,7 +104,7 @@ pub(crate) fn path(view: &PathView, now: Timestamp) -> api::Path {
     let of_judged = |count: u64| (score.samples > 0).then(|| ratio(count, score.samples));
     let age = view.measured_at.map(|at| now.since(at).as_micros());
     api::Path {
-        from: "centre".to_owned(),
+        from: view.from.clone().unwrap_or_else(|| "centre".to_owned()),
         to: view.name.clone(),
         rate_p10_bytes_per_s: view.rates.p10.get(),
         rate_p50_bytes_per_s: view.rates.p50.get(),
@@ -117,8 +119,32 @@ pub(crate) fn path(view: &PathView, now: Timestamp) -> api::Path {
         judged: score.samples,
         below_p10: of_judged(score.under_p10),
         above_p90: of_judged(score.over_p90),
+        round_trip_ms: view.round_trip.map(millis),
         ways: view.ways.iter().map(|way| path_way(way, now)).collect(),
     }
+}
+
+pub(crate) fn ranked(view: &RankView, now: Timestamp) -> api::Ranked {
+    let age_s = |at: Option<Timestamp>| {
+        let age = at.map(|at| now.since(at).as_micros());
+        age.map(|micros| seconds(i64::try_from(micros).unwrap_or(i64::MAX)))
+    };
+    api::Ranked {
+        name: view.name.clone(),
+        from_centre_ms: view.from_centre.map(millis),
+        to_destination_ms: view.to_destination.map(millis),
+        level: view.level,
+        landmark: view.is_landmark,
+        rate_p50_bytes_per_s: view.carries.get(),
+        age_s: age_s(view.measured_at),
+        onward_p50_bytes_per_s: view.onward.map(ByteRate::get),
+        onward_age_s: age_s(view.onward_at),
+    }
+}
+
+/// Milliseconds, to the thousandth.
+fn millis(span: Duration) -> f64 {
+    seconds(i64::try_from(span.as_nanos()).unwrap_or(i64::MAX))
 }
 
 fn path_way(view: &WayView, now: Timestamp) -> api::PathWay {

@@ -61,6 +61,7 @@ struct Told {
     report: Option<(Report, Instant)>,
     drain: Option<Drain>,
     follows: Option<bool>,
+    round_trip: Option<Duration>,
     /// Times in a row that no answer came.
     silences: u32,
 }
@@ -84,8 +85,23 @@ impl Told {
         if self.follows.replace(follows) != Some(follows) {
             news.push(Input::DepotFollows { depot: id, follows });
         }
+        news.extend(self.distance(depot));
         news.extend(self.report(id, Report::up(&depot.record, status), now));
         news
+    }
+
+    /// How far it is, where that is news: an eighth less than was told, as only the shortest round trip counts.
+    fn distance(&mut self, depot: &Depot) -> Option<Input> {
+        let round_trip = depot.client.round_trip()?;
+        let told = self.round_trip;
+        let is_news = told.is_none_or(|told| round_trip + told / 8 <= told);
+        is_news.then(|| {
+            self.round_trip = Some(round_trip);
+            Input::DistanceTold {
+                depot: depot.record.id,
+                round_trip,
+            }
+        })
     }
 
     /// No answer came, or it refused.

@@ -18,6 +18,9 @@ record! {
     }
 }
 
+/// Stands for a level that nobody said: how far the depot is decides, for each request.
+pub(crate) const LEVEL_BY_DISTANCE: u8 = 0;
+
 record! {
     /// A depot: its facts, how it is doing, and the link to it.
     #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,8 +35,10 @@ record! {
         /// The ways there are, where there are several.
         pub(crate) fork: Fork,
         pub(crate) terms: DepotTerms,
-        /// Hops from the centre, from 1: those of a higher level are nearer to destinations.
+        /// Hops from the centre, from 1: those of a higher level are nearer to destinations. Or [`LEVEL_BY_DISTANCE`].
         pub(crate) level: u8,
+        /// How far it is from the centre, where that was told.
+        pub(crate) round_trip: Option<Duration>,
         /// It can send on what it still receives.
         pub(crate) follows: bool,
         /// Whether an operator drains it, and whether it says itself that it ends.
@@ -81,6 +86,7 @@ impl Depot {
             fork: Fork::default(),
             terms: DepotTerms::default(),
             level: 1,
+            round_trip: None,
             follows: false,
             drain_asked: Drain::Off,
             drain_own: Drain::Off,

@@ -5,10 +5,7 @@ use alloc::{
     vec::Vec,
 };
 use core::time::Duration;
-use posthaste_forecast::{Path, Quantiles};
-use posthaste_types::{
-    ByteRate, Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp, record,
-};
+use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp, record};
 
 use super::{Bitmap, FlightKey};
 use crate::{Settings, contract::Fault};
@@ -16,8 +13,6 @@ use pieces::Rest;
 
 /// How long chunks that made way wait at least before they are looked at again.
 const TURN: Duration = Duration::from_secs(1);
-/// Ways between depots of which is remembered what they carry: 64 each way of 64.
-const WAYS_MAX: usize = 4096;
 
 record! {
     /// What of one request may go on from where it lies: to depots nearer its destination, or to its
@@ -187,20 +182,11 @@ record! {
 }
 
 record! {
-    /// What the way from one depot to another carries, as transfers over it showed.
-    #[derive(Debug, Clone, PartialEq, Eq, Default)]
-    pub(crate) struct Way {
-        path: Path,
-    }
-}
-
-record! {
     /// Everything on its way between depots. Bounded by what may be under way from one to another.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub(crate) struct Pushes {
         flights: BTreeMap<FlightKey, Forwarded>,
         pairs: BTreeMap<(DepotId, DepotId), Pair>,
-        ways: BTreeMap<(DepotId, DepotId), Way>,
         /// Depots nearer the destination about which something changed.
         touched: BTreeSet<DepotId>,
         /// Depots that failed to code a chunk.
@@ -255,8 +241,8 @@ impl Pushes {
         })
     }
 
-    /// How many fragments are under way between two depots, where one of `bytes` may start now: two
-    /// always may, so that the way never idles between them.
+    /// Whether a fragment of `bytes` may start between two depots now, or only once another is through: two
+    /// always may, so that the way never idles between them. None where the pair is left alone.
     pub(crate) fn room(
         &self,
         from: DepotId,
@@ -264,16 +250,16 @@ impl Pushes {
         bytes: Bytes,
         now: Timestamp,
         settings: &Settings,
-    ) -> Option<u32> {
+    ) -> Option<bool> {
         let Some(pair) = self.pairs.get(&(from, to)) else {
-            return Some(0);
+            return Some(true);
         };
         let fits = pair.flights < 2
             || (pair.flights < settings.push_flights_max
                 && pair.bytes + bytes <= settings.push_bytes_max);
         // One that failed is tried with a single fragment.
         let may = pair.resume_at <= now && (pair.failures == 0 || pair.flights == 0);
-        (fits && may).then_some(pair.flights)
+        may.then_some(fits)
     }
 
     pub(crate) fn start(&mut self, key: FlightKey, flight: Forwarded) {
@@ -322,21 +308,16 @@ impl Pushes {
         }
     }
 
-    /// What the way between two depots is forecast to carry; none where nothing was ever measured.
-    pub(crate) fn rates(
-        &self,
-        from: DepotId,
-        to: DepotId,
-        now: Timestamp,
-        settings: &Settings,
-    ) -> Option<Quantiles> {
-        let way = self.ways.get(&(from, to))?;
-        way.path.forecast(now, settings.forecast_tau)
-    }
-
     /// Whether nothing is under way between two depots, and nothing failed of late.
     pub(crate) fn is_idle(&self, from: DepotId, to: DepotId) -> bool {
         !self.pairs.contains_key(&(from, to))
+    }
+
+    /// Whether a depot sends anything to others.
+    pub(crate) fn is_sending(&self, from: DepotId) -> bool {
+        let pairs = self.pairs.range((from, DepotId::new(0))..);
+        let mut pairs = pairs.take_while(|((giver, _), _)| *giver == from);
+        pairs.any(|(_, pair)| pair.flights > 0)
     }
 
     /// What is under way between two depots.
@@ -348,27 +329,6 @@ impl Pushes {
     pub(crate) fn under_way(&self, from: DepotId, to: DepotId) -> Bytes {
         let pair = self.pairs.get(&(from, to));
         pair.map_or(Bytes::ZERO, |pair| pair.bytes)
-    }
-
-    /// Takes what transfers between two depots showed, all together.
-    pub(crate) fn observe(
-        &mut self,
-        from: DepotId,
-        to: DepotId,
-        rate: ByteRate,
-        now: Timestamp,
-        settings: &Settings,
-    ) {
-        if !self.ways.contains_key(&(from, to)) && self.ways.len() >= WAYS_MAX {
-            let measured = self.ways.iter();
-            let oldest = measured.min_by_key(|(_, way)| way.path.measured_at());
-            let oldest = oldest.map(|(ends, _)| *ends);
-            oldest.map(|ends| self.ways.remove(&ends));
-        }
-        let way = self.ways.entry((from, to)).or_default();
-        let believed = way.path.forecast(now, settings.forecast_tau);
-        let believed = believed.unwrap_or_else(|| settings.prior.quantiles(None));
-        way.path.observe_transfer(now, rate, false, believed);
     }
 
     /// Something landed.

@@ -178,6 +178,18 @@ record! {
             /// Why.
             reason: Reason,
         },
+        /// Let one depot measure the path to another with bytes that are thrown away there. Answered by
+        /// `CrossingProbed`, also when it failed.
+        57 = ProbeCrossing {
+            /// From this depot.
+            from: DepotId,
+            /// To this one.
+            to: DepotId,
+            /// Most bytes to send.
+            budget: Bytes,
+            /// Why.
+            reason: Reason,
+        },
         /// Find the best plan over time that the effort allows. Answered by `PlanSolved`; until then, and
         /// without an answer, the greedy plan stays in force.
         48 = Solve {
@@ -257,6 +269,7 @@ impl Command {
             | Self::Survey { reason, .. }
             | Self::Settle { reason, .. }
             | Self::Probe { reason, .. }
+            | Self::ProbeCrossing { reason, .. }
             | Self::Reserve { reason, .. }
             | Self::Rearrange { reason, .. }
             | Self::GiveBack { reason, .. }

@@ -1,5 +1,5 @@
 use alloc::{string::String, vec::Vec};
-use core::{fmt, time::Duration};
+use core::time::Duration;
 use posthaste_plan::{horizon::Schedule, tuner::Method};
 use posthaste_types::{
     ByteRate, Bytes, ChunkIndex, CircuitId, DepotId, FragmentIndex, RequestId, ReservationId,
@@ -7,89 +7,9 @@ use posthaste_types::{
 };
 
 use super::{
-    ArrivalSpec, CircuitTerms, DepotTerms, Drain, Encode, Holding, News, RequestSpec, Wishes,
+    ArrivalSpec, CircuitTerms, DepotTerms, Drain, Encode, Fault, GiverEnd, Holding, News,
+    RequestSpec, Wishes,
 };
-
-record! {
-    /// Why something the hands tried did not work, as far as the mind decides by it.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-    pub enum Fault {
-        /// No connection, or nothing moved for too long. May pass.
-        0 = Unreachable,
-        /// The depot has no space left for us.
-        1 = Full,
-        /// The depot does not accept our credential, or its key is not the pinned one.
-        2 = Unauthenticated,
-        /// The bytes arrived with another digest; the depot did not keep them.
-        3 = Corrupt,
-        /// The depot asks us to come back later.
-        4 = Busy,
-        /// A source file changed after the dataset was sealed.
-        5 = SourceChanged,
-        /// A source file vanished after the dataset was sealed.
-        6 = SourceVanished,
-        /// A source file can't be read.
-        7 = SourceUnreadable,
-        /// Anything else; treated as temporary a bounded number of times.
-        8 = Other,
-        /// Two sources of a stage-in do not hold the same.
-        96 = SourcesDiffer,
-        /// What came can't be written at the centre.
-        97 = Unwritable,
-    }
-}
-
-impl Fault {
-    /// Whether the source, not the depot, is at fault: no other depot can help.
-    #[must_use]
-    pub const fn is_of_source(self) -> bool {
-        match self {
-            Self::SourceChanged
-            | Self::SourceVanished
-            | Self::SourceUnreadable
-            | Self::SourcesDiffer => true,
-            Self::Unreachable
-            | Self::Full
-            | Self::Unauthenticated
-            | Self::Corrupt
-            | Self::Busy
-            | Self::Unwritable
-            | Self::Other => false,
-        }
-    }
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Unreachable => "it can't be reached",
-            Self::Full => "it has no space left",
-            Self::Unauthenticated => "it does not accept our credential or its key changed",
-            Self::Corrupt => "the bytes arrived damaged",
-            Self::Busy => "it is busy",
-            Self::SourceChanged => "a source file changed",
-            Self::SourceVanished => "a source file vanished",
-            Self::SourceUnreadable => "a source file can't be read",
-            Self::Unwritable => "it can't be written here",
-            Self::SourcesDiffer => "it holds something else than another source",
-            Self::Other => "it failed",
-        })
-    }
-}
-
-record! {
-    /// How one depot did that sent a fragment to a destination.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub struct GiverEnd {
-        /// The depot.
-        pub depot: DepotId,
-        /// Why the fragment did not come; none where it did. A fault of the source says that the depot
-        /// does not hold it.
-        pub fault: Option<Fault>,
-        /// How long it took.
-        pub span: Duration,
-    }
-}
 
 record! {
     /// Everything that can happen to the mind.
@@ -343,10 +263,42 @@ record! {
             /// Whether it ended before it was averaged long enough: the path carries at least this.
             is_bound: bool,
         },
+        /// How a [`Command::ProbeCrossing`](super::Command::ProbeCrossing) ended.
+        112 = CrossingProbed {
+            /// The depot that sent.
+            from: DepotId,
+            /// The one it sent to.
+            to: DepotId,
+            /// Bytes it sent in all.
+            sent: Bytes,
+            /// Bytes that arrived while it was averaged.
+            bytes: Bytes,
+            /// How long that was; zero when it failed.
+            window: Duration,
+            /// Whether it ended before it was averaged long enough: the path carries at least this.
+            is_bound: bool,
+            /// The round trip between them; none when it failed.
+            round_trip: Option<Duration>,
+        },
+        /// The shortest round trip between the centre and a depot that was seen lately. Without it, nothing is known of
+        /// how far it is.
+        113 = DistanceTold {
+            /// The depot.
+            depot: DepotId,
+            /// The round trip.
+            round_trip: Duration,
+        },
         /// A person asks for a probe of the path to a depot.
         33 = ProbeAsked {
             /// The depot.
             depot: DepotId,
+        },
+        /// A person asks for a probe of the path from one depot to another.
+        114 = CrossingProbeAsked {
+            /// The depot that is to send.
+            from: DepotId,
+            /// The one it is to send to.
+            to: DepotId,
         },
         /// A user set, changed or took away the most that may be sent for a running request.
         73 = RateLimited {

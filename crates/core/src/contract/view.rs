@@ -1,4 +1,5 @@
 use alloc::{string::String, vec::Vec};
+use core::time::Duration;
 use posthaste_forecast::{Quantiles, Score};
 use posthaste_types::{ByteRate, Bytes, DepotId, RequestId, Timestamp, record};
 
@@ -136,6 +137,8 @@ record! {
     /// The path from the centre to one depot, as the mind sees it at a moment.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct PathView {
+        /// The name of the depot where it begins; none where it begins at the centre.
+        pub from: Option<String>,
         /// Where it ends.
         pub depot: DepotId,
         /// The name people use for that.
@@ -154,8 +157,37 @@ record! {
         pub probed_at: Option<Timestamp>,
         /// How well it was forecast so far.
         pub score: Score,
+        /// The shortest round trip seen; none where nobody measured it.
+        pub round_trip: Option<Duration>,
         /// The ways there are, as they are wanted while nothing is known; none where there is only one.
         pub ways: Vec<WayView>,
+    }
+}
+
+record! {
+    /// A depot on the way from the centre to a destination.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct RankView {
+        /// The depot.
+        pub depot: DepotId,
+        /// The name people use for it.
+        pub name: String,
+        /// The round trip to the centre; none where nobody measured it.
+        pub from_centre: Option<Duration>,
+        /// The round trip to the destination; none where nobody measured it.
+        pub to_destination: Option<Duration>,
+        /// Hops from the centre, for that destination.
+        pub level: u8,
+        /// Whether it is only used where others do not suffice.
+        pub is_landmark: bool,
+        /// What the path from the centre is forecast to carry, p50.
+        pub carries: ByteRate,
+        /// When that was measured last; none when it never was.
+        pub measured_at: Option<Timestamp>,
+        /// What the path to the destination is forecast to carry, p50; none where nothing ever measured it.
+        pub onward: Option<ByteRate>,
+        /// When that was measured last.
+        pub onward_at: Option<Timestamp>,
     }
 }
 

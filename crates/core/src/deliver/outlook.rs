@@ -366,7 +366,7 @@ impl Mind {
     /// ways from the centre.
     fn pair_rate(&self, from: DepotId, to: DepotId, belief: Belief) -> (ByteRate, bool) {
         let settings = &self.settings;
-        let known = self.pushes.rates(from, to, self.now, settings);
+        let known = self.crossings.rates(from, to, self.now, settings);
         let is_assumed = known.is_none();
         let rates = known.unwrap_or_else(|| settings.prior.quantiles(None));
         let rate = match belief {

@@ -96,3 +96,12 @@ pub(super) fn is_open(
     };
     is_fed && depot.is_up() && has_turn()
 }
+
+impl super::Placing<'_> {
+    /// Depots nearer the destination are fed from the centre where no other can take it.
+    pub(super) fn level(&self, lane: usize) -> u8 {
+        let (id, to) = (self.request.lanes[lane].depot, self.request.lead_depot());
+        let depot = self.depots.get(&id);
+        depot.map_or(u8::MAX, |depot| self.crossings.level(id, depot, to))
+    }
+}

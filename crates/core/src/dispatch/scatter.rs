@@ -191,12 +191,12 @@ impl Placing<'_> {
 
     fn has_room_between(&self, from: DepotId, to: DepotId, bytes: Bytes) -> bool {
         let room = self.pushes.room(from, to, bytes, self.now, self.settings);
-        room.is_some()
+        room == Some(true)
     }
 
     fn rate_between(&self, from: usize, to: usize) -> ByteRate {
         let (from, to) = (self.request.lanes[from].depot, self.request.lanes[to].depot);
-        let rates = self.pushes.rates(from, to, self.now, self.settings);
+        let rates = self.crossings.rates(from, to, self.now, self.settings);
         rates
             .unwrap_or_else(|| self.settings.prior.quantiles(None))
             .p50

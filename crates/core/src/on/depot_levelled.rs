@@ -1,14 +1,26 @@
 use posthaste_types::DepotId;
 
-use crate::Mind;
+use crate::{Mind, books::LEVEL_BY_DISTANCE};
 
 impl Mind {
-    /// Somebody said how many hops from the centre a depot lies.
+    /// Somebody said how many hops from the centre a depot lies, or that its distances decide.
     pub(crate) fn on_depot_levelled(&mut self, id: DepotId, level: u8) {
         let Some(depot) = self.depots.get_mut(&id) else {
             return;
         };
-        depot.level = level.max(1);
+        depot.level = level;
+        self.sort_users_by_level(id);
+    }
+
+    /// How far a depot is turned out otherwise than was believed.
+    pub(crate) fn on_distance_changed(&mut self, id: DepotId) {
+        let depot = self.depots.get(&id);
+        if depot.is_some_and(|depot| depot.level == LEVEL_BY_DISTANCE) {
+            self.sort_users_by_level(id);
+        }
+    }
+
+    fn sort_users_by_level(&mut self, id: DepotId) {
         self.bring_up_to_date();
         for request in self.index.users(id) {
             self.sort_by_level(request);

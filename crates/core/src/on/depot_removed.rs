@@ -20,5 +20,6 @@ impl Mind {
             out,
         );
         self.depots.remove(&id);
+        self.crossings.forget(id);
     }
 }

@@ -53,7 +53,8 @@ impl Mind {
                     let rate = ByteRate::over(pushed.share, span);
                     let beside = self.pushes.flights(from, depot) + 1;
                     let rate = rate.scaled(u64::from(beside), 1);
-                    self.pushes.observe(from, depot, rate, now, &self.settings);
+                    self.crossings
+                        .observe(from, depot, rate, now, &self.settings);
                 }
                 self.pushes.succeed(from, depot, now);
             }

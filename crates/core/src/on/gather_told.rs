@@ -33,7 +33,7 @@ impl Mind {
                     let rate = ByteRate::over(share, giver.span);
                     let rate = rate.scaled(u64::from(beside), 1);
                     let (now, settings) = (self.now, &self.settings);
-                    self.pushes.observe(giver.depot, to, rate, now, settings);
+                    self.crossings.observe(giver.depot, to, rate, now, settings);
                     self.pushes.succeed(giver.depot, to, now);
                 }
                 Some(fault) => {

@@ -14,7 +14,10 @@ impl Mind {
         is_bound: bool,
         out: &mut Outbox,
     ) {
-        if let Some(probing) = self.probing.take_if(|probing| probing.depot == id) {
+        if let Some(probing) = self
+            .probing
+            .take_if(|probing| probing.from.is_none() && probing.depot == id)
+        {
             self.settle_probe(&probing, sent);
         }
         let (now, settings) = (self.now, &self.settings);

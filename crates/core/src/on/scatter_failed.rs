@@ -82,7 +82,7 @@ impl Mind {
             let beside = self.pushes.flights(from, to).max(1);
             let rate = rate.scaled(u64::from(beside), 1);
             let (now, settings) = (self.now, &self.settings);
-            self.pushes.observe(from, to, rate, now, settings);
+            self.crossings.observe(from, to, rate, now, settings);
         }
     }
 

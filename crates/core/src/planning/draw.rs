@@ -101,16 +101,20 @@ impl Mind {
     /// Every depot they can use, in order; none where there is one only, or too many, or of several levels.
     fn used_by(&self, requests: &[(RequestId, &Request)]) -> Option<Vec<DepotId>> {
         let mut depots: Vec<DepotId> = Vec::new();
+        let mut levels: Vec<u8> = Vec::new();
         for (_, request) in requests {
+            let to = request.lead_depot();
             let lanes = (0..request.lanes.len()).filter(|&lane| self.can_use(request, lane));
-            depots.extend(lanes.map(|lane| request.lanes[lane].depot));
+            let used = lanes.map(|lane| request.lanes[lane].depot);
+            for id in used {
+                depots.push(id);
+                let depot = self.depots.get(&id);
+                levels.extend(depot.map(|depot| self.crossings.level(id, depot, to)));
+            }
         }
         depots.sort_unstable();
         depots.dedup();
-        let level = |id: &DepotId| self.depots.get(id).map(|depot| depot.level);
-        let are_alike = depots
-            .windows(2)
-            .all(|pair| level(&pair[0]) == level(&pair[1]));
+        let are_alike = levels.windows(2).all(|pair| pair[0] == pair[1]);
         // On one depot turns by deadline are the best there is.
         let are_few = (2..=self.settings.plan_depots_max as usize).contains(&depots.len());
         (are_alike && are_few).then_some(depots)

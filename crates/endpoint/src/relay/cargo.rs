@@ -109,7 +109,11 @@ impl Load {
 impl Ask<'_> {
     pub(super) fn dataset(&self) -> Option<&DatasetId> {
         match &self.target {
-            Target::Status | Target::Probe | Target::Register | Target::Heartbeat => None,
+            Target::Status
+            | Target::Probe
+            | Target::Measure
+            | Target::Register
+            | Target::Heartbeat => None,
             Target::Dataset(dataset)
             | Target::Inventory(dataset)
             | Target::Object(dataset, _)

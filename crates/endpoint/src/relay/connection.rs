@@ -67,6 +67,19 @@ pub(super) struct Traffic {
     pub(super) received: AtomicU64,
     /// Of what was sent straight: what the relay's kernel has acknowledged.
     pub(super) arrived: Arc<Arrivals>,
+    /// The shortest TCP handshake straight to the relay, in microseconds; 0 before the first.
+    pub(super) round_trip_micros: AtomicU64,
+}
+
+impl Traffic {
+    fn saw_round_trip(&self, span: Duration) {
+        let micros = u64::try_from(span.as_micros()).unwrap_or(u64::MAX).max(1);
+        let shorter = |known| (known == 0 || micros < known).then_some(micros);
+        // Refused where it is no shorter.
+        let _ = self
+            .round_trip_micros
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, shorter);
+    }
 }
 
 /// How connections stand to others on their path.
@@ -326,7 +339,9 @@ impl Pool {
                 .await
                 .map_err(|_| late())?;
             let stream = stream.map_err(|cause| self.unreachable(cause))?;
-            (stream, started.elapsed())
+            let round_trip = started.elapsed();
+            self.traffic.saw_round_trip(round_trip);
+            (stream, round_trip)
         } else {
             let connect = way::connect(hops, &self.host, self.port);
             timeout(connect_timeout(hops), connect)

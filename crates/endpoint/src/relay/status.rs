@@ -61,6 +61,8 @@ pub struct RelayStatus {
     pub gathers: bool,
     /// Whether it can code a chunk and send its fragments on to other relays.
     pub scatters: bool,
+    /// Whether it can measure the path to another relay.
+    pub measures: bool,
 }
 
 impl RelayStatus {
@@ -83,6 +85,7 @@ impl RelayStatus {
             follows: can(wire::FOLLOW),
             gathers,
             scatters: can(wire::SCATTER),
+            measures: can(wire::MEASURE),
         }
     }
 }

@@ -34,6 +34,8 @@ pub const FOLLOW: &str = "follow";
 pub const GATHER: &str = "gather";
 /// The same: it can code a chunk and send its fragments on.
 pub const SCATTER: &str = "scatter";
+/// The same: it can measure the path to another relay.
+pub const MEASURE: &str = "measure";
 
 /// Longest order to code a chunk, in bytes: it names 63 relays at most.
 pub const SCATTER_ORDER_BYTES_MAX: usize = 64 << 10;
@@ -54,6 +56,8 @@ pub enum Target {
     Status,
     /// `/v1/probe`
     Probe,
+    /// `/v1/measure`
+    Measure,
     /// `/v1/register`, of a service
     Register,
     /// `/v1/heartbeat`, of a service
@@ -79,6 +83,7 @@ impl Target {
         match self {
             Self::Status => "/v1/status".into(),
             Self::Probe => "/v1/probe".into(),
+            Self::Measure => "/v1/measure".into(),
             Self::Register => "/v1/register".into(),
             Self::Heartbeat => "/v1/heartbeat".into(),
             Self::Dataset(dataset) => format!("/v1/datasets/{dataset}"),
@@ -107,6 +112,7 @@ impl Target {
         match fields[..] {
             ["status"] => return Some(Self::Status),
             ["probe"] => return Some(Self::Probe),
+            ["measure"] => return Some(Self::Measure),
             ["register"] => return Some(Self::Register),
             ["heartbeat"] => return Some(Self::Heartbeat),
             _ => {}
@@ -266,6 +272,43 @@ impl ForwardEnd {
     pub fn is_stored(&self) -> bool {
         matches!(self.status, 200 | 201)
     }
+}
+
+/// The body of a request to measure the path to another relay. It holds a token, so it is never shown.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MeasureBody {
+    /// Where the other relay listens.
+    pub url: String,
+    /// The key it must show.
+    pub fingerprint: String,
+    /// What it is shown.
+    pub token: String,
+    /// Most bytes to send.
+    pub budget_bytes: u64,
+}
+
+/// How it ended. White space may come before it: it says that the relay is still at it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MeasureEnd {
+    /// What the other relay answered, as a status of HTTP.
+    pub status: u16,
+    /// What went wrong; empty where nothing did.
+    pub message: String,
+    /// How long a TCP handshake took, in microseconds; absent where there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round_trip_micros: Option<u64>,
+    /// Bytes that the other relay took in all.
+    #[serde(default)]
+    pub sent_bytes: u64,
+    /// Bytes that arrived while it was averaged.
+    #[serde(default)]
+    pub averaged_bytes: u64,
+    /// How long that was, in microseconds; zero where nothing was found.
+    #[serde(default)]
+    pub averaged_micros: u64,
+    /// Whether it ended before it was averaged for long enough: then the path carries at least this.
+    #[serde(default)]
+    pub is_bound: bool,
 }
 
 /// The body of a request to gather a chunk. It holds tokens, so it is never shown.
@@ -463,6 +506,7 @@ mod tests {
         for target in [
             Target::Status,
             Target::Probe,
+            Target::Measure,
             Target::Register,
             Target::Heartbeat,
             Target::Dataset(dataset),

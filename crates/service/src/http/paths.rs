@@ -1,52 +1,138 @@
-//! Paths: how each is forecast, and a probe of one.
+//! Paths: how each is forecast, a probe of one, and in which order they make depots come.
+
+use std::sync::atomic::Ordering;
 
 use axum::{
     Json,
-    extract::{Path, State},
+    extract::{Path, Query, State},
     http::StatusCode,
 };
 use posthaste_api as api;
 use posthaste_core::contract::{DepotState, Input};
 use posthaste_endpoint::{Error, ErrorKind};
+use posthaste_types::DepotId;
+use serde::Deserialize;
+use utoipa::IntoParams;
 
-use super::{Answer, Desk};
+use super::{Answer, Centre, Desk};
 use crate::render;
 
-/// Lists the paths from the centre: what each is forecast to carry, how that is known, and how far
+/// Lists the paths from the centre, and those between depots of which anything is known: what each is forecast to carry, how that is known, and how far
 /// the forecast was off so far.
 #[utoipa::path(get, path = "/v1/paths", tag = "paths",
     responses((status = 200, body = Vec<api::Path>), (status = 401, body = api::Problem)))]
 pub(crate) async fn list(State(desk): State<Desk>) -> Json<Vec<api::Path>> {
     let now = desk.centre.clock.now();
-    let paths = desk.centre.mind().paths(now);
+    let (mut paths, crossings) = {
+        let mind = desk.centre.mind();
+        (mind.paths(now), mind.crossings(now))
+    };
+    paths.extend(crossings);
     Json(paths.iter().map(|path| render::path(path, now)).collect())
+}
+
+/// Which path.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Begin {
+    /// The depot where it begins; the centre where nothing is said.
+    from: Option<String>,
+}
+
+/// Which way.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct End {
+    /// The depot where it ends.
+    to: Option<String>,
+}
+
+/// Lists the depots in the order in which those are taken of which no rate is known: near the centre and far from the destination first,
+/// landmarks last.
+#[utoipa::path(get, path = "/v1/ranking", tag = "paths", params(End),
+    responses((status = 200, body = Vec<api::Ranked>), (status = 401, body = api::Problem),
+        (status = 404, body = api::Problem)))]
+pub(crate) async fn ranking(
+    State(desk): State<Desk>,
+    Query(End { to }): Query<End>,
+) -> Answer<Json<Vec<api::Ranked>>> {
+    let centre = &desk.centre;
+    let to = to
+        .as_deref()
+        .map(|to| named(centre, "rank", to))
+        .transpose()?;
+    let now = centre.clock.now();
+    let ranked = centre.mind().ranked(to, now);
+    Ok(Json(
+        ranked
+            .iter()
+            .map(|view| render::ranked(view, now))
+            .collect(),
+    ))
+}
+
+/// The depot that people call so.
+fn named(centre: &Centre, operation: &'static str, name: &str) -> Result<DepotId, Error> {
+    let depot = centre.depots.named(name).ok_or_else(|| {
+        Error::new(
+            ErrorKind::NotFound,
+            operation,
+            format!("the path to {name}"),
+        )
+        .hint("`posthaste depot list` shows the depots in the books")
+    })?;
+    Ok(depot.record.id)
 }
 
 /// Asks for a probe of the path to a depot: it begins once nothing is on its way there and no other
 /// probe runs, and `probed` of the path says when it has ended.
 #[utoipa::path(post, path = "/v1/paths/{to}/probe", tag = "paths",
-    params(("to" = String, Path, description = "The depot's name")),
+    params(("to" = String, Path, description = "The depot's name"), Begin),
     responses((status = 202), (status = 401, body = api::Problem),
         (status = 404, body = api::Problem), (status = 502, body = api::Problem)))]
-pub(crate) async fn probe(State(desk): State<Desk>, Path(to): Path<String>) -> Answer<StatusCode> {
+pub(crate) async fn probe(
+    State(desk): State<Desk>,
+    Path(to): Path<String>,
+    Query(Begin { from }): Query<Begin>,
+) -> Answer<StatusCode> {
     let centre = &desk.centre;
-    let depot = centre.depots.named(&to).ok_or_else(|| {
-        Error::new(ErrorKind::NotFound, "probe", format!("the path to {to}"))
-            .hint("`posthaste paths` shows the paths")
-    })?;
-    let depot = depot.record.id;
+    let depot = named(centre, "probe", &to)?;
+    let from = from.map(|name| Ok::<_, Error>((named(centre, "probe", &name)?, name)));
+    let from = from.transpose()?;
     let views = centre.mind().depots();
-    let is_up = |state: DepotState| state == DepotState::Up;
-    if !views
-        .iter()
-        .any(|view| view.depot == depot && is_up(view.state))
-    {
-        return Err(
-            Error::new(ErrorKind::Unreachable, "probe", format!("the path to {to}"))
-                .cause("the depot does not answer")
-                .into(),
-        );
+    let is_up = |depot: DepotId| {
+        let mut views = views.iter();
+        views.any(|view| view.depot == depot && view.state == DepotState::Up)
+    };
+    let ends = from.iter().map(|(depot, name)| (*depot, name));
+    for (end, name) in ends.chain([(depot, &to)]) {
+        if !is_up(end) {
+            let path = format!("the path to {to}");
+            return Err(Error::new(ErrorKind::Unreachable, "probe", path)
+                .cause(format!("depot {name} does not answer"))
+                .into());
+        }
     }
-    centre.tell(Input::ProbeAsked { depot }).await?;
+    let input = match from {
+        None => Input::ProbeAsked { depot },
+        Some((from, name)) if from == depot => {
+            let path = format!("the path from {name} to itself");
+            return Err(Error::new(ErrorKind::Invalid, "probe", path).into());
+        }
+        Some((from, name)) => {
+            let known = centre.depots.get(from);
+            if !known.is_some_and(|known| known.measures.load(Ordering::Relaxed)) {
+                return Err(Error::new(
+                    ErrorKind::Unsupported,
+                    "probe",
+                    format!("the path from {name}"),
+                )
+                .cause("its relay is of a release that can't measure")
+                .into());
+            }
+            Input::CrossingProbeAsked { from, to: depot }
+        }
+    };
+    centre.tell(input).await?;
     Ok(StatusCode::ACCEPTED)
 }

@@ -36,7 +36,8 @@ impl Drains {
             Command::Send { depot, .. } => vec![*depot],
             Command::Forward { to, .. }
             | Command::Follow { to, .. }
-            | Command::Gather { to, .. } => vec![*to],
+            | Command::Gather { to, .. }
+            | Command::ProbeCrossing { to, .. } => vec![*to],
             Command::Scatter { depot, to, .. } => {
                 to.iter().map(|(to, _)| *to).chain([*depot]).collect()
             }

@@ -10,17 +10,20 @@ use super::{Found, ensure};
 
 pub(super) const NAME: &str = "probes stay rare and within budget";
 
+/// From where, the centre where nothing is said, to where.
+pub(crate) type Path = (Option<DepotId>, DepotId);
+
 /// One probe at a time, to paths that nothing measured lately, for a small share of what is sent, and
 /// never outside the hours of a depot.
 #[derive(Debug)]
 pub(crate) struct Probes {
     permille: u64,
     rest: Duration,
-    under_way: Option<(DepotId, Bytes)>,
+    under_way: Option<(Path, Bytes)>,
     /// Bytes sent for all requests so far, and what is set aside for the one under way.
     spent: Bytes,
     planned: Bytes,
-    heard: BTreeMap<DepotId, Timestamp>,
+    heard: BTreeMap<Path, Timestamp>,
     terms: BTreeMap<DepotId, DepotTerms>,
     /// What probes for requests cost so far, and what sending them may cost at most.
     paid: u64,
@@ -66,28 +69,29 @@ impl Probes {
 
     /// The mind was told a measurement of the path.
     pub(crate) fn on_measured(&mut self, now: Timestamp, depot: DepotId) {
-        self.heard.insert(depot, now);
+        self.heard.insert((None, depot), now);
     }
 
     pub(crate) fn on_command(
         &mut self,
         now: Timestamp,
-        depot: DepotId,
+        path: Path,
         budget: Bytes,
         is_asked: bool,
     ) -> Result<(), Found> {
         self.probes += 1;
-        let before = self.under_way.replace((depot, budget));
+        let (from, depot) = path;
+        let before = self.under_way.replace((path, budget));
         ensure(NAME, before.is_none(), || {
             format!("a probe of {depot} begins beside {before:?}")
         })?;
-        let is_open = self
-            .terms
-            .get(&depot)
-            .is_none_or(|terms| terms.windows.is_open(now));
-        ensure(NAME, is_open, || {
-            format!("{depot} is probed outside its hours")
-        })?;
+        for end in from.into_iter().chain([depot]) {
+            let terms = self.terms.get(&end);
+            let is_open = terms.is_none_or(|terms| terms.windows.is_open(now));
+            ensure(NAME, is_open, || {
+                format!("{end} has part in a probe outside its hours")
+            })?;
+        }
         if is_asked {
             return Ok(());
         }
@@ -104,7 +108,7 @@ impl Probes {
         ensure(NAME, self.spent <= most, || {
             format!("{} for probes, and {most} is the most", self.spent)
         })?;
-        let heard = self.heard.get(&depot);
+        let heard = self.heard.get(&path);
         let is_stale = heard.is_none_or(|at| now.since(*at) >= self.rest);
         ensure(NAME, is_stale, || {
             format!("{depot} is probed, and was measured at {heard:?}")
@@ -115,11 +119,12 @@ impl Probes {
     pub(crate) fn on_probed(
         &mut self,
         now: Timestamp,
-        depot: DepotId,
+        path: Path,
         sent: Bytes,
     ) -> Result<(), Found> {
-        self.heard.insert(depot, now);
-        let Some((_, budget)) = self.under_way.take_if(|(of, _)| *of == depot) else {
+        let depot = path.1;
+        self.heard.insert(path, now);
+        let Some((_, budget)) = self.under_way.take_if(|(of, _)| *of == path) else {
             return Ok(());
         };
         self.spent -= budget - sent;
@@ -165,22 +170,28 @@ mod tests {
             probes.on_submitted(&spec);
             probes
         };
-        let (one, other, now) = (DepotId::new(1), DepotId::new(2), Timestamp::from_secs(1000));
+        let (one, now) = (DepotId::new(1), Timestamp::from_secs(1000));
+        let (one, other, between) = (
+            (None, one),
+            (None, DepotId::new(2)),
+            (Some(one), DepotId::new(2)),
+        );
         let budget = Bytes::mebi(10);
         let mut probes = fresh();
         assert!(probes.on_command(now, one, budget, false).is_ok());
         assert!(probes.on_command(now, other, budget, false).is_err(), "two");
+        assert!(probes.on_command(now, between, budget, false).is_err());
         let mut probes = fresh();
         assert!(probes.on_command(now, one, Bytes::mebi(21), false).is_err());
         let mut probes = fresh();
         assert!(probes.on_command(now, one, budget, false).is_ok());
         assert!(probes.on_probed(now, one, Bytes::mebi(11)).is_err());
         let mut probes = fresh();
-        probes.on_measured(now, one);
+        probes.on_measured(now, one.1);
         let soon = now + Duration::from_secs(299);
         assert!(probes.on_command(soon, one, budget, false).is_err());
         let mut probes = fresh();
-        probes.on_measured(now, one);
+        probes.on_measured(now, one.1);
         assert!(probes.on_command(soon, one, budget, true).is_ok(), "asked");
     }
 }

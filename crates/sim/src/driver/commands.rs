@@ -133,7 +133,13 @@ impl Run<'_> {
                 depot,
                 budget,
                 reason,
-            } => self.start_probe(depot, budget, reason == Reason::Asked),
+            } => self.start_probe(None, depot, budget, reason == Reason::Asked),
+            Command::ProbeCrossing {
+                from,
+                to,
+                budget,
+                reason,
+            } => self.start_probe(Some(from), to, budget, reason == Reason::Asked),
             Command::Solve {
                 number,
                 problem,

@@ -1,4 +1,5 @@
-//! Probes: blocks of no meaning that flow to a depot like fragments, one after the other.
+//! Probes: blocks of no meaning that flow to a depot like fragments, one after the other, from the centre or from another
+//! depot.
 
 use std::time::Duration;
 
@@ -23,8 +24,11 @@ pub(super) const OVERDUE: Duration = Duration::from_secs(30);
 /// A probe under way.
 #[derive(Debug)]
 pub(super) struct UnderWay {
+    /// The depot that sends, and its place; none where the centre does.
+    from: Option<(DepotId, usize)>,
     depot: DepotId,
     place: usize,
+    round_trip: Duration,
     probe: Probe,
     since: Timestamp,
     budget: Bytes,
@@ -34,30 +38,56 @@ pub(super) struct UnderWay {
     number: u64,
 }
 
+impl UnderWay {
+    fn begins(&self) -> Node {
+        self.from
+            .map_or(Node::CENTRE, |(_, place)| Node::site(place))
+    }
+}
+
 impl Run<'_> {
-    pub(super) fn start_probe(&mut self, depot: DepotId, budget: Bytes, is_asked: bool) {
+    pub(super) fn start_probe(
+        &mut self,
+        from: Option<DepotId>,
+        depot: DepotId,
+        budget: Bytes,
+        is_asked: bool,
+    ) {
+        let path = (from, depot);
         let found = self
             .checkers
             .probes
-            .on_command(self.now, depot, budget, is_asked);
+            .on_command(self.now, path, budget, is_asked);
         self.checkers.note(self.now, found);
         let Some(place) = self.world.place(depot) else {
             return;
         };
+        let giver = from.map(|from| (from, self.world.place(from)));
         let site = &self.world.sites[place];
-        let what = format!("{} is probed with {budget} at most", site.name);
-        let latency = Duration::from_micros(site.latency_micros);
-        let is_dead = site.condition() == Condition::Dead;
+        let by = match giver {
+            Some((_, Some(giver))) => format!(" by {}", self.world.sites[giver].name),
+            _ => String::new(),
+        };
+        let what = format!("{} is probed{by} with {budget} at most", site.name);
+        let mut latency = Duration::from_micros(site.latency_micros);
+        let mut is_dead = site.condition() == Condition::Dead;
+        if let Some((_, place)) = giver {
+            let giver = place.map(|place| &self.world.sites[place]);
+            is_dead |= giver.is_none_or(|giver| giver.condition() == Condition::Dead);
+            latency += Duration::from_micros(giver.map_or(0, |giver| giver.latency_micros));
+        }
         self.log(None, Some(depot), What::Driver(what));
         if is_dead {
-            self.tell_after(CONNECT_TIMEOUT, nothing(depot, Bytes::ZERO));
+            self.tell_after(CONNECT_TIMEOUT, nothing(path));
             return;
         }
         self.sequence += 1;
         let (number, epoch) = (self.sequence, self.epoch);
         self.probing = Some(UnderWay {
+            from: giver.and_then(|(from, place)| Some((from, place?))),
             depot,
             place,
+            round_trip: latency * 2,
             probe: Probe::new(latency * 2, budget),
             since: self.now,
             budget,
@@ -82,8 +112,8 @@ impl Run<'_> {
             fragment: FragmentIndex::WHOLE,
             bytes: under_way.block.min(under_way.budget - under_way.carried),
         };
-        let to = Node::site(under_way.place);
-        self.world.send(Node::CENTRE, to, sending);
+        let (from, to) = (under_way.begins(), Node::site(under_way.place));
+        self.world.send(from, to, sending);
     }
 
     /// A block of the probe is there. Whether it was one.
@@ -110,14 +140,25 @@ impl Run<'_> {
             return;
         };
         let (depot, place) = (under_way.depot, under_way.place);
-        self.world.drop_sends(place, is_block);
+        self.drop_blocks(&under_way);
         let finding = under_way.probe.finding();
-        let input = Input::Probed {
-            depot,
-            sent: under_way.carried,
-            bytes: finding.bytes,
-            window: finding.window,
-            is_bound: finding.is_bound,
+        let input = match under_way.from {
+            None => Input::Probed {
+                depot,
+                sent: under_way.carried,
+                bytes: finding.bytes,
+                window: finding.window,
+                is_bound: finding.is_bound,
+            },
+            Some((from, _)) => Input::CrossingProbed {
+                from,
+                to: depot,
+                sent: under_way.carried,
+                bytes: finding.bytes,
+                window: finding.window,
+                is_bound: finding.is_bound,
+                round_trip: Some(under_way.round_trip),
+            },
         };
         let latency = Duration::from_micros(self.world.sites[place].latency_micros);
         self.tell_after(span + latency, input);
@@ -134,15 +175,25 @@ impl Run<'_> {
     /// The driver died, and its probe with it.
     pub(super) fn forget_probe(&mut self) {
         if let Some(under_way) = self.probing.take() {
-            self.world.drop_sends(under_way.place, is_block);
+            self.drop_blocks(&under_way);
         }
         self.checkers.probes.on_crash();
     }
 
-    /// Whether a probe ran to the site since the last measurement, and what else there was is not
+    fn drop_blocks(&mut self, under_way: &UnderWay) {
+        match under_way.from {
+            None => drop(self.world.drop_sends(under_way.place, is_block)),
+            Some((_, from)) => drop(self.world.drop_between(from, under_way.place, is_block)),
+        }
+    }
+
+    /// Whether a probe from the centre ran to the site since the last measurement, and what else there was is not
     /// known.
     pub(super) fn is_probed(&self, place: usize) -> bool {
-        let is_now = self.probing.as_ref().is_some_and(|it| it.place == place);
+        let is_now = self
+            .probing
+            .as_ref()
+            .is_some_and(|it| it.from.is_none() && it.place == place);
         is_now || self.was_probed == Some(place)
     }
 
@@ -157,15 +208,23 @@ impl Run<'_> {
         {
             probes.on_measured(now, *depot);
         }
-        if let Input::Probed { depot, sent, .. } = input {
-            let found = probes.on_probed(now, *depot, *sent);
+        let ended = if let Input::Probed { depot, sent, .. } = input {
+            Some(((None, *depot), *sent))
+        } else if let Input::CrossingProbed { from, to, sent, .. } = input {
+            Some(((Some(*from), *to), *sent))
+        } else {
+            None
+        };
+        if let Some((path, sent)) = ended {
+            let found = probes.on_probed(now, path, sent);
             self.checkers.note(now, found);
         }
     }
 
     /// A measurement ends here.
     pub(super) fn measure_probe(&mut self) {
-        self.was_probed = self.probing.as_ref().map(|it| it.place);
+        let from_centre = self.probing.as_ref().filter(|it| it.from.is_none());
+        self.was_probed = from_centre.map(|it| it.place);
     }
 }
 
@@ -174,13 +233,25 @@ pub(super) fn is_block(sending: &Sending) -> bool {
     sending.request == NOBODY
 }
 
-/// A probe that showed nothing.
-fn nothing(depot: DepotId, sent: Bytes) -> Input {
-    Input::Probed {
-        depot,
-        sent,
-        bytes: Bytes::ZERO,
-        window: Duration::ZERO,
-        is_bound: true,
+/// A probe that did not begin.
+fn nothing(path: (Option<DepotId>, DepotId)) -> Input {
+    let (sent, bytes, window, is_bound) = (Bytes::ZERO, Bytes::ZERO, Duration::ZERO, true);
+    match path {
+        (None, depot) => Input::Probed {
+            depot,
+            sent,
+            bytes,
+            window,
+            is_bound,
+        },
+        (Some(from), to) => Input::CrossingProbed {
+            from,
+            to,
+            sent,
+            bytes,
+            window,
+            is_bound,
+            round_trip: None,
+        },
     }
 }

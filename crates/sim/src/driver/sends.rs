@@ -99,6 +99,9 @@ pub(super) fn answered(input: &Input) -> Option<(Send, bool)> {
         | Input::DeadlineMoved { .. }
         | Input::RateLimited { .. }
         | Input::Probed { .. }
+        | Input::CrossingProbed { .. }
+        | Input::CrossingProbeAsked { .. }
+        | Input::DistanceTold { .. }
         | Input::ProbeAsked { .. }
         | Input::SourceFound { .. }
         | Input::ArrivalAsked { .. }

@@ -52,8 +52,13 @@ impl Run<'_> {
             depot: site.id,
             follows: true,
         });
+        let distances = self.world.sites.iter().map(|site| Input::DistanceTold {
+            depot: site.id,
+            round_trip: Duration::from_micros(2 * site.latency_micros),
+        });
         let sources = self.found_sources();
         let told = added.into_iter().chain(lent).chain(levels);
+        let told = told.chain(distances);
         let told: Vec<Input> = told.chain(follows).collect();
         for input in &told {
             if let Input::DepotLent { depot, terms } = input {

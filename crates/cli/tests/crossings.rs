@@ -1,0 +1,142 @@
+//! Real relays measure the paths between each other, and depots come in the order of their distances.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
+#[path = "support/processes.rs"]
+mod processes;
+
+use std::{path::Path, thread};
+
+use processes::{Relay, Service, failure, make_tree, text};
+use serde_json::Value;
+
+/// The path between two depots, as the service tells it.
+fn crossing(service: &Service, from: &str, to: &str) -> Option<Value> {
+    let paths = service.json(&["paths", "--json"]);
+    let paths = paths.as_array().unwrap().clone();
+    let is_it = |path: &Value| path["from"] == from && path["to"] == to;
+    paths.into_iter().find(is_it)
+}
+
+fn p50(path: &Value) -> u64 {
+    path["rate_p50_bytes_per_s"].as_u64().unwrap()
+}
+
+/// Lets one depot measure its path to another. Returns the table that is printed.
+fn probe(service: &Service, from: &str, to: &str) -> String {
+    let probed = service.run(&["paths", "--probe", to, "--from", from]);
+    assert!(probed.status.success(), "{}", text(&probed.stderr));
+    text(&probed.stdout)
+}
+
+fn is_up(depot: &Value) -> bool {
+    depot["state"] == "up"
+}
+
+/// A service and three relays, the last of which is slow.
+fn start(folder: &Path) -> (Service, [Relay; 3]) {
+    let relays = [("ash", "64M"), ("birch", "64M"), ("cedar", "1500k")];
+    let relays = relays.map(|(name, rate)| Relay::start(folder, name, "1G", rate));
+    let service = Service::start(folder);
+    service.lend(&relays[0], &[]);
+    service.lend(&relays[1], &["--landmark"]);
+    service.lend(&relays[2], &["--level", "auto"]);
+    (service, relays)
+}
+
+#[test]
+fn relays_measure_each_other_and_are_ranked_by_what_is_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut service, _relays) = start(folder.path());
+    assert!(crossing(&service, "ash", "cedar").is_none());
+
+    let table = probe(&service, "ash", "cedar");
+    let shown = table.lines().find(|line| line.starts_with("ash "));
+    assert!(shown.is_some_and(|line| line.contains("cedar")), "{table}");
+    probe(&service, "ash", "birch");
+    let slow = crossing(&service, "ash", "cedar").unwrap();
+    let fast = crossing(&service, "ash", "birch").unwrap();
+    assert_eq!(slow["known_by"], "probe");
+    assert!(p50(&slow) < 3 << 20, "{slow}");
+    assert!(p50(&fast) > 2 * p50(&slow), "{fast} and {slow}");
+    assert!(slow["round_trip_ms"].as_f64().unwrap() > 0.0);
+
+    // It is known after a kill too, and the centre's own distances.
+    service.kill();
+    service.restart();
+    service.wait_for_depots(is_up);
+    assert_eq!(
+        p50(&crossing(&service, "ash", "cedar").unwrap()),
+        p50(&slow)
+    );
+    let ranked = service.json(&["depot", "rank", "--to", "cedar", "--json"]);
+    let names: Vec<&str> = ranked
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|depot| depot["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["ash", "birch"], "landmarks come last");
+    assert!(ranked[0]["from_centre_ms"].as_f64().unwrap() > 0.0);
+    assert!(ranked[0]["to_destination_ms"].as_f64().unwrap() > 0.0);
+    assert_eq!(ranked[0]["onward_p50_bytes_per_s"], p50(&slow));
+    assert!(ranked[1]["to_destination_ms"].is_null(), "{ranked}");
+
+    // What makes no sense is refused in one line.
+    for (arguments, why) in [
+        (["paths", "--probe", "ash", "--from", "ash"], "to itself"),
+        (
+            ["paths", "--probe", "ash", "--from", "elm"],
+            "the path to elm",
+        ),
+        (
+            ["depot", "rank", "--to", "elm", "--json"],
+            "the path to elm",
+        ),
+    ] {
+        let (_, message) = failure(&service.run(&arguments));
+        assert!(message.contains(why), "{message}");
+    }
+}
+
+#[test]
+fn a_relay_that_is_killed_while_it_measures_hurts_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let (service, mut relays) = start(folder.path());
+    service.wait_for_depots(is_up);
+    let before = processes::received(&relays[2..]);
+    thread::scope(|scope| {
+        let probing = scope.spawn(|| probe(&service, "birch", "cedar"));
+        while processes::received(&relays[2..]) == before {
+            assert!(!probing.is_finished(), "it ended before it began");
+            thread::yield_now();
+        }
+        relays[1].kill();
+        probing.join().unwrap();
+    });
+    let told = crossing(&service, "birch", "cedar").unwrap();
+    assert!(
+        told["measured"].is_null() && !told["probed"].is_null(),
+        "{told}"
+    );
+
+    // Data goes through them as before.
+    relays[1].restart();
+    service.wait_for_depots(is_up);
+    let scratch = folder.path().join("scratch");
+    make_tree(&scratch, 2, 5);
+    let path = scratch.to_str().unwrap();
+    service.json(&[
+        "offload",
+        path,
+        "--to",
+        "home",
+        "--deadline",
+        "10m",
+        "--via",
+        "ash,birch",
+        "--code",
+        "1+1",
+        "--json",
+    ]);
+    service.wait_until("r1", |request| request["state"] == "safe");
+}

@@ -1,0 +1,84 @@
+use core::{fmt, time::Duration};
+
+use posthaste_types::{DepotId, record};
+
+record! {
+    /// Why something the hands tried did not work, as far as the mind decides by it.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Fault {
+        /// No connection, or nothing moved for too long. May pass.
+        0 = Unreachable,
+        /// The depot has no space left for us.
+        1 = Full,
+        /// The depot does not accept our credential, or its key is not the pinned one.
+        2 = Unauthenticated,
+        /// The bytes arrived with another digest; the depot did not keep them.
+        3 = Corrupt,
+        /// The depot asks us to come back later.
+        4 = Busy,
+        /// A source file changed after the dataset was sealed.
+        5 = SourceChanged,
+        /// A source file vanished after the dataset was sealed.
+        6 = SourceVanished,
+        /// A source file can't be read.
+        7 = SourceUnreadable,
+        /// Anything else; treated as temporary a bounded number of times.
+        8 = Other,
+        /// Two sources of a stage-in do not hold the same.
+        96 = SourcesDiffer,
+        /// What came can't be written at the centre.
+        97 = Unwritable,
+    }
+}
+
+impl Fault {
+    /// Whether the source, not the depot, is at fault: no other depot can help.
+    #[must_use]
+    pub const fn is_of_source(self) -> bool {
+        match self {
+            Self::SourceChanged
+            | Self::SourceVanished
+            | Self::SourceUnreadable
+            | Self::SourcesDiffer => true,
+            Self::Unreachable
+            | Self::Full
+            | Self::Unauthenticated
+            | Self::Corrupt
+            | Self::Busy
+            | Self::Unwritable
+            | Self::Other => false,
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unreachable => "it can't be reached",
+            Self::Full => "it has no space left",
+            Self::Unauthenticated => "it does not accept our credential or its key changed",
+            Self::Corrupt => "the bytes arrived damaged",
+            Self::Busy => "it is busy",
+            Self::SourceChanged => "a source file changed",
+            Self::SourceVanished => "a source file vanished",
+            Self::SourceUnreadable => "a source file can't be read",
+            Self::Unwritable => "it can't be written here",
+            Self::SourcesDiffer => "it holds something else than another source",
+            Self::Other => "it failed",
+        })
+    }
+}
+
+record! {
+    /// How one depot did that sent a fragment to a destination.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct GiverEnd {
+        /// The depot.
+        pub depot: DepotId,
+        /// Why the fragment did not come; none where it did. A fault of the source says that the depot
+        /// does not hold it.
+        pub fault: Option<Fault>,
+        /// How long it took.
+        pub span: Duration,
+    }
+}

@@ -1,0 +1,43 @@
+use core::time::Duration;
+use posthaste_types::{ByteRate, Bytes, DepotId};
+
+use crate::{Mind, contract::Outbox};
+
+impl Mind {
+    /// A probe from one depot to another ended. `found` is what the path carries, or where so marked at least carries;
+    /// none where it showed nothing.
+    pub(crate) fn on_crossing_probed(
+        &mut self,
+        (from, to): (DepotId, DepotId),
+        sent: Bytes,
+        found: Option<(ByteRate, bool)>,
+        round_trip: Option<Duration>,
+        out: &mut Outbox,
+    ) {
+        let is_it = |from_and_to| from_and_to == (Some(from), to);
+        if let Some(probing) = self
+            .probing
+            .take_if(|probing| is_it((probing.from, probing.depot)))
+        {
+            self.settle_probe(&probing, sent);
+        }
+        let (now, settings) = (self.now, &self.settings);
+        let Some(taker) = self.depots.get(&to) else {
+            return;
+        };
+        // Fragments that set out meanwhile took their part.
+        let is_shared = taker.arriving > Bytes::ZERO || taker.link.flights > 0;
+        let found = found.map(|(rate, is_bound)| (rate, is_bound || is_shared));
+        if self.depots.contains_key(&from) {
+            let ends = (from, to);
+            let is_nearer = self
+                .crossings
+                .observe_probe(ends, found, round_trip, now, settings);
+            if is_nearer {
+                self.on_distance_changed(from);
+                self.on_distance_changed(to);
+            }
+        }
+        self.probe_asked(out);
+    }
+}

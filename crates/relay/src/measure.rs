@@ -1,0 +1,103 @@
+//! Measures the path to another relay, when somebody who may write to both asks for it: by a probe as any other, of
+//! which whoever asked is told what it showed.
+
+use std::sync::Arc;
+
+use http::Response;
+use posthaste_endpoint::{
+    ErrorKind,
+    relay::{
+        Probed,
+        wire::{MeasureBody, MeasureEnd, status_of},
+    },
+};
+use posthaste_forecast::Probe;
+use posthaste_types::Bytes as Amount;
+use tokio::sync::Semaphore;
+
+use crate::{
+    order,
+    others::{Others, answer_in_time},
+    reception::Reception,
+    request::Body,
+    store::Refusal,
+};
+
+/// The request says where to, with what, and how much.
+const ORDER_BYTES_MAX: usize = 4096;
+
+/// What measures.
+pub(crate) struct Measures {
+    /// One at a time: they measure each other when they are many.
+    permit: Arc<Semaphore>,
+    others: Arc<Others>,
+}
+
+impl Measures {
+    pub(crate) fn new(others: Arc<Others>) -> Self {
+        let permit = Arc::new(Semaphore::new(1));
+        Self { permit, others }
+    }
+
+    /// Measures as the body says.
+    pub(crate) async fn measure(
+        &self,
+        body: Reception,
+    ) -> Result<Response<Body>, (Refusal, Option<(Reception, u64)>)> {
+        let order = body.read(ORDER_BYTES_MAX).await;
+        let order = order.map_err(|refusal| (refusal, None))?;
+        self.begin(&order).map_err(|refusal| (refusal, None))
+    }
+
+    fn begin(&self, order: &[u8]) -> Result<Response<Body>, Refusal> {
+        let order: MeasureBody = order::read(order, "the body says not what to measure")?;
+        let permit = Arc::clone(&self.permit)
+            .try_acquire_owned()
+            .map_err(|_| Refusal::new(ErrorKind::Busy, "another path is being measured"))?;
+        let client = self
+            .others
+            .client(&order.url, &order.fingerprint, &order.token)?;
+        let budget = Amount::new(order.budget_bytes);
+        Ok(answer_in_time(Box::pin(async move {
+            let _permit = permit;
+            let mut sending: Option<Probe> = None;
+            let goes_on = move |round_trip, since, sent| {
+                let probe = sending.get_or_insert_with(|| Probe::new(round_trip, budget));
+                // When it ends is decided by what was sent; what it shows, by what the other relay saw.
+                probe.mark(since, sent);
+                probe.goes_on(since, sent)
+            };
+            match client.probe(budget, goes_on).await {
+                Ok(probed) => found(budget, &probed),
+                Err(error) => MeasureEnd {
+                    status: status_of(error.kind()),
+                    message: error.to_string(),
+                    round_trip_micros: None,
+                    sent_bytes: 0,
+                    averaged_bytes: 0,
+                    averaged_micros: 0,
+                    is_bound: true,
+                },
+            }
+        })))
+    }
+}
+
+/// What a probe showed, as whoever asked is told.
+fn found(budget: Amount, probed: &Probed) -> MeasureEnd {
+    let mut seen = Probe::new(probed.round_trip, budget);
+    for &(after, carried) in &probed.marks {
+        seen.mark(after, carried);
+    }
+    let finding = seen.finding();
+    let micros = |span: std::time::Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
+    MeasureEnd {
+        status: 200,
+        message: String::new(),
+        round_trip_micros: Some(micros(probed.round_trip)),
+        sent_bytes: probed.sent.get(),
+        averaged_bytes: finding.bytes.get(),
+        averaged_micros: micros(finding.window),
+        is_bound: finding.is_bound,
+    }
+}
