@@ -67,8 +67,8 @@ struct Window {
     acknowledged_at: Option<(Instant, Duration)>,
     bytes: u64,
     acknowledged: u32,
-    /// What the network had carried when it opened.
-    before: Option<Carried>,
+    /// What the network had carried at the first look at it.
+    before: Option<Look>,
     /// Bytes count as they arrive, until so many sends have ended.
     seen: Option<u32>,
     latest: ByteRate,
@@ -83,7 +83,24 @@ pub(crate) struct Carried {
     pub(crate) arrived: Option<Bytes>,
 }
 
+/// What the network had carried at a moment.
+#[derive(Debug, Clone, Copy)]
+struct Look {
+    carried: Carried,
+    at: Instant,
+    /// How long the window had been busy by then.
+    busy: Duration,
+}
+
 impl Window {
+    fn look(&self, now: Instant, carried: Carried) -> Look {
+        Look {
+            carried,
+            at: now,
+            busy: self.busy_until(now),
+        }
+    }
+
     fn busy_until(&self, now: Instant) -> Duration {
         let since = self.busy_since.map(|since| now.duration_since(since));
         self.busy + since.unwrap_or_default()
@@ -102,48 +119,44 @@ impl Window {
     }
 
     /// Closes a window in which bytes count as they arrive.
-    fn see(&mut self, now: Instant, before: Carried, carried: Carried) -> Option<Sample> {
-        let (before, arrived) = before.arrived.zip(carried.arrived)?;
-        let bytes = arrived - before;
-        let window = self.busy_until(now);
+    fn see(&mut self, now: Instant, before: Look, carried: Carried) -> Option<Sample> {
+        let (arrived_before, arrived) = before.carried.arrived.zip(carried.arrived)?;
+        let bytes = arrived - arrived_before;
+        // Of what arrived earlier nobody saw how much it was.
+        let window = self.busy_until(now).saturating_sub(before.busy);
         if window < SEEN_MIN || bytes.get() < SEEN_BYTES_MIN {
             return None;
         }
-        let is_busy = self.is_busy(window, now);
+        let is_busy = is_busy(window, now.duration_since(before.at));
         self.latest = ByteRate::over(bytes, window);
         let sample = Sample {
             bytes,
             window,
             saturated: is_busy && !self.was_humble,
         };
-        self.open(now, window, now);
-        self.before = Some(carried);
+        self.open(now, self.busy_until(now), now);
+        self.before = Some(self.look(now, carried));
         Some(sample)
     }
 
     /// Nothing was acknowledged for long although something was on its way all the time: counts bytes as they arrive
     /// from now on, where that is seen. What is known for now is that it moves.
-    fn wait(&mut self, now: Instant, before: Carried, carried: Carried) -> Option<Sample> {
+    fn wait(&mut self, now: Instant, before: Look, carried: Carried) -> Option<Sample> {
         let window = self.busy_until(now);
-        let is_busy = self.is_busy(window, now);
+        let is_busy = is_busy(window, now.duration_since(self.opened));
         // In a ramp buffers take what does not arrive.
         let sample = match self.see(now, before, carried) {
             Some(sample) if self.ramp == Ramp::Over => Some(sample),
-            _ => ((carried.sent - before.sent).get() >= SEEN_BYTES_MIN).then_some(Sample {
+            _ => ((carried.sent - before.carried.sent).get() >= SEEN_BYTES_MIN).then_some(Sample {
                 bytes: Bytes::new(1),
                 window,
                 saturated: false,
             }),
         };
         self.open(now, self.busy_until(now), now);
-        self.before = Some(carried);
+        self.before = Some(self.look(now, carried));
         self.seen = (is_busy && carried.arrived.is_some()).then_some(self.in_flight);
         sample.filter(|_| is_busy)
-    }
-
-    fn is_busy(&self, busy: Duration, until: Instant) -> bool {
-        let open_for = until.duration_since(self.opened);
-        busy.as_micros() * 100 >= open_for.as_micros() * BUSY_PERCENT_MIN
     }
 
     /// Moves the ramp on after a send ended.
@@ -168,6 +181,11 @@ impl Window {
             self.open(now, self.busy_until(now), now);
         }
     }
+}
+
+/// Whether something was under way for as good as all of that time.
+fn is_busy(busy: Duration, open_for: Duration) -> bool {
+    busy.as_micros() * 100 >= open_for.as_micros() * BUSY_PERCENT_MIN
 }
 
 /// A closed window.
@@ -264,7 +282,8 @@ impl Meter {
     /// Closes the window if it is time to, and opens the next. `carried` is what the network carried so far.
     pub(crate) fn sample(&self, now: Instant, carried: Carried) -> Option<Sample> {
         self.with(|window| {
-            let before = *window.before.get_or_insert(carried);
+            let look = window.look(now, carried);
+            let before = *window.before.get_or_insert(look);
             if window.seen.is_some() && window.in_flight > 0 {
                 return window.see(now, before, carried);
             }
@@ -290,7 +309,7 @@ impl Meter {
                 return None;
             }
             let bytes = Bytes::new(window.bytes);
-            let is_busy = window.is_busy(busy, ended);
+            let is_busy = is_busy(busy, open_for);
             let sample = Sample {
                 bytes,
                 window: busy,
@@ -542,6 +561,18 @@ mod tests {
             );
         }
         assert!(late.len() > 10);
+    }
+
+    #[test]
+    fn what_arrived_before_the_first_look_lowers_no_rate() {
+        let start = start();
+        let meter = Meter::new(start);
+        // A window opens as the path becomes slow, and is looked at 400 ms later.
+        let rates = ((10_000, 1000), 9600);
+        let samples = run_seen(&meter, start, 2_000_000, rates, 16_000, true);
+        let mut late = samples.iter().filter(|(at, _)| *at > 10_000);
+        let (_, first) = late.find(|(_, sample)| sample.saturated).unwrap();
+        assert!((990_000..=1_010_000).contains(&rate(first)), "{samples:?}");
     }
 
     #[test]
