@@ -1,7 +1,7 @@
 use core::time::Duration;
 use posthaste_types::{ByteRate, Bytes, DepotId};
 
-use crate::{Mind, contract::Outbox};
+use crate::{Mind, contract::Outbox, probing::Probing};
 
 impl Mind {
     /// A probe from one depot to another ended. `found` is what the path carries, or where so marked at least carries;
@@ -14,22 +14,18 @@ impl Mind {
         round_trip: Option<Duration>,
         out: &mut Outbox,
     ) {
-        let is_it = |from_and_to| from_and_to == (Some(from), to);
-        if let Some(probing) = self
-            .probing
-            .take_if(|probing| is_it((probing.from, probing.depot)))
-        {
+        let ends = (from, to);
+        let is_it = |probing: &mut Probing| (probing.from, probing.depot) == (Some(from), to);
+        if let Some(probing) = self.probing.take_if(is_it) {
             self.settle_probe(&probing, sent);
         }
         let (now, settings) = (self.now, &self.settings);
-        let Some(taker) = self.depots.get(&to) else {
-            return;
-        };
-        // Fragments that set out meanwhile took their part.
-        let is_shared = taker.arriving > Bytes::ZERO || taker.link.flights > 0;
-        let found = found.map(|(rate, is_bound)| (rate, is_bound || is_shared));
-        if self.depots.contains_key(&from) {
-            let ends = (from, to);
+        if let Some(taker) = self.depots.get(&to)
+            && self.depots.contains_key(&from)
+        {
+            // Fragments that set out meanwhile took their part.
+            let is_shared = taker.arriving > Bytes::ZERO || taker.link.flights > 0;
+            let found = found.map(|(rate, is_bound)| (rate, is_bound || is_shared));
             let is_nearer = self
                 .crossings
                 .observe_probe(ends, found, round_trip, now, settings);
