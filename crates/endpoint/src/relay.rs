@@ -14,6 +14,7 @@ mod gather;
 mod growing;
 pub mod join;
 mod measure;
+mod order;
 pub(crate) mod pin;
 mod probe;
 mod pulse;

@@ -31,6 +31,7 @@ use posthaste_endpoint::{Result, relay::join::Invite};
 use posthaste_types::{ByteRate, Bytes};
 
 pub use drain::{draining, set_draining};
+pub use measure::probe;
 pub use outlet::{Outlet, Position, Shelf};
 pub use peer::{Peer, PeerOptions};
 pub use server::Relay;

@@ -7,11 +7,11 @@ use http::Response;
 use posthaste_endpoint::{
     ErrorKind,
     relay::{
-        Probed,
+        Probed, RelayClient,
         wire::{MeasureBody, MeasureEnd, status_of},
     },
 };
-use posthaste_forecast::Probe;
+use posthaste_forecast::{Finding, Probe};
 use posthaste_types::Bytes as Amount;
 use tokio::sync::Semaphore;
 
@@ -60,15 +60,8 @@ impl Measures {
         let budget = Amount::new(order.budget_bytes);
         Ok(answer_in_time(Box::pin(async move {
             let _permit = permit;
-            let mut sending: Option<Probe> = None;
-            let goes_on = move |round_trip, since, sent| {
-                let probe = sending.get_or_insert_with(|| Probe::new(round_trip, budget));
-                // When it ends is decided by what was sent; what it shows, by what the other relay saw.
-                probe.mark(since, sent);
-                probe.goes_on(since, sent)
-            };
-            match client.probe(budget, goes_on).await {
-                Ok(probed) => found(budget, &probed),
+            match probe(&client, budget).await {
+                Ok((probed, finding)) => told(&probed, finding),
                 Err(error) => MeasureEnd {
                     status: status_of(error.kind()),
                     message: error.to_string(),
@@ -83,13 +76,33 @@ impl Measures {
     }
 }
 
-/// What a probe showed, as whoever asked is told.
-fn found(budget: Amount, probed: &Probed) -> MeasureEnd {
+/// Probes the path to a relay with at most `budget` bytes, by the rule for when it has seen enough, and says what that
+/// showed (`docs/algorithms/bandwidth-forecast.md`).
+///
+/// # Errors
+/// As [`RelayClient::probe`].
+pub async fn probe(
+    client: &RelayClient,
+    budget: Amount,
+) -> posthaste_endpoint::Result<(Probed, Finding)> {
+    let mut sending: Option<Probe> = None;
+    let goes_on = move |round_trip, since, sent| {
+        let probe = sending.get_or_insert_with(|| Probe::new(round_trip, budget));
+        // When it ends is decided by what was sent; what it shows, by what the relay saw.
+        probe.mark(since, sent);
+        probe.goes_on(since, sent)
+    };
+    let probed = client.probe(budget, goes_on).await?;
     let mut seen = Probe::new(probed.round_trip, budget);
     for &(after, carried) in &probed.marks {
         seen.mark(after, carried);
     }
     let finding = seen.finding();
+    Ok((probed, finding))
+}
+
+/// What a probe showed, as whoever asked is told.
+fn told(probed: &Probed, finding: Finding) -> MeasureEnd {
     let micros = |span: std::time::Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
     MeasureEnd {
         status: 200,

@@ -3,7 +3,7 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use posthaste_core::contract::{Finding, Input, Probe};
+use posthaste_core::contract::{Finding, Input};
 use posthaste_endpoint::{Error, ErrorKind, Result, relay::Measured};
 use posthaste_types::{Bytes, DepotId};
 
@@ -17,23 +17,12 @@ pub(crate) async fn probe(depots: &Depots, depot: DepotId, budget: Bytes) -> Res
     let found = depots
         .get(depot)
         .ok_or_else(|| Error::new(ErrorKind::NotFound, "probe", format!("depot {depot}")))?;
-    let mut sending: Option<Probe> = None;
-    let goes_on = move |round_trip, since, sent| {
-        let probe = sending.get_or_insert_with(|| Probe::new(round_trip, budget));
-        // When it ends is decided by what was sent; what it shows, by what the relay saw.
-        probe.mark(since, sent);
-        probe.goes_on(since, sent)
-    };
-    let probed = found.client.probe(budget, goes_on).await?;
-    let mut seen = Probe::new(probed.round_trip, budget);
-    for (after, carried) in probed.marks {
-        seen.mark(after, carried);
-    }
+    let (probed, finding) = posthaste_relay::probe(&found.client, budget).await?;
     let Finding {
         bytes,
         window,
         is_bound,
-    } = seen.finding();
+    } = finding;
     Ok(Input::Probed {
         depot,
         sent: probed.sent,

@@ -3,13 +3,11 @@
 
 use std::{fs::File, sync::Arc};
 
-use http::Method;
 use posthaste_types::{ChunkIndex, Digest, FragmentIndex, Timestamp};
 
 use super::{
     Credential, DatasetId, RelayClient, Scope,
-    cargo::{Ask, Cargo, Load},
-    client::ANSWER_BYTES_MAX,
+    cargo::{Cargo, Load},
     growing::Growing,
     mint,
     token::TOKEN_LIFETIME_S,
@@ -76,21 +74,8 @@ impl RelayClient {
             rate_limit_bytes_per_s: (rate > 0).then_some(rate),
             follow: follow.map(|digest| digest.to_string()),
         };
-        let body = serde_json::to_vec(&body).unwrap_or_default();
-        let ask = Ask {
-            operation: "send on from",
-            method: Method::POST,
-            target: Target::Forward(*dataset, Object::Fragment(chunk, fragment)),
-            query: "",
-            scope: Scope::Write,
-            body: Some(Load::plain(body)),
-        };
-        let (lease, response) = self.send(&ask).await?;
-        let told = self
-            .collect(&ask, lease, response, ANSWER_BYTES_MAX, None)
-            .await?;
-        let end: ForwardEnd =
-            serde_json::from_slice(&told).map_err(|cause| self.nonsense(&ask, cause))?;
+        let target = Target::Forward(*dataset, Object::Fragment(chunk, fragment));
+        let end: ForwardEnd = self.order("send on from", target, &body).await?;
         if end.is_stored() {
             return Ok(());
         }

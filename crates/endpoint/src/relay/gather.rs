@@ -1,13 +1,10 @@
 //! One relay takes a chunk from others: asked by whoever has the secrets of all, and carried by the relays
 //! alone.
 
-use http::Method;
 use posthaste_types::{ChunkIndex, Code, Digest, FragmentIndex, Timestamp};
 
 use super::{
     DatasetId, RelayClient, Scope,
-    cargo::{Ask, Load},
-    client::ANSWER_BYTES_MAX,
     wire::{GatherBody, GatherEnd, GatherSender, Object, Target},
 };
 use crate::{Result, clock};
@@ -56,20 +53,8 @@ impl RelayClient {
             expires_unix_s: expires.as_micros().div_ceil(1_000_000),
             from: from.iter().map(sender).collect(),
         };
-        let body = serde_json::to_vec(&body).unwrap_or_default();
         let whole = Object::Fragment(rebuilt.chunk, FragmentIndex::WHOLE);
-        let ask = Ask {
-            operation: "gather at",
-            method: Method::POST,
-            target: Target::Gather(*dataset, whole),
-            query: "",
-            scope: Scope::Write,
-            body: Some(Load::plain(body)),
-        };
-        let (lease, response) = self.send(&ask).await?;
-        let told = self
-            .collect(&ask, lease, response, ANSWER_BYTES_MAX, None)
-            .await?;
-        serde_json::from_slice(&told).map_err(|cause| self.nonsense(&ask, cause))
+        let target = Target::Gather(*dataset, whole);
+        self.order("gather at", target, &body).await
     }
 }

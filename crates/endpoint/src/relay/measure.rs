@@ -2,13 +2,10 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use http::Method;
 use posthaste_types::Bytes as Amount;
 
 use super::{
     DatasetId, RelayClient, Scope,
-    cargo::{Ask, Load},
-    client::ANSWER_BYTES_MAX,
     wire::{MeasureBody, MeasureEnd, Target, kind_of},
 };
 use crate::{Error, Locus, Result, clock};
@@ -66,21 +63,8 @@ impl RelayClient {
                 .lent(Scope::Write, &nobody, clock::unix_secs()),
             budget_bytes: budget.get(),
         };
-        let body = serde_json::to_vec(&body).unwrap_or_default();
-        let ask = Ask {
-            operation: "measure from",
-            method: Method::POST,
-            target: Target::Measure,
-            query: "",
-            scope: Scope::Write,
-            body: Some(Load::plain(body)),
-        };
-        let (lease, response) = self.send(&ask).await?;
-        let told = self
-            .collect(&ask, lease, response, ANSWER_BYTES_MAX, None)
-            .await?;
-        let end: MeasureEnd =
-            serde_json::from_slice(&told).map_err(|cause| self.nonsense(&ask, cause))?;
+        let target = Target::Measure;
+        let end: MeasureEnd = self.order("measure from", target, &body).await?;
         match end.round_trip_micros {
             Some(round_trip) if end.status == 200 => Ok(Measured {
                 round_trip: Duration::from_micros(round_trip),
