@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use processes::{Dice, Relay, Service, failure, make_tree, picture, received, text};
+use processes::{Dice, Relay, Service, failure, fullest, make_tree, picture, received, text};
 use serde_json::Value;
 
 /// Three or four relays, a service that knows them, and a tree on scratch.
@@ -154,15 +154,10 @@ fn a_relay_that_dies_half_way_costs_nothing() {
     ];
     let mut centre = Centre::with(&relays, 24, 2);
     centre.offload(&["--code", "2+1", "--release", "when-safe"]);
-    centre.service.wait_until("r1", |request| {
-        let shares = request["shares"].as_array().unwrap();
-        shares
-            .iter()
-            .map(|share| share["stored"].as_u64().unwrap())
-            .sum::<u64>()
-            > 12
-    });
-    centre.relays[0].kill();
+    let request = centre
+        .service
+        .wait_until("r1", |request| fullest(request).1 > 12);
+    centre.relays[fullest(&request).0].kill();
     let request = centre
         .service
         .wait_until("r1", |request| state(request) == "released");

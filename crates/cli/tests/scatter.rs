@@ -4,7 +4,7 @@
 #[path = "support/processes.rs"]
 mod processes;
 
-use processes::{Relay, Service, make_tree, picture, received, text};
+use processes::{Relay, Service, fullest, make_tree, picture, received, text};
 use serde_json::Value;
 
 const MEGABYTES: usize = 24;
@@ -91,13 +91,9 @@ fn what_leaves_the_centre_once_comes_home_with_a_relay_lost() {
 fn whoever_is_killed_while_relays_code_all_is_safe_and_comes_home() {
     let mut scene = Scene::new(4, "4M");
     scene.offload(&[]);
-    let stored = |request: &Value| -> u64 {
-        let shares = request["shares"].as_array().unwrap().iter();
-        shares.map(|share| share["stored"].as_u64().unwrap()).sum()
-    };
     scene
         .service
-        .wait_until("r1", |request| stored(request) >= 6);
+        .wait_until("r1", |request| fullest(request).1 >= 6);
     scene.relays[0].kill();
     scene.service.kill();
     scene.service.restart();

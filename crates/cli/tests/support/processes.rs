@@ -364,6 +364,20 @@ impl Service {
     }
 }
 
+/// The share of a request that holds the most fragments: its place among the depots, and how many of
+/// the request's fragments are stored anywhere. A depot kept in reserve holds none, and which that is depends
+/// on what was measured.
+pub fn fullest(request: &Value) -> (usize, u64) {
+    let shares = request["shares"].as_array().unwrap().iter();
+    let stored: Vec<u64> = shares
+        .map(|share| share["stored"].as_u64().unwrap())
+        .collect();
+    let fullest = (0..stored.len())
+        .max_by_key(|&place| stored[place])
+        .unwrap();
+    (fullest, stored.iter().sum())
+}
+
 fn start_service(state: &Path, listen: &str, more: &[String]) -> Process {
     let log = state.with_extension("log");
     let mut arguments = vec![
