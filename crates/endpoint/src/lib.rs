@@ -19,6 +19,7 @@ mod ftp;
 pub mod fuzzing;
 pub mod gateway;
 pub mod gcs;
+pub mod kept;
 mod ledger;
 pub mod limits;
 pub mod line;

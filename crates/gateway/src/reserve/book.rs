@@ -121,7 +121,6 @@ impl Book {
         Kept {
             last_class: self.last_class,
             reservations: self.entries.values().filter_map(kept).collect(),
-            ..Kept::default()
         }
     }
 

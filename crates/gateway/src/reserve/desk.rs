@@ -2,13 +2,13 @@
 
 use std::{
     os::unix::net::UnixListener,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use jiff::Timestamp as Moment;
-use posthaste_endpoint::{Error, ErrorKind, Result, gateway::is_reservation};
+use posthaste_endpoint::{Error, ErrorKind, Result, gateway::is_reservation, kept::KeptFile};
 use posthaste_plan::reserve::{HOLD_LIFETIME, Refusal, State};
 use posthaste_types::Timestamp;
 use serde::Serialize;
@@ -104,7 +104,7 @@ struct Inside {
 /// The reservations of a gateway.
 pub(crate) struct Desk {
     devices: Vec<Reserve>,
-    file: PathBuf,
+    file: KeptFile,
     inside: Mutex<Inside>,
     changed: Notify,
     /// Held as long as the devices are ours.
@@ -130,9 +130,9 @@ impl Desk {
             .iter()
             .map(|one| tc::lock(&one.device))
             .collect::<Result<Vec<_>>>()?;
-        let file = dir.join("reservations.json");
-        let book = Book::restore(&devices, store::read(&file)?)
-            .map_err(|error| error.with("file", file.display().to_string()))?;
+        let file = store::file(dir);
+        let book = Book::restore(&devices, file.read()?.unwrap_or_default())
+            .map_err(|error| error.with("file", file.path.display().to_string()))?;
         let in_force = vec![InForce::default(); devices.len()];
         let desk = Self {
             devices,
@@ -326,7 +326,8 @@ impl Desk {
         inside.book.expire(now);
         let mut book = inside.book.clone();
         let done = what(&mut book)?;
-        store::write(&self.file, book.kept(&self.devices))
+        self.file
+            .write(&book.kept(&self.devices))
             .map_err(|cause| No::NotKept(format!("it can't be written down: {cause}")))?;
         inside.book = book;
         drop(inside);

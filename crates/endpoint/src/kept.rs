@@ -1,0 +1,144 @@
+//! A small file of JSON that is whole whenever the process or the machine ends: written anew beside, then renamed.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Read, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::PathBuf,
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value};
+
+use crate::{Error, ErrorKind, Result};
+
+/// Where its form stands in it.
+const VERSION: &str = "version";
+
+/// A file, and what people are told of it.
+#[derive(Debug)]
+pub struct KeptFile {
+    /// Where it lies; what is being written lies beside it as `.new`.
+    pub path: PathBuf,
+    /// The form of what is in it. Another one is not read.
+    pub version: u64,
+    /// More is not read.
+    pub bytes_max: u64,
+    /// What reading it is: a verb and what for.
+    pub operation: &'static str,
+    /// What to try when it makes no sense.
+    pub hint: &'static str,
+}
+
+#[derive(Serialize)]
+struct Versioned<'a, T> {
+    version: u64,
+    #[serde(flatten)]
+    kept: &'a T,
+}
+
+impl KeptFile {
+    /// Reads what was written last; none where nothing ever was. Blocking.
+    ///
+    /// # Errors
+    /// The operating system's; [`ErrorKind::Invalid`] when it makes no sense.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<Option<T>> {
+        let shown = || self.path.display().to_string();
+        let failed = |cause| Error::io(self.operation, shown(), cause);
+        let mut text = Vec::new();
+        match File::open(&self.path) {
+            Ok(opened) => opened
+                .take(self.bytes_max)
+                .read_to_end(&mut text)
+                .map_err(failed)?,
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(cause) => return Err(failed(cause)),
+        };
+        let invalid = |why: String| {
+            Error::new(ErrorKind::Invalid, self.operation, shown())
+                .cause(why)
+                .hint(self.hint)
+        };
+        let read: serde_json::Result<Map<String, Value>> = serde_json::from_slice(&text);
+        let mut kept = read.map_err(|cause| invalid(cause.to_string()))?;
+        let version = kept.remove(VERSION).as_ref().and_then(Value::as_u64);
+        if version != Some(self.version) {
+            let found = version.map_or_else(|| "none".to_owned(), |version| version.to_string());
+            return Err(invalid(format!(
+                "it is of version {found}, not {}",
+                self.version
+            )));
+        }
+        let kept = serde_json::from_value(Value::Object(kept));
+        kept.map(Some).map_err(|cause| invalid(cause.to_string()))
+    }
+
+    /// Writes all of it, which is a struct or a map, and returns when it would survive the machine. Blocking.
+    ///
+    /// # Errors
+    /// The operating system's; what was written before is still there.
+    pub fn write(&self, kept: &impl Serialize) -> io::Result<()> {
+        let version = self.version;
+        let text = serde_json::to_vec(&Versioned { version, kept })?;
+        let unfinished = self.path.with_extension("new");
+        let mut options = OpenOptions::new();
+        let mut out = options
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&unfinished)?;
+        out.write_all(&text)?;
+        out.sync_all()?;
+        fs::rename(&unfinished, &self.path)?;
+        File::open(self.path.parent().unwrap_or(&self.path))?.sync_all()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Names {
+        names: Vec<String>,
+    }
+
+    #[test]
+    fn what_was_written_comes_back_and_what_makes_no_sense_is_said() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = KeptFile {
+            path: dir.path().join("names.json"),
+            version: 2,
+            bytes_max: 1 << 10,
+            operation: "read the names in",
+            hint: "move it away",
+        };
+        assert_eq!(file.read::<Names>().unwrap(), None);
+        let kept = Names {
+            names: vec!["a".into(), "b".into()],
+        };
+        file.write(&kept).unwrap();
+        let text = fs::read_to_string(&file.path).unwrap();
+        assert_eq!(text, r#"{"version":2,"names":["a","b"]}"#);
+        assert_eq!(file.read().unwrap(), Some(kept));
+        for (damaged, why) in [
+            ("", "EOF"),
+            ("{\"version\":2,\"na", "EOF"),
+            (r#"{"version":1,"names":[]}"#, "it is of version 1, not 2"),
+            (r#"{"names":[]}"#, "it is of version none, not 2"),
+            (r#"{"version":2,"names":[],"x":1}"#, "unknown field"),
+        ] {
+            fs::write(&file.path, damaged).unwrap();
+            let error = file.read::<Names>().unwrap_err();
+            let shown = error.to_string();
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{shown}");
+            assert!(
+                shown.contains(why) && shown.contains("move it away"),
+                "{shown}"
+            );
+        }
+    }
+}
