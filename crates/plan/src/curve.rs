@@ -35,6 +35,21 @@ impl Curve {
         }
     }
 
+    /// A rate for each step, from its moment on; nothing before the first. Steps stand in order of time; of several of one
+    /// moment the last counts.
+    #[must_use]
+    pub fn of_steps(steps: impl IntoIterator<Item = (Timestamp, ByteRate)>) -> Self {
+        let mut curve = Self::constant(ByteRate::ZERO);
+        for (from, rate) in steps {
+            debug_assert!(curve.pieces.last().is_none_or(|last| last.from <= from));
+            curve.pieces.pop_if(|last| last.from == from);
+            if curve.pieces.last().is_none_or(|last| last.rate != rate) {
+                curve.pieces.push(Piece { from, rate });
+            }
+        }
+        curve
+    }
+
     /// The rate from this moment until [`Curve::next_change`].
     #[must_use]
     pub fn rate_at(&self, at: Timestamp) -> ByteRate {
@@ -167,6 +182,20 @@ mod tests {
         assert_eq!(curve.rate_before(at(5)), ByteRate::new(10));
         assert_eq!(curve.last_change(at(8)), at(5));
         assert_eq!(curve.next_change(at(8)), None);
+    }
+
+    #[test]
+    fn a_curve_is_what_its_steps_say() {
+        let steps = |steps: &[(u64, u64)]| {
+            let steps = steps.iter();
+            Curve::of_steps(steps.map(|(from, rate)| (at(*from), ByteRate::new(*rate))))
+        };
+        let mut curve = Curve::constant(ByteRate::ZERO);
+        curve.give_back(at(3), at(8), ByteRate::new(10));
+        assert_eq!(steps(&[(3, 10), (8, 0)]), curve);
+        assert_eq!(steps(&[(3, 7), (3, 10), (5, 10), (8, 4), (8, 0)]), curve);
+        assert_eq!(steps(&[(0, 10)]), Curve::constant(ByteRate::new(10)));
+        assert_eq!(steps(&[]), Curve::constant(ByteRate::ZERO));
     }
 
     proptest! {

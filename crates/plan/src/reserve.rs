@@ -9,6 +9,7 @@
 
 mod book;
 mod find;
+mod resource;
 
 use core::{fmt, time::Duration};
 use posthaste_types::{ByteRate, Bytes, Timestamp, record};

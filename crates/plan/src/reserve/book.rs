@@ -7,43 +7,12 @@ use alloc::{
 use posthaste_types::{ByteRate, ReservationId, Timestamp, record};
 
 use super::{
-    AHEAD_MAX, Amount, Ask, Change, Gone, Kind, NOT_OVERBOOKED_PERMILLE, PATH_MAX, PIECES_MAX,
-    Piece, RESERVATIONS_MAX, RESOURCES_MAX, Refusal, Reservation, Shape, State,
+    AHEAD_MAX, Amount, Ask, Change, Gone, Kind, PATH_MAX, PIECES_MAX, Piece, RESERVATIONS_MAX,
+    RESOURCES_MAX, Refusal, Reservation, Shape, State,
     find::{self, Volume, push},
+    resource::Resource,
 };
 use crate::Curve;
-
-record! {
-    #[derive(Debug, Clone, PartialEq, Eq)]
-    struct Resource {
-        kind: Kind,
-        capacity: Amount,
-        /// Of the capacity, how much is sold.
-        overbooked_permille: u64,
-        /// What is taken. Of the capacity it is only ever subtracted when somebody asks, so that a capacity that
-        /// changes changes nothing here.
-        used: Curve,
-    }
-}
-
-impl Resource {
-    fn sold(&self) -> Amount {
-        let sold = self
-            .capacity
-            .rate()
-            .scaled(self.overbooked_permille, NOT_OVERBOOKED_PERMILLE);
-        Amount::of_link(sold)
-    }
-
-    fn free_at(&self, at: Timestamp) -> Amount {
-        let free = self
-            .sold()
-            .rate()
-            .get()
-            .saturating_sub(self.used.rate_at(at).get());
-        Amount::of_link(ByteRate::new(free))
-    }
-}
 
 record! {
     /// What is reserved of some resources. Nothing that is granted ever exceeds what is sold of any of them.
@@ -73,6 +42,7 @@ impl Reservations {
             capacity,
             overbooked_permille,
             used: Curve::constant(ByteRate::ZERO),
+            outside: Curve::constant(ByteRate::ZERO),
         });
         Some(self.resources.len() - 1)
     }
@@ -81,6 +51,13 @@ impl Reservations {
     pub fn set_capacity(&mut self, resource: usize, capacity: Amount) {
         if let Some(resource) = self.resources.get_mut(resource) {
             resource.capacity = capacity;
+        }
+    }
+
+    /// So much of a resource is taken over time by what nobody reserved, from now on. What was granted stays granted.
+    pub fn set_outside(&mut self, resource: usize, outside: Curve) {
+        if let Some(resource) = self.resources.get_mut(resource) {
+            resource.outside = outside;
         }
     }
 
@@ -96,6 +73,19 @@ impl Reservations {
     #[must_use]
     pub fn free(&self, path: &[usize], from: Timestamp, to: Timestamp) -> Amount {
         find::least(&self.pieces(path, from, to))
+    }
+
+    /// The first moment from `from` on, and before `to`, at which less than `amount` is free on all of a path.
+    #[must_use]
+    pub fn lacks(
+        &self,
+        path: &[usize],
+        amount: Amount,
+        (from, to): (Timestamp, Timestamp),
+    ) -> Option<Timestamp> {
+        let pieces = self.pieces(path, from, to);
+        let lacking = pieces.iter().find(|piece| piece.amount < amount);
+        lacking.map(|piece| piece.from)
     }
 
     /// What is granted, in order of their numbers.
@@ -445,7 +435,7 @@ impl Reservations {
         while at < to {
             let changes = resources
                 .iter()
-                .filter_map(|resource| resource.used.next_change(at));
+                .filter_map(|resource| resource.next_change(at));
             let next = changes.min().map_or(to, |next| next.min(to));
             let free = resources.iter().map(|resource| resource.free_at(at)).min();
             push(

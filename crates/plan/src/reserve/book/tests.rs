@@ -1,5 +1,5 @@
 use super::*;
-use crate::reserve::HOLD_LIFETIME;
+use crate::reserve::{HOLD_LIFETIME, NOT_OVERBOOKED_PERMILLE};
 use alloc::vec;
 use core::time::Duration;
 use posthaste_types::{Bytes, Record};
@@ -63,6 +63,41 @@ fn shown(calendar: &Reservations, id: ReservationId) -> Vec<(u64, u64, u64)> {
         (secs(piece.from), secs(piece.to), piece.amount.rate().get())
     };
     calendar.get(id).unwrap().pieces.iter().map(plain).collect()
+}
+
+#[test]
+fn what_is_taken_outside_is_nobodys_to_reserve() {
+    let mut calendar = busy();
+    let outside =
+        |amount| Curve::of_steps([(at(5), rate(amount).rate()), (at(15), rate(0).rate())]);
+    calendar.set_outside(0, outside(30));
+    let free = |calendar: &Reservations, from, to| calendar.free(LINK, at(from), at(to));
+    assert_eq!(free(&calendar, 0, 5), rate(100));
+    assert_eq!(free(&calendar, 5, 10), rate(70));
+    assert_eq!(free(&calendar, 10, 15), rate(10));
+    assert_eq!(free(&calendar, 15, 20), rate(40));
+    let span = (at(0), at(50));
+    assert_eq!(calendar.lacks(LINK, rate(71), span), Some(at(5)));
+    assert_eq!(calendar.lacks(LINK, rate(40), span), Some(at(10)));
+    assert_eq!(calendar.lacks(LINK, rate(10), span), None);
+    assert_eq!(
+        calendar.lacks(LINK, rate(11), (at(15), at(50))),
+        Some(at(30))
+    );
+    let refused = hold(&mut calendar, fixed(20, 8, 12)).unwrap_err();
+    let (earliest_start, most) = (Some(at(15)), rate(10));
+    assert_eq!(
+        refused,
+        Refusal::NoRoom {
+            earliest_start,
+            most
+        }
+    );
+    // More than there is: what was granted stays, and nothing is free.
+    calendar.set_outside(0, outside(1000));
+    assert_eq!(free(&calendar, 10, 15), Amount::ZERO);
+    calendar.set_outside(0, outside(0));
+    assert_eq!(calendar, busy());
 }
 
 #[test]
