@@ -265,7 +265,9 @@ impl<S: Shelf> Desk<S> {
             | Target::Measure
             | Target::Register
             | Target::Heartbeat
+            | Target::Spaces
             | Target::Dataset(_)
+            | Target::Space(_)
             | Target::Forward(..)
             | Target::Gather(..)
             | Target::Scatter(..) => Ok(json(StatusCode::OK, &self.status())),
@@ -279,6 +281,7 @@ impl<S: Shelf> Desk<S> {
             capacity_bytes: 0,
             used_bytes: 0,
             free_bytes: 0,
+            reserved_bytes: 0,
             rate_limit_bytes_per_s: self.rate.rate().map(ByteRate::get),
             received_bytes: 0,
             connections: 0,

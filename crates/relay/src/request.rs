@@ -109,6 +109,10 @@ impl Service {
                 Some(Target::Forward(id, _) | Target::Gather(id, _) | Target::Scatter(id, _)),
             ) => (Scope::Write, Some(*id)),
             (&Method::DELETE, Some(Target::Dataset(id))) => (Scope::All, Some(*id)),
+            (_, Some(Target::Space(_) | Target::Spaces)) => {
+                let refusal = Refusal::new(ErrorKind::NotFound, "it reserves nothing");
+                return Err((refusal, Some((body, STRANGER_BYTES_MAX))));
+            }
             (_, Some(Target::Register | Target::Heartbeat)) => {
                 let refusal = Refusal::new(ErrorKind::NotFound, "this is a relay, no service");
                 return Err((refusal, Some((body, STRANGER_BYTES_MAX))));
@@ -143,9 +147,14 @@ impl Service {
             Some(Target::Scatter(id, object)) => {
                 return self.scatters.scatter(&self.store, id, object, body).await;
             }
-            Some(Target::Status | Target::Register | Target::Heartbeat) | None => {
-                Ok(json(StatusCode::OK, &self.status()))
-            }
+            Some(
+                Target::Status
+                | Target::Register
+                | Target::Heartbeat
+                | Target::Space(_)
+                | Target::Spaces,
+            )
+            | None => Ok(json(StatusCode::OK, &self.status())),
         };
         answer.map_err(|refusal| (refusal, None))
     }
@@ -159,6 +168,7 @@ impl Service {
             capacity_bytes: usage.capacity,
             used_bytes: usage.used,
             free_bytes: usage.free,
+            reserved_bytes: 0,
             rate_limit_bytes_per_s: self.rate.rate().map(|rate| rate.get()),
             received_bytes: self.rate.taken_bytes(),
             connections: connections(&self.free_connections),
@@ -388,6 +398,7 @@ pub(crate) fn refuse(refusal: Refusal, close: bool) -> Response<Body> {
             error,
             message: refusal.message,
             hint,
+            most_bytes: None,
         },
     );
     if close {

@@ -113,8 +113,10 @@ impl Ask<'_> {
             | Target::Probe
             | Target::Measure
             | Target::Register
-            | Target::Heartbeat => None,
+            | Target::Heartbeat
+            | Target::Spaces => None,
             Target::Dataset(dataset)
+            | Target::Space(dataset)
             | Target::Inventory(dataset)
             | Target::Object(dataset, _)
             | Target::Forward(dataset, _)

@@ -453,6 +453,10 @@ impl RelayClient {
         let body = body
             .ok()
             .and_then(|bytes| serde_json::from_slice::<ErrorBody>(&bytes).ok());
+        let error = match body.as_ref().and_then(|body| body.most_bytes) {
+            Some(most) => error.with(wire::MOST_BYTES, most),
+            None => error,
+        };
         match body {
             Some(ErrorBody {
                 message,

@@ -41,8 +41,10 @@ pub struct RelayStatus {
     pub capacity: Amount,
     /// What is stored.
     pub used: Amount,
-    /// What is neither stored nor promised to uploads under way.
+    /// What is neither stored nor promised to uploads under way, nor reserved.
     pub free: Amount,
+    /// What is reserved now for datasets that have not filled it.
+    pub reserved: Amount,
     /// The rate at which it takes bodies, all clients together.
     pub rate_limit: Option<ByteRate>,
     /// Bodies taken since it started, also of uploads that were not kept.
@@ -63,6 +65,8 @@ pub struct RelayStatus {
     pub scatters: bool,
     /// Whether it can measure the path to another relay.
     pub measures: bool,
+    /// Whether it reserves space for datasets.
+    pub reserves: bool,
 }
 
 impl RelayStatus {
@@ -76,6 +80,7 @@ impl RelayStatus {
             capacity: Amount::new(body.capacity_bytes),
             used: Amount::new(body.used_bytes),
             free: Amount::new(body.free_bytes),
+            reserved: Amount::new(body.reserved_bytes),
             rate_limit: body.rate_limit_bytes_per_s.map(ByteRate::new),
             received: Amount::new(body.received_bytes),
             version: body.version,
@@ -86,6 +91,7 @@ impl RelayStatus {
             gathers,
             scatters: can(wire::SCATTER),
             measures: can(wire::MEASURE),
+            reserves: can(wire::SPACE),
         }
     }
 }

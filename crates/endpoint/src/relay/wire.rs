@@ -6,6 +6,15 @@ use serde::{Deserialize, Serialize};
 use super::DatasetId;
 use crate::ErrorKind;
 
+mod orders;
+mod space;
+
+pub use orders::{
+    ForwardBody, ForwardEnd, GatherBody, GatherEnd, GatherSender, MeasureBody, MeasureEnd,
+    PieceEnd, ScatterBody, ScatterPiece, ScatterTaker, SenderEnd,
+};
+pub use space::{SpaceBody, SpaceGrant, SpaceHeld};
+
 /// Largest fragment or manifest, in bytes: what one request may make a relay hold on disk unasked,
 /// and a client in memory.
 pub const OBJECT_BYTES_MAX: u64 = 256 << 20;
@@ -36,9 +45,20 @@ pub const GATHER: &str = "gather";
 pub const SCATTER: &str = "scatter";
 /// The same: it can measure the path to another relay.
 pub const MEASURE: &str = "measure";
+/// The same: it reserves space for datasets.
+pub const SPACE: &str = "space";
 
 /// Longest order to code a chunk, in bytes: it names 63 relays at most.
 pub const SCATTER_ORDER_BYTES_MAX: usize = 64 << 10;
+
+/// Among the facts of an error: how much space would be granted.
+pub(super) const MOST_BYTES: &str = "most_bytes";
+
+/// Longest request for space, in bytes.
+pub const SPACE_BODY_BYTES_MAX: usize = 4 << 10;
+
+/// Longest time for which space is held before it is committed, in seconds: a hold keeps others out.
+pub const SPACE_HOLD_S_MAX: u32 = 3600;
 
 /// Something a relay holds for a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -62,8 +82,12 @@ pub enum Target {
     Register,
     /// `/v1/heartbeat`, of a service
     Heartbeat,
+    /// `/v1/spaces`
+    Spaces,
     /// `/v1/datasets/ID`
     Dataset(DatasetId),
+    /// `/v1/datasets/ID/space`
+    Space(DatasetId),
     /// `/v1/datasets/ID/inventory`
     Inventory(DatasetId),
     /// `/v1/datasets/ID/manifest`, `/v1/datasets/ID/fragments/CHUNK/FRAGMENT`
@@ -86,7 +110,9 @@ impl Target {
             Self::Measure => "/v1/measure".into(),
             Self::Register => "/v1/register".into(),
             Self::Heartbeat => "/v1/heartbeat".into(),
+            Self::Spaces => "/v1/spaces".into(),
             Self::Dataset(dataset) => format!("/v1/datasets/{dataset}"),
+            Self::Space(dataset) => format!("/v1/datasets/{dataset}/space"),
             Self::Inventory(dataset) => format!("/v1/datasets/{dataset}/inventory"),
             Self::Object(dataset, Object::Manifest) => format!("/v1/datasets/{dataset}/manifest"),
             Self::Object(dataset, Object::Fragment(chunk, fragment)) => {
@@ -115,6 +141,7 @@ impl Target {
             ["measure"] => return Some(Self::Measure),
             ["register"] => return Some(Self::Register),
             ["heartbeat"] => return Some(Self::Heartbeat),
+            ["spaces"] => return Some(Self::Spaces),
             _ => {}
         }
         let ["datasets", dataset, ref rest @ ..] = fields[..] else {
@@ -123,6 +150,7 @@ impl Target {
         let dataset: DatasetId = dataset.parse().ok()?;
         match *rest {
             [] => Some(Self::Dataset(dataset)),
+            ["space"] => Some(Self::Space(dataset)),
             ["inventory"] => Some(Self::Inventory(dataset)),
             ["manifest"] => Some(Self::Object(dataset, Object::Manifest)),
             ["fragments", chunk, fragment] => {
@@ -211,8 +239,11 @@ pub struct StatusBody {
     pub capacity_bytes: u64,
     /// Bytes stored.
     pub used_bytes: u64,
-    /// Bytes neither stored nor promised to uploads under way.
+    /// Bytes neither stored nor promised to uploads under way, nor reserved.
     pub free_bytes: u64,
+    /// Bytes that are reserved now for datasets that have not filled them.
+    #[serde(default)]
+    pub reserved_bytes: u64,
     /// The rate at which it takes bodies, all clients together.
     pub rate_limit_bytes_per_s: Option<u64>,
     /// Bytes of bodies taken since it started, also of uploads that were not kept.
@@ -235,209 +266,6 @@ pub const DRAINS_KEEP: &str = "keep";
 /// [`StatusBody::draining`]: what it holds is to go on to others.
 pub const DRAINS_MOVE: &str = "move";
 
-/// The body of a request to send on a fragment. It holds a token, so it is never shown.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ForwardBody {
-    /// Where the other relay listens.
-    pub url: String,
-    /// The key it must show.
-    pub fingerprint: String,
-    /// What it is shown.
-    pub token: String,
-    /// Until when the dataset is wanted there, in seconds since the Unix epoch.
-    pub expires_unix_s: u64,
-    /// The rate at which it takes bodies, where that is known.
-    #[serde(default)]
-    pub rate_limit_bytes_per_s: Option<u64>,
-    /// BLAKE3 of the fragment, 64 hexadecimal digits, where it need not be there yet: what is received with this
-    /// digest is sent on as it comes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub follow: Option<String>,
-}
-
-/// How it ended. White space may come before it: it says that the relay is still at it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ForwardEnd {
-    /// What the other relay answered, as a status of HTTP.
-    pub status: u16,
-    /// Whether the relay that sends is at fault, not the other one or the way there.
-    pub is_of_sender: bool,
-    /// What went wrong; empty where nothing did.
-    pub message: String,
-}
-
-impl ForwardEnd {
-    /// Whether the other relay holds the fragment now, its digest checked.
-    #[must_use]
-    pub fn is_stored(&self) -> bool {
-        matches!(self.status, 200 | 201)
-    }
-}
-
-/// The body of a request to measure the path to another relay. It holds a token, so it is never shown.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MeasureBody {
-    /// Where the other relay listens.
-    pub url: String,
-    /// The key it must show.
-    pub fingerprint: String,
-    /// What it is shown.
-    pub token: String,
-    /// Most bytes to send.
-    pub budget_bytes: u64,
-}
-
-/// How it ended. White space may come before it: it says that the relay is still at it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MeasureEnd {
-    /// What the other relay answered, as a status of HTTP.
-    pub status: u16,
-    /// What went wrong; empty where nothing did.
-    pub message: String,
-    /// How long a TCP handshake took, in microseconds; absent where there was none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub round_trip_micros: Option<u64>,
-    /// Bytes that the other relay took in all.
-    #[serde(default)]
-    pub sent_bytes: u64,
-    /// Bytes that arrived while it was averaged.
-    #[serde(default)]
-    pub averaged_bytes: u64,
-    /// How long that was, in microseconds; zero where nothing was found.
-    #[serde(default)]
-    pub averaged_micros: u64,
-    /// Whether it ended before it was averaged for long enough: then the path carries at least this.
-    #[serde(default)]
-    pub is_bound: bool,
-}
-
-/// The body of a request to gather a chunk. It holds tokens, so it is never shown.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GatherBody {
-    /// Bytes of the chunk.
-    pub size: u64,
-    /// The chunk's BLAKE3, 64 hexadecimal digits.
-    pub digest: String,
-    /// How it is coded, `k+m`.
-    pub code: String,
-    /// Until when the dataset is wanted here, in seconds since the Unix epoch.
-    pub expires_unix_s: u64,
-    /// Who has fragments of it: those that are asked first, then those in reserve.
-    pub from: Vec<GatherSender>,
-}
-
-/// A relay that has a fragment.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GatherSender {
-    /// Where it listens.
-    pub url: String,
-    /// The key it must show.
-    pub fingerprint: String,
-    /// What it is shown: a token of its own that reads this dataset.
-    pub token: String,
-    /// Which fragment.
-    pub fragment: u8,
-    /// The fragment's BLAKE3, 64 hexadecimal digits.
-    pub digest: String,
-}
-
-/// How it ended. White space may come before it: it says that the relay is still at it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GatherEnd {
-    /// How it ended, as a status of HTTP: 200 and 201 when the chunk is stored here.
-    pub status: u16,
-    /// What went wrong; empty where nothing did.
-    pub message: String,
-    /// How each one did that was asked, in the order in which they ended; those that were not waited for
-    /// are left out.
-    pub senders: Vec<SenderEnd>,
-}
-
-/// How one sender did.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SenderEnd {
-    /// Which fragment it was asked for.
-    pub fragment: u8,
-    /// 200, or how it failed, as a status of HTTP.
-    pub status: u16,
-    /// How long it took, in microseconds.
-    pub micros: u64,
-}
-
-impl GatherEnd {
-    /// Whether the chunk is stored, its digest checked.
-    #[must_use]
-    pub fn is_stored(&self) -> bool {
-        matches!(self.status, 200 | 201)
-    }
-}
-
-/// The order to code a chunk, one line before the chunk. It holds tokens, so it is never shown.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ScatterBody {
-    /// Bytes of the chunk.
-    pub size: u64,
-    /// The chunk's BLAKE3, 64 hexadecimal digits.
-    pub digest: String,
-    /// How it is coded, `k+m`.
-    pub code: String,
-    /// Until when the dataset is wanted, in seconds since the Unix epoch.
-    pub expires_unix_s: u64,
-    /// The fragment that is kept.
-    pub keep: ScatterPiece,
-    /// Who gets which others.
-    pub to: Vec<ScatterTaker>,
-}
-
-/// A fragment as it must come out.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ScatterPiece {
-    /// Which fragment.
-    pub fragment: u8,
-    /// Its BLAKE3, 64 hexadecimal digits.
-    pub digest: String,
-}
-
-/// A relay that gets a fragment.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ScatterTaker {
-    /// Where it listens.
-    pub url: String,
-    /// The key it must show.
-    pub fingerprint: String,
-    /// What it is shown: a token of its own that writes this dataset.
-    pub token: String,
-    /// Which fragment.
-    pub fragment: u8,
-    /// The fragment's BLAKE3, 64 hexadecimal digits.
-    pub digest: String,
-    /// The rate at which it takes bodies, where that is known.
-    #[serde(default)]
-    pub rate_limit_bytes_per_s: Option<u64>,
-}
-
-/// What became of one fragment of a chunk that was coded: a line of the answer. Empty lines say that the relay
-/// is still at it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PieceEnd {
-    /// Which fragment.
-    pub fragment: u8,
-    /// How it ended, as a status of HTTP: 200 and 201 when it is stored where it was to be.
-    pub status: u16,
-    /// What went wrong; empty where nothing did.
-    pub message: String,
-    /// How long it took since the chunk was coded, in microseconds.
-    pub micros: u64,
-}
-
-impl PieceEnd {
-    /// Whether it is stored, its digest checked there.
-    #[must_use]
-    pub fn is_stored(&self) -> bool {
-        matches!(self.status, 200 | 201)
-    }
-}
-
 /// What a relay saw of a probe.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbeBody {
@@ -457,6 +285,9 @@ pub struct ErrorBody {
     /// What to try.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
+    /// Of space that was refused: what would be granted over that span.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most_bytes: Option<u64>,
 }
 
 /// The HTTP status a relay answers each kind of error with.
@@ -509,7 +340,9 @@ mod tests {
             Target::Measure,
             Target::Register,
             Target::Heartbeat,
+            Target::Spaces,
             Target::Dataset(dataset),
+            Target::Space(dataset),
             Target::Inventory(dataset),
             Target::Object(dataset, Object::Manifest),
             Target::Object(dataset, fragment),
