@@ -38,4 +38,4 @@ pub use scatter::{Coded, Scattering};
 pub use secret_file::{read_or_make, read_or_make_secret, read_secret_file};
 pub use space::SpaceAnswer;
 pub use status::{Draining, RelayStatus};
-pub use token::{Credential, Refusal, Scope, TOKEN_LIFETIME_S, mint, verify};
+pub use token::{Credential, Refusal, Scope, TOKEN_LIFETIME_S, is_for_all, mint, verify};

@@ -110,7 +110,9 @@ impl Gathers {
             "as much is being gathered as ever at once",
         )?;
         let (place, stored) = (Arc::clone(store), order.of.stored);
-        let upload = blocking(move || Upload::begin(place, dataset, object, stored)).await?;
+        let expires_s = order.of.expires_s;
+        let begin = move || Upload::begin(place, dataset, object, stored, expires_s);
+        let upload = blocking(begin).await?;
         let rate = Arc::clone(&self.rate);
         Ok(Box::pin(carry_out(order, upload, rate, memory)))
     }
@@ -168,12 +170,12 @@ async fn carry_out(
         let message = "too few fragments came".to_owned();
         return ended(status_of(ErrorKind::Unreachable), message, senders);
     };
-    let (code, size, expires_s) = (order.of.code, order.of.stored.size, order.of.expires_s);
+    let (code, size) = (order.of.code, order.of.stored.size);
     let stored = blocking(move || {
         let _memory = memory;
         let pieces = rebuild(code, size, fetched)?;
         upload.write(&pieces)?;
-        upload.seal(expires_s)
+        upload.seal()
     });
     match stored.await {
         Ok(()) => ended(201, String::new(), senders),

@@ -23,6 +23,7 @@ mod reception;
 mod request;
 mod scatter;
 mod server;
+mod space;
 mod store;
 
 use std::{future::Future, net::SocketAddr, path::PathBuf};

@@ -56,7 +56,7 @@ impl Reception {
     }
 
     /// Reads the body into the upload and seals it.
-    pub(crate) async fn store(mut self, upload: Upload, expires_s: u64) -> Result<(), Refusal> {
+    pub(crate) async fn store(mut self, upload: Upload) -> Result<(), Refusal> {
         let growth = upload.growth();
         let mut writing = Writing::Idle(upload);
         let (mut batch, mut bytes) = (Vec::new(), 0);
@@ -85,7 +85,7 @@ impl Reception {
             }
         }
         let upload = writing.write(batch).await?.finish().await?;
-        blocking(move || upload.seal(expires_s)).await
+        blocking(move || upload.seal()).await
     }
 
     /// Reads a body of at most `bytes_max` into memory.

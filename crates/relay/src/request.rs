@@ -11,7 +11,7 @@ use posthaste_endpoint::{
     ErrorKind,
     peer::wire::PREFIX,
     relay::{
-        DatasetId, Refusal as TokenRefusal, Scope, verify,
+        DatasetId, Refusal as TokenRefusal, Scope, is_for_all, verify,
         wire::{self, ErrorBody, Object, StatusBody, Target},
     },
 };
@@ -28,6 +28,7 @@ use crate::{
     reception::{Reception, blocking},
     scatter::Scatters,
     server::CONNECTIONS_MAX,
+    space,
     store::{Refusal, Store, Stored, Upload, other_digest},
 };
 
@@ -38,12 +39,13 @@ const READ_BYTES: usize = 256 << 10;
 const STRANGER_BYTES_MAX: u64 = 16 << 20;
 
 /// What it can do that not every relay can.
-const FEATURES: [&str; 5] = [
+const FEATURES: [&str; 6] = [
     wire::FORWARD,
     wire::FOLLOW,
     wire::GATHER,
     wire::SCATTER,
     wire::MEASURE,
+    wire::SPACE,
 ];
 
 /// The body of an answer.
@@ -97,36 +99,9 @@ impl Service {
         body: Reception,
     ) -> Result<Response<Body>, (Refusal, Option<(Reception, u64)>)> {
         let target = Target::parse(head.uri.path());
-        let (scope, dataset) = match (&head.method, &target) {
-            (&Method::GET, Some(Target::Status)) => (Scope::Read, None),
-            (&Method::POST, Some(Target::Probe | Target::Measure)) => (Scope::Write, None),
-            (&Method::GET, Some(Target::Inventory(id) | Target::Object(id, _))) => {
-                (Scope::Read, Some(*id))
-            }
-            (&Method::PUT, Some(Target::Object(id, _)))
-            | (
-                &Method::POST,
-                Some(Target::Forward(id, _) | Target::Gather(id, _) | Target::Scatter(id, _)),
-            ) => (Scope::Write, Some(*id)),
-            (&Method::DELETE, Some(Target::Dataset(id))) => (Scope::All, Some(*id)),
-            (_, Some(Target::Space(_) | Target::Spaces)) => {
-                let refusal = Refusal::new(ErrorKind::NotFound, "it reserves nothing");
-                return Err((refusal, Some((body, STRANGER_BYTES_MAX))));
-            }
-            (_, Some(Target::Register | Target::Heartbeat)) => {
-                let refusal = Refusal::new(ErrorKind::NotFound, "this is a relay, no service");
-                return Err((refusal, Some((body, STRANGER_BYTES_MAX))));
-            }
-            (_, Some(_)) => {
-                let refusal = Refusal::new(ErrorKind::Unsupported, "no such method here");
-                return Err((refusal, Some((body, STRANGER_BYTES_MAX))));
-            }
-            (_, None) => {
-                let refusal = Refusal::new(ErrorKind::NotFound, "no such path");
-                return Err((refusal, Some((body, STRANGER_BYTES_MAX))));
-            }
-        };
-        if let Err(refusal) = authorize(&self.secret, &head.headers, scope, dataset.as_ref()) {
+        let allowed = needed(&head.method, target.as_ref())
+            .and_then(|needed| authorize(&self.secret, &head.headers, needed.0, needed.1.as_ref()));
+        if let Err(refusal) = allowed {
             return Err((refusal, Some((body, STRANGER_BYTES_MAX))));
         }
         let answer = match target {
@@ -136,6 +111,10 @@ impl Service {
             Some(Target::Object(id, object)) => self.get(id, object).await,
             Some(Target::Inventory(id)) => self.inventory(id, head.uri.query()),
             Some(Target::Dataset(id)) => self.delete(id).await,
+            Some(Target::Space(id)) => space::answer(&self.store, &head.method, id, body).await,
+            Some(Target::Spaces) => {
+                authorize_all(&head.headers).map(|()| json(StatusCode::OK, &self.store.spaces()))
+            }
             Some(Target::Probe) => return self.sink(body).await,
             Some(Target::Measure) => return self.measures.measure(body).await,
             Some(Target::Forward(id, object)) => {
@@ -147,14 +126,9 @@ impl Service {
             Some(Target::Scatter(id, object)) => {
                 return self.scatters.scatter(&self.store, id, object, body).await;
             }
-            Some(
-                Target::Status
-                | Target::Register
-                | Target::Heartbeat
-                | Target::Space(_)
-                | Target::Spaces,
-            )
-            | None => Ok(json(StatusCode::OK, &self.status())),
+            Some(Target::Status | Target::Register | Target::Heartbeat) | None => {
+                Ok(json(StatusCode::OK, &self.status()))
+            }
         };
         answer.map_err(|refusal| (refusal, None))
     }
@@ -168,7 +142,7 @@ impl Service {
             capacity_bytes: usage.capacity,
             used_bytes: usage.used,
             free_bytes: usage.free,
-            reserved_bytes: 0,
+            reserved_bytes: usage.reserved,
             rate_limit_bytes_per_s: self.rate.rate().map(|rate| rate.get()),
             received_bytes: self.rate.taken_bytes(),
             connections: connections(&self.free_connections),
@@ -215,9 +189,10 @@ impl Service {
                 .map_err(|refusal| (refusal, None));
         }
         let store = Arc::clone(&self.store);
-        match blocking(move || Upload::begin(store, dataset, object, stored)).await {
+        let begin = move || Upload::begin(store, dataset, object, stored, expires_s);
+        match blocking(begin).await {
             Err(refusal) => Err((refusal, Some((body, wire::OBJECT_BYTES_MAX)))),
-            Ok(upload) => match body.store(upload, expires_s).await {
+            Ok(upload) => match body.store(upload).await {
                 Ok(()) => Ok(empty(StatusCode::CREATED)),
                 Err(refusal) => Err((refusal, None)),
             },
@@ -288,6 +263,43 @@ impl Service {
 fn connections(free: &Semaphore) -> u32 {
     let busy = CONNECTIONS_MAX.saturating_sub(free.available_permits());
     u32::try_from(busy).unwrap_or(u32::MAX)
+}
+
+/// What a request needs a token for.
+fn needed(method: &Method, target: Option<&Target>) -> Result<(Scope, Option<DatasetId>), Refusal> {
+    Ok(match (method, target) {
+        (&Method::GET, Some(Target::Status)) => (Scope::Read, None),
+        (&Method::POST, Some(Target::Probe | Target::Measure)) => (Scope::Write, None),
+        (&Method::GET, Some(Target::Inventory(id) | Target::Object(id, _))) => {
+            (Scope::Read, Some(*id))
+        }
+        (&Method::PUT, Some(Target::Object(id, _)))
+        | (
+            &Method::POST,
+            Some(Target::Forward(id, _) | Target::Gather(id, _) | Target::Scatter(id, _)),
+        ) => (Scope::Write, Some(*id)),
+        (&Method::DELETE, Some(Target::Dataset(id)))
+        | (&Method::PUT | &Method::DELETE, Some(Target::Space(id))) => (Scope::All, Some(*id)),
+        (&Method::GET, Some(Target::Spaces)) => (Scope::All, None),
+        (_, Some(Target::Register | Target::Heartbeat)) => {
+            let what = "this is a relay, no service";
+            return Err(Refusal::new(ErrorKind::NotFound, what));
+        }
+        (_, Some(_)) => {
+            let what = "no such method here";
+            return Err(Refusal::new(ErrorKind::Unsupported, what));
+        }
+        (_, None) => return Err(Refusal::new(ErrorKind::NotFound, "no such path")),
+    })
+}
+
+/// Checks that a token that is good is so for every dataset.
+fn authorize_all(headers: &HeaderMap) -> Result<(), Refusal> {
+    if token(headers).is_some_and(is_for_all) {
+        return Ok(());
+    }
+    let what = "the token is for one dataset, and this is about all of them";
+    Err(Refusal::new(ErrorKind::PermissionDenied, what))
 }
 
 /// Checks that the request shows a token for `scope`, made from `secret`.
@@ -369,7 +381,7 @@ pub(crate) fn full(bytes: impl Into<Bytes>) -> Body {
         .boxed_unsync()
 }
 
-fn empty(status: StatusCode) -> Response<Body> {
+pub(crate) fn empty(status: StatusCode) -> Response<Body> {
     let mut response = Response::new(full(Bytes::new()));
     *response.status_mut() = status;
     response
@@ -398,7 +410,7 @@ pub(crate) fn refuse(refusal: Refusal, close: bool) -> Response<Body> {
             error,
             message: refusal.message,
             hint,
-            most_bytes: None,
+            most_bytes: refusal.most_bytes,
         },
     );
     if close {

@@ -229,9 +229,10 @@ fn keep(
         return store.extend(&dataset, expires_s);
     }
     let size = bytes.len() as u64;
-    let mut upload = Upload::begin(store, dataset, object, Stored { digest, size })?;
+    let stored = Stored { digest, size };
+    let mut upload = Upload::begin(store, dataset, object, stored, expires_s)?;
     upload.write(&[bytes])?;
-    upload.seal(expires_s)
+    upload.seal()
 }
 
 /// A line for each fragment as it ends, and an empty one now and then meanwhile.

@@ -7,6 +7,8 @@
 
 mod growth;
 mod layout;
+mod room;
+mod space;
 mod upload;
 
 use std::{
@@ -22,6 +24,7 @@ use std::{
 
 use posthaste_endpoint::{
     Error, ErrorKind, Result,
+    kept::KeptFile,
     relay::{
         DatasetId,
         wire::{Held, Object},
@@ -30,7 +33,10 @@ use posthaste_endpoint::{
 use posthaste_types::{ChunkIndex, Digest, FragmentIndex};
 use tokio::sync::watch;
 
+use crate::clock;
+
 pub(crate) use growth::{Awaited, Growth};
+use room::{Room, Usage};
 pub(crate) use upload::{Upload, other_digest};
 
 /// Most objects held, so that the index stays below a few gigabytes of memory.
@@ -44,6 +50,8 @@ pub(crate) struct Refusal {
     pub(crate) kind: ErrorKind,
     pub(crate) message: String,
     pub(crate) hint: Option<&'static str>,
+    /// Of space that is refused: what would be granted.
+    pub(crate) most_bytes: Option<u64>,
 }
 
 impl Refusal {
@@ -52,11 +60,17 @@ impl Refusal {
             kind,
             message: message.into(),
             hint: None,
+            most_bytes: None,
         }
     }
 
     pub(crate) fn hint(mut self, hint: &'static str) -> Self {
         self.hint = Some(hint);
+        self
+    }
+
+    pub(crate) fn most_bytes(mut self, most: u64) -> Self {
+        self.most_bytes = Some(most);
         self
     }
 }
@@ -75,13 +89,6 @@ impl From<io::Error> for Refusal {
     }
 }
 
-/// The refusal to store what there is no room for.
-fn no_room(free: u64, capacity: u64, needed: u64) -> Refusal {
-    let message = format!("{free} of {capacity} bytes are free, {needed} are needed");
-    Refusal::new(ErrorKind::Full, message)
-        .hint("delete datasets, wait for some to expire, or lend more with --capacity")
-}
-
 /// An object on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stored {
@@ -96,43 +103,21 @@ struct Holding {
     objects: BTreeMap<Object, Stored>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Index {
     datasets: BTreeMap<DatasetId, Holding>,
     objects: usize,
-    used: u64,
-    /// Bytes of files, finished or not.
-    files: u64,
-    /// Bytes of uploads under way.
-    reserved: u64,
+    room: Room,
     /// Objects being given their final names.
     sealing: BTreeSet<(DatasetId, Object)>,
     /// Objects on their way in; of several of one name the latest.
     growing: BTreeMap<(DatasetId, Object), Arc<Growth>>,
 }
 
-impl Index {
-    /// All that is stored or promised.
-    fn taken(&self) -> u64 {
-        self.used
-            .saturating_add(self.reserved)
-            .saturating_add(self.files)
-    }
-}
-
-/// How full the store is, in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Usage {
-    pub(crate) capacity: u64,
-    pub(crate) used: u64,
-    pub(crate) free: u64,
-}
-
 /// The objects a relay holds. Its methods block on the disk where they say so.
 #[derive(Debug)]
 pub(crate) struct Store {
     dir: PathBuf,
-    capacity: u64,
     flush: bool,
     index: Mutex<Index>,
     /// Read: an object gets its final name. Write: a dataset is removed. So no object is counted
@@ -140,6 +125,8 @@ pub(crate) struct Store {
     removal: RwLock<()>,
     /// One `expires` file is written at a time.
     expiry: Mutex<()>,
+    /// What is reserved is changed by one at a time.
+    spaces: Mutex<KeptFile>,
     unfinished: AtomicU64,
     /// Changes whenever an upload begins.
     begun: watch::Sender<()>,
@@ -162,26 +149,33 @@ impl Store {
         let datasets = dir.join("datasets");
         fs::create_dir_all(&datasets).map_err(|cause| failed(&datasets, cause))?;
         let files = dir.join("files");
+        let file_bytes = layout::bytes_below(&files).map_err(|cause| failed(&files, cause))?;
         let mut index = Index {
-            files: layout::bytes_below(&files).map_err(|cause| failed(&files, cause))?,
-            ..Index::default()
+            datasets: BTreeMap::new(),
+            objects: 0,
+            room: Room::new(capacity, file_bytes),
+            sealing: BTreeSet::new(),
+            growing: BTreeMap::new(),
         };
         for (dataset, expires_s, objects) in
             layout::scan(&datasets).map_err(|cause| failed(&datasets, cause))?
         {
-            index.used += objects.values().map(|stored| stored.size).sum::<u64>();
+            let bytes = objects.values().map(|stored| stored.size).sum();
+            index.room.load(&dataset, bytes, expires_s);
             index.objects += objects.len();
             index
                 .datasets
                 .insert(dataset, Holding { expires_s, objects });
         }
+        let spaces = space::file(dir);
+        space::restore(&spaces, &mut index.room)?;
         Ok(Self {
             dir: dir.to_owned(),
-            capacity,
             flush,
             index: Mutex::new(index),
             removal: RwLock::new(()),
             expiry: Mutex::new(()),
+            spaces: Mutex::new(spaces),
             unfinished: AtomicU64::new(0),
             begun: watch::Sender::new(()),
             _lock: lock,
@@ -193,25 +187,13 @@ impl Store {
     }
 
     pub(crate) fn usage(&self) -> Usage {
-        let index = self.index();
-        Usage {
-            capacity: self.capacity,
-            used: index.used + index.files,
-            free: self.capacity.saturating_sub(index.taken()),
-        }
+        self.index().room.usage(clock::unix_s())
     }
 
     /// Takes space for a file of `wanted` bytes in place of one of `had`.
     pub(crate) fn change_files(&self, had: u64, wanted: u64) -> Result<(), Refusal> {
-        let mut index = self.index();
-        let files = index.files.saturating_sub(had).saturating_add(wanted);
-        let others = index.used.saturating_add(index.reserved);
-        if wanted > had && others.saturating_add(files) > self.capacity {
-            let free = self.capacity.saturating_sub(index.taken());
-            return Err(no_room(free, self.capacity, wanted - had));
-        }
-        index.files = files;
-        Ok(())
+        let now_s = clock::unix_s();
+        self.index().room.change_files(had, wanted, now_s)
     }
 
     /// What is stored of the dataset under this name.
@@ -269,8 +251,17 @@ impl Store {
         (page, next)
     }
 
-    /// Makes sure that the dataset, where known, is kept until `expires_s`. Blocking.
+    /// Makes sure that the dataset, where known, is kept until `expires_s`, if there is room for so long. Blocking.
     pub(crate) fn extend(&self, dataset: &DatasetId, expires_s: u64) -> Result<(), Refusal> {
+        let now_s = clock::unix_s();
+        self.index().room.begin(dataset, 0, expires_s, now_s)?;
+        let kept = self.keep(dataset, expires_s);
+        self.index().room.end(dataset, 0, expires_s);
+        kept
+    }
+
+    /// The same of what has its room for so long. Blocking.
+    fn keep(&self, dataset: &DatasetId, expires_s: u64) -> Result<(), Refusal> {
         let _one = self.expiry.lock().unwrap_or_else(PoisonError::into_inner);
         let known = self
             .index()
@@ -299,7 +290,9 @@ impl Store {
             layout::flush_directory(&directory)?;
             layout::flush_directory(&self.dir.join("datasets"))?;
         }
-        self.index().datasets.entry(*dataset).or_default().expires_s = expires_s;
+        let mut index = self.index();
+        index.datasets.entry(*dataset).or_default().expires_s = expires_s;
+        index.room.keep(dataset, expires_s);
         Ok(())
     }
 
@@ -322,11 +315,7 @@ impl Store {
             }
             fs::rename(layout::dataset_path(&self.dir, dataset), &doomed)?;
             if let Some(holding) = index.datasets.remove(dataset) {
-                index.used -= holding
-                    .objects
-                    .values()
-                    .map(|stored| stored.size)
-                    .sum::<u64>();
+                index.room.remove(dataset);
                 index.objects -= holding.objects.len();
             }
         }
@@ -336,7 +325,7 @@ impl Store {
 
     /// Removes every dataset that has expired. Blocking.
     pub(crate) fn remove_expired(&self, now_s: u64) -> Result<(), Refusal> {
-        let is_expired = |holding: &Holding| holding.expires_s < now_s;
+        let is_expired = |holding: &Holding| holding.expires_s <= now_s;
         let expired: Vec<DatasetId> = {
             let index = self.index();
             let datasets = index.datasets.iter();

@@ -134,6 +134,12 @@ pub fn verify(
     }
 }
 
+/// Whether a token that was [verified](verify) is for every dataset.
+#[must_use]
+pub fn is_for_all(token: &str) -> bool {
+    token.split('.').nth(2) == Some("*")
+}
+
 /// What a client shows a relay.
 #[derive(Clone)]
 pub enum Credential {
@@ -191,6 +197,7 @@ mod tests {
         );
         let any = mint(&SECRET, Scope::All, None, Timestamp::from_secs(100));
         assert_eq!(verify(&SECRET, &any, Scope::All, Some(&other), 5), Ok(()));
+        assert!(is_for_all(&any) && !is_for_all(&token));
     }
 
     #[test]

@@ -14,7 +14,8 @@ use posthaste_endpoint::{
 };
 use posthaste_types::Digest;
 
-use super::{Growth, OBJECTS_MAX, Refusal, Store, Stored, layout, no_room};
+use super::{Growth, OBJECTS_MAX, Refusal, Store, Stored, layout};
+use crate::clock;
 
 /// An object being received: bytes in `incoming/` and space set aside for them. Dropped before it
 /// is sealed, it leaves nothing behind.
@@ -23,13 +24,15 @@ pub(crate) struct Upload {
     dataset: DatasetId,
     object: Object,
     stored: Stored,
+    /// Until when it is wanted.
+    expires_s: u64,
     path: PathBuf,
     file: Arc<File>,
     growth: Arc<Growth>,
     hasher: Box<blake3::Hasher>,
     received: u64,
-    /// Bytes still set aside.
-    reserved: u64,
+    /// Whether its space is still set aside.
+    is_under_way: bool,
 }
 
 impl Upload {
@@ -39,13 +42,14 @@ impl Upload {
         dataset: DatasetId,
         object: Object,
         stored: Stored,
+        expires_s: u64,
     ) -> Result<Self, Refusal> {
-        store.reserve(stored.size)?;
+        store.set_aside(&dataset, stored.size, expires_s)?;
         let path = store.unfinished_path();
         let file = match File::create_new(&path) {
             Ok(file) => Arc::new(file),
             Err(cause) => {
-                store.index().reserved -= stored.size;
+                store.index().room.end(&dataset, stored.size, expires_s);
                 return Err(cause.into());
             }
         };
@@ -54,18 +58,18 @@ impl Upload {
         store.index().growing.insert((dataset, object), growing);
         store.begun.send_replace(());
         let hasher = Box::default();
-        let reserved = stored.size;
         Ok(Self {
             store,
             dataset,
             object,
             stored,
+            expires_s,
             path,
             file,
             growth,
             hasher,
             received: 0,
-            reserved,
+            is_under_way: true,
         })
     }
 
@@ -92,13 +96,13 @@ impl Upload {
     }
 
     /// Checks the digest, puts the object in its place and counts it. Blocking.
-    pub(crate) fn seal(mut self, expires_s: u64) -> Result<(), Refusal> {
-        self.check_and_place(expires_s)?;
+    pub(crate) fn seal(mut self) -> Result<(), Refusal> {
+        self.check_and_place()?;
         self.growth.tell(Grown::Whole);
         Ok(())
     }
 
-    fn check_and_place(&mut self, expires_s: u64) -> Result<(), Refusal> {
+    fn check_and_place(&mut self) -> Result<(), Refusal> {
         let shown = Digest::new(*self.hasher.finalize().as_bytes());
         if self.received != self.stored.size || shown != self.stored.digest {
             let message = format!("{} bytes with digest {shown} arrived", self.received);
@@ -112,7 +116,7 @@ impl Upload {
             .removal
             .read()
             .unwrap_or_else(PoisonError::into_inner);
-        self.store.extend(&self.dataset, expires_s)?;
+        self.store.keep(&self.dataset, self.expires_s)?;
         if !self
             .store
             .begin_sealing(&self.dataset, self.object, self.stored)?
@@ -124,11 +128,13 @@ impl Upload {
         let mut index = store.index();
         index.sealing.remove(&(self.dataset, self.object));
         placed?;
-        index.reserved -= std::mem::take(&mut self.reserved);
+        self.is_under_way = false;
+        index
+            .room
+            .store(&self.dataset, self.stored.size, self.expires_s);
         let holding = index.datasets.entry(self.dataset).or_default();
         holding.objects.insert(self.object, self.stored);
         index.objects += 1;
-        index.used += self.stored.size;
         Ok(())
     }
 
@@ -162,7 +168,11 @@ impl Drop for Upload {
     fn drop(&mut self) {
         self.growth.end();
         let mut index = self.store.index();
-        index.reserved -= self.reserved;
+        if self.is_under_way {
+            index
+                .room
+                .end(&self.dataset, self.stored.size, self.expires_s);
+        }
         let name = (self.dataset, self.object);
         let is_own = |growth: &Arc<Growth>| Arc::ptr_eq(growth, &self.growth);
         if index.growing.get(&name).is_some_and(is_own) {
@@ -175,20 +185,35 @@ impl Drop for Upload {
 }
 
 impl Store {
-    fn reserve(&self, size: u64) -> Result<(), Refusal> {
-        let mut index = self.index();
-        if index.taken().saturating_add(size) > self.capacity {
-            let free = self.capacity.saturating_sub(index.taken());
-            return Err(no_room(free, self.capacity, size));
+    /// Sets space aside for an upload. What has expired need not be in its way.
+    fn set_aside(&self, dataset: &DatasetId, size: u64, expires_s: u64) -> Result<(), Refusal> {
+        let now_s = clock::unix_s();
+        let refused = match self.take_room(dataset, size, expires_s, now_s) {
+            Ok(()) => return Ok(()),
+            Err(refused) => refused,
+        };
+        if !self.index().room.has_expired(now_s) {
+            return Err(refused);
         }
+        self.remove_expired(now_s)?;
+        self.take_room(dataset, size, expires_s, now_s)
+    }
+
+    fn take_room(
+        &self,
+        dataset: &DatasetId,
+        size: u64,
+        expires_s: u64,
+        now_s: u64,
+    ) -> Result<(), Refusal> {
+        let mut index = self.index();
         if index.objects >= OBJECTS_MAX {
             return Err(
                 Refusal::new(ErrorKind::Full, "the relay holds too many fragments")
                     .hint("use larger chunks"),
             );
         }
-        index.reserved += size;
-        Ok(())
+        index.room.begin(dataset, size, expires_s, now_s)
     }
 
     /// Whether the object is to be put in place; `false` when the same is there already.

@@ -1,0 +1,97 @@
+//! Space that is reserved for datasets, and the file in which that is kept.
+
+use std::{path::Path, sync::PoisonError};
+
+use posthaste_endpoint::{
+    Error, ErrorKind, Result,
+    kept::KeptFile,
+    relay::{
+        DatasetId,
+        wire::{SpaceBody, SpaceGrant, SpaceHeld},
+    },
+};
+
+use super::{
+    Index, Refusal, Store,
+    room::{KeptSpaces, Room},
+};
+use crate::clock;
+
+/// A thousand reservations.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+const VERSION: u64 = 1;
+
+/// Where it is kept.
+pub(super) fn file(dir: &Path) -> KeptFile {
+    KeptFile {
+        path: dir.join("spaces.json"),
+        version: VERSION,
+        bytes_max: FILE_BYTES_MAX,
+        operation: "read the reserved space in",
+        hint: "move it away: then nothing is reserved",
+    }
+}
+
+/// Takes up what was reserved before. Blocking.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] when it makes no sense.
+pub(super) fn restore(file: &KeptFile, room: &mut Room) -> Result<()> {
+    let kept: KeptSpaces = file.read()?.unwrap_or_default();
+    let now_s = clock::unix_s();
+    let restored = room.spaces().restore(kept, now_s).ok_or_else(|| {
+        let shown = file.path.display().to_string();
+        Error::new(ErrorKind::Invalid, file.operation, shown)
+            .cause("what is reserved there makes no sense")
+            .hint(file.hint)
+    })?;
+    room.put_back(restored, now_s);
+    Ok(())
+}
+
+impl Store {
+    /// Makes or changes the reservation of a dataset. Also tells whether there was none. Blocking.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`]; [`ErrorKind::Full`]: then it is as it was.
+    pub(crate) fn reserve_space(
+        &self,
+        dataset: &DatasetId,
+        wanted: SpaceBody,
+    ) -> Result<(bool, SpaceGrant), Refusal> {
+        self.alter(|index, now_s| index.room.reserve(dataset, wanted, now_s))
+    }
+
+    /// Gives back what is reserved for a dataset, if anything is. Blocking.
+    pub(crate) fn release_space(&self, dataset: &DatasetId) -> Result<(), Refusal> {
+        self.alter(|index, now_s| {
+            index.room.release(dataset, now_s);
+            Ok(())
+        })
+    }
+
+    /// All that is reserved.
+    pub(crate) fn spaces(&self) -> Vec<SpaceHeld> {
+        self.index().room.held(clock::unix_s())
+    }
+
+    /// Does something to what is reserved and writes it down; or, when that fails, has not done it.
+    fn alter<T>(
+        &self,
+        what: impl FnOnce(&mut Index, u64) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        let file = self.spaces.lock().unwrap_or_else(PoisonError::into_inner);
+        let (done, before, kept) = {
+            let mut index = self.index();
+            let before = index.room.spaces().clone();
+            let done = what(&mut index, clock::unix_s())?;
+            (done, before, index.room.spaces().kept())
+        };
+        // Uploads need not wait for the disk.
+        if let Err(cause) = file.write(&kept) {
+            self.index().room.put_back(before, clock::unix_s());
+            return Err(cause.into());
+        }
+        Ok(done)
+    }
+}
