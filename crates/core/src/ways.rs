@@ -5,7 +5,7 @@
 
 use alloc::string::String;
 use core::time::Duration;
-use posthaste_plan::ways::choose;
+use posthaste_plan::ways::{choose, pays};
 use posthaste_types::{ByteRate, DepotId, RequestId, Timestamp, record};
 
 use crate::{
@@ -171,7 +171,8 @@ impl Mind {
         self.trial.is_some_and(|trial| trial.depot == depot)
     }
 
-    /// A measurement of what the depot took while another way is tried. Only a full one says what the way carries.
+    /// A measurement of what the depot took while another way is tried. Only a full one says what the way carries; one
+    /// that was short of data, and yet shows clearly more than the way before carries, says enough.
     pub(crate) fn on_trial_carried(
         &mut self,
         id: DepotId,
@@ -180,10 +181,14 @@ impl Mind {
         out: &mut Outbox,
     ) {
         let (now, settings) = (self.now, &self.settings);
-        let Some(trial) = self.trial.as_mut().filter(|_| saturated) else {
+        let Some(depot) = self.depots.get_mut(&id) else {
             return;
         };
-        let Some(depot) = self.depots.get_mut(&id) else {
+        let taken = depot.fork.taken();
+        let before = depot.fork.rates(&depot.link, now, settings);
+        let before = before.get(taken).copied().flatten();
+        let is_proof = before.is_some_and(|before| pays(rate, before));
+        let Some(trial) = self.trial.as_mut().filter(|_| saturated || is_proof) else {
             return;
         };
         let advert = depot.link.advert();

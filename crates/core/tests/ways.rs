@@ -16,6 +16,8 @@ struct Desk {
     taken: Vec<u8>,
     said: Vec<String>,
     sent: Vec<(ChunkIndex, FragmentIndex)>,
+    /// Whether measurements are never short of data.
+    is_full: bool,
 }
 
 impl Desk {
@@ -27,6 +29,7 @@ impl Desk {
             taken: Vec::new(),
             said: Vec::new(),
             sent: Vec::new(),
+            is_full: true,
         };
         let capacity = Bytes::mebi(1_000_000);
         desk.give(vec![
@@ -96,7 +99,7 @@ impl Desk {
                 depot: DEPOT,
                 bytes: Bytes::mebi(mebi),
                 window: Duration::from_secs(1),
-                saturated: mebi > 0,
+                saturated: self.is_full && mebi > 0,
             });
             self.give(inputs);
         }
@@ -178,6 +181,19 @@ fn a_trial_that_shows_nothing_ends() {
     assert_eq!(desk.taken, [1, 0]);
     assert_eq!(desk.way(), ("border".into(), 10));
     assert!(desk.says("straight was tried and showed nothing"));
+}
+
+#[test]
+fn a_trial_short_of_data_counts_where_it_shows_clearly_more_than_the_way_before() {
+    let mut desk = Desk::new(&["border", "straight"]);
+    desk.live_until_tried(10);
+    desk.is_full = false;
+    // So little may be all that there was to send.
+    desk.live(5, 11);
+    assert_eq!(desk.way().0, "border");
+    desk.live(3, 20);
+    assert_eq!(desk.way(), ("straight".into(), 20));
+    assert!(desk.says("takes the way straight: it carries 20.0 MiB/s without a gateway"));
 }
 
 #[test]

@@ -103,6 +103,12 @@ const GAIN_FIFTHS: u64 = 6;
 /// The straight way is taken where it carries this many twentieths of what the gateway does that is taken.
 const STRAIGHT_TWENTIETHS: u64 = 19;
 
+/// Whether a way that carries `rate` is worth leaving one for that carries `than`.
+#[must_use]
+pub fn pays(rate: ByteRate, than: ByteRate) -> bool {
+    rate >= than.scaled(GAIN_FIFTHS, 5)
+}
+
 /// Which way to take by what each is forecast to carry (p50, none before it was measured). A gateway has to carry
 /// a fifth more than the way that is taken and than the straight one; the straight one, where no gateway does, only as
 /// much as the one that is taken, up to a twentieth. Between the two lies what is not worth a change. `taken` and `straight` are
@@ -117,13 +123,12 @@ pub fn choose(rates: &[Option<ByteRate>], taken: usize, straight: usize) -> usiz
         .filter(|place| *place != straight)
         .filter_map(|place| Some((rate(place)?, core::cmp::Reverse(place))))
         .max();
-    let is_worth = |gateway: ByteRate, than: ByteRate| gateway >= than.scaled(GAIN_FIFTHS, 5);
     let straight_carries = rate(straight);
     // Whether some gateway is worth it beside the straight way.
-    let pays = most
-        .filter(|(gateway, _)| straight_carries.is_none_or(|carries| is_worth(*gateway, carries)));
-    match (pays, straight_carries) {
-        (Some((gateway, core::cmp::Reverse(place))), _) if is_worth(gateway, now) => place,
+    let worthy =
+        most.filter(|(gateway, _)| straight_carries.is_none_or(|carries| pays(*gateway, carries)));
+    match (worthy, straight_carries) {
+        (Some((gateway, core::cmp::Reverse(place))), _) if pays(gateway, now) => place,
         (None, Some(carries)) if carries >= now.scaled(STRAIGHT_TWENTIETHS, 20) => straight,
         _ => taken,
     }
