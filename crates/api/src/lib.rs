@@ -317,6 +317,9 @@ pub struct Share {
     pub stored_bytes: u64,
     /// Fragments on their way to it.
     pub in_flight: u32,
+    /// Bytes that it keeps for the request, what it holds of it included.
+    #[serde(default)]
+    pub reserved_bytes: u64,
     /// Measured rate over the last seconds.
     pub rate_bytes_per_s: u64,
 }

@@ -23,6 +23,7 @@ impl Mind {
                 self.depots.touch(depot);
             }
             self.index.set(id, entry);
+            self.end_space(id);
         }
     }
 
@@ -86,7 +87,7 @@ impl Mind {
             } else {
                 Vec::new()
             },
-            kept_free: request.kept_free(),
+            kept_free: self.kept_free(id, request),
             is_asking: request.lanes.iter().any(|lane| lane.asked_at.is_some()),
             is_final: request.is_final(),
         }
@@ -189,6 +190,7 @@ impl Mind {
             self.planning.alarm(&self.settings),
             self.next_arrival_alarm(),
             self.circuits.next_due(),
+            self.spaces.next_ending().map(|(due, _)| due),
         ];
         others
             .into_iter()

@@ -16,6 +16,7 @@ mod input;
 mod offer;
 mod reason;
 mod request;
+mod space;
 mod tale;
 mod terms;
 mod view;
@@ -44,6 +45,7 @@ pub use posthaste_plan::{
 };
 pub use reason::{CircuitReason, DeliveryReason, Reason};
 pub use request::{ReleasePolicy, RequestSpec};
+pub use space::{SpaceNews, SpaceReason};
 pub use tale::{ArrivalTale, Cause, Charge, Decision, Tale};
 pub use terms::DepotTerms;
 pub(crate) use terms::GIGABYTE;

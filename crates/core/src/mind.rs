@@ -5,7 +5,8 @@ use posthaste_types::{ByteRate, Bytes, DepotId, Malformed, Record, RequestId, Ti
 use crate::{
     Settings,
     books::{
-        Arrivals, Book, Circuits, Crossings, Depot, Index, Push, Pushes, Request, Shares, Transfers,
+        Arrivals, Book, Circuits, Crossings, Depot, Index, Push, Pushes, Request, Shares, Spaces,
+        Transfers,
     },
     contract::{Decision, Event, Happening, Input, Outbox, Reason, Wishes},
     outlook::{Promised, Sweep},
@@ -16,7 +17,7 @@ use crate::{
 };
 
 /// Leads every snapshot; another number is another layout.
-const SNAPSHOT_VERSION: u32 = 32;
+const SNAPSHOT_VERSION: u32 = 33;
 
 record! {
     /// The decision maker of one centre.
@@ -54,6 +55,8 @@ record! {
         pub(crate) arrivals: Arrivals,
         /// What can be reserved, and what is.
         pub(crate) circuits: Circuits,
+        /// What depots keep for requests.
+        pub(crate) spaces: Spaces,
     }
 }
 
@@ -81,6 +84,7 @@ impl Mind {
             planning: Planning::default(),
             arrivals: Arrivals::default(),
             circuits: Circuits::default(),
+            spaces: Spaces::default(),
         }
     }
 
@@ -101,6 +105,7 @@ impl Mind {
             self.bring_up_to_date();
         }
         self.return_unneeded(out);
+        self.give_back_space(out);
         self.dispatch(out);
         self.push_on(out);
         self.bring_in(out);
@@ -148,6 +153,7 @@ impl Mind {
             && mind.promised.as_ref().is_none_or(Promised::is_sound)
             && mind.planning.is_sound()
             && mind.arrivals.is_sound()
+            && mind.spaces.is_sound()
             && mind.depots.values().all(|depot| depot.fork.is_sound());
         if is_sound { Ok(mind) } else { Err(malformed) }
     }
@@ -358,6 +364,12 @@ impl Mind {
             Input::ArrivalSurveyed { request, chunks } => {
                 self.on_arrival_surveyed(request, &chunks);
             }
+            Input::DepotReserves { depot, reserves } => self.on_depot_reserves(depot, reserves),
+            Input::SpaceTold {
+                request,
+                depot,
+                news,
+            } => self.on_space_told(request, depot, news),
             Input::CircuitOffered { circuit, terms } => self.on_circuit_offered(circuit, terms),
             Input::CircuitWithdrawn { circuit } => self.on_circuit_withdrawn(circuit),
             Input::WaysFound { depot, ways } => self.on_ways_found(depot, ways, out),

@@ -72,6 +72,7 @@ impl Mind {
             self.review_risk(id, out);
             self.review_reservations(id, &sweep, out);
             self.review_fan_out(id, &sweep, out);
+            self.review_space(id, out);
             self.review_tuning(id);
             self.send_duplicates(id, out);
             self.probe_for(id, out);

@@ -149,6 +149,10 @@ impl Mind {
                     + lane.awaited
                     + u32::try_from(self.pushes.to(lane.depot, Some(id)).count())
                         .unwrap_or(u32::MAX),
+                reserved: self
+                    .spaces
+                    .get(lane.depot, id)
+                    .map_or(Bytes::ZERO, |space| space.held),
             }
         });
         RequestView {

@@ -251,6 +251,19 @@ fn circuits() -> impl Strategy<Value = Input> {
     ]
 }
 
+fn space_news() -> impl Strategy<Value = SpaceNews> {
+    let bytes = || (0u64..2000).prop_map(Bytes::mebi);
+    prop_oneof![
+        4 => (bytes(), 0u64..10_000).prop_map(|(bytes, secs)| {
+            let until = START + Duration::from_secs(secs);
+            SpaceNews::Granted { bytes, until }
+        }),
+        2 => bytes().prop_map(|most| SpaceNews::Refused { most }),
+        1 => Just(SpaceNews::Released),
+        1 => Just(SpaceNews::Failed),
+    ]
+}
+
 /// What is said of ways to depots.
 fn way() -> impl Strategy<Value = Input> {
     let names = proptest::collection::vec(0usize..4, 0..4);
@@ -296,6 +309,10 @@ fn about_depots() -> impl Strategy<Value = Input> {
         4 => (depot(), 0u8..4).prop_map(|(depot, level)| Input::DepotLevelled { depot, level }),
         3 => (depot(), any::<bool>())
             .prop_map(|(depot, follows)| Input::DepotFollows { depot, follows }),
+        3 => (depot(), any::<bool>())
+            .prop_map(|(depot, reserves)| Input::DepotReserves { depot, reserves }),
+        6 => (request(), depot(), space_news())
+            .prop_map(|(request, depot, news)| Input::SpaceTold { request, depot, news }),
         2 => (depot(), 0usize..4, any::<bool>()).prop_map(|(depot, place, is_own)| {
             let drain = [Drain::Off, Drain::Off, Drain::Keep, Drain::Move][place];
             Input::DepotDrained { depot, drain, is_own }

@@ -169,6 +169,8 @@ impl Desk {
             | Command::Reserve { .. }
             | Command::Rearrange { .. }
             | Command::GiveBack { .. }
+            | Command::ReserveSpace { .. }
+            | Command::ReleaseSpace { .. }
             | Command::Take { .. }
             | Command::Solve { .. } => {}
         }

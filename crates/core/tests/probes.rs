@@ -93,6 +93,8 @@ impl Desk {
                 | Command::Reserve { .. }
                 | Command::Rearrange { .. }
                 | Command::GiveBack { .. }
+                | Command::ReserveSpace { .. }
+                | Command::ReleaseSpace { .. }
                 | Command::Take { .. }
                 | Command::Solve { .. } => {}
             }

@@ -87,6 +87,8 @@ impl Hands {
             | Command::Reserve { .. }
             | Command::Rearrange { .. }
             | Command::GiveBack { .. }
+            | Command::ReserveSpace { .. }
+            | Command::ReleaseSpace { .. }
             | Command::Take { .. }
             | Command::Solve { .. } => {}
         }

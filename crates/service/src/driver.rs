@@ -206,6 +206,8 @@ impl Driver {
             | Command::Reserve { .. }
             | Command::Rearrange { .. }
             | Command::GiveBack { .. }
+            | Command::ReserveSpace { .. }
+            | Command::ReleaseSpace { .. }
             | Command::Take { .. }
             | Command::Solve { .. } => false,
         }

@@ -136,11 +136,7 @@ impl Hands {
                 request,
                 depot,
                 reason: _,
-            } => {
-                for send in self.sends.remove(&(request, depot)).into_iter().flatten() {
-                    send.abort();
-                }
-            }
+            } => self.abandon(request, depot),
             Command::Inventory {
                 request,
                 depot,
@@ -163,6 +159,9 @@ impl Hands {
             command @ (Command::Reserve { .. }
             | Command::Rearrange { .. }
             | Command::GiveBack { .. }) => self.reservations.execute(&mut self.running, &command),
+            command @ (Command::ReserveSpace { .. } | Command::ReleaseSpace { .. }) => {
+                self.space(&command);
+            }
             Command::Take {
                 depot,
                 way,
@@ -216,6 +215,12 @@ impl Hands {
             }
         });
         self.keep_send(leg, handle);
+    }
+
+    fn abandon(&mut self, request: RequestId, depot: DepotId) {
+        for send in self.sends.remove(&(request, depot)).into_iter().flatten() {
+            send.abort();
+        }
     }
 
     /// Keeps what an `Abandon` must reach.

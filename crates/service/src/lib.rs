@@ -26,6 +26,7 @@ mod render;
 mod scatter;
 mod sealed;
 mod secrets;
+mod spaces;
 mod store;
 mod submit;
 mod watch;

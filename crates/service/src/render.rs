@@ -477,6 +477,7 @@ fn share(centre: &Centre, share: &ShareView, state: DepotState) -> api::Share {
         stored: share.stored,
         stored_bytes: share.stored_bytes.get(),
         in_flight: share.in_flight,
+        reserved_bytes: share.reserved.get(),
         rate_bytes_per_s: centre
             .depots
             .get(share.depot)

@@ -61,6 +61,7 @@ struct Told {
     report: Option<(Report, Instant)>,
     drain: Option<Drain>,
     follows: Option<bool>,
+    reserves: Option<bool>,
     round_trip: Option<Duration>,
     /// Times in a row that no answer came.
     silences: u32,
@@ -84,6 +85,13 @@ impl Told {
         let follows = status.follows;
         if self.follows.replace(follows) != Some(follows) {
             news.push(Input::DepotFollows { depot: id, follows });
+        }
+        let reserves = status.reserves;
+        if self.reserves.replace(reserves) != Some(reserves) {
+            news.push(Input::DepotReserves {
+                depot: id,
+                reserves,
+            });
         }
         news.extend(self.distance(depot));
         news.extend(self.report(id, Report::up(&depot.record, status), now));

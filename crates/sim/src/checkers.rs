@@ -11,6 +11,7 @@ mod probes;
 mod progress;
 mod release;
 mod reserved;
+mod spaces;
 mod ways;
 mod wishes;
 
@@ -27,6 +28,7 @@ pub(crate) use probes::Probes;
 pub(crate) use progress::Progress;
 pub(crate) use release::Releases;
 pub(crate) use reserved::Reserved;
+pub(crate) use spaces::Spaces;
 pub(crate) use ways::Ways;
 pub(crate) use wishes::Kept;
 
@@ -59,13 +61,14 @@ pub struct Checkers {
     pub(crate) drains: Drains,
     pub(crate) reserved: Reserved,
     pub(crate) ways: Ways,
+    pub(crate) spaces: Spaces,
     violations: Vec<Violation>,
     is_mute: bool,
 }
 
 impl Checkers {
     /// The checkers' names, in the order of their verdicts.
-    pub const NAMES: [&'static str; 13] = [
+    pub const NAMES: [&'static str; 14] = [
         deadline::NAME,
         capacity::NAME,
         conservation::NAME,
@@ -79,6 +82,7 @@ impl Checkers {
         drains::NAME,
         reserved::NAME,
         ways::NAME,
+        spaces::NAME,
     ];
 
     pub(crate) fn new(settings: &posthaste_core::Settings) -> Self {
@@ -95,6 +99,7 @@ impl Checkers {
             drains: Drains::default(),
             reserved: Reserved::default(),
             ways: Ways::default(),
+            spaces: Spaces::default(),
             violations: Vec::new(),
             is_mute: false,
         }

@@ -19,6 +19,7 @@ mod scored;
 mod sends;
 mod senses;
 mod setup;
+mod spaces;
 mod told;
 mod verdict;
 mod ways;
@@ -112,6 +113,8 @@ struct Blow {
     kind: FaultKind,
     /// What a slow link carries, in bytes a second.
     rate: Option<u64>,
+    /// What somebody else takes, in bytes.
+    takes: Option<u64>,
     /// Without it, for ever.
     lasts: Option<Duration>,
     /// Whether the like comes again and again.

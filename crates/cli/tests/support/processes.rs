@@ -14,7 +14,7 @@ use std::{
 
 use posthaste_endpoint::{
     gateway::mint,
-    relay::{Credential, RelayAddress, RelayClient, read_secret_file},
+    relay::{Credential, RelayAddress, RelayClient, RelayStatus, read_secret_file},
 };
 use serde_json::Value;
 
@@ -201,23 +201,26 @@ fn start_gateway(directory: &Path, listen: &str) -> Process {
     Process::start(&arguments, &log)
 }
 
+/// What a relay says about itself.
+pub fn said_by(relay: &Relay) -> RelayStatus {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let ready = &relay.process.ready;
+    let address = RelayAddress {
+        url: ready["url"].as_str().unwrap().into(),
+        fingerprint: ready["fingerprint"].as_str().unwrap().parse().unwrap(),
+    };
+    let secret = Path::new(ready["secret_file"].as_str().unwrap());
+    let credential = Credential::Secret(read_secret_file(secret).unwrap());
+    runtime.block_on(async {
+        let client = RelayClient::new(address, credential).unwrap();
+        client.status().await.unwrap()
+    })
+}
+
 /// Bytes of bodies that relays took since they started, whoever sent them, as they count them.
 pub fn received(relays: &[Relay]) -> u64 {
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let of = |relay: &Relay| {
-        let ready = &relay.process.ready;
-        let address = RelayAddress {
-            url: ready["url"].as_str().unwrap().into(),
-            fingerprint: ready["fingerprint"].as_str().unwrap().parse().unwrap(),
-        };
-        let secret = Path::new(ready["secret_file"].as_str().unwrap());
-        let credential = Credential::Secret(read_secret_file(secret).unwrap());
-        runtime.block_on(async {
-            let client = RelayClient::new(address, credential).unwrap();
-            client.status().await.unwrap().received.get()
-        })
-    };
-    relays.iter().map(of).sum()
+    let all = relays.iter().map(|relay| said_by(relay).received.get());
+    all.sum()
 }
 
 fn start_relay(

@@ -441,17 +441,6 @@ impl Request {
         *self.flying.entry(chunk).or_default() += 1;
     }
 
-    /// Space kept for it on each of its depots.
-    pub(crate) fn kept_free(&self) -> Vec<(DepotId, Bytes)> {
-        if !self.is_moving() || self.is_leftover {
-            return Vec::new();
-        }
-        let lanes = self.lanes.iter().enumerate();
-        let kept = lanes.filter(|(_, lane)| lane.kept > 0);
-        kept.map(|(place, lane)| (lane.depot, self.piece(place).times(u64::from(lane.kept))))
-            .collect()
-    }
-
     /// That ended, one way or the other.
     pub(crate) fn end_flight(&mut self, lane: usize, chunk: ChunkIndex) {
         self.lanes[lane].in_flight -= 1;

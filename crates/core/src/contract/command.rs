@@ -239,6 +239,30 @@ record! {
             /// Why.
             reason: Reason,
         },
+        /// Let a depot keep so much space for the request's dataset, what it stores of it included: more, less or longer
+        /// than it keeps already, or for the first time. Answered by `SpaceTold`.
+        64 = ReserveSpace {
+            /// For this request.
+            request: RequestId,
+            /// At this depot.
+            depot: DepotId,
+            /// How much.
+            bytes: Bytes,
+            /// Until when.
+            until: Timestamp,
+            /// Why.
+            reason: Reason,
+        },
+        /// Let a depot keep no more for the request's dataset than it stores. Answered by `SpaceTold`: released, also
+        /// where it kept none.
+        65 = ReleaseSpace {
+            /// For this request.
+            request: RequestId,
+            /// At this depot.
+            depot: DepotId,
+            /// Why.
+            reason: Reason,
+        },
         /// Give a reservation back, whatever became of it. Answered by `ReservationTold`: over, also where
         /// there is none.
         54 = GiveBack {
@@ -273,6 +297,8 @@ impl Command {
             | Self::Reserve { reason, .. }
             | Self::Rearrange { reason, .. }
             | Self::GiveBack { reason, .. }
+            | Self::ReserveSpace { reason, .. }
+            | Self::ReleaseSpace { reason, .. }
             | Self::Take { reason, .. }
             | Self::Solve { reason, .. } => reason,
         }

@@ -8,7 +8,7 @@ use posthaste_types::{
 
 use super::{
     ArrivalSpec, CircuitTerms, DepotTerms, Drain, Encode, Fault, GiverEnd, Holding, News,
-    RequestSpec, Wishes,
+    RequestSpec, SpaceNews, Wishes,
 };
 
 record! {
@@ -163,6 +163,23 @@ record! {
             depot: DepotId,
             /// Whether it can.
             follows: bool,
+        },
+        /// Whether a depot can keep space for datasets. Without it, it can't.
+        117 = DepotReserves {
+            /// The depot.
+            depot: DepotId,
+            /// Whether it can.
+            reserves: bool,
+        },
+        /// What became of a [`Command::ReserveSpace`](super::Command::ReserveSpace) or a
+        /// [`Command::ReleaseSpace`](super::Command::ReleaseSpace).
+        118 = SpaceTold {
+            /// For this request.
+            request: RequestId,
+            /// At this depot.
+            depot: DepotId,
+            /// What.
+            news: SpaceNews,
         },
         /// A depot is to be switched off, or no longer: nothing new goes there.
         120 = DepotDrained {

@@ -6,7 +6,7 @@ use alloc::{string::String, vec::Vec};
 use posthaste_plan::tuner;
 use posthaste_types::{ByteRate, Bytes, Code, DepotId, Timestamp, record};
 
-use super::{Binding, DrainReason, Fault, Survive, WayReason, WouldBuy};
+use super::{Binding, DrainReason, Fault, SpaceReason, Survive, WayReason, WouldBuy};
 pub use circuit::CircuitReason;
 pub use delivery::DeliveryReason;
 
@@ -404,6 +404,11 @@ record! {
             bytes: Bytes,
             /// How the last one failed.
             fault: Fault,
+        },
+        /// Space on a depot.
+        212 = Space {
+            /// Why it is reserved, or is not.
+            why: SpaceReason,
         },
         /// Of several ways to a depot.
         205 = Way {

@@ -205,6 +205,8 @@ record! {
         pub stored_bytes: Bytes,
         /// Fragments on their way to it.
         pub in_flight: u32,
+        /// Space it keeps for the request, what it holds included; none where it keeps none.
+        pub reserved: Bytes,
     }
 }
 

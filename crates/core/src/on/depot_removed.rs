@@ -21,5 +21,6 @@ impl Mind {
         );
         self.depots.remove(&id);
         self.crossings.forget(id);
+        self.spaces.set_able(id, false);
     }
 }

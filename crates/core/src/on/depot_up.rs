@@ -15,15 +15,24 @@ impl Mind {
         rate_max: Option<ByteRate>,
         out: &mut Outbox,
     ) {
-        let (now, settings) = (self.now, &self.settings);
+        let now = self.now;
         let Some(depot) = self.depots.get_mut(&id) else {
             return;
         };
-        if depot.is_down() && now < depot.hold_until {
-            depot.answered = Some(Answer { free, rate_max });
-            return;
-        }
         let before = depot.state;
+        if before == DepotState::Down {
+            if now < depot.hold_until {
+                depot.answered = Some(Answer { free, rate_max });
+                return;
+            }
+            self.doubt_space(id);
+        }
+        // What it keeps for us it does not call free.
+        let free = free + self.spare_at(id);
+        let settings = &self.settings;
+        let Some(depot) = self.depots.get_mut(&id) else {
+            return;
+        };
         let had_space = depot.free;
         depot.state = DepotState::Up;
         depot.is_away = false;
@@ -31,6 +40,7 @@ impl Mind {
         depot.free = free;
         depot.link.set_advert(now, rate_max, settings);
         if before == DepotState::Up {
+            self.reconsider_space(id);
             if free > had_space {
                 self.unpark_all(id);
             }

@@ -40,6 +40,7 @@ impl Mind {
             self.settle(id, out);
         }
         self.take_up_reservations(out);
+        self.ask_for_space_again();
         self.ask_what_is_here(out);
         self.look_now();
         self.ask_for_plan_again(out);

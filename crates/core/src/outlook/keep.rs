@@ -86,14 +86,18 @@ impl Mind {
             return Vec::new();
         };
         let lanes = request.lanes.iter().enumerate();
-        let lanes = lanes.filter(|(_, lane)| lane.kept > 0 || lane.in_flight > 0);
         let mine = lanes.filter_map(|(lane, fed)| {
-            let piece = request.piece(lane);
-            let kept = if request.is_leftover { 0 } else { fed.kept };
+            let kept = match request.is_leftover {
+                true => Bytes::ZERO,
+                false => self.kept_at(id, request, lane),
+            };
+            if kept == Bytes::ZERO && fed.in_flight == 0 {
+                return None;
+            }
             Some(Mine {
                 place: *places.get(&fed.depot)? as usize,
-                kept: piece.times(kept.into()),
-                used: piece.times(fed.in_flight.into()),
+                kept,
+                used: request.piece(lane).times(fed.in_flight.into()),
             })
         });
         mine.collect()

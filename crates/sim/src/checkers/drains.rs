@@ -54,6 +54,8 @@ impl Drains {
             | Command::Reserve { .. }
             | Command::Rearrange { .. }
             | Command::GiveBack { .. }
+            | Command::ReserveSpace { .. }
+            | Command::ReleaseSpace { .. }
             | Command::Take { .. } => Vec::new(),
         };
         let wrong = gets.into_iter().find(|depot| is_wrong(depot));

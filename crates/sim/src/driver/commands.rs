@@ -161,6 +161,14 @@ impl Run<'_> {
                 ..
             } => self.rearrange(reservation, rate, until),
             Command::GiveBack { reservation, .. } => self.give_back(reservation),
+            Command::ReserveSpace {
+                request,
+                depot,
+                bytes,
+                until,
+                ..
+            } => self.reserve_space(request, depot, bytes, until),
+            Command::ReleaseSpace { request, depot, .. } => self.release_space(request, depot),
             Command::Take { depot, way, .. } => self.take(depot, way),
         }
     }
@@ -300,16 +308,8 @@ impl Run<'_> {
     }
 
     fn forget(&mut self, request: RequestId, depot: DepotId) {
-        let Some(spec) = self.world.specs.get(&request).cloned() else {
-            return;
-        };
-        let Some(site) = self.world.site(depot).filter(|site| site.is_reachable()) else {
-            return;
-        };
-        let masks = site.held.remove(&request).unwrap_or_default();
-        for (chunk, mask) in (0..).zip(masks) {
-            let size = spec.code.fragment_size(spec.chunk_bytes(chunk));
-            site.used -= size.times(u64::from(mask.count_ones()));
+        if let Some(site) = self.world.site(depot).filter(|site| site.is_reachable()) {
+            site.forget(request);
         }
     }
 }

@@ -23,6 +23,7 @@ impl Run<'_> {
             let blow = Blow {
                 kind: strike.kind,
                 rate: None,
+                takes: None,
                 lasts: Some(strike.lasts),
                 is_routine: true,
             };
@@ -69,6 +70,10 @@ impl Run<'_> {
             FaultKind::Full => {
                 site.says_full = true;
                 format!("{name} is full")
+            }
+            FaultKind::Neighbour => {
+                let got = site.let_others(self.now, Bytes::new(blow.takes.unwrap_or(0)));
+                format!("somebody else takes {got} of {name}")
             }
             FaultKind::Drains | FaultKind::Empties => {
                 let drain = if kind == FaultKind::Drains {
@@ -155,8 +160,7 @@ impl Run<'_> {
                     });
                 }
                 let with = if kind == FaultKind::Wiped {
-                    site.held.clear();
-                    site.used = Bytes::ZERO;
+                    site.wipe();
                     "empty"
                 } else {
                     "with its data"
@@ -175,6 +179,10 @@ impl Run<'_> {
             FaultKind::Full => {
                 site.says_full = false;
                 format!("{name} has space again")
+            }
+            FaultKind::Neighbour => {
+                site.neighbour = Bytes::ZERO;
+                format!("nobody else has anything at {name}")
             }
             FaultKind::Drains | FaultKind::Empties => {
                 // Whoever is not there is told nothing.
@@ -305,7 +313,11 @@ fn is_of_depot(kind: FaultKind) -> bool {
     is_outage(kind)
         || matches!(
             kind,
-            FaultKind::Slows | FaultKind::Full | FaultKind::Drains | FaultKind::Empties
+            FaultKind::Slows
+                | FaultKind::Full
+                | FaultKind::Neighbour
+                | FaultKind::Drains
+                | FaultKind::Empties
         )
 }
 
@@ -319,6 +331,7 @@ fn is_outage(kind: FaultKind) -> bool {
         | FaultKind::Offline => true,
         FaultKind::Slows
         | FaultKind::Full
+        | FaultKind::Neighbour
         | FaultKind::DriverCrash
         | FaultKind::SourceChanges
         | FaultKind::Drains

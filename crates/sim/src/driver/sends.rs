@@ -81,6 +81,8 @@ pub(super) fn answered(input: &Input) -> Option<(Send, bool)> {
         | Input::DepotLent { .. }
         | Input::DepotLevelled { .. }
         | Input::DepotFollows { .. }
+        | Input::DepotReserves { .. }
+        | Input::SpaceTold { .. }
         | Input::DepotDrained { .. }
         | Input::DepotUp { .. }
         | Input::DepotDown { .. }

@@ -18,8 +18,9 @@ impl Run<'_> {
     }
 
     /// What asking one of them will tell, and when.
-    pub(super) fn probe_one(&self, place: usize) -> (Duration, Input) {
-        let site = &self.world.sites[place];
+    pub(super) fn probe_one(&mut self, place: usize) -> (Duration, Input) {
+        let site = &mut self.world.sites[place];
+        site.lapse(self.now);
         let latency = Duration::from_micros(site.latency_micros);
         let rate_max = site.advertises.then_some(ByteRate::new(site.first_rate));
         if site.is_reachable() {
@@ -75,6 +76,7 @@ impl Run<'_> {
         self.measure_probe();
         inputs.extend(self.monitor());
         self.check_reserved();
+        self.check_spaces();
     }
 
     /// At the start of a scenario that says so: what one path carries, as other traffic shows.

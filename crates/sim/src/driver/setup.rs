@@ -21,45 +21,8 @@ impl Run<'_> {
             .max();
         let slowest = Duration::from_micros(slowest.unwrap_or(0));
         self.answer_max = slowest.max(CONNECT_TIMEOUT).max(BREAK_NOTICED_MAX);
-        let added: Vec<Input> = self
-            .world
-            .sites
-            .iter()
-            .map(|site| Input::DepotAdded {
-                depot: site.id,
-                name: site.name.clone(),
-                capacity: site.capacity,
-                rate_max: site.advertises.then_some(ByteRate::new(site.first_rate)),
-            })
-            .collect();
-        let lent = self.world.sites.iter().zip(&self.scenario.depots);
-        let lent = lent.filter_map(|(site, plan)| {
-            let terms = plan.terms();
-            (terms != DepotTerms::default()).then_some(Input::DepotLent {
-                depot: site.id,
-                terms,
-            })
-        });
-        let levels = self.world.sites.iter().zip(&self.scenario.depots);
-        let levels = levels.filter(|(_, plan)| plan.level != 1);
-        let levels = levels.map(|(site, plan)| Input::DepotLevelled {
-            depot: site.id,
-            level: plan.level,
-        });
-        let follows = self.world.sites.iter().zip(&self.scenario.depots);
-        let follows = follows.filter(|(_, plan)| plan.follows);
-        let follows = follows.map(|(site, _)| Input::DepotFollows {
-            depot: site.id,
-            follows: true,
-        });
-        let distances = self.world.sites.iter().map(|site| Input::DistanceTold {
-            depot: site.id,
-            round_trip: Duration::from_micros(2 * site.latency_micros),
-        });
         let sources = self.found_sources();
-        let told = added.into_iter().chain(lent).chain(levels);
-        let told = told.chain(distances);
-        let told: Vec<Input> = told.chain(follows).collect();
+        let told = self.known_sites();
         for input in &told {
             if let Input::DepotLent { depot, terms } = input {
                 self.checkers.probes.on_lent(*depot, terms);
@@ -83,6 +46,48 @@ impl Run<'_> {
         self.queue_faults(seed);
         self.queue_circuits();
         self.queue_gateways();
+    }
+
+    /// What is known of every depot from the start.
+    fn known_sites(&self) -> Vec<Input> {
+        let added = self.world.sites.iter().map(|site| Input::DepotAdded {
+            depot: site.id,
+            name: site.name.clone(),
+            capacity: site.capacity,
+            rate_max: site.advertises.then_some(ByteRate::new(site.first_rate)),
+        });
+        let lent = self.world.sites.iter().zip(&self.scenario.depots);
+        let lent = lent.filter_map(|(site, plan)| {
+            let terms = plan.terms();
+            (terms != DepotTerms::default()).then_some(Input::DepotLent {
+                depot: site.id,
+                terms,
+            })
+        });
+        let levels = self.world.sites.iter().zip(&self.scenario.depots);
+        let levels = levels.filter(|(_, plan)| plan.level != 1);
+        let levels = levels.map(|(site, plan)| Input::DepotLevelled {
+            depot: site.id,
+            level: plan.level,
+        });
+        let follows = self.world.sites.iter().zip(&self.scenario.depots);
+        let follows = follows.filter(|(_, plan)| plan.follows);
+        let follows = follows.map(|(site, _)| Input::DepotFollows {
+            depot: site.id,
+            follows: true,
+        });
+        let reserves = self.world.sites.iter().zip(&self.scenario.depots);
+        let reserves = reserves.filter(|(_, plan)| plan.reserves);
+        let reserves = reserves.map(|(site, _)| Input::DepotReserves {
+            depot: site.id,
+            reserves: true,
+        });
+        let distances = self.world.sites.iter().map(|site| Input::DistanceTold {
+            depot: site.id,
+            round_trip: Duration::from_micros(2 * site.latency_micros),
+        });
+        let told = added.chain(lent).chain(levels).chain(distances);
+        told.chain(follows).chain(reserves).collect()
     }
 
     /// What a driver does all the time.
@@ -155,6 +160,7 @@ impl Run<'_> {
                 | FaultKind::Wiped
                 | FaultKind::Slows
                 | FaultKind::Full
+                | FaultKind::Neighbour
                 | FaultKind::Offline
                 | FaultKind::Drains
                 | FaultKind::Empties
@@ -163,6 +169,7 @@ impl Run<'_> {
             let blow = Blow {
                 kind: plan.kind,
                 rate,
+                takes: plan.takes_mib.map(|takes| takes.draw_bytes(&mut dice)),
                 lasts,
                 is_routine: false,
             };

@@ -251,6 +251,9 @@ fn check_fault(fault: &FaultPlan, names: &Names<'_>) -> Result<(), String> {
     if fault.kind == FaultKind::Slows && fault.rate_mib_per_s.is_none() {
         return Err("a link that slows needs rate_mib_per_s".into());
     }
+    if fault.kind == FaultKind::Neighbour && fault.takes_mib.is_none() {
+        return Err("a neighbour needs takes_mib".into());
+    }
     Ok(())
 }
 
@@ -320,9 +323,14 @@ fn amounts(scenario: &Scenario) -> impl Iterator<Item = Amount> {
         .iter()
         .flat_map(|request| [request.at_s, request.size_mib, request.deadline_s]);
     let faults = scenario.faults.iter().flat_map(|fault| {
-        [Some(fault.at_s), fault.for_s, fault.rate_mib_per_s]
-            .into_iter()
-            .flatten()
+        [
+            Some(fault.at_s),
+            fault.for_s,
+            fault.rate_mib_per_s,
+            fault.takes_mib,
+        ]
+        .into_iter()
+        .flatten()
     });
     let links = scenario.links.iter().map(|link| link.rate_mib_per_s);
     let paths = scenario.paths.iter().map(|path| path.rate_mib_per_s);

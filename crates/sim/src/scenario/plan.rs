@@ -34,6 +34,9 @@ pub(crate) struct DepotPlan {
     /// Whether it is of a release that can send on what it still receives.
     #[serde(default)]
     pub(crate) follows: bool,
+    /// Whether it is of a release that can keep space for datasets.
+    #[serde(default)]
+    pub(crate) reserves: bool,
     /// How far the rate strays, of a thousand.
     #[serde(default)]
     pub(crate) jitter_permille: u64,
@@ -309,6 +312,8 @@ pub(crate) enum FaultKind {
     Slows,
     /// The depot says that it is full.
     Full,
+    /// Somebody else takes `takes_mib` of the depot, or what is free of it.
+    Neighbour,
     /// The service is killed and starts again from its journal.
     DriverCrash,
     /// A file of every request changes.
@@ -344,4 +349,5 @@ pub(crate) struct FaultPlan {
     /// How long it lasts; without it, for ever.
     pub(crate) for_s: Option<Amount>,
     pub(crate) rate_mib_per_s: Option<Amount>,
+    pub(crate) takes_mib: Option<Amount>,
 }

@@ -46,20 +46,7 @@ const CHUNKS_MAX: u64 = 120;
 pub fn draw(seed: u64) -> String {
     let mut dice = Dice::new(seed, "swarm");
     let dice = &mut dice;
-    let mut text = format!(
-        "name = \"swarm-{seed}\"\nsummary = \"Drawn by the swarm with seed {seed}.\"\n\
-         horizon_s = 6000\nsnapshot_every = {}\n",
-        dice.between(5, 120)
-    );
-    if dice.chance(300) {
-        let (rate, known) = (dice.between(2, 60), dice.chance(500));
-        let _ = writeln!(text, "egress_mib_per_s = {rate}\negress_known = {known}");
-    }
-    for key in ["corrupt_permille", "answer_lost_permille"] {
-        if dice.chance(300) {
-            let _ = writeln!(text, "{key} = {}", dice.between(1, 20));
-        }
-    }
+    let mut text = head(seed, dice);
     let depots = dice.between(1, 7);
     // With levels some depots are nearer to destinations than others.
     let levels = if dice.chance(400) {
@@ -83,8 +70,14 @@ pub fn draw(seed: u64) -> String {
     }
     // Who can send on what still comes, likewise.
     let followers = &mut Dice::new(seed, "followers");
+    // Who can keep space, and who else wants it, likewise.
+    let keepers = &mut Dice::new(seed, "spaces");
+    let keeps = keepers.chance(500);
     for number in 1..=depots {
         depot(number, dice, &mut text);
+        if keeps && keepers.chance(700) {
+            text.push_str("reserves = true\n");
+        }
         if followers.chance(600) {
             text.push_str("follows = true\n");
         }
@@ -111,12 +104,34 @@ pub fn draw(seed: u64) -> String {
     for _ in 0..dice.between(0, 8) {
         fault(depots, dice, &mut text);
     }
+    if keeps {
+        neighbours(depots, keepers, &mut text);
+    }
     // Of dice of their own, so that the rest is what it would be without them.
     drains(depots, &mut Dice::new(seed, "drains"), &mut text);
     let dice = &mut Dice::new(seed, "swarm of stage-ins");
     if dice.chance(500) {
         let apart = &mut Dice::new(seed, "swarm of holdings");
         stage_ins(dice, apart, &mut text);
+    }
+    text
+}
+
+/// What is said of the whole world.
+fn head(seed: u64, dice: &mut Dice) -> String {
+    let mut text = format!(
+        "name = \"swarm-{seed}\"\nsummary = \"Drawn by the swarm with seed {seed}.\"\n\
+         horizon_s = 6000\nsnapshot_every = {}\n",
+        dice.between(5, 120)
+    );
+    if dice.chance(300) {
+        let (rate, known) = (dice.between(2, 60), dice.chance(500));
+        let _ = writeln!(text, "egress_mib_per_s = {rate}\negress_known = {known}");
+    }
+    for key in ["corrupt_permille", "answer_lost_permille"] {
+        if dice.chance(300) {
+            let _ = writeln!(text, "{key} = {}", dice.between(1, 20));
+        }
     }
     text
 }
@@ -405,6 +420,18 @@ fn fault(depots: u64, dice: &mut Dice, text: &mut String) {
     let lasts = dice.between(1, 1500);
     if kind == "driver-crash" || dice.chance(700) {
         let _ = writeln!(text, "for_s = {}", tenths(lasts));
+    }
+}
+
+/// Others who take space.
+fn neighbours(depots: u64, dice: &mut Dice, text: &mut String) {
+    for _ in 0..dice.between(0, 3) {
+        let (at, depot) = (tenths(dice.between(0, 3000)), dice.between(1, depots));
+        let (takes, lasts) = (dice.between(10, 2000), tenths(dice.between(10, 4000)));
+        let _ = writeln!(
+            text,
+            "\n[[fault]]\nat_s = {at}\ndepot = \"depot-{depot}\"\nkind = \"neighbour\"\ntakes_mib = {takes}\nfor_s = {lasts}"
+        );
     }
 }
 

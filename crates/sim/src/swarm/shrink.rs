@@ -225,6 +225,8 @@ mod tests {
             least
                 .iter()
                 .all(|(list, least)| length(&table, list) >= *least)
+                // A depot that fails by itself needs no fault, and somebody who leaves lets a run last longer.
+                && !["mtbf", "neighbour"].iter().any(|word| text.contains(word))
                 && is_lost(text)
         };
         let drawn = (0..).map(draw).find(is_large).unwrap();

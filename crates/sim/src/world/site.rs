@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use posthaste_core::contract::Windows;
-use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId};
+use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp};
 
 use super::{course::CourseId, network::Sending};
 
@@ -32,6 +32,12 @@ pub(crate) struct Site {
     pub(crate) codes: bool,
     pub(crate) capacity: Bytes,
     pub(crate) used: Bytes,
+    /// What of that each request has.
+    pub(crate) stored: BTreeMap<RequestId, Bytes>,
+    /// What is kept for a request, what it has included, and until when.
+    pub(crate) spaces: BTreeMap<RequestId, (Bytes, Timestamp)>,
+    /// What somebody else has there.
+    pub(crate) neighbour: Bytes,
     pub(crate) latency_micros: u64,
     /// Bytes a second its owner lends.
     pub(crate) first_rate: u64,
@@ -60,12 +66,73 @@ impl Site {
         if self.says_full {
             Bytes::ZERO
         } else {
-            self.capacity - self.used
+            self.capacity - self.taken()
         }
+    }
+
+    /// What a request has.
+    fn stored(&self, request: RequestId) -> Bytes {
+        self.stored.get(&request).copied().unwrap_or_default()
+    }
+
+    /// What is kept for a request and not filled yet.
+    fn spare(&self, request: RequestId) -> Bytes {
+        let kept = self.spaces.get(&request).map(|(kept, _)| *kept);
+        kept.unwrap_or_default() - self.stored(request)
+    }
+
+    /// What nobody else may use.
+    fn taken(&self) -> Bytes {
+        let spare: Bytes = self.spaces.keys().map(|request| self.spare(*request)).sum();
+        self.used + self.neighbour + spare
+    }
+
+    /// Forgets what was kept until now.
+    pub(crate) fn lapse(&mut self, now: Timestamp) {
+        self.spaces.retain(|_, (_, until)| *until > now);
+    }
+
+    /// Keeps so much for a request, what it has included; or says how much it could keep.
+    pub(crate) fn reserve(
+        &mut self,
+        request: RequestId,
+        bytes: Bytes,
+        until: Timestamp,
+    ) -> Result<(), Bytes> {
+        let own = self.stored(request) + self.spare(request);
+        let most = self.capacity - (self.taken() - own);
+        if bytes > most {
+            return Err(most);
+        }
+        self.spaces.insert(request, (bytes, until));
+        Ok(())
+    }
+
+    /// Lets somebody else take so much, or what is free. How much that is.
+    pub(crate) fn let_others(&mut self, now: Timestamp, take: Bytes) -> Bytes {
+        self.lapse(now);
+        let got = take.min(self.free());
+        self.neighbour += got;
+        got
+    }
+
+    /// Forgets what a request has.
+    pub(crate) fn forget(&mut self, request: RequestId) {
+        self.held.remove(&request);
+        self.used -= self.stored.remove(&request).unwrap_or_default();
+    }
+
+    /// Forgets everything.
+    pub(crate) fn wipe(&mut self) {
+        self.held.clear();
+        self.stored.clear();
+        self.spaces.clear();
+        self.used = Bytes::ZERO;
     }
 
     /// Puts a fragment on the disk. False when it does not fit.
     pub(crate) fn store(&mut self, sending: &Sending, chunks: u32) -> bool {
+        let room = self.capacity - self.taken() + self.spare(sending.request);
         let held = self
             .held
             .entry(sending.request)
@@ -76,11 +143,12 @@ impl Site {
         if *mask & bit != 0 {
             return true;
         }
-        if self.says_full || self.used + sending.bytes > self.capacity {
+        if self.says_full || sending.bytes > room {
             return false;
         }
         *mask |= bit;
         self.used += sending.bytes;
+        *self.stored.entry(sending.request).or_default() += sending.bytes;
         true
     }
 

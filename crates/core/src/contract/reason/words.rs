@@ -206,6 +206,7 @@ impl fmt::Display for Reason {
             Self::Verified => f.write_str("every chunk was pulled and its digest verified"),
             Self::Spare { name } => write!(f, "the others suffice without {name}"),
             Self::Tuned { why } => write!(f, "{}", why.of_fragments()),
+            Self::Space { why } => why.fmt(f),
             Self::Way { why } => why.fmt(f),
             Self::PathStale {
                 measured_at,

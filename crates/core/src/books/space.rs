@@ -1,0 +1,126 @@
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    vec::Vec,
+};
+use posthaste_types::{Bytes, DepotId, RequestId, Timestamp, record};
+
+record! {
+    /// Space that a depot keeps for a request, or is asked to keep.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub(crate) struct Space {
+        /// What it keeps, what it stores included; none until it says so.
+        pub(crate) held: Bytes,
+        pub(crate) until: Timestamp,
+        /// What it was asked for and has not answered; zero to give it back.
+        pub(crate) asked: Option<Bytes>,
+        /// Nothing is asked of it before: until then an answer is waited for, or others may have left.
+        pub(crate) due: Timestamp,
+        /// It is not asked for less before.
+        pub(crate) shrinks_at: Timestamp,
+        /// What it said that it could keep when it refused more.
+        pub(crate) most: Option<Bytes>,
+        /// Refusals in a row, or times it was given back without an answer.
+        pub(crate) tries: u32,
+        /// Its request needs it no more.
+        pub(crate) is_ending: bool,
+    }
+}
+
+record! {
+    /// What depots keep for requests.
+    #[derive(Debug, Clone, PartialEq, Eq, Default)]
+    pub(crate) struct Spaces {
+        /// Depots that can keep space.
+        able: BTreeSet<DepotId>,
+        at: BTreeMap<DepotId, BTreeMap<RequestId, Space>>,
+        /// Those that are to be given back, by when.
+        ending: BTreeSet<(Timestamp, (RequestId, DepotId))>,
+    }
+}
+
+impl Spaces {
+    /// Whether there is nothing to decide about.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.able.is_empty() && self.at.is_empty()
+    }
+
+    /// Whether the depot can keep space.
+    pub(crate) fn is_able(&self, depot: DepotId) -> bool {
+        self.able.contains(&depot)
+    }
+
+    /// The depot can keep space, or can't: then nothing is known of what it kept.
+    pub(crate) fn set_able(&mut self, depot: DepotId, is_able: bool) {
+        if is_able {
+            self.able.insert(depot);
+        } else {
+            self.able.remove(&depot);
+            self.forget(depot);
+        }
+    }
+
+    /// Nobody knows any more what the depot keeps.
+    pub(crate) fn forget(&mut self, depot: DepotId) {
+        self.at.remove(&depot);
+        self.ending.retain(|(_, (_, at))| *at != depot);
+    }
+
+    pub(crate) fn get(&self, depot: DepotId, request: RequestId) -> Option<&Space> {
+        self.at.get(&depot)?.get(&request)
+    }
+
+    /// What a depot keeps, for whom.
+    pub(crate) fn at(&self, depot: DepotId) -> impl Iterator<Item = (RequestId, &Space)> {
+        let all = self.at.get(&depot).into_iter().flatten();
+        all.map(|(request, space)| (*request, space))
+    }
+
+    /// Changes what is known of one, which is made where there is none.
+    pub(crate) fn change(
+        &mut self,
+        depot: DepotId,
+        request: RequestId,
+        change: impl FnOnce(&mut Space),
+    ) {
+        let space = self.at.entry(depot).or_default();
+        let space = space.entry(request).or_default();
+        self.ending.remove(&(space.due, (request, depot)));
+        change(space);
+        if space.is_ending {
+            self.ending.insert((space.due, (request, depot)));
+        }
+    }
+
+    pub(crate) fn remove(&mut self, depot: DepotId, request: RequestId) {
+        let Some(kept) = self.at.get_mut(&depot) else {
+            return;
+        };
+        if let Some(space) = kept.remove(&request) {
+            self.ending.remove(&(space.due, (request, depot)));
+        }
+        if kept.is_empty() {
+            self.at.remove(&depot);
+        }
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> Vec<(DepotId, RequestId)> {
+        let at = self.at.iter();
+        at.flat_map(|(depot, kept)| kept.keys().map(|request| (*depot, *request)))
+            .collect()
+    }
+
+    /// The one that is to be given back first, and when.
+    pub(crate) fn next_ending(&self) -> Option<(Timestamp, (RequestId, DepotId))> {
+        self.ending.first().copied()
+    }
+
+    /// Whether bytes from outside made something of which each end has its place.
+    pub(crate) fn is_sound(&self) -> bool {
+        let all = self.at.iter();
+        let all = all.flat_map(|(depot, kept)| kept.iter().map(move |one| (*depot, one)));
+        let ending = all.filter(|(_, (_, space))| space.is_ending);
+        let ending = ending.map(|(depot, (request, space))| (space.due, (*request, depot)));
+        ending.collect::<BTreeSet<_>>() == self.ending
+    }
+}
