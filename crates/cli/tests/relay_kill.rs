@@ -16,7 +16,8 @@ use std::{
 
 use bytes::Bytes;
 use posthaste_endpoint::relay::{
-    Credential, DatasetId, RelayAddress, RelayClient, read_secret_file,
+    Credential, DatasetId, RelayAddress, RelayClient, SpaceAnswer, read_secret_file,
+    wire::SpaceBody,
 };
 use posthaste_types::{ChunkIndex, Digest, FragmentIndex, Timestamp};
 use processes::{PATIENCE, Relay, binary, now, text};
@@ -179,6 +180,40 @@ async fn what_counted_as_stored_survives_kill_9_at_any_moment() {
         );
         assert_eq!(status.free + status.used, status.capacity, "{shown}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_reserved_survives_kill_9_right_after_the_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut relay = Relay::start(folder.path(), "relay", "1G", "1G");
+    let mut reserved = BTreeMap::new();
+    for round in 1..=5 {
+        let dataset = DatasetId::random().unwrap();
+        let wanted = SpaceBody {
+            bytes: round << 20,
+            from_unix_s: None,
+            until_unix_s: unix_s() + 3600,
+            hold_s: None,
+        };
+        let granted = client(&relay).reserve_space(&dataset, &wanted).await;
+        relay.kill();
+        let SpaceAnswer::Granted(grant) = granted.unwrap() else {
+            panic!("it is free")
+        };
+        reserved.insert(dataset, grant);
+        relay.restart();
+        let client = client(&relay);
+        let held = client.spaces().await.unwrap();
+        let held: BTreeMap<_, _> = held.iter().map(|one| (one.dataset, one.grant)).collect();
+        assert_eq!(held, reserved, "round {round}");
+        let bytes: u64 = reserved.values().map(|grant| grant.bytes).sum();
+        assert_eq!(client.status().await.unwrap().reserved.get(), bytes);
+    }
+    let (first, _) = reserved.pop_first().unwrap();
+    client(&relay).release_space(&first).await.unwrap();
+    relay.kill();
+    relay.restart();
+    assert_eq!(client(&relay).spaces().await.unwrap().len(), 4);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 
 mod spaces;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Bound};
 
 use posthaste_endpoint::{
     ErrorKind,
@@ -248,7 +248,7 @@ impl Room {
         let more = wanted.saturating_sub(had);
         if more > 0 && !self.fits_anyway(more) {
             let is_there = self.taken().saturating_add(more) <= self.capacity;
-            let outside = self.outside(None);
+            let outside = self.outside(None, now_s);
             let lacks = self.spaces.lacks(outside, &[(now_s, u64::MAX, more)]);
             if !is_there || lacks.is_some() {
                 return Err(self.no_room(more));
@@ -293,7 +293,7 @@ impl Room {
             return Ok(());
         }
         let beyond = beyond(own.as_ref(), bytes, (now_s, end_s));
-        let outside = self.outside(Some(dataset));
+        let outside = self.outside(Some(dataset), now_s);
         match self.spaces.lacks(outside, &beyond) {
             None => Ok(()),
             Some(moment) if moment <= now_s => Err(self.no_room(more)),
@@ -314,33 +314,45 @@ impl Room {
             .hint("delete datasets, wait for some to expire, or lend more with --capacity")
     }
 
-    /// What is taken over time beyond what is reserved, by all but one dataset.
-    fn outside(&self, except: Option<&DatasetId>) -> Curve {
-        let mut changes: Vec<(u64, i128)> = vec![(0, self.files.into())];
-        let mut takes = |from_s: u64, to_s: u64, bytes: i128| {
-            if from_s < to_s {
-                changes.extend([(from_s, bytes), (to_s, -bytes)]);
+    /// What is taken from a moment on beyond what is reserved, by all but one dataset. It is told at that moment and
+    /// whenever a reservation begins or ends: in between it only falls, so that no span has less room than that.
+    fn outside(&self, except: Option<&DatasetId>, from_s: u64) -> Curve {
+        let edges = self.spaces.iter();
+        let edges = edges.flat_map(|(_, grant)| [grant.from_unix_s, grant.until_unix_s]);
+        let mut changes: BTreeMap<u64, i128> = edges
+            .filter(|edge| *edge > from_s)
+            .map(|edge| (edge, 0))
+            .collect();
+        changes.insert(from_s, self.files.into());
+        let mut before = Bound::Unbounded;
+        let mut left = i128::from(self.stored) + i128::from(self.under_way);
+        let mut added = 0;
+        for (edge, change) in &mut changes {
+            let ended = self.ends.range((before, Bound::Included(*edge)));
+            left -= i128::from(ended.map(|(_, bytes)| bytes).sum::<u64>());
+            *change += left - added;
+            (added, before) = (left, Bound::Excluded(*edge));
+        }
+        let mut takes = |begin_s: u64, end_s: u64, bytes: i128| {
+            if begin_s < end_s && end_s > from_s {
+                for (moment, bytes) in [(begin_s.max(from_s), bytes), (end_s, -bytes)] {
+                    if let Some((_, change)) = changes.range_mut(moment..).next() {
+                        *change += bytes;
+                    }
+                }
             }
         };
-        for (end_s, bytes) in &self.ends {
-            takes(0, *end_s, (*bytes).into());
-        }
         for (dataset, grant) in self.spaces.iter() {
-            let Some(account) = self
-                .accounts
-                .get(dataset)
-                .filter(|_| Some(dataset) != except)
-            else {
-                continue;
-            };
-            let within = i128::from(account.bytes().min(grant.bytes));
-            let to_s = grant.until_unix_s.min(account.end_s());
-            takes(grant.from_unix_s, to_s, -within);
+            let account = self.accounts.get(dataset);
+            if let Some(account) = account.filter(|_| Some(dataset) != except) {
+                let within = i128::from(account.bytes().min(grant.bytes));
+                let end_s = grant.until_unix_s.min(account.end_s());
+                takes(grant.from_unix_s, end_s, -within);
+            }
         }
         if let Some(account) = except.and_then(|except| self.accounts.get(except)) {
             takes(0, account.end_s(), -i128::from(account.bytes()));
         }
-        changes.sort_unstable_by_key(|(moment, _)| *moment);
         let mut taken = 0;
         Curve::of_steps(changes.into_iter().map(|(moment, change)| {
             taken += change;
@@ -360,7 +372,8 @@ impl Room {
         now_s: u64,
     ) -> Result<(bool, SpaceGrant), Refusal> {
         self.advance(now_s);
-        let outside = self.outside(Some(dataset));
+        let from_s = wanted.from_unix_s.unwrap_or(now_s).max(now_s);
+        let outside = self.outside(Some(dataset), from_s);
         let reserved = self.spaces.reserve(dataset, wanted, outside, now_s);
         self.count(now_s);
         reserved
