@@ -148,6 +148,8 @@ pub struct Depot {
     pub rate_p90_bytes_per_s: u64,
     /// When it may be used, by the centre's clock: `always`, or like `mon 20:00-06:00, …`.
     pub hours: String,
+    /// When the relay says itself that it is lent, which counts on top of `hours`; absent where it says nothing.
+    pub own_hours: Option<OwnHours>,
     /// What fails together with it; empty when nothing does.
     pub domain: String,
     /// It is used when the depots of the user do not suffice.
@@ -168,6 +170,15 @@ pub struct Depot {
     pub connections: Option<u32>,
     /// Seconds since it was last heard of; absent until it was.
     pub heard_s_ago: Option<f64>,
+}
+
+/// When a relay says itself that it is lent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct OwnHours {
+    /// By the clock of its machine, like `20-06`.
+    pub open: String,
+    /// Minutes that this clock is ahead of UTC now.
+    pub ahead_of_utc_min: i32,
 }
 
 /// A wish to switch a depot off.

@@ -328,9 +328,22 @@ fn parse_level(text: &str) -> Result<u8, String> {
     }
 }
 
+/// When it is lent: by its owner's word too, where that says something.
+fn hours(depot: &api::Depot) -> String {
+    let Some(own) = &depot.own_hours else {
+        return depot.hours.clone();
+    };
+    let (sign, off) = (
+        if own.ahead_of_utc_min < 0 { '-' } else { '+' },
+        own.ahead_of_utc_min.unsigned_abs(),
+    );
+    let clock = format!("UTC{sign}{:02}:{:02}", off / 60, off % 60);
+    format!("{}; says {} ({clock})", depot.hours, own.open)
+}
+
 /// On which terms, in a few words.
 fn lent(depot: &api::Depot) -> String {
-    let mut words = vec![depot.hours.clone()];
+    let mut words = vec![hours(depot)];
     if depot.joined {
         words.push("joined".into());
     }

@@ -7,6 +7,7 @@ use std::{
 };
 
 use clap::{Args, Subcommand};
+use posthaste_core::contract::Windows;
 use posthaste_endpoint::relay::{Draining, join::Invite};
 use posthaste_relay::{Relay, RelayOptions, set_draining};
 use posthaste_types::{ByteRate, Bytes};
@@ -26,6 +27,7 @@ use crate::{
 /// Example:
 ///   posthaste relay --dir /data/relay --capacity 2T --listen 127.0.0.1:7421
 ///   posthaste relay --dir /data/relay --capacity 2T --listen 10.1.2.3:7421 --join campus.invite
+///   posthaste relay --dir /data/relay --capacity 2T --hours "Mon-Fri 20-06, Sat-Sun 00-24" --join campus.invite
 #[derive(Debug, Args)]
 #[command(
     verbatim_doc_comment,
@@ -72,6 +74,10 @@ struct RunArguments {
     /// Most to take a second, all clients together
     #[arg(long, value_name = "RATE")]
     rate: Option<ByteRate>,
+    /// When services may send to it, by this machine's clock: 20-06, or "Mon-Fri 20-06, Sat-Sun 00-24". It tells them, and
+    /// refuses nothing itself: data that is on its way is not thrown away [default: always]
+    #[arg(long, value_name = "HOURS")]
+    hours: Option<Windows>,
     /// Its name, for people
     #[arg(long, default_value = "relay")]
     name: String,
@@ -85,7 +91,7 @@ struct RunArguments {
     /// Where services reach it [default: where it listens]
     #[arg(long, value_name = "https://HOST:PORT")]
     advertise: Option<String>,
-    /// Print one JSON object with url, fingerprint and secret_file once it listens
+    /// Print one JSON object with url, fingerprint, secret_file and hours once it listens
     #[arg(long)]
     json: bool,
     /// End when standard input does
@@ -135,6 +141,7 @@ fn read_invite(file: &Path) -> Result<Invite, Failure> {
 async fn serve(arguments: RunArguments) -> Outcome {
     let shutdown = Shutdown::watch(arguments.until_stdin_closes)?;
     let name = arguments.name.clone();
+    let hours = arguments.hours.map(|hours| hours.to_string());
     let join = arguments.join.as_deref().map(read_invite).transpose()?;
     let relay = Relay::open(RelayOptions {
         dir: arguments.dir,
@@ -145,6 +152,7 @@ async fn serve(arguments: RunArguments) -> Outcome {
         flush: !arguments.no_flush,
         join,
         advertise: arguments.advertise,
+        hours: hours.clone(),
     })
     .await?;
     let address = relay.address();
@@ -155,6 +163,7 @@ async fn serve(arguments: RunArguments) -> Outcome {
             "url": address.url,
             "fingerprint": address.fingerprint.to_string(),
             "secret_file": secret_file,
+            "hours": hours,
         }));
     } else {
         output::line(&format!(
@@ -163,6 +172,9 @@ async fn serve(arguments: RunArguments) -> Outcome {
             address.fingerprint,
             secret_file.display()
         ));
+        if let Some(hours) = hours {
+            eprintln!("posthaste: it is lent {hours} by this machine's clock");
+        }
     }
     relay.run(shutdown.told()).await?;
     Ok(ExitCode::SUCCESS)

@@ -10,8 +10,9 @@ use std::{
     fs, net::TcpListener, os::unix::fs::PermissionsExt, path::Path, process::Output, time::Duration,
 };
 
-use processes::{Relay, Service, binary, failure, make_tree, now, picture, text};
-use serde_json::Value;
+use jiff::ToSpan;
+use processes::{RELAY_AHEAD_MIN, Relay, Service, binary, failure, make_tree, now, picture, text};
+use serde_json::{Value, json};
 
 const OUTLET: [&str; 2] = ["--source-listen", "127.0.0.1:0"];
 
@@ -54,12 +55,23 @@ fn is_known(depot: &Value) -> bool {
 
 /// A service, and a relay that has joined it as `campus` with an invitation; where that lies, and its token.
 fn joined(folder: &Path, rate: &str) -> (Service, Relay, (String, String)) {
+    joined_with(folder, rate, &[])
+}
+
+/// The same of a relay that is started with more arguments.
+fn joined_with(folder: &Path, rate: &str, more: &[&str]) -> (Service, Relay, (String, String)) {
     // Where relays come in stays the same when the service is started again.
     let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
     let free = free.unwrap().to_string();
     let service = Service::start_with(folder, &["--source-listen", &free]);
     let (file, token) = invite(&service, folder, "campus");
-    let relay = Relay::start_with(folder, "lent", "1G", rate, &["--join", &file]);
+    let relay = Relay::start_with(
+        folder,
+        "lent",
+        "1G",
+        rate,
+        &[&["--join", &file], more].concat(),
+    );
     let start = now();
     loop {
         let depots = service.json(&["depot", "list", "--json"]);
@@ -152,6 +164,93 @@ fn a_relay_says_how_it_is_to_a_service_that_was_killed_and_says_good_bye() {
 fn failure_after_ready(output: &Output) -> (i32, String) {
     assert!(text(&output.stdout).contains("posthaste depot add"));
     failure(output)
+}
+
+/// Hours by the clock of relays, from some minutes from now until some later.
+fn hours(from_min: i64, until_min: i64) -> String {
+    let there = jiff::tz::Offset::from_seconds(RELAY_AHEAD_MIN * 60).unwrap();
+    let now = there.to_datetime(jiff::Timestamp::now());
+    let at = |minutes: i64| (now + minutes.minutes()).strftime("%H:%M").to_string();
+    format!("{}-{}", at(from_min), at(until_min))
+}
+
+fn says(depot: &Value, hours: &str) -> bool {
+    depot["name"] == "campus"
+        && depot["own_hours"] == json!({"open": hours, "ahead_of_utc_min": RELAY_AHEAD_MIN})
+}
+
+fn stored_at(request: &Value, depot: &str) -> u64 {
+    let mut shares = request["shares"].as_array().unwrap().iter();
+    let share = shares.find(|share| share["depot"] == depot);
+    share.map_or(0, |share| share["stored"].as_u64().unwrap())
+}
+
+#[test]
+fn a_relay_is_used_in_the_hours_it_says_and_not_at_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let source = folder.join("results");
+    make_tree(&source, 8, 3);
+    let source = source.to_str().unwrap();
+    let (closed, open) = (hours(120, 240), hours(-60, 180));
+    let (mut service, mut relay, _) = joined_with(folder, "60M", &["--hours", &closed]);
+    assert_eq!(relay.process.ready["hours"], closed.as_str());
+    service.wait_for_depots(|depot| says(depot, &closed) && depot["hours"] == "always");
+    let listed = text(&service.run(&["depot", "list"]).stdout);
+    assert!(
+        listed.contains(&format!("says {closed} (UTC+05:45)")),
+        "{listed}"
+    );
+
+    // It is open too late for this, in time for that, and another one is open now.
+    let ask = |verb: &str, via: &str, deadline: &str| {
+        let words = "--to elsewhere --code 1+0 --json --via".split(' ');
+        let asked = [verb, source].into_iter().chain(words);
+        let asked = asked.chain([via, "--deadline", deadline]);
+        service.run(&asked.collect::<Vec<_>>())
+    };
+    let refused = ask("plan", "campus", "30m");
+    assert_eq!(refused.status.code(), Some(11), "{}", text(&refused.stderr));
+    assert!(ask("offload", "campus", "6h").status.success());
+    let spare = Relay::start(folder, "spare", "1G", "60M");
+    service.add(&spare);
+    assert!(ask("offload", "campus,spare", "30m").status.success());
+    let other = service.wait_until("r2", |request| request["state"] == "safe");
+    assert!(stored_at(&other, "spare") > 0 && stored_at(&other, "campus") == 0);
+    let waits = service.status("r1");
+    assert!(
+        waits["state"] == "moving" && stored_at(&waits, "campus") == 0,
+        "{waits}"
+    );
+
+    // The service is started again, and hears it again; then the hours are others.
+    service.kill();
+    service.restart();
+    service.wait_for_depots(|depot| depot["name"] == "spare" || says(depot, &closed));
+    assert_eq!(stored_at(&service.status("r1"), "campus"), 0);
+    relay.kill();
+    relay.restart_with(&["--hours", &open]);
+    let done = service.wait_until("r1", |request| request["state"] == "safe");
+    assert!(stored_at(&done, "campus") > 0);
+    service.wait_for_depots(|depot| depot["name"] == "spare" || says(depot, &open));
+    relay.kill();
+    relay.restart_with(&[]);
+    service.wait_for_depots(|depot| depot["own_hours"].is_null());
+}
+
+#[test]
+fn what_are_no_hours_ends_a_relay_before_it_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("lent");
+    let mut command = binary();
+    command.args(["relay", "--capacity", "1G", "--hours", "20-26", "--dir"]);
+    let output = command.arg(&dir).output().unwrap();
+    let line = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{line}");
+    assert!(
+        line.contains("`20-26` are no hours: write 20-06") && !dir.exists(),
+        "{line}"
+    );
 }
 
 #[test]

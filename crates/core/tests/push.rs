@@ -416,6 +416,24 @@ fn depots_that_fail_together_get_no_more_of_a_chunk_than_the_parity_covers() {
 }
 
 #[test]
+fn pushes_go_on_as_soon_as_somebody_says_hours_that_let_them() {
+    let mut desk = Desk::new(&[1, 1, 1, 2]);
+    let lent = |windows| Input::DepotLent {
+        depot: depot(4),
+        terms: DepotTerms {
+            windows,
+            ..DepotTerms::default()
+        },
+    };
+    let hours = |hours: &str| hours.parse::<Windows>().unwrap();
+    desk.give(vec![lent(hours("08-12").meeting(&hours("20-22")))]);
+    desk.finish();
+    assert!(desk.is_safe() && desk.count(4) == 0);
+    desk.give(vec![lent(Windows::default())]);
+    assert!(desk.open.iter().any(|way| way.to == depot(4)));
+}
+
+#[test]
 fn a_snapshot_in_the_middle_changes_nothing() {
     let mut desk = Desk::new(&[1, 1, 1, 2, 2]);
     while desk.count(4) < 5 {

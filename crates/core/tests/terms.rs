@@ -133,6 +133,39 @@ fn hours(hours: &str) -> DepotTerms {
     }
 }
 
+/// Lent when an owner says one hour and another a different one.
+fn never() -> DepotTerms {
+    DepotTerms {
+        windows: hours("08-12").windows.meeting(&hours("20-22").windows),
+        ..DepotTerms::default()
+    }
+}
+
+#[test]
+fn a_depot_that_never_opens_is_lost_as_any_other() {
+    let mut desk = Desk::new(&[DepotTerms::default(), DepotTerms::default()]);
+    desk.submit("1+1", 4, Duration::from_secs(36_000));
+    let sent = desk.sent.clone();
+    for (chunk, depots) in sent {
+        for (fragment, depot) in (0..).zip(depots) {
+            desk.give(vec![Input::FragmentStored {
+                request: REQUEST,
+                depot,
+                chunk,
+                fragment: posthaste_types::FragmentIndex::new(fragment),
+            }]);
+        }
+    }
+    let state = |desk: &Desk| desk.mind.request(REQUEST).unwrap().state;
+    assert_eq!(state(&desk), RequestState::Safe);
+    let depot = DepotId::new(1);
+    let terms = never();
+    desk.give(vec![Input::DepotLent { depot, terms }]);
+    assert_eq!(state(&desk), RequestState::Safe);
+    desk.give(down(1));
+    assert_eq!(state(&desk), RequestState::Moving);
+}
+
 #[test]
 fn what_fails_together_gets_one_fragment_of_a_chunk() {
     let mut desk = Desk::new(&[at("north"), at("north"), at("south"), at("south")]);
@@ -221,6 +254,32 @@ fn nothing_is_sent_outside_the_hours_and_the_plan_counts_on_them() {
     assert!(desk.sent.is_empty());
     desk.wait(START + hour);
     assert!(!desk.sent.is_empty());
+}
+
+#[test]
+fn hours_that_change_open_and_close_at_once() {
+    let mut desk = Desk::new(&[hours("09-06")]);
+    assert_eq!(
+        desk.submit("1+0", 102_400, Duration::from_secs(6 * 3600)),
+        RequestState::Moving
+    );
+    let depot = DepotId::new(1);
+    let lent = |terms| vec![Input::DepotLent { depot, terms }];
+    assert!(desk.sent.is_empty());
+    desk.give(lent(hours("08-06")));
+    let sent = desk.sent.len();
+    assert!(sent > 0);
+    desk.give(lent(never()));
+    for &chunk in &desk.sent.keys().copied().collect::<Vec<_>>() {
+        desk.give(vec![Input::FragmentStored {
+            request: REQUEST,
+            depot,
+            chunk,
+            fragment: posthaste_types::FragmentIndex::new(0),
+        }]);
+    }
+    desk.wait(START + Duration::from_secs(600));
+    assert_eq!(desk.sent.len(), sent);
 }
 
 #[test]

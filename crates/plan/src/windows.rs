@@ -1,6 +1,6 @@
 //! When a depot may be used: the hours of the week its owner lends it.
 
-use alloc::{string::String, vec, vec::Vec};
+use alloc::{format, string::String, vec, vec::Vec};
 use core::{fmt, str::FromStr};
 use posthaste_types::{Timestamp, record};
 
@@ -15,6 +15,8 @@ const EPOCH_MIN: u64 = 3 * DAY_MIN;
 const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 /// More openings than this a week nobody writes by hand.
 const OPENINGS_MAX: usize = 7 * 24;
+/// The one opening of what is never open: without any it would always be.
+const NEVER: (u64, u64) = (0, 0);
 
 record! {
     /// Hours of the week during which something may be used, over and over. Written as `20-06`,
@@ -24,7 +26,7 @@ record! {
         /// Openings in minutes of the week, from and until: in order, none touches another, the last
         /// may end in the week after.
         open: Vec<(u64, u64)>,
-        /// As they were written.
+        /// As they were written, but for white space.
         text: String,
         /// Minutes that local time is ahead of UTC, modulo a week.
         ahead_min: u64,
@@ -59,6 +61,58 @@ impl Windows {
         self
     }
 
+    /// The hours at which both are open, each by its own clock.
+    #[must_use]
+    pub fn meeting(&self, other: &Self) -> Self {
+        if other.is_always() {
+            return self.clone();
+        }
+        if self.is_always() {
+            return other.clone();
+        }
+        let (ours, theirs) = (self.in_utc(), other.in_utc());
+        let pairs = ours.iter().flat_map(|&(from, to)| {
+            let both = theirs
+                .iter()
+                .map(move |span| (from.max(span.0), to.min(span.1)));
+            both.filter(|(from, to)| from < to)
+        });
+        let mut open: Vec<_> = pairs.collect();
+        if open.is_empty() {
+            open.push(NEVER);
+        }
+        Self {
+            open,
+            text: format!("{} and {}", self.with_clock(), other.with_clock()),
+            ahead_min: 0,
+        }
+    }
+
+    /// The openings of one week, which begins on Monday in UTC: in order, none touches another.
+    fn in_utc(&self) -> Vec<(u64, u64)> {
+        let spans = self.open.iter().flat_map(|&(from, to)| {
+            let lasts = to.saturating_sub(from).min(WEEK_MIN);
+            let from = (from + WEEK_MIN - self.ahead_min) % WEEK_MIN;
+            let to = from + lasts;
+            [(from, to.min(WEEK_MIN)), (0, to.saturating_sub(WEEK_MIN))]
+        });
+        merge(spans.filter(|(from, to)| from < to).collect())
+    }
+
+    /// As it was written, and by which clock where that is not UTC.
+    fn with_clock(&self) -> String {
+        let ahead = self.ahead_min;
+        let (sign, off) = if ahead > WEEK_MIN / 2 {
+            ('-', WEEK_MIN - ahead)
+        } else {
+            ('+', ahead)
+        };
+        match off {
+            0 => self.text.clone(),
+            _ => format!("{} (UTC{sign}{:02}:{:02})", self.text, off / 60, off % 60),
+        }
+    }
+
     /// Whether it is open at all times.
     #[must_use]
     pub fn is_always(&self) -> bool {
@@ -80,9 +134,11 @@ impl Windows {
         }
         let minute = self.minute(at);
         let edges = self.spans().flat_map(|(from, to)| [from, to]);
-        // An edge that another opening continues is none.
+        // An edge that another opening continues is none. What does not change within a week never does.
+        let ahead = minute + 1..=minute + WEEK_MIN;
         let is_edge = |edge: &u64| {
-            *edge > minute && self.is_open_in(*edge) != self.is_open_in(edge.saturating_sub(1))
+            ahead.contains(edge)
+                && self.is_open_in(*edge) != self.is_open_in(edge.saturating_sub(1))
         };
         let next = edges.filter(is_edge).min()?;
         let whole = at.as_micros() / MINUTE_MICROS + (next - minute);
@@ -169,6 +225,19 @@ fn read_word(word: &str) -> Option<Vec<(u64, u64)>> {
     is_whole.then(|| open.map(|from| (from, from + lasts)).collect())
 }
 
+/// The same openings in order, and one of those that touch.
+fn merge(mut open: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    open.sort_unstable();
+    let mut merged: Vec<(u64, u64)> = Vec::new();
+    for (from, to) in open {
+        match merged.last_mut().filter(|last| from <= last.1) {
+            Some(last) => last.1 = last.1.max(to),
+            None => merged.push((from, to)),
+        }
+    }
+    merged
+}
+
 impl FromStr for Windows {
     type Err = WindowsError;
 
@@ -178,17 +247,10 @@ impl FromStr for Windows {
             let read = read_word(word).filter(|_| open.len() <= OPENINGS_MAX);
             open.extend(read.ok_or_else(|| WindowsError { word: word.into() })?);
         }
-        open.sort_unstable();
-        let mut merged: Vec<(u64, u64)> = Vec::new();
-        for (from, to) in open {
-            match merged.last_mut().filter(|last| from <= last.1) {
-                Some(last) => last.1 = last.1.max(to),
-                None => merged.push((from, to)),
-            }
-        }
+        let words: Vec<&str> = text.split_whitespace().collect();
         Ok(Self {
-            open: merged,
-            text: text.into(),
+            open: merge(open),
+            text: words.join(" "),
             ahead_min: 0,
         })
     }
@@ -208,7 +270,7 @@ mod tests {
     use super::*;
     use alloc::string::ToString;
     use core::time::Duration;
-    use posthaste_types::ByteRate;
+    use posthaste_types::{ByteRate, Record};
     use proptest::prelude::*;
 
     /// Monday, 2027-01-11 00:00 UTC.
@@ -249,6 +311,9 @@ mod tests {
         assert!(windows.is_open(at(21)));
         // From Friday evening it is open until Monday: Sunday ends at midnight.
         assert_eq!(windows.next_change(at(4 * 24 + 21)), Some(at(7 * 24)));
+        // Openings that overlap over the end of the week leave no gap there.
+        let always: Windows = "Tue-Mon 05-05, Mon 00-24".parse().unwrap();
+        assert!(always.is_open(at(0)) && always.next_change(at(0)).is_none());
         let anew: Windows = "sun 00-24".parse().unwrap();
         assert!(anew.is_open(at(6 * 24 + 3)) && !anew.is_open(at(0)));
     }
@@ -282,7 +347,77 @@ mod tests {
         }
     }
 
+    #[test]
+    fn hours_that_never_meet_are_never_open() {
+        let parse = |text: &str| text.parse::<Windows>().unwrap();
+        let never = parse("Mon-Fri 20-06").meeting(&parse("08-18").ahead_of_utc(-60));
+        assert!(!never.is_always());
+        assert!((0..200).all(|hour| !never.is_open(at(hour))));
+        assert_eq!(never.next_change(at(0)), None);
+        assert_eq!(never.to_string(), "Mon-Fri 20-06 and 08-18 (UTC-01:00)");
+        assert_eq!(Windows::from_bytes(&never.to_bytes()), Ok(never.clone()));
+        // Nor is what meets them.
+        assert!(!never.meeting(&parse("00-24")).is_open(at(1)));
+        let mut curve = Curve::constant(ByteRate::new(7));
+        never.close(&mut curve, at(0), at(400));
+        assert_eq!(curve.rate_at(at(100)), ByteRate::ZERO);
+    }
+
+    #[test]
+    fn who_says_nothing_is_always_open_and_changes_nothing() {
+        let tokyo: Windows = "20-06".parse::<Windows>().unwrap().ahead_of_utc(540);
+        for meeting in [
+            tokyo.meeting(&Windows::default()),
+            Windows::default().meeting(&tokyo),
+        ] {
+            assert_eq!(meeting, tokyo);
+        }
+        assert!(Windows::default().meeting(&Windows::default()).is_always());
+        let text: Windows = " Mon-Fri\n20-06,\t Sun  00-24 ".parse().unwrap();
+        assert_eq!(text.to_string(), "Mon-Fri 20-06, Sun 00-24");
+    }
+
+    /// Hours as people write them, in some place of the world.
+    fn any_windows() -> impl Strategy<Value = Windows> {
+        let word = (0usize..7, 0usize..7, 0u64..24, 0u64..24, 0u64..60);
+        let words = proptest::collection::vec(word, 0..4);
+        (words, -14i32..14, prop::sample::select(vec![0, 30, 45])).prop_map(
+            |(words, hours, minutes)| {
+                let write = |(first, last, from, to, minute): &(usize, usize, u64, u64, u64)| {
+                    let days = format!("{}-{}", DAYS[*first], DAYS[*last]);
+                    format!("{days} {from}:{minute:02}-{to}")
+                };
+                let words: Vec<String> = words.iter().map(write).collect();
+                let read = (!words.is_empty()).then(|| words.join(", ").parse().unwrap());
+                read.unwrap_or_else(Windows::default)
+                    .ahead_of_utc(hours * 60 + minutes)
+            },
+        )
+    }
+
     proptest! {
+        #[test]
+        fn a_meeting_is_open_exactly_while_both_are(
+            ours in any_windows(), theirs in any_windows(),
+            minutes in proptest::collection::vec(0u64..30_000, 64),
+        ) {
+            let meeting = ours.meeting(&theirs);
+            for minute in minutes {
+                let at = MONDAY + Duration::from_secs(minute * 60);
+                let both = ours.is_open(at) && theirs.is_open(at);
+                prop_assert_eq!(meeting.is_open(at), both, "{} at {}", meeting, minute);
+                // Nothing turns before the next change, and then it does.
+                let next = meeting.next_change(at);
+                let until = next.unwrap_or(at + Duration::from_secs(8 * 24 * 3600));
+                let mut between = at;
+                while between < until {
+                    prop_assert_eq!(meeting.is_open(between), both, "{} at {}", meeting, minute);
+                    between = between + Duration::from_secs(1260);
+                }
+                prop_assert!(next.is_none_or(|next| meeting.is_open(next) != both));
+            }
+        }
+
         #[test]
         fn a_curve_is_closed_exactly_while_it_is_not_open(
             first in 0u64..24, second in 0u64..24, days in 0usize..49, start in 0u64..336,

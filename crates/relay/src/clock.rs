@@ -9,3 +9,8 @@ pub(crate) fn unix_s() -> u64 {
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs())
 }
+
+/// Minutes that this machine's clock is ahead of UTC now.
+pub(crate) fn ahead_of_utc_min() -> i32 {
+    jiff::Zoned::now().offset().seconds() / 60
+}

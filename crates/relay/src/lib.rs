@@ -58,6 +58,9 @@ pub struct RelayOptions {
     pub join: Option<Invite>,
     /// Where services reach it, `https://host:port`, if not where it listens.
     pub advertise: Option<String>,
+    /// When it is lent by the clock of its machine, `20-06`; always where nothing is said. It says so to services, which
+    /// send nothing at other times, and refuses nothing itself.
+    pub hours: Option<String>,
 }
 
 /// Opens a relay and runs it until `shutdown`.

@@ -287,6 +287,7 @@ impl<S: Shelf> Desk<S> {
             connections: 0,
             features: Vec::new(),
             draining: None,
+            hours: None,
         }
     }
 

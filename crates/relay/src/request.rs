@@ -12,7 +12,7 @@ use posthaste_endpoint::{
     peer::wire::PREFIX,
     relay::{
         DatasetId, Refusal as TokenRefusal, Scope, is_for_all, verify,
-        wire::{self, ErrorBody, Object, StatusBody, Target},
+        wire::{self, ErrorBody, HoursBody, Object, StatusBody, Target},
     },
 };
 use posthaste_types::Digest;
@@ -56,6 +56,8 @@ pub(crate) struct Service {
     /// Where everything it keeps is.
     pub(crate) dir: PathBuf,
     pub(crate) name: String,
+    /// When it is lent, by this machine's clock; always where nothing is said.
+    pub(crate) hours: Option<String>,
     pub(crate) secret: [u8; 32],
     pub(crate) store: Arc<Store>,
     pub(crate) rate: Arc<RateLimit>,
@@ -148,6 +150,11 @@ impl Service {
             connections: connections(&self.free_connections),
             features: FEATURES.map(str::to_owned).into(),
             draining: drain::draining(&self.dir).map(|drain| drain.word().to_owned()),
+            // The clock is asked each time: summer time comes and goes while the relay runs.
+            hours: self.hours.clone().map(|open| HoursBody {
+                open,
+                ahead_of_utc_min: clock::ahead_of_utc_min(),
+            }),
         }
     }
 

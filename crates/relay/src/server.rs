@@ -86,6 +86,7 @@ impl Relay {
             flush,
             join,
             advertise,
+            hours,
         } = options;
         let opened_dir = dir.clone();
         let opened = spawn_blocking(move || open_dir(&opened_dir, capacity, flush));
@@ -116,6 +117,7 @@ impl Relay {
         let service = Arc::new(Service {
             dir: dir.clone(),
             name,
+            hours,
             secret: identity.secret,
             store,
             rate,

@@ -360,6 +360,23 @@ async fn an_inventory_of_many_pages_is_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_relay_says_its_hours_and_takes_what_comes_at_any_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let relay = Running::start(dir.path(), |_| ()).await;
+    assert_eq!(relay.client().status().await.unwrap().hours, None);
+    relay.stop().await;
+    for hours in ["00-12", "12-24"] {
+        let relay = Running::start(dir.path(), |options| options.hours = Some(hours.into())).await;
+        let (client, id) = (relay.client(), DatasetId::random().unwrap());
+        let said = client.status().await.unwrap().hours.unwrap();
+        assert_eq!(said.open, hours);
+        assert!(said.ahead_of_utc_min.abs() <= 14 * 60);
+        put(&client, &id, 0, &noise(1, 1000)).await.unwrap();
+        relay.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn two_relays_never_share_a_port_or_a_directory() {
     let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let relay = Running::start(dir.path(), |_| ()).await;
@@ -375,6 +392,7 @@ async fn two_relays_never_share_a_port_or_a_directory() {
             flush: false,
             join: None,
             advertise: None,
+            hours: None,
         };
         Relay::open(options)
             .await

@@ -241,6 +241,7 @@ async fn what_is_reserved_survives_a_restart_and_a_damaged_file_is_said() {
             flush: false,
             join: None,
             advertise: None,
+            hours: None,
         });
         let Err(error) = opened.await else {
             panic!("it started with nonsense")

@@ -10,11 +10,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use posthaste_core::contract::{Fault, Input};
+use posthaste_core::contract::{Fault, Input, Windows};
 use posthaste_endpoint::{
     Error, ErrorKind, Result,
     gateway::Gateways,
-    relay::{Credential, RelayAddress, RelayClient, RelayStatus},
+    relay::{Credential, RelayAddress, RelayClient, RelayStatus, wire::HoursBody},
 };
 use posthaste_journal::DepotRecord;
 use posthaste_types::DepotId;
@@ -27,6 +27,9 @@ use crate::{
 
 /// One that says by itself how it is is asked when it has said nothing for this long: three of its turns.
 pub(crate) const SILENT_AFTER: Duration = Duration::from_secs(90);
+
+/// Characters of hours that can't be read which are shown.
+const WORD_CHARS_MAX: usize = 64;
 
 /// One depot.
 pub(crate) struct Depot {
@@ -63,6 +66,10 @@ struct Heard {
     at: Option<Instant>,
     version: Option<String>,
     connections: Option<u32>,
+    /// When it is lent, as it says; none where always.
+    hours: Option<HoursBody>,
+    /// The same, once understood.
+    windows: Windows,
 }
 
 /// What a relay says by itself.
@@ -79,6 +86,8 @@ pub(crate) struct Acquaintance {
     pub(crate) version: Option<String>,
     pub(crate) connections: Option<u32>,
     pub(crate) heard_ago: Option<Duration>,
+    /// When it is lent, as it says; none where always.
+    pub(crate) hours: Option<HoursBody>,
 }
 
 impl Depot {
@@ -176,26 +185,54 @@ impl Depot {
     /// What is told of it beside what the mind knows.
     pub(crate) fn acquaintance(&self, now: Instant) -> Acquaintance {
         let heard = self.heard();
+        let hours = heard.hours.as_ref().filter(|_| !heard.windows.is_always());
         Acquaintance {
             joined: heard.joined,
             version: heard.version.clone(),
             connections: heard.connections,
             heard_ago: heard.at.map(|at| now.duration_since(at)),
+            hours: hours.map(|hours| HoursBody {
+                open: heard.windows.to_string(),
+                ahead_of_utc_min: hours.ahead_of_utc_min,
+            }),
         }
     }
 
-    /// Notes what it said that it can do.
+    /// When it is lent as far as it says itself.
+    pub(crate) fn own_windows(&self) -> Windows {
+        self.heard().windows.clone()
+    }
+
+    /// Notes what it said of itself.
     pub(crate) fn heed(&self, status: &RelayStatus) {
         let mut heard = self.heard();
         heard.at = Some(crate::monotonic());
         heard.version = Some(status.version.clone());
         heard.connections = Some(status.connections);
+        if heard.hours != status.hours {
+            heard.hours.clone_from(&status.hours);
+            let said = status.hours.as_ref();
+            heard.windows = said.map_or_else(Windows::default, |said| self.read_hours(said));
+        }
         drop(heard);
         self.forwards.store(status.forwards, Ordering::Relaxed);
         self.follows.store(status.follows, Ordering::Relaxed);
         self.gathers.store(status.gathers, Ordering::Relaxed);
         self.scatters.store(status.scatters, Ordering::Relaxed);
         self.measures.store(status.measures, Ordering::Relaxed);
+    }
+
+    /// What cannot be read is ignored: a later release may have other forms.
+    fn read_hours(&self, said: &HoursBody) -> Windows {
+        let (name, open) = (&self.record.name, &said.open);
+        let Ok(windows) = open.parse::<Windows>() else {
+            let subject = format!("the hours of depot {name}, `{open:.WORD_CHARS_MAX$}`");
+            let error = Error::new(ErrorKind::Invalid, "read", subject)
+                .hint("they are ignored; a newer release of the service may know what they mean");
+            eprintln!("posthaste: {error}");
+            return Windows::default();
+        };
+        windows.ahead_of_utc(said.ahead_of_utc_min)
     }
 }
 

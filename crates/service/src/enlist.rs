@@ -82,7 +82,7 @@ async fn keep(
     depot.heed(&status);
     centre.depots.insert(Arc::clone(&depot));
     centre.tell(added(&depot.record)).await?;
-    centre.tell(lent(&depot.record)).await?;
+    centre.tell(lent(&depot)).await?;
     centre.tell(levelled(&depot.record)).await?;
     crate::tell_ways(centre, &depot).await?;
     circuits::offer(centre).await?;
@@ -149,15 +149,22 @@ pub(crate) fn added(record: &DepotRecord) -> Input {
     }
 }
 
-/// On which terms a depot is lent, its hours by the centre's clock as it is now.
-pub(crate) fn lent(record: &DepotRecord) -> Input {
-    let mut terms = record.terms.clone();
-    let ahead_s = jiff::Zoned::now().offset().seconds();
-    terms.windows = terms.windows.ahead_of_utc(ahead_s / 60);
+/// On which terms a depot is lent, as the mind is told.
+pub(crate) fn lent(depot: &Depot) -> Input {
     Input::DepotLent {
-        depot: record.id,
-        terms,
+        depot: depot.record.id,
+        terms: terms(depot),
     }
+}
+
+/// On which terms a depot is lent: in the hours of the books, by the centre's clock as it is now, as far as those are
+/// hours that the relay says too.
+pub(crate) fn terms(depot: &Depot) -> DepotTerms {
+    let mut terms = depot.record.terms.clone();
+    let ahead_s = jiff::Zoned::now().offset().seconds();
+    let windows = terms.windows.ahead_of_utc(ahead_s / 60);
+    terms.windows = windows.meeting(&depot.own_windows());
+    terms
 }
 
 /// How many hops from the centre a depot lies.

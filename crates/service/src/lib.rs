@@ -283,7 +283,7 @@ async fn resume(desk: &http::Desk) -> Result<()> {
         let depot = Arc::new(depots::open(record, secret, &centre.gateways, monotonic())?);
         centre.depots.insert(Arc::clone(&depot));
         centre.tell(enlist::added(&depot.record)).await?;
-        centre.tell(enlist::lent(&depot.record)).await?;
+        // Its terms the mind still knows; it is told them anew when the relay says its hours.
         centre.tell(enlist::levelled(&depot.record)).await?;
         tell_ways(centre, &depot).await?;
         let _ = desk.watches.send(depot).await;

@@ -75,6 +75,10 @@ pub(crate) fn depot(centre: &Centre, depot: &Depot) -> api::Depot {
         rate_p50_bytes_per_s: view.as_ref().map_or(0, |view| view.rate_p50.get()),
         rate_p90_bytes_per_s: view.as_ref().map_or(0, |view| view.rate_p90.get()),
         hours: depot.record.terms.windows.to_string(),
+        own_hours: known.hours.map(|hours| api::OwnHours {
+            open: hours.open,
+            ahead_of_utc_min: hours.ahead_of_utc_min,
+        }),
         domain: depot.record.terms.domain.clone(),
         landmark: depot.record.terms.is_landmark,
         level: depot.record.level,

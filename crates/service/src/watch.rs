@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use posthaste_core::contract::{Drain, Fault, Input};
+use posthaste_core::contract::{DepotTerms, Drain, Fault, Input};
 use posthaste_endpoint::{
     Error, ErrorKind,
     relay::{Draining, RelayStatus},
@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 use crate::{
     depots::{Depot, Depots, SILENT_AFTER, fault_of},
     driver::Arrival,
+    enlist,
 };
 
 /// How often a depot is asked how it is doing while something is sent to it or it is down.
@@ -32,11 +33,12 @@ const REPORT_EVERY: Duration = Duration::from_secs(30);
 pub(crate) async fn watch(depots: Arc<Depots>, depot: Arc<Depot>, inputs: mpsc::Sender<Arrival>) {
     let mut told = Told::default();
     loop {
+        let answer = depot.ask().await;
+        // Looked up after it was asked: what is no longer in the books, or is there on other terms, says nothing.
         let known = depots.get(depot.record.id);
         if !known.is_some_and(|known| Arc::ptr_eq(&known, &depot)) {
             return;
         }
-        let answer = depot.ask().await;
         let now = crate::monotonic();
         let news = depot.turned(now).into_iter();
         let news = news.chain(match answer {
@@ -59,6 +61,7 @@ pub(crate) async fn watch(depots: Arc<Depots>, depot: Arc<Depot>, inputs: mpsc::
 #[derive(Debug, Default)]
 struct Told {
     report: Option<(Report, Instant)>,
+    terms: Option<DepotTerms>,
     drain: Option<Drain>,
     follows: Option<bool>,
     reserves: Option<bool>,
@@ -73,7 +76,8 @@ impl Told {
         self.silences = 0;
         depot.heed(status);
         let id = depot.record.id;
-        let mut news = Vec::new();
+        // First of all: until its hours are known nothing tells whether it may be used.
+        let mut news: Vec<_> = self.lent(depot).into_iter().collect();
         let drain = drain_of(status);
         if self.drain.replace(drain) != Some(drain) {
             news.push(Input::DepotDrained {
@@ -96,6 +100,16 @@ impl Told {
         news.extend(self.distance(depot));
         news.extend(self.report(id, Report::up(&depot.record, status), now));
         news
+    }
+
+    /// On which terms it is lent, where that is news: its owner said other hours, or a clock was put forward or back.
+    fn lent(&mut self, depot: &Depot) -> Option<Input> {
+        let terms = enlist::terms(depot);
+        if self.terms.as_ref() == Some(&terms) {
+            return None;
+        }
+        self.terms = Some(terms);
+        Some(enlist::lent(depot))
     }
 
     /// How far it is, where that is news: an eighth less than was told, as only the shortest round trip counts.
@@ -205,5 +219,86 @@ impl Report {
             },
             Self::Down(fault) => Input::DepotDown { depot, fault },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use posthaste_core::contract::Windows;
+    use posthaste_endpoint::{gateway::Gateways, relay::wire::HoursBody};
+    use posthaste_types::Timestamp;
+
+    /// Monday, 2027-01-11 00:00 UTC.
+    const MONDAY: Timestamp = Timestamp::from_secs(1_799_625_600);
+
+    fn depot() -> Depot {
+        let record = DepotRecord {
+            id: DepotId::new(1),
+            name: "campus".into(),
+            url: "https://campus.example:7421".into(),
+            fingerprint: format!("sha256:{}", "07".repeat(32)),
+            capacity: Bytes::mebi(1),
+            rate_max: None,
+            terms: DepotTerms {
+                domain: "campus".into(),
+                ..DepotTerms::default()
+            },
+            level: 1,
+        };
+        crate::depots::open(record, [7; 32], &Gateways::default(), crate::monotonic()).unwrap()
+    }
+
+    fn status(hours: Option<(&str, i32)>) -> RelayStatus {
+        RelayStatus {
+            name: "campus".into(),
+            capacity: Bytes::mebi(1),
+            used: Bytes::ZERO,
+            free: Bytes::mebi(1),
+            reserved: Bytes::ZERO,
+            rate_limit: None,
+            received: Bytes::ZERO,
+            version: "0".into(),
+            connections: 0,
+            draining: None,
+            hours: hours.map(|(open, ahead_of_utc_min)| HoursBody {
+                open: open.into(),
+                ahead_of_utc_min,
+            }),
+            forwards: false,
+            follows: false,
+            gathers: false,
+            scatters: false,
+            measures: false,
+            reserves: false,
+        }
+    }
+
+    #[tokio::test]
+    async fn the_mind_is_told_of_hours_before_all_else_and_when_they_change() {
+        let (depot, mut told) = (depot(), Told::default());
+        let mut hear = |hours| -> Option<Windows> {
+            let news = told.heard(&depot, &status(hours), crate::monotonic());
+            match news.into_iter().next() {
+                Some(Input::DepotLent { terms, .. }) => {
+                    assert_eq!(terms.domain, "campus");
+                    Some(terms.windows)
+                }
+                _ => None,
+            }
+        };
+        let opens_at = |windows: Option<Windows>| windows.unwrap().next_change(MONDAY);
+        let hour = |hour: u64| Some(MONDAY + Duration::from_secs(hour * 3600));
+        assert_eq!(opens_at(hear(Some(("08-09", 0)))), hour(8));
+        assert_eq!(hear(Some(("08-09", 0))), None);
+        // Summer time.
+        assert_eq!(opens_at(hear(Some(("08-09", 60)))), hour(7));
+        // What a later relay means is not known, and costs nothing.
+        assert!(hear(Some(("[8]", 0))).unwrap().is_always());
+        let shown = |depot: &Depot| depot.acquaintance(crate::monotonic()).hours;
+        assert_eq!(shown(&depot), None);
+        assert_eq!(hear(None), None);
+        assert_eq!(opens_at(hear(Some(("07-09", 0)))), hour(7));
+        assert_eq!(shown(&depot).unwrap().open, "07-09");
     }
 }

@@ -21,6 +21,10 @@ use serde_json::Value;
 /// Nothing here takes longer, on any machine.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
+/// Where relays stand, as `TZ` says it and in minutes ahead of UTC: nobody's hours are those of the service.
+const RELAY_ZONE: &str = "<+0545>-05:45";
+pub const RELAY_AHEAD_MIN: i32 = 345;
+
 pub fn binary() -> Command {
     Command::new(env!("CARGO_BIN_EXE_posthaste"))
 }
@@ -33,13 +37,16 @@ pub struct Process {
 
 impl Process {
     fn start(arguments: &[&str], log: &Path) -> Self {
+        Self::run(binary().args(arguments), log)
+    }
+
+    fn run(command: &mut Command, log: &Path) -> Self {
         let log = fs::OpenOptions::new()
             .create(true)
             .append(true)
             .open(log)
             .unwrap();
-        let mut child = binary()
-            .args(arguments)
+        let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)
@@ -50,7 +57,7 @@ impl Process {
             .read_line(&mut line)
             .unwrap();
         let ready = serde_json::from_str(&line)
-            .unwrap_or_else(|_| panic!("{arguments:?} did not start: {line:?}"));
+            .unwrap_or_else(|_| panic!("{command:?} did not start: {line:?}"));
         Self { child, ready }
     }
 
@@ -127,6 +134,12 @@ impl Relay {
         let url = self.process.ready["url"].as_str().unwrap();
         self.listen = url.trim_start_matches("https://").to_owned();
         assert_ne!(self.listen, before);
+    }
+
+    /// Starts it again at the same place, with other arguments.
+    pub fn restart_with(&mut self, more: &[&str]) {
+        self.more = more.iter().copied().map(str::to_owned).collect();
+        self.restart();
     }
 
     pub fn restart(&mut self) {
@@ -248,7 +261,7 @@ fn start_relay(
         listen,
     ];
     arguments.extend(more.iter().map(String::as_str));
-    Process::start(&arguments, &log)
+    Process::run(binary().env("TZ", RELAY_ZONE).args(&arguments), &log)
 }
 
 /// A service that can be killed and started again with the same state.

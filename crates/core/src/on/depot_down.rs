@@ -21,10 +21,12 @@ impl Mind {
         let Some(depot) = self.depots.get(&id) else {
             return;
         };
-        let is_outside =
-            !depot.is_within_hours(self.now + EARLY) || !depot.is_within_hours(self.now);
+        // Whose hours never open does not come back by them.
+        let has_hours = depot.terms.windows.next_change(self.now).is_some();
+        let is_within = |at| depot.is_within_hours(at) || !has_hours;
+        let is_outside = !is_within(self.now + EARLY) || !is_within(self.now);
         if depot.is_down() {
-            let is_overdue = depot.is_away && !is_outside && depot.is_within_hours(self.now - LATE);
+            let is_overdue = depot.is_away && !is_outside && is_within(self.now - LATE);
             if let Some(depot) = self.depots.get_mut(&id) {
                 depot.answered = None;
             }

@@ -1,6 +1,6 @@
 use posthaste_types::{ByteRate, Bytes as Amount};
 
-use super::wire::{self, StatusBody};
+use super::wire::{self, HoursBody, StatusBody};
 
 /// What becomes of what a relay holds that is going to be switched off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +55,8 @@ pub struct RelayStatus {
     pub connections: u32,
     /// Whether it is going to be switched off.
     pub draining: Option<Draining>,
+    /// When it is lent, as it says; none where it always is.
+    pub hours: Option<HoursBody>,
     /// Whether it can send on to other relays what it holds.
     pub forwards: bool,
     /// Whether it can send on what it still receives.
@@ -86,6 +88,7 @@ impl RelayStatus {
             version: body.version,
             connections: body.connections,
             draining: body.draining.as_deref().map(Draining::read),
+            hours: body.hours,
             forwards,
             follows: can(wire::FOLLOW),
             gathers,

@@ -8,12 +8,14 @@ use crate::ErrorKind;
 
 mod orders;
 mod space;
+mod status;
 
 pub use orders::{
     ForwardBody, ForwardEnd, GatherBody, GatherEnd, GatherSender, MeasureBody, MeasureEnd,
     PieceEnd, ScatterBody, ScatterPiece, ScatterTaker, SenderEnd,
 };
 pub use space::{SpaceBody, SpaceGrant, SpaceHeld};
+pub use status::{DRAINS_KEEP, DRAINS_MOVE, HoursBody, StatusBody};
 
 /// Largest fragment or manifest, in bytes: what one request may make a relay hold on disk unasked,
 /// and a client in memory.
@@ -227,44 +229,6 @@ pub fn read_held(page: &[u8]) -> Option<Vec<Held>> {
         })
         .collect()
 }
-
-/// The body of `/v1/status`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StatusBody {
-    /// The relay's own name, for people.
-    pub name: String,
-    /// The release it runs.
-    pub version: String,
-    /// Bytes it lends in all.
-    pub capacity_bytes: u64,
-    /// Bytes stored.
-    pub used_bytes: u64,
-    /// Bytes neither stored nor promised to uploads under way, nor reserved.
-    pub free_bytes: u64,
-    /// Bytes that are reserved now for datasets that have not filled them.
-    #[serde(default)]
-    pub reserved_bytes: u64,
-    /// The rate at which it takes bodies, all clients together.
-    pub rate_limit_bytes_per_s: Option<u64>,
-    /// Bytes of bodies taken since it started, also of uploads that were not kept.
-    #[serde(default)]
-    pub received_bytes: u64,
-    /// Connections it serves now.
-    #[serde(default)]
-    pub connections: u32,
-    /// What it can do that not every relay can.
-    #[serde(default)]
-    pub features: Vec<String>,
-    /// Whether it is going to be switched off: `keep` where what it holds stays until it expires, `move`
-    /// where that is to go on to others. Absent where it is not.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub draining: Option<String>,
-}
-
-/// [`StatusBody::draining`]: what it holds stays until it expires.
-pub const DRAINS_KEEP: &str = "keep";
-/// [`StatusBody::draining`]: what it holds is to go on to others.
-pub const DRAINS_MOVE: &str = "move";
 
 /// What a relay saw of a probe.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

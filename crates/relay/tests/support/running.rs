@@ -33,6 +33,7 @@ impl Running {
             flush: false,
             join: None,
             advertise: None,
+            hours: None,
         };
         change(&mut options);
         let relay = open(&options).await;

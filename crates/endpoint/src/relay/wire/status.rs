@@ -1,0 +1,105 @@
+//! How a relay is, as it says.
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// The body of `/v1/status`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatusBody {
+    /// The relay's own name, for people.
+    pub name: String,
+    /// The release it runs.
+    pub version: String,
+    /// Bytes it lends in all.
+    pub capacity_bytes: u64,
+    /// Bytes stored.
+    pub used_bytes: u64,
+    /// Bytes neither stored nor promised to uploads under way, nor reserved.
+    pub free_bytes: u64,
+    /// Bytes that are reserved now for datasets that have not filled them.
+    #[serde(default)]
+    pub reserved_bytes: u64,
+    /// The rate at which it takes bodies, all clients together.
+    pub rate_limit_bytes_per_s: Option<u64>,
+    /// Bytes of bodies taken since it started, also of uploads that were not kept.
+    #[serde(default)]
+    pub received_bytes: u64,
+    /// Connections it serves now.
+    #[serde(default)]
+    pub connections: u32,
+    /// What it can do that not every relay can.
+    #[serde(default)]
+    pub features: Vec<String>,
+    /// Whether it is going to be switched off: `keep` where what it holds stays until it expires, `move`
+    /// where that is to go on to others. Absent where it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub draining: Option<String>,
+    /// When it is lent, by its own clock. Absent where it always is.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "read_hours"
+    )]
+    pub hours: Option<HoursBody>,
+}
+
+/// When a relay is lent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HoursBody {
+    /// As whoever lends it wrote them: `20-06`, `Mon-Fri 20-06, Sat-Sun 00-24`.
+    pub open: String,
+    /// Minutes that its clock is ahead of UTC now.
+    pub ahead_of_utc_min: i32,
+}
+
+/// Hours in a form of a later release are taken for a text that says no hours: nothing else of what a relay says is
+/// lost by them.
+fn read_hours<'de, D: Deserializer<'de>>(from: D) -> Result<Option<HoursBody>, D::Error> {
+    let said: Option<serde_json::Value> = Option::deserialize(from)?;
+    Ok(said.map(|said| {
+        let unknown = said.to_string();
+        serde_json::from_value(said).unwrap_or(HoursBody {
+            open: unknown,
+            ahead_of_utc_min: 0,
+        })
+    }))
+}
+
+/// [`StatusBody::draining`]: what it holds stays until it expires.
+pub const DRAINS_KEEP: &str = "keep";
+/// [`StatusBody::draining`]: what it holds is to go on to others.
+pub const DRAINS_MOVE: &str = "move";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hours_of_another_form_cost_nothing_else_of_a_status() {
+        let status = |hours: &str| -> StatusBody {
+            let text = format!(
+                r#"{{"name": "n", "version": "v", "capacity_bytes": 1, "used_bytes": 0,
+                "free_bytes": 1, "rate_limit_bytes_per_s": null{hours}}}"#
+            );
+            serde_json::from_str(&text).unwrap()
+        };
+        let known = status(r#", "hours": {"open": "20-06", "ahead_of_utc_min": -60}"#);
+        let hours = HoursBody {
+            open: "20-06".into(),
+            ahead_of_utc_min: -60,
+        };
+        assert_eq!(known.hours, Some(hours));
+        for (later, open) in [
+            (r#"["20-06"]"#, r#"["20-06"]"#),
+            (r#""20-06""#, r#""20-06""#),
+            (r#"{"open": 7}"#, r#"{"open":7}"#),
+        ] {
+            let hours = status(&format!(r#", "hours": {later}"#)).hours.unwrap();
+            assert_eq!((hours.open.as_str(), hours.ahead_of_utc_min), (open, 0));
+        }
+        for none in ["", r#", "hours": null"#] {
+            assert_eq!(status(none).hours, None);
+        }
+        let text = serde_json::to_string(&status("")).unwrap();
+        assert!(!text.contains("hours"), "{text}");
+    }
+}
