@@ -70,25 +70,37 @@ sys.stdin.readline()
 /// What the two links are like.
 struct Links {
     title: &'static str,
-    first: [&'static str; 2],
-    second: [&'static str; 2],
+    first: [&'static str; 3],
+    second: [&'static str; 3],
+    /// What the access carries of data at most, in Mbit/s, where the streams are to be compared with that: full frames
+    /// are 1538 bytes with Ethernet's framing, and 1448 of them data.
+    access_mbit: Option<f64>,
 }
 
-const PATHS: [Links; 3] = [
+const PATHS: [Links; 4] = [
     Links {
         title: "30 ms and 0.05 % loss on both segments",
-        first: ["delay=15ms", "loss=0.05%"],
-        second: ["delay=15ms", "loss=0.05%"],
+        first: ["rate=1Gbit/s", "delay=15ms", "loss=0.05%"],
+        second: ["rate=1Gbit/s", "delay=15ms", "loss=0.05%"],
+        access_mbit: None,
     },
     Links {
         title: "1 ms without loss, then 60 ms and 0.1 % loss",
-        first: ["delay=0.5ms", "loss=0%"],
-        second: ["delay=30ms", "loss=0.1%"],
+        first: ["rate=1Gbit/s", "delay=0.5ms", "loss=0%"],
+        second: ["rate=1Gbit/s", "delay=30ms", "loss=0.1%"],
+        access_mbit: None,
+    },
+    Links {
+        title: "An access of 500 Mbit/s, then 60 ms of 500 Mbit/s reserved: without loss",
+        first: ["rate=500Mbit/s", "delay=0.5ms", "loss=0%"],
+        second: ["rate=500Mbit/s", "delay=30ms", "loss=0%"],
+        access_mbit: Some(500.0 * 1448.0 / 1538.0),
     },
     Links {
         title: "1 ms without loss on both",
-        first: ["delay=0.5ms", "loss=0%"],
-        second: ["delay=0.5ms", "loss=0%"],
+        first: ["rate=1Gbit/s", "delay=0.5ms", "loss=0%"],
+        second: ["rate=1Gbit/s", "delay=0.5ms", "loss=0%"],
+        access_mbit: None,
     },
 ];
 
@@ -262,7 +274,7 @@ fn report(
     let mut text = format!(
         "# What a gateway is worth\n\n\
          Written by `cargo xtask bench relay`; run it to get your machine's figures. One `iperf3` stream from end to end \
-         over two links of 1 Gbit/s, `two-segments` of the laboratory: the ends have windows of 4 MiB at most. {seconds} s \
+         over two links of 1 Gbit/s if nothing else is said, `two-segments` of the laboratory: the ends have windows of 4 MiB at most. {seconds} s \
          after {SLOW_START_S} s that do not count, medians of {runs}, ranges in parentheses; ratios are to the direct stream \
          with CUBIC on the same links. The gateway's share of a core is that of its process: with everything else on \
          this machine beside it.\n\n"
@@ -293,7 +305,15 @@ fn report(
                 rate.median / direct
             );
         }
+        if let Some(access) = path.access_mbit {
+            let _ = writeln!(text, "\n{}", of_access(access, of_path));
+        }
     }
+    text.push_str(
+        "\nA gateway buys nothing where the path is clean, or where the ends have BBR and windows to match: there the mind \
+         leaves it for the straight way ([the rule](../algorithms/ways.md); `scenarios/ways.toml` and \
+         `crates/cli/tests/ways.rs` show that it does).\n",
+    );
     let _ = write!(
         text,
         "\n## Many streams\n\n{IDLE} streams that rest and {BUSY} that carry all they can, on loopback: {} MiB of memory at most, \
@@ -303,25 +323,47 @@ fn report(
     Ok(text)
 }
 
-fn of_reserved(kept: &[Kept]) -> String {
-    let spread = |figure: fn(&Kept) -> f64| Spread::of(kept, figure);
+/// What each way has of what the access carries.
+fn of_access(access_mbit: f64, of_path: &[Vec<Sample>]) -> String {
+    let shares = WAYS.iter().zip(of_path).map(|(way, samples)| {
+        let rate = Spread::of(samples, |sample| sample.mbit_per_s);
+        format!("{} {:.1} %", way.title, rate.median / access_mbit * 100.0)
+    });
+    let shares: Vec<String> = shares.collect();
+    format!(
+        "Of the {access_mbit:.0} Mbit/s of data that the access carries at most: {}.",
+        shares.join("; ")
+    )
+}
+
+fn of_reserved(runs: &[Kept]) -> String {
+    let spread = |figure: fn(&Kept) -> f64| Spread::of(runs, figure);
     let (share, back) = (spread(|run| run.share), spread(|run| run.back_s));
+    let (alone, kept) = (spread(|run| run.alone), spread(Kept::of_alone));
     let (others, after) = (spread(|run| run.others), spread(|run| run.others_after));
     format!(
         "\n## A reserved rate\n\n{} Mbit/s of a link of {} reserved at a gateway for one stream through it, beside {} streams of others \
-         that send all they can on the same link; then the stream ends and its reservation is released. Headers are part of what is \
-         reserved and not of what is counted.\n\n\
+         that send all they can on the same link; then the stream ends and its reservation is released. Before that the same with \
+         nobody else. Headers take 4.4 % of what is reserved and are not counted.\n\n\
          | | |\n|---|---|\n\
-         | the stream had, of what was reserved for it | {:.3} ({:.3}-{:.3}) |\n\
+         | alone the stream had, of what was reserved for it | {:.3} ({:.3}-{:.3}) |\n\
+         | beside the others it had | {:.3} ({:.3}-{:.3}) |\n\
+         | so it kept, of what it has alone | {:.3} ({:.3}-{:.3}) |\n\
          | the others had meanwhile | {:.0} Mbit/s |\n\
          | the others had afterwards | {:.0} Mbit/s |\n\
          | 95 % of that from | {:.1} s ({:.1}-{:.1}) after its end |\n",
         reserved::RESERVED_MBIT,
         reserved::LINK_MBIT,
         reserved::COMPETITORS,
+        alone.median,
+        alone.least,
+        alone.most,
         share.median,
         share.least,
         share.most,
+        kept.median,
+        kept.least,
+        kept.most,
         others.median,
         after.median,
         back.median,

@@ -99,13 +99,21 @@ time.sleep(60)
 /// What one run showed.
 #[derive(Debug, Clone, Copy)]
 pub struct Kept {
-    /// Of what was reserved, headers not counted.
+    /// Of what was reserved, headers not counted: with nobody else on the link, and beside the others.
+    pub alone: f64,
     pub share: f64,
     /// What the others had meanwhile and afterwards, in Mbit/s.
     pub others: f64,
     pub others_after: f64,
     /// Until the others had 95 % of what they have without it.
     pub back_s: f64,
+}
+
+impl Kept {
+    /// What it kept of what it has alone.
+    pub fn of_alone(&self) -> f64 {
+        self.share / self.alone
+    }
 }
 
 /// Two machines joined by a device each; gone with their owner.
@@ -155,8 +163,17 @@ impl Drop for Pair {
     }
 }
 
-/// Lets a stream have a reserved rate for so many seconds beside competitors, and ends it.
+/// Lets a stream have a reserved rate for so many seconds, alone and then beside competitors, and ends it.
 pub fn measure(posthaste: &Path, seconds: u64) -> anyhow::Result<Kept> {
+    let alone = beside(posthaste, seconds, 0)?;
+    let kept = beside(posthaste, seconds, COMPETITORS)?;
+    Ok(Kept {
+        alone: alone.share,
+        ..kept
+    })
+}
+
+fn beside(posthaste: &Path, seconds: u64, competitors: u32) -> anyhow::Result<Kept> {
     let python = install::ensure_python()?;
     let pair = Pair::build()?;
     let folder = stage::target_folder()?.join("bench-relay/reserved");
@@ -172,7 +189,7 @@ pub fn measure(posthaste: &Path, seconds: u64) -> anyhow::Result<Kept> {
     through.args(["through", address, "--token", "8h", "--secret-file"]);
     let token = output(through.arg(folder.join("secret")))?;
     let mut sink = pair.command(&pair.far, &python);
-    sink.args(["-c", SINK, &COMPETITORS.to_string()]);
+    sink.args(["-c", SINK, &competitors.to_string()]);
     let mut sink = Running(sink.stdout(Stdio::piped()).spawn()?);
     let mut said = BufReader::new(sink.0.stdout.take().context("its output is kept")?);
     let mut line = String::new();
@@ -182,7 +199,7 @@ pub fn measure(posthaste: &Path, seconds: u64) -> anyhow::Result<Kept> {
     sender.args(["-c", SENDER, address, token.trim()]);
     sender.args([
         rate.to_string(),
-        COMPETITORS.to_string(),
+        competitors.to_string(),
         seconds.to_string(),
     ]);
     let mut sender = Running(sender.spawn()?);
@@ -200,8 +217,10 @@ pub fn measure(posthaste: &Path, seconds: u64) -> anyhow::Result<Kept> {
         anyhow::bail!("the sink said {line:?}");
     };
     let mbit = |bytes_per_s: f64| bytes_per_s * 8.0 / 1e6;
+    let share = mbit(reserved) / f64::from(RESERVED_MBIT);
     Ok(Kept {
-        share: mbit(reserved) / f64::from(RESERVED_MBIT),
+        alone: share,
+        share,
         others: mbit(others),
         others_after: mbit(others_after),
         back_s,
