@@ -26,8 +26,8 @@ const BEYOND: Duration = Duration::from_secs(3600);
 const PROLONG_AT: Duration = Duration::from_secs(1800);
 /// A depot that is away is given nothing back before.
 const AWAY: Duration = Duration::from_secs(60);
-/// Times that space is given back without an answer: then its own end must do.
-const TRIES_MAX: u32 = 5;
+/// Times that space is given back without an answer: then its own end must do, which comes before that.
+const TRIES_MAX: u32 = 9;
 
 impl Mind {
     /// A depot said whether it can keep space for datasets.
@@ -120,7 +120,10 @@ impl Mind {
             }
             SpaceNews::Refused { most } => self.on_space_refused(id, at, most),
             SpaceNews::Failed if known.is_some() => self.spaces.change(at, id, |space| {
-                (space.asked, space.due) = (None, now + ASK_AGAIN);
+                // Ever more rarely where it is given back in vain.
+                let doublings = if space.is_ending { space.tries } else { 0 };
+                let pause = ASK_AGAIN * (1 << doublings.min(TRIES_MAX));
+                (space.asked, space.due) = (None, now + pause);
             }),
             SpaceNews::Failed => {}
         }
