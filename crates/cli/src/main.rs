@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 mod answer;
+mod check;
 mod client;
 mod config;
 mod copy;
@@ -72,6 +73,7 @@ enum Command {
     Offload(offload::OffloadArguments),
     StageIn(stage_in::StageInArguments),
     Plan(plan::PlanArguments),
+    Check(check::CheckArguments),
     List(request::ListArguments),
     Status(request::StatusArguments),
     Watch(watch::WatchArguments),
@@ -103,6 +105,7 @@ fn main() -> ExitCode {
         Command::Offload(arguments) => wait_for(offload::run(arguments)),
         Command::StageIn(arguments) => wait_for(stage_in::run(arguments)),
         Command::Plan(arguments) => wait_for(plan::run(arguments)),
+        Command::Check(arguments) => check::run(&arguments),
         Command::List(arguments) => wait_for(request::list(arguments)),
         Command::Status(arguments) => wait_for(request::status(arguments)),
         Command::Watch(arguments) => wait_for(watch::run(arguments)),

@@ -1,0 +1,5 @@
+//! Batch systems: what job scripts ask of posthaste. No other room knows what Slurm and PBS look like.
+//!
+//! [`script`] reads the directives of a job script: `docs/reference/job-scripts.md` has their forms.
+
+pub mod script;

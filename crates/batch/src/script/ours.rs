@@ -1,0 +1,235 @@
+//! `#POSTHASTE`, and the lines of others that mean the same.
+
+use posthaste_types::{Bytes, Code};
+
+use super::{
+    After, Complaint, Deadline, Lent, Release, Said, StageIn, StageOut, deadline::FORMS, words,
+};
+
+const VERBS: [&str; 3] = ["stage_in", "stage_out", "depot"];
+
+/// `stage_in`, `stage_out` or `depot`, and what belongs to it.
+pub(super) fn read(line: usize, text: &str) -> Result<Said, Complaint> {
+    let words = words::split(line, text)?;
+    match words.split_first() {
+        Some((verb, rest)) if verb == "stage_in" => stage_in(line, rest),
+        Some((verb, rest)) if verb == "stage_out" => stage_out(line, rest),
+        Some((verb, rest)) if verb == "depot" => depot(line, rest),
+        Some((verb, _)) => Err(Complaint::unknown(line, verb, "directive", &VERBS)),
+        None => Err(Complaint::new(line, "it says nothing").meant(VERBS.join(", "))),
+    }
+}
+
+/// The same of a line whose mark is Slurm's or DataWarp's: what does not stage anything is theirs, and so are the keys for
+/// pools and kinds of files.
+pub(super) fn read_alias(line: usize, text: &str) -> Result<Said, Complaint> {
+    let is_theirs = |word: &String| {
+        let keys = ["pool=", "capacity=", "type=file", "type=directory"];
+        keys.iter().any(|key| word.starts_with(key))
+    };
+    let all = words::split(line, text)?;
+    let words: Vec<String> = all
+        .iter()
+        .filter(|word| !is_theirs(word))
+        .cloned()
+        .collect();
+    match words.split_first() {
+        Some((verb, rest)) if verb == "stage_in" => stage_in(line, rest),
+        Some((verb, rest)) if verb == "stage_out" => stage_out(line, rest),
+        Some(_) | None => Ok(Said::Nothing),
+    }
+}
+
+/// The words after the verb: each key at most once.
+struct Keys<'a> {
+    line: usize,
+    verb: &'static str,
+    known: &'static [&'static str],
+    left: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Keys<'a> {
+    fn read(
+        line: usize,
+        verb: &'static str,
+        known: &'static [&'static str],
+        words: &'a [String],
+    ) -> Result<Self, Complaint> {
+        let mut left: Vec<(&str, &str)> = Vec::new();
+        for word in words {
+            let (key, value) = word.split_once('=').unwrap_or((word, ""));
+            if !known.contains(&key) {
+                return Err(Complaint::unknown(
+                    line,
+                    key,
+                    &format!("key of {verb}"),
+                    known,
+                ));
+            }
+            if value.is_empty() && key != "optional" {
+                return Err(
+                    Complaint::new(line, format!("`{key}` has no value")).meant(format!("{key}=…"))
+                );
+            }
+            if left.iter().any(|(other, _)| *other == key) {
+                return Err(Complaint::new(line, format!("`{key}` is said twice")));
+            }
+            left.push((key, value));
+        }
+        Ok(Self {
+            line,
+            verb,
+            known,
+            left,
+        })
+    }
+
+    fn get(&self, key: &str) -> Option<&'a str> {
+        debug_assert!(self.known.contains(&key));
+        let found = self.left.iter().find(|(known, _)| *known == key);
+        found.map(|(_, value)| *value)
+    }
+
+    fn needed(&self, key: &str) -> Result<String, Complaint> {
+        let missing = || {
+            let what = format!("{} without `{key}`", self.verb);
+            Complaint::new(self.line, what).meant(format!("{key}=…"))
+        };
+        self.get(key).map(str::to_owned).ok_or_else(missing)
+    }
+
+    fn wrong(&self, key: &str, value: &str, form: &str) -> Complaint {
+        let what = format!("`{key}={value}` can't be read");
+        Complaint::new(self.line, what).meant(format!("{key}={form}"))
+    }
+
+    /// What a key says, once understood.
+    fn understood<T>(
+        &self,
+        key: &str,
+        form: &str,
+        understand: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<Option<T>, Complaint> {
+        let Some(value) = self.get(key) else {
+            return Ok(None);
+        };
+        let understood = understand(value).ok_or_else(|| self.wrong(key, value, form))?;
+        Ok(Some(understood))
+    }
+}
+
+fn stage_in(line: usize, words: &[String]) -> Result<Said, Complaint> {
+    const KEYS: [&str; 4] = ["source", "destination", "deadline", "optional"];
+    let keys = Keys::read(line, "stage_in", &KEYS, words)?;
+    let optional = keys.understood("optional", "yes", |value| match value {
+        "" | "yes" | "true" => Some(true),
+        "no" | "false" => Some(false),
+        _ => None,
+    })?;
+    Ok(Said::StageIn(StageIn {
+        line,
+        source: keys.needed("source")?,
+        destination: keys.needed("destination")?,
+        deadline: keys.understood("deadline", FORMS, Deadline::read)?,
+        is_optional: optional.unwrap_or(false),
+    }))
+}
+
+fn stage_out(line: usize, words: &[String]) -> Result<Said, Complaint> {
+    const KEYS: [&str; 7] = [
+        "source",
+        "destination",
+        "deadline",
+        "via",
+        "code",
+        "release",
+        "after",
+    ];
+    let keys = Keys::read(line, "stage_out", &KEYS, words)?;
+    let release = keys.understood("release", "when-safe or never", |value| match value {
+        "when-safe" => Some(Release::WhenSafe),
+        "never" => Some(Release::Never),
+        _ => None,
+    })?;
+    let after = keys.understood("after", "ok, notok or any", |value| match value {
+        "ok" => Some(After::Ok),
+        "notok" => Some(After::NotOk),
+        "any" => Some(After::Any),
+        _ => None,
+    })?;
+    let via = keys.understood("via", "ash,birch", |value| {
+        let names: Vec<String> = value.split(',').map(str::to_owned).collect();
+        names.iter().all(|name| !name.is_empty()).then_some(names)
+    })?;
+    Ok(Said::StageOut(StageOut {
+        line,
+        source: keys.needed("source")?,
+        destination: keys.needed("destination")?,
+        deadline: keys.understood("deadline", FORMS, Deadline::read)?,
+        via: via.unwrap_or_default(),
+        code: keys.understood("code", "8+4", |value| value.parse::<Code>().ok())?,
+        release: release.unwrap_or_default(),
+        after: after.unwrap_or_default(),
+    }))
+}
+
+fn depot(line: usize, words: &[String]) -> Result<Said, Complaint> {
+    const FORM: &str = "depot NAME:50GB [when=20-06] [load<0.5]";
+    let Some((lent, rest)) = words.split_first() else {
+        return Err(Complaint::new(line, "depot without a name").meant(FORM));
+    };
+    let (name, space) = lent_space(lent).ok_or_else(|| {
+        let what = format!("`{lent}` is no depot with its space");
+        Complaint::new(line, what).meant(FORM)
+    })?;
+    let (mut hours, mut load_max_permille) = (None, None);
+    for word in rest {
+        let unreadable = || Complaint::new(line, format!("`{word}` can't be read")).meant(FORM);
+        if let Some(when) = word.strip_prefix("when=") {
+            let read = when.parse().map_err(|_| unreadable())?;
+            if hours.replace(read).is_some() {
+                return Err(Complaint::new(line, "`when` is said twice"));
+            }
+        } else if let Some(load) = word.strip_prefix("load<") {
+            let read = permille(load).ok_or_else(unreadable)?;
+            if load_max_permille.replace(read).is_some() {
+                return Err(Complaint::new(line, "`load` is said twice"));
+            }
+        } else {
+            return Err(Complaint::unknown(
+                line,
+                word,
+                "term of a depot",
+                &["when=20-06", "load<0.5"],
+            ));
+        }
+    }
+    Ok(Said::Depot(Lent {
+        line,
+        name: name.to_owned(),
+        space,
+        hours: hours.unwrap_or_default(),
+        load_max_permille,
+    }))
+}
+
+/// `NAME:50GB`; the name may have colons itself.
+pub(super) fn lent_space(text: &str) -> Option<(&str, Bytes)> {
+    let (name, space) = text.rsplit_once(':')?;
+    let space: Bytes = space.parse().ok()?;
+    (!name.is_empty() && space > Bytes::ZERO).then_some((name, space))
+}
+
+/// A share such as `0.5`, in thousandths: up to three digits behind the point.
+fn permille(text: &str) -> Option<u32> {
+    let (whole, rest) = text.split_once('.').unwrap_or((text, ""));
+    let is_plain = |digits: &str| digits.bytes().all(|c| c.is_ascii_digit());
+    let has_form = (1..=4).contains(&whole.len()) && rest.len() <= 3;
+    if !has_form || !is_plain(whole) || !is_plain(rest) {
+        return None;
+    }
+    let whole: u32 = whole.parse().ok()?;
+    let rest: u32 = format!("{rest:0<3}").parse().ok()?;
+    let permille = whole * 1000 + rest;
+    (permille > 0).then_some(permille)
+}

@@ -1,0 +1,35 @@
+//! The words of a line: quotes hold together what has spaces in it.
+
+use super::Complaint;
+
+/// Longest line of ours, in bytes.
+const LINE_BYTES_MAX: usize = 8192;
+
+/// Splits a line at white space that is not in quotes; the quotes go.
+pub(super) fn split(line: usize, text: &str) -> Result<Vec<String>, Complaint> {
+    if text.len() > LINE_BYTES_MAX {
+        let most = format!("a directive has {LINE_BYTES_MAX} bytes at most");
+        return Err(Complaint::new(line, most));
+    }
+    if text.contains(|c: char| c.is_control() && c != '\t') {
+        return Err(Complaint::new(line, "there is a control character in it"));
+    }
+    let (mut words, mut word) = (Vec::new(), None::<String>);
+    let mut quote = None;
+    for c in text.chars() {
+        match quote {
+            Some(open) if c == open => quote = None,
+            None if c == '"' || c == '\'' => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            None if c.is_whitespace() => words.extend(word.take()),
+            Some(_) | None => word.get_or_insert_default().push(c),
+        }
+    }
+    if quote.is_some() {
+        return Err(Complaint::new(line, "a quote is opened and not closed"));
+    }
+    words.extend(word);
+    Ok(words)
+}

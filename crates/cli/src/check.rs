@@ -1,0 +1,226 @@
+//! `posthaste check`: what a job script asks for.
+
+use std::{fs::File, io::Read, path::PathBuf, process::ExitCode};
+
+use clap::Args;
+use jiff::{Timestamp, tz::TimeZone};
+use posthaste_batch::script::{
+    self, After, Complaint, Deadline, Release, StageIn, StageOut, Wanted,
+};
+use posthaste_endpoint::{Error, ErrorKind};
+use serde_json::{Value, json};
+
+use crate::{
+    failure::{Failure, Outcome},
+    moment, output,
+};
+
+/// Larger than any script that a scheduler takes (Slurm: 4 MiB).
+const SCRIPT_BYTES_MAX: u64 = 4 << 20;
+
+/// Says what a job script asks of posthaste, or what is wrong in it
+///
+/// Reads #POSTHASTE directives, #BB_LUA and #DW lines that stage something in or out, and the forms of the papers (#Stageout,
+/// #InterNode, #CollabAcct, #Deadline), and changes nothing. Exit code 2 when a directive is wrong: each with its line, the word and what was meant.
+/// docs/reference/job-scripts.md has all forms.
+///
+/// Examples:
+///   posthaste check job.sh
+///   posthaste check - --json < job.sh
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct CheckArguments {
+    /// The script; `-` for standard input
+    script: PathBuf,
+    /// Print what it asks for as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A usage failure when a directive is wrong; those of reading the script.
+pub fn run(arguments: &CheckArguments) -> Outcome {
+    let shown = arguments.script.display().to_string();
+    let text = read(&arguments.script, &shown)?;
+    let now = Timestamp::now();
+    let read = script::read(&text).and_then(|wanted| {
+        let late = too_late(&wanted, now);
+        if late.is_empty() {
+            Ok(wanted)
+        } else {
+            Err(late)
+        }
+    });
+    let wanted = read.map_err(|complaints| complain(&shown, &complaints))?;
+    if arguments.json {
+        output::json(&to_json(&wanted, now));
+    } else {
+        describe(&shown, &wanted);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(path: &PathBuf, shown: &str) -> Result<String, Failure> {
+    let mut bytes = Vec::new();
+    let read = if path.as_os_str() == "-" {
+        std::io::stdin()
+            .take(SCRIPT_BYTES_MAX + 1)
+            .read_to_end(&mut bytes)
+    } else {
+        File::open(path).and_then(|file| file.take(SCRIPT_BYTES_MAX + 1).read_to_end(&mut bytes))
+    };
+    read.map_err(|cause| Error::io("read", shown.to_owned(), cause))?;
+    if bytes.len() as u64 > SCRIPT_BYTES_MAX {
+        let error = Error::new(ErrorKind::Invalid, "read", shown.to_owned());
+        return Err(error.cause("it is larger than any job script").into());
+    }
+    // What is not ours may be written in any encoding.
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Deadlines that have passed already.
+fn too_late(wanted: &Wanted, now: Timestamp) -> Vec<Complaint> {
+    let ins = wanted.stage_ins.iter().map(|one| (one.line, one.deadline));
+    let outs = wanted.stage_outs.iter().map(|one| (one.line, one.deadline));
+    let mut late = Vec::new();
+    for (line, deadline) in ins.chain(outs) {
+        let moment = deadline.and_then(|deadline| moment_of(deadline, now));
+        if moment.is_some_and(|moment| moment <= now) {
+            let what = "the deadline has passed".to_owned();
+            late.push(Complaint {
+                line,
+                what,
+                meant: None,
+            });
+        }
+    }
+    late
+}
+
+/// The moment, where it does not depend on the job.
+fn moment_of(deadline: Deadline, now: Timestamp) -> Option<Timestamp> {
+    match deadline {
+        Deadline::Within(_) => None,
+        Deadline::At(_) | Deadline::Local(_) => deadline.moment(now, &TimeZone::system()),
+    }
+}
+
+/// All but the last are said here: that one ends the command.
+fn complain(shown: &str, complaints: &[Complaint]) -> Failure {
+    let mut lines: Vec<String> = complaints
+        .iter()
+        .map(|one| format!("{shown}: {one}"))
+        .collect();
+    let last = lines.pop().unwrap_or_default();
+    for line in lines {
+        eprintln!("posthaste: {line}");
+    }
+    Failure::usage(last)
+}
+
+fn describe(shown: &str, wanted: &Wanted) {
+    if *wanted == Wanted::default() {
+        return output::line(&format!("{shown} asks for nothing"));
+    }
+    let mut rows = Vec::new();
+    let mut row = |line: usize, what: &str, of: String, how: Vec<String>| {
+        rows.push(vec![
+            format!("line {line}"),
+            what.to_owned(),
+            of,
+            how.join(", "),
+        ]);
+    };
+    for one in &wanted.stage_ins {
+        let of = format!("{} → {}", one.source, one.destination);
+        row(one.line, "stage in", of, how_in(one));
+    }
+    for one in &wanted.stage_outs {
+        let of = format!("{} → {}", one.source, one.destination);
+        row(one.line, "stage out", of, how_out(one));
+    }
+    for lent in &wanted.depots {
+        let mut how = vec![lent.space.to_string(), lent.hours.to_string()];
+        how.extend(
+            lent.load_max_permille
+                .map(|load| format!("below a load of {}", f64::from(load) / 1000.0)),
+        );
+        row(lent.line, "depot", lent.name.clone(), how);
+    }
+    output::table(&rows);
+}
+
+fn how_in(one: &StageIn) -> Vec<String> {
+    let by = one.deadline.map_or_else(
+        || "before the job starts".to_owned(),
+        |deadline| when(deadline, "the submission"),
+    );
+    let optional = one
+        .is_optional
+        .then(|| "the job starts without it too".to_owned());
+    [by].into_iter().chain(optional).collect()
+}
+
+fn how_out(one: &StageOut) -> Vec<String> {
+    let mut how: Vec<String> = one
+        .deadline
+        .map(|deadline| when(deadline, "the end of the job"))
+        .into_iter()
+        .collect();
+    how.extend((!one.via.is_empty()).then(|| format!("over {}", one.via.join(" and "))));
+    how.extend(one.code.map(|code| format!("as {code}")));
+    how.extend(
+        (one.release == Release::WhenSafe).then(|| "removed from scratch when safe".to_owned()),
+    );
+    how.push(match one.after {
+        After::Ok => "if the job ends well".to_owned(),
+        After::NotOk => "if the job fails".to_owned(),
+        After::Any => "whatever becomes of the job".to_owned(),
+    });
+    how
+}
+
+fn when(deadline: Deadline, from: &str) -> String {
+    match deadline {
+        Deadline::Within(span) => format!(
+            "within {} of {from}",
+            moment::show_seconds(span.as_secs_f64())
+        ),
+        Deadline::At(_) | Deadline::Local(_) => deadline.to_string(),
+    }
+}
+
+fn to_json(wanted: &Wanted, now: Timestamp) -> Value {
+    let deadline = |deadline: Option<Deadline>| match deadline {
+        None => Value::Null,
+        Some(Deadline::Within(span)) => json!({"within_s": span.as_secs()}),
+        Some(fixed) => json!({"at": moment_of(fixed, now).map(|moment| moment.to_string())}),
+    };
+    let stage_in = |one: &StageIn| {
+        json!({
+            "line": one.line, "source": one.source, "destination": one.destination,
+            "deadline": deadline(one.deadline), "optional": one.is_optional,
+        })
+    };
+    let stage_out = |one: &StageOut| {
+        json!({
+            "line": one.line, "source": one.source, "destination": one.destination,
+            "deadline": deadline(one.deadline), "via": one.via, "code": one.code.map(|code| code.to_string()),
+            "release": match one.release { Release::WhenSafe => "when-safe", Release::Never => "never" },
+            "after": match one.after { After::Ok => "ok", After::NotOk => "notok", After::Any => "any" },
+        })
+    };
+    let depot = |lent: &script::Lent| {
+        json!({
+            "line": lent.line, "name": lent.name, "space_bytes": lent.space.get(),
+            "hours": lent.hours.to_string(), "load_max": lent.load_max_permille.map(|load| f64::from(load) / 1000.0),
+        })
+    };
+    json!({
+        "stage_ins": wanted.stage_ins.iter().map(stage_in).collect::<Vec<_>>(),
+        "stage_outs": wanted.stage_outs.iter().map(stage_out).collect::<Vec<_>>(),
+        "depots": wanted.depots.iter().map(depot).collect::<Vec<_>>(),
+    })
+}

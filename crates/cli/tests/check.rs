@@ -1,0 +1,103 @@
+//! `posthaste check`: what a job script asks for, or what is wrong in it.
+
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
+use std::{
+    fs,
+    io::Write,
+    process::{Command, Output, Stdio},
+};
+
+fn check(script: &str, more: &[&str]) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("job.sh");
+    fs::write(&path, script).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_posthaste"));
+    command
+        .current_dir(folder.path())
+        .args(["check", "job.sh"])
+        .args(more);
+    command.output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+const SCRIPT: &str = "#!/bin/bash
+#SBATCH --time=02:00:00
+#POSTHASTE stage_in source=sftp://archive/run7 destination=/scratch/run7
+srun ./simulate
+#POSTHASTE stage_out source=/scratch/out/*.h5 destination=home deadline=2h via=ash,birch code=1+1 release=when-safe after=ok
+#InterNode node1.Site1:49665:50GB
+";
+
+#[test]
+fn a_script_is_told_in_people_s_words_and_as_json() {
+    let said = check(SCRIPT, &[]);
+    assert_eq!(said.status.code(), Some(0), "{}", text(&said.stderr));
+    let told = text(&said.stdout);
+    for part in [
+        "line 3  stage in   sftp://archive/run7 → /scratch/run7",
+        "before the job starts",
+        "within 2.0 h of the end of the job, over ash and birch, as 1+1, removed from scratch when safe, if the job ends well",
+        "line 6  depot      node1.Site1:49665",
+        "50.0 GiB, always",
+    ] {
+        assert!(told.contains(part), "{part}\n{told}");
+    }
+    let json: serde_json::Value =
+        serde_json::from_slice(&check(SCRIPT, &["--json"]).stdout).unwrap();
+    assert_eq!(json["stage_outs"][0]["deadline"]["within_s"], 7200);
+    assert_eq!(json["stage_ins"][0]["line"], 3);
+    assert_eq!(json["depots"][0]["space_bytes"], 50_u64 << 30);
+    assert!(text(&check("#!/bin/sh\n", &[]).stdout).contains("job.sh asks for nothing"));
+}
+
+#[test]
+fn every_wrong_directive_is_named_with_its_line() {
+    let wrong =
+        "#POSTHASTE stagein source=a\n#POSTHASTE stage_out source=a destination=b deadline=soon\n";
+    let said = check(wrong, &[]);
+    assert_eq!(said.status.code(), Some(2));
+    assert_eq!(
+        text(&said.stderr),
+        "posthaste: job.sh: line 1: `stagein` is no directive (write stage_in)\n\
+         posthaste: job.sh: line 2: `deadline=soon` can't be read (write deadline=2h, 1d12h, 2026-12-01T18:00 or 2026-12-01)\n"
+    );
+    let late = check(
+        "#Stageout Output DestinationSite\n#Deadline 1/14/2007:12:00\n",
+        &[],
+    );
+    assert_eq!(
+        (
+            late.status.code(),
+            text(&late.stderr).contains("has passed")
+        ),
+        (Some(2), true)
+    );
+}
+
+#[test]
+fn a_script_comes_from_standard_input_too_and_one_that_is_not_there_is_said() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_posthaste"))
+        .args(["check", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(SCRIPT.as_bytes())
+        .unwrap();
+    let said = child.wait_with_output().unwrap();
+    assert!(text(&said.stdout).contains("stage out"));
+    let missing = Command::new(env!("CARGO_BIN_EXE_posthaste"))
+        .args(["check", "/nowhere/job.sh"])
+        .output()
+        .unwrap();
+    assert_eq!(missing.status.code(), Some(4));
+    assert_eq!(text(&missing.stderr).lines().count(), 1);
+}
