@@ -37,14 +37,14 @@ fn a_script_is_told_in_people_s_words_and_as_json() {
     let said = check(SCRIPT, &[]);
     assert_eq!(said.status.code(), Some(0), "{}", text(&said.stderr));
     let told = text(&said.stdout);
-    for part in [
+    for said in [
         "line 3  stage in   sftp://archive/run7 → /scratch/run7",
         "before the job starts",
         "within 2.0 h of the end of the job, over ash and birch, as 1+1, removed from scratch when safe, if the job ends well",
         "line 6  depot      node1.Site1:49665",
         "50.0 GiB, always",
     ] {
-        assert!(told.contains(part), "{part}\n{told}");
+        assert!(told.contains(said), "{said}\n{told}");
     }
     let json: serde_json::Value =
         serde_json::from_slice(&check(SCRIPT, &["--json"]).stdout).unwrap();

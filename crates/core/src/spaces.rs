@@ -14,8 +14,11 @@ use crate::{
 
 /// A depot that did not answer in this time won't.
 const ANSWER_WAIT: Duration = Duration::from_secs(120);
-/// What was refused is not asked for again before: others may have left by then.
+/// What was refused is not asked for again before: others may have left by then. A depot that did not do as it was asked
+/// is left alone for twice as long, and twice that each time,
 const ASK_AGAIN: Duration = Duration::from_secs(10);
+/// up to 85 minutes.
+const DOUBLINGS_MAX: u32 = 9;
 /// What was granted is not given back before: forecasts swing.
 const KEEP: Duration = Duration::from_secs(30);
 /// What is kept may differ by less than this share from what is needed: a quarter.
@@ -27,7 +30,7 @@ const PROLONG_AT: Duration = Duration::from_secs(1800);
 /// A depot that is away is given nothing back before.
 const AWAY: Duration = Duration::from_secs(60);
 /// Times that space is given back without an answer: then its own end must do, which comes before that.
-const TRIES_MAX: u32 = 9;
+const RETURNS_MAX: u32 = 9;
 
 impl Mind {
     /// A depot said whether it can keep space for datasets.
@@ -109,7 +112,7 @@ impl Mind {
             SpaceNews::Granted { bytes, until } => {
                 self.spaces.change(at, id, |space| {
                     (space.held, space.until, space.asked) = (bytes, until, None);
-                    (space.most, space.tries) = (None, 0);
+                    (space.most, space.is_refused, space.failures) = (None, false, 0);
                     (space.due, space.shrinks_at) = (now, now + KEEP);
                     space.is_ending = !is_moving;
                 });
@@ -120,9 +123,8 @@ impl Mind {
             }
             SpaceNews::Refused { most } => self.on_space_refused(id, at, most),
             SpaceNews::Failed if known.is_some() => self.spaces.change(at, id, |space| {
-                // Ever more rarely where it is given back in vain.
-                let doublings = if space.is_ending { space.tries } else { 0 };
-                let pause = ASK_AGAIN * (1 << doublings.min(TRIES_MAX));
+                space.failures += u32::from(!space.is_ending);
+                let pause = ASK_AGAIN * (1 << space.failures.min(DOUBLINGS_MAX));
                 (space.asked, space.due) = (None, now + pause);
             }),
             SpaceNews::Failed => {}
@@ -143,9 +145,9 @@ impl Mind {
         }
         self.spaces.change(at, id, |space| {
             (space.asked, space.most) = (None, Some(most));
-            (space.due, space.tries) = (now + ASK_AGAIN, space.tries.saturating_add(1));
+            (space.due, space.is_refused) = (now + ASK_AGAIN, true);
         });
-        if let Some(wanted) = known.asked.filter(|_| known.tries == 0) {
+        if let Some(wanted) = known.asked.filter(|_| !known.is_refused) {
             let what = String::from("space is refused");
             self.remember_space(id, at, what, SpaceReason::Refused { wanted, most });
         }
@@ -225,7 +227,7 @@ impl Mind {
                     now
                 };
                 self.spaces.change(lane.depot, id, |space| {
-                    (space.is_ending, space.due, space.tries) = (true, due, 0);
+                    (space.is_ending, space.due, space.failures) = (true, due, 0);
                 });
             }
         }
@@ -240,12 +242,12 @@ impl Mind {
                 return;
             };
             let is_up = self.depots.get(&at).is_some_and(Depot::is_up);
-            if space.until <= now || space.tries >= TRIES_MAX {
+            if space.until <= now || space.failures >= RETURNS_MAX {
                 self.spaces.remove(at, id);
             } else if is_up {
                 self.spaces.change(at, id, |space| {
                     (space.asked, space.due) = (Some(Bytes::ZERO), now + ANSWER_WAIT);
-                    space.tries += 1;
+                    space.failures += 1;
                 });
                 out.commands.push(give_back(id, at));
             } else {
@@ -259,7 +261,7 @@ impl Mind {
         let now = self.now;
         for (depot, request) in self.spaces.all() {
             self.spaces.change(depot, request, |space| {
-                (space.asked, space.due) = (None, now);
+                (space.asked, space.due, space.failures) = (None, now, 0);
             });
         }
     }
@@ -270,7 +272,8 @@ impl Mind {
         let all: Vec<RequestId> = self.spaces.at(at).map(|(request, _)| request).collect();
         for request in all {
             self.spaces.change(at, request, |space| {
-                (space.held, space.asked, space.due) = (Bytes::ZERO, None, now);
+                (space.held, space.asked) = (Bytes::ZERO, None);
+                (space.due, space.failures) = (now, 0);
             });
             self.requests.touch(request);
         }

@@ -223,7 +223,7 @@ fn where_others_have_the_space_plans_count_on_no_more() {
     // The others leave.
     desk.told(ASH, SpaceNews::Failed);
     desk.give(vec![up(ASH, 400)]);
-    desk.wait(12);
+    desk.wait(22);
     assert_eq!(desk.asked().last(), Some(&(ASH, Some(Bytes::mebi(160)))));
 }
 

@@ -19,8 +19,10 @@ record! {
         pub(crate) shrinks_at: Timestamp,
         /// What it said that it could keep when it refused more.
         pub(crate) most: Option<Bytes>,
-        /// Refusals in a row, or times it was given back without an answer.
-        pub(crate) tries: u32,
+        /// It was refused since it last was granted.
+        pub(crate) is_refused: bool,
+        /// Times in a row that it was asked or given back in vain.
+        pub(crate) failures: u32,
         /// Its request needs it no more.
         pub(crate) is_ending: bool,
     }
