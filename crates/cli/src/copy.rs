@@ -11,6 +11,7 @@ mod summary;
 use std::{
     ffi::{OsStr, OsString},
     os::unix::ffi::OsStrExt,
+    path::PathBuf,
     process::ExitCode,
     sync::Arc,
     time::Duration,
@@ -29,6 +30,7 @@ use posthaste_types::Bytes;
 use crate::{
     failure::{Failure, Outcome, exit_for},
     ports::PortRange,
+    through,
 };
 use begun::Begun;
 use ends::Ends;
@@ -46,6 +48,11 @@ use screen::{CurrentScreen, Screen};
 /// Files whose size and modification time agree are left alone. A killed copy, run again,
 /// continues in the middle of large files.
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  posthaste cp run-7/ s3://bucket/run-7
+  posthaste cp results/ me@dtn.example.org:/data/run-7     starts posthaste there over SSH
+  posthaste cp --gateways gateways.toml big.h5 me@dtn.example.org:    data through the gateways that lead there")]
 pub struct CopyArguments {
     /// What to copy: paths, s3://bucket/prefix or sftp://user@host/path; - is standard input
     #[arg(required = true, value_name = "SRC")]
@@ -124,6 +131,9 @@ pub struct CopyArguments {
     /// Ports that posthaste may listen on at user@host, like 50000-51000 [default: any]
     #[arg(long, value_name = "LOW-HIGH")]
     ports: Option<PortRange>,
+    /// The gateways known, and which hosts lie behind them [default: gateways.toml beside profiles.toml, if there]
+    #[arg(long, value_name = "FILE")]
+    gateways: Option<PathBuf>,
     /// Only show errors
     #[arg(short, long, conflicts_with = "verbose")]
     quiet: bool,
@@ -168,7 +178,7 @@ async fn run_async(arguments: CopyArguments) -> Outcome {
         ));
     }
     let slot = Arc::new(CurrentScreen::default());
-    let access = access(&arguments, Arc::clone(&slot));
+    let access = access(&arguments, Arc::clone(&slot))?;
     let rules = DraftRules {
         verify: !arguments.ignore_checksum,
         fsync: arguments.fsync,
@@ -234,13 +244,18 @@ async fn while_shown<T>(
 }
 
 /// How addresses are opened; what people should know of it goes to the screen there is.
-fn access(arguments: &CopyArguments, screen: Arc<CurrentScreen>) -> Access {
+///
+/// # Errors
+/// When the gateways can't be read.
+fn access(arguments: &CopyArguments, screen: Arc<CurrentScreen>) -> Result<Access, Failure> {
+    let gateways = through::known(arguments.gateways.as_deref())?;
     let start = StartOptions {
         program: Some(arguments.posthaste_path.clone()),
         ports: arguments.ports.map(|ports| ports.to_string()),
         notices: Notices::new(move |note| screen.note(note)),
     };
-    Access::new(arguments.profile.clone(), arguments.ssh_option.clone()).with_start(start)
+    let access = Access::new(arguments.profile.clone(), arguments.ssh_option.clone());
+    Ok(access.with_start(start).with_gateways(gateways))
 }
 
 fn options(

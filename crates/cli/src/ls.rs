@@ -15,7 +15,10 @@ use posthaste_engine::{
 };
 use tokio::{sync::mpsc, task::spawn_blocking};
 
-use crate::failure::{Exit, Failure, Outcome};
+use crate::{
+    failure::{Exit, Failure, Outcome},
+    through,
+};
 use lines::{Lines, Shape};
 use progress::showing;
 
@@ -85,6 +88,9 @@ pub struct ShowArguments {
     /// Option for ssh as in ssh_config, like Port=2222; may be repeated
     #[arg(long, value_name = "OPTION")]
     ssh_option: Vec<String>,
+    /// The gateways known, and which hosts lie behind them [default: gateways.toml beside profiles.toml, if there]
+    #[arg(long, value_name = "FILE")]
+    gateways: Option<PathBuf>,
 }
 
 /// Lists; the exit code is rclone's (`docs/reference/exit-codes.md`).
@@ -100,7 +106,8 @@ pub fn run(arguments: ShowArguments) -> Outcome {
 }
 
 async fn run_async(arguments: ShowArguments) -> Outcome {
-    let access = Access::new(arguments.profile.clone(), arguments.ssh_option.clone());
+    let access = Access::new(arguments.profile.clone(), arguments.ssh_option.clone())
+        .with_gateways(through::known(arguments.gateways.as_deref())?);
     let mut location = Location::parse(&arguments.address)?;
     if let (Location::Local(path), Some(_)) = (&mut location, &arguments.checkpoint) {
         // Another day the command may be given elsewhere.

@@ -2,7 +2,7 @@
 
 pub(crate) mod places;
 
-use std::{ffi::OsString, process::ExitCode, sync::Arc};
+use std::{ffi::OsString, path::PathBuf, process::ExitCode, sync::Arc};
 
 use clap::{Args, Subcommand};
 use posthaste_endpoint::{Access, Endpoint, Error, ErrorKind, Location, posix::DraftRules};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     failure::{Exit, Failure, Outcome},
-    output,
+    output, through,
 };
 use places::Place;
 
@@ -63,6 +63,9 @@ struct PlaceArguments {
     /// Option for ssh as in ssh_config, like Port=2222; may be repeated
     #[arg(long, value_name = "OPTION")]
     ssh_option: Vec<String>,
+    /// The gateways known, and which hosts lie behind them [default: gateways.toml beside profiles.toml, if there]
+    #[arg(long, value_name = "FILE")]
+    gateways: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -79,9 +82,10 @@ impl PlaceArguments {
         }
     }
 
-    fn access(&self, profile: Option<&String>) -> Access {
+    fn access(&self, profile: Option<&String>) -> Result<Access, Error> {
         let profile = self.profile.as_ref().or(profile).cloned();
-        Access::new(profile, self.ssh_option.clone())
+        let gateways = through::known(self.gateways.as_deref())?;
+        Ok(Access::new(profile, self.ssh_option.clone()).with_gateways(gateways))
     }
 
     async fn open(&self, url: &str, profile: Option<&String>) -> Result<Arc<dyn Endpoint>, Error> {
@@ -90,7 +94,7 @@ impl PlaceArguments {
             fsync: true,
         };
         let location = Location::parse(url.as_ref())?;
-        self.access(profile).open(location, rules).await
+        self.access(profile)?.open(location, rules).await
     }
 
     /// The place that has the stream, and what is known of it.

@@ -10,7 +10,7 @@ use std::{
 
 use clap::Args;
 use posthaste_endpoint::{
-    ErrorKind,
+    Error, ErrorKind,
     gateway::{Gateways, Hop, mint},
     relay::read_secret_file,
 };
@@ -217,12 +217,12 @@ fn hops(gateways: &[String], secret_files: &[PathBuf]) -> Result<Vec<Hop>, Failu
 ///
 /// # Errors
 /// When the file can't be read.
-pub fn known(file: Option<&Path>) -> Result<Gateways, Failure> {
+pub fn known(file: Option<&Path>) -> Result<Gateways, Error> {
     let own = config::config_directory().join("gateways.toml");
     match Gateways::read(file.unwrap_or(&own)) {
         Err(error) if file.is_none() && error.kind() == ErrorKind::NotFound => {
             Ok(Gateways::none(own))
         }
-        known => Ok(known?),
+        known => known,
     }
 }

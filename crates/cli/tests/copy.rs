@@ -11,6 +11,8 @@ mod caps;
 mod directions;
 #[path = "copy/ftp.rs"]
 mod ftp;
+#[path = "copy/gateways.rs"]
+mod gateways;
 #[path = "copy/gcs.rs"]
 mod gcs;
 #[path = "copy/host.rs"]
@@ -21,6 +23,8 @@ mod killed;
 mod parking;
 #[path = "copy/plugin.rs"]
 mod plugin;
+#[path = "support/processes.rs"]
+mod processes;
 #[path = "copy/relay.rs"]
 mod relay;
 #[path = "copy/stream.rs"]

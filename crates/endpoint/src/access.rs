@@ -11,6 +11,7 @@ use crate::{
     Endpoint, Error, ErrorKind, Location, Protocol, Result, Store, azure,
     config::{self, Profile},
     ftp::Ftp,
+    gateway::Gateways,
     gcs,
     limits::{Limited, Limits, Registry},
     location::Server,
@@ -31,6 +32,7 @@ pub struct Access {
     ssh_options: Vec<String>,
     profiles_file: Option<PathBuf>,
     start: StartOptions,
+    gateways: Arc<Gateways>,
     limits: Registry,
 }
 
@@ -51,6 +53,7 @@ impl Access {
             ssh_options,
             profiles_file: None,
             start: StartOptions::default(),
+            gateways: Arc::default(),
             limits: Registry::default(),
         }
     }
@@ -80,6 +83,13 @@ impl Access {
     #[must_use]
     pub fn with_start(mut self, start: StartOptions) -> Self {
         self.start = start;
+        self
+    }
+
+    /// Reaches other posthastes through the gateways that lead to them.
+    #[must_use]
+    pub fn with_gateways(mut self, gateways: Gateways) -> Self {
+        self.gateways = Arc::new(gateways);
         self
     }
 
@@ -233,7 +243,7 @@ impl Access {
                 bucket,
                 key,
             } => gcs::open_chosen(&bucket, &key, chosen.as_ref(), limits),
-            Location::Server(server) => open_server(&server, chosen, rules, limits).await,
+            Location::Server(server) => self.open_server(&server, chosen, rules, limits).await,
             Location::Host { user, host, path } => {
                 let host = crate::sftp::Host {
                     user,
@@ -252,29 +262,34 @@ impl Access {
     }
 }
 
-/// A place that is named by its host.
-async fn open_server(
-    server: &Server,
-    chosen: Option<Chosen>,
-    rules: DraftRules,
-    limits: Option<Limits>,
-) -> Result<Arc<dyn Endpoint>> {
-    let known = chosen.as_ref();
-    Ok(match server.protocol {
-        Protocol::Https if azure::is_address(server) => azure::open_address(server, known, limits)?,
-        Protocol::Http | Protocol::Https => Arc::new(Site::open_chosen(server, known)?),
-        Protocol::WebDav | Protocol::WebDavs => {
-            Arc::new(WebDav::open_chosen(server, rules, known)?)
-        }
-        Protocol::Ftp | Protocol::Ftps => Arc::new(Ftp::open_chosen(server, rules, known).await?),
-        Protocol::Posthaste => {
-            let address = relay_address(server, chosen)?;
-            Arc::new(Peer::open(address, &server.path, rules).await?)
-        }
-    })
-}
-
 impl Access {
+    /// A place that is named by its host.
+    async fn open_server(
+        &self,
+        server: &Server,
+        chosen: Option<Chosen>,
+        rules: DraftRules,
+        limits: Option<Limits>,
+    ) -> Result<Arc<dyn Endpoint>> {
+        let known = chosen.as_ref();
+        Ok(match server.protocol {
+            Protocol::Https if azure::is_address(server) => {
+                azure::open_address(server, known, limits)?
+            }
+            Protocol::Http | Protocol::Https => Arc::new(Site::open_chosen(server, known)?),
+            Protocol::WebDav | Protocol::WebDavs => {
+                Arc::new(WebDav::open_chosen(server, rules, known)?)
+            }
+            Protocol::Ftp | Protocol::Ftps => {
+                Arc::new(Ftp::open_chosen(server, rules, known).await?)
+            }
+            Protocol::Posthaste => {
+                let address = relay_address(server, chosen, &self.gateways)?;
+                Arc::new(Peer::open(address, &server.path, rules).await?)
+            }
+        })
+    }
+
     /// Posthaste where it can be started, SFTP elsewhere.
     async fn open_host(
         &self,
@@ -283,7 +298,8 @@ impl Access {
         rules: DraftRules,
     ) -> Result<Arc<dyn Endpoint>> {
         let start = self.start.clone();
-        match Peer::start(host.clone(), &path, rules, start).await? {
+        let gateways = Arc::clone(&self.gateways);
+        match Peer::start(host.clone(), &path, rules, start, gateways).await? {
             Ok(peer) => Ok(Arc::new(peer)),
             Err(why) => {
                 self.start.notices.warn(&format!(
@@ -298,8 +314,13 @@ impl Access {
 
 /// Where a relay is, with the key it must have and the secret it knows us by: from the profile that
 /// was asked for, or else the one that is called as the host.
-fn relay_address(server: &Server, chosen: Option<Chosen>) -> Result<peer::Address> {
+fn relay_address(
+    server: &Server,
+    chosen: Option<Chosen>,
+    gateways: &Gateways,
+) -> Result<peer::Address> {
     let Server { host, port, .. } = server;
+    let port = port.unwrap_or(peer::PORT);
     let chosen = chosen.unwrap_or_else(|| Chosen {
         name: host.clone(),
         ours: None,
@@ -323,11 +344,12 @@ fn relay_address(server: &Server, chosen: Option<Chosen>) -> Result<peer::Addres
     let secret = read_secret_file(secret_file.ok_or_else(|| missing("secret_file"))?)?;
     Ok(peer::Address {
         host: host.clone(),
-        port: port.unwrap_or(peer::PORT),
+        port,
         fingerprint: fingerprint.parse().map_err(|cause: FingerprintError| {
             Error::new(ErrorKind::Invalid, "use profile", &*chosen.name).cause(cause)
         })?,
         credential: Credential::Secret(secret),
+        ways: gateways.ways_to_host(host, port)?,
     })
 }
 

@@ -8,6 +8,7 @@ mod known;
 mod pattern;
 mod target;
 mod token;
+mod ways;
 
 pub use dial::{
     HOPS_MAX, Hop, Segment, Way, ask, connect, connect_reserved, connect_through, is_reservation,
@@ -17,3 +18,4 @@ pub use known::Gateways;
 pub use pattern::{Pattern, is_of_this_machine};
 pub use target::{Host, Target, split_port};
 pub use token::{Refusal, TOKEN_LIFETIME_S, is_for_all, mint, verify};
+pub(crate) use ways::{Ways, connect_by};

@@ -31,6 +31,7 @@ use bytes::Bytes;
 use crate::{
     Capabilities, Checksum, Error, ErrorKind, Locus, Result,
     endpoint::{Boxed, Endpoint, Entry, FileSpec, Listing, Parcel, Reader, Whole, Writer},
+    gateway::{Gateways, Way},
     posix::DraftRules,
     relay::{Credential, Fingerprint},
     sftp::Host,
@@ -89,6 +90,8 @@ pub struct Address {
     pub fingerprint: Fingerprint,
     /// What it is shown.
     pub credential: Credential,
+    /// How connections get there, the way that is wanted most first.
+    pub ways: Vec<Way>,
 }
 
 /// Files below a root at a peer.
@@ -110,7 +113,14 @@ impl Peer {
         } else {
             format!("posthaste://{}:{}", address.host, address.port)
         };
-        let target = Target::new(&address.host, address.port, address.fingerprint, &shown)?;
+        let Address { fingerprint, .. } = address;
+        let target = Target::new(
+            &address.host,
+            address.port,
+            fingerprint,
+            &shown,
+            address.ways,
+        )?;
         let mut root = root;
         while let Some(rest) = root.strip_prefix(b"/") {
             root = rest;
@@ -125,19 +135,21 @@ impl Peer {
     }
 
     /// Starts posthaste on `host` over SSH and names `root` there, absolute or relative to the login
-    /// directory. `Err` of a text says why the host has no posthaste that could be started.
+    /// directory. Where gateways lead to an address of the host, data goes through them. `Err` of a text says why the
+    /// host has no posthaste that could be started.
     ///
     /// # Errors
     /// [`ErrorKind::Unauthenticated`], [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`];
-    /// [`ErrorKind::Unsupported`] when it is too old or too new.
+    /// [`ErrorKind::Unsupported`] when it is too old or too new; those of reading a gateway's secret.
     pub async fn start(
         host: Host,
         root: &[u8],
         rules: DraftRules,
         options: StartOptions,
+        gateways: Arc<Gateways>,
     ) -> Result<Result<Self, String>> {
         let prefix = started::prefix(&host);
-        let started = Started::new(host, options);
+        let started = Started::new(host, options, gateways);
         match started.start_first().await {
             Ok(()) => {}
             Err(NotStarted::Missing(why)) => return Ok(Err(why)),

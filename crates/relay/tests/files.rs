@@ -11,6 +11,7 @@ use std::{fs, os::unix::fs::symlink, path::Path, sync::Arc};
 use bytes::Bytes as Content;
 use posthaste_endpoint::{
     Checksum, Endpoint, Entry, ErrorKind, FileSpec, FileTime, Kind, Parcel,
+    gateway::Way,
     peer::{
         Address, Peer,
         wire::{Create, Name, Stored, Write},
@@ -42,6 +43,7 @@ async fn peer_with(
         port: relay.local.port(),
         fingerprint: relay.address.fingerprint,
         credential,
+        ways: vec![Way::straight()],
     };
     Peer::open(address, root.as_bytes(), DraftRules::default()).await
 }
@@ -67,6 +69,7 @@ async fn small_files_count_while_they_travel() {
         port: link.port(),
         fingerprint: relay.address.fingerprint,
         credential: Credential::Secret(relay.secret),
+        ways: vec![Way::straight()],
     };
     let peer = Peer::open(address, b"", DraftRules::default())
         .await

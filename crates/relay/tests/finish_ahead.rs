@@ -10,6 +10,7 @@ use bytes::Bytes as Content;
 use futures_util::stream;
 use posthaste_endpoint::{
     ByteStream, Checksum, Endpoint, ErrorKind, FileSpec, FileTime, Writer,
+    gateway::Way,
     peer::{Address, Peer},
     posix::DraftRules,
     relay::Credential,
@@ -30,6 +31,7 @@ async fn begin(relay: &Running) -> Arc<dyn Writer> {
         port: relay.local.port(),
         fingerprint: relay.address.fingerprint,
         credential: Credential::Secret(relay.secret),
+        ways: vec![Way::straight()],
     };
     let peer = Peer::open(address, b"", DraftRules::default()).await;
     let spec = FileSpec {

@@ -70,7 +70,7 @@ pub(super) async fn run(arguments: &CopyArguments, input: Input) -> Outcome {
         )));
     }
     let slot = Arc::new(CurrentScreen::default());
-    let access = access(arguments, Arc::clone(&slot));
+    let access = access(arguments, Arc::clone(&slot))?;
     let rules = DraftRules {
         verify: !arguments.ignore_checksum,
         fsync: arguments.fsync,

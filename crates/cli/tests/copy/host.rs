@@ -22,7 +22,7 @@ use crate::{
 const GONE_WITHIN: Duration = Duration::from_secs(120);
 
 /// A program that is posthaste with further arguments, so that its processes can be told apart.
-fn wrapper(world: &World, name: &str, arguments: &str) -> String {
+pub fn wrapper(world: &World, name: &str, arguments: &str) -> String {
     let path = world.path(name);
     let program = env!("CARGO_BIN_EXE_posthaste");
     fs::write(
@@ -35,7 +35,7 @@ fn wrapper(world: &World, name: &str, arguments: &str) -> String {
 }
 
 /// A port range that only one test uses, to find its peers by.
-fn own_ports() -> String {
+pub fn own_ports() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     // Another run of the tests on this machine starts elsewhere, too.
     let turn = std::process::id()
@@ -90,12 +90,12 @@ fn now() -> Instant {
     Instant::now()
 }
 
-fn at(server: &SshServer, path: &Path) -> String {
+pub fn at(server: &SshServer, path: &Path) -> String {
     format!("{}@127.0.0.1:{}", server.user(), path.display())
 }
 
 /// The world, and what reaches the server from it.
-fn world_with(server: &SshServer, program: &str) -> World {
+pub fn world_with(server: &SshServer, program: &str) -> World {
     World::new()
         .with_ssh(server)
         .with_arguments(&["--ssh-option", &format!("Port={}", server.port())])

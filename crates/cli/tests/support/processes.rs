@@ -158,13 +158,21 @@ impl Relay {
 pub struct Gateway {
     directory: PathBuf,
     process: Process,
+    more: Vec<String>,
 }
 
 impl Gateway {
     pub fn start(directory: &Path) -> Self {
+        Self::start_with(directory, &[])
+    }
+
+    /// Starts with more arguments, which a restart takes again.
+    pub fn start_with(directory: &Path, more: &[&str]) -> Self {
+        let more: Vec<String> = more.iter().copied().map(str::to_owned).collect();
         Self {
             directory: directory.to_owned(),
-            process: start_gateway(directory, "127.0.0.1:0"),
+            process: start_gateway(directory, "127.0.0.1:0", &more),
+            more,
         }
     }
 
@@ -181,7 +189,7 @@ impl Gateway {
     }
 
     pub fn restart(&mut self) {
-        self.process = start_gateway(&self.directory, self.address());
+        self.process = start_gateway(&self.directory, self.address(), &self.more);
     }
 
     /// Bytes that it carried, both ways together.
@@ -199,9 +207,9 @@ impl Gateway {
     }
 }
 
-fn start_gateway(directory: &Path, listen: &str) -> Process {
+fn start_gateway(directory: &Path, listen: &str, more: &[String]) -> Process {
     let log = directory.with_extension("log");
-    let arguments = [
+    let mut arguments = vec![
         "gateway",
         "--json",
         "--dir",
@@ -211,6 +219,7 @@ fn start_gateway(directory: &Path, listen: &str) -> Process {
         "--allow",
         "127.0.0.1:*",
     ];
+    arguments.extend(more.iter().map(String::as_str));
     Process::start(&arguments, &log)
 }
 

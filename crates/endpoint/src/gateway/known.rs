@@ -127,7 +127,15 @@ impl Gateways {
     /// Those of [`Self::ways_to`] and of an address that makes no sense.
     pub fn ways_to_relay(&self, address: &RelayAddress) -> Result<Vec<Way>> {
         let (host, port) = address.host_and_port()?;
-        match Host::read(&host) {
+        self.ways_to_host(&host, port)
+    }
+
+    /// The same to a port of a host, by name or address without brackets.
+    ///
+    /// # Errors
+    /// Those of [`Self::ways_to`].
+    pub fn ways_to_host(&self, host: &str, port: u16) -> Result<Vec<Way>> {
+        match Host::read(host) {
             Some(host) => self.ways_to(&Target { host, port }),
             None => Ok(vec![Way::straight()]),
         }

@@ -28,6 +28,7 @@ use tokio_rustls::TlsConnector;
 use super::body::{Body, Sending};
 use crate::{
     Error, ErrorKind, Locus, Result,
+    gateway::{Way, Ways, connect_by},
     line::{Counted, Fleet, LONG_PATH, Line},
     relay::{Fingerprint, pin},
 };
@@ -56,15 +57,18 @@ pub(super) struct Target {
     pub(super) shown: Arc<str>,
     pub(super) server_name: ServerName<'static>,
     pub(super) tls: TlsConnector,
+    /// How connections get there.
+    pub(super) ways: Ways,
 }
 
 impl Target {
-    /// A target whose key has this fingerprint.
+    /// A target whose key has this fingerprint, and the ways there.
     pub(super) fn new(
         host: &str,
         port: u16,
         fingerprint: Fingerprint,
         shown: &str,
+        ways: Vec<Way>,
     ) -> Result<Self> {
         let invalid = || Error::new(ErrorKind::Invalid, "connect to", shown);
         let server_name =
@@ -76,6 +80,7 @@ impl Target {
             server_name,
             tls: TlsConnector::from(Arc::new(config)),
             shown: shown.into(),
+            ways: Ways::new(ways),
         })
     }
 }
@@ -99,6 +104,8 @@ pub(super) struct Connection {
     pub(super) idle_since: Instant,
     /// Whether a request was made on it.
     pub(super) used: bool,
+    /// Which way it goes.
+    pub(super) way: usize,
 }
 
 impl Connection {
@@ -111,6 +118,7 @@ impl Connection {
             _driver: JoinSet::new(),
             idle_since: Instant::now(),
             used: true,
+            way: 0,
         }
     }
 
@@ -169,31 +177,68 @@ pub(super) async fn watch<T>(
     }
 }
 
-/// Opens a connection; `on_rtt` is told how long it took there and back.
+/// Opens a connection by the first way that opens; `on_rtt` is told how long it took there and back.
 pub(super) async fn open(
     target: &Target,
     fleet: Arc<Fleet>,
-    on_rtt: impl FnOnce(Duration),
+    on_rtt: impl Fn(Duration),
 ) -> Result<Connection> {
-    let hint = "is it running, and does a firewall let its port through?";
-    let failed = |cause| {
-        Error::io("connect to", &*target.shown, cause)
-            .at(Locus::Network)
-            .hint(hint)
-    };
-    let late = || {
-        Error::new(ErrorKind::TimedOut, "connect to", &*target.shown)
-            .at(Locus::Network)
-            .cause("no answer")
-            .hint(hint)
-    };
+    let mut last = None;
+    for way in target.ways.to_try() {
+        match open_by(target, way, Arc::clone(&fleet), &on_rtt).await {
+            Ok(connection) => return Ok(connection),
+            Err(error) => {
+                target.ways.failed(way);
+                last = Some(match last {
+                    Some(before) => error.with("another way", before),
+                    None => error,
+                });
+            }
+        }
+    }
+    Err(last.unwrap_or_else(|| {
+        Error::new(ErrorKind::Invalid, "connect to", &*target.shown).cause("there is no way")
+    }))
+}
+
+/// Opens a TCP connection. Also tells how long it took: through gateways that is no less than one time over the
+/// whole way and back.
+async fn connect(target: &Target, way: usize) -> Result<(TcpStream, Duration)> {
+    let hops = target.ways.hops(way);
+    if !hops.is_empty() {
+        return connect_by(hops, &target.host, target.port).await;
+    }
     let started = Instant::now();
     let connect = TcpStream::connect((target.host.as_str(), target.port));
     let stream = timeout(CONNECT_TIMEOUT, connect)
         .await
-        .map_err(|_| late())?
-        .map_err(failed)?;
-    let rtt = started.elapsed();
+        .map_err(|_| late(target))?
+        .map_err(|cause| failed(target, cause))?;
+    Ok((stream, started.elapsed()))
+}
+
+const HINT: &str = "is it running, and does a firewall let its port through?";
+
+fn failed(target: &Target, cause: io::Error) -> Error {
+    Error::io("connect to", &*target.shown, cause)
+        .at(Locus::Network)
+        .hint(HINT)
+}
+
+fn late(target: &Target) -> Error {
+    Error::new(ErrorKind::TimedOut, "connect to", &*target.shown)
+        .at(Locus::Network)
+        .cause("no answer")
+        .hint(HINT)
+}
+
+async fn open_by(
+    target: &Target,
+    way: usize,
+    fleet: Arc<Fleet>,
+    on_rtt: &impl Fn(Duration),
+) -> Result<Connection> {
+    let (stream, rtt) = connect(target, way).await?;
     on_rtt(rtt);
     let is_bulk = Arc::new(AtomicBool::new(false));
     let stream = if rtt >= LONG_PATH {
@@ -206,13 +251,13 @@ pub(super) async fn open(
     let shake = target.tls.connect(target.server_name.clone(), counted);
     let stream = timeout(HANDSHAKE_TIMEOUT, shake)
         .await
-        .map_err(|_| late())?
+        .map_err(|_| late(target))?
         .map_err(|cause| pin::handshake_error(&target.shown, cause))?;
     let (sender, driver) = http1::Builder::new()
         .writev(true)
         .handshake(TokioIo::new(stream))
         .await
-        .map_err(|cause| failed(io::Error::other(cause)))?;
+        .map_err(|cause| failed(target, io::Error::other(cause)))?;
     Ok(Connection {
         sender: Sender::Http1(sender),
         activity,
@@ -222,6 +267,7 @@ pub(super) async fn open(
         }),
         idle_since: Instant::now(),
         used: false,
+        way,
     })
 }
 

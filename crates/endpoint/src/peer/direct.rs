@@ -55,9 +55,11 @@ impl Telling {
 
     fn open(&self, pool: &Pool) {
         self.notices.detail(&format!(
-            "up to {} connections to {}, {:.1} ms there and back, {}",
+            "up to {} connections to {}{}, {:.1} ms there and back, {}",
             pool.connections(),
             self.host,
+            pool.through()
+                .map_or_else(String::new, |gateways| format!(" through {gateways}")),
             pool.rtt().as_secs_f64() * 1e3,
             if line::has_bbr() {
                 "with BBR where packets are lost"
@@ -68,8 +70,8 @@ impl Telling {
     }
 }
 
-/// Tries the targets, each with a head start before the next, and says what came of it.
-pub(super) async fn choose(targets: Vec<Target>, decide: watch::Sender<Direct>, telling: Telling) {
+/// The first of some targets to open, each with a head start before the next.
+async fn first_of(targets: Vec<Target>) -> Option<Arc<Pool>> {
     let mut trying = JoinSet::new();
     for (place, target) in (0..).zip(targets) {
         trying.spawn(async move {
@@ -79,13 +81,25 @@ pub(super) async fn choose(targets: Vec<Target>, decide: watch::Sender<Direct>, 
             Ok::<_, Error>(pool)
         });
     }
-    let first = async {
-        while let Some(tried) = trying.join_next().await {
-            if let Ok(Ok(pool)) = tried {
-                return Some(pool);
-            }
+    while let Some(tried) = trying.join_next().await {
+        if let Ok(Ok(pool)) = tried {
+            return Some(pool);
         }
-        None
+    }
+    None
+}
+
+/// Tries the targets and says what came of it. Those that gateways lead to come first, however near the others
+/// are: only where these open in no way, not straight either, are the others tried.
+pub(super) async fn choose(targets: Vec<Target>, decide: watch::Sender<Direct>, telling: Telling) {
+    let (led, others): (Vec<_>, Vec<_>) = targets
+        .into_iter()
+        .partition(|target| target.ways.has_gateways());
+    let first = async {
+        match first_of(led).await {
+            Some(pool) => Some(pool),
+            None => first_of(others).await,
+        }
     };
     tokio::pin!(first);
     let in_time = timeout(CONNECTED_WITHIN, &mut first).await;

@@ -94,6 +94,20 @@ impl Pool {
         Duration::from_micros(self.rtt_us.load(Relaxed))
     }
 
+    /// The gateways that the next connection would go through, as people write them.
+    pub(super) fn through(&self) -> Option<String> {
+        let way = self.target.ways.first()?;
+        let is_led = !self.target.ways.hops(way).is_empty();
+        let name = || self.target.ways.names().into_iter().nth(way);
+        is_led.then(name).flatten()
+    }
+
+    /// Whether a connection may serve the next request. One of a way that was left, or only stood in for another,
+    /// has done its service.
+    fn is_kept(&self, connection: &Connection) -> bool {
+        connection.is_usable() && self.target.ways.is_first(connection.way)
+    }
+
     /// How many connections the path is worth.
     pub(super) fn connections(&self) -> usize {
         self.connections_max.load(Relaxed)
@@ -113,7 +127,7 @@ impl Pool {
         let waiting = {
             let mut state = self.state();
             while let Some(connection) = state.idle.pop() {
-                if (reuse || !connection.used) && connection.is_usable() {
+                if (reuse || !connection.used) && self.is_kept(&connection) {
                     return Ok(self.lent(connection));
                 }
                 state.open -= 1;
@@ -274,8 +288,24 @@ impl Lease {
         // What is sent as it is read is a large file's.
         connection.is_bulk.store(sending.is_some(), Relaxed);
         let exchange = connection.send(request);
-        let answered = watch(&activity, &self.shown, sending, operation, exchange);
-        Ok(answered.await?.map_err(Some))
+        let answered = watch(&activity, &self.shown, sending, operation, exchange).await;
+        let is_broken = match &answered {
+            Ok(Ok(_)) => false,
+            // The peer may have closed a kept one meanwhile; and a source that fails is no matter of the way.
+            Ok(Err(cause)) => !self.reused && !cause.is_user(),
+            Err(_) => true,
+        };
+        if is_broken {
+            self.broke();
+        }
+        Ok(answered?.map_err(Some))
+    }
+
+    /// The connection broke in the middle of a request: its way is left alone for a while.
+    pub(super) fn broke(&self) {
+        if let (Some(connection), Some(pool)) = (&self.connection, &self.pool) {
+            pool.target.ways.failed(connection.way);
+        }
     }
 
     /// Runs a later step of the same request for as long as bytes move.
@@ -286,7 +316,11 @@ impl Lease {
     ) -> Result<T> {
         match &self.connection {
             Some(connection) => {
-                watch(&connection.activity, &self.shown, None, operation, step).await
+                let done = watch(&connection.activity, &self.shown, None, operation, step).await;
+                if done.is_err() {
+                    self.broke();
+                }
+                done
             }
             None => Ok(step.await),
         }
@@ -300,8 +334,9 @@ impl Lease {
             let Some(pool) = self.pool.take() else {
                 return;
             };
+            pool.target.ways.served(connection.way);
             let mut state = pool.state();
-            if connection.is_usable() {
+            if pool.is_kept(&connection) {
                 pool.hand_on(&mut state, connection);
             } else {
                 state.open -= 1;

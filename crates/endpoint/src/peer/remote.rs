@@ -314,14 +314,17 @@ impl Answer {
     pub(super) async fn next(&mut self) -> Result<Option<Piece>> {
         let step = self.lease.watch(self.operation.verb(), self.frames.next());
         step.await?.map_err(|broken| match broken {
-            Broken::Connection(_) | Broken::Short => Error::new(
-                ErrorKind::Unreachable,
-                self.operation.verb(),
-                self.remote.show(&self.path),
-            )
-            .at(Locus::Network)
-            .cause(broken)
-            .hint("the connection broke"),
+            Broken::Connection(_) | Broken::Short => {
+                self.lease.broke();
+                Error::new(
+                    ErrorKind::Unreachable,
+                    self.operation.verb(),
+                    self.remote.show(&self.path),
+                )
+                .at(Locus::Network)
+                .cause(broken)
+                .hint("the connection broke")
+            }
             Broken::Nonsense(what) => self.remote.nonsense(self.operation, what),
         })
     }

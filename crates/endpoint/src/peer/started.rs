@@ -38,6 +38,7 @@ use super::{
 };
 use crate::{
     Error, ErrorKind, Locus, Result,
+    gateway::Gateways,
     line::Counted,
     relay::Credential,
     sftp::Host,
@@ -105,6 +106,7 @@ struct Slot {
 pub(super) struct Started {
     host: Host,
     command: String,
+    gateways: Arc<Gateways>,
     shown: Arc<str>,
     notices: Notices,
     slot: tokio::sync::Mutex<Slot>,
@@ -130,7 +132,7 @@ impl From<Error> for NotStarted {
 }
 
 impl Started {
-    pub(super) fn new(host: Host, options: StartOptions) -> Self {
+    pub(super) fn new(host: Host, options: StartOptions, gateways: Arc<Gateways>) -> Self {
         let program = options.program.as_deref().unwrap_or("posthaste");
         let ports = options
             .ports
@@ -139,6 +141,7 @@ impl Started {
             command: format!("{program} peer{ports}"),
             shown: show(&host).into(),
             host,
+            gateways,
             notices: options.notices,
             slot: tokio::sync::Mutex::default(),
             current: Mutex::default(),
@@ -205,14 +208,21 @@ impl Started {
             direct.borrow().clone()
         };
         let lease = match way {
-            Direct::Open(pool) => pool.lease(reuse).await?,
-            Direct::Trying | Direct::Closed => {
-                let (sender, activity) = (session.channel.clone(), Arc::clone(&session.activity));
-                let connection = Connection::shared(sender, activity);
-                Lease::of_channel(connection, Arc::clone(&self.shown))
-            }
+            Direct::Open(pool) => match pool.lease(reuse).await {
+                // While no way opens any more there is still the channel.
+                Err(_) if !session.channel.is_closed() => self.share_of(&session),
+                leased => leased?,
+            },
+            Direct::Trying | Direct::Closed => self.share_of(&session),
         };
         Ok((lease, session.credential.clone()))
+    }
+
+    /// A share in the channel.
+    fn share_of(&self, session: &Session) -> Lease {
+        let (sender, activity) = (session.channel.clone(), Arc::clone(&session.activity));
+        let connection = Connection::shared(sender, activity);
+        Lease::of_channel(connection, Arc::clone(&self.shown))
     }
 
     /// Its connections, once there are any.
@@ -329,11 +339,14 @@ impl Started {
         if invitation.address.is_some() && !hosts.contains(&self.host.host) {
             hosts.push(self.host.host.clone());
         }
-        let targets = hosts
-            .iter()
-            .filter_map(|host| Target::new(host, invitation.port, fingerprint, &self.shown).ok());
+        let mut targets = Vec::new();
+        for host in &hosts {
+            let ways = self.gateways.ways_to_host(host, invitation.port)?;
+            let target = Target::new(host, invitation.port, fingerprint, &self.shown, ways);
+            targets.extend(target.ok());
+        }
         running.spawn(choose(
-            targets.collect(),
+            targets,
             decide,
             Telling {
                 notices: self.notices.clone(),

@@ -30,11 +30,10 @@ use super::{
     cargo::Body,
     pin,
     pulse::{Arrivals, Pulse},
-    way::{self, Ways},
 };
 use crate::{
     Error, ErrorKind, Locus, Result,
-    gateway::{Hop, Way},
+    gateway::{Way, Ways, connect_by},
     line::Humble,
 };
 
@@ -343,10 +342,7 @@ impl Pool {
             self.traffic.saw_round_trip(round_trip);
             (stream, round_trip)
         } else {
-            let connect = way::connect(hops, &self.host, self.port);
-            timeout(connect_timeout(hops), connect)
-                .await
-                .map_err(|_| late())??
+            connect_by(hops, &self.host, self.port).await?
         };
         stream
             .set_nodelay(true)
@@ -423,11 +419,6 @@ impl Pool {
             rate => Duration::from_secs(KERNEL_BUFFER_BYTES * CONNECTIONS_MAX as u64 / rate),
         }
     }
-}
-
-/// How long a way of so many gateways may take to open: each asks the next.
-fn connect_timeout(hops: &[Hop]) -> Duration {
-    CONNECT_TIMEOUT * u32::try_from(hops.len() + 1).unwrap_or(u32::MAX)
 }
 
 impl Connection {

@@ -1,0 +1,187 @@
+//! Copies whose connections go through real gateways, which are killed with SIGKILL while they are used.
+
+use std::{
+    fs::{self, File},
+    process::{Child, Stdio},
+    thread,
+    time::Duration,
+};
+
+use posthaste_testbed::SshServer;
+
+use crate::{
+    host::{at, own_ports, world_with, wrapper},
+    processes::{Gateway, PATIENCE, now},
+    relay::Relay,
+    world::{EXACT, World, assert_same, lines_of, make_tree, noise},
+};
+
+const SIZE: usize = 160 << 20;
+
+/// Makes the gateway known as `near`, in the user's own file.
+fn introduce(world: &World, gateway: &Gateway, to: &str) {
+    let known = format!(
+        "[near]\naddress = '{}'\nsecret_file = '{}'\nto = ['{to}']\n",
+        gateway.address(),
+        gateway.secret_file()
+    );
+    let folder = world.path("home/.config/posthaste");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("gateways.toml"), known).unwrap();
+}
+
+/// A copy under way, so slow that it is not over before it is told to go on; killed when dropped.
+struct Copying(Child);
+
+impl Copying {
+    fn start(world: &World, from: &str, to: &str) -> Self {
+        fs::write(world.path("limit"), "12M").unwrap();
+        let child = world
+            .cp(["-v", from, to, "--bwlimit", "@limit"])
+            .stdout(Stdio::null())
+            .stderr(File::create(world.path("lines")).unwrap())
+            .spawn();
+        Self(child.unwrap())
+    }
+
+    fn is_running(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_none()
+    }
+
+    /// Lifts the limit and waits until it has ended well; what it said.
+    fn end(mut self, world: &World) -> String {
+        fs::write(world.path("limit"), "off").unwrap();
+        let start = now();
+        while self.is_running() {
+            assert!(start.elapsed() < PATIENCE, "the copy does not end");
+            thread::sleep(Duration::from_millis(20));
+        }
+        let lines = fs::read_to_string(world.path("lines")).unwrap();
+        assert!(self.0.wait().unwrap().success(), "{lines}");
+        lines
+    }
+}
+
+impl Drop for Copying {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits until so many bytes went through the gateway since it started, while the copy runs.
+fn wait_for(gateway: &Gateway, bytes: u64, copying: &mut Copying) {
+    let start = now();
+    while gateway.carried() < bytes {
+        assert!(
+            start.elapsed() < PATIENCE && copying.is_running(),
+            "only {} bytes went through the gateway",
+            gateway.carried()
+        );
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn assert_copied(world: &World, from: &str, to: &str) {
+    let read = |name: &str| fs::read(world.path(name)).unwrap();
+    assert!(read(from) == read(to), "the copy differs");
+}
+
+#[test]
+fn a_gateway_killed_in_mid_copy_costs_no_byte_and_is_taken_again_when_it_is_back() {
+    let server = SshServer::start().unwrap();
+    let world = world_with(&server, env!("CARGO_BIN_EXE_posthaste"));
+    let mut gateway = Gateway::start(&world.path("gateway"));
+    introduce(&world, &gateway, "127.0.0.1:*");
+    fs::write(world.path("large"), noise(7, SIZE)).unwrap();
+    let there = at(&server, &world.path("far"));
+    // There and back: writes break, and reads.
+    for (from, to) in [("large", there.as_str()), (there.as_str(), "back")] {
+        let mut copying = Copying::start(&world, from, to);
+        wait_for(&gateway, 16 << 20, &mut copying);
+        gateway.kill();
+        assert!(copying.is_running(), "it was over too soon");
+        thread::sleep(Duration::from_millis(1500));
+        gateway.restart();
+        wait_for(&gateway, 4 << 20, &mut copying);
+        gateway.kill();
+        assert!(copying.is_running(), "it was over too soon");
+        let lines = copying.end(&world);
+        assert!(
+            lines.contains("connections to 127.0.0.1 through near"),
+            "{lines}"
+        );
+        assert!(!lines.contains("through ssh"), "{lines}");
+        gateway.restart();
+    }
+    assert_copied(&world, "large", "far");
+    assert_copied(&world, "large", "back");
+    // Nothing of a whole copy goes another way.
+    let before = gateway.carried();
+    world.copy(["--ignore-times", "large", &there]);
+    let carried = gateway.carried() - before;
+    assert!(carried >= SIZE as u64, "{carried}");
+    let listed = world
+        .posthaste(["ls", &there, "--gateways", "nowhere.toml"])
+        .output();
+    let lines = lines_of(&listed.unwrap());
+    assert!(lines.contains("nowhere.toml"), "{lines}");
+}
+
+#[test]
+fn a_relay_that_lends_a_folder_is_reached_through_a_gateway_and_straight_without_it() {
+    let world = World::new();
+    let relay = Relay::start(&world, "1G");
+    relay.introduce(&world, "127.0.0.1");
+    let mut gateway = Gateway::start(&world.path("gateway"));
+    introduce(&world, &gateway, "127.0.0.1:*");
+    make_tree(&world.path("source"), true);
+    let there = relay.address("far");
+    world.copy(["source/", &there]);
+    let carried = gateway.carried();
+    assert!(carried >= 20_000_001, "{carried}");
+    let listed = world.posthaste(["ls", &there]).output().unwrap();
+    assert!(listed.status.success(), "{}", lines_of(&listed));
+    assert!(gateway.carried() > carried);
+    gateway.kill();
+    world.copy([&format!("{there}/"), "back"]);
+    assert_same(&world.path("source"), &world.path("back"), EXACT);
+}
+
+/// The port is open in one way alone, a forwarded one, as behind a firewall.
+#[test]
+fn a_copy_goes_on_through_ssh_when_the_one_way_to_a_port_is_gone() {
+    let server = SshServer::start().unwrap();
+    let plain = World::new();
+    let port = own_ports().split_once('-').unwrap().0.to_owned();
+    let program = wrapper(&plain, "elsewhere", "--announce 127.0.0.3");
+    let world = world_with(&server, &program);
+    let world = world.with_arguments(&["--ports", &format!("{port}-{port}")]);
+    let forward = format!("127.0.0.3:{port}=127.0.0.1:{port}");
+    let mut gateway = Gateway::start_with(&world.path("gateway"), &["--forward", &forward]);
+    fs::write(world.path("large"), noise(8, SIZE)).unwrap();
+    let there = at(&server, &world.path("far"));
+    let mut copying = Copying::start(&world, "large", &there);
+    wait_for(&gateway, 16 << 20, &mut copying);
+    gateway.kill();
+    assert!(copying.is_running(), "it was over too soon");
+    copying.end(&world);
+    assert_copied(&world, "large", "far");
+}
+
+#[test]
+fn a_wrong_file_of_gateways_is_named_before_anything_is_done() {
+    let world = World::new();
+    fs::write(world.path("wrong.toml"), "[near]\nadress = 'a:1'\n").unwrap();
+    for arguments in [&["cp", "a", "me@host:b"][..], &["ls", "me@host:b"]] {
+        let mut command = world.posthaste(arguments);
+        let output = command.args(["--gateways", "wrong.toml"]).output().unwrap();
+        let lines = lines_of(&output);
+        assert_eq!(output.status.code(), Some(2), "{lines}");
+        assert_eq!(lines.lines().count(), 1, "{lines}");
+        assert!(
+            lines.contains("adress") && lines.contains("wrong.toml"),
+            "{lines}"
+        );
+    }
+}
