@@ -148,6 +148,40 @@ fn a_relay_that_lends_a_folder_is_reached_through_a_gateway_and_straight_without
     assert_same(&world.path("source"), &world.path("back"), EXACT);
 }
 
+/// SSH came in on an address that is open as well, but that no gateway leads to.
+#[test]
+fn a_host_that_a_gateway_leads_to_goes_before_an_address_that_none_does() {
+    let server = SshServer::start().unwrap();
+    let plain = World::new();
+    let port = own_ports().split_once('-').unwrap().0.to_owned();
+    let program = wrapper(&plain, "elsewhere", "--announce 127.0.0.3");
+    let world = world_with(&server, &program);
+    let world = world.with_arguments(&["--ports", &format!("{port}-{port}")]);
+    let forward = format!("127.0.0.3:{port}=127.0.0.1:{port}");
+    let other = Gateway::start_with(&world.path("other"), &["--forward", &forward]);
+    let gateway = Gateway::start(&world.path("gateway"));
+    introduce(&world, &gateway, "127.0.0.1:*");
+    fs::write(world.path("large"), noise(9, 20 << 20)).unwrap();
+    world.copy(["large", &at(&server, &world.path("far"))]);
+    assert_copied(&world, "large", "far");
+    assert!(gateway.carried() >= 20 << 20);
+    assert_eq!(other.carried(), 0);
+}
+
+#[test]
+fn a_gateway_on_which_nothing_moves_any_more_is_left() {
+    let server = SshServer::start().unwrap();
+    let world = world_with(&server, env!("CARGO_BIN_EXE_posthaste"));
+    let gateway = Gateway::start(&world.path("gateway"));
+    introduce(&world, &gateway, "127.0.0.1:*");
+    fs::write(world.path("large"), noise(10, SIZE)).unwrap();
+    let mut copying = Copying::start(&world, "large", &at(&server, &world.path("far")));
+    wait_for(&gateway, 16 << 20, &mut copying);
+    gateway.stop();
+    copying.end(&world);
+    assert_copied(&world, "large", "far");
+}
+
 /// The port is open in one way alone, a forwarded one, as behind a firewall.
 #[test]
 fn a_copy_goes_on_through_ssh_when_the_one_way_to_a_port_is_gone() {

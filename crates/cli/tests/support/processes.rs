@@ -188,6 +188,13 @@ impl Gateway {
         self.process.kill();
     }
 
+    /// Stops it with SIGSTOP: its connections stay, and nothing moves on them.
+    pub fn stop(&self) {
+        let pid = self.process.child.id().to_string();
+        let told = Command::new("kill").args(["-STOP", &pid]).status();
+        assert!(told.unwrap().success());
+    }
+
     pub fn restart(&mut self) {
         self.process = start_gateway(&self.directory, self.address(), &self.more);
     }
