@@ -70,6 +70,10 @@ fn programs() -> Vec<Found> {
                 .context("can't have globus-url-copy"),
         ),
         (
+            "slurmctld",
+            install::ensure_debian_program(install::SLURM_CONTROLLER).context("can't have Slurm"),
+        ),
+        (
             "sshd",
             install::ensure_ssh_server().context("can't have OpenSSH's server"),
         ),

@@ -79,6 +79,18 @@ pub const GLOBUS_URL_COPY: DebianProgram = DebianProgram {
     package: "globus-gass-copy-progs",
 };
 
+/// The controller of the Slurm of the tests, and its commands.
+pub const SLURM_CONTROLLER: DebianProgram = DebianProgram {
+    name: "slurmctld",
+    package: "slurm-wlm",
+};
+
+/// What runs the jobs of the Slurm of the tests.
+pub const SLURM_NODE: DebianProgram = DebianProgram {
+    name: "slurmd",
+    package: "slurm-wlm",
+};
+
 /// Where installed programs go.
 #[must_use]
 pub fn tools_folder() -> PathBuf {

@@ -22,6 +22,7 @@ mod oscars_stand_in;
 mod place;
 mod s3_server;
 mod slow_link;
+mod slurm;
 mod ssh_server;
 #[cfg(feature = "reservations")]
 mod stand_in;
@@ -50,6 +51,7 @@ pub use oscars_stand_in::OscarsStandIn;
 pub use place::Place;
 pub use s3_server::{S3Kind, S3Server};
 pub use slow_link::SlowLink;
+pub use slurm::Slurm;
 pub use ssh_server::SshServer;
 #[cfg(feature = "reservations")]
 pub use stand_in::Fault;

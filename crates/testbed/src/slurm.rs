@@ -1,0 +1,326 @@
+use std::{
+    fs::{self, File, Permissions},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use tempfile::TempDir;
+
+use crate::{
+    LOOK_EVERY, LOOKS_MAX, Running, free_port,
+    install::{self, DebianProgram},
+};
+
+/// Who submits jobs: Slurm lets root use no burst buffer.
+const SUBMITTER: &str = "65534";
+
+/// Jobs of one processor that run at once, whatever the machine has.
+const NODE_CPUS: u32 = 4;
+
+/// How long its programs may take to end, in looks of [`LOOK_EVERY`]: 10 s.
+const ENDING_LOOKS_MAX: u32 = 500;
+
+/// A Slurm of one node, Debian's packages: `slurmctld` and `slurmd` as root, without systemd and
+/// without munge, in a folder and on ports of its own.
+///
+/// [`Slurm::set_up`] only writes its configuration, so that a test can add to it before
+/// [`Slurm::start`]. It needs root.
+#[derive(Debug)]
+pub struct Slurm {
+    folder: TempDir,
+    controller: Option<Running>,
+    node: Option<Running>,
+}
+
+impl Slurm {
+    /// Writes `slurm.conf` into a new folder that every user may read.
+    ///
+    /// # Errors
+    /// When Slurm is not installed or nothing can be written.
+    pub fn set_up() -> Result<Self> {
+        install::find_debian_program(install::SLURM_CONTROLLER)?;
+        let folder = tempfile::Builder::new()
+            .prefix("posthaste-slurm-")
+            .tempdir()
+            .context("make a folder for Slurm")?;
+        // The submitter reads the configuration and its own scripts here.
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o755))?;
+        for name in ["state", "spool"] {
+            fs::create_dir(folder.path().join(name))?;
+        }
+        fs::write(folder.path().join("slurm.conf"), config(folder.path())?)?;
+        Ok(Self {
+            folder,
+            controller: None,
+            node: None,
+        })
+    }
+
+    /// Where `slurm.conf` lies, and all that is put beside it.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Starts both daemons and waits until the node takes jobs.
+    ///
+    /// # Errors
+    /// When one of them ends or the node never gets ready.
+    pub fn start(&mut self) -> Result<()> {
+        self.start_controller()?;
+        let node = self.spawn(install::SLURM_NODE, &["-N", &host_name()?])?;
+        self.node = Some(Running(node));
+        self.wait_until("the node takes jobs", |slurm| {
+            let node = slurm.ask("sinfo", &["-h", "-o", "%T"])?;
+            Ok(matches!(node.trim(), "idle" | "mixed" | "allocated"))
+        })
+    }
+
+    /// Starts the controller, also one that was stopped: it goes on with what it saved.
+    ///
+    /// # Errors
+    /// When it ends or does not answer.
+    pub fn start_controller(&mut self) -> Result<()> {
+        let mut controller = Running(self.spawn(install::SLURM_CONTROLLER, &["-i"])?);
+        for _ in 0..LOOKS_MAX {
+            if self.ask("scontrol", &["ping"]).is_ok() {
+                self.controller = Some(controller);
+                return Ok(());
+            }
+            if let Some(status) = controller.0.try_wait()? {
+                bail!("slurmctld ended at once: {status}\n{}", self.log());
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+        bail!("slurmctld does not answer\n{}", self.log())
+    }
+
+    /// Ends the controller as an operator does; jobs that run go on.
+    ///
+    /// # Errors
+    /// When it does not end.
+    pub fn stop_controller(&mut self) -> Result<()> {
+        self.ask("scontrol", &["shutdown", "slurmctld"])?;
+        let mut controller = self.controller.take().context("there is no controller")?;
+        ensure!(ends(&mut controller.0)?, "slurmctld does not end");
+        Ok(())
+    }
+
+    /// One of Slurm's commands, as root.
+    #[must_use]
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.env("SLURM_CONF", self.folder.path().join("slurm.conf"));
+        command
+    }
+
+    /// What one of Slurm's commands prints, as root.
+    ///
+    /// # Errors
+    /// When it fails; the message has what it said.
+    pub fn ask(&self, program: &str, arguments: &[&str]) -> Result<String> {
+        said(self.command(program).args(arguments))
+    }
+
+    /// `sbatch` as an ordinary user, without a job script yet.
+    #[must_use]
+    pub fn sbatch(&self) -> Command {
+        self.as_user("sbatch")
+    }
+
+    /// One of Slurm's commands as the user who submits jobs.
+    #[must_use]
+    pub fn as_user(&self, program: &str) -> Command {
+        let mut command = self.command("setpriv");
+        command
+            .args(["--reuid", SUBMITTER, "--regid", SUBMITTER, "--clear-groups"])
+            .arg(program);
+        command
+    }
+
+    /// Submits a job script by its path, with its output dropped; the job's number.
+    ///
+    /// # Errors
+    /// When it is refused; the message has what `sbatch` said.
+    pub fn submit(&self, script: &Path) -> Result<u32> {
+        let answer = said(
+            self.sbatch()
+                .args(["--parsable", "--output=/dev/null"])
+                .current_dir(script.parent().context("a script without a folder")?)
+                .arg(script),
+        )?;
+        answer
+            .trim()
+            .parse()
+            .with_context(|| format!("read the job's number in {answer:?}"))
+    }
+
+    /// The state of a job and why it waits, as `squeue` and `scontrol` name them: `("PENDING", "BurstBufferStageIn")`.
+    ///
+    /// # Errors
+    /// When Slurm does not know the job (any more).
+    pub fn state(&self, job: u32) -> Result<(String, String)> {
+        let shown = self.ask("scontrol", &["-o", "show", "job", &job.to_string()])?;
+        // The reason may have blanks; the word after it begins the next field.
+        let (_, state) = shown
+            .split_once("JobState=")
+            .context("a job without a state")?;
+        let (state, rest) = state.split_once(" Reason=").context("no reason")?;
+        let reason = rest
+            .split_once(" Dependency=")
+            .map_or(rest, |(reason, _)| reason);
+        Ok((state.to_owned(), reason.to_owned()))
+    }
+
+    /// Looks until `condition` holds.
+    ///
+    /// # Errors
+    /// When it never does (two minutes), or can't be told.
+    pub fn wait_until(
+        &self,
+        what: &str,
+        mut condition: impl FnMut(&Self) -> Result<bool>,
+    ) -> Result<()> {
+        for _ in 0..LOOKS_MAX {
+            if condition(self)? {
+                return Ok(());
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+        bail!("never: {what}\n{}", self.log())
+    }
+
+    /// What the controller logged.
+    #[must_use]
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("slurmctld.log")).unwrap_or_default()
+    }
+
+    /// A daemon that stays a child. Its name matters: `slurmctld` under any other crashes in
+    /// `burst_buffer/lua`.
+    fn spawn(&self, program: DebianProgram, arguments: &[&str]) -> Result<Child> {
+        let path = install::find_debian_program(program)?;
+        let output = File::create(self.folder.path().join(program.name))?;
+        Command::new(&path)
+            .arg("-D")
+            .args(arguments)
+            .arg("-f")
+            .arg(self.folder.path().join("slurm.conf"))
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .spawn()
+            .with_context(|| format!("start {}", path.display()))
+    }
+}
+
+impl Drop for Slurm {
+    fn drop(&mut self) {
+        if self.controller.is_none() {
+            return;
+        }
+        // Steps of jobs are processes of their own, which end by Slurm's word only. What can't be
+        // told any more is killed where the fields are dropped.
+        let _ = self.ask("scancel", &["--full", "--user", SUBMITTER]);
+        let _ = self.ask("scontrol", &["shutdown"]);
+        for daemon in [&mut self.controller, &mut self.node].into_iter().flatten() {
+            let _ = ends(&mut daemon.0);
+        }
+    }
+}
+
+/// Whether a process ends in time.
+fn ends(process: &mut Child) -> Result<bool> {
+    for _ in 0..ENDING_LOOKS_MAX {
+        if process.try_wait()?.is_some() {
+            return Ok(true);
+        }
+        thread::sleep(LOOK_EVERY);
+    }
+    Ok(false)
+}
+
+/// What a command prints.
+fn said(command: &mut Command) -> Result<String> {
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("run {command:?}"))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    ensure!(output.status.success(), "{}", text(&output.stderr).trim());
+    Ok(text(&output.stdout))
+}
+
+/// The node is named as the machine, whose name Slurm asks for.
+fn host_name() -> Result<String> {
+    Ok(said(Command::new("hostname").arg("-s"))?.trim().to_owned())
+}
+
+fn config(folder: &Path) -> Result<String> {
+    let host = host_name()?;
+    let (controller, node) = (free_port()?, free_port()?);
+    let folder = folder.display();
+    Ok(format!(
+        "ClusterName=testbed\n\
+         SlurmctldHost={host}(127.0.0.1)\n\
+         SlurmctldPort={controller}\n\
+         SlurmdPort={node}\n\
+         SlurmUser=root\n\
+         AuthType=auth/none\n\
+         CredType=cred/none\n\
+         ProctrackType=proctrack/linuxproc\n\
+         TaskPlugin=task/none\n\
+         JobAcctGatherType=jobacct_gather/none\n\
+         AccountingStorageType=accounting_storage/none\n\
+         MpiDefault=none\n\
+         SwitchType=switch/none\n\
+         SelectType=select/cons_tres\n\
+         SchedulerType=sched/backfill\n\
+         SchedulerParameters=bf_interval=1,sched_interval=1\n\
+         SlurmdParameters=config_overrides\n\
+         ReturnToService=2\n\
+         StateSaveLocation={folder}/state\n\
+         SlurmdSpoolDir={folder}/spool\n\
+         SlurmctldPidFile={folder}/slurmctld.pid\n\
+         SlurmdPidFile={folder}/slurmd.pid\n\
+         SlurmctldLogFile={folder}/slurmctld.log\n\
+         SlurmdLogFile={folder}/slurmd.log\n\
+         NodeName={host} NodeAddr=127.0.0.1 CPUs={NODE_CPUS} State=UNKNOWN\n\
+         PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_runs_and_its_controller_may_restart_meanwhile() -> Result<()> {
+        let mut slurm = Slurm::set_up()?;
+        slurm.start()?;
+        let place = slurm.folder().join("jobs");
+        fs::create_dir(&place)?;
+        fs::set_permissions(&place, Permissions::from_mode(0o777))?;
+        let script = place.join("job.sh");
+        fs::write(
+            &script,
+            "#!/bin/sh\nwhile [ ! -e go ]; do sleep 0.1; done\nid -u > ran\n",
+        )?;
+        let refused = slurm.submit(&place.join("absent.sh"));
+        assert!(refused.is_err_and(|error| error.to_string().contains("absent.sh")));
+
+        let job = slurm.submit(&script)?;
+        slurm.wait_until("the job runs", |slurm| Ok(slurm.state(job)?.0 == "RUNNING"))?;
+        slurm.stop_controller()?;
+        slurm.start_controller()?;
+        fs::write(place.join("go"), "")?;
+        slurm.wait_until("the job ends", |slurm| {
+            Ok(slurm.state(job)?.0 == "COMPLETED")
+        })?;
+        assert_eq!(fs::read_to_string(place.join("ran"))?, "65534\n");
+        Ok(())
+    }
+}
