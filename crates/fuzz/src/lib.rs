@@ -7,6 +7,7 @@
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
+use posthaste_batch::purge::{self, Facts, Language, Sight, World};
 use posthaste_endpoint::{Location, fuzzing, parse_profiles};
 use posthaste_plan::Timetable;
 
@@ -14,13 +15,14 @@ use posthaste_plan::Timetable;
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its corpus and of its fuzzer.
-pub const TARGETS: [(&str, Target); 10] = [
+pub const TARGETS: [(&str, Target); 11] = [
     ("azure_listing", fuzzing::azure_listing),
     ("gcs_listing", fuzzing::gcs_listing),
     ("location", location),
     ("plugin_entry", fuzzing::plugin_entry),
     ("plugin_output", fuzzing::plugin_output),
     ("profiles", profiles),
+    ("purge_policy", purge_policy),
     ("s3_listing", fuzzing::s3_listing),
     ("sftp_reply", fuzzing::sftp_reply),
     ("timetable", timetable),
@@ -56,6 +58,35 @@ pub fn profiles(data: &[u8]) {
         Err(error) => {
             let shown = error.to_string();
             assert!(!shown.contains(char::is_control), "it is more than a line");
+        }
+    }
+}
+
+/// Reads a policy of a purge in every language. What goes does not go before now; what is wrong is said in lines.
+pub fn purge_policy(data: &[u8]) {
+    const NOW_S: i64 = 1_800_000_000;
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    let facts = Facts::default();
+    let sight = Sight {
+        path: b"/scratch/a/b",
+        facts: &facts,
+        is_remembered: false,
+    };
+    for language in [Language::Toml, Language::Robinhood, Language::Scale] {
+        match purge::read(text, language, &|_| None) {
+            Ok(policy) => {
+                let death = policy.death(&sight, &World::at(NOW_S, jiff::tz::TimeZone::UTC));
+                assert!(death.is_none_or(|death| death.at_s >= NOW_S));
+            }
+            Err(complaints) => {
+                assert!(!complaints.is_empty(), "it is refused without a reason");
+                for complaint in complaints {
+                    let shown = complaint.to_string();
+                    assert!(!shown.contains(char::is_control), "it is more than a line");
+                }
+            }
         }
     }
 }

@@ -15,7 +15,7 @@ pub struct Complaint {
 }
 
 impl Complaint {
-    pub(super) fn new(line: usize, what: impl Into<String>) -> Self {
+    pub(crate) fn new(line: usize, what: impl Into<String>) -> Self {
         Self {
             line,
             what: what.into(),
@@ -23,13 +23,13 @@ impl Complaint {
         }
     }
 
-    pub(super) fn meant(mut self, meant: impl Into<String>) -> Self {
+    pub(crate) fn meant(mut self, meant: impl Into<String>) -> Self {
         self.meant = Some(meant.into());
         self
     }
 
     /// A word that is none of these; says the nearest of them, or all.
-    pub(super) fn unknown(line: usize, word: &str, what: &str, known: &[&str]) -> Self {
+    pub(crate) fn unknown(line: usize, word: &str, what: &str, known: &[&str]) -> Self {
         let distance = |other: &&&str| strsim::osa_distance(word, other);
         let nearest = known.iter().min_by_key(distance);
         let complaint = Self::new(line, format!("`{word}` is no {what}"));
