@@ -3,18 +3,21 @@
 //! [`read`] takes rules as we write them in TOML, configuration of Robinhood and policies of Spectrum Scale;
 //! [`Policy::death`] says when a file goes. `docs/reference/purge-policy.md` has the forms.
 
+mod account;
 mod condition;
 mod facts;
 mod ours;
 mod pattern;
 mod robinhood;
 mod scale;
+pub mod scan;
 mod schedule;
 mod tokens;
 mod world;
 
 use std::fmt::Write as _;
 
+pub use account::{Account, Day, Group, Sum};
 pub use condition::{Age, Condition, Sight};
 pub use facts::{Clock, Facts, Kind, Stamp};
 pub use pattern::Pattern;
