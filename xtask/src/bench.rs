@@ -11,6 +11,7 @@ mod measure;
 mod mind;
 mod plan;
 mod programs;
+mod purge;
 mod relay;
 pub mod site;
 pub mod stage;
@@ -75,6 +76,11 @@ const ALL: &[Benchmark] = &[
         "plan",
         plan::run,
         "[--runs N]: plans over time, greedily and by linear programs",
+    ),
+    (
+        "purge",
+        purge::run,
+        "[--dir DIR] [--runs N] [--files N]: what a purge takes of a large tree, the first and the second time, beside find",
     ),
     (
         "relay",

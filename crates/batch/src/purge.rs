@@ -50,9 +50,10 @@ impl Language {
     pub fn of(text: &str) -> Self {
         let lines = || text.lines().map(str::trim_start);
         let is_statement = |line: &str| {
-            let word = line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-            let word = word.into_iter().next().unwrap_or("");
-            word.eq_ignore_ascii_case("rule") && !line.contains('{') || word == "define"
+            let end = line.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+            let (word, rest) = line.split_at(end.unwrap_or(line.len()));
+            let is_rule = word.eq_ignore_ascii_case("rule") && !rest.contains(['{', '=']);
+            is_rule || word == "define"
         };
         if lines().any(|line| line.starts_with("[[") || line.starts_with("exempt")) {
             Self::Toml

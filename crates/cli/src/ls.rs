@@ -1,7 +1,7 @@
 //! `posthaste ls`: lists directories and trees of any address.
 
 mod lines;
-mod progress;
+pub mod progress;
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode, sync::Arc};
 

@@ -27,6 +27,7 @@ mod peer;
 mod plan;
 mod ports;
 mod pull;
+mod purge_report;
 mod relay;
 mod request;
 mod reserve;
@@ -74,6 +75,7 @@ enum Command {
     StageIn(stage_in::StageInArguments),
     Plan(plan::PlanArguments),
     Check(check::CheckArguments),
+    PurgeReport(purge_report::ReportArguments),
     List(request::ListArguments),
     Status(request::StatusArguments),
     Watch(watch::WatchArguments),
@@ -106,6 +108,7 @@ fn main() -> ExitCode {
         Command::StageIn(arguments) => wait_for(stage_in::run(arguments)),
         Command::Plan(arguments) => wait_for(plan::run(arguments)),
         Command::Check(arguments) => check::run(&arguments),
+        Command::PurgeReport(arguments) => purge_report::run(&arguments),
         Command::List(arguments) => wait_for(request::list(arguments)),
         Command::Status(arguments) => wait_for(request::status(arguments)),
         Command::Watch(arguments) => wait_for(watch::run(arguments)),

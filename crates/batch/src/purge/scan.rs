@@ -35,7 +35,7 @@ pub const AT_ONCE: usize = 8;
 const PENDING_MAX: usize = 4_000_000;
 
 /// Failures that are told one by one.
-const FAILURES_TOLD_MAX: usize = 20;
+pub const FAILURES_TOLD_MAX: usize = 20;
 
 /// After this long a directory is listed again though it did not change, in seconds.
 pub const LISTED_AGAIN_S: i64 = 7 * 86_400;

@@ -9,10 +9,10 @@ use std::{
 use posthaste_engine::scan::Tally;
 
 /// A listing that takes longer than this says how far it is.
-const QUIET_FOR: Duration = Duration::from_secs(2);
+pub const QUIET_FOR: Duration = Duration::from_secs(2);
 
 /// Between two looks.
-const LOOKED_EVERY: Duration = Duration::from_millis(500);
+pub const LOOKED_EVERY: Duration = Duration::from_millis(500);
 
 /// Waits for `work` while showing the tally.
 pub(super) async fn showing<T>(tally: &Arc<Tally>, work: impl Future<Output = T>) -> T {
@@ -52,13 +52,14 @@ pub(super) async fn showing<T>(tally: &Arc<Tally>, work: impl Future<Output = T>
     }
 }
 
-fn draw(text: &str) {
+/// Replaces the line on standard error by this one.
+pub fn draw(text: &str) {
     // A terminal that went away is no reason to stop.
     let _ = io::stderr().write_all(format!("\r\x1b[2K{text}").as_bytes());
 }
 
 /// Thousands apart: `1,234,567`.
-fn grouped(number: u64) -> String {
+pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3 + 1);
     for (place, digit) in digits.chars().enumerate() {

@@ -60,9 +60,12 @@ impl Cache {
     /// # Errors
     /// Why there is none: then everything is looked at.
     pub fn open(path: &Path, root: &[u8]) -> Result<Self, NoCache> {
-        let file = File::open(path).map_err(|cause| match cause.kind() {
-            io::ErrorKind::NotFound => NoCache::Missing,
-            _ => NoCache::Unreadable(cause),
+        let file = File::open(path).map_err(|cause| {
+            if cause.kind() == io::ErrorKind::NotFound {
+                NoCache::Missing
+            } else {
+                NoCache::Unreadable(cause)
+            }
         })?;
         let failed = NoCache::Unreadable;
         let torn = || NoCache::Wrong("it is not whole");
