@@ -139,6 +139,14 @@ fn watermarks_are_predictions_and_without_a_rate_nobody_knows() {
         judged(vec![fill(10, 700), fill(0, 700)]),
         (0, Confidence::Possible)
     );
+    let minutes_ago = Fill {
+        at_s: NOW - 600,
+        ..fill(0, 600)
+    };
+    assert_eq!(
+        judged(vec![minutes_ago, fill(0, 700)]),
+        (0, Confidence::Possible)
+    );
     assert_eq!(judged(vec![fill(0, 800)]), (0, Confidence::Predicted));
     assert!(
         policy.rules[0]

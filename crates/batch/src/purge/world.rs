@@ -10,6 +10,9 @@ use posthaste_types::Bytes;
 
 use super::{Confidence, Rule, Trigger};
 
+/// Looks at how full a file system is tell a rate when they are this far apart, in seconds: less is noise.
+const RATE_SPAN_MIN_S: i64 = 3_600;
+
 /// How full a file system is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
@@ -153,6 +156,9 @@ impl World {
             return Some(self.now_s);
         }
         let first = self.fills.first()?;
+        if last.at_s - first.at_s < RATE_SPAN_MIN_S {
+            return None;
+        }
         let (before, _) = Fill {
             capacity: last.capacity,
             ..*first
