@@ -1,0 +1,206 @@
+//! What jobs like this one waited: an upper and a lower bound, after BMBP and QBETS.
+
+use alloc::collections::BTreeMap;
+use core::time::Duration;
+use posthaste_types::Timestamp;
+
+use super::history::History;
+
+/// Processors that divide jobs into classes, each the most of its class.
+const PROCS: [u32; 4] = [4, 16, 64, 256];
+
+/// Requested time that divides them, in hours.
+const HOURS: [u64; 3] = [1, 6, 24];
+
+/// Jobs that are followed while they wait: many times what a centre lets into its queue. More wait
+/// without a say until they start.
+const WAITING_MAX: usize = 100_000;
+
+/// What a job asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Processors.
+    pub procs: u32,
+    /// Requested time.
+    pub walltime: Duration,
+}
+
+/// How long a job will wait, each with 95 % confidence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// 5 % of the jobs wait less.
+    pub lower: Duration,
+    /// 95 % of the jobs wait no longer.
+    pub upper: Duration,
+}
+
+/// A class of jobs; a wider one where no requested time, or no processors, are named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Class {
+    procs: Option<usize>,
+    hours: Option<usize>,
+}
+
+impl Shape {
+    /// Its class and the wider ones, narrowest first.
+    fn classes(self) -> [Class; 3] {
+        let procs = PROCS.partition_point(|most| *most < self.procs);
+        let hours = HOURS.partition_point(|most| Duration::from_secs(most * 3600) < self.walltime);
+        let class = |procs, hours| Class { procs, hours };
+        [
+            class(Some(procs), Some(hours)),
+            class(Some(procs), None),
+            class(None, None),
+        ]
+    }
+}
+
+/// A job that waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Waiting {
+    shape: Shape,
+    since: Timestamp,
+    /// How long it had waited when it counted as longer than its bound.
+    counted: Option<Duration>,
+}
+
+/// What jobs waited, by class, and the jobs that wait.
+///
+/// A job enters its class when it starts; one that already waited longer than its bound enters with what
+/// it waited so far, so that a stopped queue is learned while it stands and not after.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Waits {
+    histories: BTreeMap<Class, History>,
+    waiting: BTreeMap<u64, Waiting>,
+}
+
+impl Waits {
+    /// Bounds of the wait of such a job, from the narrowest class that knows 59 waits; none before that.
+    #[must_use]
+    pub fn bounds(&self, shape: Shape) -> Option<Bounds> {
+        let mut classes = shape.classes().into_iter();
+        let (lower, upper) =
+            classes.find_map(|class| self.histories.get(&class).and_then(History::bounds))?;
+        Some(Bounds { lower, upper })
+    }
+
+    /// A job was submitted.
+    pub fn on_submit(&mut self, job: u64, shape: Shape, now: Timestamp) {
+        if self.waiting.len() < WAITING_MAX {
+            let waiting = Waiting {
+                shape,
+                since: now,
+                counted: None,
+            };
+            self.waiting.insert(job, waiting);
+        }
+    }
+
+    /// A job started: its wait is known.
+    pub fn on_start(&mut self, job: u64, now: Timestamp) {
+        let Some(waiting) = self.waiting.remove(&job) else {
+            return;
+        };
+        let wait = now.since(waiting.since);
+        for class in waiting.shape.classes() {
+            let history = self.histories.entry(class).or_default();
+            match waiting.counted {
+                Some(before) => history.replace(before, wait),
+                None => history.take(wait),
+            }
+        }
+    }
+
+    /// A job left the queue without a start: what it would have waited nobody knows.
+    pub fn on_cancel(&mut self, job: u64) {
+        self.waiting.remove(&job);
+    }
+
+    /// Counts the jobs that by now have waited longer than their bound. O(jobs that wait).
+    pub fn review(&mut self, now: Timestamp) {
+        let late = self.waiting.iter().filter_map(|(job, waiting)| {
+            let wait = now.since(waiting.since);
+            let is_late = self.bounds(waiting.shape)?.upper < wait;
+            (is_late && waiting.counted.is_none()).then_some((*job, waiting.shape, wait))
+        });
+        let late: alloc::vec::Vec<_> = late.collect();
+        for (job, shape, wait) in late {
+            for class in shape.classes() {
+                self.histories.entry(class).or_default().take(wait);
+            }
+            if let Some(waiting) = self.waiting.get_mut(&job) {
+                waiting.counted = Some(wait);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: Shape = Shape {
+        procs: 1,
+        walltime: Duration::from_secs(600),
+    };
+    const LARGE: Shape = Shape {
+        procs: 512,
+        walltime: Duration::from_secs(86_401),
+    };
+
+    fn at(secs: u64) -> Timestamp {
+        Timestamp::from_secs(secs)
+    }
+
+    fn served(waits: &mut Waits, shape: Shape, count: u64, wait: u64) {
+        for job in 0..count {
+            waits.on_submit(job, shape, at(1000));
+            waits.on_start(job, at(1000 + wait));
+        }
+    }
+
+    #[test]
+    fn a_class_speaks_for_itself_once_it_knows_59_and_the_pool_before() {
+        let mut waits = Waits::default();
+        served(&mut waits, SMALL, 59, 10);
+        assert_eq!(waits.bounds(LARGE).unwrap().upper, Duration::from_secs(10));
+        served(&mut waits, LARGE, 59, 5000);
+        assert_eq!(
+            waits.bounds(LARGE).unwrap().lower,
+            Duration::from_secs(5000)
+        );
+        assert_eq!(waits.bounds(SMALL).unwrap().upper, Duration::from_secs(10));
+    }
+
+    #[test]
+    fn a_queue_that_stands_is_learned_while_it_stands() {
+        let mut waits = Waits::default();
+        served(&mut waits, SMALL, 200, 10);
+        (900..903).for_each(|job| waits.on_submit(job, SMALL, at(2000)));
+        waits.review(at(2010));
+        assert_eq!(waits.bounds(SMALL).unwrap().upper, Duration::from_secs(10));
+        waits.review(at(5000));
+        assert_eq!(
+            waits.bounds(SMALL).unwrap().upper,
+            Duration::from_secs(3000)
+        );
+        let before = waits.bounds(SMALL);
+        waits.review(at(5001));
+        assert_eq!(waits.bounds(SMALL), before);
+        (900..903).for_each(|job| waits.on_start(job, at(8000)));
+        assert_eq!(
+            waits.bounds(SMALL).unwrap().upper,
+            Duration::from_secs(6000)
+        );
+    }
+
+    #[test]
+    fn a_cancelled_job_teaches_nothing() {
+        let mut waits = Waits::default();
+        served(&mut waits, SMALL, 58, 10);
+        waits.on_submit(99, SMALL, at(0));
+        waits.on_cancel(99);
+        waits.on_start(99, at(50));
+        assert_eq!(waits.bounds(SMALL), None);
+    }
+}
