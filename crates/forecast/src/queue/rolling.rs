@@ -88,7 +88,7 @@ impl Wake {
     }
 }
 
-/// Forecasts the starts of the first [`DEPTH_MAX`] queued jobs by conservative backfill (each job takes
+/// Forecasts the starts of the first 100 queued jobs by conservative backfill (each job takes
 /// the earliest gap that delays none before it), once with each quantile of the time that jobs use. Jobs
 /// that ask for more than the machine has are left out. O(depth (depth + running)).
 #[must_use]
