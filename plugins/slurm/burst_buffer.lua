@@ -37,7 +37,11 @@ local function hook(name, ...)
 end
 
 local function answer(good, said)
-    local line = said:gsub("%s+$", ""):gsub("\n", "; "):sub(1, MESSAGE_MAX)
+    local line = said:gsub("%s+$", ""):gsub("\n", "; ")
+    if #line > MESSAGE_MAX then
+        -- Not in the middle of a letter.
+        line = line:sub(1, MESSAGE_MAX):gsub("[\192-\255][\128-\191]*$", "")
+    end
     if good then
         return slurm.SUCCESS, line
     end

@@ -176,6 +176,19 @@ impl ServiceClient {
         parse(&self.ask(Method::POST, path, Some(body)).await?)
     }
 
+    /// Puts one thing in its place and takes the answer.
+    ///
+    /// # Errors
+    /// As [`ServiceClient::get`].
+    pub async fn put<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, Failure> {
+        let body = serde_json::to_vec(body).map_err(anyhow::Error::from)?;
+        parse(&self.ask(Method::PUT, path, Some(body)).await?)
+    }
+
     /// Takes one thing back and takes the answer.
     ///
     /// # Errors

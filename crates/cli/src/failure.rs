@@ -59,6 +59,16 @@ impl Failure {
         self
     }
 
+    /// Whether trying again may go well.
+    pub fn may_pass(&self) -> bool {
+        self.exit == Exit::Temporary
+    }
+
+    /// Whether what it was about isn't there.
+    pub fn is_not_found(&self) -> bool {
+        self.exit == Exit::FileNotFound
+    }
+
     /// The code a program sees.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.exit as u8)

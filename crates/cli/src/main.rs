@@ -35,6 +35,7 @@ mod screen;
 mod serve;
 mod shutdown;
 mod simulate;
+mod slurm;
 mod stage_in;
 mod through;
 mod watch;
@@ -86,6 +87,7 @@ enum Command {
     Pull(pull::PullArguments),
     Parked(parked::ParkedArguments),
     Keygen(keygen::KeygenArguments),
+    Slurm(slurm::SlurmArguments),
     Simulate(simulate::SimulateArguments),
     Generate(generate::GenerateArguments),
 }
@@ -119,6 +121,7 @@ fn main() -> ExitCode {
         Command::Parked(arguments) => wait_for(parked::run(arguments)),
         Command::Pull(arguments) => wait_for(pull::run(arguments)),
         Command::Keygen(arguments) => keygen::run(&arguments),
+        Command::Slurm(arguments) => wait_for(slurm::run(arguments)),
         Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Generate(arguments) => generate::run(&arguments, Cli::command()),
     };

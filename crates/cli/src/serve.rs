@@ -54,6 +54,9 @@ pub struct ServeArguments {
     /// The ways on which bandwidth can be reserved, and what they lead to; read at the start [default: none]
     #[arg(long, value_name = "FILE")]
     circuits: Option<PathBuf>,
+    /// A directory below which jobs may have data moved, as `/scratch`; may be given several times
+    #[arg(long, value_name = "DIR")]
+    scratch: Vec<PathBuf>,
     /// Print one JSON object with url, token_file and source_url once it listens
     #[arg(long)]
     json: bool,
@@ -91,6 +94,7 @@ pub async fn run(arguments: ServeArguments) -> Outcome {
             Some(file) => posthaste_circuit::read_circuits(file)?,
             None => Vec::new(),
         },
+        scratch: arguments.scratch,
     };
     let service = Service::open(&options).await?;
     let url = format!("http://{}", service.address()?);

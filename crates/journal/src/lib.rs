@@ -10,6 +10,7 @@
 extern crate alloc;
 
 mod depot;
+mod job;
 mod request;
 mod schema;
 mod step;
@@ -19,6 +20,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::Connection;
 
 pub use depot::DepotRecord;
+pub use job::{JobPhase, JobRecord};
 pub use request::{RequestRecord, Scan, StageIn};
 pub use step::{ChunkRecord, EventRecord, Replay, Step};
 

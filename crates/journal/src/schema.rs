@@ -5,7 +5,7 @@ use rusqlite::OptionalExtension;
 use crate::{Journal, JournalError};
 
 /// Each entry brings the schema from its index to the next; entries are never changed.
-const MIGRATIONS: [&str; 8] = [
+const MIGRATIONS: [&str; 9] = [
     "
     CREATE TABLE input (
         seq INTEGER PRIMARY KEY,
@@ -75,6 +75,18 @@ const MIGRATIONS: [&str; 8] = [
         name TEXT NOT NULL UNIQUE
     );",
     "ALTER TABLE request ADD COLUMN purge_micros INTEGER;",
+    "CREATE TABLE job (
+        scheduler TEXT NOT NULL,
+        job TEXT NOT NULL,
+        round INTEGER NOT NULL,
+        uid INTEGER NOT NULL,
+        gid INTEGER NOT NULL,
+        script TEXT NOT NULL,
+        phase INTEGER NOT NULL,
+        ended_micros INTEGER,
+        created_micros INTEGER NOT NULL,
+        PRIMARY KEY (scheduler, job)
+    );",
 ];
 
 /// Opens for one process, durable at each commit, and brings the schema up to date.

@@ -2,6 +2,7 @@
 
 mod depots;
 mod events;
+mod jobs;
 mod paths;
 mod requests;
 mod reservations;
@@ -37,6 +38,10 @@ pub(crate) struct Desk {
     pub(crate) scans: mpsc::Sender<RequestId>,
     /// Depots to watch from now on.
     pub(crate) watches: mpsc::Sender<Arc<crate::depots::Depot>>,
+    /// Below which jobs may have data moved, without links.
+    pub(crate) scratch: Arc<[std::path::PathBuf]>,
+    /// Jobs that are gone, whose data may still be on its way.
+    pub(crate) forgotten: mpsc::Sender<posthaste_journal::JobRecord>,
 }
 
 impl Desk {
@@ -108,6 +113,13 @@ pub(crate) type Answer<T> = Result<T, Refusal>;
         depots::undrain,
         depots::invite,
         depots::withdraw,
+        jobs::list,
+        jobs::register,
+        jobs::show,
+        jobs::stage_in,
+        jobs::ended,
+        jobs::remove,
+        jobs::scratch,
         paths::list,
         paths::probe,
         paths::ranking,
@@ -162,6 +174,14 @@ pub(crate) fn router(desk: Desk) -> Router {
             "/v1/depots/{name}/invite",
             post(depots::invite).delete(depots::withdraw),
         )
+        .route("/v1/jobs", get(jobs::list))
+        .route(
+            "/v1/jobs/{scheduler}/{job}",
+            get(jobs::show).put(jobs::register).delete(jobs::remove),
+        )
+        .route("/v1/jobs/{scheduler}/{job}/stage-in", post(jobs::stage_in))
+        .route("/v1/jobs/{scheduler}/{job}/ended", post(jobs::ended))
+        .route("/v1/scratch", get(jobs::scratch))
         .route("/v1/paths", get(paths::list))
         .route("/v1/ranking", get(paths::ranking))
         .route("/v1/paths/{to}/probe", post(paths::probe))

@@ -17,6 +17,7 @@ mod hands;
 mod http;
 mod inbound;
 mod invites;
+mod jobs;
 mod lending;
 mod members;
 mod meter;
@@ -78,6 +79,8 @@ pub struct Options {
     pub gateways: Gateways,
     /// The ways on which rate can be reserved.
     pub circuits: Vec<Circuit>,
+    /// The directories below which jobs may have data moved.
+    pub scratch: Vec<PathBuf>,
 }
 
 /// A service that listens, but does nothing yet.
@@ -87,6 +90,8 @@ pub struct Service {
     driver: driver::Driver,
     scans: mpsc::Receiver<posthaste_types::RequestId>,
     watches: mpsc::Receiver<Arc<depots::Depot>>,
+    /// Jobs that are gone, whose data may still be on its way.
+    forgotten: mpsc::Receiver<posthaste_journal::JobRecord>,
     token_file: PathBuf,
     encoding: (Encode, Option<ByteRate>),
     /// Where sources are handed out, and what is to be read for that.
@@ -127,6 +132,7 @@ impl Service {
         let centre = Arc::new(driver::Centre::restore(store, inputs, options)?);
         let (scan_sender, scans) = mpsc::channel(submit::SCANS_MAX);
         let (watch_sender, watches) = mpsc::channel(WATCHES_MAX);
+        let (forget, forgotten) = mpsc::channel(jobs::FORGOTTEN_MAX);
         let driver = driver::Driver::new(Arc::clone(&centre), queue);
         let outlet = options.lending.as_ref();
         let outlet = outlet.map(|lending| open_outlet(&options.state, &centre, lending));
@@ -136,6 +142,8 @@ impl Service {
             token: token.into(),
             scans: scan_sender,
             watches: watch_sender,
+            scratch: jobs::owner::roots(&options.scratch)?.into(),
+            forgotten: forget,
         };
         Ok(Self {
             desk,
@@ -143,6 +151,7 @@ impl Service {
             driver,
             scans,
             watches,
+            forgotten,
             token_file,
             encoding: (options.encode, options.way_out),
             outlet,
@@ -183,6 +192,7 @@ impl Service {
             driver,
             scans,
             watches,
+            forgotten,
             outlet,
             encoding,
             ..
@@ -193,6 +203,7 @@ impl Service {
         running.spawn(watch_depots(Arc::clone(&centre), watches));
         running.spawn(read_meters(Arc::clone(&centre)));
         running.spawn(circuits::sweep_all(Arc::clone(&centre)));
+        running.spawn(jobs::give_up_all(Arc::clone(&centre), forgotten));
         let scanner = Arc::clone(&centre);
         running.spawn(async move {
             submit::scan_all(scanner, scans).await;
@@ -306,7 +317,7 @@ async fn resume(desk: &http::Desk) -> Result<()> {
             Some(Scan::Sealed { .. } | Scan::Failed { .. }) => {}
         }
     }
-    Ok(())
+    jobs::resume(desk)
 }
 
 /// Tells the mind which ways lead to a depot, where there are several or were when the service ran before.

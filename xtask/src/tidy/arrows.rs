@@ -34,7 +34,7 @@ const HOUSE: &[Room] = &[
     Room { name: "engine", floor: HANDS, uses: &["types", "plan", "coding", "endpoint"] },
     Room { name: "journal", floor: HANDS, uses: &["types", "core"] },
     Room { name: "api", floor: HANDS, uses: &["types"] },
-    Room { name: "service", floor: ROOF, uses: &["types", "core", "plan", "forecast", "solve", "api", "journal", "engine", "endpoint", "circuit", "relay"] },
+    Room { name: "service", floor: ROOF, uses: &["types", "core", "plan", "forecast", "solve", "api", "journal", "engine", "endpoint", "circuit", "batch", "relay"] },
     Room { name: "relay", floor: ROOF, uses: &["types", "plan", "coding", "forecast", "endpoint"] },
     Room { name: "gateway", floor: ROOF, uses: &["types", "plan", "endpoint"] },
     Room { name: "sim", floor: ROOF, uses: &["types", "core", "plan", "forecast", "solve"] },

@@ -307,6 +307,37 @@ impl Service {
         }
     }
 
+    /// Starts it as another user, whose state it keeps in `folder`; it can't be restarted.
+    pub fn start_as(user: u32, folder: &Path, more: &[&str]) -> Self {
+        // Where the test was built may be closed to that user.
+        let program = folder.join("posthaste");
+        let built = env!("CARGO_BIN_EXE_posthaste");
+        fs::hard_link(built, &program)
+            .or_else(|_| fs::copy(built, &program).map(|_| ()))
+            .unwrap();
+        let state = folder.join("service");
+        fs::create_dir(&state).unwrap();
+        std::os::unix::fs::chown(&state, Some(user), Some(user)).unwrap();
+        let id = user.to_string();
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--reuid", &id, "--regid", &id, "--clear-groups"])
+            .arg(program)
+            .args(["serve", "--json", "--listen", "127.0.0.1:0", "--state"])
+            .arg(&state)
+            .args(more)
+            .env("XDG_CONFIG_HOME", folder.join("config"))
+            .env("HOME", folder);
+        let process = Process::run(&mut command, &state.with_extension("log"));
+        let url = process.ready["url"].as_str().unwrap().to_owned();
+        Self {
+            state,
+            url,
+            process,
+            more: Vec::new(),
+        }
+    }
+
     pub fn kill(&mut self) {
         self.process.kill();
     }
@@ -421,7 +452,13 @@ fn start_service(state: &Path, listen: &str, more: &[String]) -> Process {
         state.to_str().unwrap(),
     ];
     arguments.extend(more.iter().map(String::as_str));
-    Process::start(&arguments, &log)
+    // The profiles of a test are its own, and never those of who runs it.
+    let config = state.with_file_name("config");
+    let mut command = binary();
+    Process::run(
+        command.env("XDG_CONFIG_HOME", config).args(&arguments),
+        &log,
+    )
 }
 
 #[expect(clippy::disallowed_methods, reason = "tests wait for real processes")]

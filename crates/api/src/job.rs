@@ -1,0 +1,79 @@
+//! Jobs of batch systems: what their scripts ask for, and how far it is.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A job that asks for data.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewJob {
+    /// Its script, or at least the lines with directives.
+    pub script: String,
+    /// Who it belongs to: the user as whom the service runs.
+    pub uid: u32,
+    /// The group of what is written for it.
+    pub gid: u32,
+}
+
+/// How a job ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobEnd {
+    /// Whether it ended well: neither failed nor ran out of time.
+    pub well: bool,
+}
+
+/// A job and what is moved for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Job {
+    /// The batch system.
+    #[schema(example = "slurm")]
+    pub scheduler: String,
+    /// Its id there.
+    #[schema(example = "4711")]
+    pub job: String,
+    /// Who it belongs to.
+    pub uid: u32,
+    /// `registered`, `staging-in`, `ended` or `gone`.
+    pub phase: String,
+    /// Whether all that it must have before it starts is there, whole.
+    pub ready: bool,
+    /// Whether all that was to leave when it ended is safe elsewhere.
+    pub safe: bool,
+    /// Why something that it needs can't be there, or something can't leave.
+    pub trouble: Option<String>,
+    /// What it reads.
+    pub stage_ins: Vec<Moved>,
+    /// What it leaves, once it has ended.
+    pub stage_outs: Vec<Moved>,
+}
+
+/// One thing that is moved for a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Moved {
+    /// The line of the script that asks for it.
+    pub line: usize,
+    /// Where it comes from.
+    pub source: String,
+    /// Where it goes.
+    pub destination: String,
+    /// The request that moves it, once there is one.
+    pub request: Option<String>,
+    /// The request's state; `waiting` without a request.
+    pub state: String,
+    /// Why it failed.
+    pub reason: Option<String>,
+    /// Whether the job starts without it too.
+    pub optional: bool,
+}
+
+/// A directory below which jobs may have data moved.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Scratch {
+    /// Its path.
+    pub path: String,
+    /// What is free in it for jobs, with what was brought there for jobs that have not ended.
+    pub usable_bytes: u64,
+    /// The size of its file system.
+    pub size_bytes: u64,
+}

@@ -1,0 +1,48 @@
+//! The file that tells Slurm's hooks which service to ask.
+
+use std::path::{Path, PathBuf};
+
+use posthaste_endpoint::Error;
+use serde::Deserialize;
+
+use crate::{client::ServiceArguments, config, failure::Failure};
+
+/// What the file says; an empty one will do for a service of the same user.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SlurmConfig {
+    /// Where the service listens.
+    server: Option<String>,
+    /// The file with its token, which only `SlurmUser` can read.
+    token_file: Option<PathBuf>,
+}
+
+impl SlurmConfig {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// When it can't be read, or says something unknown: the line is named.
+    pub fn read(path: &Path) -> Result<Self, Failure> {
+        let shown = path.display().to_string();
+        let text = std::fs::read_to_string(path)
+            .map_err(|cause| Error::io("read", shown.clone(), cause))?;
+        toml::from_str(&text).map_err(|cause| {
+            let why = cause.to_string();
+            Failure::usage(format!(
+                "can't read {shown}: {}",
+                why.trim_end().replace('\n', " ")
+            ))
+        })
+    }
+
+    /// The service it names.
+    pub fn service(&self) -> ServiceArguments {
+        ServiceArguments {
+            url: self
+                .server
+                .clone()
+                .unwrap_or_else(|| config::SERVICE_URL.to_owned()),
+            token_file: self.token_file.clone(),
+        }
+    }
+}

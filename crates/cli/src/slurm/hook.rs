@@ -1,0 +1,403 @@
+//! `posthaste slurm hook`: what the burst buffer script runs. It asks the service, and waits; it decides nothing.
+
+use std::{
+    fmt::Write as _,
+    fs::{self, OpenOptions},
+    io::Write as _,
+    path::PathBuf,
+    process::{Command, ExitCode},
+    time::Duration,
+};
+
+use clap::{Args, ValueEnum};
+use hyper::Method;
+use posthaste_api as api;
+use posthaste_batch::script;
+use posthaste_endpoint::Error;
+
+use super::config::SlurmConfig;
+use crate::{
+    client::ServiceClient,
+    failure::{Exit, Failure, Outcome},
+    output,
+};
+
+/// Between two looks at how far a job's data is.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The controller waits meanwhile.
+const POOLS_TIMEOUT: Duration = Duration::from_secs(3);
+/// Slurm counts the pool in these: 1 MiB.
+const GRANULARITY: u64 = 1 << 20;
+/// The pool that jobs ask for with `pool=scratch`.
+const POOL: &str = "scratch";
+/// Larger than any script that Slurm takes.
+const SCRIPT_BYTES_MAX: u64 = 4 << 20;
+
+/// Answers one call of Slurm's burst buffer plug-in; not for people
+///
+/// burst_buffer.lua runs it with what Slurm gave. What it prints is shown by Slurm; it exits with 0 when the call
+/// went well.
+///
+/// Examples:
+///   posthaste slurm hook --config /etc/posthaste/slurm.toml pools
+///   posthaste slurm hook --config /etc/posthaste/slurm.toml job_process -- job.sh
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment, hide = true)]
+pub struct HookArguments {
+    /// Which service to ask, and with which token
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// The plug-in's function, without slurm_bb_
+    #[arg(value_enum)]
+    call: Call,
+    /// What Slurm gave it
+    #[arg(last = true)]
+    words: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+enum Call {
+    Pools,
+    JobProcess,
+    Setup,
+    DataIn,
+    TestDataIn,
+    Paths,
+    PreRun,
+    PostRun,
+    DataOut,
+    TestDataOut,
+    JobTeardown,
+    GetStatus,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Whatever keeps the call from going well: Slurm shows its line.
+pub async fn run(arguments: HookArguments) -> Outcome {
+    let words = &arguments.words;
+    // These run inside the controller while it holds its locks: they ask nobody.
+    match arguments.call {
+        Call::JobProcess => return job_process(word(words, 0, "the script")?),
+        Call::Paths => {
+            let script = word(words, 1, "the script")?;
+            return paths(script, word(words, 2, "the file of paths")?);
+        }
+        // Everything that leaves is asked for by the next call, which may take its time.
+        Call::PostRun => return Ok(ExitCode::SUCCESS),
+        Call::Pools
+        | Call::Setup
+        | Call::DataIn
+        | Call::TestDataIn
+        | Call::PreRun
+        | Call::DataOut
+        | Call::TestDataOut
+        | Call::JobTeardown
+        | Call::GetStatus => {}
+    }
+    let service = ServiceClient::open(&SlurmConfig::read(&arguments.config)?.service())?;
+    if arguments.call == Call::Pools {
+        return pools(&service).await;
+    }
+    if arguments.call == Call::GetStatus {
+        return get_status(&service, words).await;
+    }
+    let id = word(words, 0, "the job")?;
+    let job = Job {
+        service: &service,
+        id,
+        path: format!("/v1/jobs/slurm/{id}"),
+    };
+    match arguments.call {
+        Call::Setup => job.setup(words).await,
+        Call::DataIn => job.data_in(true).await,
+        Call::TestDataIn => job.data_in(false).await,
+        Call::PreRun => job.pre_run().await,
+        Call::DataOut => job.data_out(true).await,
+        Call::TestDataOut => job.data_out(false).await,
+        Call::JobTeardown => job.teardown().await,
+        Call::Pools | Call::JobProcess | Call::Paths | Call::PostRun | Call::GetStatus => {
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn word<'w>(words: &'w [String], place: usize, what: &str) -> Result<&'w str, Failure> {
+    let found = words.get(place).map(String::as_str);
+    found.ok_or_else(|| Failure::usage(format!("Slurm did not say {what}: give it after --")))
+}
+
+/// Only the lines of a script that may be directives: the rest is none of the service's business.
+fn directives(path: &str) -> Result<String, Failure> {
+    let failed = |cause| Error::io("read", path.to_owned(), cause);
+    let size = fs::metadata(path).map_err(failed)?.len();
+    if size > SCRIPT_BYTES_MAX {
+        return Err(Failure::usage(format!(
+            "can't read {path}: it is larger than any job script"
+        )));
+    }
+    let text = fs::read(path).map_err(failed)?;
+    let text = String::from_utf8_lossy(&text);
+    // Lines keep their numbers.
+    let kept = text
+        .lines()
+        .map(|line| if line.starts_with('#') { line } else { "" });
+    Ok(kept.collect::<Vec<_>>().join("\n"))
+}
+
+/// Refuses what makes no sense when it is submitted.
+fn job_process(path: &str) -> Outcome {
+    let wanted = script::read(&directives(path)?).map_err(|complaints| {
+        let lines: Vec<String> = complaints.iter().map(ToString::to_string).collect();
+        Failure::usage(lines.join("; "))
+    })?;
+    let relative = |path: &str| !path.starts_with('/');
+    let ins = wanted
+        .stage_ins
+        .iter()
+        .map(|one| (one.line, &one.destination));
+    let outs = wanted.stage_outs.iter().map(|one| (one.line, &one.source));
+    for (line, path) in ins.chain(outs) {
+        if relative(path) {
+            return Err(Failure::usage(format!(
+                "line {line}: {path} is no absolute path, and in the queue there is no current directory"
+            )));
+        }
+    }
+    let mut outs = wanted.stage_outs.iter();
+    if let Some(one) = outs.find(|one| one.destination.contains([':', '/'])) {
+        return Err(Failure::usage(format!(
+            "line {}: {} is the name of no destination: what leaves a job goes to depots, or where a relay runs",
+            one.line, one.destination
+        )));
+    }
+    let lent = wanted.depots.first();
+    if let Some(lent) = lent {
+        return Err(Failure::usage(format!(
+            "line {}: depots of a job's own are not taken yet: `posthaste depot add {}` adds it for everybody",
+            lent.line, lent.name
+        )));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Tells the job where its data is.
+fn paths(script: &str, into: &str) -> Outcome {
+    let wanted = script::read(&directives(script)?).unwrap_or_default();
+    let mut text = String::new();
+    let ins = wanted.stage_ins.iter().zip(1..);
+    let ins = ins.map(|(one, number)| ("IN", number, &one.destination));
+    let outs = wanted.stage_outs.iter().zip(1..);
+    let outs = outs.map(|(one, number)| ("OUT", number, &one.source));
+    for (way, number, path) in ins.chain(outs) {
+        // Slurm replaces its symbols (`%j`) for other calls, not for this one.
+        if !path.contains('%') {
+            let _ = writeln!(text, "POSTHASTE_STAGE_{way}_{number}={path}");
+        }
+    }
+    let file = OpenOptions::new().append(true).create(true).open(into);
+    let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|cause| Error::io("write", into.to_owned(), cause))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn pools(service: &ServiceClient) -> Outcome {
+    let asked = tokio::time::timeout(POOLS_TIMEOUT, service.get("/v1/scratch")).await;
+    let rooms: Vec<api::Scratch> = asked.map_err(|_| {
+        Failure::new(
+            Exit::Temporary,
+            "the service does not say what room there is",
+        )
+    })??;
+    let usable = rooms.iter().map(|room| room.usable_bytes).max();
+    if let Some(usable) = usable {
+        let whole = usable / GRANULARITY * GRANULARITY;
+        output::line(&format!("{POOL} {whole} {GRANULARITY}"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Shows the jobs that are named, or all.
+async fn get_status(service: &ServiceClient, words: &[String]) -> Outcome {
+    // From 23.02 on the user and the group of who asks come first.
+    let asked = words.iter().position(|word| word == "job");
+    let named = asked.map(|place| words.get(place + 1..).unwrap_or_default());
+    let jobs: Vec<api::Job> = service.get("/v1/jobs").await?;
+    for job in jobs.iter().filter(|job| job.scheduler == "slurm") {
+        if named.is_some_and(|named| !named.contains(&job.job)) {
+            continue;
+        }
+        output::line(&format!("job {} {}", job.job, job.phase));
+        for one in job.stage_ins.iter().chain(&job.stage_outs) {
+            let request = one.request.as_deref().unwrap_or("-");
+            let why = one
+                .reason
+                .as_ref()
+                .map_or_else(String::new, |why| format!(": {why}"));
+            output::line(&format!(
+                "  line {} {request} {} → {} {}{why}",
+                one.line, one.source, one.destination, one.state
+            ));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One job of Slurm.
+struct Job<'s> {
+    service: &'s ServiceClient,
+    id: &'s str,
+    path: String,
+}
+
+impl Job<'_> {
+    /// Tells the service of it: job, user, group, pool, size, script.
+    async fn setup(&self, words: &[String]) -> Outcome {
+        let number = |place, what: &str| {
+            let text = word(words, place, what)?;
+            let read = text.parse::<u32>();
+            read.map_err(|_| Failure::usage(format!("can't read {what} {text}: it is no number")))
+        };
+        let new = api::NewJob {
+            uid: number(1, "the user")?,
+            gid: number(2, "the group")?,
+            script: directives(word(words, 5, "the script")?)?,
+        };
+        loop {
+            match self.service.put::<api::Job>(&self.path, &new).await {
+                Err(failure) if failure.may_pass() => tokio::time::sleep(LOOK_EVERY).await,
+                answered => return answered.map(|_| ExitCode::SUCCESS),
+            }
+        }
+    }
+
+    /// Asks the service until it answers: it may be starting again, and takes up what it did.
+    async fn told(&self, what: &str, body: &impl serde::Serialize) -> Result<api::Job, Failure> {
+        loop {
+            match self
+                .service
+                .post(&format!("{}/{what}", self.path), body)
+                .await
+            {
+                Err(failure) if failure.may_pass() => tokio::time::sleep(LOOK_EVERY).await,
+                answered => return answered,
+            }
+        }
+    }
+
+    /// Waits until all that the job needs is there.
+    async fn data_in(&self, waits: bool) -> Outcome {
+        loop {
+            let job = self.told("stage-in", &()).await?;
+            if job.ready {
+                return Ok(ExitCode::SUCCESS);
+            }
+            if let Some(trouble) = job.trouble {
+                return Err(Failure::new(Exit::Other, trouble));
+            }
+            if !waits {
+                output::line("BUSY");
+                return Ok(ExitCode::SUCCESS);
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Looks again whether all that the job needs is there: it may have been removed while the job waited for nodes, and
+    /// Slurm 22.05 starts jobs whose stage-in it ended.
+    async fn pre_run(&self) -> Outcome {
+        let job = self.told("stage-in", &()).await?;
+        if job.ready {
+            return Ok(ExitCode::SUCCESS);
+        }
+        let why = job
+            .trouble
+            .unwrap_or_else(|| "not all of its data is there".into());
+        Err(Failure::new(Exit::Other, why))
+    }
+
+    /// Waits until all that the job leaves is safe; the nodes are free meanwhile.
+    async fn data_out(&self, waits: bool) -> Outcome {
+        let end = api::JobEnd {
+            well: self.ended_well()?,
+        };
+        loop {
+            let job = self.told("ended", &end).await?;
+            if job.safe {
+                return Ok(ExitCode::SUCCESS);
+            }
+            if let Some(trouble) = job.trouble {
+                return Err(Failure::new(Exit::Other, trouble));
+            }
+            if !waits {
+                output::line("BUSY");
+                return Ok(ExitCode::SUCCESS);
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Whether Slurm says that it ended well.
+    fn ended_well(&self) -> Result<bool, Failure> {
+        let mut scontrol = Command::new("scontrol");
+        let shown = scontrol.args(["-o", "show", "job", self.id]).output();
+        let shown = shown.ok().filter(|shown| shown.status.success());
+        let shown = shown.ok_or_else(|| {
+            let what = format!(
+                "can't tell how job {} ended: `scontrol show job` fails",
+                self.id
+            );
+            Failure::new(Exit::Other, what)
+        })?;
+        let shown = String::from_utf8_lossy(&shown.stdout);
+        let has = |word: &str| shown.split_ascii_whitespace().any(|found| found == word);
+        Ok(has("ExitCode=0:0") && !has("Reason=TimeLimit") && !has("Reason=NodeDown"))
+    }
+
+    async fn teardown(&self) -> Outcome {
+        match self.service.tell(Method::DELETE, &self.path).await {
+            Err(failure) if failure.is_not_found() => Ok(ExitCode::SUCCESS),
+            answered => answered.map(|()| ExitCode::SUCCESS),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_are_no_directives_keep_their_place_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("job.sh");
+        fs::write(
+            &path,
+            "#!/bin/sh\nsecret=1\n#POSTHASTE stage_in source=s3:a destination=/b\n",
+        )
+        .unwrap();
+        let kept = directives(path.to_str().unwrap()).unwrap();
+        assert_eq!(
+            kept,
+            "#!/bin/sh\n\n#POSTHASTE stage_in source=s3:a destination=/b"
+        );
+        assert!(job_process(path.to_str().unwrap()).is_ok());
+        for (wrong, said) in [
+            ("#POSTHASTE stagein source=a destination=/b\n", "stage_in"),
+            (
+                "\n#POSTHASTE stage_in source=s3:a destination=b\n",
+                "line 2: b is no absolute path",
+            ),
+            ("#POSTHASTE depot ash:50GB\n", "line 1: depots"),
+            (
+                "#POSTHASTE stage_out source=/b destination=s3:c\n",
+                "line 1: s3:c is the name",
+            ),
+        ] {
+            fs::write(&path, wrong).unwrap();
+            let failure = job_process(path.to_str().unwrap()).unwrap_err();
+            assert!(failure.to_string().contains(said), "{failure}");
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! The jobs of batch systems that asked for data: what their scripts say, and how far they are. The data itself moves in
+//! ordinary requests.
+
+use posthaste_types::Timestamp;
+use rusqlite::{OptionalExtension, Row, params};
+
+use crate::{Journal, JournalError, from_sql, to_sql};
+
+/// A job as its batch system told of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobRecord {
+    /// The batch system: `slurm`.
+    pub scheduler: String,
+    /// Its id there.
+    pub job: String,
+    /// How often a job of this id was told of before: batch systems run one again, and begin anew to count.
+    pub round: u32,
+    /// Who it belongs to.
+    pub uid: u32,
+    /// The group of what is written for it.
+    pub gid: u32,
+    /// Its script, or as much of it as has directives.
+    pub script: String,
+    /// How far it is.
+    pub phase: JobPhase,
+    /// When it was told of.
+    pub created: Timestamp,
+}
+
+/// How far a job is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobPhase {
+    /// Nothing has begun.
+    Registered,
+    /// What it reads was asked for.
+    StagingIn,
+    /// It ended, well or not, and at that moment what it leaves was asked for.
+    Ended {
+        /// Whether it ended well.
+        well: bool,
+        /// When.
+        at: Timestamp,
+    },
+    /// The batch system knows it no more.
+    Gone,
+}
+
+impl JobPhase {
+    fn number(self) -> u8 {
+        match self {
+            Self::Registered => 0,
+            Self::StagingIn => 1,
+            Self::Ended { well: true, .. } => 2,
+            Self::Ended { well: false, .. } => 3,
+            Self::Gone => 4,
+        }
+    }
+
+    fn ended(self) -> Option<Timestamp> {
+        match self {
+            Self::Ended { at, .. } => Some(at),
+            Self::Registered | Self::StagingIn | Self::Gone => None,
+        }
+    }
+
+    /// What a later version wrote is a job that is over.
+    fn read(number: u8, at: Option<Timestamp>) -> Self {
+        match (number, at) {
+            (0, _) => Self::Registered,
+            (1, _) => Self::StagingIn,
+            (2 | 3, Some(at)) => Self::Ended {
+                well: number == 2,
+                at,
+            },
+            _ => Self::Gone,
+        }
+    }
+}
+
+fn from_row(row: &Row<'_>) -> rusqlite::Result<JobRecord> {
+    let ended: Option<i64> = row.get("ended_micros")?;
+    let ended = ended.map(|micros| Timestamp::from_micros(from_sql(micros)));
+    Ok(JobRecord {
+        scheduler: row.get("scheduler")?,
+        job: row.get("job")?,
+        round: row.get("round")?,
+        uid: row.get("uid")?,
+        gid: row.get("gid")?,
+        script: row.get("script")?,
+        phase: JobPhase::read(row.get("phase")?, ended),
+        created: Timestamp::from_micros(from_sql(row.get("created_micros")?)),
+    })
+}
+
+impl Journal {
+    /// Keeps a job as it is now.
+    ///
+    /// # Errors
+    /// [`JournalError::Sqlite`].
+    pub fn keep_job(&mut self, job: &JobRecord) -> Result<(), JournalError> {
+        self.connection
+            .execute(
+                "INSERT OR REPLACE INTO job (scheduler, job, round, uid, gid, script, phase, ended_micros,
+                 created_micros) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+                params![
+                    job.scheduler,
+                    job.job,
+                    job.round,
+                    job.uid,
+                    job.gid,
+                    job.script,
+                    job.phase.number(),
+                    job.phase.ended().map(|at| to_sql(at.as_micros())),
+                    to_sql(job.created.as_micros()),
+                ],
+            )
+            .map_err(self.failed("append to"))?;
+        Ok(())
+    }
+
+    /// One job.
+    ///
+    /// # Errors
+    /// [`JournalError::Sqlite`].
+    pub fn job(&self, scheduler: &str, job: &str) -> Result<Option<JobRecord>, JournalError> {
+        self.connection
+            .prepare_cached("SELECT * FROM job WHERE scheduler = ?1 AND job = ?2")
+            .and_then(|mut select| select.query_row([scheduler, job], from_row).optional())
+            .map_err(self.failed("read"))
+    }
+
+    /// The newest jobs, `most` of them, the newest first.
+    ///
+    /// # Errors
+    /// [`JournalError::Sqlite`].
+    pub fn jobs(&self, most: u32) -> Result<Vec<JobRecord>, JournalError> {
+        let failed = self.failed("read");
+        let mut select = self
+            .connection
+            .prepare_cached("SELECT * FROM job ORDER BY created_micros DESC, rowid DESC LIMIT ?1")
+            .map_err(&failed)?;
+        let rows = select.query_map([most], from_row).map_err(&failed)?;
+        rows.collect::<Result<_, _>>().map_err(&failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_is_kept_as_it_was_last_told_of() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut journal = Journal::open(&folder.path().join("journal")).unwrap();
+        let mut job = JobRecord {
+            scheduler: "slurm".into(),
+            job: "12".into(),
+            round: 0,
+            uid: 1000,
+            gid: 100,
+            script: "#POSTHASTE stage_in source=a destination=/b\n".into(),
+            phase: JobPhase::Registered,
+            created: Timestamp::from_micros(7),
+        };
+        let at = Timestamp::from_micros(9);
+        for phase in [
+            JobPhase::Registered,
+            JobPhase::StagingIn,
+            JobPhase::Ended { well: true, at },
+            JobPhase::Ended { well: false, at },
+            JobPhase::Gone,
+        ] {
+            job.phase = phase;
+            journal.keep_job(&job).unwrap();
+            assert_eq!(journal.job("slurm", "12").unwrap().as_ref(), Some(&job));
+        }
+        assert_eq!(journal.job("pbs", "12").unwrap(), None);
+        let later = JobRecord {
+            job: "13".into(),
+            created: Timestamp::from_micros(8),
+            ..job.clone()
+        };
+        journal.keep_job(&later).unwrap();
+        assert_eq!(journal.jobs(10).unwrap(), [later.clone(), job]);
+        assert_eq!(journal.jobs(1).unwrap(), [later]);
+    }
+}

@@ -1,0 +1,104 @@
+//! Jobs of batch systems: told of, staged in, ended, forgotten.
+
+use axum::{
+    Json,
+    extract::{Path, State},
+    http::StatusCode,
+};
+use posthaste_api as api;
+
+use super::{Answer, Desk};
+use crate::jobs;
+
+/// Lists jobs, newest first.
+#[utoipa::path(get, path = "/v1/jobs", tag = "jobs",
+    responses((status = 200, body = Vec<api::Job>), (status = 401, body = api::Problem)))]
+pub(crate) async fn list(State(desk): State<Desk>) -> Answer<Json<Vec<api::Job>>> {
+    Ok(Json(jobs::list(&desk)?))
+}
+
+/// Tells of a job. Telling of it again changes nothing, unless it was forgotten meanwhile: then it begins anew,
+/// with what is there already.
+#[utoipa::path(put, path = "/v1/jobs/{scheduler}/{job}", tag = "jobs",
+    params(("scheduler" = String, Path, description = "The batch system: slurm"),
+        ("job" = String, Path, description = "Its id there")),
+    request_body = api::NewJob,
+    responses((status = 200, body = api::Job), (status = 401, body = api::Problem),
+        (status = 409, body = api::Problem), (status = 422, body = api::Problem)))]
+pub(crate) async fn register(
+    State(desk): State<Desk>,
+    Path((scheduler, job)): Path<(String, String)>,
+    Json(new): Json<api::NewJob>,
+) -> Answer<Json<api::Job>> {
+    Ok(Json(jobs::register(&desk, &scheduler, &job, new)?))
+}
+
+/// Shows a job and what is moved for it.
+#[utoipa::path(get, path = "/v1/jobs/{scheduler}/{job}", tag = "jobs",
+    params(("scheduler" = String, Path, description = "The batch system: slurm"),
+        ("job" = String, Path, description = "Its id there")),
+    responses((status = 200, body = api::Job), (status = 401, body = api::Problem),
+        (status = 404, body = api::Problem)))]
+pub(crate) async fn show(
+    State(desk): State<Desk>,
+    Path((scheduler, job)): Path<(String, String)>,
+) -> Answer<Json<api::Job>> {
+    Ok(Json(jobs::show(
+        &desk,
+        &jobs::find(&desk, &scheduler, &job)?,
+    )?))
+}
+
+/// Asks for what the job reads, where that was not asked for yet, and says how far it is.
+#[utoipa::path(post, path = "/v1/jobs/{scheduler}/{job}/stage-in", tag = "jobs",
+    params(("scheduler" = String, Path, description = "The batch system: slurm"),
+        ("job" = String, Path, description = "Its id there")),
+    responses((status = 200, body = api::Job), (status = 401, body = api::Problem),
+        (status = 403, body = api::Problem), (status = 404, body = api::Problem),
+        (status = 422, body = api::Problem)))]
+pub(crate) async fn stage_in(
+    State(desk): State<Desk>,
+    Path((scheduler, job)): Path<(String, String)>,
+) -> Answer<Json<api::Job>> {
+    let record = jobs::find(&desk, &scheduler, &job)?;
+    Ok(Json(jobs::stage_in(&desk, record)?))
+}
+
+/// Says that the job ended: what it leaves is asked for, where that was not done yet. Says how far that is.
+#[utoipa::path(post, path = "/v1/jobs/{scheduler}/{job}/ended", tag = "jobs",
+    params(("scheduler" = String, Path, description = "The batch system: slurm"),
+        ("job" = String, Path, description = "Its id there")),
+    request_body = api::JobEnd,
+    responses((status = 200, body = api::Job), (status = 401, body = api::Problem),
+        (status = 403, body = api::Problem), (status = 404, body = api::Problem),
+        (status = 422, body = api::Problem)))]
+pub(crate) async fn ended(
+    State(desk): State<Desk>,
+    Path((scheduler, job)): Path<(String, String)>,
+    Json(end): Json<api::JobEnd>,
+) -> Answer<Json<api::Job>> {
+    let record = jobs::find(&desk, &scheduler, &job)?;
+    Ok(Json(jobs::ended(&desk, record, end)?))
+}
+
+/// Forgets a job: what is still on its way to it is given up half a minute later, unless the job is told of again. What
+/// leaves scratch goes on.
+#[utoipa::path(delete, path = "/v1/jobs/{scheduler}/{job}", tag = "jobs",
+    params(("scheduler" = String, Path, description = "The batch system: slurm"),
+        ("job" = String, Path, description = "Its id there")),
+    responses((status = 204), (status = 401, body = api::Problem), (status = 404, body = api::Problem)))]
+pub(crate) async fn remove(
+    State(desk): State<Desk>,
+    Path((scheduler, job)): Path<(String, String)>,
+) -> Answer<StatusCode> {
+    let record = jobs::find(&desk, &scheduler, &job)?;
+    jobs::remove(&desk, record)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Says what room there is for jobs.
+#[utoipa::path(get, path = "/v1/scratch", tag = "jobs",
+    responses((status = 200, body = Vec<api::Scratch>), (status = 401, body = api::Problem)))]
+pub(crate) async fn scratch(State(desk): State<Desk>) -> Answer<Json<Vec<api::Scratch>>> {
+    Ok(Json(jobs::room::scratch(&desk)?))
+}

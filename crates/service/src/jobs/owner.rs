@@ -1,0 +1,134 @@
+//! For whom the service moves data, and where: for the user as whom it runs, so that the operating system says what that
+//! user may do.
+
+use std::{
+    fs,
+    path::{Component, Path, PathBuf},
+};
+
+use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
+use rustix::process::geteuid;
+
+use crate::http::Desk;
+
+/// The directories below which jobs may have data moved, without links.
+///
+/// # Errors
+/// When one is not there.
+pub(crate) fn roots(given: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let root = |path: &PathBuf| {
+        let root = fs::canonicalize(path);
+        root.map_err(|cause| Error::io("use as scratch", path.display().to_string(), cause))
+    };
+    given.iter().map(root).collect()
+}
+
+/// Sees that the service may act for a user: what it did for another would be done with rights that are not theirs.
+///
+/// # Errors
+/// [`ErrorKind::PermissionDenied`] for another than its own.
+pub(super) fn check_user(uid: u32) -> Result<()> {
+    let own = geteuid().as_raw();
+    if own == uid {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::PermissionDenied,
+        "act for",
+        format!("user {uid}"),
+    )
+    .cause(format!("the service runs as user {own}"))
+    .hint("a service moves data for jobs of its own user only"))
+}
+
+/// The path of a job's data without links in its directory, which must lie on scratch.
+///
+/// # Errors
+/// [`ErrorKind::PermissionDenied`] for one that does not, [`ErrorKind::Invalid`] for one that is not absolute or goes up.
+pub(super) fn on_scratch(desk: &Desk, path: &Path) -> Result<String> {
+    let shown = path.display().to_string();
+    let invalid = |why: &str| Error::new(ErrorKind::Invalid, "use", &shown).cause(why.to_owned());
+    let goes_down = path
+        .components()
+        .all(|component| matches!(component, Component::RootDir | Component::Normal(_)));
+    if !path.is_absolute() || !goes_down {
+        return Err(invalid("it is no absolute path, or goes up with `..`")
+            .hint("give an absolute path, like /scratch/me/input"));
+    }
+    let path = without_links(path);
+    let is_below = desk.scratch.iter().any(|root| path.starts_with(root));
+    if !is_below && !desk.scratch.is_empty() {
+        let roots = desk.scratch.iter().map(|root| root.display().to_string());
+        let roots: Vec<String> = roots.collect();
+        return Err(Error::new(ErrorKind::PermissionDenied, "use", &shown)
+            .cause(format!("it does not lie below {}", roots.join(" or "))));
+    }
+    let text = path.to_str().map(str::to_owned);
+    text.ok_or_else(|| invalid("its name is no UTF-8"))
+}
+
+/// The path with the links in its directory followed; as it is where they lead nowhere.
+pub(super) fn without_links(path: &Path) -> PathBuf {
+    let parent = path
+        .parent()
+        .and_then(|parent| fs::canonicalize(parent).ok());
+    match (parent, path.file_name()) {
+        (Some(parent), Some(name)) => parent.join(name),
+        _ => path.to_owned(),
+    }
+}
+
+/// The bytes of all files at and below a path; 0 where nothing is.
+///
+/// # Errors
+/// The operating system's.
+pub(super) fn bytes_below(path: &Path) -> Result<u64> {
+    let failed =
+        |cause| Error::io("look at", path.display().to_string(), cause).at(Locus::Destination);
+    let about = match fs::symlink_metadata(path) {
+        Ok(about) => about,
+        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(0),
+        Err(cause) => return Err(failed(cause)),
+    };
+    if !about.is_dir() {
+        return Ok(if about.is_file() { about.len() } else { 0 });
+    }
+    let mut bytes = 0;
+    for entry in fs::read_dir(path).map_err(failed)? {
+        bytes += bytes_below(&entry.map_err(failed)?.path())?;
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_count_and_what_links_lead_to_does_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = folder.path().join("tree");
+        fs::create_dir_all(tree.join("below")).unwrap();
+        fs::write(tree.join("below/file"), "12345").unwrap();
+        fs::write(folder.path().join("other"), "1").unwrap();
+        std::os::unix::fs::symlink(folder.path().join("other"), tree.join("link")).unwrap();
+        assert_eq!(bytes_below(&tree).unwrap(), 5);
+        assert_eq!(bytes_below(&folder.path().join("absent")).unwrap(), 0);
+        std::os::unix::fs::symlink(&tree, folder.path().join("way")).unwrap();
+        let root = fs::canonicalize(folder.path()).unwrap();
+        assert_eq!(
+            without_links(&folder.path().join("way/new")),
+            root.join("tree/new")
+        );
+        let nowhere = Path::new("/nowhere/at/all");
+        assert_eq!(without_links(nowhere), nowhere);
+    }
+
+    #[test]
+    fn a_service_acts_for_its_own_user_only() {
+        let own = geteuid().as_raw();
+        assert!(check_user(own).is_ok());
+        let kind = check_user(own + 1).unwrap_err().kind();
+        assert_eq!(kind, ErrorKind::PermissionDenied);
+    }
+}

@@ -1,0 +1,57 @@
+//! The room that jobs have on scratch.
+
+use posthaste_api as api;
+use posthaste_endpoint::{Error, Result};
+use posthaste_journal::{JobPhase, Scan};
+
+use super::{JOBS_MAX, read_again, stage_in};
+use crate::http::Desk;
+
+/// What each directory of scratch has free, with what was brought there for jobs that have not ended: a batch system
+/// that counts what its jobs asked for would count that twice otherwise.
+///
+/// # Errors
+/// The operating system's, and the journal's.
+pub(crate) fn scratch(desk: &Desk) -> Result<Vec<api::Scratch>> {
+    let brought = brought(desk)?;
+    let mut rooms = Vec::new();
+    for root in desk.scratch.iter() {
+        let path = root.display().to_string();
+        let about =
+            rustix::fs::statvfs(root).map_err(|cause| Error::io("look at", &path, cause.into()))?;
+        let own = brought
+            .iter()
+            .filter(|(destination, _)| std::path::Path::new(destination).starts_with(root));
+        let own: u64 = own.map(|(_, bytes)| bytes).sum();
+        let size_bytes = about.f_blocks.saturating_mul(about.f_frsize);
+        let free = about.f_bavail.saturating_mul(about.f_frsize);
+        rooms.push(api::Scratch {
+            path,
+            usable_bytes: free.saturating_add(own).min(size_bytes),
+            size_bytes,
+        });
+    }
+    Ok(rooms)
+}
+
+/// Where and how much was brought for jobs that have not ended.
+fn brought(desk: &Desk) -> Result<Vec<(String, u64)>> {
+    let jobs = desk
+        .centre
+        .store
+        .journal(|journal| journal.jobs(JOBS_MAX))?;
+    let mut brought = Vec::new();
+    for job in jobs.iter().filter(|job| job.phase == JobPhase::StagingIn) {
+        for one in read_again(job).stage_ins.iter().zip(1..) {
+            let Some(request) = stage_in::known(&desk.centre, job, one)? else {
+                continue;
+            };
+            if let (Some("arrived"), Some(Scan::Sealed { bytes, .. })) =
+                (request.ended.as_deref(), &request.scan)
+            {
+                brought.push((request.destination.clone(), bytes.get()));
+            }
+        }
+    }
+    Ok(brought)
+}

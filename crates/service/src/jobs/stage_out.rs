@@ -1,0 +1,273 @@
+//! What jobs leave: sent off when they have ended.
+
+use std::{
+    fs,
+    path::{Component, Path, PathBuf},
+    time::Duration,
+};
+
+use globset::GlobBuilder;
+use posthaste_api as api;
+use posthaste_batch::script::{After, Release, StageOut, Wanted};
+use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
+use posthaste_journal::{JobPhase, JobRecord};
+use posthaste_types::Timestamp;
+
+use super::{deadline, moved, owner, read_again};
+use crate::{
+    http::{Answer, Desk},
+    submit,
+};
+
+/// By when it is safe where the script does not say.
+const SAFE_WITHIN: Duration = Duration::from_secs(86_400);
+/// Paths that one pattern may match: each becomes a request of its own.
+const MATCHES_MAX: usize = 256;
+
+/// The name of the request that takes away what the directive of that number matched at that place.
+fn name(record: &JobRecord, number: usize, place: usize) -> String {
+    let JobRecord {
+        scheduler,
+        job,
+        round,
+        ..
+    } = record;
+    format!("job-{scheduler}-{job}.{round}-out-{number}-{place}")
+}
+
+/// The directives that count for a job that ended so.
+fn due<'w>(
+    record: &JobRecord,
+    wanted: &'w Wanted,
+) -> impl Iterator<Item = (&'w StageOut, usize)> + use<'w> {
+    let phase = record.phase;
+    wanted.stage_outs.iter().zip(1..).filter(move |(one, _)| {
+        let JobPhase::Ended { well, .. } = phase else {
+            return false;
+        };
+        match one.after {
+            After::Ok => well,
+            After::NotOk => !well,
+            After::Any => true,
+        }
+    })
+}
+
+/// Asks for everything that was not asked for yet.
+pub(super) fn ask(desk: &Desk, record: &JobRecord) -> Answer<()> {
+    let JobPhase::Ended { at, .. } = record.phase else {
+        return Ok(());
+    };
+    // One that can't leave keeps no other here.
+    let wanted = read_again(record);
+    let mut refused = None;
+    for due in due(record, &wanted) {
+        if let Err(refusal) = ask_one(desk, record, at, due) {
+            refused.get_or_insert(refusal);
+        }
+    }
+    refused.map_or(Ok(()), Err)
+}
+
+fn ask_one(
+    desk: &Desk,
+    record: &JobRecord,
+    at: Timestamp,
+    (one, number): (&StageOut, usize),
+) -> Answer<()> {
+    // Once something of it was asked for, the pattern was looked at: when the job ended.
+    let first = name(record, number, 1);
+    let is_asked = desk
+        .centre
+        .store
+        .journal(|journal| journal.submission(&first))?;
+    if is_asked.is_some() {
+        return Ok(());
+    }
+    let sources = tokio::task::block_in_place(|| matches(&one.source))?;
+    // The first comes last: while it is missing all are asked for again.
+    for (place, source) in sources.iter().enumerate().rev() {
+        let source = owner::on_scratch(desk, source)?;
+        let permit = desk.reserve_scan(&source)?;
+        let new = api::NewRequest {
+            submission_id: Some(name(record, number, place + 1)),
+            deadline: Some(deadline(one.deadline, at, SAFE_WITHIN)),
+            ..request(desk, one, source)
+        };
+        let (request, fresh) = submit::accept(&desk.centre, &new)?;
+        if fresh {
+            permit.send(request.id);
+        }
+    }
+    Ok(())
+}
+
+fn request(desk: &Desk, one: &StageOut, source: String) -> api::NewRequest {
+    let via = if one.via.is_empty() {
+        let depots = desk.centre.depots.all();
+        let names = depots.iter().map(|depot| depot.record.name.clone());
+        names.filter(|name| *name != one.destination).collect()
+    } else {
+        one.via.clone()
+    };
+    // As `posthaste offload` does: one depot may be lost, where there are two.
+    let code = one.code.map_or_else(
+        || match via.len() {
+            0 | 1 => "1+0".to_owned(),
+            depots => format!("{}+1", depots - 1),
+        },
+        |code| code.to_string(),
+    );
+    api::NewRequest {
+        source,
+        to: vec![one.destination.clone()],
+        deadline: None,
+        deliver_by: None,
+        purge_at: None,
+        via,
+        code,
+        encrypt_for: Vec::new(),
+        release: match one.release {
+            Release::WhenSafe => api::Release::WhenSafe,
+            Release::Never => api::Release::Never,
+        },
+        // The job has run: what it left goes as fast as it can.
+        best_effort: true,
+        keep_s: None,
+        submission_id: None,
+        optimizer: None,
+        wishes: api::Wishes::default(),
+    }
+}
+
+/// The paths that match a pattern now, in order; a path without any of `*?[{` matches itself.
+fn matches(pattern: &str) -> Result<Vec<PathBuf>> {
+    let wrong = |kind, why: String| {
+        Error::new(kind, "stage out", pattern)
+            .cause(why)
+            .at(Locus::Source)
+    };
+    let mut found = vec![PathBuf::from("/")];
+    for component in Path::new(pattern).components() {
+        match component {
+            Component::RootDir => {}
+            Component::Normal(name) => {
+                let name = name.to_string_lossy();
+                if name.contains(['*', '?', '[', '{']) {
+                    let glob = GlobBuilder::new(&name).build();
+                    let glob =
+                        glob.map_err(|cause| wrong(ErrorKind::Invalid, cause.kind().to_string()))?;
+                    found = below(&found, &glob.compile_matcher());
+                } else {
+                    for path in &mut found {
+                        path.push(&*name);
+                    }
+                }
+            }
+            Component::Prefix(_) | Component::CurDir | Component::ParentDir => {
+                return Err(wrong(ErrorKind::Invalid, "it goes up with `..`".into()));
+            }
+        }
+    }
+    if !pattern.starts_with('/') {
+        return Err(wrong(ErrorKind::Invalid, "it is no absolute path".into()));
+    }
+    found.retain(|path| fs::symlink_metadata(path).is_ok());
+    if let Some(file) = found.iter().find(|path| !path.is_dir()) {
+        let why = format!("{} is no directory", file.display());
+        return Err(wrong(ErrorKind::Invalid, why)
+            .hint("whole directories leave: let the job write what is to leave into one"));
+    }
+    match found.len() {
+        0 => Err(wrong(ErrorKind::NotFound, "nothing is there".into())),
+        1..=MATCHES_MAX => Ok(found),
+        many => {
+            let why = format!("it matches {many} paths, {MATCHES_MAX} are the most");
+            Err(wrong(ErrorKind::Invalid, why).hint("put them into one directory and name that"))
+        }
+    }
+}
+
+/// What matches in any of these directories; a directory that can't be read has nothing that matches.
+fn below(directories: &[PathBuf], glob: &globset::GlobMatcher) -> Vec<PathBuf> {
+    let read = directories
+        .iter()
+        .filter_map(|directory| fs::read_dir(directory).ok());
+    let names = read.flat_map(|entries| entries.filter_map(std::result::Result::ok));
+    let mut found: Vec<PathBuf> = names
+        .filter(|entry| glob.is_match(Path::new(&entry.file_name())))
+        .map(|entry| entry.path())
+        .collect();
+    found.sort_unstable();
+    found
+}
+
+/// How far everything is that counts for how the job ended.
+pub(super) fn show(desk: &Desk, record: &JobRecord, wanted: &Wanted) -> Result<Vec<api::Moved>> {
+    let mut shown = Vec::new();
+    for (one, number) in due(record, wanted) {
+        let ways = (one.source.as_str(), one.destination.as_str());
+        for place in 1..=MATCHES_MAX {
+            let name = name(record, number, place);
+            let request = desk
+                .centre
+                .store
+                .journal(|journal| journal.submission(&name))?;
+            if request.is_none() && place > 1 {
+                break;
+            }
+            let moved = moved(desk, one.line, ways, request.as_ref());
+            let source =
+                request.map(|request| String::from_utf8_lossy(&request.source).into_owned());
+            shown.push(api::Moved {
+                source: source.unwrap_or_else(|| one.source.clone()),
+                ..moved
+            });
+        }
+    }
+    Ok(shown)
+}
+
+/// Whether the only copy is no longer the one on scratch.
+pub(super) fn is_safe(state: &str) -> bool {
+    matches!(state, "safe" | "released" | "delivered")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_what_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["run1/out", "run2/out", "run2/log"] {
+            fs::create_dir_all(folder.path().join(name)).unwrap();
+        }
+        fs::write(folder.path().join("run1/file"), "").unwrap();
+        let root = folder.path().display();
+        let below = |pattern: &str| {
+            matches(&format!("{root}/{pattern}")).map(|found| {
+                let found = found
+                    .iter()
+                    .map(|path| path.strip_prefix(folder.path()).unwrap());
+                found
+                    .map(|path| path.display().to_string())
+                    .collect::<Vec<_>>()
+            })
+        };
+        assert_eq!(below("*/out").unwrap(), ["run1/out", "run2/out"]);
+        assert_eq!(below("run2/log").unwrap(), ["run2/log"]);
+        assert_eq!(below("run[12]").unwrap(), ["run1", "run2"]);
+        assert_eq!(below("run2/{log,none}").unwrap(), ["run2/log"]);
+        for (pattern, kind) in [
+            ("*.nc", ErrorKind::NotFound),
+            ("absent", ErrorKind::NotFound),
+            ("run1/../run2", ErrorKind::Invalid),
+            ("[", ErrorKind::Invalid),
+            ("run1/f*", ErrorKind::Invalid),
+        ] {
+            assert_eq!(below(pattern).unwrap_err().kind(), kind, "{pattern}");
+        }
+        assert_eq!(matches("a/b").unwrap_err().kind(), ErrorKind::Invalid);
+    }
+}
