@@ -94,6 +94,20 @@ impl Centre {
         });
     }
 
+    /// The request that brings home what a job left: it comes once the job is told of as ended.
+    fn leaving(&self) -> Value {
+        let mut found = Value::Null;
+        let asked = self.slurm.wait_until("its output leaves", |_| {
+            let requests = self.service.json(&["list", "--json"]);
+            let mut requests = requests.as_array().unwrap().iter();
+            let out = requests.find(|one| one["to"] == "home");
+            found = out.cloned().unwrap_or_default();
+            Ok(out.is_some())
+        });
+        asked.unwrap_or_else(|error| panic!("{error}: {}", self.job(1)));
+        found
+    }
+
     fn job(&self, job: u32) -> Value {
         let jobs = self
             .slurm
@@ -223,13 +237,7 @@ fn a_job_starts_with_its_data_and_frees_its_node_before_what_it_leaves_is_safe()
     assert!(result.exists(), "the job ran");
     let idle = |slurm: &Slurm| Ok(slurm.ask("sinfo", &["-h", "-o", "%T"])?.trim() == "idle");
     centre.slurm.wait_until("the node is free", idle).unwrap();
-    let requests = centre.service.json(&["list", "--json"]);
-    let out = requests
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|one| one["to"] == "home");
-    let out = out.unwrap();
+    let out = centre.leaving();
     assert!(
         ["scanning", "moving"].contains(&out["state"].as_str().unwrap()),
         "{out}"
