@@ -276,7 +276,7 @@ fn a_depot_keeps_its_number_when_its_facts_change() {
 }
 
 /// What takes each migration after the first back, in their order.
-const BACK: [&str; 7] = [
+const BACK: [&str; 8] = [
     "ALTER TABLE request DROP COLUMN recipients;",
     "ALTER TABLE request DROP COLUMN optimizer;",
     "ALTER TABLE depot DROP COLUMN terms;",
@@ -284,6 +284,7 @@ const BACK: [&str; 7] = [
     "ALTER TABLE depot DROP COLUMN level;",
     "ALTER TABLE request DROP COLUMN stage_in; DROP TABLE source;",
     "ALTER TABLE request DROP COLUMN purge_micros;",
+    "DROP TABLE job;",
 ];
 
 /// Makes a journal one of an older schema.
