@@ -235,6 +235,29 @@ impl Journal {
         rows.collect::<Result<_, _>>().map_err(&failed)
     }
 
+    /// The newest stage-ins to a path, `most` of them, the newest first.
+    ///
+    /// # Errors
+    /// [`JournalError::Sqlite`].
+    pub fn stage_ins_to(
+        &self,
+        destination: &str,
+        most: u32,
+    ) -> Result<Vec<RequestRecord>, JournalError> {
+        let failed = self.failed("read");
+        let mut select = self
+            .connection
+            .prepare_cached(&format!(
+                "SELECT {COLUMNS} FROM request WHERE destination = ?1 AND stage_in IS NOT NULL
+                 ORDER BY id DESC LIMIT ?2"
+            ))
+            .map_err(&failed)?;
+        let rows = select
+            .query_map(params![destination, most], from_row)
+            .map_err(&failed)?;
+        rows.collect::<Result<_, _>>().map_err(&failed)
+    }
+
     /// One request.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use rusqlite::OptionalExtension;
 use crate::{Journal, JournalError};
 
 /// Each entry brings the schema from its index to the next; entries are never changed.
-const MIGRATIONS: [&str; 9] = [
+const MIGRATIONS: [&str; 10] = [
     "
     CREATE TABLE input (
         seq INTEGER PRIMARY KEY,
@@ -87,6 +87,7 @@ const MIGRATIONS: [&str; 9] = [
         created_micros INTEGER NOT NULL,
         PRIMARY KEY (scheduler, job)
     );",
+    "CREATE INDEX request_of_destination ON request (destination, id);",
 ];
 
 /// Opens for one process, durable at each commit, and brings the schema up to date.

@@ -214,6 +214,29 @@ fn a_request_comes_back_with_its_scan_and_its_digests() {
 }
 
 #[test]
+fn the_newest_stage_ins_to_a_path_are_found() {
+    let (_directory, path) = file();
+    let mut journal = Journal::open(&path).unwrap();
+    let mut insert = |name: &str, to: &str, is_stage_in: bool| {
+        let mut one = request();
+        (one.submission, one.dataset) = (Some(name.into()), name.into());
+        one.destination = to.into();
+        one.stage_in = one.stage_in.filter(|_| is_stage_in);
+        journal.insert_request(&one).unwrap()
+    };
+    let first = insert("first", "/scratch/a", true);
+    insert("elsewhere", "/scratch/b", true);
+    insert("out", "/scratch/a", false);
+    let second = insert("second", "/scratch/a", true);
+    let ids = |most| {
+        let found = journal.stage_ins_to("/scratch/a", most).unwrap();
+        found.iter().map(|one| one.id).collect::<Vec<_>>()
+    };
+    assert_eq!(ids(9), [second, first]);
+    assert_eq!(ids(1), [second]);
+}
+
+#[test]
 fn how_a_request_went_outlives_the_mind() {
     let (_directory, path) = file();
     let mut journal = Journal::open(&path).unwrap();
@@ -276,7 +299,7 @@ fn a_depot_keeps_its_number_when_its_facts_change() {
 }
 
 /// What takes each migration after the first back, in their order.
-const BACK: [&str; 8] = [
+const BACK: [&str; 9] = [
     "ALTER TABLE request DROP COLUMN recipients;",
     "ALTER TABLE request DROP COLUMN optimizer;",
     "ALTER TABLE depot DROP COLUMN terms;",
@@ -285,6 +308,7 @@ const BACK: [&str; 8] = [
     "ALTER TABLE request DROP COLUMN stage_in; DROP TABLE source;",
     "ALTER TABLE request DROP COLUMN purge_micros;",
     "DROP TABLE job;",
+    "DROP INDEX request_of_destination;",
 ];
 
 /// Makes a journal one of an older schema.

@@ -17,7 +17,7 @@ use crate::{
     depots::{Depots, fault_of},
     driver::Arrival,
     follow::{Lead, Leads},
-    inbound::{Flows, Inbound},
+    inbound::{Flows, Inbound, landed},
     monotonic, probe, release,
     sealed::{Opened, Sealed},
     store::{Remains, Store},
@@ -332,11 +332,15 @@ impl Hands {
         });
     }
 
-    /// A stage-in is here, and that is written down: its list is no longer needed.
+    /// A stage-in is here, and that is written down: its list is no longer needed, but by jobs.
     pub(crate) fn forget_stage_in(&mut self, request: RequestId) {
         let store = Arc::clone(&self.store);
-        self.running
-            .spawn_blocking(move || store.forget_list(request));
+        self.running.spawn_blocking(move || {
+            let record = store.request(request);
+            if record.is_ok_and(|record| !landed::is_list_of_use(&store, &record)) {
+                store.forget_list(request);
+            }
+        });
     }
 
     /// A request has ended: what was kept to carry it out is no longer needed.

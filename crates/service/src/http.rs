@@ -42,6 +42,8 @@ pub(crate) struct Desk {
     pub(crate) scratch: Arc<[std::path::PathBuf]>,
     /// Jobs that are gone, whose data may still be on its way.
     pub(crate) forgotten: mpsc::Sender<posthaste_journal::JobRecord>,
+    /// Held by whoever asks for what a job reads.
+    pub(crate) asking: Arc<std::sync::Mutex<()>>,
 }
 
 impl Desk {

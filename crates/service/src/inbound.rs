@@ -3,6 +3,7 @@
 mod chunk;
 mod draft;
 mod flow;
+pub(crate) mod landed;
 mod list;
 mod look;
 mod room;
@@ -201,7 +202,9 @@ impl Inbound {
                 continue;
             }
             if record.ended.as_deref() == Some("arrived") {
-                store.forget_list(record.id);
+                if !landed::is_list_of_use(store, &record) {
+                    store.forget_list(record.id);
+                }
                 continue;
             }
             let discarded = match Stage::open(store, record.id).await {

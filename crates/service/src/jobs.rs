@@ -3,7 +3,7 @@
 
 pub(crate) mod owner;
 pub(crate) mod room;
-mod stage_in;
+pub(crate) mod stage_in;
 mod stage_out;
 
 use std::{sync::Arc, time::Duration};
@@ -229,15 +229,18 @@ async fn give_up(centre: &Centre, record: &JobRecord) -> Result<()> {
     if now.is_none_or(|now| now.phase != JobPhase::Gone) {
         return Ok(());
     }
-    for one in read_again(record).stage_ins.iter().zip(1..) {
-        let Some(request) = stage_in::known(centre, record, one)? else {
+    for one in &read_again(record).stage_ins {
+        let Some(request) = stage_in::newest(centre, one)? else {
             continue;
         };
         let is_live = centre
             .mind()
             .arrival(request.id)
             .is_some_and(|view| view.state.is_live());
-        if is_live {
+        let is_for_nobody = is_live
+            && stage_in::is_of_job(&request)
+            && !stage_in::is_wanted_elsewhere(centre, record, one)?;
+        if is_for_nobody {
             let request = request.id;
             centre.tell(Input::RequestCancelled { request }).await?;
         }

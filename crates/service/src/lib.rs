@@ -144,6 +144,7 @@ impl Service {
             watches: watch_sender,
             scratch: jobs::owner::roots(&options.scratch)?.into(),
             forgotten: forget,
+            asking: Arc::default(),
         };
         Ok(Self {
             desk,

@@ -146,9 +146,18 @@ impl Slurm {
     /// # Errors
     /// When it is refused; the message has what `sbatch` said.
     pub fn submit(&self, script: &Path) -> Result<u32> {
+        self.submit_with(script, &[])
+    }
+
+    /// The same, with more arguments of `sbatch`.
+    ///
+    /// # Errors
+    /// As [`Slurm::submit`].
+    pub fn submit_with(&self, script: &Path, arguments: &[&str]) -> Result<u32> {
         let answer = said(
             self.sbatch()
                 .args(["--parsable", "--output=/dev/null"])
+                .args(arguments)
                 .current_dir(script.parent().context("a script without a folder")?)
                 .arg(script),
         )?;

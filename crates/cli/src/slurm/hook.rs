@@ -356,10 +356,14 @@ impl Job<'_> {
         Ok(has("ExitCode=0:0") && !has("Reason=TimeLimit") && !has("Reason=NodeDown"))
     }
 
+    /// Tells the service that the job is over; Slurm ends this after its `OtherTimeout`.
     async fn teardown(&self) -> Outcome {
-        match self.service.tell(Method::DELETE, &self.path).await {
-            Err(failure) if failure.is_not_found() => Ok(ExitCode::SUCCESS),
-            answered => answered.map(|()| ExitCode::SUCCESS),
+        loop {
+            match self.service.tell(Method::DELETE, &self.path).await {
+                Err(failure) if failure.may_pass() => tokio::time::sleep(LOOK_EVERY).await,
+                Err(failure) if failure.is_not_found() => return Ok(ExitCode::SUCCESS),
+                answered => return answered.map(|()| ExitCode::SUCCESS),
+            }
         }
     }
 }

@@ -286,6 +286,8 @@ pub struct Service {
     pub url: String,
     pub process: Process,
     more: Vec<String>,
+    /// As whom it runs, where not as who runs the test.
+    user: Option<u32>,
 }
 
 impl Service {
@@ -304,10 +306,11 @@ impl Service {
             url,
             process,
             more,
+            user: None,
         }
     }
 
-    /// Starts it as another user, whose state it keeps in `folder`; it can't be restarted.
+    /// Starts it as another user, whose state it keeps in `folder`.
     pub fn start_as(user: u32, folder: &Path, more: &[&str]) -> Self {
         // Where the test was built may be closed to that user.
         let program = folder.join("posthaste");
@@ -318,23 +321,15 @@ impl Service {
         let state = folder.join("service");
         fs::create_dir(&state).unwrap();
         std::os::unix::fs::chown(&state, Some(user), Some(user)).unwrap();
-        let id = user.to_string();
-        let mut command = Command::new("setpriv");
-        command
-            .args(["--reuid", &id, "--regid", &id, "--clear-groups"])
-            .arg(program)
-            .args(["serve", "--json", "--listen", "127.0.0.1:0", "--state"])
-            .arg(&state)
-            .args(more)
-            .env("XDG_CONFIG_HOME", folder.join("config"))
-            .env("HOME", folder);
-        let process = Process::run(&mut command, &state.with_extension("log"));
+        let more: Vec<String> = more.iter().copied().map(str::to_owned).collect();
+        let process = start_service_as(user, &state, "127.0.0.1:0", &more);
         let url = process.ready["url"].as_str().unwrap().to_owned();
         Self {
             state,
             url,
             process,
-            more: Vec::new(),
+            more,
+            user: Some(user),
         }
     }
 
@@ -344,7 +339,10 @@ impl Service {
 
     pub fn restart(&mut self) {
         let listen = self.url.trim_start_matches("http://");
-        self.process = start_service(&self.state, listen, &self.more);
+        self.process = match self.user {
+            Some(user) => start_service_as(user, &self.state, listen, &self.more),
+            None => start_service(&self.state, listen, &self.more),
+        };
     }
 
     /// Runs a client command against this service.
@@ -459,6 +457,21 @@ fn start_service(state: &Path, listen: &str, more: &[String]) -> Process {
         command.env("XDG_CONFIG_HOME", config).args(&arguments),
         &log,
     )
+}
+
+/// As another user, with the program that lies beside its state.
+fn start_service_as(user: u32, state: &Path, listen: &str, more: &[String]) -> Process {
+    let id = user.to_string();
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--reuid", &id, "--regid", &id, "--clear-groups"])
+        .arg(state.with_file_name("posthaste"))
+        .args(["serve", "--json", "--listen", listen, "--state"])
+        .arg(state)
+        .args(more)
+        .env("XDG_CONFIG_HOME", state.with_file_name("config"))
+        .env("HOME", state.with_file_name(""));
+    Process::run(&mut command, &state.with_extension("log"))
 }
 
 #[expect(clippy::disallowed_methods, reason = "tests wait for real processes")]

@@ -1,5 +1,7 @@
 //! The room that jobs have on scratch.
 
+use std::collections::BTreeMap;
+
 use posthaste_api as api;
 use posthaste_endpoint::{Error, Result};
 use posthaste_journal::{JobPhase, Scan};
@@ -34,22 +36,22 @@ pub(crate) fn scratch(desk: &Desk) -> Result<Vec<api::Scratch>> {
     Ok(rooms)
 }
 
-/// Where and how much was brought for jobs that have not ended.
-fn brought(desk: &Desk) -> Result<Vec<(String, u64)>> {
+/// Where and how much was brought for jobs that have not ended; what several share counts once.
+fn brought(desk: &Desk) -> Result<BTreeMap<String, u64>> {
     let jobs = desk
         .centre
         .store
         .journal(|journal| journal.jobs(JOBS_MAX))?;
-    let mut brought = Vec::new();
+    let mut brought = BTreeMap::new();
     for job in jobs.iter().filter(|job| job.phase == JobPhase::StagingIn) {
-        for one in read_again(job).stage_ins.iter().zip(1..) {
-            let Some(request) = stage_in::known(&desk.centre, job, one)? else {
+        for one in &read_again(job).stage_ins {
+            let Some(request) = stage_in::newest(&desk.centre, one)? else {
                 continue;
             };
             if let (Some("arrived"), Some(Scan::Sealed { bytes, .. })) =
                 (request.ended.as_deref(), &request.scan)
             {
-                brought.push((request.destination.clone(), bytes.get()));
+                brought.insert(request.destination.clone(), bytes.get());
             }
         }
     }

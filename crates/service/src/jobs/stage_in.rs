@@ -1,6 +1,11 @@
-//! What jobs read: brought to scratch before they start, whole.
+//! What jobs read: brought to scratch before they start, whole. Jobs that want the same at the same place share what
+//! brings it.
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::Path,
+    sync::{MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use posthaste_api as api;
 use posthaste_batch::script::{StageIn, Wanted};
@@ -8,73 +13,113 @@ use posthaste_core::contract::ArrivalState;
 use posthaste_endpoint::{Error, ErrorKind, Result};
 use posthaste_journal::{JobPhase, JobRecord, RequestRecord, Scan};
 
-use super::{deadline, is_bad, moved, owner, read_again};
+use super::{JOBS_MAX, deadline, is_bad, moved, owner, read_again};
 use crate::{
     driver::Centre,
     http::{Answer, Desk},
-    inbound::submit,
+    inbound::{
+        landed::{self, Landed},
+        submit,
+    },
 };
 
 /// By when it is wanted where the script does not say: the batch system waits for it.
 const WANTED_WITHIN: Duration = Duration::from_secs(3600);
+/// Stage-ins to one place that are looked through, newest first: more sources take turns there by mistake only.
+const LOOKED_THROUGH_MAX: u32 = 16;
+/// How the names of what jobs asked for begin.
+const NAME_BEGINS: &str = "job-";
 
 /// The name of the request that brings the directive of that number.
-fn name(record: &JobRecord, round: u32, number: usize) -> String {
-    let JobRecord { scheduler, job, .. } = record;
-    format!("job-{scheduler}-{job}.{round}-in-{number}")
+fn name(record: &JobRecord, number: usize) -> String {
+    let JobRecord {
+        scheduler,
+        job,
+        round,
+        ..
+    } = record;
+    format!("{NAME_BEGINS}{scheduler}-{job}.{round}-in-{number}")
 }
 
-/// The newest request for a directive that did not go wrong, or the newest of all: what an earlier round of the
-/// job brought need not come again.
+/// Whether a job asked for it.
+pub(crate) fn is_of_job(request: &RequestRecord) -> bool {
+    let name = request.submission.as_deref();
+    name.is_some_and(|name| name.starts_with(NAME_BEGINS))
+}
+
+/// The newest request that brings what a directive names, whoever asked for it.
 ///
 /// # Errors
 /// The journal's.
-pub(super) fn known(
-    centre: &Centre,
-    record: &JobRecord,
-    (one, number): (&StageIn, usize),
-) -> Result<Option<RequestRecord>> {
-    for round in (0..=record.round).rev() {
-        let name = name(record, round, number);
-        let found = centre.store.journal(|journal| journal.submission(&name))?;
-        let Some(found) = found else {
-            continue;
-        };
-        let is_it = Path::new(&found.destination)
-            == owner::without_links(Path::new(&one.destination))
-            && found
-                .stage_in
-                .as_ref()
-                .is_some_and(|stage_in| stage_in.sources == [one.source.as_str()]);
-        let is_over = found.ended.as_deref().is_some_and(is_bad)
+pub(super) fn newest(centre: &Centre, one: &StageIn) -> Result<Option<RequestRecord>> {
+    let destination = owner::without_links(Path::new(&one.destination));
+    let Some(destination) = destination.to_str() else {
+        return Ok(None);
+    };
+    let found = centre
+        .store
+        .journal(|journal| journal.stage_ins_to(destination, LOOKED_THROUGH_MAX))?;
+    let is_it = |request: &RequestRecord| {
+        let wanted = request.stage_in.as_ref();
+        wanted.is_some_and(|wanted| wanted.sources == [one.source.as_str()])
+    };
+    Ok(found.into_iter().find(is_it))
+}
+
+/// The request that brings what a directive of a job names. One that went wrong counts only where it was asked for since
+/// the job was told of: for a job that tries again it is asked for again.
+///
+/// # Errors
+/// The journal's.
+fn known(centre: &Centre, record: &JobRecord, one: &StageIn) -> Result<Option<RequestRecord>> {
+    let is_of_use = |found: &RequestRecord| {
+        let went_wrong = found.ended.as_deref().is_some_and(is_bad)
             || matches!(found.scan, Some(Scan::Failed { .. }));
-        let is_of_use = || -> Result<bool> {
-            let is_gone = found.ended.as_deref() == Some("arrived")
-                && !tokio::task::block_in_place(|| is_whole(&found))?;
-            Ok(!is_over && !is_gone)
-        };
-        if is_it && (round == record.round || is_of_use()?) {
-            return Ok(Some(found));
-        }
-    }
-    Ok(None)
+        found.created >= record.created || !went_wrong
+    };
+    Ok(newest(centre, one)?.filter(is_of_use))
+}
+
+/// Whether what arrived before the job was told of is no longer there.
+fn is_gone(centre: &Centre, record: &JobRecord, found: &RequestRecord) -> Result<bool> {
+    let is_from_before = found.created < record.created;
+    Ok(is_from_before && has_arrived(centre, found) && !is_whole(centre, found)?)
 }
 
 /// Asks for everything that was not asked for yet, and sees that what has arrived is still there.
 pub(super) fn ask(desk: &Desk, record: &JobRecord) -> Answer<()> {
-    for one in read_again(record).stage_ins.iter().zip(1..) {
-        let asked = match known(&desk.centre, record, one)? {
-            Some(request) if has_arrived(&desk.centre, &request) => {
-                tokio::task::block_in_place(|| check_whole(&request)).map_err(Into::into)
+    let mut here = Vec::new();
+    let wanted = read_again(record).stage_ins;
+    for one in wanted.iter().zip(1..) {
+        // Two jobs that want the same must not both ask for it.
+        let asking = asking(desk);
+        let asked = match known(&desk.centre, record, one.0)? {
+            Some(request) if !is_gone(&desk.centre, record, &request)? => {
+                if has_arrived(&desk.centre, &request) {
+                    here.push((request, one.0.is_optional));
+                }
+                Ok(())
             }
-            Some(_) => Ok(()),
-            None => ask_one(desk, record, one),
+            Some(_) | None => ask_one(desk, record, one),
         };
+        drop(asking);
         if !one.0.is_optional {
             asked?;
         }
     }
+    // While something is on its way nobody starts.
+    if here.len() == wanted.len() {
+        for (request, is_optional) in here {
+            if !is_optional {
+                check_whole(&desk.centre, &request)?;
+            }
+        }
+    }
     Ok(())
+}
+
+fn asking(desk: &Desk) -> MutexGuard<'_, ()> {
+    tokio::task::block_in_place(|| desk.asking.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 fn has_arrived(centre: &Centre, request: &RequestRecord) -> bool {
@@ -86,6 +131,7 @@ fn has_arrived(centre: &Centre, request: &RequestRecord) -> bool {
 
 fn ask_one(desk: &Desk, record: &JobRecord, (one, number): (&StageIn, usize)) -> Answer<()> {
     let destination = owner::on_scratch(desk, Path::new(&one.destination))?;
+    make_way(desk, record, one)?;
     let now = desk.centre.clock.now();
     let permit = desk.reserve_scan(&destination)?;
     let (request, fresh) = submit::accept(
@@ -96,7 +142,7 @@ fn ask_one(desk: &Desk, record: &JobRecord, (one, number): (&StageIn, usize)) ->
             deadline: deadline(one.deadline, now, WANTED_WITHIN),
             // The job waits for it anyway.
             best_effort: true,
-            submission_id: Some(name(record, record.round, number)),
+            submission_id: Some(name(record, number)),
             ..api::NewStageIn::default()
         },
     )?;
@@ -106,29 +152,84 @@ fn ask_one(desk: &Desk, record: &JobRecord, (one, number): (&StageIn, usize)) ->
     Ok(())
 }
 
-/// Whether what was brought is still there, as far as its size tells.
-fn is_whole(request: &RequestRecord) -> Result<bool> {
+/// Removes what a purge left of what was brought before, where no other job may be reading it: it comes again, whole.
+fn make_way(desk: &Desk, record: &JobRecord, one: &StageIn) -> Result<()> {
+    let Some(before) = newest(&desk.centre, one)? else {
+        return Ok(());
+    };
+    if !is_of_job(&before) || !has_arrived(&desk.centre, &before) {
+        return Ok(());
+    }
+    let store = &desk.centre.store;
+    tokio::task::block_in_place(|| {
+        let has_left = match landed::look(store, &before)? {
+            Landed::Gone => true,
+            Landed::Partly if !is_wanted_elsewhere(&desk.centre, record, one)? => {
+                landed::evict(&before)?;
+                true
+            }
+            Landed::Partly | Landed::Whole | Landed::Changed | Landed::Unknown => false,
+        };
+        if has_left {
+            store.forget_list(before.id);
+        }
+        Ok(())
+    })
+}
+
+/// Whether another job that has not ended wants the same at the same place.
+///
+/// # Errors
+/// The journal's.
+pub(super) fn is_wanted_elsewhere(
+    centre: &Centre,
+    record: &JobRecord,
+    one: &StageIn,
+) -> Result<bool> {
+    let jobs = centre.store.journal(|journal| journal.jobs(JOBS_MAX))?;
+    let destination = owner::without_links(Path::new(&one.destination));
+    let is_same = |other: &StageIn| {
+        other.source == one.source
+            && owner::without_links(Path::new(&other.destination)) == destination
+    };
+    Ok(jobs.iter().any(|job| {
+        let is_other = (&job.scheduler, &job.job) != (&record.scheduler, &record.job);
+        let is_live = matches!(job.phase, JobPhase::Registered | JobPhase::StagingIn);
+        // Most scripts need not be read for that.
+        is_other
+            && is_live
+            && job.script.contains(&one.source)
+            && read_again(job).stage_ins.iter().any(is_same)
+    }))
+}
+
+/// Whether what was brought is still there, as far as sizes tell.
+fn is_whole(centre: &Centre, request: &RequestRecord) -> Result<bool> {
     let Some(Scan::Sealed { bytes, .. }) = request.scan else {
         return Ok(false);
     };
-    Ok(owner::bytes_below(Path::new(&request.destination))? == bytes.get())
+    tokio::task::block_in_place(|| match landed::look(&centre.store, request)? {
+        Landed::Whole => Ok(true),
+        Landed::Partly | Landed::Changed | Landed::Gone => Ok(false),
+        Landed::Unknown => Ok(owner::bytes_below(Path::new(&request.destination))? == bytes.get()),
+    })
 }
 
 /// Sees that what has arrived is still there: a purge, or another job, may have taken it.
-fn check_whole(request: &RequestRecord) -> Result<()> {
-    if is_whole(request)? {
+fn check_whole(centre: &Centre, request: &RequestRecord) -> Result<()> {
+    if is_whole(centre, request)? {
         return Ok(());
     }
     Err(Error::new(ErrorKind::Changed, "use", &request.destination)
         .cause("what was brought there is gone or changed")
-        .hint("remove it and release the job: then it is brought again"))
+        .hint("release the job: what is missing is brought again, unless files there were changed"))
 }
 
 /// How far everything is.
 pub(super) fn show(desk: &Desk, record: &JobRecord, wanted: &Wanted) -> Result<Vec<api::Moved>> {
     let mut shown = Vec::new();
-    for (one, number) in wanted.stage_ins.iter().zip(1..) {
-        let request = known(&desk.centre, record, (one, number))?;
+    for one in &wanted.stage_ins {
+        let request = known(&desk.centre, record, one)?;
         let ways = (one.source.as_str(), one.destination.as_str());
         let mut moved = moved(desk, one.line, ways, request.as_ref());
         moved.optional = one.is_optional;

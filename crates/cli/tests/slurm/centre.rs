@@ -1,35 +1,39 @@
-//! The front door of Slurm: a real Slurm, a real service, real sources and relays.
-#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
-
-#[path = "support/processes.rs"]
-mod processes;
+//! A centre with a Slurm.
 
 use std::{
     fs::{self, Permissions},
-    os::unix::fs::{MetadataExt, PermissionsExt, chown},
+    os::unix::fs::{PermissionsExt, chown},
     path::{Path, PathBuf},
 };
 
 use posthaste_testbed::{S3Server, Slurm, SshServer};
-use processes::{Dice, Relay, Service, picture};
 use serde_json::Value;
 
+use crate::processes::{Dice, Relay, Service, picture};
+
 /// Who submits jobs.
-const USER: u32 = 65534;
+pub const USER: u32 = 65534;
 
 /// A centre with a Slurm, a service and scratch, an S3 server and an SSH server that hold inputs, and two relays.
-struct Centre {
-    slurm: Slurm,
-    service: Service,
+pub struct Centre {
+    pub slurm: Slurm,
+    pub service: Service,
     _relays: Vec<Relay>,
-    s3: S3Server,
-    ssh: SshServer,
+    pub s3: S3Server,
+    pub ssh: SshServer,
     folder: tempfile::TempDir,
 }
 
 impl Centre {
-    /// Sources give so many bytes a second; a stage-in may take so many seconds.
-    fn start(rate: &str, stage_in_timeout: u32) -> Self {
+    /// The archive gives so many bytes a second; a stage-in may take so many seconds.
+    pub fn start(rate: &str, stage_in_timeout: u32) -> Self {
+        Self::start_with(rate, |slurm, service| {
+            install(slurm, service, stage_in_timeout)
+        })
+    }
+
+    /// With a Slurm that is made to work with the service in this way.
+    pub fn start_with(rate: &str, install: impl FnOnce(&Slurm, &Service)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
         let scratch = folder.path().join("scratch");
@@ -53,7 +57,7 @@ impl Centre {
         }
         service.wait_for_depots(|depot| depot["state"] == "up");
         let mut slurm = Slurm::set_up().unwrap();
-        install(&slurm, &service, stage_in_timeout);
+        install(&slurm, &service);
         slurm.start().unwrap();
         Self {
             slurm,
@@ -65,19 +69,19 @@ impl Centre {
         }
     }
 
-    fn scratch(&self) -> PathBuf {
+    pub fn scratch(&self) -> PathBuf {
         self.folder.path().join("scratch")
     }
 
     /// Writes a script where jobs run: on scratch, which `SCRATCH` in its text stands for.
-    fn script(&self, name: &str, text: &str) -> PathBuf {
+    pub fn script(&self, name: &str, text: &str) -> PathBuf {
         let path = self.scratch().join(name);
         let scratch = self.scratch();
         fs::write(&path, text.replace("SCRATCH", scratch.to_str().unwrap())).unwrap();
         path
     }
 
-    fn wait_for(&self, job: u32, wanted: impl Fn(&str, &str) -> bool) {
+    pub fn wait_for(&self, job: u32, wanted: impl Fn(&str, &str) -> bool) {
         let looked = self
             .slurm
             .wait_until("the job is as it should be", |slurm| {
@@ -95,20 +99,32 @@ impl Centre {
     }
 
     /// The request that brings home what a job left: it comes once the job is told of as ended.
-    fn leaving(&self) -> Value {
+    pub fn leaving(&self, source: &str) -> Value {
+        let source = self.scratch().join(source);
         let mut found = Value::Null;
         let asked = self.slurm.wait_until("its output leaves", |_| {
-            let requests = self.service.json(&["list", "--json"]);
-            let mut requests = requests.as_array().unwrap().iter();
-            let out = requests.find(|one| one["to"] == "home");
-            found = out.cloned().unwrap_or_default();
-            Ok(out.is_some())
+            let out = self.requests(|one| one["source"].as_str() == source.to_str());
+            found = out.first().cloned().unwrap_or_default();
+            Ok(!out.is_empty())
         });
-        asked.unwrap_or_else(|error| panic!("{error}: {}", self.job(1)));
+        asked.unwrap_or_else(|error| panic!("{error}: {:?}", self.requests(|_| true)));
         found
     }
 
-    fn job(&self, job: u32) -> Value {
+    /// The requests for which that holds, newest first.
+    pub fn requests(&self, wanted: impl Fn(&Value) -> bool) -> Vec<Value> {
+        let all = self.service.json(&["list", "--json"]);
+        let all = all.as_array().unwrap().iter();
+        all.filter(|one| wanted(one)).cloned().collect()
+    }
+
+    /// The stage-ins to a place on scratch.
+    pub fn stage_ins(&self, to: &str) -> Vec<Value> {
+        let to = self.scratch().join(to);
+        self.requests(|one| one["stage_in"].is_object() && one["to"].as_str() == to.to_str())
+    }
+
+    pub fn job(&self, job: u32) -> Value {
         let jobs = self
             .slurm
             .ask("scontrol", &["show", "bbstat", "job", &job.to_string()]);
@@ -117,7 +133,7 @@ impl Centre {
 }
 
 /// Files of a MiB each; no links, which sources of a stage-in don't have.
-fn make_files(root: &Path, count: u64) {
+pub fn make_files(root: &Path, count: u64) {
     let mut dice = Dice::new(count);
     fs::create_dir_all(root.join("deep")).unwrap();
     for number in 0..count {
@@ -132,7 +148,7 @@ fn make_files(root: &Path, count: u64) {
 }
 
 /// The names of files with the digests of what they hold.
-fn contents(root: &Path) -> Vec<(String, String)> {
+pub fn contents(root: &Path) -> Vec<(String, String)> {
     let words = |line: &String| {
         let (name, digest) = (line.split(' ').next(), line.split(' ').next_back());
         (name.unwrap().to_owned(), digest.unwrap().to_owned())
@@ -204,50 +220,4 @@ fn install(slurm: &Slurm, service: &Service, stage_in_timeout: u32) {
         format!("{conf}BurstBufferType=burst_buffer/lua\n"),
     )
     .unwrap();
-}
-
-#[test]
-fn a_job_starts_with_its_data_and_frees_its_node_before_what_it_leaves_is_safe() {
-    let centre = Centre::start("4M", 600);
-    let script = centre.script(
-        "job.sh",
-        "#!/bin/sh\n\
-         #POSTHASTE stage_in source=archive:run destination=SCRATCH/weather\n\
-         #POSTHASTE stage_in source=tape: destination=SCRATCH/mesh\n\
-         #POSTHASTE stage_out source=SCRATCH/o*t destination=home via=a,b code=1+1 release=when-safe\n\
-         [ \"$POSTHASTE_STAGE_IN_2\" = SCRATCH/mesh ] || exit 3\n\
-         mkdir out && find mesh -type f | xargs cat > out/result.h5 && echo x >> mesh/own\n",
-    );
-    let scratch = centre.scratch();
-    let job = centre.slurm.submit(&script).unwrap();
-    centre.wait_for(job, |state, reason| {
-        state == "PENDING" && reason.contains("BurstBufferStageIn")
-    });
-    assert!(
-        !scratch.join("weather").exists(),
-        "it appears when all of it is whole"
-    );
-    assert!(centre.job(job).as_str().unwrap().contains("archive:run"));
-
-    centre.wait_for(job, |state, _| state == "STAGE_OUT");
-    let wanted = contents(&centre.s3.bucket_folder().join("run"));
-    assert_eq!(contents(&scratch.join("weather")), wanted);
-    assert_eq!(fs::metadata(scratch.join("mesh")).unwrap().uid(), USER);
-    let result = scratch.join("out/result.h5");
-    assert!(result.exists(), "the job ran");
-    let idle = |slurm: &Slurm| Ok(slurm.ask("sinfo", &["-h", "-o", "%T"])?.trim() == "idle");
-    centre.slurm.wait_until("the node is free", idle).unwrap();
-    let out = centre.leaving();
-    assert!(
-        ["scanning", "moving"].contains(&out["state"].as_str().unwrap()),
-        "{out}"
-    );
-
-    centre.wait_for(job, |state, _| state == "COMPLETED");
-    let id = out["id"].as_str().unwrap();
-    centre
-        .service
-        .wait_until(id, |request| request["state"] == "released");
-    assert!(!result.exists(), "it was to be removed when safe");
-    drop(centre.ssh);
 }

@@ -1,0 +1,148 @@
+//! What dies, takes too long, or is called off.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::centre::{Centre, contents};
+
+fn is_held(reason: &str) -> bool {
+    reason.contains("burst_buffer/lua") || reason.contains("JobHeld")
+}
+
+/// Waits until something of what a stage-in brings is here, and not all.
+fn wait_until_half_here(centre: &Centre, to: &str) {
+    let looked = centre.slurm.wait_until("some of it is here", |_| {
+        let found = centre.stage_ins(to);
+        let here = |one: &Value| one["chunks_safe"].as_u64() >= Some(1);
+        Ok(found.first().is_some_and(here))
+    });
+    looked.unwrap_or_else(|error| panic!("{error}: {:?}", centre.stage_ins(to)));
+}
+
+#[test]
+fn a_job_gets_its_data_once_whoever_dies_meanwhile() {
+    let mut centre = Centre::start("1M", 600);
+    let job = centre.slurm.submit(&centre.script(
+        "job.sh",
+        "#!/bin/sh\n#POSTHASTE stage_in source=archive:run destination=SCRATCH/weather\n\
+         cp -r weather used\n",
+    ));
+    let job = job.unwrap();
+    wait_until_half_here(&centre, "weather");
+    centre.service.kill();
+    centre.service.restart();
+    centre.slurm.stop_controller().unwrap();
+    centre.slurm.start_controller().unwrap();
+    wait_until_half_here(&centre, "weather");
+    centre.s3.kill();
+    centre.s3.restart().unwrap();
+
+    centre.wait_for(job, |state, _| state == "COMPLETED");
+    let wanted = contents(&centre.s3.bucket_folder().join("run"));
+    assert_eq!(contents(&centre.scratch().join("used")), wanted);
+    let asked = centre.stage_ins("weather");
+    assert_eq!(asked.len(), 1, "{asked:?}");
+}
+
+#[test]
+fn a_stage_in_that_takes_too_long_holds_its_job_until_it_is_through() {
+    let centre = Centre::start("1M", 5);
+    let job = centre.slurm.submit(&centre.script(
+        "job.sh",
+        "#!/bin/sh\n#POSTHASTE stage_in source=archive:run destination=SCRATCH/weather\n\
+         [ -e weather ] || touch without\ntouch ran\n",
+    ));
+    let job = job.unwrap();
+    centre.wait_for(job, |state, reason| state == "PENDING" && is_held(reason));
+    assert!(!centre.scratch().join("ran").exists());
+    // What is on its way goes on, so that some release brings the job through.
+    centre.wait_for(job, |state, reason| {
+        if state == "PENDING" && is_held(reason) {
+            let release = ["release", &job.to_string()];
+            centre.slurm.ask("scontrol", &release).unwrap();
+        }
+        state == "COMPLETED"
+    });
+    let ran = |name: &str| centre.scratch().join(name).exists();
+    assert!(ran("ran") && !ran("without"));
+}
+
+/// A request that leaves scratch from below this folder.
+fn leaves(centre: &Centre, folder: &str) -> Vec<Value> {
+    let folder = centre.scratch().join(folder);
+    centre.requests(|one| one["source"].as_str() == folder.to_str())
+}
+
+#[test]
+fn what_is_called_off_leaves_nothing_half_done() {
+    let centre = Centre::start("300K", 600);
+    let cancel = |job: u32, how: &[&str]| {
+        let id = job.to_string();
+        centre
+            .slurm
+            .ask("scancel", &[how, &[&id]].concat())
+            .unwrap();
+    };
+    let submit = |name: &str, text: &str| {
+        let script = centre.script(name, &format!("#!/bin/sh\n{text}"));
+        centre.slurm.submit(&script)
+    };
+    let wrong = submit(
+        "wrong.sh",
+        "\n#POSTHASTE stage_in sorce=archive:run destination=/b\n",
+    );
+    let wrong = wrong.unwrap_err().to_string();
+    for said in ["line 3", "sorce", "source"] {
+        assert!(wrong.contains(said), "{wrong}");
+    }
+
+    // While it stages in.
+    let text = "#POSTHASTE stage_in source=archive:run destination=SCRATCH/weather\n\
+                #POSTHASTE stage_out source=SCRATCH/never destination=home via=a,b\n\
+                mkdir never\n";
+    let staging = submit("staging.sh", text).unwrap();
+    wait_until_half_here(&centre, "weather");
+    cancel(staging, &[]);
+    centre.wait_for(staging, |state, _| state == "CANCELLED");
+
+    // While it runs: what leaves is what it asked for in that case.
+    let text = "#POSTHASTE stage_out source=SCRATCH/bad destination=home via=a,b code=1+1 after=notok\n\
+                #POSTHASTE stage_out source=SCRATCH/good destination=home via=a,b code=1+1 after=ok\n\
+                mkdir bad good; echo x > bad/x; echo x > good/x; touch running; sleep 600\n";
+    let running = submit("running.sh", text).unwrap();
+    let is_running = |_: &posthaste_testbed::Slurm| Ok(centre.scratch().join("running").exists());
+    centre.slurm.wait_until("it runs", is_running).unwrap();
+    cancel(running, &[]);
+    centre.wait_for(running, |state, _| state == "CANCELLED");
+    assert_eq!(leaves(&centre, "bad")[0]["state"], "safe");
+    assert!(leaves(&centre, "good").is_empty());
+
+    // While it stages out: what has begun to leave is not left behind.
+    let text = "#POSTHASTE stage_out source=SCRATCH/out destination=home via=a,b code=1+1\n\
+                mkdir out && head -c 8M /dev/urandom > out/x\n";
+    let leaving = submit("leaving.sh", text).unwrap();
+    centre.wait_for(leaving, |state, _| state == "STAGE_OUT");
+    let out = centre.leaving("out");
+    cancel(leaving, &["--hurry"]);
+    centre.wait_for(leaving, |state, _| state != "STAGE_OUT");
+    let id = out["id"].as_str().unwrap();
+    centre.service.wait_until(id, |one| one["state"] == "safe");
+
+    let given_up = centre.stage_ins("weather")[0]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    centre
+        .service
+        .wait_until(&given_up, |one| one["state"] == "cancelled");
+    let is_hidden = |name: &str| name.starts_with(".weather");
+    let empty = centre.slurm.wait_until("nothing of it is on scratch", |_| {
+        let entries = fs::read_dir(centre.scratch())?.map(|entry| Ok(entry?.file_name()));
+        let names: std::io::Result<Vec<_>> = entries.collect();
+        Ok(!names?.iter().any(|name| is_hidden(&name.to_string_lossy())))
+    });
+    empty.unwrap();
+    assert!(!centre.scratch().join("weather").exists());
+    assert!(leaves(&centre, "never").is_empty());
+}
