@@ -6,6 +6,7 @@
 //! (`#Stageout`, `#InterNode`, `#CollabAcct`, `#Deadline`). Whatever is wrong in one of ours is a [`Complaint`]: nothing that was
 //! asked for is overlooked.
 
+mod comment;
 mod complaint;
 mod deadline;
 mod ours;
@@ -15,6 +16,7 @@ mod words;
 use posthaste_plan::Windows;
 use posthaste_types::{Bytes, Code};
 
+pub use comment::from_comment;
 pub use complaint::Complaint;
 pub use deadline::Deadline;
 

@@ -12,7 +12,7 @@ use std::{
 use clap::{Args, ValueEnum};
 use hyper::Method;
 use posthaste_api as api;
-use posthaste_batch::script;
+use posthaste_batch::script::{self, Complaint};
 use posthaste_endpoint::Error;
 
 use super::config::SlurmConfig;
@@ -47,7 +47,7 @@ pub struct HookArguments {
     /// Which service to ask, and with which token
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// The plug-in's function, without slurm_bb_
+    /// The plug-in's function, without slurm_bb_; comment for job_submit.lua
     #[arg(value_enum)]
     call: Call,
     /// What Slurm gave it
@@ -60,6 +60,7 @@ pub struct HookArguments {
 enum Call {
     Pools,
     JobProcess,
+    Comment,
     Setup,
     DataIn,
     TestDataIn,
@@ -81,6 +82,7 @@ pub async fn run(arguments: HookArguments) -> Outcome {
     // These run inside the controller while it holds its locks: they ask nobody.
     match arguments.call {
         Call::JobProcess => return job_process(word(words, 0, "the script")?),
+        Call::Comment => return comment(word(words, 0, "the comment")?),
         Call::Paths => {
             let script = word(words, 1, "the script")?;
             return paths(script, word(words, 2, "the file of paths")?);
@@ -118,9 +120,12 @@ pub async fn run(arguments: HookArguments) -> Outcome {
         Call::DataOut => job.data_out(true).await,
         Call::TestDataOut => job.data_out(false).await,
         Call::JobTeardown => job.teardown().await,
-        Call::Pools | Call::JobProcess | Call::Paths | Call::PostRun | Call::GetStatus => {
-            Ok(ExitCode::SUCCESS)
-        }
+        Call::Pools
+        | Call::JobProcess
+        | Call::Comment
+        | Call::Paths
+        | Call::PostRun
+        | Call::GetStatus => Ok(ExitCode::SUCCESS),
     }
 }
 
@@ -149,38 +154,72 @@ fn directives(path: &str) -> Result<String, Failure> {
 
 /// Refuses what makes no sense when it is submitted.
 fn job_process(path: &str) -> Outcome {
-    let wanted = script::read(&directives(path)?).map_err(|complaints| {
-        let lines: Vec<String> = complaints.iter().map(ToString::to_string).collect();
-        Failure::usage(lines.join("; "))
-    })?;
-    let relative = |path: &str| !path.starts_with('/');
-    let ins = wanted
-        .stage_ins
-        .iter()
-        .map(|one| (one.line, &one.destination));
-    let outs = wanted.stage_outs.iter().map(|one| (one.line, &one.source));
-    for (line, path) in ins.chain(outs) {
-        if relative(path) {
-            return Err(Failure::usage(format!(
-                "line {line}: {path} is no absolute path, and in the queue there is no current directory"
-            )));
+    let complaints = complaints(&directives(path)?);
+    if complaints.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let lines: Vec<String> = complaints.iter().map(ToString::to_string).collect();
+    Err(Failure::usage(lines.join("; ")))
+}
+
+/// Prints the directives that a comment stands for, or refuses them.
+fn comment(text: &str) -> Outcome {
+    let (lines, complaints) = match script::from_comment(text) {
+        Ok(lines) => {
+            let complaints = complaints(&lines);
+            (lines, complaints)
         }
+        Err(complaint) => (String::new(), vec![complaint]),
+    };
+    if complaints.is_empty() {
+        output::line(&lines);
+        return Ok(ExitCode::SUCCESS);
     }
-    let mut outs = wanted.stage_outs.iter();
-    if let Some(one) = outs.find(|one| one.destination.contains([':', '/'])) {
-        return Err(Failure::usage(format!(
-            "line {}: {} is the name of no destination: what leaves a job goes to depots, or where a relay runs",
-            one.line, one.destination
-        )));
-    }
-    let lent = wanted.depots.first();
-    if let Some(lent) = lent {
-        return Err(Failure::usage(format!(
-            "line {}: depots of a job's own are not taken yet: `posthaste depot add {}` adds it for everybody",
-            lent.line, lent.name
-        )));
-    }
-    Ok(ExitCode::SUCCESS)
+    let said = complaints.iter().map(|one| {
+        let meant = one.meant.as_ref();
+        let meant = meant.map_or_else(String::new, |meant| format!(" (write {meant})"));
+        format!("part {} of the comment: {}{meant}", one.line, one.what)
+    });
+    Err(Failure::usage(said.collect::<Vec<_>>().join("; ")))
+}
+
+/// What is wrong in directives, or not done for jobs in the queue.
+fn complaints(text: &str) -> Vec<Complaint> {
+    let wanted = match script::read(text) {
+        Ok(wanted) => wanted,
+        Err(complaints) => return complaints,
+    };
+    let complaint = |line: usize, what: String| Complaint {
+        line,
+        what,
+        meant: None,
+    };
+    let ins = wanted.stage_ins.iter();
+    let ins = ins.map(|one| (one.line, &one.destination));
+    let outs = wanted.stage_outs.iter().map(|one| (one.line, &one.source));
+    let relative = ins.chain(outs).filter(|(_, path)| !path.starts_with('/'));
+    let relative = relative.map(|(line, path)| {
+        let what =
+            format!("{path} is no absolute path, and in the queue there is no current directory");
+        complaint(line, what)
+    });
+    let outs = wanted.stage_outs.iter();
+    let nameless = outs.filter(|one| one.destination.contains([':', '/']));
+    let nameless = nameless.map(|one| {
+        let what = format!(
+            "{} is the name of no destination: what leaves a job goes to depots, or where a relay runs",
+            one.destination
+        );
+        complaint(one.line, what)
+    });
+    let lent = wanted.depots.iter().map(|lent| {
+        let what = format!(
+            "depots of a job's own are not taken yet: `posthaste depot add {}` adds it for everybody",
+            lent.name
+        );
+        complaint(lent.line, what)
+    });
+    relative.chain(nameless).chain(lent).collect()
 }
 
 /// Tells the job where its data is.

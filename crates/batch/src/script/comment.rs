@@ -1,0 +1,89 @@
+//! Directives in a job's comment, for jobs whose script nobody can edit.
+
+use super::Complaint;
+
+/// What a comment begins with, or a word of it, where what follows is ours.
+const MARK: &str = "posthaste:";
+
+/// The directives of a comment as lines of a script: `posthaste:stage_in source=… destination=…; stage_out …`, from that mark
+/// to the end. Before it the comment says whatever it likes. Empty for a comment without the mark.
+///
+/// # Errors
+/// For what could not be lines of a script.
+pub fn from_comment(comment: &str) -> Result<String, Complaint> {
+    let mut places = comment.match_indices(MARK).map(|(place, _)| place);
+    let begins_word = |place: &usize| {
+        let before = comment[..*place].chars().next_back();
+        before.is_none_or(|before| !before.is_alphanumeric() && before != '_' && before != '-')
+    };
+    let Some(place) = places.find(begins_word) else {
+        return Ok(String::new());
+    };
+    let ours = &comment[place + MARK.len()..];
+    if ours.contains(char::is_control) {
+        return Err(Complaint::new(1, "there is a control character in it"));
+    }
+    let parts = parts(ours).into_iter().map(str::trim);
+    let lines: Vec<String> = parts
+        .filter(|part| !part.is_empty())
+        .map(|part| format!("#POSTHASTE {part}"))
+        .collect();
+    if lines.is_empty() {
+        let form = "posthaste:stage_in source=… destination=…; stage_out …";
+        return Err(Complaint::new(1, "it says nothing").meant(form));
+    }
+    Ok(lines.join("\n"))
+}
+
+/// The parts between semicolons that are not in quotes.
+fn parts(text: &str) -> Vec<&str> {
+    let (mut parts, mut from, mut quote) = (Vec::new(), 0, None);
+    for (place, c) in text.char_indices() {
+        match quote {
+            Some(open) if c == open => quote = None,
+            None if c == '"' || c == '\'' => quote = Some(c),
+            None if c == ';' => {
+                parts.push(&text[from..place]);
+                from = place + 1;
+            }
+            Some(_) | None => {}
+        }
+    }
+    parts.push(&text[from..]);
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_comment_becomes_lines() {
+        for (comment, lines) in [
+            ("", ""),
+            ("project 7, see posthaste", ""),
+            ("not-posthaste:stage_in", ""),
+            (
+                "posthaste:stage_in source=s3:a destination=/b",
+                "#POSTHASTE stage_in source=s3:a destination=/b",
+            ),
+            (
+                "project 7; posthaste: stage_in source='a;b' destination=/b ;; stage_out source=/c destination=home;",
+                "#POSTHASTE stage_in source='a;b' destination=/b\n#POSTHASTE stage_out source=/c destination=home",
+            ),
+        ] {
+            assert_eq!(from_comment(comment).as_deref(), Ok(lines), "{comment}");
+        }
+    }
+
+    #[test]
+    fn what_could_not_be_lines_is_refused() {
+        for comment in [
+            "posthaste:",
+            "posthaste: ; ",
+            "posthaste:stage_in source=a\nrm -r /",
+        ] {
+            assert!(from_comment(comment).is_err(), "{comment}");
+        }
+    }
+}
