@@ -1,15 +1,19 @@
 //! `posthaste slurm`: what a centre's Slurm has of posthaste.
 
 mod config;
+mod doctor;
 mod hook;
+mod install;
+mod scripts;
+mod site;
 
 use clap::{Args, Subcommand};
 
 use crate::failure::Outcome;
 
-/// Serves Slurm's burst buffer plug-in
+/// Makes Slurm wait for data: install, doctor
 ///
-/// `plugins/slurm/burst_buffer.lua` beside slurm.conf lets jobs wait until what their `#POSTHASTE stage_in` lines name is
+/// A script beside slurm.conf (Slurm's burst_buffer/lua) lets jobs wait until what their `#POSTHASTE stage_in` lines name is
 /// on scratch, and frees their nodes before what `#POSTHASTE stage_out` names has left. docs/operating/slurm.md says how it
 /// is set up.
 #[derive(Debug, Args)]
@@ -22,6 +26,8 @@ pub struct SlurmArguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Hook(hook::HookArguments),
+    Install(install::InstallArguments),
+    Doctor(doctor::DoctorArguments),
 }
 
 /// Runs the command.
@@ -31,5 +37,7 @@ enum Command {
 pub async fn run(arguments: SlurmArguments) -> Outcome {
     match arguments.command {
         Command::Hook(arguments) => hook::run(arguments).await,
+        Command::Install(arguments) => install::run(arguments).await,
+        Command::Doctor(arguments) => doctor::run(arguments).await,
     }
 }

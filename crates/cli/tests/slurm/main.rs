@@ -5,6 +5,7 @@ mod centre;
 mod faults;
 #[path = "../support/processes.rs"]
 mod processes;
+mod setup;
 mod shared;
 
 use std::{fs, os::unix::fs::MetadataExt};

@@ -1,0 +1,188 @@
+//! A centre's Slurm as its configuration describes it: what install writes to and doctor looks at.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use clap::Args;
+use posthaste_endpoint::Error;
+
+use crate::failure::Failure;
+
+/// Lines of all files of a configuration together; tens of thousands of nodes have fewer.
+const LINES_MAX: usize = 1_000_000;
+/// Files that include one another.
+const INCLUDES_MAX: usize = 64;
+
+/// Which Slurm.
+#[derive(Debug, Args)]
+pub struct SiteArguments {
+    /// The configuration of the Slurm that this is about
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "SLURM_CONF",
+        default_value = "/etc/slurm/slurm.conf"
+    )]
+    pub slurm_conf: PathBuf,
+}
+
+/// A Slurm, by its `slurm.conf`.
+#[derive(Debug)]
+pub struct Site {
+    pub conf: PathBuf,
+    settings: Vec<(String, String)>,
+}
+
+impl Site {
+    /// Reads the configuration.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn read(conf: &Path) -> Result<Self, Failure> {
+        let mut site = Self {
+            conf: conf.to_owned(),
+            settings: Vec::new(),
+        };
+        let mut files = vec![conf.to_owned()];
+        let mut count = 0;
+        while let Some(file) = files.pop() {
+            count += 1;
+            let shown = file.display().to_string();
+            if count > INCLUDES_MAX {
+                return Err(Failure::usage(format!(
+                    "can't read {shown}: more than {INCLUDES_MAX} files include one another"
+                )));
+            }
+            let text =
+                fs::read_to_string(&file).map_err(|cause| Error::io("read", shown, cause))?;
+            for line in text.lines().take(LINES_MAX) {
+                if let Some(included) = included(line) {
+                    files.push(site.beside(included));
+                } else {
+                    site.settings.extend(setting(line));
+                }
+            }
+        }
+        Ok(site)
+    }
+
+    /// A file beside the configuration.
+    pub fn beside(&self, name: &str) -> PathBuf {
+        self.conf.parent().unwrap_or(Path::new("/")).join(name)
+    }
+
+    /// What the configuration says of a key.
+    pub fn setting(&self, key: &str) -> Option<&str> {
+        let found = self
+            .settings
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case(key));
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// As whom `slurmctld` runs.
+    pub fn user(&self) -> &str {
+        self.setting("SlurmUser").unwrap_or("root")
+    }
+
+    /// The number of that user; none where nobody has the name.
+    pub fn user_id(&self) -> Option<u32> {
+        let said = run(Command::new("id").args(["-u", self.user()])).ok()?;
+        said.trim().parse().ok()
+    }
+
+    /// What one of Slurm's commands says.
+    ///
+    /// # Errors
+    /// What it said when it failed.
+    pub fn ask(&self, program: &str, arguments: &[&str]) -> Result<String, String> {
+        run(Command::new(program)
+            .args(arguments)
+            .env("SLURM_CONF", &self.conf))
+    }
+}
+
+/// What a program prints, or what it says when it fails.
+///
+/// # Errors
+/// One line.
+pub fn run(command: &mut Command) -> Result<String, String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.output();
+    let output: Output = output.map_err(|cause| format!("can't run {program}: {cause}"))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().replace('\n', "; ");
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    Err(format!("{program}: {}", text(&output.stderr)))
+}
+
+/// What a line `Include FILE` names.
+fn included(line: &str) -> Option<&str> {
+    let (word, file) = line.trim().split_once(char::is_whitespace)?;
+    word.eq_ignore_ascii_case("include").then(|| file.trim())
+}
+
+/// The first key of a line with its value. Lines of nodes and partitions have more, which are of no interest here.
+fn setting(line: &str) -> Option<(String, String)> {
+    let line = line.split('#').next().unwrap_or(line);
+    let (key, value) = line.split_once('=')?;
+    let value = value.split_whitespace().next().unwrap_or("");
+    Some((key.trim().to_owned(), value.trim_matches('"').to_owned()))
+}
+
+/// A setting of `burst_buffer.conf`.
+pub fn setting_in(text: &str, key: &str) -> Option<String> {
+    let mut settings = text.lines().filter_map(setting);
+    let found = settings.find(|(name, _)| name.eq_ignore_ascii_case(key));
+    found.map(|(_, value)| value)
+}
+
+/// Whether a comma-separated value has that word.
+pub fn has_word(value: &str, word: &str) -> bool {
+    value.split(',').any(|found| found.trim() == word)
+}
+
+/// The permissions of a file.
+///
+/// # Errors
+/// The operating system's.
+pub fn mode_of(path: &Path) -> std::io::Result<u32> {
+    Ok(fs::metadata(path)?.permissions().mode() & 0o7777)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_is_read_with_what_it_includes() {
+        let folder = tempfile::tempdir().unwrap();
+        let conf = folder.path().join("slurm.conf");
+        let text =
+            "# BurstBufferType=none\nslurmuser=slurm # who\nInclude more.conf\nNodeName=a CPUs=4\n";
+        fs::write(&conf, text).unwrap();
+        fs::write(
+            folder.path().join("more.conf"),
+            "BurstBufferType=burst_buffer/lua\n",
+        )
+        .unwrap();
+        let site = Site::read(&conf).unwrap();
+        assert_eq!(site.user(), "slurm");
+        assert_eq!(site.setting("BurstBufferType"), Some("burst_buffer/lua"));
+        assert_eq!(site.setting("JobSubmitPlugins"), None);
+        assert_eq!(site.beside("x"), folder.path().join("x"));
+        fs::write(folder.path().join("more.conf"), "Include slurm.conf\n").unwrap();
+        assert!(Site::read(&conf).is_err(), "it includes itself");
+    }
+
+    #[test]
+    fn a_list_has_its_words() {
+        assert!(has_word("all_partitions, lua", "lua"));
+        assert!(!has_word("lualike", "lua"));
+    }
+}
