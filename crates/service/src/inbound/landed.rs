@@ -55,8 +55,7 @@ pub(crate) fn look(store: &Store, record: &RequestRecord) -> Result<Landed> {
         Err(cause) => return Err(failed(root, cause)),
         Ok(_) => {}
     }
-    let kept = store.stage_in_list(record.id).ok();
-    let Some(list) = kept.and_then(|bytes| List::restore(&bytes).ok()) else {
+    let Some(list) = list_of(store, record) else {
         return Ok(Landed::Unknown);
     };
     let is_there = |path: &[u8], size: u64| {
@@ -70,58 +69,83 @@ pub(crate) fn look(store: &Store, record: &RequestRecord) -> Result<Landed> {
     {
         return Ok(Landed::Whole);
     }
+    Ok(
+        if is_it(store, record) && has_only(root, root, &came(&list))? {
+            Landed::Partly
+        } else {
+            Landed::Changed
+        },
+    )
+}
+
+/// What a file was when it came.
+type Came<'l> = BTreeMap<&'l [u8], (u64, Option<&'l Stamp>)>;
+
+fn list_of(store: &Store, record: &RequestRecord) -> Option<List> {
+    let kept = store.stage_in_list(record.id).ok();
+    kept.and_then(|bytes| List::restore(&bytes).ok())
+}
+
+fn came(list: &List) -> Came<'_> {
     let files = (0..).zip(&list.files);
-    let came: BTreeMap<&[u8], (u64, Option<&Stamp>)> = files
+    files
         .map(|(place, file)| (&file.path[..], (file.size, list.first_stamp(place))))
-        .collect();
-    Ok(if is_it(store, record) && has_only(root, root, &came)? {
-        Landed::Partly
-    } else {
-        Landed::Changed
-    })
+        .collect()
 }
 
 /// Whether nothing lies below but files that came and are as they were.
-fn has_only(
-    root: &Path,
-    folder: &Path,
-    came: &BTreeMap<&[u8], (u64, Option<&Stamp>)>,
-) -> Result<bool> {
+fn has_only(root: &Path, folder: &Path, came: &Came<'_>) -> Result<bool> {
     for entry in fs::read_dir(folder).map_err(|cause| failed(folder, cause))? {
         let path = entry.map_err(|cause| failed(folder, cause))?.path();
         let about = fs::symlink_metadata(&path).map_err(|cause| failed(&path, cause))?;
-        if about.is_dir() {
-            if !has_only(root, &path, came)? {
-                return Ok(false);
-            }
-            continue;
-        }
-        let relative = path.strip_prefix(root).unwrap_or(&path);
-        let is_as_it_came =
-            came.get(relative.as_os_str().as_bytes())
-                .is_some_and(|(size, stamp)| {
-                    let then = stamp.and_then(Stamp::mtime);
-                    let is_same = then.is_none_or(|then| {
-                        then.secs == about.mtime() && i64::from(then.nanos) == about.mtime_nsec()
-                    });
-                    about.is_file() && about.len() == *size && is_same
-                });
-        if !is_as_it_came {
+        let is_known = if about.is_dir() {
+            has_only(root, &path, came)?
+        } else {
+            is_as_it_came(root, &path, &about, came)
+        };
+        if !is_known {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-/// Removes what a purge left of what arrived, so that it can come again: only where it looked [`Landed::Partly`].
+fn is_as_it_came(root: &Path, path: &Path, about: &fs::Metadata, came: &Came<'_>) -> bool {
+    let relative = path.strip_prefix(root).unwrap_or(path);
+    let Some((size, stamp)) = came.get(relative.as_os_str().as_bytes()) else {
+        return false;
+    };
+    let then = stamp.and_then(Stamp::mtime);
+    let is_same = then.is_none_or(|then| {
+        then.secs == about.mtime() && i64::from(then.nanos) == about.mtime_nsec()
+    });
+    about.is_file() && about.len() == *size && is_same
+}
+
+/// Removes what a purge left of what arrived, so that it can come again: only where it looked [`Landed::Partly`]. Each file
+/// is looked at once more, so that what somebody writes there meanwhile stays, with its directories.
 ///
 /// # Errors
-/// The operating system's.
-pub(crate) fn evict(record: &RequestRecord) -> Result<()> {
+/// The operating system's: a directory into which something was written is not empty.
+pub(crate) fn evict(store: &Store, record: &RequestRecord) -> Result<()> {
     let root = Path::new(&record.destination);
-    fs::remove_dir_all(root)
-        .map_err(|cause| Error::io("remove", root.display().to_string(), cause))
-        .map_err(|error| error.at(Locus::Destination))
+    match list_of(store, record) {
+        Some(list) => remove(root, root, &came(&list)),
+        None => Ok(()),
+    }
+}
+
+fn remove(root: &Path, folder: &Path, came: &Came<'_>) -> Result<()> {
+    for entry in fs::read_dir(folder).map_err(|cause| failed(folder, cause))? {
+        let path = entry.map_err(|cause| failed(folder, cause))?.path();
+        let about = fs::symlink_metadata(&path).map_err(|cause| failed(&path, cause))?;
+        if about.is_dir() {
+            remove(root, &path, came)?;
+        } else if is_as_it_came(root, &path, &about, came) {
+            fs::remove_file(&path).map_err(|cause| failed(&path, cause))?;
+        }
+    }
+    fs::remove_dir(folder).map_err(|cause| failed(folder, cause))
 }
 
 fn failed(path: &Path, cause: std::io::Error) -> Error {

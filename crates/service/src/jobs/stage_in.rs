@@ -165,7 +165,7 @@ fn make_way(desk: &Desk, record: &JobRecord, one: &StageIn) -> Result<()> {
         let has_left = match landed::look(store, &before)? {
             Landed::Gone => true,
             Landed::Partly if !is_wanted_elsewhere(&desk.centre, record, one)? => {
-                landed::evict(&before)?;
+                landed::evict(store, &before)?;
                 true
             }
             Landed::Partly | Landed::Whole | Landed::Changed | Landed::Unknown => false,
