@@ -11,7 +11,7 @@ use std::{
 use clap::Args;
 use posthaste_endpoint::{
     Error, ErrorKind,
-    gateway::{Gateways, Hop, mint},
+    gateway::{Gateways, Hop, Reserved, mint},
     relay::read_secret_file,
 };
 use posthaste_gateway::LocalDoor;
@@ -92,7 +92,8 @@ pub async fn run(arguments: ThroughArguments) -> Outcome {
     let Some((program, rest)) = arguments.command.split_first() else {
         return Err(Failure::usage("no command (write it behind --)"));
     };
-    let door = LocalDoor::open(hops).await?.reserved(arguments.reservation);
+    let reservation = arguments.reservation.map(Reserved::required).transpose()?;
+    let door = LocalDoor::open(hops).await?.reserved(reservation);
     let mut command = Command::new(program);
     command.args(rest);
     let folder = tempfile::tempdir().map_err(anyhow::Error::from)?;

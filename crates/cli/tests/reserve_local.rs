@@ -19,7 +19,11 @@ use std::{
 
 use jiff::{SignedDuration, Timestamp as Moment};
 use posthaste_circuit::{Ask, Change, Id, Provider, State, What, open, parse_circuits};
-use posthaste_endpoint::ErrorKind;
+use posthaste_endpoint::{
+    Error, ErrorKind,
+    gateway::{Hop, Reserved, connect_reserved},
+    relay::read_secret_file,
+};
 use posthaste_types::{ByteRate, Bytes};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -498,4 +502,27 @@ fn bandwidth_of_a_gateway_is_reserved_from_the_command_line() {
     world.kill();
     let output = world.reserve(&["list"]);
     assert_eq!(output.status.code(), Some(5), "{output:?}");
+}
+
+#[tokio::test]
+async fn a_stream_that_may_go_without_its_reservation_does_and_another_does_not() {
+    let world = World::build();
+    let provider = world.provider();
+    reserve(&*provider, &ask("known", 2_000_000, 0, 3600)).await;
+    let hop = Hop {
+        address: world.address.parse().unwrap(),
+        secret: read_secret_file(&world.folder.path().join("secret")).unwrap(),
+    };
+    let there = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = there.local_addr().unwrap().to_string().parse().unwrap();
+    let open = async |reserved: Result<Reserved, Error>| {
+        let reserved = reserved.unwrap();
+        let stream = connect_reserved(std::slice::from_ref(&hop), &target, Some(&reserved)).await;
+        stream.map(drop).map_err(|error| error.kind())
+    };
+    assert_eq!(open(Reserved::required("known")).await, Ok(()));
+    assert_eq!(open(Reserved::optional("known")).await, Ok(()));
+    assert_eq!(open(Reserved::optional("nobody")).await, Ok(()));
+    let denied = Err(ErrorKind::PermissionDenied);
+    assert_eq!(open(Reserved::required("nobody")).await, denied);
 }

@@ -6,16 +6,18 @@
 mod dial;
 mod known;
 mod pattern;
+mod reserved;
 mod target;
 mod token;
 mod ways;
 
 pub use dial::{
-    HOPS_MAX, Hop, Segment, Way, ask, connect, connect_reserved, connect_through, is_reservation,
-    read_head, resolve, tune,
+    HOPS_MAX, Hop, Segment, Way, ask, connect, connect_reserved, connect_through, read_head,
+    resolve, tune,
 };
 pub use known::Gateways;
 pub use pattern::{Pattern, is_of_this_machine};
+pub use reserved::{Reserved, is_reservation};
 pub use target::{Host, Target, split_port};
 pub use token::{Refusal, TOKEN_LIFETIME_S, is_for_all, mint, verify};
 pub(crate) use ways::{Ways, connect_by};

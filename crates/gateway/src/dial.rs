@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use posthaste_endpoint::{
     Error, ErrorKind, Result,
-    gateway::{Segment, Target, ask, connect, is_of_this_machine, resolve},
+    gateway::{Reserved, Segment, Target, ask, connect, is_of_this_machine, resolve},
 };
 use socket2::SockRef;
 use tokio::net::TcpSocket;
@@ -36,7 +36,7 @@ pub(crate) async fn open(
     table: &Table,
     target: &Target,
     path: &[String],
-    reservation: Option<&str>,
+    reservation: Option<&Reserved>,
 ) -> Result<End> {
     let by_name = table.allows(target);
     let addresses = if by_name && !table.needs_addresses() {

@@ -14,7 +14,7 @@ use std::{
 
 use posthaste_endpoint::{
     Error, ErrorKind, Result,
-    gateway::{HOPS_MAX, Refusal, Target, is_for_all, tune, verify},
+    gateway::{HOPS_MAX, Refusal, Reserved, Target, is_for_all, tune, verify},
     relay::read_or_make_secret,
 };
 use socket2::SockRef;
@@ -284,21 +284,19 @@ impl Shared {
         answer.unwrap_or_else(|_| Answer::error(503, "the desk broke"))
     }
 
-    /// Puts a stream of a reservation into its class; `None` for one of nobody's. A gateway without reservations of its
-    /// own knows nothing of those of others.
+    /// The class of a reservation's stream; `None` for one of nobody's, and for one that may go without. A gateway without
+    /// reservations of its own knows nothing of those of others.
     fn class_of(&self, wish: &Wish) -> Result<Option<u32>> {
-        let (Some(id), Some(desk)) = (&wish.reservation, &self.desk) else {
+        let (Some(reserved), Some(desk)) = (&wish.reservation, &self.desk) else {
             return Ok(None);
         };
-        let class = desk.priority(id, clock::now());
-        class.map(Some).ok_or_else(|| {
-            Error::new(
-                ErrorKind::PermissionDenied,
-                "use the reservation",
-                id.clone(),
-            )
-            .cause("there is none of that name here")
-        })
+        let class = desk.priority(reserved.id(), clock::now());
+        if class.is_some() || reserved.is_optional() {
+            return Ok(class);
+        }
+        let id = reserved.id().to_owned();
+        let error = Error::new(ErrorKind::PermissionDenied, "use the reservation", id);
+        Err(error.cause("there is none of that name here"))
     }
 
     /// Judges a wish, opens the way, and carries.
@@ -328,23 +326,21 @@ impl Shared {
     async fn open(&self, wish: &Wish, client: &End) -> Result<End> {
         let path = self.path_on(&wish.path)?;
         let class = self.class_of(wish)?;
-        let end = open(
-            &self.table,
-            &wish.target,
-            &path,
-            wish.reservation.as_deref(),
-        )
-        .await?;
+        let reservation = wish.reservation.as_ref();
+        let end = open(&self.table, &wish.target, &path, reservation).await?;
         if let Some(class) = class {
             let both = [&client.stream, &end.stream];
             let mut set = both
                 .iter()
                 .map(|stream| SockRef::from(*stream).set_priority(class));
-            set.try_for_each(|set| set).map_err(|cause| {
-                let subject = wish.target.to_string();
-                Error::io("reserve for the stream to", subject, cause)
-                    .hint("give the gateway CAP_NET_ADMIN")
-            })?;
+            let set = set.try_for_each(|set| set);
+            if !reservation.is_some_and(Reserved::is_optional) {
+                set.map_err(|cause| {
+                    let subject = wish.target.to_string();
+                    Error::io("reserve for the stream to", subject, cause)
+                        .hint("give the gateway CAP_NET_ADMIN")
+                })?;
+            }
         }
         Ok(end)
     }

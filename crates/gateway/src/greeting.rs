@@ -8,7 +8,7 @@ use std::io;
 
 use posthaste_endpoint::{
     Error, ErrorKind,
-    gateway::{Target, is_reservation},
+    gateway::{Reserved, Target},
 };
 use tokio::{io::AsyncReadExt, net::TcpStream};
 
@@ -33,13 +33,12 @@ pub(crate) struct Wish {
     /// The gateways it came over.
     pub path: Vec<String>,
     /// The reservation it belongs to.
-    pub reservation: Option<String>,
+    pub reservation: Option<Reserved>,
 }
 
 /// The reservation in the name that comes with a token: `reservation=ID`. Any other name says nothing.
-fn reservation_of(name: &str) -> Option<String> {
-    let id = name.strip_prefix("reservation=")?;
-    is_reservation(id).then(|| id.to_owned())
+fn reservation_of(name: &str) -> Option<Reserved> {
+    Reserved::required(name.strip_prefix("reservation=")?).ok()
 }
 
 /// What a client came with.

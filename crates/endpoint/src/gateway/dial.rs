@@ -15,6 +15,7 @@ use tokio::{
 };
 
 use super::{
+    reserved::Reserved,
     target::{Host, Target},
     token::{TOKEN_LIFETIME_S, mint},
 };
@@ -32,16 +33,6 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 const KEEPALIVE: Duration = Duration::from_secs(60);
 /// Gateways on one way.
 pub const HOPS_MAX: usize = 8;
-
-/// The longest name of a reservation, in bytes.
-const RESERVATION_BYTES_MAX: usize = 64;
-
-/// Whether something can be the name of a reservation at a gateway.
-#[must_use]
-pub fn is_reservation(text: &str) -> bool {
-    let is_sound = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    (1..=RESERVATION_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_sound)
-}
 
 /// How the TCP of one segment is set up.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -205,7 +196,7 @@ pub async fn ask(
     hop: &Hop,
     target: &Target,
     path: &[String],
-    reservation: Option<&str>,
+    reservation: Option<&Reserved>,
 ) -> Result<(TcpStream, Vec<u8>)> {
     let token = mint(
         &hop.secret,
@@ -218,8 +209,8 @@ pub async fn ask(
     if !path.is_empty() {
         head += &format!("Posthaste-Path: {}\r\n", path.join(","));
     }
-    if let Some(id) = reservation {
-        head += &format!("Posthaste-Reservation: {id}\r\n");
+    if let Some(reserved) = reservation {
+        head += &format!("Posthaste-Reservation: {reserved}\r\n");
     }
     head += "\r\n";
     let subject = || hop.address.to_string();
@@ -267,18 +258,13 @@ pub async fn connect_through(hops: &[Hop], target: &Target) -> Result<(TcpStream
 /// Connects as [`connect_through`] does, as one of a reservation's streams at each gateway that reserves.
 ///
 /// # Errors
-/// Those of [`connect_through`]; [`ErrorKind::PermissionDenied`] also for a reservation that a gateway doesn't know.
+/// Those of [`connect_through`]; [`ErrorKind::PermissionDenied`] also for a reservation that a gateway doesn't know, unless
+/// it is optional.
 pub async fn connect_reserved(
     hops: &[Hop],
     target: &Target,
-    reservation: Option<&str>,
+    reservation: Option<&Reserved>,
 ) -> Result<(TcpStream, Vec<u8>)> {
-    if let Some(id) = reservation.filter(|id| !is_reservation(id)) {
-        return Err(
-            Error::new(ErrorKind::Invalid, "use the reservation", id.to_owned())
-                .cause("an id is 1 to 64 letters, digits, dots, dashes or underlines"),
-        );
-    }
     let segment = Segment::default();
     let first = hops.first().map_or(target, |hop| &hop.address);
     let addresses = resolve(first).await?;

@@ -12,7 +12,8 @@ use tokio::{
 };
 
 use super::{
-    dial::{Hop, Way, connect_through},
+    dial::{Hop, Way, connect_reserved},
+    reserved::Reserved,
     target::{Host, Target},
 };
 use crate::{Error, ErrorKind, Locus, Result};
@@ -89,11 +90,13 @@ impl Ways {
     }
 }
 
-/// Connects to `host` through gateways. Also tells how long that took: no less than one time over the whole way and back.
+/// Connects to `host` through gateways, as one of a reservation's streams there. Also tells how long that took: no less than
+/// one time over the whole way and back.
 pub(crate) async fn connect_by(
     hops: &[Hop],
     host: &str,
     port: u16,
+    reservation: Option<&Reserved>,
 ) -> Result<(TcpStream, Duration)> {
     let unreachable = |cause: Error| {
         // What a gateway refuses says nothing about the place.
@@ -118,7 +121,7 @@ pub(crate) async fn connect_by(
     // Each gateway asks the next.
     let limit = SEGMENT_TIMEOUT * u32::try_from(hops.len() + 1).unwrap_or(u32::MAX);
     let late = || Error::new(ErrorKind::TimedOut, "connect to", target.to_string());
-    let connected = timeout(limit, connect_through(hops, &target)).await;
+    let connected = timeout(limit, connect_reserved(hops, &target, reservation)).await;
     let connected = connected.unwrap_or_else(|_| Err(late().cause("no answer")));
     let (stream, early) = connected.map_err(unreachable)?;
     if !early.is_empty() {

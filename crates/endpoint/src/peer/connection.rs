@@ -206,7 +206,7 @@ pub(super) async fn open(
 async fn connect(target: &Target, way: usize) -> Result<(TcpStream, Duration)> {
     let hops = target.ways.hops(way);
     if !hops.is_empty() {
-        return connect_by(hops, &target.host, target.port).await;
+        return connect_by(hops, &target.host, target.port, None).await;
     }
     let started = Instant::now();
     let connect = TcpStream::connect((target.host.as_str(), target.port));

@@ -18,7 +18,10 @@ use super::{
     pulse::Pulse,
     wire::{self, ErrorBody, Held, Object, StatusBody, Target},
 };
-use crate::{Error, ErrorKind, Locus, Result, clock, gateway::Way};
+use crate::{
+    Error, ErrorKind, Locus, Result, clock,
+    gateway::{Reserved, Way},
+};
 
 /// Bodies of answers that are not objects: an inventory page is the largest.
 pub(super) const ANSWER_BYTES_MAX: u64 =
@@ -68,9 +71,22 @@ impl RelayClient {
     #[must_use]
     pub fn humble(&self) -> Self {
         Self {
-            pool: Arc::new(self.pool.beside(Manners::Humble)),
+            pool: Arc::new(self.pool.beside(Manners::Humble, None)),
             ..self.clone()
         }
+    }
+
+    /// The same relay over connections of its own that are streams of a reservation at the gateways on their way. Where no
+    /// gateway knows it they are as any others.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] where it can't be the name of a reservation.
+    pub fn reserved(&self, reservation: &str) -> Result<Self> {
+        let reservation = Some(Reserved::optional(reservation)?);
+        Ok(Self {
+            pool: Arc::new(self.pool.beside(Manners::Ordinary, reservation)),
+            ..self.clone()
+        })
     }
 
     /// Where it is.

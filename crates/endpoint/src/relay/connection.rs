@@ -33,7 +33,7 @@ use super::{
 };
 use crate::{
     Error, ErrorKind, Locus, Result,
-    gateway::{Way, Ways, connect_by},
+    gateway::{Reserved, Way, Ways, connect_by},
     line::Humble,
 };
 
@@ -181,6 +181,8 @@ pub(super) struct Pool {
     urgent_permits: Arc<Semaphore>,
     idle: Mutex<Vec<Connection>>,
     manners: Manners,
+    /// What they are streams of at the gateways on their way: those of different reservations never share one.
+    reservation: Option<Reserved>,
     pub(super) ways: Arc<Ways>,
     pub(super) traffic: Arc<Traffic>,
     /// Bytes a second the relay said it takes; 0 when it did not say.
@@ -205,14 +207,16 @@ impl Pool {
             urgent_permits: Arc::new(Semaphore::new(URGENT_CONNECTIONS_MAX)),
             idle: Mutex::new(Vec::new()),
             manners: Manners::Ordinary,
+            reservation: None,
             ways: Arc::new(Ways::new(ways)),
             traffic: Arc::default(),
             rate_limit: Arc::default(),
         })
     }
 
-    /// Connections to the same relay beside these, with other manners; what they carry is counted together.
-    pub(super) fn beside(&self, manners: Manners) -> Self {
+    /// Connections to the same relay beside these, with other manners or as streams of a reservation; what they carry is
+    /// counted together.
+    pub(super) fn beside(&self, manners: Manners, reservation: Option<Reserved>) -> Self {
         Self {
             host: self.host.clone(),
             port: self.port,
@@ -223,6 +227,7 @@ impl Pool {
             urgent_permits: Arc::new(Semaphore::new(URGENT_CONNECTIONS_MAX)),
             idle: Mutex::new(Vec::new()),
             manners,
+            reservation,
             ways: Arc::clone(&self.ways),
             traffic: Arc::clone(&self.traffic),
             rate_limit: Arc::clone(&self.rate_limit),
@@ -342,7 +347,7 @@ impl Pool {
             self.traffic.saw_round_trip(round_trip);
             (stream, round_trip)
         } else {
-            connect_by(hops, &self.host, self.port).await?
+            connect_by(hops, &self.host, self.port, self.reservation.as_ref()).await?
         };
         stream
             .set_nodelay(true)

@@ -4,7 +4,7 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use posthaste_endpoint::{
     Error, Result,
-    gateway::{Hop, connect_reserved},
+    gateway::{Hop, Reserved, connect_reserved},
 };
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -29,7 +29,7 @@ pub struct LocalDoor {
     local: SocketAddr,
     password: String,
     hops: Arc<[Hop]>,
-    reservation: Option<Arc<str>>,
+    reservation: Option<Arc<Reserved>>,
 }
 
 impl LocalDoor {
@@ -54,8 +54,8 @@ impl LocalDoor {
 
     /// The streams belong to a reservation of the gateways.
     #[must_use]
-    pub fn reserved(self, reservation: Option<String>) -> Self {
-        let reservation = reservation.map(Into::into);
+    pub fn reserved(self, reservation: Option<Reserved>) -> Self {
+        let reservation = reservation.map(Arc::new);
         Self {
             reservation,
             ..self
@@ -101,7 +101,7 @@ impl LocalDoor {
 
 async fn lead(
     stream: TcpStream,
-    (hops, reservation): (&[Hop], Option<&str>),
+    (hops, reservation): (&[Hop], Option<&Reserved>),
     password: &str,
     pipes: &Pipes,
     failed: &(dyn Fn(&Error) + Send + Sync),

@@ -5,7 +5,7 @@ use std::{io, str};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use posthaste_endpoint::{
     ErrorKind,
-    gateway::{HOPS_MAX, Target, is_reservation, read_head},
+    gateway::{HOPS_MAX, Target, read_head},
 };
 use tokio::{io::AsyncReadExt, net::TcpStream};
 
@@ -104,8 +104,7 @@ fn parse(head: &[u8]) -> Option<Asked> {
     };
     let shown = value("proxy-authorization").or(value("authorization"));
     let (name, token) = shown.and_then(name_and_token).unzip();
-    let named = value("posthaste-reservation").filter(|id| is_reservation(id));
-    let named = named.map(ToOwned::to_owned);
+    let named = value("posthaste-reservation").and_then(|named| named.parse().ok());
     let reservation = named.or_else(|| name.as_deref().and_then(reservation_of));
     let path = value("posthaste-path").unwrap_or_default();
     let path: Vec<String> = path
@@ -192,12 +191,14 @@ mod tests {
         assert_eq!(wished.path, ["x", "y"]);
         assert_eq!(wished.reservation, None);
         let named = STANDARD.encode("reservation=night-7:secret");
-        for more in [
-            format!("Proxy-Authorization: Basic {named}"),
-            "Posthaste-Reservation: night-7".to_owned(),
+        for (more, is_optional) in [
+            (format!("Proxy-Authorization: Basic {named}"), false),
+            ("Posthaste-Reservation: night-7".to_owned(), false),
+            ("posthaste-reservation: night-7; optional".to_owned(), true),
         ] {
             let wished = wish(&format!("CONNECT a.b:22 HTTP/1.1\r\n{more}\r\n\r\n"));
-            assert_eq!(wished.unwrap().reservation.as_deref(), Some("night-7"));
+            let named = wished.unwrap().reservation.unwrap();
+            assert_eq!((named.id(), named.is_optional()), ("night-7", is_optional));
         }
     }
 
