@@ -222,6 +222,28 @@ fn what_is_refused_goes_at_best_effort() {
 }
 
 #[test]
+fn a_provider_that_does_not_know_us_is_not_said_to_have_no_room() {
+    let server = OscarsStandIn::start(1000, Some("another-token")).unwrap();
+    let scene = Scene::start(&circuit(&server.address()));
+    let service = scene.service();
+    let id = scene.offload(&service, 100);
+    wait_for("nothing is said", &service, || {
+        has_step(&service, &id, "reservation can't be had")
+    });
+    let all = steps(&service, &id);
+    let said = all
+        .iter()
+        .find(|(what, _)| what == "reservation can't be had");
+    let why = &said.unwrap().1;
+    assert!(why.contains("east does not take our credential"), "{why}");
+    assert!(!has_step(&service, &id, "reservation refused"), "{all:#?}");
+    assert!(!log(&service).contains(TOKEN));
+    scene.link.set_rate(FAST);
+    service.wait_until(&id, |request| request["state"] == "safe");
+    assert_eq!((server.holds(), server.taken()), (0, 0));
+}
+
+#[test]
 fn nobody_waits_for_a_provider_that_is_silent() {
     // It takes connections, and never says a word.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();

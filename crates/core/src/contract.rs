@@ -27,7 +27,7 @@ pub use arrival::{
     ArrivalSpec, ArrivalState, ArrivalView, Binding, Cut, Holding, SourceShareView, SourceView,
 };
 pub use circuit::{
-    CircuitTerms, News, ReservationState, ReservationView, Reserve, ReserveError, Step,
+    CircuitTerms, News, Obstacle, ReservationState, ReservationView, Reserve, ReserveError, Step,
 };
 pub use command::Command;
 pub use drain::{Drain, DrainReason, DrainView};

@@ -224,6 +224,12 @@ fn circuits() -> impl Strategy<Value = Input> {
         1 => Just(News::Unchanged),
         1 => Just(News::Over),
         1 => Just(News::Failed),
+        1 => prop_oneof![
+            Just(Obstacle::NotKnown),
+            Just(Obstacle::NotUnderstood),
+            Just(Obstacle::NotOpen),
+        ]
+        .prop_map(|why| News::Unobtainable { why }),
     ];
     let terms = (
         proptest::collection::vec(depot(), 0..4),

@@ -436,3 +436,42 @@ fn the_story_tells_each_turn() {
         "{story}"
     );
 }
+
+#[test]
+fn what_can_not_be_asked_for_is_told_apart_from_what_has_no_room() {
+    for (why, said) in [
+        (
+            Obstacle::NotKnown,
+            "who sells lambda does not take our credential",
+        ),
+        (
+            Obstacle::NotUnderstood,
+            "who sells lambda can't do what is asked",
+        ),
+        (
+            Obstacle::NotOpen,
+            "lambda is not among the circuits any more",
+        ),
+    ] {
+        let mut centre = Centre::new(60);
+        centre.ask(30_000, 600, wishing(Reserve::Always));
+        centre.measure(10);
+        centre.tell(News::Unobtainable { why });
+        let story = centre.mind.story(RequestId::new(1)).unwrap().join("\n");
+        assert!(story.contains(said), "{story}");
+        assert!(!story.contains("no room"), "{story}");
+        for _ in 0..50 {
+            centre.measure(10);
+        }
+        assert_eq!(centre.reserved(), 1, "nobody is asked again at once");
+        assert_eq!(centre.steps(), [Step::Asked, Step::Unobtainable]);
+    }
+    // Of one that was granted it is the end.
+    let mut centre = Centre::new(60);
+    centre.ask(30_000, 600, Wishes::default());
+    centre.tell(News::Granted);
+    let why = Obstacle::NotKnown;
+    centre.tell(News::Unobtainable { why });
+    assert!(centre.mind.reservations().is_empty());
+    assert_eq!(centre.steps().last(), Some(&Step::Ended));
+}

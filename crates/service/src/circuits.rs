@@ -18,7 +18,7 @@ use std::{
 use posthaste_circuit::{Approach, Circuit, Provider, Terms};
 use posthaste_core::{
     Mind,
-    contract::{CircuitTerms, Command, Input, News},
+    contract::{CircuitTerms, Command, Input, News, Obstacle},
 };
 use posthaste_endpoint::{Error, ErrorKind, Result};
 use posthaste_types::{ByteRate, CircuitId, ReservationId, Timestamp};
@@ -198,7 +198,8 @@ impl Reservations {
         }
         let Some(seller) = self.circuits.sellers.get(&circuit) else {
             eprintln!("posthaste: {reservation}: its circuit is not open here any more");
-            return self.tell(running, reservation, News::Refused { fits: None });
+            let why = Obstacle::NotOpen;
+            return self.tell(running, reservation, News::Unobtainable { why });
         };
         let seller = Arc::clone(seller);
         let keeper = self.keeper(reservation, vec![seller], terms, Wish::default());

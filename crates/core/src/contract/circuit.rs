@@ -103,6 +103,24 @@ record! {
         6 = Over,
         /// It is over before its time, and nobody asked for that.
         7 = Failed,
+        /// It can't be asked for.
+        8 = Unobtainable {
+            /// Why.
+            why: Obstacle,
+        },
+    }
+}
+
+record! {
+    /// Why a reservation can't be asked for, whatever its owner's calendar would say.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Obstacle {
+        /// Its owner does not know us, or does not let us.
+        0 = NotKnown,
+        /// Its owner makes no sense of the question, or can't do what it asks.
+        1 = NotUnderstood,
+        /// Its circuit is not open here any more.
+        2 = NotOpen,
     }
 }
 
@@ -163,6 +181,8 @@ record! {
         9 = Ended,
         /// It goes on for another request.
         10 = Passed,
+        /// It can't be asked for.
+        11 = Unobtainable,
     }
 }
 
@@ -182,6 +202,7 @@ impl Step {
             Self::Returned => "reservation-returned",
             Self::Ended => "reservation-ended",
             Self::Passed => "reservation-passed",
+            Self::Unobtainable => "reservation-unobtainable",
         }
     }
 }
@@ -200,6 +221,7 @@ impl fmt::Display for Step {
             Self::Returned => "reservation given back",
             Self::Ended => "reservation over",
             Self::Passed => "reservation passed on",
+            Self::Unobtainable => "reservation can't be had",
         })
     }
 }

@@ -25,10 +25,20 @@ impl Mind {
             News::Down if state == ReservationState::Up => self.bring_down(id, out),
             News::Changed => self.end_change(id, true, out),
             News::Unchanged => self.end_change(id, false, out),
-            News::Refused { fits } if is_asked => self.end_refused(id, fits, out),
+            News::Refused { fits } if is_asked => {
+                let step = (Step::Refused, CircuitReason::Refused { fits });
+                self.end_asked(id, fits, step, out);
+            }
+            News::Unobtainable { why } if is_asked => {
+                let step = (Step::Unobtainable, CircuitReason::Unobtainable { why });
+                self.end_asked(id, None, step, out);
+            }
             // It was granted before: who says otherwise now has lost it.
             News::Refused { .. } | News::Failed => {
                 self.end_reservation(id, CircuitReason::Failed, out);
+            }
+            News::Unobtainable { why } => {
+                self.end_reservation(id, CircuitReason::Unobtainable { why }, out);
             }
             News::Over => self.end_reservation(id, CircuitReason::Over, out),
             News::Granted | News::Up | News::Down => {}
@@ -89,8 +99,14 @@ impl Mind {
         self.look_now();
     }
 
-    /// Its owner refused it. What would fit is asked for at the next look, if it is of use.
-    fn end_refused(&mut self, id: ReservationId, fits: Option<ByteRate>, out: &mut Outbox) {
+    /// It is not granted. What would fit is asked for at the next look, if it is of use.
+    fn end_asked(
+        &mut self,
+        id: ReservationId,
+        fits: Option<ByteRate>,
+        (step, why): (Step, CircuitReason),
+        out: &mut Outbox,
+    ) {
         let Some(held) = self.circuits.reservations.remove(&id) else {
             return;
         };
@@ -101,9 +117,11 @@ impl Mind {
         {
             (circuit.fits, circuit.not_before) = (less, self.now);
         }
-        let (name, why) = (held.name, CircuitReason::Refused { fits });
-        let reason = Reason::Circuit { name, why };
-        self.say_step(held.request, Step::Refused, reason, out);
+        let reason = Reason::Circuit {
+            name: held.name,
+            why,
+        };
+        self.say_step(held.request, step, reason, out);
         self.look_now();
     }
 
@@ -126,7 +144,7 @@ impl Mind {
         if was == ReservationState::Returning {
             return;
         }
-        if why == CircuitReason::Failed {
+        if why != CircuitReason::Over {
             self.circuits.put_off(circuit, self.now);
         }
         self.say_step(request, Step::Ended, Reason::Circuit { name, why }, out);
@@ -144,6 +162,11 @@ fn give_back_unknown(id: ReservationId, news: News, out: &mut Outbox) {
                 reason: Reason::Circuit { name, why },
             });
         }
-        News::Refused { .. } | News::Unchanged | News::Down | News::Over | News::Failed => {}
+        News::Refused { .. }
+        | News::Unobtainable { .. }
+        | News::Unchanged
+        | News::Down
+        | News::Over
+        | News::Failed => {}
     }
 }

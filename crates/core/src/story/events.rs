@@ -230,6 +230,7 @@ fn told_of_circuit(step: Step, why: &str) -> String {
         Step::Returned => "the reservation was given back",
         Step::Ended => "the reservation was over",
         Step::Passed => "the reservation went on for another request",
+        Step::Unobtainable => "the reservation could not be had",
     };
     format!("{what}: {why}")
 }

@@ -6,7 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use posthaste_circuit::{Answer, Ask, Change, Id, State, Terms, What};
-use posthaste_core::contract::{Input, News};
+use posthaste_core::contract::{Input, News, Obstacle};
 use posthaste_endpoint::{Error, ErrorKind, Result};
 use posthaste_types::{ByteRate, ReservationId, Timestamp};
 use tokio::{
@@ -74,16 +74,23 @@ impl Pauses {
     }
 }
 
-/// Whether asking the same again can't help.
+/// Why asking the same again can't help; none where it may.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "ErrorKind may grow; the rest is asked again"
+)]
+fn obstacle_of(error: &Error) -> Option<Obstacle> {
+    match error.kind() {
+        ErrorKind::Unauthenticated | ErrorKind::PermissionDenied => Some(Obstacle::NotKnown),
+        ErrorKind::Invalid | ErrorKind::Unsupported | ErrorKind::Conflict => {
+            Some(Obstacle::NotUnderstood)
+        }
+        _ => None,
+    }
+}
+
 fn is_final(error: &Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::Unauthenticated
-            | ErrorKind::PermissionDenied
-            | ErrorKind::Invalid
-            | ErrorKind::Unsupported
-            | ErrorKind::Conflict
-    )
+    obstacle_of(error).is_some()
 }
 
 /// Keeps one reservation.
@@ -147,11 +154,11 @@ impl Keeper {
                     let fits = refusal.fits;
                     return Err(News::Refused { fits });
                 }
-                Err(error) if is_final(&error) => {
-                    eprintln!("posthaste: {}: {error}", self.reservation);
-                    return Err(News::Refused { fits: None });
-                }
                 Err(error) => {
+                    if let Some(why) = obstacle_of(&error) {
+                        eprintln!("posthaste: {}: {error}", self.reservation);
+                        return Err(News::Unobtainable { why });
+                    }
                     let pause = pauses.after(self.reservation, &error);
                     self.wait(pause).await;
                 }

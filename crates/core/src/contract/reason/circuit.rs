@@ -1,6 +1,7 @@
 use core::fmt;
 
 use super::Reason;
+use crate::contract::Obstacle;
 use posthaste_types::{ByteRate, Timestamp, record};
 
 record! {
@@ -94,6 +95,11 @@ record! {
             /// Until when.
             until: Timestamp,
         },
+        /// It can't be asked for.
+        15 = Unobtainable {
+            /// Why.
+            why: Obstacle,
+        },
     }
 }
 
@@ -154,6 +160,7 @@ pub(super) fn write_circuit(
             write!(f, "{name} has no room for it, {fits} would fit")
         }
         CircuitReason::Silent => write!(f, "{name} does not answer"),
+        CircuitReason::Unobtainable { why } => write_obstacle(f, name, why),
         CircuitReason::Carries { rate, until } => {
             write!(f, "{name} carries {rate} until {until}")
         }
@@ -172,4 +179,13 @@ pub(super) fn write_circuit(
             write!(f, "{name} stays at {rate} until {until}")
         }
     }
+}
+
+fn write_obstacle(f: &mut fmt::Formatter<'_>, name: &str, why: Obstacle) -> fmt::Result {
+    match why {
+        Obstacle::NotKnown => write!(f, "who sells {name} does not take our credential")?,
+        Obstacle::NotUnderstood => write!(f, "who sells {name} can't do what is asked")?,
+        Obstacle::NotOpen => return write!(f, "{name} is not among the circuits any more"),
+    }
+    f.write_str("; the log of the service says more")
 }
