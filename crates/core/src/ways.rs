@@ -206,7 +206,7 @@ impl Mind {
     }
 
     /// The trial is over: the better way is taken.
-    fn end_trial(&mut self, out: &mut Outbox) {
+    pub(crate) fn end_trial(&mut self, out: &mut Outbox) {
         let Some(trial) = self.trial.take() else {
             return;
         };

@@ -4,7 +4,10 @@
 use std::time::Duration;
 
 use posthaste_core::{Mind, Settings, contract::*};
-use posthaste_types::{ByteRate, Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp};
+use posthaste_types::{
+    ByteRate, Bytes, ChunkIndex, CircuitId, DepotId, FragmentIndex, RequestId, ReservationId,
+    Timestamp,
+};
 
 const DEPOT: DepotId = DepotId::new(1);
 const REQUEST: RequestId = RequestId::new(1);
@@ -181,6 +184,54 @@ fn a_trial_that_shows_nothing_ends() {
     assert_eq!(desk.taken, [1, 0]);
     assert_eq!(desk.way(), ("border".into(), 10));
     assert!(desk.says("straight was tried and showed nothing"));
+}
+
+#[test]
+fn a_trial_ends_when_a_circuit_to_its_depot_is_up() {
+    let mut desk = Desk::new(&["border", "straight"]);
+    desk.live_until_tried(10);
+    assert_eq!(desk.taken, [1]);
+    desk.is_full = false;
+    let terms = CircuitTerms {
+        name: "lambda".into(),
+        depots: vec![DEPOT],
+        rate_max: ByteRate::new(100 * MEBI),
+        ..CircuitTerms::default()
+    };
+    let circuit = CircuitId::new(1);
+    desk.give(vec![
+        Input::CircuitOffered { circuit, terms },
+        Input::RequestAsked {
+            request: RequestId::new(2),
+            spec: RequestSpec {
+                bytes: Bytes::mebi(10 << 10),
+                files: 1,
+                chunk_size: Bytes::mebi(8),
+                deadline: desk.now + Duration::from_secs(36_000),
+                code: "1+0".parse().unwrap(),
+                via: vec![DEPOT],
+                destinations: Vec::new(),
+                release: ReleasePolicy::Never,
+                best_effort: false,
+            },
+            optimizer: "auto".parse().unwrap(),
+            wishes: Wishes {
+                reserve: Reserve::Always,
+                ..Wishes::default()
+            },
+        },
+    ]);
+    desk.live(3, 1);
+    let told = |news| Input::ReservationTold {
+        reservation: ReservationId::new(1),
+        news,
+    };
+    desk.give(vec![told(News::Granted)]);
+    assert_eq!(desk.taken, [1], "it is only granted");
+    desk.give(vec![told(News::Up)]);
+    assert_eq!(desk.mind.reservations()[0].state, ReservationState::Up);
+    assert_eq!(desk.taken, [1, 0]);
+    assert_eq!(desk.way().0, "border");
 }
 
 #[test]

@@ -73,6 +73,10 @@ impl Mind {
         let (name, rate, until) = (held.name.clone(), held.rate, held.until);
         let why = CircuitReason::Carries { rate, until };
         self.say_step(request, Step::Up, Reason::Circuit { name, why }, out);
+        if depots.iter().any(|depot| self.is_trial_of(*depot)) {
+            // What is tried may not lie on the circuit, and shows nothing from now on.
+            self.end_trial(out);
+        }
         let request = self.requests.get_mut(&request);
         if let Some(request) = request.filter(|request| request.is_moving()) {
             for place in 0..request.lanes.len() {
