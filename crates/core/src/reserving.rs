@@ -4,6 +4,7 @@
 
 mod bid;
 mod change;
+mod stream;
 
 use alloc::vec::Vec;
 use core::time::Duration;

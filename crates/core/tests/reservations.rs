@@ -437,6 +437,114 @@ fn the_story_tells_each_turn() {
     );
 }
 
+/// A request that is late whatever it gets, and has rate on two circuits to the same place.
+fn with_two_reservations() -> (Centre, RequestId, [ReservationId; 2]) {
+    let mut centre = Centre::new(10);
+    let (_, mut terms) = centre.mind.circuits().remove(0);
+    (terms.name, terms.rate_max) = ("mu".into(), ByteRate::new(40 * MEBI));
+    let circuit = CircuitId::new(2);
+    centre.give(Input::CircuitOffered { circuit, terms });
+    let request = RequestId::new(1);
+    let spec = RequestSpec {
+        bytes: Bytes::mebi(500_000),
+        files: 1,
+        chunk_size: Bytes::mebi(10),
+        deadline: centre.now + Duration::from_secs(600),
+        code: "1+0".parse().unwrap(),
+        via: Vec::new(),
+        destinations: vec![HOME],
+        release: ReleasePolicy::Never,
+        best_effort: true,
+    };
+    centre.give(Input::RequestAsked {
+        request,
+        spec,
+        optimizer: "auto".parse().unwrap(),
+        wishes: wishing(Reserve::Always),
+    });
+    for _ in 0..100 {
+        centre.measure(100);
+        for held in centre.mind.reservations() {
+            let reservation = held.reservation;
+            let news = match held.state {
+                ReservationState::Asked => vec![News::Granted, News::Up],
+                _ => vec![News::Unchanged],
+            };
+            for news in news {
+                centre.give(Input::ReservationTold { reservation, news });
+            }
+        }
+    }
+    let held = centre.mind.reservations();
+    let is_up = |held: &ReservationView| held.state == ReservationState::Up;
+    assert!(held.len() >= 2 && held.iter().all(is_up), "{held:?}");
+    let ids = [held[0].reservation, held[1].reservation];
+    (centre, request, ids)
+}
+
+fn chunk(number: u32) -> ChunkIndex {
+    ChunkIndex::new(number)
+}
+
+#[test]
+fn data_goes_under_the_reservation_of_its_request_while_that_is_up() {
+    let mut centre = Centre::new(10);
+    centre.ask(30_000, 600, Wishes::default());
+    let request = RequestId::new(1);
+    let named = |centre: &Centre| {
+        let mind = &centre.mind;
+        mind.reservation_for(request, HOME, chunk(5), |_| true)
+    };
+    assert_eq!(named(&centre), None, "it is only asked for");
+    for (news, named_now) in [
+        (News::Granted, None),
+        (News::Up, Some(FIRST)),
+        (News::Down, None),
+        (News::Up, Some(FIRST)),
+    ] {
+        centre.tell(news);
+        assert_eq!(named(&centre), named_now, "{news:?}");
+    }
+    let mind = &centre.mind;
+    let elsewhere = [
+        mind.reservation_for(RequestId::new(2), HOME, chunk(5), |_| true),
+        mind.reservation_for(request, DepotId::new(2), chunk(5), |_| true),
+        mind.reservation_for(request, HOME, chunk(5), |_| false),
+    ];
+    assert_eq!(elsewhere, [None; 3]);
+    centre.tell(News::Failed);
+    assert_eq!(named(&centre), None, "it is over");
+}
+
+#[test]
+fn several_reservations_get_chunks_in_proportion_and_a_chunk_always_the_same() {
+    let (centre, request, ids) = with_two_reservations();
+    let held = centre.mind.reservations();
+    let of = |number: u32| {
+        let mind = &centre.mind;
+        mind.reservation_for(request, HOME, chunk(number), |_| true)
+    };
+    let total: u64 = held.iter().map(|held| held.rate.get()).sum();
+    for (place, id) in ids.into_iter().enumerate() {
+        // Also of the first few in a row, wherever they begin.
+        for (from, count) in [(0, 1000), (17, 100), (500, 20)] {
+            let mine = (from..from + count)
+                .filter(|at| of(*at) == Some(id))
+                .count() as u64;
+            let due = u64::from(count) * held[place].rate.get() / total;
+            assert!(mine.abs_diff(due) <= 3, "{mine} of {count}, not {due}");
+        }
+    }
+    assert!((0..100).all(|at| of(at).is_some() && of(at) == of(at)));
+    let only = |circuit: CircuitId| circuit == held[1].circuit;
+    let one = centre
+        .mind
+        .reservation_for(request, HOME, chunk(3), only)
+        .unwrap();
+    let circuit = held.iter().find(|held| held.reservation == one).unwrap();
+    assert!(only(circuit.circuit));
+}
+
 #[test]
 fn what_can_not_be_asked_for_is_told_apart_from_what_has_no_room() {
     for (why, said) in [

@@ -16,7 +16,7 @@ use posthaste_types::{DepotId, FragmentIndex, encrypted_sizes};
 use tokio::sync::watch;
 
 use crate::{
-    depots::{Depots, fault_of_forward, fault_of_kind},
+    depots::{Depots, Manner, fault_of_forward, fault_of_kind},
     driver::Arrival,
     follow::{self, Lead},
     hands::{Hands, Leg},
@@ -28,7 +28,7 @@ type Asked = (DepotId, FragmentIndex);
 
 impl Hands {
     /// Lets relays carry out what is theirs alone.
-    pub(crate) fn relay(&mut self, command: Command, gives_way: bool) {
+    pub(crate) fn relay(&mut self, command: Command, manner: Manner) {
         match command {
             Command::Forward {
                 request,
@@ -71,7 +71,7 @@ impl Hands {
                 reason: _,
             } => {
                 let leg = Leg::new(request, depot, chunk, fragment);
-                self.scatter(leg, to, gives_way);
+                self.scatter(leg, to, manner);
             }
             Command::Send { .. }
             | Command::Abandon { .. }

@@ -21,7 +21,9 @@ use posthaste_core::{
     contract::{CircuitTerms, Command, Input, News, Obstacle},
 };
 use posthaste_endpoint::{Error, ErrorKind, Result};
-use posthaste_types::{ByteRate, CircuitId, ReservationId, Timestamp};
+use posthaste_types::{
+    ByteRate, ChunkIndex, CircuitId, DepotId, RequestId, ReservationId, Timestamp,
+};
 use tokio::{
     sync::{Mutex, mpsc, watch},
     task::JoinSet,
@@ -69,13 +71,6 @@ impl Circuits {
         let mut fresh = (last.saturating_add(1)..).map(CircuitId::new);
         let mut sellers = BTreeMap::new();
         for circuit in circuits {
-            if is_by_name_only(circuit) {
-                eprintln!(
-                    "posthaste: circuit {} is left out: it has no flows, and streams from here name no reservation",
-                    circuit.name
-                );
-                continue;
-            }
             let provider = match posthaste_circuit::open(circuit) {
                 Ok(provider) => provider,
                 Err(error) => {
@@ -105,6 +100,21 @@ impl Circuits {
         format!("{}-{reservation}", self.centre)
     }
 
+    /// What streams of a fragment name at the gateways on their way: the key of the reservation that the mind sends it under,
+    /// where a gateway sells that.
+    pub(crate) fn name_for(
+        &self,
+        mind: &Mind,
+        (request, depot, chunk): (RequestId, DepotId, ChunkIndex),
+    ) -> Option<String> {
+        let is_named = |circuit: CircuitId| {
+            let seller = self.sellers.get(&circuit);
+            seller.is_some_and(|seller| seller.is_named())
+        };
+        let reservation = mind.reservation_for(request, depot, chunk, is_named)?;
+        Some(self.key(reservation))
+    }
+
     /// The reservation of ours that a key is of.
     fn reservation_of(&self, key: &str) -> Option<ReservationId> {
         let number = key.strip_prefix(&self.centre)?.strip_prefix('-')?;
@@ -112,11 +122,21 @@ impl Circuits {
     }
 }
 
-/// Whether it carries only streams that name their reservation, which those from here do not.
-fn is_by_name_only(circuit: &Circuit) -> bool {
-    match &circuit.approach {
-        Approach::Local(local) => local.flows.is_empty(),
-        Approach::Oscars(_) | Approach::Nsi(_) => false,
+impl Seller {
+    /// Whether it is a gateway that carries streams by the name of their reservation, which is its key.
+    fn is_named(&self) -> bool {
+        match &self.circuit.approach {
+            Approach::Local(_) => true,
+            Approach::Oscars(_) | Approach::Nsi(_) => false,
+        }
+    }
+
+    /// Whether it carries nothing but streams that name their reservation.
+    fn is_by_name_only(&self) -> bool {
+        match &self.circuit.approach {
+            Approach::Local(local) => local.flows.is_empty(),
+            Approach::Oscars(_) | Approach::Nsi(_) => false,
+        }
     }
 }
 

@@ -31,12 +31,34 @@ pub(crate) const SILENT_AFTER: Duration = Duration::from_secs(90);
 /// Characters of hours that can't be read which are shown.
 const WORD_CHARS_MAX: usize = 64;
 
+/// Reservations whose connections to one depot are kept: more than are up at a time on the way to one.
+const RESERVED_MAX: usize = 16;
+
+/// How what is sent to a depot stands to others on its path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// It shares with them.
+    Ordinary,
+    /// It takes only what they leave.
+    GivesWay,
+    /// It has what is reserved at gateways under this name, and makes way for nobody.
+    Reserved(String),
+}
+
+impl Manner {
+    pub(crate) fn gives_way(&self) -> bool {
+        *self == Self::GivesWay
+    }
+}
+
 /// One depot.
 pub(crate) struct Depot {
     pub(crate) record: DepotRecord,
     pub(crate) client: RelayClient,
     /// The same for what makes way for others.
     humble: RelayClient,
+    /// The same for streams of reservations, by what those are called at gateways; the one that was used last stands last.
+    reserved: Mutex<Vec<(String, RelayClient)>>,
     pub(crate) secret: [u8; secrets::SECRET_BYTES],
     pub(crate) meter: Meter,
     /// The way that the mind knows to be taken.
@@ -91,13 +113,31 @@ pub(crate) struct Acquaintance {
 }
 
 impl Depot {
-    /// Who sends there.
-    pub(crate) fn sender(&self, gives_way: bool) -> &RelayClient {
-        if gives_way {
-            &self.humble
-        } else {
-            &self.client
+    /// Who sends there. What goes under one reservation shares no connection with anything else.
+    pub(crate) fn sender(&self, manner: &Manner) -> RelayClient {
+        match manner {
+            Manner::Ordinary => self.client.clone(),
+            Manner::GivesWay => self.humble.clone(),
+            // What can't be named goes at best effort.
+            Manner::Reserved(name) => self
+                .reserved_sender(name)
+                .unwrap_or_else(|_| self.client.clone()),
         }
+    }
+
+    fn reserved_sender(&self, name: &str) -> Result<RelayClient> {
+        let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = reserved.iter().position(|(known, _)| known == name);
+        let (name, client) = match place {
+            Some(place) => reserved.remove(place),
+            None => (name.to_owned(), self.client.reserved(name)?),
+        };
+        if reserved.len() >= RESERVED_MAX {
+            // What is under way over its connections goes on.
+            reserved.remove(0);
+        }
+        reserved.push((name, client.clone()));
+        Ok(client)
     }
 
     /// Lets what is sent from now on take this way as long as it opens.
@@ -336,6 +376,7 @@ pub(crate) fn open(
     Ok(Depot {
         record,
         humble: client.humble(),
+        reserved: Mutex::default(),
         client,
         secret,
         meter: Meter::new(now),

@@ -19,7 +19,7 @@ use crate::{
     Options,
     circuits::Circuits,
     clock::Clock,
-    depots::Depots,
+    depots::{Depots, Manner},
     hands::Hands,
     inbound::Flows,
     lending::Lending,
@@ -184,11 +184,28 @@ impl Driver {
         arrivals
     }
 
-    /// Whether what is sent by the command makes way for everybody else.
-    fn gives_way(&self, command: &Command) -> bool {
-        match command {
-            Command::Send { request, .. } | Command::Scatter { request, .. } => {
-                self.centre.mind().gives_way(*request)
+    /// How what is sent by the command stands to others.
+    fn manner(&self, command: &Command) -> Manner {
+        match *command {
+            Command::Send {
+                request,
+                depot,
+                chunk,
+                ..
+            }
+            | Command::Scatter {
+                request,
+                depot,
+                chunk,
+                ..
+            } => {
+                let mind = self.centre.mind();
+                let sent = (request, depot, chunk);
+                match self.centre.circuits.name_for(&mind, sent) {
+                    Some(name) => Manner::Reserved(name),
+                    None if mind.gives_way(request) => Manner::GivesWay,
+                    None => Manner::Ordinary,
+                }
             }
             Command::Abandon { .. }
             | Command::Inventory { .. }
@@ -209,7 +226,7 @@ impl Driver {
             | Command::ReserveSpace { .. }
             | Command::ReleaseSpace { .. }
             | Command::Take { .. }
-            | Command::Solve { .. } => false,
+            | Command::Solve { .. } => Manner::Ordinary,
         }
     }
 
@@ -233,8 +250,8 @@ impl Driver {
         }
         self.journal(now, &inputs, &chunks, &out, snapshot)?;
         for command in out.commands {
-            let gives_way = self.gives_way(&command);
-            self.hands.execute(command, gives_way);
+            let manner = self.manner(&command);
+            self.hands.execute(command, manner);
         }
         for event in out.events {
             if let (Some(request), Happening::Arrived { .. }) = (event.request, &event.happening) {

@@ -14,7 +14,7 @@ use tokio::{
 
 use crate::{
     circuits::{Circuits, Reservations},
-    depots::{Depots, fault_of},
+    depots::{Depots, Manner, fault_of},
     driver::Arrival,
     follow::{Lead, Leads},
     inbound::{Flows, Inbound, landed},
@@ -117,9 +117,8 @@ impl Hands {
         }
     }
 
-    /// Starts carrying out `command`; how it ends arrives as an input. What is sent for it from here makes way for
-    /// others if it is said so.
-    pub(crate) fn execute(&mut self, command: Command, gives_way: bool) {
+    /// Starts carrying out `command`; how it ends arrives as an input. What is sent for it from here goes in this manner.
+    pub(crate) fn execute(&mut self, command: Command, manner: Manner) {
         while self.running.try_join_next().is_some() {}
         match command {
             Command::Send {
@@ -130,7 +129,7 @@ impl Hands {
                 reason: _,
             } => {
                 let leg = Leg::new(request, depot, chunk, fragment);
-                self.send(leg, gives_way);
+                self.send(leg, manner);
             }
             Command::Abandon {
                 request,
@@ -151,7 +150,7 @@ impl Hands {
             command @ (Command::Forward { .. }
             | Command::Follow { .. }
             | Command::Gather { .. }
-            | Command::Scatter { .. }) => self.relay(command, gives_way),
+            | Command::Scatter { .. }) => self.relay(command, manner),
             command @ (Command::Fetch { .. }
             | Command::Quit { .. }
             | Command::Survey { .. }
@@ -191,13 +190,13 @@ impl Hands {
         }
     }
 
-    fn send(&mut self, leg: Leg, gives_way: bool) {
+    fn send(&mut self, leg: Leg, manner: Manner) {
         let sealed = self.sealed(leg.request);
         let (depots, inputs) = (Arc::clone(&self.depots), self.inputs.clone());
         let lead = self.leads.begin(leg);
         let handle = self.running.spawn(async move {
             let ended = match sealed.await {
-                Ok(sealed) => send_fragment(&sealed, &depots, leg, gives_way, &lead).await,
+                Ok(sealed) => send_fragment(&sealed, &depots, leg, &manner, &lead).await,
                 Err(error) => Err(fault_of(&error)),
             };
             let arrival = match ended {
@@ -378,7 +377,7 @@ async fn send_fragment(
     sealed: &Arc<Sealed>,
     depots: &Depots,
     leg: Leg,
-    gives_way: bool,
+    manner: &Manner,
     lead: &watch::Sender<Lead>,
 ) -> Result<posthaste_journal::ChunkRecord, Fault> {
     let depot = depots.get(leg.depot).ok_or(Fault::Unreachable)?;
@@ -387,10 +386,10 @@ async fn send_fragment(
         .await
         .map_err(|error| fault_of(&error))?;
     let size = Bytes::new(fragment.bytes.len() as u64);
-    let metered = Metered::start(&depot, gives_way);
+    let sender = depot.sender(manner);
+    let metered = Metered::start(&depot, manner.gives_way());
     lead.send_replace(Lead::Begun(fragment.digest));
-    let stored = depot
-        .sender(gives_way)
+    let stored = sender
         .put_fragment(
             &sealed.dataset,
             leg.chunk,

@@ -19,7 +19,7 @@ use posthaste_types::{Bytes, DepotId, FragmentIndex};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    depots::{Depots, fault_of, fault_of_kind},
+    depots::{Depots, Manner, fault_of, fault_of_kind},
     driver::Arrival,
     hands::{Hands, Leg, Metered},
     sealed::Sealed,
@@ -34,7 +34,7 @@ type Waiting = HashMap<u8, oneshot::Sender<Told>>;
 impl Hands {
     /// Lets a depot code a chunk, keep a fragment and send the others on. Each of them is told of, and given up,
     /// by itself; with what is sent to the depot that codes all of them end.
-    pub(crate) fn scatter(&mut self, own: Leg, to: Vec<(DepotId, FragmentIndex)>, gives_way: bool) {
+    pub(crate) fn scatter(&mut self, own: Leg, to: Vec<(DepotId, FragmentIndex)>, manner: Manner) {
         let mut waiting = Waiting::new();
         let pieces = to.iter().map(|&(depot, fragment)| Leg {
             depot,
@@ -57,7 +57,7 @@ impl Hands {
         let (depots, inputs) = (Arc::clone(&self.depots), self.inputs.clone());
         let handle = self.running.spawn(async move {
             let begun = match sealed.await {
-                Ok(sealed) => begin(&sealed, &depots, own, &to, gives_way).await,
+                Ok(sealed) => begin(&sealed, &depots, own, &to, &manner).await,
                 Err(error) => Err(fault_of(&error)),
             };
             match begun {
@@ -84,7 +84,7 @@ async fn begin(
     depots: &Depots,
     own: Leg,
     to: &[(DepotId, FragmentIndex)],
-    gives_way: bool,
+    manner: &Manner,
 ) -> Result<(Scattering, ChunkRecord), Fault> {
     let depot = depots.get(own.depot).ok_or(Fault::Unreachable)?;
     if !depot.scatters.load(Ordering::Relaxed) {
@@ -109,8 +109,8 @@ async fn begin(
         code: sealed.code,
         keep: (own.fragment, digest(own.fragment)?),
     };
-    let metered = Metered::start(&depot, gives_way);
-    let client = depot.sender(gives_way);
+    let client = depot.sender(manner);
+    let metered = Metered::start(&depot, manner.gives_way());
     let begun = client.scatter(&sealed.dataset, &coded, &takers, sealed.expires);
     let begun = begun.await;
     metered.end(if begun.is_ok() { size } else { Bytes::ZERO });

@@ -49,8 +49,12 @@ fn ends(seller: &Seller, depots: &Depots, gateways: &Gateways) -> Vec<DepotId> {
     led.map(|depot| depot.record.id).collect()
 }
 
-/// Whether it names the depot, or a gateway that leads to it.
+/// Whether it names the depot, or a gateway that leads to it. Where only streams through gateways belong to what is
+/// reserved, there must be one.
 fn leads_to(seller: &Seller, depot: &Arc<Depot>, gateways: &Gateways) -> bool {
+    if seller.is_by_name_only() && depot.client.ways().len() < 2 {
+        return false;
+    }
     let address = depot.client.address();
     let mut names = seller.circuit.leads_to.iter();
     names.any(|name| *name == depot.record.name || gateways.leads_to_relay(name, address))
@@ -66,5 +70,69 @@ pub(super) fn terms(seller: &Seller, depots: Vec<DepotId>) -> CircuitTerms {
         lead: can.lead,
         least: can.least,
         hour_micro_usd: seller.circuit.hour_micro_usd,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+
+    use posthaste_core::contract::DepotTerms;
+    use posthaste_journal::DepotRecord;
+    use posthaste_types::Bytes;
+
+    use super::*;
+
+    fn seller(folder: &Path, more: &str) -> Seller {
+        let text = format!(
+            "[[circuit]]\nname = 'door'\nprovider = 'local'\naddress = 'http://127.0.0.1:9'\nsecret_file = 'secret'\n\
+             rate_max = '1Gbit'\nleads_to = ['ash', 'gate']\n{more}"
+        );
+        let circuit = posthaste_circuit::parse_circuits(&text, folder).unwrap();
+        let circuit = circuit.into_iter().next().unwrap();
+        let provider = posthaste_circuit::open(&circuit).unwrap();
+        Seller { circuit, provider }
+    }
+
+    #[test]
+    fn what_carries_only_streams_through_gateways_leads_nowhere_without_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let secret = folder.path().join("secret");
+        fs::write(&secret, "07".repeat(32)).unwrap();
+        fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+        let file = folder.path().join("gateways.toml");
+        let gate = "[gate]\naddress = 'gate:1'\nsecret_file = 'secret'\nto = ['10.1.2.3:7421']\n";
+        fs::write(&file, gate).unwrap();
+        let gateways = Gateways::read(&file).unwrap();
+        let none = Gateways::none(file);
+        let depot = |name: &str, gateways: &Gateways| {
+            let record = DepotRecord {
+                id: DepotId::new(1),
+                name: name.to_owned(),
+                url: "https://10.1.2.3:7421".to_owned(),
+                fingerprint: format!("sha256:{}", "07".repeat(32)),
+                capacity: Bytes::mebi(1),
+                rate_max: None,
+                terms: DepotTerms::default(),
+                level: 1,
+            };
+            let opened = crate::depots::open(record, [7; 32], gateways, crate::monotonic());
+            Arc::new(opened.unwrap())
+        };
+        let by_name = seller(folder.path(), "");
+        let by_flows = seller(folder.path(), "flows = [{ to = '10.1.2.3' }]");
+        for (seller, name, gateways, leads) in [
+            (&by_name, "ash", &gateways, true),
+            (&by_name, "birch", &gateways, true),
+            (&by_name, "ash", &none, false),
+            (&by_flows, "ash", &none, true),
+            (&by_flows, "birch", &none, false),
+        ] {
+            assert_eq!(
+                leads_to(seller, &depot(name, gateways), gateways),
+                leads,
+                "{name}"
+            );
+        }
     }
 }
