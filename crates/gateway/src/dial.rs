@@ -1,15 +1,28 @@
 //! Connects to the next gateway or to the target.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, sync::Arc};
 
 use posthaste_endpoint::{
     Error, ErrorKind, Result,
-    gateway::{Reserved, Segment, Target, ask, connect, is_of_this_machine, resolve},
+    gateway::{
+        Braid, Hop, Passage, Reserved, Segment, Target, ask, connect, is_of_this_machine, resolve,
+    },
 };
 use socket2::SockRef;
 use tokio::net::TcpSocket;
 
-use crate::{carry::End, route::Table};
+use crate::{
+    braid::{Book, Offer},
+    carry::End,
+    route::Table,
+};
+
+/// A way that is open.
+pub(crate) struct Found {
+    pub end: End,
+    /// The next gateway takes further connections of the stream.
+    pub offer: Option<Offer>,
+}
 
 /// Checks that the kernel offers what a segment wants.
 pub(crate) fn check(segment: &Segment) -> Result<()> {
@@ -37,7 +50,8 @@ pub(crate) async fn open(
     target: &Target,
     path: &[String],
     reservation: Option<&Reserved>,
-) -> Result<End> {
+    book: &Arc<Book>,
+) -> Result<Found> {
     let by_name = table.allows(target);
     let addresses = if by_name && !table.needs_addresses() {
         Vec::new()
@@ -58,10 +72,13 @@ pub(crate) async fn open(
     }
     let way = table.way(target, &addresses);
     if let Some(hop) = way.via {
-        let addresses = resolve(&hop.address).await?;
-        let stream = connect(&hop.address, &addresses, way.segment).await?;
-        let (stream, early) = ask(stream, hop, target, path, reservation).await?;
-        return Ok(End { stream, early });
+        let passage = Passage {
+            target,
+            path,
+            reservation,
+            connections: way.connections,
+        };
+        return open_via(hop, way.segment, passage, book).await;
     }
     let mut addresses = match addresses {
         none if none.is_empty() => resolve(target).await?,
@@ -77,9 +94,47 @@ pub(crate) async fn open(
         );
     }
     let stream = connect(target, &addresses, way.segment).await?;
-    Ok(End {
-        stream,
-        early: Vec::new(),
+    let early = Vec::new();
+    Ok(Found {
+        end: End { stream, early },
+        offer: None,
+    })
+}
+
+/// Asks the next gateway for the way, over as many connections as there is room for.
+async fn open_via(
+    hop: &Hop,
+    segment: &Segment,
+    mut passage: Passage<'_>,
+    book: &Arc<Book>,
+) -> Result<Found> {
+    let wanted = passage.connections;
+    let permit = (wanted > 1).then(|| book.permit()).flatten();
+    if permit.is_none() {
+        passage.connections = 1;
+    }
+    let addresses = resolve(&hop.address).await?;
+    let stream = connect(&hop.address, &addresses, segment).await?;
+    let address = stream.peer_addr().map_err(|cause| {
+        let subject = hop.address.to_string();
+        Error::io("go through the gateway", subject, cause)
+    })?;
+    let opened = ask(stream, hop, &passage).await?;
+    // Nothing is offered to who did not ask, and only with room one asks.
+    let offer = opened.braid.zip(permit).map(|(braid, permit)| Offer {
+        braid: Braid {
+            connections: braid.connections.min(wanted),
+            ..braid
+        },
+        hop: hop.clone(),
+        address: address.ip(),
+        segment: segment.clone(),
+        permit,
+    });
+    let (stream, early) = (opened.stream, opened.early);
+    Ok(Found {
+        end: End { stream, early },
+        offer,
     })
 }
 

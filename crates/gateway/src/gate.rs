@@ -5,16 +5,13 @@ use std::{
     net::SocketAddr,
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
 use posthaste_endpoint::{
     Error, ErrorKind, Result,
-    gateway::{HOPS_MAX, Refusal, Reserved, Target, is_for_all, tune, verify},
+    gateway::{HOPS_MAX, Refusal, Reserved, Target, is_for_all, tune, verify, verify_for_joining},
     relay::read_or_make_secret,
 };
 use socket2::SockRef;
@@ -27,46 +24,23 @@ use tokio::{
 
 use crate::{
     GatewayOptions,
-    carry::{End, Pipes, carry},
+    braid::{Book, Several, Side, carry, greet},
+    carry::{End, Pipes},
     clock,
-    dial::{check, open},
-    greeting::{self, Greeting, Wish, accept, ask_for_token, refuse, tell},
+    dial::{Found, check, open},
+    greeting::{
+        self, Greeting, Wish, accept, accept_several, ask_for_token, refuse, tell, turn_away,
+    },
     limits,
     reserve::{self, Answer, Desk, Question},
     route::Table,
+    tally::Tally,
 };
 
 /// A client gets this long to say what it wants.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause after a failed accept: the process has too many files open.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// What a gateway has done since it started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-pub struct Counts {
-    /// Streams that are open.
-    pub open: u64,
-    /// Streams that were opened.
-    pub opened: u64,
-    /// Clients that were refused: no good token, a place that is not allowed, a loop.
-    pub refused: u64,
-    /// Streams whose target could not be reached.
-    pub failed: u64,
-    /// Streams that broke instead of ending.
-    pub broken: u64,
-    /// Bytes carried, both ways together.
-    pub carried_bytes: u64,
-}
-
-#[derive(Default)]
-struct Tally {
-    open: AtomicU64,
-    opened: AtomicU64,
-    refused: AtomicU64,
-    failed: AtomicU64,
-    broken: AtomicU64,
-    carried: AtomicU64,
-}
 
 /// What all streams of a gateway share.
 struct Shared {
@@ -75,6 +49,8 @@ struct Shared {
     secret: [u8; 32],
     table: Table,
     pipes: Pipes,
+    /// Streams that several connections carry.
+    braids: Arc<Book>,
     tally: Tally,
     permits: Arc<Semaphore>,
     /// Where rates are reserved, if they are.
@@ -145,6 +121,7 @@ impl Gateway {
             secret,
             table: options.table.allowing(places),
             pipes: Pipes::default(),
+            braids: Arc::default(),
             tally: Tally::default(),
             permits: Arc::new(Semaphore::new(options.streams_max)),
             desk,
@@ -219,6 +196,14 @@ async fn admit(listener: TcpListener, target: Option<Target>, shared: Arc<Shared
     }
 }
 
+fn why(refusal: Refusal) -> &'static str {
+    match refusal {
+        Refusal::Forged => "this is no token of this gateway",
+        Refusal::Expired => "the token has expired",
+        Refusal::Elsewhere => "the token is for another place",
+    }
+}
+
 impl Shared {
     fn judge(
         &self,
@@ -227,11 +212,7 @@ impl Shared {
     ) -> std::result::Result<(), &'static str> {
         let token =
             token.ok_or("a token is needed: its name is anything, its password the token")?;
-        verify(&self.secret, token, target, clock::unix_s()).map_err(|refusal| match refusal {
-            Refusal::Forged => "this is no token of this gateway",
-            Refusal::Expired => "the token has expired",
-            Refusal::Elsewhere => "the token is for another place",
-        })
+        verify(&self.secret, token, target, clock::unix_s()).map_err(why)
     }
 
     /// Serves a client that says where it wants to go.
@@ -247,12 +228,13 @@ impl Shared {
         }
         match greeted? {
             Greeting::Stream(wish, client) => self.lead(wish, client).await,
+            Greeting::Join(token, client) => self.join(token.as_deref(), client).await,
             Greeting::Status(token, mut client) => {
                 if let Err(why) = self.judge(token.as_deref(), None) {
                     self.tally.refused.fetch_add(1, Relaxed);
                     return ask_for_token(&mut client.stream, why).await;
                 }
-                let json = serde_json::to_string(&self.counts())?;
+                let json = serde_json::to_string(&self.tally.counts())?;
                 tell(&mut client.stream, &json).await
             }
             Greeting::Reservations(token, question, mut client) => {
@@ -311,51 +293,112 @@ impl Shared {
             };
         }
         match self.open(&wish, &client).await {
-            Ok(target) => {
-                accept(wish.speech, &mut client.stream).await?;
+            Ok((target, class)) => {
+                let client = self.accept(&wish, client, class).await?;
                 self.carry(client, target).await
             }
             Err(error) => {
-                self.count(&error);
+                self.tally.count(&error);
                 refuse(wish.speech, &mut client.stream, &error).await
             }
         }
     }
 
+    /// Tells a client that its stream is open, over several connections where it wants that and there is room.
+    async fn accept(&self, wish: &Wish, mut client: End, class: Option<u32>) -> io::Result<Side> {
+        let permit = (wish.connections > 1)
+            .then(|| self.braids.permit())
+            .flatten();
+        let Some(permit) = permit else {
+            accept(wish.speech, &mut client.stream).await?;
+            return Ok(Side::One(client));
+        };
+        let now = clock::unix_s();
+        let (braid, listed, more) = self.braids.list(wish.connections, class, permit, now)?;
+        accept_several(&mut client.stream, &braid).await?;
+        self.tally.braids.fetch_add(1, Relaxed);
+        Ok(Side::Several(Box::new(Several::listed(
+            client, listed, more,
+        ))))
+    }
+
+    /// Takes in a further connection of a stream.
+    async fn join(&self, token: Option<&str>, mut client: End) -> io::Result<()> {
+        let now = clock::unix_s();
+        let judged = token
+            .ok_or("a token is needed")
+            .and_then(|token| verify_for_joining(&self.secret, token, now).map_err(why));
+        let (id, number) = match judged {
+            Ok(judged) => judged,
+            Err(why) => {
+                self.tally.refused.fetch_add(1, Relaxed);
+                return ask_for_token(&mut client.stream, why).await;
+            }
+        };
+        let place = match self.braids.claim(id, number, now) {
+            Ok(place) => place,
+            Err(stranger) => {
+                self.tally.refused.fetch_add(1, Relaxed);
+                return turn_away(&mut client.stream, stranger).await;
+            }
+        };
+        if let Some(class) = place.class {
+            SockRef::from(&client.stream).set_priority(class)?;
+        }
+        accept(greeting::Speech::Http, &mut client.stream).await?;
+        greet(&mut client).await?;
+        self.tally.joined.fetch_add(1, Relaxed);
+        // When the stream has ended nobody takes it.
+        let _ = place.joins.send(client).await;
+        Ok(())
+    }
+
+    /// The side of a stream that leads on.
+    fn side_of(&self, found: Found, class: Option<u32>) -> Side {
+        let Some(offer) = found.offer else {
+            return Side::One(found.end);
+        };
+        self.tally.braids.fetch_add(1, Relaxed);
+        let several = Several::opened(found.end, offer, class);
+        Side::Several(Box::new(several))
+    }
+
     /// Opens the way of a wish, with both its ends in the class of its reservation.
-    async fn open(&self, wish: &Wish, client: &End) -> Result<End> {
+    async fn open(&self, wish: &Wish, client: &End) -> Result<(Side, Option<u32>)> {
         let path = self.path_on(&wish.path)?;
-        let class = self.class_of(wish)?;
+        let mut class = self.class_of(wish)?;
         let reservation = wish.reservation.as_ref();
-        let end = open(&self.table, &wish.target, &path, reservation).await?;
-        if let Some(class) = class {
-            let both = [&client.stream, &end.stream];
+        let found = open(&self.table, &wish.target, &path, reservation, &self.braids).await?;
+        if let Some(of_both) = class {
+            let both = [&client.stream, &found.end.stream];
             let mut set = both
                 .iter()
-                .map(|stream| SockRef::from(*stream).set_priority(class));
-            let set = set.try_for_each(|set| set);
-            if !reservation.is_some_and(Reserved::is_optional) {
-                set.map_err(|cause| {
-                    let subject = wish.target.to_string();
-                    Error::io("reserve for the stream to", subject, cause)
-                        .hint("give the gateway CAP_NET_ADMIN")
-                })?;
+                .map(|stream| SockRef::from(*stream).set_priority(of_both));
+            let set = set.try_for_each(|set| set).map_err(|cause| {
+                let subject = wish.target.to_string();
+                Error::io("reserve for the stream to", subject, cause)
+                    .hint("give the gateway CAP_NET_ADMIN")
+            });
+            match set {
+                Err(_) if reservation.is_some_and(Reserved::is_optional) => class = None,
+                set => set?,
             }
         }
-        Ok(end)
+        Ok((self.side_of(found, class), class))
     }
 
     /// Leads a client of a port with one target there.
     async fn lead_to(&self, stream: TcpStream, target: &Target) -> io::Result<()> {
         tune(SockRef::from(&stream), self.table.segment())?;
         let path = [self.id.clone()];
-        match open(&self.table, target, &path, None).await {
-            Ok(end) => {
+        match open(&self.table, target, &path, None, &self.braids).await {
+            Ok(found) => {
                 let early = Vec::new();
-                self.carry(End { stream, early }, end).await
+                let client = Side::One(End { stream, early });
+                self.carry(client, self.side_of(found, None)).await
             }
             Err(error) => {
-                self.count(&error);
+                self.tally.count(&error);
                 SockRef::from(&stream).set_linger(Some(Duration::ZERO))
             }
         }
@@ -373,54 +416,12 @@ impl Shared {
         Err(Error::new(ErrorKind::Conflict, "lead on", "a stream").cause(why))
     }
 
-    async fn carry(&self, client: End, target: End) -> io::Result<()> {
-        self.tally.opened.fetch_add(1, Relaxed);
-        let _open = Open::new(&self.tally.open);
+    async fn carry(&self, client: Side, target: Side) -> io::Result<()> {
+        let _open = self.tally.open();
         let carried = carry(client, target, &self.pipes, &self.tally.carried).await;
         if carried.is_err() {
             self.tally.broken.fetch_add(1, Relaxed);
         }
         carried
-    }
-
-    fn count(&self, error: &Error) {
-        let is_refusal = matches!(
-            error.kind(),
-            ErrorKind::PermissionDenied | ErrorKind::Conflict
-        );
-        let counter = if is_refusal {
-            &self.tally.refused
-        } else {
-            &self.tally.failed
-        };
-        counter.fetch_add(1, Relaxed);
-    }
-
-    fn counts(&self) -> Counts {
-        let read = |counter: &AtomicU64| counter.load(Relaxed);
-        Counts {
-            open: read(&self.tally.open),
-            opened: read(&self.tally.opened),
-            refused: read(&self.tally.refused),
-            failed: read(&self.tally.failed),
-            broken: read(&self.tally.broken),
-            carried_bytes: read(&self.tally.carried),
-        }
-    }
-}
-
-/// One open stream, as long as it lives.
-struct Open<'a>(&'a AtomicU64);
-
-impl<'a> Open<'a> {
-    fn new(count: &'a AtomicU64) -> Self {
-        count.fetch_add(1, Relaxed);
-        Self(count)
-    }
-}
-
-impl Drop for Open<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
     }
 }

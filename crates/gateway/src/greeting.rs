@@ -14,7 +14,7 @@ use tokio::{io::AsyncReadExt, net::TcpStream};
 
 use crate::{carry::End, reserve::Question};
 
-pub(crate) use self::http::{ask_for_token, tell};
+pub(crate) use self::http::{accept_several, ask_for_token, tell, turn_away};
 pub use door::LocalDoor;
 
 /// Which way a client talks, which is how it is answered.
@@ -34,6 +34,8 @@ pub(crate) struct Wish {
     pub path: Vec<String>,
     /// The reservation it belongs to.
     pub reservation: Option<Reserved>,
+    /// Connections that may carry it; only another gateway says more than one.
+    pub connections: u8,
 }
 
 /// The reservation in the name that comes with a token: `reservation=ID`. Any other name says nothing.
@@ -45,6 +47,8 @@ fn reservation_of(name: &str) -> Option<Reserved> {
 pub(crate) enum Greeting {
     /// It wants a stream. It has been told nothing yet.
     Stream(Wish, End),
+    /// It is a further connection of a stream, and shows this.
+    Join(Option<String>, End),
     /// It asks how the gateway is, by HTTP, and shows this.
     Status(Option<String>, End),
     /// It asks about reservations, by HTTP, and shows this.

@@ -15,9 +15,13 @@
 //! other side takes: a slow reader holds back its sender. Nobody gets through without a token made from the
 //! gateway's secret, and nobody gets anywhere that its operator does not allow.
 //!
+//! Where a table says so, several connections carry one stream over the segment to the next gateway: `braid`,
+//! [its protocol](../../../docs/reference/gateway-protocol.md).
+//!
 //! A gateway also reserves rates on its machine's ways out, for its own streams and for any other packets that pass
 //! the machine: `reserve`, [the algorithm](../../../docs/algorithms/reservations.md).
 
+mod braid;
 mod carry;
 mod clock;
 mod dial;
@@ -26,15 +30,17 @@ mod greeting;
 mod limits;
 mod reserve;
 mod route;
+mod tally;
 
 use std::{net::SocketAddr, path::PathBuf};
 
 use posthaste_endpoint::gateway::Target;
 
-pub use gate::{Counts, Gateway};
+pub use gate::Gateway;
 pub use greeting::LocalDoor;
 pub use reserve::Reserve;
 pub use route::Table;
+pub use tally::Counts;
 
 /// A port that leads to one place, for programs that know no proxies.
 #[derive(Debug, Clone)]

@@ -1,10 +1,14 @@
 //! How many descriptors this process may have open.
 
-use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_endpoint::{Error, ErrorKind, Result, gateway::CONNECTIONS_MAX};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::braid::BRAIDS_MAX;
 
 /// Two sockets, and two pipes while both directions are busy.
 const OF_A_STREAM: u64 = 6;
+/// Further connections of all braids, and the pair between two of them.
+const OF_BRAIDS: u64 = BRAIDS_MAX as u64 * (CONNECTIONS_MAX as u64 + 2);
 /// What else a process has open: ports, pipes that are kept, the runtime's own.
 const BESIDE: u64 = 256;
 
@@ -13,7 +17,7 @@ const BESIDE: u64 = 256;
 /// # Errors
 /// [`ErrorKind::Invalid`] where the machine does not let it.
 pub(crate) fn make_room(streams_max: usize) -> Result<()> {
-    let wanted = (streams_max as u64).saturating_mul(OF_A_STREAM) + BESIDE;
+    let wanted = (streams_max as u64).saturating_mul(OF_A_STREAM) + OF_BRAIDS + BESIDE;
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|current| current >= wanted) {
         return Ok(());

@@ -7,7 +7,7 @@ use std::{
 
 use posthaste_endpoint::{
     Error, ErrorKind, Result,
-    gateway::{Hop, Pattern, Segment, Target},
+    gateway::{CONNECTIONS_MAX, Hop, Pattern, Segment, Target},
     relay::read_secret_file,
 };
 use posthaste_types::{Bytes, QuantityError};
@@ -23,6 +23,8 @@ struct Route {
     /// Straight to the target without one.
     via: Option<Hop>,
     segment: Segment,
+    /// Connections that may carry one stream to that gateway.
+    connections: u8,
 }
 
 /// What a gateway allows and knows.
@@ -54,6 +56,7 @@ struct WrittenRoute {
     secret_file: Option<PathBuf>,
     congestion: Option<String>,
     buffer: Option<String>,
+    connections: Option<i64>,
 }
 
 /// The way to a target.
@@ -61,6 +64,8 @@ struct WrittenRoute {
 pub(crate) struct Way<'a> {
     pub via: Option<&'a Hop>,
     pub segment: &'a Segment,
+    /// Connections that may carry one stream to that gateway.
+    pub connections: u8,
 }
 
 impl Table {
@@ -94,6 +99,7 @@ impl Table {
         };
         table.allow = patterns(&written.allow)?;
         for route in written.route {
+            let connections = connections(route.connections, route.via.is_some())?;
             let via = match (route.via, route.secret_file) {
                 (Some(via), Some(file)) => Some(Hop {
                     address: via.parse()?,
@@ -122,6 +128,7 @@ impl Table {
                     congestion: own.congestion.or(table.segment.congestion.clone()),
                     buffer: own.buffer.or(table.segment.buffer),
                 },
+                connections,
             });
         }
         Ok(table)
@@ -193,10 +200,12 @@ impl Table {
             Way {
                 via: None,
                 segment: &self.segment,
+                connections: 1,
             },
             |route| Way {
                 via: route.via.as_ref(),
                 segment: &route.segment,
+                connections: route.connections,
             },
         )
     }
@@ -209,6 +218,23 @@ fn amount(text: Option<String>) -> Result<Option<Bytes>> {
     text.parse().map(Some).map_err(|cause: QuantityError| {
         Error::new(ErrorKind::Invalid, "read the buffer", text).cause(cause)
     })
+}
+
+fn connections(count: Option<i64>, has_via: bool) -> Result<u8> {
+    let Some(count) = count else {
+        return Ok(1);
+    };
+    let wrong = |cause: String| {
+        let count = format!("connections = {count}");
+        Error::new(ErrorKind::Invalid, "read the route with", count).cause(cause)
+    };
+    if !has_via {
+        return Err(wrong("no `via` that could put them together again".into()));
+    }
+    let known = u8::try_from(count).ok();
+    known
+        .filter(|count| (1..=CONNECTIONS_MAX).contains(count))
+        .ok_or_else(|| wrong(format!("it is not 1 to {CONNECTIONS_MAX}")))
 }
 
 fn patterns(texts: &[String]) -> Result<Vec<Pattern>> {
@@ -237,7 +263,7 @@ mod tests {
             "allow = ['*:*']\ncongestion = 'cubic'\n\
              [[route]]\nto = ['near.far.example:*']\n\
              [[route]]\nto = ['*.far.example:*', '10.2.0.0/16:*']\nvia = 'gw:7423'\n\
-             secret_file = 'far.secret'\ncongestion = 'bbr'\nbuffer = '16MiB'\n",
+             secret_file = 'far.secret'\ncongestion = 'bbr'\nbuffer = '16MiB'\nconnections = 4\n",
         )
         .unwrap();
         let way = |target: &str, addresses: &[&str]| {
@@ -246,10 +272,11 @@ mod tests {
             (
                 way.via.map(|hop| hop.address.to_string()),
                 way.segment.congestion.clone(),
+                way.connections,
             )
         };
-        let bbr = (Some("gw:7423".to_owned()), Some("bbr".to_owned()));
-        let straight = (None, Some("cubic".to_owned()));
+        let bbr = (Some("gw:7423".to_owned()), Some("bbr".to_owned()), 4);
+        let straight = (None, Some("cubic".to_owned()), 1);
         assert_eq!(way("near.far.example:1", &[]), straight);
         assert_eq!(way("a.far.example:1", &[]), bbr);
         assert_eq!(way("b:1", &["10.2.3.4"]), bbr);
@@ -264,6 +291,15 @@ mod tests {
             ("alow = []", "alow"),
             ("[[route]]\nto = []\nvia = 'gw:1'", "no secret_file"),
             ("[[route]]\nto = []\nsecret_file = 'far.secret'", "no `via`"),
+            ("[[route]]\nto = []\nconnections = 2", "no `via`"),
+            (
+                "[[route]]\nto = []\nvia = 'gw:1'\nsecret_file = 'far.secret'\nconnections = 17",
+                "not 1 to 16",
+            ),
+            (
+                "[[route]]\nto = []\nvia = 'gw:1'\nsecret_file = 'far.secret'\nconnections = -1",
+                "not 1 to 16",
+            ),
             (
                 "[[route]]\nto = []\nvia = 'gw:1'\nsecret_file = 'none'",
                 "none",

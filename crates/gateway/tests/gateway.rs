@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
+#[path = "support/streams.rs"]
+mod streams;
+
 use std::{net::SocketAddr, time::Duration};
 
 use posthaste_endpoint::{
@@ -10,157 +13,13 @@ use posthaste_endpoint::{
     relay::read_secret_file,
 };
 use posthaste_gateway::{Forward, Gateway, GatewayOptions, LocalDoor, Table};
+use streams::{Mirror, PATIENCE, Running, all_of, assert_mirrors, loopback};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     task::JoinSet,
     time::timeout,
 };
-
-/// Long enough for a busy machine, and no test waits longer.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A gateway that ends with its test.
-struct Running {
-    local: SocketAddr,
-    forwards: Vec<SocketAddr>,
-    secret: [u8; 32],
-    folder: tempfile::TempDir,
-    serving: JoinSet<()>,
-}
-
-impl Running {
-    async fn start(table: Table) -> Self {
-        Self::with(table, Vec::new(), 64).await
-    }
-
-    async fn with(table: Table, forwards: Vec<Forward>, streams_max: usize) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let options = GatewayOptions {
-            dir: folder.path().join("gateway"),
-            listen: "127.0.0.1:0".parse().unwrap(),
-            forwards,
-            table,
-            streams_max,
-            reserve: Vec::new(),
-        };
-        let gateway = Gateway::open(options).await.unwrap();
-        let (local, forwards) = (gateway.local(), gateway.forwards());
-        let secret = read_secret_file(gateway.secret_file()).unwrap();
-        let mut serving = JoinSet::new();
-        serving.spawn(gateway.run(std::future::pending()));
-        Self {
-            local,
-            forwards,
-            secret,
-            folder,
-            serving,
-        }
-    }
-
-    fn hop(&self) -> Hop {
-        Hop {
-            address: self.local.to_string().parse().unwrap(),
-            secret: self.secret,
-        }
-    }
-
-    /// A token for everything, for long.
-    fn token(&self) -> String {
-        mint(&self.secret, None, u64::MAX)
-    }
-
-    async fn counts(&self) -> serde_json::Value {
-        let mut stream = TcpStream::connect(self.local).await.unwrap();
-        let ask = format!(
-            "GET /v1/status HTTP/1.1\r\nAuthorization: Bearer {}\r\n\r\n",
-            self.token()
-        );
-        stream.write_all(ask.as_bytes()).await.unwrap();
-        let said = all_of(stream).await;
-        serde_json::from_slice(
-            &said[said
-                .windows(4)
-                .position(|four| four == b"\r\n\r\n")
-                .unwrap()..],
-        )
-        .unwrap()
-    }
-
-    /// Waits until one of its counts is at least this.
-    async fn until(&self, count: &str, least: u64) {
-        let reached = async {
-            while self.counts().await[count].as_u64().unwrap() < least {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        timeout(PATIENCE, reached).await.unwrap();
-    }
-}
-
-/// Loopback is written as such in rules.
-fn loopback() -> Table {
-    Table::default().allowing(["127.0.0.0/8:*".parse().unwrap()])
-}
-
-async fn all_of(mut stream: TcpStream) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    timeout(PATIENCE, stream.read_to_end(&mut bytes))
-        .await
-        .unwrap()
-        .unwrap();
-    bytes
-}
-
-/// Answers each stream with what it sent, turned round, once that has ended.
-struct Mirror {
-    target: Target,
-    _serving: JoinSet<()>,
-}
-
-impl Mirror {
-    async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let target = listener.local_addr().unwrap().to_string().parse().unwrap();
-        let mut serving = JoinSet::new();
-        serving.spawn(async move {
-            let mut streams = JoinSet::new();
-            while let Ok((mut stream, _)) = listener.accept().await {
-                streams.spawn(async move {
-                    let mut bytes = Vec::new();
-                    if stream.read_to_end(&mut bytes).await.is_ok() {
-                        bytes.reverse();
-                        let _ = stream.write_all(&bytes).await;
-                    }
-                });
-            }
-        });
-        Self {
-            target,
-            _serving: serving,
-        }
-    }
-}
-
-fn noise(size: usize) -> Vec<u8> {
-    let mut state = 7u32;
-    let next = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        state.to_be_bytes()[0]
-    };
-    std::iter::repeat_with(next).take(size).collect()
-}
-
-/// Sends, ends its half, and checks what comes back.
-async fn assert_mirrors(mut stream: TcpStream, early: Vec<u8>, size: usize) {
-    let mut bytes = noise(size);
-    stream.write_all(&bytes).await.unwrap();
-    stream.shutdown().await.unwrap();
-    let mut back = early;
-    back.extend(all_of(stream).await);
-    bytes.reverse();
-    assert!(back == bytes, "{} of {size} came back", back.len());
-}
 
 #[tokio::test]
 async fn a_stream_passes_whole_both_ways_and_half_closed() {
@@ -177,20 +36,33 @@ async fn a_stream_passes_whole_both_ways_and_half_closed() {
 }
 
 #[tokio::test]
+async fn a_client_may_say_all_it_has_with_its_greeting_and_end_its_half() {
+    let (mirror, far) = (Mirror::start().await, Running::start(loopback()).await);
+    let here = "127.0.0.0/8:*";
+    for more in ["", "connections = 2"] {
+        let near = Running::start(far.table_to(here, here, None, more)).await;
+        let mut stream = TcpStream::connect(near.local).await.unwrap();
+        let ask = format!(
+            "CONNECT {} HTTP/1.1\r\nProxy-Authorization: Bearer {}\r\n\r\nmore",
+            mirror.target,
+            near.token()
+        );
+        stream.write_all(ask.as_bytes()).await.unwrap();
+        stream.shutdown().await.unwrap();
+        let said = String::from_utf8(all_of(stream).await).unwrap();
+        let (head, rest) = said.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+        assert_eq!(rest, "erom");
+    }
+}
+
+#[tokio::test]
 async fn chains_lead_on_by_table_and_by_name_of_each() {
     let mirror = Mirror::start().await;
     let far = Running::start(loopback()).await;
     // By table: only the first is named.
-    let routes = far.folder.path().join("routes.toml");
-    let secret = far.folder.path().join("gateway/secret");
-    let text = format!(
-        "allow = ['127.0.0.0/8:*']\n[[route]]\nto = ['{}']\nvia = '{}'\nsecret_file = '{}'\n",
-        mirror.target,
-        far.local,
-        secret.display()
-    );
-    std::fs::write(&routes, text).unwrap();
-    let near = Running::start(Table::read(&routes).unwrap()).await;
+    let table = far.table_to("127.0.0.0/8:*", &mirror.target.to_string(), None, "");
+    let near = Running::start(table).await;
     let (stream, early) = connect_through(&[near.hop()], &mirror.target)
         .await
         .unwrap();
@@ -246,6 +118,12 @@ async fn nobody_gets_in_without_a_token_nor_anywhere_that_is_not_allowed() {
         let error = connect_through(&[star.hop()], &own).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
     }
+    // Who shows nothing gets nowhere.
+    let mut stream = TcpStream::connect(gateway.local).await.unwrap();
+    let ask = format!("CONNECT {} HTTP/1.1\r\n\r\n", mirror.target);
+    stream.write_all(ask.as_bytes()).await.unwrap();
+    let said = String::from_utf8(all_of(stream).await).unwrap();
+    assert!(said.starts_with("HTTP/1.1 407"), "{said}");
     // What opens the way to one place opens no other.
     let token = mint(&gateway.secret, Some(&other), u64::MAX);
     let said = connect(&gateway, &mirror.target, &token, "").await;

@@ -15,6 +15,7 @@ use tokio::{
 };
 
 use super::{
+    braid::{Braid, CONNECTIONS_HEADER},
     reserved::Reserved,
     target::{Host, Target},
     token::{TOKEN_LIFETIME_S, mint},
@@ -186,18 +187,36 @@ pub async fn read_head(
     }
 }
 
-/// Asks a gateway, over a stream that leads to it, for the way to a target; `path` are the gateways it came over, `reservation` what it is to
-/// be one of the streams of. What came behind the answer is the second.
+/// What a gateway is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Passage<'a> {
+    /// Where to.
+    pub target: &'a Target,
+    /// The gateways it came over.
+    pub path: &'a [String],
+    /// What it is to be one of the streams of.
+    pub reservation: Option<&'a Reserved>,
+    /// Connections that may carry it on the segment to that gateway; a gateway that does not know of such carries it with one.
+    pub connections: u8,
+}
+
+/// A stream that a gateway opened.
+#[derive(Debug)]
+pub struct Opened {
+    /// The connection that leads there.
+    pub stream: TcpStream,
+    /// What came behind the answer.
+    pub early: Vec<u8>,
+    /// Others may join this connection; what passes is in the frames of a braid then.
+    pub braid: Option<Braid>,
+}
+
+/// Asks a gateway, over a connection that leads to it, for the way to a target.
 ///
 /// # Errors
 /// Those of [`connect_through`].
-pub async fn ask(
-    mut stream: TcpStream,
-    hop: &Hop,
-    target: &Target,
-    path: &[String],
-    reservation: Option<&Reserved>,
-) -> Result<(TcpStream, Vec<u8>)> {
+pub async fn ask(stream: TcpStream, hop: &Hop, passage: &Passage<'_>) -> Result<Opened> {
+    let target = passage.target;
     let token = mint(
         &hop.secret,
         Some(target),
@@ -206,15 +225,34 @@ pub async fn ask(
     let mut head = format!(
         "CONNECT {target} HTTP/1.1\r\nHost: {target}\r\nProxy-Authorization: Bearer {token}\r\n"
     );
-    if !path.is_empty() {
-        head += &format!("Posthaste-Path: {}\r\n", path.join(","));
+    if !passage.path.is_empty() {
+        head += &format!("Posthaste-Path: {}\r\n", passage.path.join(","));
     }
-    if let Some(reserved) = reservation {
+    if let Some(reserved) = passage.reservation {
         head += &format!("Posthaste-Reservation: {reserved}\r\n");
     }
+    if passage.connections > 1 {
+        head += &format!("{CONNECTIONS_HEADER}: {}\r\n", passage.connections);
+    }
+    let answered = exchange(stream, &hop.address, head).await;
+    let (stream, early, braid) = answered.map_err(|error| error.with("target", target))?;
+    Ok(Opened {
+        stream,
+        early,
+        // What nobody asked for is not understood either.
+        braid: braid.filter(|_| passage.connections > 1),
+    })
+}
+
+/// Sends a head without its empty line, and reads the answer. The braid is what it says of one.
+pub(super) async fn exchange(
+    mut stream: TcpStream,
+    gateway: &Target,
+    mut head: String,
+) -> Result<(TcpStream, Vec<u8>, Option<Braid>)> {
     head += "\r\n";
-    let subject = || hop.address.to_string();
-    let failed = |kind| Error::new(kind, "go through the gateway", subject()).at(Locus::Network);
+    let failed =
+        |kind| Error::new(kind, "go through the gateway", gateway.to_string()).at(Locus::Network);
     let exchange = async {
         stream.write_all(head.as_bytes()).await?;
         read_head(&mut stream, Vec::new()).await
@@ -230,7 +268,7 @@ pub async fn ask(
         Ok(httparse::Status::Partial) | Err(_) => 0,
     };
     let kind = match status {
-        200 => return Ok((stream, early)),
+        200 => return Ok((stream, early, Braid::of(response.headers))),
         403 => ErrorKind::PermissionDenied,
         407 => ErrorKind::Unauthenticated,
         502 => ErrorKind::Unreachable,
@@ -243,7 +281,7 @@ pub async fn ask(
     let said = said
         .unwrap_or("it does not speak as a gateway does")
         .to_owned();
-    Err(failed(kind).with("target", target).cause(said))
+    Err(failed(kind).cause(said))
 }
 
 /// Connects to `target` through gateways, the nearest first; straight without any.
@@ -280,7 +318,14 @@ pub async fn connect_reserved(
             .cause("it speaks before it is asked"));
         }
         let next = hops.get(at + 1).map_or(target, |next| &next.address);
-        end = ask(end.0, hop, next, &[], reservation).await?;
+        let passage = Passage {
+            target: next,
+            path: &[],
+            reservation,
+            connections: 1,
+        };
+        let opened = ask(end.0, hop, &passage).await?;
+        end = (opened.stream, opened.early);
     }
     Ok(end)
 }

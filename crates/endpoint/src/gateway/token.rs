@@ -3,8 +3,11 @@
 //!
 //! Streams pass in whatever protection they bring along, so tokens can be seen on their way. Those that our own
 //! programs and gateways show are good for one target and two minutes: who reads one can go where its owner just went.
+//!
+//! A further connection of a braid shows `pj1.EXPIRY.BRAID.NUMBER.MAC`: good for that one connection of that one stream, so
+//! that who reads it can join nothing.
 
-use super::Target;
+use super::{BraidId, Target};
 
 /// How long a token made for one stream is good, in seconds. Clocks may differ by a minute.
 pub const TOKEN_LIFETIME_S: u64 = 120;
@@ -36,6 +39,51 @@ pub fn mint(secret: &[u8; 32], target: Option<&Target>, expires_unix_s: u64) -> 
     format!("{claims}.{}", mac.to_hex())
 }
 
+/// Makes a token that is good until `expires_unix_s` for the connection of this number of a braid.
+#[must_use]
+pub fn mint_for_joining(
+    secret: &[u8; 32],
+    braid: BraidId,
+    number: u8,
+    expires_unix_s: u64,
+) -> String {
+    let claims = format!("pj1.{expires_unix_s}.{braid}.{number}");
+    let mac = blake3::keyed_hash(secret, claims.as_bytes());
+    format!("{claims}.{}", mac.to_hex())
+}
+
+/// What a token is good for joining: a braid, and the number of a connection. In constant time, as [`verify`].
+///
+/// # Errors
+/// Why it is not good.
+pub fn verify_for_joining(
+    secret: &[u8; 32],
+    token: &str,
+    now_unix_s: u64,
+) -> Result<(BraidId, u8), Refusal> {
+    let claims = claims_of(secret, token)?;
+    let fields: Vec<&str> = claims.split('.').collect();
+    let ["pj1", expires, braid, number] = fields[..] else {
+        return Err(Refusal::Forged);
+    };
+    if expires.parse::<u64>().map_err(|_| Refusal::Forged)? < now_unix_s {
+        return Err(Refusal::Expired);
+    }
+    let braid = braid.parse().map_err(|_| Refusal::Forged)?;
+    Ok((braid, number.parse().map_err(|_| Refusal::Forged)?))
+}
+
+/// What a token says, if it was made with this secret.
+fn claims_of<'a>(secret: &[u8; 32], token: &'a str) -> Result<&'a str, Refusal> {
+    let (claims, mac) = token.rsplit_once('.').ok_or(Refusal::Forged)?;
+    let mac = blake3::Hash::from_hex(mac).map_err(|_| Refusal::Forged)?;
+    // `blake3::Hash` compares in constant time.
+    if blake3::keyed_hash(secret, claims.as_bytes()) != mac {
+        return Err(Refusal::Forged);
+    }
+    Ok(claims)
+}
+
 /// Checks that a token opens the way to `target`; without one, that it is good at all. The time this takes does
 /// not depend on how much of a forged code is right.
 ///
@@ -47,12 +95,7 @@ pub fn verify(
     target: Option<&Target>,
     now_unix_s: u64,
 ) -> Result<(), Refusal> {
-    let (claims, mac) = token.rsplit_once('.').ok_or(Refusal::Forged)?;
-    let mac = blake3::Hash::from_hex(mac).map_err(|_| Refusal::Forged)?;
-    // `blake3::Hash` compares in constant time.
-    if blake3::keyed_hash(secret, claims.as_bytes()) != mac {
-        return Err(Refusal::Forged);
-    }
+    let claims = claims_of(secret, token)?;
     let fields: Vec<&str> = claims.split('.').collect();
     let ["pg1", expires, place] = fields[..] else {
         return Err(Refusal::Forged);
@@ -98,6 +141,30 @@ mod tests {
         let any = mint(&SECRET, None, 100);
         assert_eq!(verify(&SECRET, &any, Some(&other), 5), Ok(()));
         assert!(is_for_all(&any) && !is_for_all(&token));
+    }
+
+    #[test]
+    fn what_lets_a_connection_join_is_for_that_one_alone_and_opens_nothing() {
+        let braid: BraidId = "0123456789abcdef0123456789abcdef".parse().unwrap();
+        let token = mint_for_joining(&SECRET, braid, 3, 100);
+        assert_eq!(verify_for_joining(&SECRET, &token, 100), Ok((braid, 3)));
+        assert_eq!(
+            verify_for_joining(&SECRET, &token, 101),
+            Err(Refusal::Expired)
+        );
+        assert_eq!(
+            verify_for_joining(&[8; 32], &token, 5),
+            Err(Refusal::Forged)
+        );
+        let other = token.replace(".3.", ".4.");
+        assert_eq!(verify_for_joining(&SECRET, &other, 5), Err(Refusal::Forged));
+        let target: Target = "a:1".parse().unwrap();
+        assert_eq!(
+            verify(&SECRET, &token, Some(&target), 5),
+            Err(Refusal::Forged)
+        );
+        let opens = mint(&SECRET, None, 100);
+        assert_eq!(verify_for_joining(&SECRET, &opens, 5), Err(Refusal::Forged));
     }
 
     #[test]

@@ -5,12 +5,13 @@ use std::{io, str};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use posthaste_endpoint::{
     ErrorKind,
-    gateway::{HOPS_MAX, Target, read_head},
+    gateway::{Braid, CONNECTIONS_HEADER, HOPS_MAX, Target, read_head},
 };
 use tokio::{io::AsyncReadExt, net::TcpStream};
 
 use super::{Greeting, Speech, Why, Wish, nonsense, reservation_of};
 use crate::{
+    braid::Stranger,
     carry::{self, End},
     reserve::{self, Answer, BODY_BYTES_MAX, PATH, Question},
 };
@@ -51,6 +52,7 @@ pub(super) async fn read(mut stream: TcpStream, first: Vec<u8>) -> io::Result<Gr
     let end = End { stream, early };
     match asked {
         Some(Asked::Stream(wish)) => Ok(Greeting::Stream(wish, end)),
+        Some(Asked::Join(token)) => Ok(Greeting::Join(token, end)),
         Some(Asked::Status(token)) => Ok(Greeting::Status(token, end)),
         Some(Asked::Reservations(token, mut question, length)) => {
             let mut end = end;
@@ -86,6 +88,7 @@ async fn read_body(end: &mut End, length: usize) -> io::Result<Vec<u8>> {
 
 enum Asked {
     Stream(Wish),
+    Join(Option<String>),
     Status(Option<String>),
     /// With the length of its body.
     Reservations(Option<String>, Question, usize),
@@ -121,7 +124,11 @@ fn parse(head: &[u8]) -> Option<Asked> {
             token,
             path,
             reservation,
+            connections: value(CONNECTIONS_HEADER)
+                .and_then(|count| count.trim().parse().ok())
+                .unwrap_or(1),
         })),
+        ("POST", "/v1/join") => Some(Asked::Join(token)),
         ("GET", "/v1/status") => Some(Asked::Status(token)),
         (method, asked) => {
             let rest = asked.strip_prefix(PATH)?;
@@ -162,6 +169,25 @@ pub(crate) async fn tell(stream: &mut TcpStream, json: &str) -> io::Result<()> {
     carry::answer(stream, head.as_bytes()).await
 }
 
+/// Tells another gateway that the stream is open, and that further connections may join.
+pub(crate) async fn accept_several(stream: &mut TcpStream, braid: &Braid) -> io::Result<()> {
+    let head = format!(
+        "HTTP/1.1 200 Connection established\r\n{}\r\n",
+        braid.headers()
+    );
+    carry::answer(stream, head.as_bytes()).await
+}
+
+/// Says why a connection may not join a stream.
+pub(crate) async fn turn_away(stream: &mut TcpStream, stranger: Stranger) -> io::Result<()> {
+    let (status, why) = match stranger {
+        Stranger::Unknown => (404, "there is no such stream, or it has ended"),
+        Stranger::Late => (410, "that stream began too long ago for more connections"),
+        Stranger::Taken => (409, "that connection has joined, or was never offered"),
+    };
+    answer(stream, status, why).await
+}
+
 /// Asks for a token.
 pub(crate) async fn ask_for_token(stream: &mut TcpStream, why: &str) -> io::Result<()> {
     answer(stream, 407, why).await
@@ -174,7 +200,7 @@ mod tests {
     fn wish(head: &str) -> Option<Wish> {
         match parse(head.as_bytes())? {
             Asked::Stream(wish) => Some(wish),
-            Asked::Status(_) | Asked::Reservations(..) => None,
+            Asked::Join(_) | Asked::Status(_) | Asked::Reservations(..) => None,
         }
     }
 
@@ -189,7 +215,9 @@ mod tests {
         assert_eq!(wished.target.to_string(), "a.b:22");
         assert_eq!(wished.token.as_deref(), Some("secret:with"));
         assert_eq!(wished.path, ["x", "y"]);
-        assert_eq!(wished.reservation, None);
+        assert_eq!((wished.reservation, wished.connections), (None, 1));
+        let several = wish("CONNECT a.b:22 HTTP/1.1\r\nPosthaste-Connections: 4\r\n\r\n");
+        assert_eq!(several.unwrap().connections, 4);
         let named = STANDARD.encode("reservation=night-7:secret");
         for (more, is_optional) in [
             (format!("Proxy-Authorization: Basic {named}"), false),

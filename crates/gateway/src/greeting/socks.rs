@@ -93,6 +93,7 @@ pub(super) async fn read(
         token: Some(token),
         path: Vec::new(),
         reservation: str::from_utf8(&name).ok().and_then(reservation_of),
+        connections: 1,
     };
     Ok((wish, stream))
 }

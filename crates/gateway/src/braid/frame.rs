@@ -1,0 +1,127 @@
+//! What passes over a connection of a braid: frames, each a header of 16 bytes and its load.
+//!
+//! ```text
+//! kind (1)  connections (1)  zero (2)  length (4)  offset (8)        big-endian, bytes in parentheses
+//! ```
+//!
+//! The form is in `docs/reference/gateway-protocol.md`.
+
+use std::io;
+
+pub(super) const HEADER_BYTES: usize = 16;
+/// What one frame that is sent carries at most: what is handed to a slow connection is late, so it is little.
+pub(super) const LOAD_BYTES: usize = 32 << 10;
+/// What one frame that is taken carries at most.
+pub(super) const LOAD_BYTES_MAX: usize = 64 << 10;
+
+const HELLO: u8 = 1;
+const LOAD: u8 = 2;
+const END: u8 = 3;
+
+/// The header of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Frame {
+    /// The first on a connection that has joined, by who opened it: from now on it counts.
+    Hello,
+    /// So many bytes follow, which lie there in the stream.
+    Load { offset: u64, length: usize },
+    /// The last on each connection: this is how much there was in all, over so many connections.
+    End { total: u64, connections: u8 },
+}
+
+pub(super) fn nonsense(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+impl Frame {
+    pub(super) fn to_bytes(self) -> [u8; HEADER_BYTES] {
+        let (kind, connections, length, offset) = match self {
+            Self::Hello => (HELLO, 0, 0, 0),
+            Self::Load { offset, length } => (LOAD, 0, length, offset),
+            Self::End { total, connections } => (END, connections, 0, total),
+        };
+        let length = u32::try_from(length).unwrap_or(u32::MAX);
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[0] = kind;
+        bytes[1] = connections;
+        bytes[4..8].copy_from_slice(&length.to_be_bytes());
+        bytes[8..].copy_from_slice(&offset.to_be_bytes());
+        bytes
+    }
+
+    /// # Errors
+    /// [`io::ErrorKind::InvalidData`] for what no gateway sends.
+    pub(super) fn read(bytes: [u8; HEADER_BYTES]) -> io::Result<Self> {
+        let [
+            kind,
+            connections,
+            zero,
+            other_zero,
+            l0,
+            l1,
+            l2,
+            l3,
+            offset @ ..,
+        ] = bytes;
+        let length = u32::from_be_bytes([l0, l1, l2, l3]) as usize;
+        let offset = u64::from_be_bytes(offset);
+        match (kind, connections, length) {
+            _ if zero != 0 || other_zero != 0 => {}
+            (HELLO, 0, 0) if offset == 0 => return Ok(Self::Hello),
+            (LOAD, 0, 1..=LOAD_BYTES_MAX) if offset.checked_add(length as u64).is_some() => {
+                return Ok(Self::Load { offset, length });
+            }
+            (END, 1.., 0) => {
+                return Ok(Self::End {
+                    total: offset,
+                    connections,
+                });
+            }
+            _ => {}
+        }
+        Err(nonsense("this is no frame of a braid"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_frame_is_read_as_it_was_written(offset in 0..u64::MAX / 2, length in 1..=LOAD_BYTES_MAX, connections in 1u8..) {
+            for frame in [
+                Frame::Hello,
+                Frame::Load { offset, length },
+                Frame::End { total: offset, connections },
+            ] {
+                prop_assert_eq!(Frame::read(frame.to_bytes()).unwrap(), frame);
+            }
+        }
+
+        #[test]
+        fn what_reads_as_a_frame_is_its_one_form(bytes: [u8; HEADER_BYTES], kind in 0u8..5) {
+            let mut bytes = bytes;
+            bytes[0] = kind;
+            if let Ok(frame) = Frame::read(bytes) {
+                prop_assert_eq!(frame.to_bytes(), bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_empty_or_endless_is_no_frame() {
+        let load = |offset, length| Frame::Load { offset, length }.to_bytes();
+        for bytes in [
+            load(0, 0),
+            load(0, LOAD_BYTES_MAX + 1),
+            load(u64::MAX, 1),
+            [0; HEADER_BYTES],
+            [1; HEADER_BYTES],
+            *b"GET / HTTP/1.1\r\n",
+        ] {
+            assert!(Frame::read(bytes).is_err(), "{bytes:?}");
+        }
+    }
+}
