@@ -231,6 +231,53 @@ fn a_gateway_that_is_killed_in_mid_stream_breaks_it_and_never_ends_it() {
 }
 
 #[test]
+fn a_chain_carries_a_stream_over_several_connections_and_breaks_it_when_a_gateway_is_killed() {
+    let folder = world();
+    let allow = ["--allow", "127.0.0.2:*"];
+    for kills_far in [true, false] {
+        let folder = folder.path().join(if kills_far { "one" } else { "other" });
+        let mut far = Gateway::start(&folder.join("far"), &allow);
+        let routes = folder.join("routes.toml");
+        let table = format!(
+            "allow = ['127.0.0.2:*']\n[[route]]\nto = ['127.0.0.2:*']\nvia = '{}'\nsecret_file = '{}'\nconnections = 4\n",
+            far.address(),
+            far.secret_file()
+        );
+        fs::write(&routes, table).unwrap();
+        let mut near = Gateway::start(
+            &folder.join("near"),
+            &["--routes", routes.to_str().unwrap()],
+        );
+        let (local, _told) = source(30_000_000, true);
+        let whole = read_with_python(&mut through(&[&near]), local)
+            .output()
+            .unwrap();
+        assert_reads(&whole, 30_000_000);
+        assert_eq!(status(&near)["braids"], 1);
+        assert!(status(&far)["carried_bytes"].as_u64().unwrap() >= 30_000_000);
+
+        let before = status(&far)["joined"].as_u64().unwrap();
+        let (local, _told) = source(1_000_000, false);
+        let begun = folder.join("begun");
+        let reading = read_with_python(&mut through(&[&near]), local)
+            .arg(&begun)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let has_begun = || begun.exists() && status(&far)["joined"].as_u64().unwrap() >= before + 3;
+        let mut looks = 0;
+        while !has_begun() {
+            looks += 1;
+            assert!(looks < 1000, "it did not begin with all connections");
+            thread::sleep(Duration::from_millis(20));
+        }
+        if kills_far { &mut far } else { &mut near }.kill();
+        let output = reading.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(9), "{}", text(&output.stdout));
+    }
+}
+
+#[test]
 fn gateways_have_names_and_wrong_calls_say_what_to_write() {
     let folder = world();
     let (local, _told) = source(10, true);
