@@ -69,6 +69,35 @@ threading.Thread(target=send, args=[stream], daemon=True).start()
 time.sleep(60)
 ";
 
+/// Takes a stream at each of its ports until its end and says how much came.
+const SINK_6: &str = "
+import json, socket
+servers, counts = [socket.create_server(('fd77::2', port), family=socket.AF_INET6) for port in (6000, 6001, 7000)], []
+print('ready', flush=True)
+for server in servers:
+    stream, _ = server.accept()
+    count = 0
+    while block := stream.recv(1 << 16):
+        count += len(block)
+    counts.append(count)
+print(json.dumps(counts), flush=True)
+";
+
+/// Sends to each of them, to the second through the gateway.
+const SENDER_6: &str = "
+import socket, sys
+port, token, *sizes = sys.argv[1:]
+flow, stream, other = map(int, sizes)
+with socket.create_connection(('fd77::2', 6000)) as end:
+    end.sendall(bytes(flow))
+with socket.create_connection(('127.0.0.1', int(port))) as end:
+    end.sendall(f'CONNECT [fd77::2]:6001 HTTP/1.1\\r\\nProxy-Authorization: Bearer {token}\\r\\nPosthaste-Reservation: stream\\r\\n\\r\\n'.encode())
+    assert b' 200 ' in end.recv(4096)
+    end.sendall(bytes(stream))
+with socket.create_connection(('fd77::2', 7000)) as end:
+    end.sendall(bytes(other))
+";
+
 /// Asks the gateway and prints the status and what it says.
 const ASK: &str = "
 import sys, urllib.error, urllib.request
@@ -101,8 +130,9 @@ fn ip(arguments: &str) {
 }
 
 impl World {
-    fn build() -> Self {
-        let of = |name: &str| format!("ph-reserve-{name}-{}", std::process::id());
+    /// The world of one test, which has a name of its own.
+    fn build(test: &str) -> Self {
+        let of = |name: &str| format!("ph-reserve-{test}-{name}-{}", std::process::id());
         let python = install::find_python().unwrap();
         let world = Self {
             gateway: of("gw"),
@@ -118,6 +148,8 @@ impl World {
         ));
         ip(&format!("-n {gateway} addr add 10.77.0.1/24 dev out"));
         ip(&format!("-n {far} addr add 10.77.0.2/24 dev in"));
+        ip(&format!("-n {gateway} addr add fd77::1/64 dev out nodad"));
+        ip(&format!("-n {far} addr add fd77::2/64 dev in nodad"));
         for (host, device) in [(gateway, "lo"), (gateway, "out"), (far, "lo"), (far, "in")] {
             ip(&format!("-n {host} link set {device} up"));
         }
@@ -134,8 +166,16 @@ impl World {
     /// What `tc` shows of the gateway's device.
     fn tc(&self, what: &str) -> String {
         let mut command = Self::command(&self.gateway, Path::new("tc"));
-        let output = must(command.args([what, "show", "dev", "out"]));
+        let output = must(command.args(["-s", what, "show", "dev", "out"]));
         String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Bytes that the kernel has sent of a class.
+    fn sent(&self, class: &str) -> u64 {
+        let shown = self.tc("class");
+        let (_, of_class) = shown.split_once(&format!("htb {class} ")).unwrap();
+        let (_, sent) = of_class.split_once("Sent ").unwrap();
+        sent.split(' ').next().unwrap().parse().unwrap()
     }
 
     fn script(&self, host: &str, script: &str, arguments: &[&str]) -> Command {
@@ -199,6 +239,8 @@ impl<'a> Gateway<'a> {
             "127.0.0.1:0",
             "--allow",
             "10.77.0.2:*",
+            "--allow",
+            "[fd77::/64]:*",
         ]);
         command
             .args(["--reserve", "out=80Mbit", "--dir"])
@@ -289,7 +331,7 @@ fn pause() -> bool {
 
 #[test]
 fn what_is_reserved_is_had_beside_competitors_and_outlives_a_kill() {
-    let world = World::build();
+    let world = World::build("four");
     let gateway = Gateway::start(&world);
     gateway.reserve("flow", &json!([{ "to": "10.77.0.2:6000" }]));
     gateway.reserve("stream", &json!([]));
@@ -354,5 +396,50 @@ fn what_is_reserved_is_had_beside_competitors_and_outlives_a_kill() {
         world.tc("qdisc").contains("noqueue"),
         "the device is as it was: {}",
         world.tc("qdisc")
+    );
+}
+
+#[test]
+fn packets_of_an_ipv6_flow_and_of_an_ipv6_stream_leave_in_their_classes() {
+    let world = World::build("six");
+    let gateway = Gateway::start(&world);
+    let flow = json!([{ "from": "fd77::/64", "to": "[fd77::2]:6000" }]);
+    gateway.reserve("flow", &flow);
+    gateway.reserve("stream", &json!([]));
+    let (_sink, mut counted, ready) = Running::start(&mut world.script(&world.far, SINK_6, &[]));
+    assert_eq!(ready, "ready\n");
+    let port = gateway.address.rsplit(':').next().unwrap();
+    let sizes = [2_000_000, 4_000_000, 1_000_000];
+    let shown = sizes.map(|size| size.to_string());
+    let [flow, stream, other] = &shown;
+    let arguments = [port, &gateway.token, flow, stream, other];
+    must(&mut world.script(&world.gateway, SENDER_6, &arguments));
+    let mut line = String::new();
+    counted.read_line(&mut line).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), json!(sizes));
+    // With headers and what was sent twice; nobody else sends as much as the least of them.
+    for (class, size) in [
+        ("7e57:1", sizes[0]),
+        ("7e57:2", sizes[1]),
+        ("7e57:ffff", sizes[2]),
+    ] {
+        let sent = world.sent(class);
+        assert!(
+            (size..size + 900_000).contains(&sent),
+            "{class}: {sent} for {size}\n{}",
+            world.tc("class")
+        );
+    }
+    assert!(
+        world.tc("filter").contains("protocol ipv6"),
+        "{}",
+        world.tc("filter")
+    );
+    assert_eq!(gateway.ask("DELETE", "/flow", &Value::Null).0, 204);
+    let is_gone = || !world.tc("class").contains("7e57:1 ") && !world.tc("filter").contains("u32");
+    assert!(
+        (0..LOOKS_MAX).any(|_| is_gone() || pause()),
+        "{}",
+        world.tc("filter")
     );
 }
