@@ -1,5 +1,6 @@
 //! `cargo xtask bench relay`: what a gateway on a long path is worth, and what it costs.
 
+mod chain;
 mod reserved;
 
 use std::{
@@ -175,6 +176,9 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
             }
         }
     }
+    // Two laboratories at once would slow each other down.
+    drop(site);
+    let chained = chain::measure(&posthaste, runs, seconds).context("the chain")?;
     let mut kept = Vec::new();
     for turn in 1..=runs {
         let run = reserved::measure(&posthaste, seconds).context("the reserved stream")?;
@@ -183,6 +187,7 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     }
     let crowd = crowd(&posthaste)?;
     let mut text = report(&samples, &crowd, runs, seconds)?;
+    text.push_str(&chained);
     text.push_str(&of_reserved(&kept));
     super::publish("relay", &text)
 }

@@ -18,7 +18,7 @@ use super::{
 };
 
 /// Where `iperf3` listens, and gateways forward from and to.
-const PORT: u16 = 5201;
+pub const PORT: u16 = 5201;
 /// How long a server may take to listen.
 const STARTS_WITHIN: Duration = Duration::from_millis(300);
 /// Clock ticks of `/proc/PID/stat` in a second, on every Linux.
@@ -62,7 +62,7 @@ pub fn gateway(
     next: &str,
     congestion: &str,
 ) -> anyhow::Result<Running> {
-    let address = site_address(site, host, next)?;
+    let address = address(site, host, next)?;
     let mut command = site.command(host, posthaste);
     command.args(["gateway", "--json", "--congestion", congestion]);
     command
@@ -77,7 +77,7 @@ pub fn gateway(
 }
 
 /// The address of a host, as another one's names file has it.
-fn site_address(site: &Site, on: &str, host: &str) -> anyhow::Result<String> {
+pub fn address(site: &Site, on: &str, host: &str) -> anyhow::Result<String> {
     let text = output(site.command(on, "getent").args(["ahostsv4", host]))?;
     let address = text.split_whitespace().next();
     Ok(address
