@@ -118,7 +118,10 @@ pub fn run(command: &mut Command) -> Result<String, String> {
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    Err(format!("{program}: {}", text(&output.stderr)))
+    // Some say on standard output what is wrong.
+    let said = [text(&output.stderr), text(&output.stdout)];
+    let said = said.into_iter().find(|said| !said.is_empty());
+    Err(format!("{program}: {}", said.unwrap_or_default()))
 }
 
 /// What a line `Include FILE` names.

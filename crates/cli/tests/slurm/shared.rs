@@ -12,10 +12,10 @@ const CROWD: usize = 200;
 /// Waits until a job's data is here and it waits for a processor only.
 fn wait_until_staged(centre: &Centre, job: u32) {
     let looked = centre.slurm.wait_until("its data is here", |slurm| {
-        let about = slurm.ask("scontrol", &["show", "burstbuffer"])?;
-        let mine = format!("JobID={job} ");
-        let shown = about.lines().find(|line| line.contains(&mine));
-        Ok(shown.is_some_and(|line| line.contains("State=staged-in")))
+        let (_, reason) = slurm.state(job)?;
+        let said = centre.job(job);
+        let is_here = said.as_str().is_some_and(|said| said.contains(" arrived"));
+        Ok(is_here && !reason.contains("BurstBuffer"))
     });
     looked.unwrap();
 }
@@ -50,10 +50,13 @@ fn what_a_purge_takes_from_queued_jobs_is_brought_again() {
     fs::write(scratch.join("go"), "").unwrap();
     for job in jobs {
         centre.wait_for(job, |state, reason| {
-            state == "PENDING" && reason.contains("gone or changed")
+            state == "PENDING" && reason.contains("pre_run")
         });
-        let release = ["release", &job.to_string()];
-        centre.slurm.ask("scontrol", &release).unwrap();
+        let id = job.to_string();
+        centre.slurm.ask("scontrol", &["release", &id]).unwrap();
+        // Slurm would wait two minutes after a start that failed.
+        let now = ["update", &format!("JobId={id}"), "StartTime=now"];
+        centre.slurm.ask("scontrol", &now).unwrap();
     }
     let wanted = contents(&centre.s3.bucket_folder().join("run"));
     for (job, used) in jobs.into_iter().zip(["used-whole", "used-part"]) {
