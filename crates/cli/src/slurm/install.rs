@@ -22,9 +22,10 @@ use crate::{
     output,
 };
 
-/// What `burst_buffer.conf` says: the word of directives, and seconds.
-const BURST_BUFFER_CONF: [(&str, &str); 3] = [
+/// What `burst_buffer.conf` says: the word of directives, what becomes of a job whose data does not come, and seconds.
+const BURST_BUFFER_CONF: [(&str, &str); 4] = [
     ("Directive", "POSTHASTE"),
+    ("Flags", "TeardownFailure"),
     ("StageInTimeout", "86400"),
     ("StageOutTimeout", "604800"),
 ];
@@ -368,12 +369,12 @@ mod tests {
 
     #[test]
     fn only_what_is_missing_is_added() {
-        let all = "Directive=POSTHASTE\nStageInTimeout=86400\nStageOutTimeout=604800\n";
+        let all = "Directive=POSTHASTE\nFlags=TeardownFailure\nStageInTimeout=86400\nStageOutTimeout=604800\n";
         assert_eq!(burst_buffer_conf(""), all);
         assert_eq!(burst_buffer_conf(all), all);
         assert_eq!(
             burst_buffer_conf("StageInTimeout=60"),
-            "StageInTimeout=60\nDirective=POSTHASTE\nStageOutTimeout=604800\n"
+            "StageInTimeout=60\nDirective=POSTHASTE\nFlags=TeardownFailure\nStageOutTimeout=604800\n"
         );
     }
 

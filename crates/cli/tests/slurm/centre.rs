@@ -212,7 +212,8 @@ fn install(slurm: &Slurm, service: &Service, stage_in_timeout: u32) {
         )
         .replace("\"/etc/posthaste/slurm.toml\"", &format!("{config:?}"));
     fs::write(file("burst_buffer.lua"), plugin).unwrap();
-    let settings = format!("Directive=POSTHASTE\nStageInTimeout={stage_in_timeout}\n");
+    let settings =
+        format!("Directive=POSTHASTE\nFlags=TeardownFailure\nStageInTimeout={stage_in_timeout}\n");
     fs::write(file("burst_buffer.conf"), settings).unwrap();
     let conf = fs::read_to_string(file("slurm.conf")).unwrap();
     fs::write(

@@ -205,9 +205,10 @@ fn breaks(centre: &Centre) {
     );
     broken(
         &file("burst_buffer.conf"),
-        "Directive=POSTHASTE\nStageInTimeout=5\n",
+        "Directive=POSTHASTE\nFlags=TeardownFailure\nStageInTimeout=5\n",
         "StageInTimeout",
     );
+    broken(&file("burst_buffer.conf"), "Directive=POSTHASTE\n", "Flags");
     broken(&file("posthaste.token"), "another\n", "service");
     broken(
         &file("posthaste.toml"),

@@ -245,6 +245,18 @@ fn burst_buffer_conf(site: &Site) -> Vec<Check> {
             format!("write Directive=POSTHASTE into {}", path.display()),
         ),
     };
+    let flags = setting_in(&text, "Flags");
+    let flags = match flags.as_deref() {
+        Some(said) if has_word(said, "TeardownFailure") => Check::good("Flags", said),
+        said => Check::bad(
+            "Flags",
+            format!(
+                "Slurm never stages in again what failed once: it says {}",
+                said.unwrap_or("nothing")
+            ),
+            format!("write Flags=TeardownFailure into {}", path.display()),
+        ),
+    };
     let seconds = setting_in(&text, "StageInTimeout");
     let seconds = seconds.map_or(Ok(TIMEOUT_UNSAID), |text| text.parse::<u64>());
     let remedy = format!("write StageInTimeout=86400 into {}", path.display());
@@ -258,7 +270,7 @@ fn burst_buffer_conf(site: &Site) -> Vec<Check> {
         }
         Err(_) => Check::bad("StageInTimeout", "it is no number of seconds", remedy),
     };
-    vec![directive, timeout]
+    vec![directive, flags, timeout]
 }
 
 /// Where comments ask for data.
