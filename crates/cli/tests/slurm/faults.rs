@@ -74,9 +74,17 @@ fn leaves(centre: &Centre, folder: &str) -> Vec<Value> {
     centre.requests(|one| one["source"].as_str() == folder.to_str())
 }
 
+/// Whether something on scratch has a name that begins so.
+fn is_begun(centre: &Centre, name: &str) -> bool {
+    let entries = fs::read_dir(centre.scratch()).unwrap();
+    let mut names = entries.map(|entry| entry.unwrap().file_name());
+    names.any(|found| found.to_string_lossy().starts_with(name))
+}
+
 #[test]
 fn what_is_called_off_leaves_nothing_half_done() {
-    let centre = Centre::start("300K", 600);
+    // What is called off would take far longer than it is given to be told of again.
+    let centre = Centre::start("100K", 600);
     let cancel = |job: u32, how: &[&str]| {
         let id = job.to_string();
         centre
@@ -102,7 +110,8 @@ fn what_is_called_off_leaves_nothing_half_done() {
                 #POSTHASTE stage_out source=SCRATCH/never destination=home via=a,b\n\
                 mkdir never\n";
     let staging = submit("staging.sh", text).unwrap();
-    wait_until_half_here(&centre, "weather");
+    let begun = |_: &posthaste_testbed::Slurm| Ok(is_begun(&centre, ".weather"));
+    centre.slurm.wait_until("it is on its way", begun).unwrap();
     cancel(staging, &[]);
     centre.wait_for(staging, |state, _| state == "CANCELLED");
 
@@ -136,13 +145,9 @@ fn what_is_called_off_leaves_nothing_half_done() {
     centre
         .service
         .wait_until(&given_up, |one| one["state"] == "cancelled");
-    let is_hidden = |name: &str| name.starts_with(".weather");
-    let empty = centre.slurm.wait_until("nothing of it is on scratch", |_| {
-        let entries = fs::read_dir(centre.scratch())?.map(|entry| Ok(entry?.file_name()));
-        let names: std::io::Result<Vec<_>> = entries.collect();
-        Ok(!names?.iter().any(|name| is_hidden(&name.to_string_lossy())))
-    });
-    empty.unwrap();
+    let gone = |_: &posthaste_testbed::Slurm| Ok(!is_begun(&centre, ".weather"));
+    let what = "nothing of it is on scratch";
+    centre.slurm.wait_until(what, gone).unwrap();
     assert!(!centre.scratch().join("weather").exists());
     assert!(leaves(&centre, "never").is_empty());
 }
