@@ -117,6 +117,11 @@ fn tools() -> Vec<Found> {
             install::ensure_debian_program(install::IPERF3).context("can't have iperf3"),
         ),
         (
+            "htcondor",
+            install::ensure_python_program(install::CLASSADS)
+                .context("can't have HTCondor's library of ClassAds"),
+        ),
+        (
             "proxychains4",
             install::ensure_debian_program(install::PROXYCHAINS)
                 .context("can't have proxychains for `posthaste through`"),

@@ -4,6 +4,7 @@ mod begun;
 mod ends;
 pub(crate) mod history;
 mod limit;
+pub(crate) mod one;
 mod pipe;
 mod screen;
 mod summary;

@@ -7,6 +7,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 mod answer;
 mod check;
 mod client;
+mod condor;
 mod config;
 mod copy;
 mod demo;
@@ -88,6 +89,7 @@ enum Command {
     Parked(parked::ParkedArguments),
     Keygen(keygen::KeygenArguments),
     Slurm(slurm::SlurmArguments),
+    Condor(condor::CondorArguments),
     Simulate(simulate::SimulateArguments),
     Generate(generate::GenerateArguments),
 }
@@ -122,6 +124,7 @@ fn main() -> ExitCode {
         Command::Pull(arguments) => wait_for(pull::run(arguments)),
         Command::Keygen(arguments) => keygen::run(&arguments),
         Command::Slurm(arguments) => wait_for(slurm::run(arguments)),
+        Command::Condor(arguments) => wait_for(condor::run(arguments)),
         Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Generate(arguments) => generate::run(&arguments, Cli::command()),
     };

@@ -48,6 +48,28 @@ pub const AWS_CRT: PythonProgram = PythonProgram {
     program: "bin/python",
 };
 
+/// Python with HTCondor's own library of ClassAds: what its plug-ins are spoken to in.
+pub const CLASSADS: PythonProgram = PythonProgram {
+    package: "htcondor",
+    extras: "",
+    version: "25.14.1",
+    program: "bin/python",
+};
+
+/// Where a program is that was installed.
+///
+/// # Errors
+/// When it is missing; the message says what to run.
+pub fn find_python_program(program: PythonProgram) -> Result<PathBuf> {
+    let PythonProgram {
+        package, version, ..
+    } = program;
+    let folder = tools_folder().join(format!("{package}-{version}"));
+    find_below(&folder, program.program).with_context(|| {
+        format!("the tests need {package} {version} from the Python package index: run `cargo xtask test`")
+    })
+}
+
 /// Installs a program where it is missing.
 ///
 /// # Errors

@@ -1,0 +1,120 @@
+//! One thing copied for a program that asked for it: no screen, and no word but how it ended.
+
+use std::{
+    ffi::OsString,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use posthaste_endpoint::{Access, Error, ErrorKind, Locus, Result, posix::DraftRules};
+use posthaste_engine::copy::{self, Figures, Filter, Links, Notice, Options, Progress, Throttle};
+use posthaste_plan::tuner::Method;
+
+use super::{ends::Ends, history};
+use crate::failure::{Exit, exit_for};
+
+/// What keeps a copy from having ended well.
+#[derive(Debug, Clone)]
+pub(crate) struct Trouble {
+    /// What went wrong, as far as somebody decides by it.
+    pub(crate) kind: ErrorKind,
+    /// Whether trying again can help.
+    pub(crate) is_temporary: bool,
+    /// Where it went wrong.
+    pub(crate) locus: Locus,
+    /// What `posthaste cp` would exit with.
+    pub(crate) exit: Exit,
+    /// The same for people, in one line.
+    pub(crate) said: String,
+}
+
+impl From<&Error> for Trouble {
+    fn from(error: &Error) -> Self {
+        Self {
+            kind: error.kind(),
+            is_temporary: error.is_temporary(),
+            locus: error.locus(),
+            exit: exit_for(error),
+            said: error.to_string(),
+        }
+    }
+}
+
+/// Copies one file or tree to where it is to be, under that very name: a directory that is there is its copy, and no place
+/// to put it into. What an earlier run left half done goes on.
+///
+/// # Errors
+/// The first thing that went wrong.
+pub(crate) async fn copy_one(
+    source: &OsString,
+    destination: &OsString,
+    access: &Access,
+) -> Result<Figures, Trouble> {
+    let told = |error: Error| Trouble::from(&error);
+    let rules = DraftRules {
+        verify: true,
+        fsync: false,
+    };
+    let mut ends = Ends::new(
+        (std::slice::from_ref(source), access.clone()),
+        (destination, access.clone()),
+        rules,
+    )
+    .map_err(told)?;
+    let tell = |text: &str| eprintln!("{text}");
+    loop {
+        let first: Arc<Mutex<Option<Trouble>>> = Arc::default();
+        let (sources, place) = ends.open(&tell).await.map_err(told)?;
+        let Some(place) = place else {
+            let shown = destination.to_string_lossy();
+            return Err(told(Error::new(ErrorKind::Other, "open", shown)));
+        };
+        let options = options(rules, Arc::clone(&first)).map_err(told)?;
+        let ending = copy::copy(
+            sources,
+            place,
+            false,
+            options,
+            Arc::new(Progress::default()),
+        )
+        .await;
+        if ends.fall_back(&ending, &tell) {
+            continue;
+        }
+        history::keep(&ending.tuned);
+        if let Some(fatal) = &ending.fatal {
+            return Err(fatal.into());
+        }
+        let first = first.lock().unwrap_or_else(PoisonError::into_inner).take();
+        return match first {
+            Some(trouble) => Err(trouble),
+            None if ending.left_out > 0 => Err(told(
+                Error::new(ErrorKind::Unsupported, "copy", source.to_string_lossy())
+                    .cause("it is neither a file nor a directory"),
+            )),
+            None => Ok(ending.figures),
+        };
+    }
+}
+
+fn options(rules: DraftRules, first: Arc<Mutex<Option<Trouble>>>) -> Result<Options> {
+    Ok(Options {
+        filter: Filter::new(&[], &[])?,
+        method: Method::default(),
+        history: history::load(),
+        throttle: Throttle::default(),
+        links: Links::Follow,
+        rules,
+        again: false,
+        verify: false,
+        dry_run: false,
+        continues: true,
+        transfer_max: None,
+        duration_max: None,
+        on_notice: Arc::new(move |notice| {
+            if let Notice::Failed(error) = notice {
+                let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
+                first.get_or_insert_with(|| Trouble::from(*error));
+            }
+        }),
+    })
+}
