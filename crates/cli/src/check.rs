@@ -27,6 +27,7 @@ const SCRIPT_BYTES_MAX: u64 = 4 << 20;
 /// Examples:
 ///   posthaste check job.sh
 ///   posthaste check - --json < job.sh
+///   posthaste check --queued job.sh         also what the service does not take from jobs in a queue
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct CheckArguments {
@@ -35,6 +36,9 @@ pub struct CheckArguments {
     /// Print what it asks for as JSON
     #[arg(long)]
     json: bool,
+    /// Refuse also what the service can't do for a job in a queue: relative paths, URLs as destinations, depots of its own
+    #[arg(long)]
+    queued: bool,
 }
 
 /// Runs the command.
@@ -46,11 +50,14 @@ pub fn run(arguments: &CheckArguments) -> Outcome {
     let text = read(&arguments.script, &shown)?;
     let now = Timestamp::now();
     let read = script::read(&text).and_then(|wanted| {
-        let late = too_late(&wanted, now);
-        if late.is_empty() {
+        let mut wrong = too_late(&wanted, now);
+        if arguments.queued {
+            wrong.extend(of_a_job(&wanted));
+        }
+        if wrong.is_empty() {
             Ok(wanted)
         } else {
-            Err(late)
+            Err(wrong)
         }
     });
     let wanted = read.map_err(|complaints| complain(&shown, &complaints))?;
@@ -60,6 +67,41 @@ pub fn run(arguments: &CheckArguments) -> Outcome {
         describe(&shown, &wanted);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What a service can't do for a job in a queue.
+pub(crate) fn of_a_job(wanted: &Wanted) -> Vec<Complaint> {
+    let complaint = |line: usize, what: String| Complaint {
+        line,
+        what,
+        meant: None,
+    };
+    let ins = wanted.stage_ins.iter();
+    let ins = ins.map(|one| (one.line, &one.destination));
+    let outs = wanted.stage_outs.iter().map(|one| (one.line, &one.source));
+    let relative = ins.chain(outs).filter(|(_, path)| !path.starts_with('/'));
+    let relative = relative.map(|(line, path)| {
+        let what =
+            format!("{path} is no absolute path, and in the queue there is no current directory");
+        complaint(line, what)
+    });
+    let outs = wanted.stage_outs.iter();
+    let nameless = outs.filter(|one| one.destination.contains([':', '/']));
+    let nameless = nameless.map(|one| {
+        let what = format!(
+            "{} is the name of no destination: what leaves a job goes to depots, or where a relay runs",
+            one.destination
+        );
+        complaint(one.line, what)
+    });
+    let lent = wanted.depots.iter().map(|lent| {
+        let what = format!(
+            "depots of a job's own are not taken yet: `posthaste depot add {}` adds it for everybody",
+            lent.name
+        );
+        complaint(lent.line, what)
+    });
+    relative.chain(nameless).chain(lent).collect()
 }
 
 fn read(path: &PathBuf, shown: &str) -> Result<String, Failure> {

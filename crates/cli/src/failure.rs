@@ -64,6 +64,11 @@ impl Failure {
         self.exit == Exit::Temporary
     }
 
+    /// Whether what was asked makes no sense.
+    pub fn is_usage(&self) -> bool {
+        self.exit == Exit::Usage
+    }
+
     /// Whether what it was about isn't there.
     pub fn is_not_found(&self) -> bool {
         self.exit == Exit::FileNotFound

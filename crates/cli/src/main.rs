@@ -24,6 +24,7 @@ mod offload;
 mod output;
 mod parked;
 mod paths;
+mod pbs;
 mod peer;
 mod plan;
 mod ports;
@@ -89,6 +90,7 @@ enum Command {
     Parked(parked::ParkedArguments),
     Keygen(keygen::KeygenArguments),
     Slurm(slurm::SlurmArguments),
+    Pbs(pbs::PbsArguments),
     Condor(condor::CondorArguments),
     Simulate(simulate::SimulateArguments),
     Generate(generate::GenerateArguments),
@@ -124,6 +126,7 @@ fn main() -> ExitCode {
         Command::Pull(arguments) => wait_for(pull::run(arguments)),
         Command::Keygen(arguments) => keygen::run(&arguments),
         Command::Slurm(arguments) => wait_for(slurm::run(arguments)),
+        Command::Pbs(arguments) => pbs::run(arguments),
         Command::Condor(arguments) => wait_for(condor::run(arguments)),
         Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Generate(arguments) => generate::run(&arguments, Cli::command()),

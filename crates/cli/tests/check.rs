@@ -101,3 +101,33 @@ fn a_script_comes_from_standard_input_too_and_one_that_is_not_there_is_said() {
     assert_eq!(missing.status.code(), Some(4));
     assert_eq!(text(&missing.stderr).lines().count(), 1);
 }
+
+#[test]
+fn what_can_t_be_for_a_job_in_a_queue_is_refused_where_asked() {
+    for (script, said) in [
+        (
+            "\n#POSTHASTE stage_in source=s3:a destination=b\n",
+            "job.sh: line 2: b is no absolute path",
+        ),
+        (
+            "#POSTHASTE stage_out source=/b destination=s3:c\n",
+            "line 1: s3:c is the name of no destination",
+        ),
+        ("#POSTHASTE depot ash:50GB\n", "line 1: depots"),
+    ] {
+        assert_eq!(check(script, &[]).status.code(), Some(0));
+        let output = check(script, &["--queued"]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(
+            text(&output.stderr).contains(said),
+            "{}",
+            text(&output.stderr)
+        );
+    }
+    assert_eq!(
+        check(SCRIPT.lines().next().unwrap(), &["--queued"])
+            .status
+            .code(),
+        Some(0)
+    );
+}

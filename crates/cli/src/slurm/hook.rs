@@ -17,6 +17,7 @@ use posthaste_endpoint::Error;
 
 use super::config::SlurmConfig;
 use crate::{
+    check,
     client::ServiceClient,
     failure::{Exit, Failure, Outcome},
     output,
@@ -185,41 +186,10 @@ fn comment(text: &str) -> Outcome {
 
 /// What is wrong in directives, or not done for jobs in the queue.
 fn complaints(text: &str) -> Vec<Complaint> {
-    let wanted = match script::read(text) {
-        Ok(wanted) => wanted,
-        Err(complaints) => return complaints,
-    };
-    let complaint = |line: usize, what: String| Complaint {
-        line,
-        what,
-        meant: None,
-    };
-    let ins = wanted.stage_ins.iter();
-    let ins = ins.map(|one| (one.line, &one.destination));
-    let outs = wanted.stage_outs.iter().map(|one| (one.line, &one.source));
-    let relative = ins.chain(outs).filter(|(_, path)| !path.starts_with('/'));
-    let relative = relative.map(|(line, path)| {
-        let what =
-            format!("{path} is no absolute path, and in the queue there is no current directory");
-        complaint(line, what)
-    });
-    let outs = wanted.stage_outs.iter();
-    let nameless = outs.filter(|one| one.destination.contains([':', '/']));
-    let nameless = nameless.map(|one| {
-        let what = format!(
-            "{} is the name of no destination: what leaves a job goes to depots, or where a relay runs",
-            one.destination
-        );
-        complaint(one.line, what)
-    });
-    let lent = wanted.depots.iter().map(|lent| {
-        let what = format!(
-            "depots of a job's own are not taken yet: `posthaste depot add {}` adds it for everybody",
-            lent.name
-        );
-        complaint(lent.line, what)
-    });
-    relative.chain(nameless).chain(lent).collect()
+    match script::read(text) {
+        Ok(wanted) => check::of_a_job(&wanted),
+        Err(complaints) => complaints,
+    }
 }
 
 /// Tells the job where its data is.
