@@ -66,6 +66,11 @@ impl Process {
         self.child.wait().unwrap();
     }
 
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Asks it to end, and waits until it has.
     pub fn end(&mut self) {
         let pid = self.child.id().to_string();
