@@ -12,10 +12,8 @@ const CROWD: usize = 200;
 /// Waits until a job's data is here and it waits for a processor only.
 fn wait_until_staged(centre: &Centre, job: u32) {
     let looked = centre.slurm.wait_until("its data is here", |slurm| {
-        let (_, reason) = slurm.state(job)?;
-        let said = centre.job(job);
-        let is_here = said.as_str().is_some_and(|said| said.contains(" arrived"));
-        Ok(is_here && !reason.contains("BurstBuffer"))
+        let about = slurm.ask("scontrol", &["show", "job", &job.to_string()])?;
+        Ok(about.contains("BurstBufferState=staged-in"))
     });
     looked.unwrap();
 }
