@@ -141,7 +141,10 @@ impl Chain {
         };
         let listen = ["--listen", "0.0.0.0:7423", "--allow"].map(str::to_owned);
         let place = format!("{far}:{PORT}");
-        let to_east = gateway("east", &[&listen[..], std::slice::from_ref(&place)].concat())?;
+        let to_east = gateway(
+            "east",
+            &[&listen[..], std::slice::from_ref(&place)].concat(),
+        )?;
         let routes = folder.join("routes.toml");
         fs::write(
             &routes,
