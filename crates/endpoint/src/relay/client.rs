@@ -14,14 +14,11 @@ use posthaste_types::{Bytes as Amount, ChunkIndex, Digest, FragmentIndex, Timest
 use super::{
     Credential, DatasetId, RelayAddress, RelayStatus, Scope,
     cargo::{Ask, Body, Cargo, Load},
-    connection::{Lease, Manners, Pool},
+    connection::{Lease, Pool},
     pulse::Pulse,
     wire::{self, ErrorBody, Held, Object, StatusBody, Target},
 };
-use crate::{
-    Error, ErrorKind, Locus, Result, clock,
-    gateway::{Reserved, Way},
-};
+use crate::{Error, ErrorKind, Locus, Result, clock, gateway::Way};
 
 /// Bodies of answers that are not objects: an inventory page is the largest.
 pub(super) const ANSWER_BYTES_MAX: u64 =
@@ -64,28 +61,6 @@ impl RelayClient {
             pool: Arc::new(Pool::new(&address, ways)?),
             address: Arc::new(address),
             credential,
-        })
-    }
-
-    /// The same relay over connections of its own that take only what others on the path leave.
-    #[must_use]
-    pub fn humble(&self) -> Self {
-        Self {
-            pool: Arc::new(self.pool.beside(Manners::Humble, None)),
-            ..self.clone()
-        }
-    }
-
-    /// The same relay over connections of its own that are streams of a reservation at the gateways on their way. Where no
-    /// gateway knows it they are as any others.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Invalid`] where it can't be the name of a reservation.
-    pub fn reserved(&self, reservation: &str) -> Result<Self> {
-        let reservation = Some(Reserved::optional(reservation)?);
-        Ok(Self {
-            pool: Arc::new(self.pool.beside(Manners::Ordinary, reservation)),
-            ..self.clone()
         })
     }
 

@@ -1,10 +1,35 @@
-//! The ways to a relay, as those who use it see them.
+//! The ways to a relay, and how connections stand to others on them, as those who use it see them.
+
+use std::sync::Arc;
 
 use posthaste_types::Bytes as Amount;
 
-use super::RelayClient;
+use super::{RelayClient, connection::Manners};
+use crate::{Result, gateway::Reserved};
 
 impl RelayClient {
+    /// The same relay over connections of its own that take only what others on the path leave.
+    #[must_use]
+    pub fn humble(&self) -> Self {
+        Self {
+            pool: Arc::new(self.pool.beside(Manners::Humble, None)),
+            ..self.clone()
+        }
+    }
+
+    /// The same relay over connections of its own that are streams of a reservation at the gateways on their way. Where no
+    /// gateway knows it they are as any others.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) where it can't be the name of a reservation.
+    pub fn reserved(&self, reservation: &str) -> Result<Self> {
+        let reservation = Some(Reserved::optional(reservation)?);
+        Ok(Self {
+            pool: Arc::new(self.pool.beside(Manners::Ordinary, reservation)),
+            ..self.clone()
+        })
+    }
+
     /// The names of the ways, in their order.
     #[must_use]
     pub fn ways(&self) -> Vec<String> {
