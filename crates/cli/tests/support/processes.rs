@@ -29,6 +29,13 @@ pub fn binary() -> Command {
     Command::new(env!("CARGO_BIN_EXE_posthaste"))
 }
 
+/// The same in a network namespace.
+pub fn binary_in(host: &str) -> Command {
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", host, env!("CARGO_BIN_EXE_posthaste")]);
+    command
+}
+
 /// A running `posthaste relay` or `posthaste serve`; killed when dropped.
 pub struct Process {
     child: Child,
@@ -40,7 +47,8 @@ impl Process {
         Self::run(binary().args(arguments), log)
     }
 
-    fn run(command: &mut Command, log: &Path) -> Self {
+    /// Starts what says in one line of JSON that it is ready. What becomes the program must keep its process.
+    pub fn run(command: &mut Command, log: &Path) -> Self {
         let log = fs::OpenOptions::new()
             .create(true)
             .append(true)
@@ -293,6 +301,8 @@ pub struct Service {
     more: Vec<String>,
     /// As whom it runs, where not as who runs the test.
     user: Option<u32>,
+    /// The network namespace where it and its clients run.
+    host: Option<String>,
 }
 
 impl Service {
@@ -302,9 +312,18 @@ impl Service {
 
     /// Starts with more arguments, which a restart takes again.
     pub fn start_with(folder: &Path, more: &[&str]) -> Self {
+        Self::start_at(None, folder, more)
+    }
+
+    /// The same in a network namespace.
+    pub fn start_in(host: &str, folder: &Path, more: &[&str]) -> Self {
+        Self::start_at(Some(host.to_owned()), folder, more)
+    }
+
+    fn start_at(host: Option<String>, folder: &Path, more: &[&str]) -> Self {
         let state = folder.join("service");
         let more: Vec<String> = more.iter().copied().map(str::to_owned).collect();
-        let process = start_service(&state, "127.0.0.1:0", &more);
+        let process = start_service(host.as_deref(), &state, "127.0.0.1:0", &more);
         let url = process.ready["url"].as_str().unwrap().to_owned();
         Self {
             state,
@@ -312,6 +331,7 @@ impl Service {
             process,
             more,
             user: None,
+            host,
         }
     }
 
@@ -335,6 +355,7 @@ impl Service {
             process,
             more,
             user: Some(user),
+            host: None,
         }
     }
 
@@ -346,13 +367,15 @@ impl Service {
         let listen = self.url.trim_start_matches("http://");
         self.process = match self.user {
             Some(user) => start_service_as(user, &self.state, listen, &self.more),
-            None => start_service(&self.state, listen, &self.more),
+            None => start_service(self.host.as_deref(), &self.state, listen, &self.more),
         };
     }
 
     /// Runs a client command against this service.
     pub fn run(&self, arguments: &[&str]) -> Output {
-        binary()
+        self.host
+            .as_deref()
+            .map_or_else(binary, binary_in)
             .args(arguments)
             .args(["--service", &self.url, "--token-file"])
             .arg(self.state.join("token"))
@@ -444,7 +467,7 @@ pub fn fullest(request: &Value) -> (usize, u64) {
     (fullest, stored.iter().sum())
 }
 
-fn start_service(state: &Path, listen: &str, more: &[String]) -> Process {
+fn start_service(host: Option<&str>, state: &Path, listen: &str, more: &[String]) -> Process {
     let log = state.with_extension("log");
     let mut arguments = vec![
         "serve",
@@ -457,7 +480,7 @@ fn start_service(state: &Path, listen: &str, more: &[String]) -> Process {
     arguments.extend(more.iter().map(String::as_str));
     // The profiles of a test are its own, and never those of who runs it.
     let config = state.with_file_name("config");
-    let mut command = binary();
+    let mut command = host.map_or_else(binary, binary_in);
     Process::run(
         command.env("XDG_CONFIG_HOME", config).args(&arguments),
         &log,
