@@ -23,10 +23,10 @@ pub fn from_comment(comment: &str) -> Result<String, Complaint> {
     if ours.contains(char::is_control) {
         return Err(Complaint::new(1, "there is a control character in it"));
     }
-    let parts = parts(ours).into_iter().map(str::trim);
-    let lines: Vec<String> = parts
-        .filter(|part| !part.is_empty())
-        .map(|part| format!("#POSTHASTE {part}"))
+    let pieces = pieces(ours).into_iter().map(str::trim);
+    let lines: Vec<String> = pieces
+        .filter(|piece| !piece.is_empty())
+        .map(|piece| format!("#POSTHASTE {piece}"))
         .collect();
     if lines.is_empty() {
         let form = "posthaste:stage_in source=… destination=…; stage_out …";
@@ -35,22 +35,22 @@ pub fn from_comment(comment: &str) -> Result<String, Complaint> {
     Ok(lines.join("\n"))
 }
 
-/// The parts between semicolons that are not in quotes.
-fn parts(text: &str) -> Vec<&str> {
-    let (mut parts, mut from, mut quote) = (Vec::new(), 0, None);
+/// The pieces between semicolons that are not in quotes.
+fn pieces(text: &str) -> Vec<&str> {
+    let (mut pieces, mut from, mut quote) = (Vec::new(), 0, None);
     for (place, c) in text.char_indices() {
         match quote {
             Some(open) if c == open => quote = None,
             None if c == '"' || c == '\'' => quote = Some(c),
             None if c == ';' => {
-                parts.push(&text[from..place]);
+                pieces.push(&text[from..place]);
                 from = place + 1;
             }
             Some(_) | None => {}
         }
     }
-    parts.push(&text[from..]);
-    parts
+    pieces.push(&text[from..]);
+    pieces
 }
 
 #[cfg(test)]

@@ -93,8 +93,8 @@ fn version(site: &Site) -> Check {
 /// Year and month of `slurm-wlm 22.05.8`.
 fn release(said: &str) -> Option<(u32, u32)> {
     let number = said.split_whitespace().nth(1)?;
-    let mut parts = number.split('.');
-    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+    let mut numbers = number.split('.');
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 fn controller(site: &Site) -> Check {
