@@ -72,9 +72,30 @@ struct Waiting {
 pub struct Waits {
     histories: BTreeMap<Class, History>,
     waiting: BTreeMap<u64, Waiting>,
+    keeps: bool,
 }
 
 impl Waits {
+    /// Waits that are never forgotten when the queue changes: what trimming is compared with.
+    #[must_use]
+    pub fn untrimmed() -> Self {
+        Self {
+            keeps: true,
+            ..Self::default()
+        }
+    }
+
+    fn history(&mut self, class: Class) -> &mut History {
+        let keeps = self.keeps;
+        self.histories.entry(class).or_insert_with(|| {
+            if keeps {
+                History::keeping()
+            } else {
+                History::default()
+            }
+        })
+    }
+
     /// Bounds of the wait of such a job, from the narrowest class that knows 59 waits; none before that.
     #[must_use]
     pub fn bounds(&self, shape: Shape) -> Option<Bounds> {
@@ -103,7 +124,7 @@ impl Waits {
         };
         let wait = now.since(waiting.since);
         for class in waiting.shape.classes() {
-            let history = self.histories.entry(class).or_default();
+            let history = self.history(class);
             match waiting.counted {
                 Some(before) => history.replace(before, wait),
                 None => history.take(wait),
@@ -126,7 +147,7 @@ impl Waits {
         let late: alloc::vec::Vec<_> = late.collect();
         for (job, shape, wait) in late {
             for class in shape.classes() {
-                self.histories.entry(class).or_default().take(wait);
+                self.history(class).take(wait);
             }
             if let Some(waiting) = self.waiting.get_mut(&job) {
                 waiting.counted = Some(wait);
@@ -192,6 +213,16 @@ mod tests {
             waits.bounds(SMALL).unwrap().upper,
             Duration::from_secs(6000)
         );
+    }
+
+    #[test]
+    fn a_change_of_the_queue_moves_the_bound_only_where_the_past_is_forgotten() {
+        for (mut waits, upper) in [(Waits::default(), 900), (Waits::untrimmed(), 10)] {
+            served(&mut waits, SMALL, 500, 10);
+            served(&mut waits, SMALL, 4, 900);
+            let found = waits.bounds(SMALL).unwrap().upper;
+            assert_eq!(found, Duration::from_secs(upper));
+        }
     }
 
     #[test]

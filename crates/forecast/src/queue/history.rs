@@ -25,11 +25,21 @@ pub(super) struct History {
     sorted: Vec<Duration>,
     /// Waits in a row above the upper bound.
     above: usize,
+    /// Whether it never forgets what came before a change.
+    keeps: bool,
     /// Waits that may lie beyond a bound, for as many as are known.
     beyond: Option<usize>,
 }
 
 impl History {
+    /// One that keeps what came before a change.
+    pub(super) fn keeping() -> Self {
+        Self {
+            keeps: true,
+            ..Self::default()
+        }
+    }
+
     /// The bounds below which 5 % and 95 % of all waits lie, each with 95 % confidence; none before
     /// 59 waits. BMBP (Brevik, Nurmi, Wolski, UCSB TR 2005-09): the k-th of n waits in order bounds
     /// the quantile q from above when P[Bin(n, q) <= k - 1] >= c.
@@ -50,7 +60,7 @@ impl History {
         self.by_age.push_back(wait);
         let to = self.sorted.partition_point(|other| *other <= wait);
         self.sorted.insert(to, wait);
-        if self.above >= OUTSIDE_MAX {
+        if self.above >= OUTSIDE_MAX && !self.keeps {
             self.above = 0;
             while self.by_age.len() > WAITS_MIN {
                 self.drop_oldest();

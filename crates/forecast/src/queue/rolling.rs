@@ -15,9 +15,6 @@ const OVERRUN: Duration = Duration::from_secs(60);
 /// Thousandths in one.
 const ONE: u32 = 1000;
 
-/// A lead so short that waiting for the right moment saves nothing.
-const LEAD_MIN: Duration = Duration::from_secs(60);
-
 /// Time between the end of staging and the start that is aimed at.
 const GUARD: Duration = Duration::from_secs(60);
 
@@ -72,15 +69,17 @@ pub enum Wake {
     Now,
     /// Then, unless the forecast moves.
     At(Timestamp),
+    /// Not now: to be asked again when the queue has changed, or the hour.
+    Later,
 }
 
 impl Wake {
     /// When to begin staging that takes `lead` for a job that is forecast to start at `start`:
-    /// `start - lead - guard`, at once when that is past or the lead is under a minute.
+    /// `start - lead - guard`, at once when that is past.
     #[must_use]
     pub fn before(start: Timestamp, lead: Duration, now: Timestamp) -> Self {
         let ahead = start.since(now).saturating_sub(lead.saturating_add(GUARD));
-        if lead < LEAD_MIN || ahead.is_zero() {
+        if ahead.is_zero() {
             Self::Now
         } else {
             Self::At(now + ahead)
@@ -93,9 +92,17 @@ impl Wake {
 /// that ask for more than the machine has are left out. O(depth (depth + running)).
 #[must_use]
 pub fn starts(site: &Site<'_>, now: Timestamp) -> Vec<Starts> {
-    let [low, middle, high] = site.used_permille.map(|used| place(site, used, now));
-    let rows = low.into_iter().zip(middle).zip(high);
-    rows.map(|(((job, low), (_, middle)), (_, high))| {
+    let middle = place(site, site.used_permille[1], now);
+    let beside = |used| {
+        if used == site.used_permille[1] {
+            middle.clone()
+        } else {
+            place(site, used, now)
+        }
+    };
+    let (low, high) = (beside(site.used_permille[0]), beside(site.used_permille[2]));
+    let rows = low.iter().zip(&middle).zip(&high);
+    rows.map(|((&(job, low), &(_, middle)), &(_, high))| {
         // Shorter jobs can delay one that longer ones would have let into a gap: the order is made here.
         let mut found = [low, middle, high];
         found.sort_unstable();
@@ -250,8 +257,8 @@ mod tests {
         let lead = Duration::from_secs(100);
         assert_eq!(Wake::before(at(1000), lead, at(0)), Wake::At(at(840)));
         assert_eq!(Wake::before(at(1000), lead, at(840)), Wake::Now);
-        let brief = Duration::from_secs(59);
-        assert_eq!(Wake::before(at(1000), brief, at(0)), Wake::Now);
+        let brief = Duration::from_secs(1);
+        assert_eq!(Wake::before(at(1000), brief, at(0)), Wake::At(at(939)));
     }
 
     fn seconds(length: Duration) -> usize {

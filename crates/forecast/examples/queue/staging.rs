@@ -1,0 +1,188 @@
+//! When the data of each job is brought, by a policy that sees the queue and nothing else.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use posthaste_forecast::queue::{Calibration, Data, Queued, Running, Said, Site, Wake, starts};
+use posthaste_types::Timestamp;
+
+use super::swf::Log;
+
+/// Between two looks at a queue in which no job was submitted, in seconds: as the service looks.
+const LOOK_EVERY: u64 = 30;
+
+/// Longest that a forecast is followed while nothing happens in the queue, in seconds.
+const STALE: u64 = 1800;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Policy {
+    /// When a job is submitted.
+    Submit,
+    /// Before the start that the simulated queue forecasts.
+    Queue,
+    /// Before this quantile, in thousandths, of what became of such forecasts, by so many seconds more.
+    Calibrated(u16, u64),
+}
+
+/// What a policy does while a log is played.
+pub struct Staging<'a> {
+    log: &'a Log,
+    policy: Policy,
+    calibration: Calibration,
+    /// When the data of each job began to come.
+    begun: Vec<Option<u64>>,
+    wakes: BTreeSet<(u64, usize)>,
+    wake_of: Vec<Option<u64>>,
+    looked: u64,
+    is_changed: bool,
+}
+
+impl<'a> Staging<'a> {
+    pub fn new(log: &'a Log, policy: Policy) -> Self {
+        Self {
+            log,
+            policy,
+            calibration: Calibration::default(),
+            begun: vec![None; log.jobs.len()],
+            wakes: BTreeSet::new(),
+            wake_of: vec![None; log.jobs.len()],
+            looked: 0,
+            is_changed: false,
+        }
+    }
+
+    /// When the data of a job began to come.
+    pub fn begun(&self, job: usize) -> Option<u64> {
+        self.begun[job]
+    }
+
+    /// When it has something to do next, if nothing happens before.
+    pub fn next(&self) -> Option<u64> {
+        let wake = self.wakes.first().map(|(at, _)| *at);
+        let every = if self.is_changed { LOOK_EVERY } else { STALE };
+        match self.policy {
+            Policy::Submit => None,
+            Policy::Queue | Policy::Calibrated(..) => {
+                wake.into_iter().chain([self.looked + every]).min()
+            }
+        }
+    }
+
+    /// A job starts, and may have waited for its data where it is gated.
+    pub fn on_start(&mut self, job: usize, now: u64, is_gated: bool) {
+        let begun = self.begun[job].filter(|_| is_gated);
+        let data = begun.map(|begun| Data {
+            begun: Timestamp::from_secs(begun),
+            ready: Timestamp::from_secs(begun + self.log.jobs[job].lead),
+        });
+        self.calibration
+            .on_start(job as u64, Timestamp::from_secs(now), data);
+        self.begin(job, now);
+        self.is_changed = true;
+    }
+
+    fn begin(&mut self, job: usize, now: u64) {
+        self.begun[job].get_or_insert(now);
+        if let Some(wake) = self.wake_of[job].take() {
+            self.wakes.remove(&(wake, job));
+        }
+    }
+
+    /// Looks at the queue where it is time, and begins what is due. What waits and what runs since when is given in
+    /// the order of the queue. Gives back whose data begins to come.
+    pub fn look(
+        &mut self,
+        now: u64,
+        is_submit: bool,
+        running: &BTreeSet<(usize, u64)>,
+        waiting: &BTreeSet<usize>,
+    ) -> Vec<usize> {
+        let before: Vec<usize> = waiting
+            .iter()
+            .copied()
+            .filter(|job| self.begun[*job].is_none())
+            .collect();
+        if self.policy == Policy::Submit {
+            before.iter().for_each(|job| self.begin(*job, now));
+            return before;
+        }
+        let every = if self.is_changed { LOOK_EVERY } else { STALE };
+        if is_submit || now >= self.looked + every {
+            self.looked = now;
+            self.is_changed = false;
+            if !before.is_empty() {
+                self.forecast(now, running, waiting);
+            }
+        } else {
+            self.is_changed = true;
+        }
+        while let Some((at, job)) = self.wakes.first().copied()
+            && at <= now
+        {
+            self.begin(job, now);
+        }
+        before
+            .into_iter()
+            .filter(|job| self.begun[*job].is_some())
+            .collect()
+    }
+
+    fn forecast(&mut self, now: u64, running: &BTreeSet<(usize, u64)>, waiting: &BTreeSet<usize>) {
+        let running: Vec<Running> = running
+            .iter()
+            .map(|(job, since)| Running {
+                shape: self.log.jobs[*job].shape,
+                since: Timestamp::from_secs(*since),
+            })
+            .collect();
+        let queue: Vec<Queued> = waiting
+            .iter()
+            .map(|job| Queued {
+                job: *job as u64,
+                shape: self.log.jobs[*job].shape,
+            })
+            .collect();
+        let site = Site {
+            procs: self.log.procs,
+            running: &running,
+            queue: &queue,
+            used_permille: [1000; 3],
+        };
+        let now = Timestamp::from_secs(now);
+        for found in starts(&site, now) {
+            let job = found.job as usize;
+            let said = Said {
+                job: found.job,
+                walltime: self.log.jobs[job].shape.walltime,
+                submitted: Timestamp::from_secs(self.log.jobs[job].submit),
+                start: found.p50,
+                now,
+            };
+            self.calibration.on_forecast(said);
+            if self.begun[job].is_some() {
+                continue;
+            }
+            let lead = Duration::from_secs(self.log.jobs[job].lead);
+            let wake = match self.policy {
+                Policy::Submit | Policy::Queue => Wake::before(found.p50, lead, now),
+                Policy::Calibrated(permille, ahead) => {
+                    let lead = lead + Duration::from_secs(ahead);
+                    self.calibration.wake(&said, lead, permille)
+                }
+            };
+            self.wake(job, wake, now);
+        }
+    }
+
+    fn wake(&mut self, job: usize, wake: Wake, now: Timestamp) {
+        let at = match wake {
+            Wake::Now => Some(now),
+            Wake::At(at) => Some(at),
+            Wake::Later => None,
+        };
+        let at = at.map(|at| at.as_micros() / 1_000_000);
+        if let Some(old) = std::mem::replace(&mut self.wake_of[job], at) {
+            self.wakes.remove(&(old, job));
+        }
+        self.wakes.extend(at.map(|at| (at, job)));
+    }
+}

@@ -1,0 +1,143 @@
+//! Job logs in the Standard Workload Format (v2.2), and data drawn for their jobs.
+
+use std::{io::Error, path::Path, process::Command, time::Duration};
+
+use posthaste_forecast::queue::Shape;
+
+/// Fields of a line.
+const FIELDS: usize = 18;
+
+/// What data comes at, in bytes a second: 1 Gbit/s.
+const RATE: f64 = 125e6;
+
+/// Mean and sigma of the size of what a job reads, and its limits, in bytes: log-normal, after Table IV of CATCH.
+const MEAN: f64 = 65.3e9;
+const SIGMA: f64 = 2.0;
+const LEAST: f64 = 2.28e6;
+const MOST: f64 = 7.481e12;
+
+/// A job of a log; moments in seconds.
+#[derive(Debug, Clone, Copy)]
+pub struct Job {
+    pub submit: u64,
+    pub start: u64,
+    pub run: u64,
+    pub shape: Shape,
+    /// What it reads.
+    pub bytes: f64,
+    /// Seconds that takes to bring.
+    pub lead: u64,
+}
+
+impl Job {
+    pub fn wait(&self) -> u64 {
+        self.start - self.submit
+    }
+}
+
+pub struct Log {
+    pub name: String,
+    pub procs: u32,
+    pub jobs: Vec<Job>,
+}
+
+/// Reads a log, through gzip where its name says so.
+pub fn read(path: &Path) -> Result<Log, Error> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let bytes = if name.ends_with(".gz") {
+        let output = Command::new("gzip").arg("-dc").arg(path).output()?;
+        if !output.status.success() {
+            return Err(Error::other(String::from_utf8_lossy(&output.stderr)));
+        }
+        output.stdout
+    } else {
+        std::fs::read(path)?
+    };
+    let text = String::from_utf8_lossy(&bytes);
+    let mut procs = 0;
+    let mut jobs = Vec::new();
+    for line in text.lines() {
+        if let Some(header) = line.strip_prefix(';') {
+            let most = header.trim().strip_prefix("MaxProcs:");
+            procs = most
+                .and_then(|most| most.trim().parse().ok())
+                .unwrap_or(procs);
+        } else {
+            jobs.extend(job(line));
+        }
+    }
+    jobs.sort_by_key(|job: &Job| job.submit);
+    let short = name.trim_end_matches(".gz").trim_end_matches(".swf");
+    Ok(Log {
+        name: short.to_owned(),
+        procs: procs.max(peak(&jobs)),
+        jobs,
+    })
+}
+
+/// A job of a line: processors and requested time fall back to what was used; jobs without a wait or processors are
+/// none.
+fn job(line: &str) -> Option<Job> {
+    let fields: Vec<f64> = line
+        .split_whitespace()
+        .map(|word| word.parse().unwrap_or(-1.0))
+        .collect();
+    let whole = |place: usize| u64::try_from(*fields.get(place)? as i64).ok();
+    if fields.len() < FIELDS {
+        return None;
+    }
+    let (submit, wait) = (whole(1)?, whole(2)?);
+    let run = whole(3).unwrap_or(0);
+    let positive = |place: usize| whole(place).filter(|value| *value > 0);
+    let procs = positive(4).or_else(|| positive(7))?;
+    let requested = positive(8).unwrap_or(run).max(1);
+    let bytes = size(whole(0)?);
+    Some(Job {
+        submit,
+        start: submit + wait,
+        run,
+        shape: Shape {
+            procs: u32::try_from(procs).ok()?,
+            walltime: Duration::from_secs(requested),
+        },
+        bytes,
+        lead: (bytes / RATE).ceil() as u64,
+    })
+}
+
+/// The most processors that ran at once: some logs have no header, and some use more than theirs says.
+fn peak(jobs: &[Job]) -> u32 {
+    let mut changes: Vec<(u64, i64)> = jobs
+        .iter()
+        .flat_map(|job| {
+            let procs = i64::from(job.shape.procs);
+            [(job.start, procs), (job.start + job.run, -procs)]
+        })
+        .collect();
+    changes.sort_unstable();
+    let mut used = 0;
+    let most = changes.iter().map(|(_, change)| {
+        used += change;
+        used
+    });
+    u32::try_from(most.max().unwrap_or(0)).unwrap_or(u32::MAX)
+}
+
+/// What the job of that number reads: the same in every run.
+fn size(number: u64) -> f64 {
+    let even = |salt: u64| {
+        let bits = mix(number.wrapping_mul(2).wrapping_add(salt) ^ 42) >> 11;
+        (bits as f64 + 0.5) / (1u64 << 53) as f64
+    };
+    let normal = (-2.0 * even(0).ln()).sqrt() * (std::f64::consts::TAU * even(1)).cos();
+    let mu = MEAN.ln() - SIGMA * SIGMA / 2.0;
+    (mu + SIGMA * normal).exp().clamp(LEAST, MOST)
+}
+
+/// The finalizer of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+fn mix(seed: u64) -> u64 {
+    let seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let seed = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let seed = (seed ^ (seed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    seed ^ (seed >> 31)
+}
