@@ -1,0 +1,173 @@
+//! The fixtures were written after what Slurm prints, cut down to what matters: that of 22.05 as Debian's 22.05.8 prints it,
+//! those of 23.11 and 24.05 by the schemas of `data_parser/v0.0.40` and `v0.0.41`, the texts by the manual pages.
+
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+use posthaste_types::Timestamp;
+
+use super::*;
+use crate::queue::{Job, Queue};
+
+const PLAIN: &[u8] = include_bytes!("fixtures/squeue-22.05.json");
+const LATER: &[u8] = include_bytes!("fixtures/squeue-24.05.json");
+
+fn at(secs: u64) -> Option<Timestamp> {
+    Some(Timestamp::from_secs(secs))
+}
+
+fn hours(hours: u64) -> Option<Duration> {
+    Some(Duration::from_secs(hours * 3600))
+}
+
+fn seven() -> Job {
+    Job {
+        id: "7".into(),
+        user: "alice".into(),
+        state: State::Running,
+        reason: "None".into(),
+        procs: 4,
+        walltime: hours(2),
+        priority: 4_294_901_758,
+        submitted: at(1_795_535_000),
+        start: at(1_795_536_000),
+        end: at(1_795_543_200),
+    }
+}
+
+fn brief(queue: &Queue) -> Vec<(&str, State, u32)> {
+    let jobs = queue.jobs.iter();
+    jobs.map(|job| (job.id.as_str(), job.state, job.procs))
+        .collect()
+}
+
+#[test]
+fn squeue_says_the_same_in_every_shape_of_its_json() {
+    let (plain, later) = (queue(PLAIN).unwrap(), queue(LATER).unwrap());
+    assert_eq!(plain.jobs[0], seven());
+    let eight = &plain.jobs[1];
+    assert_eq!((eight.user.as_str(), eight.walltime), ("1001", None));
+    assert_eq!(eight.start, at(1_795_543_200), "what Slurm thinks");
+    assert_eq!(
+        brief(&plain),
+        [
+            ("7", State::Running, 4),
+            ("8", State::Waiting, 16),
+            ("9_3", State::Held, 1)
+        ]
+    );
+    let but_priority = |queue: &Queue| {
+        let jobs = queue.jobs.iter().cloned();
+        let jobs = jobs.map(|job| Job { priority: 0, ..job });
+        jobs.collect::<Vec<_>>()
+    };
+    assert_eq!(but_priority(&plain), but_priority(&later));
+}
+
+#[test]
+fn what_slurmrestd_refuses_is_told_with_who_refused() {
+    let refused = br#"{"meta": {"plugin": {"type": "openapi/v0.0.38"}},
+        "errors": [{"error": "Unable to contact slurm controller", "error_number": 1}]}"#;
+    assert_eq!(
+        queue(refused).unwrap_err().to_string(),
+        "can't read Slurm's queue: Unable to contact slurm controller (by openapi/v0.0.38)"
+    );
+    assert!(queue(b"{}").is_err());
+    assert!(queue(b"slurm_load_jobs error").is_err());
+    assert_eq!(queue(br#"{"jobs": []}"#).unwrap(), Queue::default());
+}
+
+#[test]
+fn one_job_without_sense_costs_only_itself() {
+    let text = br#"{"jobs": [{"job_id": 1}, 5, {"job_id": 7, "user_id": 3, "cpus": "many", "job_state": "PENDING"},
+        {"job_id": 8, "user_id": 3, "cpus": 2, "job_state": "PENDING", "time_limit": -1, "start_time": 1e9}]}"#;
+    let found = queue(text).unwrap();
+    assert_eq!(brief(&found), [("8", State::Waiting, 2)]);
+    assert_eq!((found.left_out, found.jobs[0].walltime), (3, None));
+}
+
+#[test]
+fn sacct_says_the_same_as_json_and_as_text() {
+    let json = history(include_bytes!("fixtures/sacct-23.11.json")).unwrap();
+    let text = history_text(include_bytes!("fixtures/sacct.txt"), &TimeZone::UTC).unwrap();
+    let states = [("5", State::Over, 4), ("6", State::Cancelled, 2)];
+    assert_eq!(brief(&json), states);
+    assert_eq!(brief(&text)[..2], states);
+    assert_eq!(brief(&text)[2], ("7", State::Running, 4));
+    for found in [&json.jobs[0], &text.jobs[0]] {
+        let waited = found.start.unwrap().since(found.submitted.unwrap());
+        assert_eq!(
+            (waited, found.walltime),
+            (Duration::from_secs(600), hours(1))
+        );
+        assert_eq!(
+            found.end.unwrap().since(found.start.unwrap()),
+            Duration::from_secs(600)
+        );
+    }
+    assert_eq!(text.jobs[1].walltime, hours(24));
+    let wrong = history_text(b"JobID|User\n", &TimeZone::UTC).unwrap_err();
+    assert_eq!(
+        wrong.to_string(),
+        "can't read Slurm's accounting: there is no field State"
+    );
+}
+
+#[test]
+fn squeue_as_text_has_moments_in_seconds_or_in_local_time() {
+    let text = b"7|alice|RUNNING|4|2:00:00|4294901758|1795535000|1795536000|1795543200|None\n\
+        8|bob|PENDING|16|UNLIMITED|5|2026-11-24T14:30:00|N/A|N/A|(Nodes required|for job are DOWN)\n\nnonsense\n";
+    let zone = TimeZone::fixed(jiff::tz::offset(1));
+    let found = queue_text(text, &zone);
+    assert_eq!(found.jobs[0], seven());
+    let eight = &found.jobs[1];
+    assert_eq!((eight.submitted, eight.start), (at(1_795_527_000), None));
+    assert_eq!((eight.walltime, eight.state), (None, State::Waiting));
+    assert_eq!(eight.reason, "(Nodes required|for job are DOWN)");
+    assert_eq!(found.left_out, 1);
+}
+
+#[test]
+fn scontrol_shows_jobs_and_arrays_on_a_line_each() {
+    let found = queue_records(include_bytes!("fixtures/scontrol.txt"), &TimeZone::UTC);
+    let states = [("7", State::Running, 4), ("9_4-9%2", State::Waiting, 2)];
+    assert_eq!(brief(&found), states);
+    let [seven, nine] = &found.jobs[..] else {
+        panic!("two jobs: {found:?}");
+    };
+    assert_eq!((seven.walltime, seven.start), (hours(2), at(1_795_515_000)));
+    assert_eq!(
+        (nine.user.as_str(), nine.start, nine.walltime),
+        ("bob", None, None)
+    );
+}
+
+#[test]
+fn sinfo_counts_what_may_be_used() {
+    assert_eq!(processors(b"  4/12/16/32\n").unwrap(), 16);
+    assert_eq!(processors(b"90K/3312/0/93312\n").unwrap(), 93_312);
+    assert!(processors(b"").is_err());
+    assert!(processors(b"1/2/3").is_err());
+}
+
+#[test]
+fn spans_are_read_as_slurm_writes_them() {
+    for (word, secs) in [
+        ("30", 1800),
+        ("30:05", 1805),
+        ("1:00:00", 3600),
+        ("2-00:00:01", 172_801),
+        ("1-2", 93_600),
+    ] {
+        assert_eq!(text::span(word), Some(Duration::from_secs(secs)), "{word}");
+    }
+    for word in [
+        "UNLIMITED",
+        "",
+        "1:2:3:4",
+        "99999999999999999999",
+        "18446744073709551615-00:00:00",
+    ] {
+        assert_eq!(text::span(word), None, "{word}");
+    }
+}

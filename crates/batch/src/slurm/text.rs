@@ -1,0 +1,216 @@
+//! What `squeue`, `scontrol`, `sacct` and `sinfo` print as text: cheaper than JSON for a long queue, and there in every
+//! version.
+
+use std::time::Duration;
+
+use jiff::{civil::DateTime, tz::TimeZone};
+use posthaste_types::Timestamp;
+
+use super::state;
+use crate::queue::{Job, Queue, Unreadable};
+
+/// What `squeue --noheader --array --format=` is given, so that [`queue_text`] reads what it prints. The reason is last: it may
+/// have any letters.
+pub const FORMAT: &str = "%i|%u|%T|%C|%l|%Q|%V|%S|%e|%r";
+
+/// The environment variable, and its value, that makes Slurm's programs print moments in seconds since 1970. Without it they
+/// are local times without a zone.
+pub const TIME_FORMAT: (&str, &str) = ("SLURM_TIME_FORMAT", "%s");
+
+/// Fields of [`FORMAT`].
+const FIELDS: usize = 10;
+
+/// Reads what `squeue` prints with [`FORMAT`]; local times are of `zone`.
+#[must_use]
+pub fn queue_text(bytes: &[u8], zone: &TimeZone) -> Queue {
+    let text = String::from_utf8_lossy(bytes);
+    let mut queue = Queue::default();
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        queue.take(row(line, zone));
+    }
+    queue
+}
+
+fn row(line: &str, zone: &TimeZone) -> Option<Job> {
+    let fields: Vec<&str> = line.splitn(FIELDS, '|').map(str::trim).collect();
+    let [
+        id,
+        user,
+        name,
+        procs,
+        limit,
+        priority,
+        submitted,
+        start,
+        end,
+        reason,
+    ] = <[&str; FIELDS]>::try_from(fields).ok()?;
+    let start = moment(start, zone);
+    Some(Job {
+        id: id.to_owned(),
+        user: user.to_owned(),
+        state: state(name, reason, start.is_some()),
+        reason: reason.to_owned(),
+        procs: procs.parse().ok()?,
+        walltime: span(limit),
+        priority: priority.parse().unwrap_or(0),
+        submitted: moment(submitted, zone),
+        start,
+        end: moment(end, zone),
+    })
+}
+
+/// Reads what `scontrol --oneliner show job` prints; local times are of `zone`. A job's name that holds the words
+/// of a later field is believed: it only spoils the forecast of that job.
+#[must_use]
+pub fn queue_records(bytes: &[u8], zone: &TimeZone) -> Queue {
+    let text = String::from_utf8_lossy(bytes);
+    let mut queue = Queue::default();
+    for line in text.lines().filter(|line| line.starts_with("JobId=")) {
+        queue.take(record(line, zone));
+    }
+    queue
+}
+
+fn record(line: &str, zone: &TimeZone) -> Option<Job> {
+    let field = |name: &str| {
+        let mut words = line.split(' ');
+        words.find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
+    };
+    let array = field("ArrayJobId").zip(field("ArrayTaskId"));
+    let id = match array {
+        // `5-9%2` are those that are not yet jobs of their own.
+        Some((array, one)) => format!("{array}_{one}"),
+        None => field("JobId")?.to_owned(),
+    };
+    // alice(1000)
+    let user = field("UserId")?.split('(').next()?;
+    let reason = field("Reason").unwrap_or_default();
+    let start = field("StartTime").and_then(|start| moment(start, zone));
+    Some(Job {
+        id,
+        user: user.to_owned(),
+        state: state(field("JobState")?, reason, start.is_some()),
+        reason: reason.to_owned(),
+        // `4`, or `4-8` where more would do.
+        procs: field("NumCPUs")?.split('-').next()?.parse().ok()?,
+        walltime: field("TimeLimit").and_then(span),
+        priority: field("Priority")
+            .and_then(|one| one.parse().ok())
+            .unwrap_or(0),
+        submitted: field("SubmitTime").and_then(|at| moment(at, zone)),
+        start,
+        end: field("EndTime").and_then(|at| moment(at, zone)),
+    })
+}
+
+/// Reads what `sacct --allocations --parsable2` prints, whose first line names its fields: `JobID`, `User`, `State`, `ReqCPUS`,
+/// `Timelimit`, `Submit`, `Start` and `End`, in any order; local times are of `zone`.
+///
+/// # Errors
+/// [`Unreadable`] when a field is missing; jobs that make no sense are counted.
+pub fn history_text(bytes: &[u8], zone: &TimeZone) -> Result<Queue, Unreadable> {
+    let text = String::from_utf8_lossy(bytes);
+    let mut lines = text.lines();
+    let head: Vec<&str> = lines.next().unwrap_or_default().split('|').collect();
+    let place = |name: &str| {
+        let found = head.iter().position(|one| *one == name);
+        found.ok_or_else(|| {
+            Unreadable::new("Slurm's accounting", &format!("there is no field {name}"))
+        })
+    };
+    let [id, user, name, procs] = [
+        place("JobID")?,
+        place("User")?,
+        place("State")?,
+        place("ReqCPUS")?,
+    ];
+    let [limit, submit, start, end] = [
+        place("Timelimit")?,
+        place("Submit")?,
+        place("Start")?,
+        place("End")?,
+    ];
+    let mut queue = Queue::default();
+    for line in lines.filter(|line| !line.trim().is_empty()) {
+        let fields: Vec<&str> = line.split('|').map(str::trim).collect();
+        let job = || {
+            let field = |place: usize| fields.get(place).copied();
+            let start = moment(field(start)?, zone);
+            Some(Job {
+                id: field(id)?.to_owned(),
+                user: field(user)?.to_owned(),
+                state: state(field(name)?, "", start.is_some()),
+                reason: String::new(),
+                procs: field(procs)?.parse().ok()?,
+                walltime: span(field(limit)?),
+                priority: 0,
+                submitted: moment(field(submit)?, zone),
+                start,
+                end: moment(field(end)?, zone),
+            })
+        };
+        queue.take(job());
+    }
+    Ok(queue)
+}
+
+/// Reads the processors that may be used from what `sinfo --noheader --format=%C` prints: in use, idle, out of use, all.
+///
+/// # Errors
+/// [`Unreadable`] when it prints something else.
+pub fn processors(bytes: &[u8]) -> Result<u32, Unreadable> {
+    let text = String::from_utf8_lossy(bytes);
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty());
+    let numbers: Option<Vec<u32>> = line.and_then(|line| line.split('/').map(count).collect());
+    match numbers.as_deref() {
+        Some([used, idle, _, _]) => Ok(used.saturating_add(*idle)),
+        _ => Err(Unreadable::new(
+            "Slurm's processors",
+            line.unwrap_or("nothing was said"),
+        )),
+    }
+}
+
+/// `1200`, `93K`.
+fn count(word: &str) -> Option<u32> {
+    match word.strip_suffix('K') {
+        None => word.parse().ok(),
+        Some(thousands) => thousands.parse::<u32>().ok()?.checked_mul(1000),
+    }
+}
+
+/// Seconds since 1970, or a local time. `N/A`, `Unknown` and 0 are none.
+pub(super) fn moment(word: &str, zone: &TimeZone) -> Option<Timestamp> {
+    let secs = match word.parse::<u64>() {
+        Ok(secs) => secs,
+        Err(_) => {
+            let local: DateTime = word.parse().ok()?;
+            let moment = local.to_zoned(zone.clone()).ok()?.timestamp();
+            u64::try_from(moment.as_second()).ok()?
+        }
+    };
+    (secs > 0).then_some(Timestamp::from_secs(secs))
+}
+
+/// `30:00`, `1:30:00`, `2-00:00:00`, `2-12`, or minutes alone. `UNLIMITED` and `Partition_Limit` are none.
+pub(super) fn span(word: &str) -> Option<Duration> {
+    let (days, clock) = match word.split_once('-') {
+        Some((days, clock)) => (Some(days.parse::<u64>().ok()?), clock),
+        None => (None, word),
+    };
+    let numbers: Option<Vec<u64>> = clock.split(':').map(|one| one.parse().ok()).collect();
+    let (hours, minutes, seconds) = match (days, numbers?.as_slice()) {
+        (Some(_), [hours]) => (*hours, 0, 0),
+        (Some(_), [hours, minutes]) => (*hours, *minutes, 0),
+        (None, [minutes]) => (0, *minutes, 0),
+        (None, [minutes, seconds]) => (0, *minutes, *seconds),
+        (_, [hours, minutes, seconds]) => (*hours, *minutes, *seconds),
+        _ => return None,
+    };
+    let hours = days.unwrap_or(0).checked_mul(24)?.checked_add(hours)?;
+    let seconds = minutes.checked_mul(60)?.checked_add(seconds)?;
+    Some(Duration::from_secs(
+        hours.checked_mul(3600)?.checked_add(seconds)?,
+    ))
+}
