@@ -52,8 +52,8 @@ struct Live {
     job_id: Number,
     #[serde(default)]
     array_job_id: Number,
-    #[serde(default)]
-    array_task_id: Number,
+    #[serde(rename = "array_task_id", default)]
+    array_place: Number,
     user_name: Option<String>,
     #[serde(default)]
     user_id: Number,
@@ -175,7 +175,7 @@ fn read<'a, T: Deserialize<'a>>(
 /// [`Unreadable`] when it is no JSON or has no jobs; jobs that make no sense are counted.
 pub fn queue(bytes: &[u8]) -> Result<Queue, Unreadable> {
     read("Slurm's queue", bytes, |live: Live| {
-        let id = match (live.array_job_id.0, live.array_task_id.0) {
+        let id = match (live.array_job_id.0, live.array_place.0) {
             (Some(array), Some(one)) if array > 0 => format!("{array}_{one}"),
             _ => live.job_id.0?.to_string(),
         };
