@@ -136,8 +136,8 @@ impl Reader<'_> {
             return Ok(String::from_utf8_lossy(&name).into_owned());
         }
         let rest = &self.bytes[self.at..];
-        let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
-        let length = rest.iter().take_while(|byte| is_part(byte)).count();
+        let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+        let length = rest.iter().take_while(|byte| is_of_name(byte)).count();
         if length == 0 {
             return Err(self.wrong("no name of an attribute"));
         }
