@@ -78,7 +78,7 @@ pub(crate) async fn open(
             reservation,
             connections: way.connections,
         };
-        return open_via(hop, way.segment, passage, book).await;
+        return open_via(hop, &way.segment, passage, book).await;
     }
     let mut addresses = match addresses {
         none if none.is_empty() => resolve(target).await?,
@@ -93,7 +93,7 @@ pub(crate) async fn open(
                 .cause("its addresses are those of the gateway's own machine"),
         );
     }
-    let stream = connect(target, &addresses, way.segment).await?;
+    let stream = connect(target, &addresses, &way.segment).await?;
     let early = Vec::new();
     Ok(Found {
         end: End { stream, early },

@@ -94,7 +94,7 @@ impl Gateway {
                 .hint("say where with --allow, such as --allow '*.example.org:443'"));
         }
         for segment in options.table.segments() {
-            check(segment)?;
+            check(&segment)?;
         }
         limits::make_room(options.streams_max)?;
         let secret_file = options.dir.join("secret");

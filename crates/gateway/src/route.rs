@@ -22,7 +22,8 @@ struct Route {
     to: Vec<Pattern>,
     /// Straight to the target without one.
     via: Option<Hop>,
-    segment: Segment,
+    /// What this route says of its segment.
+    own: Segment,
     /// Connections that may carry one stream to that gateway.
     connections: u8,
 }
@@ -60,10 +61,10 @@ struct WrittenRoute {
 }
 
 /// The way to a target.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Way<'a> {
     pub via: Option<&'a Hop>,
-    pub segment: &'a Segment,
+    pub segment: Segment,
     /// Connections that may carry one stream to that gateway.
     pub connections: u8,
 }
@@ -117,16 +118,12 @@ impl Table {
                         .cause("no `via` whose secret that could be"));
                 }
             };
-            let own = Segment {
-                congestion: route.congestion,
-                buffer: amount(route.buffer)?,
-            };
             table.routes.push(Route {
                 to: patterns(&route.to)?,
                 via,
-                segment: Segment {
-                    congestion: own.congestion.or(table.segment.congestion.clone()),
-                    buffer: own.buffer.or(table.segment.buffer),
+                own: Segment {
+                    congestion: route.congestion,
+                    buffer: amount(route.buffer)?,
                 },
                 connections,
             });
@@ -156,9 +153,18 @@ impl Table {
     }
 
     /// Each way a segment may be set up.
-    pub(crate) fn segments(&self) -> impl Iterator<Item = &Segment> {
-        let of_routes = self.routes.iter().map(|route| &route.segment);
-        of_routes.chain([&self.segment])
+    pub(crate) fn segments(&self) -> impl Iterator<Item = Segment> {
+        let of_routes = self.routes.iter().map(|route| self.segment_of(route));
+        of_routes.chain([self.segment.clone()])
+    }
+
+    /// How the segment of a route is set up: as it says itself, and else as others are.
+    fn segment_of(&self, route: &Route) -> Segment {
+        let (own, usual) = (&route.own, &self.segment);
+        Segment {
+            congestion: own.congestion.clone().or_else(|| usual.congestion.clone()),
+            buffer: own.buffer.or(usual.buffer),
+        }
     }
 
     pub(crate) fn segment(&self) -> &Segment {
@@ -199,12 +205,12 @@ impl Table {
         found.map_or(
             Way {
                 via: None,
-                segment: &self.segment,
+                segment: self.segment.clone(),
                 connections: 1,
             },
             |route| Way {
                 via: route.via.as_ref(),
-                segment: &route.segment,
+                segment: self.segment_of(route),
                 connections: route.connections,
             },
         )
@@ -282,6 +288,28 @@ mod tests {
         assert_eq!(way("b:1", &["10.2.3.4"]), bbr);
         assert_eq!(way("10.2.3.4:1", &[]), bbr);
         assert_eq!(way("b:1", &["10.3.3.4"]), straight);
+    }
+
+    #[test]
+    fn what_is_said_of_all_segments_is_meant_for_those_of_routes_that_say_nothing() {
+        let table = table(
+            "congestion = 'cubic'\n[[route]]\nto = ['a:1']\nvia = 'gw:7423'\nsecret_file = 'far.secret'\n\
+             [[route]]\nto = ['b:1']\ncongestion = 'reno'\nbuffer = '16MiB'\n",
+        )
+        .unwrap()
+        .with_segment(Some("bbr".into()), Some(Bytes::mebi(8)));
+        let segment = |target: &str| table.way(&target.parse().unwrap(), &[]).segment;
+        let bbr = Segment {
+            congestion: Some("bbr".into()),
+            buffer: Some(Bytes::mebi(8)),
+        };
+        let reno = Segment {
+            congestion: Some("reno".into()),
+            buffer: Some(Bytes::mebi(16)),
+        };
+        assert_eq!(segment("a:1"), bbr);
+        assert_eq!(segment("b:1"), reno);
+        assert_eq!(segment("c:1"), bbr);
     }
 
     #[test]
