@@ -71,36 +71,38 @@ sys.stdin.readline()
 /// What the two links are like.
 struct Links {
     title: &'static str,
-    first: [&'static str; 3],
-    second: [&'static str; 3],
+    first: [&'static str; 4],
+    second: [&'static str; 4],
     /// What the access carries of data at most, in Mbit/s, where the streams are to be compared with that: full frames
     /// are 1538 bytes with Ethernet's framing, and 1448 of them data.
     access_mbit: Option<f64>,
 }
 
+/// Each says what the queue before it holds too: what it carries in a round trip, and 100 packets at least. That of an access
+/// holds 50 ms, as home routers do.
 const PATHS: [Links; 4] = [
     Links {
         title: "30 ms and 0.05 % loss on both segments",
-        first: ["rate=1Gbit/s", "delay=15ms", "loss=0.05%"],
-        second: ["rate=1Gbit/s", "delay=15ms", "loss=0.05%"],
+        first: ["rate=1Gbit/s", "delay=15ms", "loss=0.05%", "queue=3.75MB"],
+        second: ["rate=1Gbit/s", "delay=15ms", "loss=0.05%", "queue=3.75MB"],
         access_mbit: None,
     },
     Links {
         title: "1 ms without loss, then 60 ms and 0.1 % loss",
-        first: ["rate=1Gbit/s", "delay=0.5ms", "loss=0%"],
-        second: ["rate=1Gbit/s", "delay=30ms", "loss=0.1%"],
+        first: ["rate=1Gbit/s", "delay=0.5ms", "loss=0%", "queue=0.15MB"],
+        second: ["rate=1Gbit/s", "delay=30ms", "loss=0.1%", "queue=7.5MB"],
         access_mbit: None,
     },
     Links {
-        title: "An access of 500 Mbit/s, then 60 ms of 500 Mbit/s reserved: without loss",
-        first: ["rate=500Mbit/s", "delay=0.5ms", "loss=0%"],
-        second: ["rate=500Mbit/s", "delay=30ms", "loss=0%"],
-        access_mbit: Some(500.0 * 1448.0 / 1538.0),
+        title: "An access of 250 Mbit/s, then 60 ms of 250 Mbit/s reserved: without loss",
+        first: ["rate=250Mbit/s", "delay=0.5ms", "loss=0%", "queue=1.5625MB"],
+        second: ["rate=250Mbit/s", "delay=30ms", "loss=0%", "queue=1.875MB"],
+        access_mbit: Some(250.0 * 1448.0 / 1538.0),
     },
     Links {
         title: "1 ms without loss on both",
-        first: ["rate=1Gbit/s", "delay=0.5ms", "loss=0%"],
-        second: ["rate=1Gbit/s", "delay=0.5ms", "loss=0%"],
+        first: ["rate=1Gbit/s", "delay=0.5ms", "loss=0%", "queue=0.15MB"],
+        second: ["rate=1Gbit/s", "delay=0.5ms", "loss=0%", "queue=0.15MB"],
         access_mbit: None,
     },
 ];
@@ -149,25 +151,87 @@ struct Sample {
     gateway: f64,
 }
 
-/// Runs the benchmark; `--runs N` and `--seconds N` make it shorter or longer.
+/// Runs the benchmark; `--runs N` and `--seconds N` make it shorter or longer. `part NAME` measures one part alone and prints its
+/// section: `1` and so on for a pair of links, `chain`, or `reserved`.
 ///
 /// # Errors
 /// When the laboratory can't be built, or a program fails in it.
 pub fn run(arguments: &[String]) -> anyhow::Result<()> {
-    let (runs, seconds) = figures::runs_and_seconds(arguments, (RUNS, SECONDS))?;
+    let (part, options) = match arguments {
+        [word, name, rest @ ..] if word == "part" => (Some(name.as_str()), rest),
+        all => (None, all),
+    };
+    let (runs, seconds) = figures::runs_and_seconds(options, (RUNS, SECONDS))?;
     for program in [IP, IPERF3] {
         install::ensure_debian_program(program)?;
     }
     let posthaste = stage::build("posthaste-cli", "posthaste")?;
+    if let Some(name) = part {
+        let section = measure_part(name, &posthaste, runs, seconds)?;
+        std::io::stdout().write_all(section.as_bytes())?;
+        return Ok(());
+    }
+    let samples = measure_over(&posthaste, &PATHS, runs, seconds)?;
+    let chained = chain::measure(&posthaste, runs, seconds).context("the chain")?;
+    let reserved = measure_reserved(&posthaste, runs, seconds)?;
+    let crowd = crowd(&posthaste)?;
+    let mut text = report(&samples, &crowd, runs, seconds)?;
+    text.push_str(&chained);
+    text.push_str(&reserved);
+    super::publish("relay", &text)
+}
+
+fn measure_part(name: &str, posthaste: &Path, runs: usize, seconds: u64) -> anyhow::Result<String> {
+    match name {
+        "chain" => chain::measure(posthaste, runs, seconds),
+        "reserved" => measure_reserved(posthaste, runs, seconds),
+        number => {
+            let links = links(number)?;
+            let samples = measure_over(posthaste, std::slice::from_ref(links), runs, seconds)?;
+            Ok(section(links, &samples))
+        }
+    }
+}
+
+fn measure_reserved(posthaste: &Path, runs: usize, seconds: u64) -> anyhow::Result<String> {
+    let mut kept = Vec::new();
+    for turn in 1..=runs {
+        let run = reserved::measure(posthaste, seconds).context("the reserved stream")?;
+        say(&format!("reserved, {turn}/{runs}: {run:?}"));
+        kept.push(run);
+    }
+    Ok(of_reserved(&kept))
+}
+
+/// The pair of links of this number, from one.
+fn links(number: &str) -> anyhow::Result<&'static Links> {
+    let place = number.parse::<usize>().ok();
+    let place = place.and_then(|number| number.checked_sub(1));
+    place.and_then(|place| PATHS.get(place)).with_context(|| {
+        format!(
+            "there are links 1 to {}, `chain` and `reserved`, not `{number}`",
+            PATHS.len()
+        )
+    })
+}
+
+/// Sends over each pair of links in every way, so many times. No other laboratory runs meanwhile: they would slow each other
+/// down.
+fn measure_over(
+    posthaste: &Path,
+    paths: &[Links],
+    runs: usize,
+    seconds: u64,
+) -> anyhow::Result<Vec<Vec<Sample>>> {
     let site = Site::start("two-segments")?;
     let mut samples: Vec<Vec<Sample>> = Vec::new();
-    samples.resize_with(PATHS.len() * WAYS.len(), Vec::new);
+    samples.resize_with(paths.len() * WAYS.len(), Vec::new);
     for turn in 1..=runs {
-        for (at, path) in PATHS.iter().enumerate() {
+        for (at, path) in paths.iter().enumerate() {
             site.change("first", &path.first)?;
             site.change("second", &path.second)?;
             for (number, way) in WAYS.iter().enumerate() {
-                let sample = measure(&site, &posthaste, *way, seconds).context(way.title)?;
+                let sample = measure(&site, posthaste, *way, seconds).context(way.title)?;
                 say(&format!(
                     "{}, {} {turn}/{runs}: {:.0} Mbit/s, {:.2} of a core",
                     path.title, way.title, sample.mbit_per_s, sample.gateway
@@ -176,20 +240,7 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
             }
         }
     }
-    // Two laboratories at once would slow each other down.
-    drop(site);
-    let chained = chain::measure(&posthaste, runs, seconds).context("the chain")?;
-    let mut kept = Vec::new();
-    for turn in 1..=runs {
-        let run = reserved::measure(&posthaste, seconds).context("the reserved stream")?;
-        say(&format!("reserved, {turn}/{runs}: {run:?}"));
-        kept.push(run);
-    }
-    let crowd = crowd(&posthaste)?;
-    let mut text = report(&samples, &crowd, runs, seconds)?;
-    text.push_str(&chained);
-    text.push_str(&of_reserved(&kept));
-    super::publish("relay", &text)
+    Ok(samples)
 }
 
 fn measure(site: &Site, posthaste: &Path, way: Way, seconds: u64) -> anyhow::Result<Sample> {
@@ -287,32 +338,8 @@ fn report(
     text.push_str(&machine(super::site::memory()));
     let version = output(Command::new(install::find_debian_program(IPERF3)?).arg("--version"))?;
     let _ = writeln!(text, "- {}", version.lines().next().unwrap_or("iperf3"));
-    for (at, path) in PATHS.iter().enumerate() {
-        let of_path = &samples[at * WAYS.len()..(at + 1) * WAYS.len()];
-        let direct = Spread::of(&of_path[0], |sample| sample.mbit_per_s).median;
-        let _ = write!(
-            text,
-            "\n## {}\n\n| way | Mbit/s | of the direct stream | gateway, of a core |\n|---|---|---|---|\n",
-            path.title
-        );
-        for (way, samples) in WAYS.iter().zip(of_path) {
-            let rate = Spread::of(samples, |sample| sample.mbit_per_s);
-            let core = way.gateway.map_or_else(String::new, |_| {
-                Spread::of(samples, |sample| sample.gateway).to_string()
-            });
-            let _ = writeln!(
-                text,
-                "| {} | {:.0} ({:.0}-{:.0}) | {:.2} | {core} |",
-                way.title,
-                rate.median,
-                rate.least,
-                rate.most,
-                rate.median / direct
-            );
-        }
-        if let Some(access) = path.access_mbit {
-            let _ = writeln!(text, "\n{}", of_access(access, of_path));
-        }
+    for (path, of_path) in PATHS.iter().zip(samples.chunks(WAYS.len())) {
+        text.push_str(&section(path, of_path));
     }
     text.push_str(
         "\nA gateway buys nothing where the path is clean, or where the ends have BBR and windows to match: there the mind \
@@ -328,6 +355,34 @@ fn report(
     Ok(text)
 }
 
+/// What came of one pair of links.
+fn section(path: &Links, of_path: &[Vec<Sample>]) -> String {
+    let direct = Spread::of(&of_path[0], |sample| sample.mbit_per_s).median;
+    let mut text = format!(
+        "\n## {}\n\n| way | Mbit/s | of the direct stream | gateway, of a core |\n|---|---|---|---|\n",
+        path.title
+    );
+    for (way, samples) in WAYS.iter().zip(of_path) {
+        let rate = Spread::of(samples, |sample| sample.mbit_per_s);
+        let core = way.gateway.map_or_else(String::new, |_| {
+            Spread::of(samples, |sample| sample.gateway).to_string()
+        });
+        let _ = writeln!(
+            text,
+            "| {} | {:.0} ({:.0}-{:.0}) | {:.2} | {core} |",
+            way.title,
+            rate.median,
+            rate.least,
+            rate.most,
+            rate.median / direct
+        );
+    }
+    if let Some(access) = path.access_mbit {
+        let _ = writeln!(text, "\n{}", of_access(access, of_path));
+    }
+    text
+}
+
 /// What each way has of what the access carries.
 fn of_access(access_mbit: f64, of_path: &[Vec<Sample>]) -> String {
     let shares = WAYS.iter().zip(of_path).map(|(way, samples)| {
@@ -336,39 +391,38 @@ fn of_access(access_mbit: f64, of_path: &[Vec<Sample>]) -> String {
     });
     let shares: Vec<String> = shares.collect();
     format!(
-        "Of the {access_mbit:.0} Mbit/s of data that the access carries at most: {}.",
+        "Of the {access_mbit:.0} Mbit/s of data that the access carries at most: {}. Where more is reserved, the window of the far \
+         end bounds it: 4 MiB of memory hold about 2.6 MiB of data, 355 Mbit/s over 60 ms, whatever the gateway does.",
         shares.join("; ")
     )
 }
 
 fn of_reserved(runs: &[Kept]) -> String {
     let spread = |figure: fn(&Kept) -> f64| Spread::of(runs, figure);
-    let (share, back) = (spread(|run| run.share), spread(|run| run.back_s));
-    let (alone, kept) = (spread(|run| run.alone), spread(Kept::of_alone));
+    let (kept, data) = (spread(Kept::share), spread(|run| run.data));
     let (others, after) = (spread(|run| run.others), spread(|run| run.others_after));
+    let back = spread(|run| run.back_s);
     format!(
         "\n## A reserved rate\n\n{} Mbit/s of a link of {} reserved at a gateway for one stream through it, beside {} streams of others \
-         that send all they can on the same link; then the stream ends and its reservation is released. Before that the same with \
-         nobody else. Headers take 4.4 % of what is reserved and are not counted.\n\n\
+         that send all they can on the same link; then the stream ends and its reservation is released. The kernel counts {} bytes for \
+         each {} of data.\n\n\
          | | |\n|---|---|\n\
-         | alone the stream had, of what was reserved for it | {:.3} ({:.3}-{:.3}) |\n\
-         | beside the others it had | {:.3} ({:.3}-{:.3}) |\n\
-         | so it kept, of what it has alone | {:.3} ({:.3}-{:.3}) |\n\
+         | the stream kept, of what was reserved for it | {:.3} ({:.3}-{:.3}) |\n\
+         | data alone, without headers | {:.3} ({:.3}-{:.3}) |\n\
          | the others had meanwhile | {:.0} Mbit/s |\n\
          | the others had afterwards | {:.0} Mbit/s |\n\
          | 95 % of that from | {:.1} s ({:.1}-{:.1}) after its end |\n",
         reserved::RESERVED_MBIT,
         reserved::LINK_MBIT,
         reserved::COMPETITORS,
-        alone.median,
-        alone.least,
-        alone.most,
-        share.median,
-        share.least,
-        share.most,
+        reserved::FRAME_BYTES,
+        reserved::DATA_BYTES,
         kept.median,
         kept.least,
         kept.most,
+        data.median,
+        data.least,
+        data.most,
         others.median,
         after.median,
         back.median,

@@ -14,8 +14,11 @@ use posthaste_testbed::install::{self, IP};
 use super::super::{site::output, stage, streams::Running};
 
 /// What the link carries, and what of it is reserved, in Mbit/s.
-pub const LINK_MBIT: u32 = 400;
-pub const RESERVED_MBIT: u32 = 160;
+pub const LINK_MBIT: u32 = 200;
+pub const RESERVED_MBIT: u32 = 80;
+/// A full frame as the kernel counts what is reserved, and what of it is data, in bytes.
+pub const FRAME_BYTES: u32 = 1514;
+pub const DATA_BYTES: u32 = 1448;
 /// Streams beside the reserved one.
 pub const COMPETITORS: u32 = 8;
 /// How long a sender that can't begin may take to say so.
@@ -99,9 +102,8 @@ time.sleep(60)
 /// What one run showed.
 #[derive(Debug, Clone, Copy)]
 pub struct Kept {
-    /// Of what was reserved, headers not counted: with nobody else on the link, and beside the others.
-    pub alone: f64,
-    pub share: f64,
+    /// Of what was reserved: data alone, without its headers.
+    pub data: f64,
     /// What the others had meanwhile and afterwards, in Mbit/s.
     pub others: f64,
     pub others_after: f64,
@@ -110,9 +112,9 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// What it kept of what it has alone.
-    pub fn of_alone(&self) -> f64 {
-        self.share / self.alone
+    /// What it kept of what was reserved, which its headers are part of.
+    pub fn share(&self) -> f64 {
+        self.data * f64::from(FRAME_BYTES) / f64::from(DATA_BYTES)
     }
 }
 
@@ -163,17 +165,8 @@ impl Drop for Pair {
     }
 }
 
-/// Lets a stream have a reserved rate for so many seconds, alone and then beside competitors, and ends it.
+/// Lets a stream have a reserved rate beside competitors for so many seconds, and ends it.
 pub fn measure(posthaste: &Path, seconds: u64) -> anyhow::Result<Kept> {
-    let alone = beside(posthaste, seconds, 0)?;
-    let kept = beside(posthaste, seconds, COMPETITORS)?;
-    Ok(Kept {
-        alone: alone.share,
-        ..kept
-    })
-}
-
-fn beside(posthaste: &Path, seconds: u64, competitors: u32) -> anyhow::Result<Kept> {
     let python = install::ensure_python()?;
     let pair = Pair::build()?;
     let folder = stage::target_folder()?.join("bench-relay/reserved");
@@ -189,7 +182,7 @@ fn beside(posthaste: &Path, seconds: u64, competitors: u32) -> anyhow::Result<Ke
     through.args(["through", address, "--token", "8h", "--secret-file"]);
     let token = output(through.arg(folder.join("secret")))?;
     let mut sink = pair.command(&pair.far, &python);
-    sink.args(["-c", SINK, &competitors.to_string()]);
+    sink.args(["-c", SINK, &COMPETITORS.to_string()]);
     let mut sink = Running(sink.stdout(Stdio::piped()).spawn()?);
     let mut said = BufReader::new(sink.0.stdout.take().context("its output is kept")?);
     let mut line = String::new();
@@ -199,7 +192,7 @@ fn beside(posthaste: &Path, seconds: u64, competitors: u32) -> anyhow::Result<Ke
     sender.args(["-c", SENDER, address, token.trim()]);
     sender.args([
         rate.to_string(),
-        competitors.to_string(),
+        COMPETITORS.to_string(),
         seconds.to_string(),
     ]);
     let mut sender = Running(sender.spawn()?);
@@ -217,10 +210,8 @@ fn beside(posthaste: &Path, seconds: u64, competitors: u32) -> anyhow::Result<Ke
         anyhow::bail!("the sink said {line:?}");
     };
     let mbit = |bytes_per_s: f64| bytes_per_s * 8.0 / 1e6;
-    let share = mbit(reserved) / f64::from(RESERVED_MBIT);
     Ok(Kept {
-        alone: share,
-        share,
+        data: mbit(reserved) / f64::from(RESERVED_MBIT),
         others: mbit(others),
         others_after: mbit(others_after),
         back_s,
