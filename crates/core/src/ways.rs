@@ -6,7 +6,7 @@
 use alloc::string::String;
 use core::time::Duration;
 use posthaste_plan::ways::{choose, pays};
-use posthaste_types::{ByteRate, DepotId, RequestId, Timestamp, record};
+use posthaste_types::{ByteRate, CircuitId, DepotId, RequestId, Timestamp, record};
 
 use crate::{
     Mind,
@@ -202,6 +202,45 @@ impl Mind {
         trial.samples += 1;
         if trial.samples >= SAMPLES {
             self.end_trial(out);
+        }
+    }
+
+    /// Takes the ways that a circuit lies on to depots that have others too: rate is reserved there.
+    pub(crate) fn take_ways_of(
+        &mut self,
+        circuit: CircuitId,
+        depots: &[DepotId],
+        out: &mut Outbox,
+    ) {
+        let Some(terms) = self
+            .circuits
+            .offered
+            .get(&circuit)
+            .map(|known| &known.terms)
+        else {
+            return;
+        };
+        let (ways, why) = (
+            terms.ways.clone(),
+            WayReason::Reserved {
+                circuit: terms.name.clone(),
+            },
+        );
+        for &id in depots {
+            let (now, settings) = (self.now, &self.settings);
+            let Some(depot) = self.depots.get_mut(&id) else {
+                continue;
+            };
+            let Depot { fork, link, .. } = depot;
+            let Some(way) = fork.other_of(&ways) else {
+                continue;
+            };
+            fork.take(way, link, now, settings);
+            let name = fork.name(way);
+            out.commands.push(take(id, way, why.clone()));
+            let happening = Happening::WayTaken { name };
+            let reason = Reason::Way { why: why.clone() };
+            self.tell(out, None, Some(id), happening, reason);
         }
     }
 

@@ -244,6 +244,7 @@ fn circuits() -> impl Strategy<Value = Input> {
             lead: Duration::from_secs(lead_s),
             least: Duration::from_secs(least_s),
             hour_micro_usd,
+            ways: vec!["border".into()],
         },
     );
     prop_oneof![

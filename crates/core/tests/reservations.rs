@@ -57,6 +57,7 @@ impl Centre {
             lead: Duration::from_secs(lead_s),
             least: Duration::ZERO,
             hour_micro_usd: 3_600_000,
+            ways: Vec::new(),
         };
         let circuit = CircuitId::new(1);
         centre.give(Input::CircuitOffered { circuit, terms });

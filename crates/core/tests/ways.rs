@@ -83,6 +83,51 @@ impl Desk {
         }
     }
 
+    /// A second request wants rate reserved on a circuit, which lies on this way; on all where it has no name.
+    fn ask_with_reservation(&mut self, way: &str) {
+        let terms = CircuitTerms {
+            name: "lambda".into(),
+            depots: vec![DEPOT],
+            rate_max: ByteRate::new(100 * MEBI),
+            ways: Some(way.to_owned())
+                .into_iter()
+                .filter(|way| !way.is_empty())
+                .collect(),
+            ..CircuitTerms::default()
+        };
+        self.give(vec![
+            Input::CircuitOffered {
+                circuit: CircuitId::new(1),
+                terms,
+            },
+            Input::RequestAsked {
+                request: RequestId::new(2),
+                spec: RequestSpec {
+                    bytes: Bytes::mebi(10 << 10),
+                    files: 1,
+                    chunk_size: Bytes::mebi(8),
+                    deadline: self.now + Duration::from_secs(36_000),
+                    code: "1+0".parse().unwrap(),
+                    via: vec![DEPOT],
+                    destinations: Vec::new(),
+                    release: ReleasePolicy::Never,
+                    best_effort: false,
+                },
+                optimizer: "auto".parse().unwrap(),
+                wishes: Wishes {
+                    reserve: Reserve::Always,
+                    ..Wishes::default()
+                },
+            },
+        ]);
+    }
+
+    /// News of what that request asked for.
+    fn told(&mut self, news: News) {
+        let reservation = ReservationId::new(1);
+        self.give(vec![Input::ReservationTold { reservation, news }]);
+    }
+
     /// Lets `seconds` pass in which the depot takes `mebi` a second.
     fn live(&mut self, seconds: u64, mebi: u64) {
         for _ in 0..seconds {
@@ -192,46 +237,45 @@ fn a_trial_ends_when_a_circuit_to_its_depot_is_up() {
     desk.live_until_tried(10);
     assert_eq!(desk.taken, [1]);
     desk.is_full = false;
-    let terms = CircuitTerms {
-        name: "lambda".into(),
-        depots: vec![DEPOT],
-        rate_max: ByteRate::new(100 * MEBI),
-        ..CircuitTerms::default()
-    };
-    let circuit = CircuitId::new(1);
-    desk.give(vec![
-        Input::CircuitOffered { circuit, terms },
-        Input::RequestAsked {
-            request: RequestId::new(2),
-            spec: RequestSpec {
-                bytes: Bytes::mebi(10 << 10),
-                files: 1,
-                chunk_size: Bytes::mebi(8),
-                deadline: desk.now + Duration::from_secs(36_000),
-                code: "1+0".parse().unwrap(),
-                via: vec![DEPOT],
-                destinations: Vec::new(),
-                release: ReleasePolicy::Never,
-                best_effort: false,
-            },
-            optimizer: "auto".parse().unwrap(),
-            wishes: Wishes {
-                reserve: Reserve::Always,
-                ..Wishes::default()
-            },
-        },
-    ]);
+    desk.ask_with_reservation("");
     desk.live(3, 1);
-    let told = |news| Input::ReservationTold {
-        reservation: ReservationId::new(1),
-        news,
-    };
-    desk.give(vec![told(News::Granted)]);
+    desk.told(News::Granted);
     assert_eq!(desk.taken, [1], "it is only granted");
-    desk.give(vec![told(News::Up)]);
+    desk.told(News::Up);
     assert_eq!(desk.mind.reservations()[0].state, ReservationState::Up);
     assert_eq!(desk.taken, [1, 0]);
     assert_eq!(desk.way().0, "border");
+}
+
+#[test]
+fn the_way_that_a_circuit_lies_on_is_taken_when_it_is_up() {
+    let mut desk = Desk::new(&["border", "straight"]);
+    desk.live_until_tried(10);
+    desk.is_full = false;
+    desk.live(3, 20);
+    assert_eq!(desk.way().0, "straight");
+    desk.ask_with_reservation("border");
+    desk.live(3, 1);
+    desk.told(News::Granted);
+    assert_eq!(desk.taken, [1], "it is only granted");
+    desk.told(News::Up);
+    assert_eq!(desk.taken, [1, 0]);
+    assert_eq!(desk.way().0, "border");
+    assert!(desk.says("takes the way border: lambda, where rate is reserved, lies on it"));
+}
+
+#[test]
+fn a_circuit_that_all_ways_lie_on_leaves_the_one_that_is_taken() {
+    let mut desk = Desk::new(&["border", "straight"]);
+    desk.live_until_tried(10);
+    desk.is_full = false;
+    desk.live(3, 20);
+    desk.ask_with_reservation("");
+    desk.live(3, 1);
+    desk.told(News::Granted);
+    desk.told(News::Up);
+    assert_eq!(desk.taken, [1]);
+    assert_eq!(desk.way().0, "straight");
 }
 
 #[test]

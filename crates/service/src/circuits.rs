@@ -317,7 +317,7 @@ mod tests {
         assert_eq!(names(&first), [(1, "east".into()), (2, "west".into())]);
         let offered = |(id, seller): (&CircuitId, &Arc<Seller>)| Input::CircuitOffered {
             circuit: *id,
-            terms: offer::terms(seller, Vec::new()),
+            terms: offer::terms(seller, Vec::new(), Vec::new()),
         };
         let inputs = first.sellers.iter().map(offered).collect::<Vec<_>>();
         mind.step(Timestamp::from_secs(1), inputs, &mut Default::default());

@@ -135,6 +135,13 @@ impl Fork {
             .map_or_else(String::new, |way| way.name.clone())
     }
 
+    /// The first of these ways, unless one of them is chosen.
+    pub(crate) fn other_of(&self, names: &[String]) -> Option<usize> {
+        let is_named = |branch: &Branch| names.contains(&branch.name);
+        let place = self.branches.iter().position(is_named);
+        place.filter(|_| !self.branch(self.chosen).is_some_and(is_named))
+    }
+
     /// Whether another way is taken than the one that was chosen, which does not open.
     pub(crate) const fn is_diverted(&self) -> bool {
         self.taken != self.chosen

@@ -18,6 +18,8 @@ record! {
         pub least: Duration,
         /// What an hour of it costs, in millionths of a dollar.
         pub hour_micro_usd: u64,
+        /// Names of the ways to its depots that lie on it; none where all of them do.
+        pub ways: Vec<String>,
     }
 }
 

@@ -46,6 +46,11 @@ record! {
         },
         /// It was chosen, did not open for a while, and opens again.
         6 = OpensAgain,
+        /// Rate that is reserved is carried on it alone.
+        7 = Reserved {
+            /// The circuit.
+            circuit: String,
+        },
         /// It was chosen before.
         5 = Known {
             /// What it carries.
@@ -83,6 +88,9 @@ impl fmt::Display for WayReason {
                 carries: None,
             } => write!(f, "{tried} was tried and showed nothing"),
             Self::OtherFails { other } => write!(f, "{other} does not open, or breaks"),
+            Self::Reserved { circuit } => {
+                write!(f, "{circuit}, where rate is reserved, lies on it")
+            }
             Self::OpensAgain => f.write_str("it was chosen, and opens again"),
             Self::Known { carries } => write!(f, "it was chosen before, and carries {carries}"),
         }

@@ -69,7 +69,7 @@ impl Mind {
         };
         held.state = ReservationState::Up;
         held.due = held.until + OVER_WAIT;
-        let (request, depots) = (held.request, held.depots.clone());
+        let (request, circuit, depots) = (held.request, held.circuit, held.depots.clone());
         let (name, rate, until) = (held.name.clone(), held.rate, held.until);
         let why = CircuitReason::Carries { rate, until };
         self.say_step(request, Step::Up, Reason::Circuit { name, why }, out);
@@ -77,6 +77,7 @@ impl Mind {
             // What is tried may not lie on the circuit, and shows nothing from now on.
             self.end_trial(out);
         }
+        self.take_ways_of(circuit, &depots, out);
         let request = self.requests.get_mut(&request);
         if let Some(request) = request.filter(|request| request.is_moving()) {
             for place in 0..request.lanes.len() {

@@ -16,6 +16,8 @@ use crate::{
 
 /// Longest file read, in bytes: people write it by hand.
 const FILE_BYTES_MAX: u64 = 1 << 20;
+/// What stands between the gateways of a way in its name.
+const BETWEEN_GATEWAYS: &str = " > ";
 /// Ways to one place beside the straight one.
 const WAYS_MAX: usize = 4;
 
@@ -155,9 +157,15 @@ impl Gateways {
         leading.any(|(last, _)| self.names_to(last).contains(&name))
     }
 
+    /// Whether a way, by its name, leads through the gateway of this name.
+    #[must_use]
+    pub fn passes(way: &str, gateway: &str) -> bool {
+        way.split(BETWEEN_GATEWAYS).any(|passed| passed == gateway)
+    }
+
     /// The gateways on the way over the one of this name, as a person writes them.
     fn way_name(&self, name: &str) -> String {
-        self.names_to(name).join(" > ")
+        self.names_to(name).join(BETWEEN_GATEWAYS)
     }
 
     /// The names of the gateways on the way over the one of this name, the nearest first.

@@ -1,6 +1,9 @@
 //! Which circuits the mind may ask for, and what they lead to.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use posthaste_core::contract::{CircuitTerms, Input};
 use posthaste_endpoint::{Result, gateway::Gateways};
@@ -24,7 +27,9 @@ pub(crate) async fn offer(centre: &Centre) -> Result<()> {
     for (id, seller) in &centre.circuits.sellers {
         let depots = ends(seller, &centre.depots, &centre.gateways);
         if !depots.is_empty() {
-            offered.insert(*id, terms(seller, depots));
+            let ways = ways(seller, &depots);
+            let depots = depots.iter().map(|depot| depot.record.id).collect();
+            offered.insert(*id, terms(seller, depots, ways));
         }
     }
     for (&circuit, terms) in &offered {
@@ -43,10 +48,32 @@ pub(crate) async fn offer(centre: &Centre) -> Result<()> {
 }
 
 /// The depots in the books that a circuit leads to.
-fn ends(seller: &Seller, depots: &Depots, gateways: &Gateways) -> Vec<DepotId> {
-    let all = depots.all();
-    let led = all.iter().filter(|depot| leads_to(seller, depot, gateways));
-    led.map(|depot| depot.record.id).collect()
+fn ends(seller: &Seller, depots: &Depots, gateways: &Gateways) -> Vec<Arc<Depot>> {
+    let mut led = depots.all();
+    led.retain(|depot| leads_to(seller, depot, gateways));
+    led
+}
+
+/// The ways to these depots that lie on a circuit, where not all do: those through a gateway it names, or through any where it
+/// names none.
+fn ways(seller: &Seller, depots: &[Arc<Depot>]) -> Vec<String> {
+    if !seller.is_by_name_only() {
+        return Vec::new();
+    }
+    let named = |way: &String| {
+        let mut names = seller.circuit.leads_to.iter();
+        names.any(|name| Gateways::passes(way, name))
+    };
+    let (mut on_it, mut through_any) = (BTreeSet::new(), BTreeSet::new());
+    for depot in depots {
+        let mut ways = depot.client.ways();
+        // The last one is the straight one.
+        ways.pop();
+        on_it.extend(ways.iter().filter(|way| named(way)).cloned());
+        through_any.extend(ways);
+    }
+    let chosen = if on_it.is_empty() { through_any } else { on_it };
+    chosen.into_iter().collect()
 }
 
 /// Whether it names the depot, or a gateway that leads to it. Where only streams through gateways belong to what is
@@ -60,8 +87,8 @@ fn leads_to(seller: &Seller, depot: &Arc<Depot>, gateways: &Gateways) -> bool {
     names.any(|name| *name == depot.record.name || gateways.leads_to_relay(name, address))
 }
 
-/// The terms of a circuit that leads to these depots.
-pub(super) fn terms(seller: &Seller, depots: Vec<DepotId>) -> CircuitTerms {
+/// The terms of a circuit that leads to these depots, and on which these ways lie.
+pub(super) fn terms(seller: &Seller, depots: Vec<DepotId>, ways: Vec<String>) -> CircuitTerms {
     let can = seller.provider.capabilities();
     CircuitTerms {
         name: seller.circuit.name.clone(),
@@ -70,6 +97,7 @@ pub(super) fn terms(seller: &Seller, depots: Vec<DepotId>) -> CircuitTerms {
         lead: can.lead,
         least: can.least,
         hour_micro_usd: seller.circuit.hour_micro_usd,
+        ways,
     }
 }
 

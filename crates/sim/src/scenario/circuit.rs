@@ -55,6 +55,7 @@ impl CircuitPlan {
             lead: Duration::from_secs(self.lead_s),
             least: Duration::from_secs(self.least_s),
             hour_micro_usd: self.usd_per_hour.micro(),
+            ways: Vec::new(),
         }
     }
 
