@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use posthaste_testbed::install;
+use posthaste_testbed::{Hosts, install};
 use serde_json::{Value, json};
 
 /// What is reserved for each of two, in bytes a second, of a link of 10 MB/s.
@@ -112,8 +112,7 @@ print(answer.status, answer.read().decode() or 'null')
 
 /// A gateway's machine and one behind it, joined by a device each; gone with the test.
 struct World {
-    gateway: String,
-    far: String,
+    hosts: Hosts,
     folder: tempfile::TempDir,
     python: PathBuf,
 }
@@ -125,49 +124,26 @@ fn must(command: &mut Command) -> Output {
     output
 }
 
-fn ip(arguments: &str) {
-    must(Command::new("ip").args(arguments.split(' ')));
-}
-
 impl World {
     /// The world of one test, which has a name of its own.
     fn build(test: &str) -> Self {
-        let of = |name: &str| format!("ph-reserve-{test}-{name}-{}", std::process::id());
-        let python = install::find_python().unwrap();
-        let world = Self {
-            gateway: of("gw"),
-            far: of("far"),
+        let hosts = Hosts::new(&format!("reserve-{test}"), &["gw", "far"]).unwrap();
+        hosts
+            .join([
+                ("gw", "out", &["10.77.0.1/24", "fd77::1/64"]),
+                ("far", "in", &["10.77.0.2/24", "fd77::2/64"]),
+            ])
+            .unwrap();
+        Self {
+            hosts,
             folder: tempfile::tempdir().unwrap(),
-            python,
-        };
-        let (gateway, far) = (&world.gateway, &world.far);
-        ip(&format!("netns add {gateway}"));
-        ip(&format!("netns add {far}"));
-        ip(&format!(
-            "link add out netns {gateway} type veth peer name in netns {far}"
-        ));
-        ip(&format!("-n {gateway} addr add 10.77.0.1/24 dev out"));
-        ip(&format!("-n {far} addr add 10.77.0.2/24 dev in"));
-        ip(&format!("-n {gateway} addr add fd77::1/64 dev out nodad"));
-        ip(&format!("-n {far} addr add fd77::2/64 dev in nodad"));
-        for (host, device) in [(gateway, "lo"), (gateway, "out"), (far, "lo"), (far, "in")] {
-            ip(&format!("-n {host} link set {device} up"));
+            python: install::find_python().unwrap(),
         }
-        world
-    }
-
-    fn command(host: &str, program: &Path) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", host]).arg(program);
-        command.stdin(Stdio::null());
-        command
     }
 
     /// What `tc` shows of the gateway's device.
     fn tc(&self, what: &str) -> String {
-        let mut command = Self::command(&self.gateway, Path::new("tc"));
-        let output = must(command.args(["-s", what, "show", "dev", "out"]));
-        String::from_utf8(output.stdout).unwrap()
+        self.hosts.traffic("gw", what, "out").unwrap()
     }
 
     /// Bytes that the kernel has sent of a class.
@@ -179,17 +155,9 @@ impl World {
     }
 
     fn script(&self, host: &str, script: &str, arguments: &[&str]) -> Command {
-        let mut command = Self::command(host, &self.python);
+        let mut command = self.hosts.command(host, &self.python);
         command.args(["-c", script]).args(arguments);
         command
-    }
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        for host in [&self.gateway, &self.far] {
-            let _ = Command::new("ip").args(["netns", "del", host]).status();
-        }
     }
 }
 
@@ -231,7 +199,7 @@ struct Gateway<'a> {
 impl<'a> Gateway<'a> {
     fn start(world: &'a World) -> Self {
         let program = Path::new(env!("CARGO_BIN_EXE_posthaste"));
-        let mut command = World::command(&world.gateway, program);
+        let mut command = world.hosts.command("gw", program);
         command.args([
             "gateway",
             "--json",
@@ -267,11 +235,11 @@ impl<'a> Gateway<'a> {
         } else {
             body.to_string()
         };
-        let said = must(&mut self.world.script(
-            &self.world.gateway,
-            ASK,
-            &[method, &url, &self.token, &body],
-        ));
+        let said = must(
+            &mut self
+                .world
+                .script("gw", ASK, &[method, &url, &self.token, &body]),
+        );
         let said = String::from_utf8(said.stdout).unwrap();
         let (status, json) = said.split_once(' ').unwrap();
         (status.parse().unwrap(), serde_json::from_str(json).unwrap())
@@ -344,11 +312,11 @@ fn what_is_reserved_is_had_beside_competitors_and_outlives_a_kill() {
         "{refused}"
     );
 
-    let (_sink, mut counted, ready) = Running::start(&mut world.script(&world.far, SINK, &[]));
+    let (_sink, mut counted, ready) = Running::start(&mut world.script("far", SINK, &[]));
     assert_eq!(ready, "ready\n");
     let port = gateway.address.rsplit(':').next().unwrap();
     let sender = world
-        .script(&world.gateway, SENDER, &[port, &gateway.token])
+        .script("gw", SENDER, &[port, &gateway.token])
         .spawn()
         .unwrap();
     let _sender = Running(sender);
@@ -406,14 +374,14 @@ fn packets_of_an_ipv6_flow_and_of_an_ipv6_stream_leave_in_their_classes() {
     let flow = json!([{ "from": "fd77::/64", "to": "[fd77::2]:6000" }]);
     gateway.reserve("flow", &flow);
     gateway.reserve("stream", &json!([]));
-    let (_sink, mut counted, ready) = Running::start(&mut world.script(&world.far, SINK_6, &[]));
+    let (_sink, mut counted, ready) = Running::start(&mut world.script("far", SINK_6, &[]));
     assert_eq!(ready, "ready\n");
     let port = gateway.address.rsplit(':').next().unwrap();
     let sizes = [2_000_000, 4_000_000, 1_000_000];
     let shown = sizes.map(|size| size.to_string());
     let [flow, stream, other] = &shown;
     let arguments = [port, &gateway.token, flow, stream, other];
-    must(&mut world.script(&world.gateway, SENDER_6, &arguments));
+    must(&mut world.script("gw", SENDER_6, &arguments));
     let mut line = String::new();
     counted.read_line(&mut line).unwrap();
     assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), json!(sizes));

@@ -6,14 +6,9 @@
 #[path = "support/processes.rs"]
 mod processes;
 
-use std::{
-    fs,
-    path::PathBuf,
-    process::{Command, Output},
-    time::Duration,
-};
+use std::{fs, path::PathBuf, time::Duration};
 
-use posthaste_testbed::install;
+use posthaste_testbed::{Hosts, install};
 use processes::{PATIENCE, Process, Service, binary_in, make_tree, now, picture, text};
 use serde_json::Value;
 
@@ -46,57 +41,31 @@ threading.Event().wait()
 
 /// A centre, a gateway's machine, and one behind it that nobody reaches straight; gone with the test.
 struct World {
-    centre: String,
-    gate: String,
-    far: String,
+    hosts: Hosts,
     folder: tempfile::TempDir,
     python: PathBuf,
 }
 
-fn must(command: &mut Command) -> Output {
-    let output = command.output().unwrap();
-    assert!(
-        output.status.success(),
-        "{command:?}: {}",
-        text(&output.stderr)
-    );
-    output
-}
-
-fn ip(arguments: &str) {
-    must(Command::new("ip").args(arguments.split(' ')));
-}
-
 impl World {
     fn build() -> Self {
-        let of = |name: &str| format!("ph-streams-{name}-{}", std::process::id());
-        let world = Self {
-            centre: of("centre"),
-            gate: of("gate"),
-            far: of("far"),
+        let hosts = Hosts::new("streams", &["centre", "gate", "far"]).unwrap();
+        hosts
+            .join([
+                ("centre", "door", &["10.79.0.1/24"]),
+                ("gate", "in", &["10.79.0.2/24"]),
+            ])
+            .unwrap();
+        hosts
+            .join([
+                ("gate", "out", &["10.77.0.1/24"]),
+                ("far", "in", &["10.77.0.2/24"]),
+            ])
+            .unwrap();
+        Self {
+            hosts,
             folder: tempfile::tempdir().unwrap(),
             python: install::find_python().unwrap(),
-        };
-        let (centre, gate, far) = (&world.centre, &world.gate, &world.far);
-        for host in [centre, gate, far] {
-            ip(&format!("netns add {host}"));
-            ip(&format!("-n {host} link set lo up"));
         }
-        for (one, device, other, peer) in [(centre, "door", gate, "in"), (gate, "out", far, "in")] {
-            ip(&format!(
-                "link add {device} netns {one} type veth peer name {peer} netns {other}"
-            ));
-        }
-        for (host, device, address) in [
-            (centre, "door", "10.79.0.1/24"),
-            (gate, "in", "10.79.0.2/24"),
-            (gate, "out", "10.77.0.1/24"),
-            (far, "in", "10.77.0.2/24"),
-        ] {
-            ip(&format!("-n {host} addr add {address} dev {device}"));
-            ip(&format!("-n {host} link set {device} up"));
-        }
-        world
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -104,13 +73,12 @@ impl World {
     }
 
     fn script(&self, host: &str, script: &str) -> Process {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", host]).arg(&self.python);
+        let mut command = self.hosts.command(host, &self.python);
         Process::run(command.args(["-c", script]), &self.path("scripts.log"))
     }
 
     fn relay(&self) -> Process {
-        let mut command = binary_in(&self.far);
+        let mut command = binary_in(&self.hosts.namespace("far"));
         command.args(["relay", "--json", "--name", "ash", "--capacity", "4G"]);
         command.args(["--listen", "10.77.0.2:0", "--dir"]);
         Process::run(command.arg(self.path("ash")), &self.path("ash.log"))
@@ -118,7 +86,7 @@ impl World {
 
     /// A gateway that reserves on a link of 5 MB/s.
     fn gateway(&self, listen: &str) -> Process {
-        let mut command = binary_in(&self.gate);
+        let mut command = binary_in(&self.hosts.namespace("gate"));
         command.args(["gateway", "--json", "--allow", "10.77.0.2:*"]);
         command.args(["--reserve", "out=40Mbit", "--listen", listen, "--dir"]);
         Process::run(command.arg(self.path("gateway")), &self.path("gateway.log"))
@@ -126,10 +94,7 @@ impl World {
 
     /// Bytes that went through each class of a reservation, since it was made.
     fn reserved(&self) -> Vec<u64> {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.gate, "tc"]);
-        let shown = must(command.args(["-s", "class", "show", "dev", "out"]));
-        let shown = text(&shown.stdout);
+        let shown = self.hosts.traffic("gate", "class", "out").unwrap();
         let classes = shown.split("class htb 7e57:").skip(1);
         let ours = classes.filter(|class| !class.starts_with("fff"));
         let sent = ours.map(|class| class.split_once("Sent ").unwrap().1);
@@ -144,14 +109,6 @@ impl World {
             let sum: u64 = self.reserved().iter().sum();
             sum >= before + bytes
         });
-    }
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        for host in [&self.centre, &self.gate, &self.far] {
-            let _ = Command::new("ip").args(["netns", "del", host]).status();
-        }
     }
 }
 
@@ -197,7 +154,8 @@ fn serve(world: &World, gateway: &Process, relay: &Process) -> Service {
     .unwrap();
     let [gateways, circuits] = [&gateways, &circuits].map(|file| file.to_str().unwrap());
     let more = ["--gateways", gateways, "--circuits", circuits];
-    let service = Service::start_in(&world.centre, world.folder.path(), &more);
+    let centre = world.hosts.namespace("centre");
+    let service = Service::start_in(&centre, world.folder.path(), &more);
     let known = |key: &str| relay.ready[key].as_str().unwrap().to_owned();
     let (url, fingerprint, secret) = (known("url"), known("fingerprint"), known("secret_file"));
     let add = ["depot", "add", "ash", &url, "--fingerprint", &fingerprint];
@@ -213,8 +171,8 @@ fn streams_of_the_service_name_their_reservation_and_go_on_without_it() {
     let world = World::build();
     let relay = world.relay();
     let mut gateway = world.gateway("10.79.0.2:0");
-    let _sink = world.script(&world.far, SINK);
-    let mut crowd = world.script(&world.gate, CROWD);
+    let _sink = world.script("far", SINK);
+    let mut crowd = world.script("gate", CROWD);
     let mut service = serve(&world, &gateway, &relay);
     let scratch = world.path("scratch");
     make_tree(&scratch, 160, 5);
@@ -245,7 +203,7 @@ fn streams_of_the_service_name_their_reservation_and_go_on_without_it() {
     assert!(is_up(&service.status(&id)), "{}", log(&service));
 
     // It is taken away while data goes under it, and data goes on.
-    let mut release = binary_in(&world.centre);
+    let mut release = binary_in(&world.hosts.namespace("centre"));
     release.args([
         "reserve",
         "release",
@@ -254,7 +212,8 @@ fn streams_of_the_service_name_their_reservation_and_go_on_without_it() {
         key,
         "--circuits",
     ]);
-    must(release.arg(world.path("circuits.toml")));
+    let released = release.arg(world.path("circuits.toml")).output().unwrap();
+    assert!(released.status.success(), "{}", text(&released.stderr));
     wait_for("nobody notices that it is over", &service, || {
         has_step(&service, &id, "reservation over")
     });

@@ -14,6 +14,7 @@ pub mod conformance;
 mod ftp_server;
 mod gcs_server;
 mod grid_ftp_server;
+mod hosts;
 pub mod install;
 #[cfg(feature = "reservations")]
 mod nsi_stand_in;
@@ -44,6 +45,7 @@ pub use azure_server::AzureServer;
 pub use ftp_server::{FtpFace, FtpServer};
 pub use gcs_server::GcsServer;
 pub use grid_ftp_server::GridFtpServer;
+pub use hosts::Hosts;
 #[cfg(feature = "reservations")]
 pub use nsi_stand_in::{NsiHabits, NsiStandIn};
 #[cfg(feature = "reservations")]

@@ -2,14 +2,14 @@
 
 use std::{
     io::{BufRead, BufReader},
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, Stdio},
     thread,
     time::Duration,
 };
 
 use anyhow::{Context, ensure};
-use posthaste_testbed::install::{self, IP};
+use posthaste_testbed::{Hosts, install};
 
 use super::super::{site::output, stage, streams::Running};
 
@@ -118,60 +118,17 @@ impl Kept {
     }
 }
 
-/// Two machines joined by a device each; gone with their owner.
-struct Pair {
-    ip: PathBuf,
-    gateway: String,
-    far: String,
-}
-
-impl Pair {
-    fn build() -> anyhow::Result<Self> {
-        let of = |name: &str| format!("ph-bench-{name}-{}", std::process::id());
-        let pair = Self {
-            ip: install::find_debian_program(IP)?,
-            gateway: of("gw"),
-            far: of("far"),
-        };
-        let (gateway, far) = (&pair.gateway, &pair.far);
-        let mut lines = vec![
-            format!("netns add {gateway}"),
-            format!("netns add {far}"),
-            format!("link add out netns {gateway} type veth peer name in netns {far}"),
-            format!("-n {gateway} addr add 10.78.0.1/24 dev out"),
-            format!("-n {far} addr add 10.78.0.2/24 dev in"),
-        ];
-        let devices = [(gateway, "lo"), (gateway, "out"), (far, "lo"), (far, "in")];
-        lines.extend(devices.map(|(host, device)| format!("-n {host} link set {device} up")));
-        for line in lines {
-            output(Command::new(&pair.ip).args(line.split(' ')))?;
-        }
-        Ok(pair)
-    }
-
-    fn command(&self, host: &str, program: &Path) -> Command {
-        let mut command = Command::new(&self.ip);
-        command.args(["netns", "exec", host]).arg(program);
-        command.stdin(Stdio::null());
-        command
-    }
-}
-
-impl Drop for Pair {
-    fn drop(&mut self) {
-        for host in [&self.gateway, &self.far] {
-            let _ = Command::new(&self.ip).args(["netns", "del", host]).status();
-        }
-    }
-}
-
 /// Lets a stream have a reserved rate beside competitors for so many seconds, and ends it.
 pub fn measure(posthaste: &Path, seconds: u64) -> anyhow::Result<Kept> {
     let python = install::ensure_python()?;
-    let pair = Pair::build()?;
+    let hosts = Hosts::new("bench", &["gw", "far"])?;
+    hosts.join([
+        ("gw", "out", &["10.78.0.1/24"]),
+        ("far", "in", &["10.78.0.2/24"]),
+    ])?;
     let folder = stage::target_folder()?.join("bench-relay/reserved");
     let _ = std::fs::remove_dir_all(&folder);
-    let mut gateway = pair.command(&pair.gateway, posthaste);
+    let mut gateway = hosts.command("gw", posthaste);
     gateway.args(["gateway", "--json", "--listen", "127.0.0.1:7423"]);
     gateway.args(["--allow", "10.78.0.2:*"]);
     gateway.args(["--reserve", &format!("out={LINK_MBIT}Mbit"), "--dir"]);
@@ -181,14 +138,14 @@ pub fn measure(posthaste: &Path, seconds: u64) -> anyhow::Result<Kept> {
     let mut through = Command::new(posthaste);
     through.args(["through", address, "--token", "8h", "--secret-file"]);
     let token = output(through.arg(folder.join("secret")))?;
-    let mut sink = pair.command(&pair.far, &python);
+    let mut sink = hosts.command("far", &python);
     sink.args(["-c", SINK, &COMPETITORS.to_string()]);
     let mut sink = Running(sink.stdout(Stdio::piped()).spawn()?);
     let mut said = BufReader::new(sink.0.stdout.take().context("its output is kept")?);
     let mut line = String::new();
     said.read_line(&mut line)?;
     let rate = u64::from(RESERVED_MBIT) * 1_000_000 / 8;
-    let mut sender = pair.command(&pair.gateway, &python);
+    let mut sender = hosts.command("gw", &python);
     sender.args(["-c", SENDER, address, token.trim()]);
     sender.args([
         rate.to_string(),
