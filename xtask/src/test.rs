@@ -1,33 +1,32 @@
 //! `cargo xtask test`: all tests, on a machine that may have nothing but Rust yet.
 
-use std::{
-    io::{IsTerminal, stdin},
-    path::PathBuf,
-};
+mod lanes;
+
+use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use posthaste_testbed::install;
 
 use crate::{cargo, succeed};
 
-/// How `cargo test` starts a file of tests where nobody watches: one that hangs is ended after 20 min with all
-/// that it started, and fails. The slowest takes a few minutes.
-const ENDS_WHEN_IT_HANGS: &str =
-    "target.'cfg(unix)'.runner = ['timeout', '--verbose', '--kill-after=10', '1200']";
-
 /// Installs what the tests need, then runs every test of the workspace, those in documentation
-/// too. `arguments` are handed to `cargo test`.
+/// too. `arguments`, where there are any, choose among them as those of `cargo test` do.
 ///
 /// # Errors
 /// When something is missing and can't be installed, or a test fails.
 pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     install_servers()?;
-    eprintln!("xtask: cargo test --workspace --locked");
-    let mut tests = cargo(&["test", "--workspace", "--locked"]);
-    if !stdin().is_terminal() {
-        tests.args(["--config", ENDS_WHEN_IT_HANGS]);
+    if !arguments.is_empty() {
+        eprintln!(
+            "xtask: cargo test --workspace --locked {}",
+            arguments.join(" ")
+        );
+        return succeed(cargo(&["test", "--workspace", "--locked"]).args(arguments));
     }
-    succeed(tests.args(arguments))
+    let files = lanes::run();
+    eprintln!("xtask: cargo test --workspace --locked --doc");
+    let examples = succeed(&mut cargo(&["test", "--workspace", "--locked", "--doc"]));
+    files.and(examples)
 }
 
 /// Says each program the tests run against, and installs what is missing. Reports all that can't

@@ -1,0 +1,164 @@
+//! Files of tests run side by side: most of them wait for servers, links and clocks, and cargo runs one after the other.
+
+use std::{
+    collections::VecDeque,
+    io::{Write as _, stdout},
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    sync::{Mutex, PoisonError},
+    thread,
+};
+
+use anyhow::{Context, bail};
+use serde_json::Value;
+
+use crate::{cargo, root};
+
+/// Files that run at once. Each runs as many of its tests at once as there are cores, and few of these compute.
+const LANES: usize = 3;
+/// One that hangs is ended after this time, in seconds, with all that it started, and fails. The slowest takes five minutes.
+const LIMIT_S: &str = "1200";
+/// Between asking a file that hangs to end and ending it, in seconds.
+const MERCY_S: &str = "10";
+/// Files that take more than a minute begin first, or the last of them would run alone.
+const LONG: [&str; 6] = [
+    "slurm",
+    "copy",
+    "ways",
+    "shared_link",
+    "reserved_streams",
+    "space",
+];
+
+/// A built file of tests.
+struct File {
+    /// Of its target: `slurm`.
+    name: String,
+    program: PathBuf,
+    /// Where cargo would run it.
+    package: PathBuf,
+}
+
+/// Builds every file of tests of the workspace and runs all of them, each one's words together.
+///
+/// # Errors
+/// When one doesn't build, or a test fails: then after all have run.
+pub fn run() -> anyhow::Result<()> {
+    let files = build()?;
+    let count = files.len();
+    let failed = run_all(files);
+    if !failed.is_empty() {
+        bail!(
+            "tests fail in {} of {count} files: {}",
+            failed.len(),
+            failed.join(", ")
+        );
+    }
+    Ok(())
+}
+
+/// What cargo built, the long ones first.
+fn build() -> anyhow::Result<VecDeque<File>> {
+    eprintln!("xtask: cargo test --workspace --locked --no-run");
+    let output = cargo(&[
+        "test",
+        "--workspace",
+        "--locked",
+        "--no-run",
+        "--message-format=json-render-diagnostics",
+    ])
+    .stderr(Stdio::inherit())
+    .output()
+    .context("can't run `cargo test --no-run`")?;
+    if !output.status.success() {
+        bail!("`cargo test --no-run` failed: {}", output.status);
+    }
+    let mut files = Vec::new();
+    for line in String::from_utf8(output.stdout)?.lines() {
+        files.extend(file(line)?);
+    }
+    if files.is_empty() {
+        bail!("cargo built no tests");
+    }
+    files.sort_by_key(|file| {
+        LONG.iter()
+            .position(|long| *long == file.name)
+            .unwrap_or(LONG.len())
+    });
+    Ok(files.into())
+}
+
+/// The file of tests of a line of cargo's, if it tells of one.
+fn file(line: &str) -> anyhow::Result<Option<File>> {
+    let message: Value = serde_json::from_str(line)
+        .with_context(|| format!("can't read what cargo says of its build: {line}"))?;
+    if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
+        return Ok(None);
+    }
+    let (Some(name), Some(program), Some(manifest)) = (
+        message["target"]["name"].as_str(),
+        message["executable"].as_str(),
+        message["manifest_path"].as_str(),
+    ) else {
+        return Ok(None);
+    };
+    Ok(Some(File {
+        name: name.into(),
+        program: program.into(),
+        package: Path::new(manifest)
+            .parent()
+            .context("a manifest lies in no folder")?
+            .into(),
+    }))
+}
+
+/// Runs all, and says which failed.
+fn run_all(files: VecDeque<File>) -> Vec<String> {
+    let (files, failed) = (Mutex::new(files), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for _ in 0..LANES {
+            scope.spawn(|| {
+                while let Some(file) = lock(&files).pop_front() {
+                    if let Err(error) = run_file(&file) {
+                        eprintln!("xtask: {error:#}");
+                        lock(&failed).push(file.name);
+                    }
+                }
+            });
+        }
+    });
+    failed.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn lock<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn run_file(file: &File) -> anyhow::Result<()> {
+    let output = Command::new("timeout")
+        .args(["--verbose", "--kill-after", MERCY_S, LIMIT_S])
+        .arg(&file.program)
+        .current_dir(&file.package)
+        .env("CARGO_MANIFEST_DIR", &file.package)
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("can't run {}", file.program.display()))?;
+    say(file, &output);
+    if !output.status.success() {
+        bail!("{} fails: {}", file.program.display(), output.status);
+    }
+    Ok(())
+}
+
+/// What it said, in one piece.
+fn say(file: &File, output: &Output) {
+    let program = file.program.strip_prefix(root()).unwrap_or(&file.program);
+    let said = format!(
+        "     Ran {}\n{}{}",
+        program.display(),
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    // Whoever read it is gone: the tests run on, and their result is told by how this ends.
+    let _ = stdout().write_all(said.as_bytes());
+}
