@@ -13,6 +13,9 @@ pub struct NewJob {
     pub uid: u32,
     /// The group of what is written for it.
     pub gid: u32,
+    /// Whether it was submitted held: then the service releases it when its data is here, and sees when it ends.
+    #[serde(default)]
+    pub held: bool,
 }
 
 /// How a job ended.

@@ -39,6 +39,7 @@ mod shutdown;
 mod simulate;
 mod slurm;
 mod stage_in;
+mod submit;
 mod through;
 mod watch;
 mod wishes;
@@ -92,6 +93,7 @@ enum Command {
     Slurm(slurm::SlurmArguments),
     Pbs(pbs::PbsArguments),
     Condor(condor::CondorArguments),
+    Submit(submit::SubmitArguments),
     Simulate(simulate::SimulateArguments),
     Generate(generate::GenerateArguments),
 }
@@ -128,6 +130,7 @@ fn main() -> ExitCode {
         Command::Slurm(arguments) => wait_for(slurm::run(arguments)),
         Command::Pbs(arguments) => pbs::run(arguments),
         Command::Condor(arguments) => wait_for(condor::run(arguments)),
+        Command::Submit(arguments) => wait_for(submit::run(arguments)),
         Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Generate(arguments) => generate::run(&arguments, Cli::command()),
     };

@@ -10,6 +10,7 @@ mod site;
 use clap::{Args, Subcommand};
 
 use crate::failure::Outcome;
+pub use hook::{complaints, directives};
 
 /// Makes Slurm wait for data: install, doctor
 ///

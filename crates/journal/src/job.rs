@@ -25,6 +25,38 @@ pub struct JobRecord {
     pub phase: JobPhase,
     /// When it was told of.
     pub created: Timestamp,
+    /// Whether we keep it from starting.
+    pub hold: JobHold,
+}
+
+/// Whether we keep a job from starting, and look after it at its batch system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobHold {
+    /// Its batch system does both, and tells us.
+    None,
+    /// It was submitted held, and is to be released when its data is here.
+    Held,
+    /// It was released.
+    Released,
+}
+
+impl JobHold {
+    fn number(self) -> u8 {
+        match self {
+            Self::None => 0,
+            Self::Held => 1,
+            Self::Released => 2,
+        }
+    }
+
+    /// What a later version wrote is looked after by nobody.
+    fn read(number: u8) -> Self {
+        match number {
+            1 => Self::Held,
+            2 => Self::Released,
+            _ => Self::None,
+        }
+    }
 }
 
 /// How far a job is.
@@ -89,6 +121,7 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<JobRecord> {
         script: row.get("script")?,
         phase: JobPhase::read(row.get("phase")?, ended),
         created: Timestamp::from_micros(from_sql(row.get("created_micros")?)),
+        hold: JobHold::read(row.get("hold")?),
     })
 }
 
@@ -101,7 +134,7 @@ impl Journal {
         self.connection
             .execute(
                 "INSERT OR REPLACE INTO job (scheduler, job, round, uid, gid, script, phase, ended_micros,
-                 created_micros) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+                 created_micros, hold) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
                 params![
                     job.scheduler,
                     job.job,
@@ -112,6 +145,7 @@ impl Journal {
                     job.phase.number(),
                     job.phase.ended().map(|at| to_sql(at.as_micros())),
                     to_sql(job.created.as_micros()),
+                    job.hold.number(),
                 ],
             )
             .map_err(self.failed("append to"))?;
@@ -161,7 +195,13 @@ mod tests {
             script: "#POSTHASTE stage_in source=a destination=/b\n".into(),
             phase: JobPhase::Registered,
             created: Timestamp::from_micros(7),
+            hold: JobHold::None,
         };
+        for hold in [JobHold::Held, JobHold::Released, JobHold::None] {
+            job.hold = hold;
+            journal.keep_job(&job).unwrap();
+            assert_eq!(journal.job("slurm", "12").unwrap().as_ref(), Some(&job));
+        }
         let at = Timestamp::from_micros(9);
         for phase in [
             JobPhase::Registered,

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::Connection;
 
 pub use depot::DepotRecord;
-pub use job::{JobPhase, JobRecord};
+pub use job::{JobHold, JobPhase, JobRecord};
 pub use request::{RequestRecord, Scan, StageIn};
 pub use step::{ChunkRecord, EventRecord, Replay, Step};
 

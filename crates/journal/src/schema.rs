@@ -5,7 +5,7 @@ use rusqlite::OptionalExtension;
 use crate::{Journal, JournalError};
 
 /// Each entry brings the schema from its index to the next; entries are never changed.
-const MIGRATIONS: [&str; 10] = [
+const MIGRATIONS: [&str; 11] = [
     "
     CREATE TABLE input (
         seq INTEGER PRIMARY KEY,
@@ -88,6 +88,7 @@ const MIGRATIONS: [&str; 10] = [
         PRIMARY KEY (scheduler, job)
     );",
     "CREATE INDEX request_of_destination ON request (destination, id);",
+    "ALTER TABLE job ADD COLUMN hold INTEGER NOT NULL DEFAULT 0;",
 ];
 
 /// Opens for one process, durable at each commit, and brings the schema up to date.

@@ -64,6 +64,19 @@ impl Desk {
 /// An error on its way out.
 pub(crate) struct Refusal(Error);
 
+impl Refusal {
+    /// Whether trying again may go well.
+    pub(crate) fn may_pass(&self) -> bool {
+        self.0.is_temporary()
+    }
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(&self.0, f)
+    }
+}
+
 impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
         Self(error)

@@ -1,6 +1,7 @@
 //! The jobs of batch systems. What their scripts ask for becomes ordinary requests, named after the job and the directive:
 //! asked for twice, after a crash of whoever asks or of the service itself, it is moved once.
 
+pub(crate) mod held;
 pub(crate) mod owner;
 pub(crate) mod room;
 pub(crate) mod stage_in;
@@ -13,7 +14,7 @@ use posthaste_api as api;
 use posthaste_batch::script::{self, Deadline, Wanted};
 use posthaste_core::contract::Input;
 use posthaste_endpoint::{Error, ErrorKind, Result};
-use posthaste_journal::{JobPhase, JobRecord, RequestRecord};
+use posthaste_journal::{JobHold, JobPhase, JobRecord, RequestRecord};
 use posthaste_types::Timestamp;
 use tokio::{sync::mpsc, task::JoinSet};
 
@@ -97,6 +98,11 @@ pub(crate) fn register(
         script: new.script.clone(),
         phase: JobPhase::Registered,
         created: desk.centre.clock.now(),
+        hold: if new.held {
+            JobHold::Held
+        } else {
+            JobHold::None
+        },
     };
     let is_same = |known: &JobRecord| known.script == new.script && known.uid == new.uid;
     let record = match known {

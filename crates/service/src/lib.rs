@@ -205,6 +205,7 @@ impl Service {
         running.spawn(read_meters(Arc::clone(&centre)));
         running.spawn(circuits::sweep_all(Arc::clone(&centre)));
         running.spawn(jobs::give_up_all(Arc::clone(&centre), forgotten));
+        running.spawn(jobs::held::look_after_all(desk.clone()));
         let scanner = Arc::clone(&centre);
         running.spawn(async move {
             submit::scan_all(scanner, scans).await;

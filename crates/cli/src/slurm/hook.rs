@@ -136,7 +136,7 @@ fn word<'w>(words: &'w [String], place: usize, what: &str) -> Result<&'w str, Fa
 }
 
 /// Only the lines of a script that may be directives: the rest is none of the service's business.
-fn directives(path: &str) -> Result<String, Failure> {
+pub fn directives(path: &str) -> Result<String, Failure> {
     let failed = |cause| Error::io("read", path.to_owned(), cause);
     let size = fs::metadata(path).map_err(failed)?.len();
     if size > SCRIPT_BYTES_MAX {
@@ -185,7 +185,7 @@ fn comment(text: &str) -> Outcome {
 }
 
 /// What is wrong in directives, or not done for jobs in the queue.
-fn complaints(text: &str) -> Vec<Complaint> {
+pub fn complaints(text: &str) -> Vec<Complaint> {
     match script::read(text) {
         Ok(wanted) => check::of_a_job(&wanted),
         Err(complaints) => complaints,
@@ -273,6 +273,7 @@ impl Job<'_> {
             uid: number(1, "the user")?,
             gid: number(2, "the group")?,
             script: directives(word(words, 5, "the script")?)?,
+            held: false,
         };
         loop {
             match self.service.put::<api::Job>(&self.path, &new).await {

@@ -44,6 +44,10 @@ impl Centre {
         make_files(&folder.path().join("far"), 2);
         write_profiles(folder.path(), &s3, &ssh, rate);
         lend_key(&ssh);
+        let mut slurm = Slurm::set_up().unwrap();
+        // Where the service looks for it.
+        let conf = folder.path().join("slurm.conf");
+        std::os::unix::fs::symlink(slurm.folder().join("slurm.conf"), conf).unwrap();
         let service = Service::start_as(
             USER,
             folder.path(),
@@ -56,7 +60,6 @@ impl Centre {
             service.add(relay);
         }
         service.wait_for_depots(|depot| depot["state"] == "up");
-        let mut slurm = Slurm::set_up().unwrap();
         install(&slurm, &service);
         slurm.start().unwrap();
         Self {

@@ -11,7 +11,7 @@ fn is_held(reason: &str) -> bool {
 }
 
 /// Waits until something of what a stage-in brings is here, and not all.
-fn wait_until_half_here(centre: &Centre, to: &str) {
+pub fn wait_until_half_here(centre: &Centre, to: &str) {
     let looked = centre.slurm.wait_until("some of it is here", |_| {
         let found = centre.stage_ins(to);
         let here = |one: &Value| one["chunks_safe"].as_u64() >= Some(1);

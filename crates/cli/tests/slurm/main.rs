@@ -3,6 +3,7 @@
 
 mod centre;
 mod faults;
+mod held;
 #[path = "../support/processes.rs"]
 mod processes;
 mod setup;

@@ -498,6 +498,7 @@ fn start_service_as(user: u32, state: &Path, listen: &str, more: &[String]) -> P
         .arg(state)
         .args(more)
         .env("XDG_CONFIG_HOME", state.with_file_name("config"))
+        .env("SLURM_CONF", state.with_file_name("slurm.conf"))
         .env("HOME", state.with_file_name(""));
     Process::run(&mut command, &state.with_extension("log"))
 }
