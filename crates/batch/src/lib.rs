@@ -4,7 +4,6 @@
 //! centre removes from scratch, and when: `docs/reference/purge-policy.md`. [`slurm`] and [`pbs`] read what these say of
 //! their jobs, as a [`queue`].
 
-pub mod job_state;
 pub mod pbs;
 pub mod purge;
 pub mod queue;

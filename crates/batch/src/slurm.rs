@@ -2,10 +2,12 @@
 //!
 //! Everything here takes bytes and runs nothing: who asks, and how often, is another's business.
 
+mod job_state;
 mod json;
 mod number;
 mod text;
 
+pub use job_state::{JobState, STATES_FORMAT, job_states};
 pub use json::{history, queue};
 pub use text::{FORMAT, TIME_FORMAT, history_text, processors, queue_records, queue_text};
 

@@ -36,8 +36,10 @@ pub enum JobHold {
     None,
     /// It was submitted held, and is to be released when its data is here.
     Held,
-    /// It was released.
+    /// It was released, with its data here.
     Released,
+    /// Somebody else released it, before its data was here: it starts when it starts.
+    Freed,
 }
 
 impl JobHold {
@@ -46,6 +48,7 @@ impl JobHold {
             Self::None => 0,
             Self::Held => 1,
             Self::Released => 2,
+            Self::Freed => 3,
         }
     }
 
@@ -54,6 +57,7 @@ impl JobHold {
         match number {
             1 => Self::Held,
             2 => Self::Released,
+            3 => Self::Freed,
             _ => Self::None,
         }
     }
@@ -168,11 +172,26 @@ impl Journal {
     /// # Errors
     /// [`JournalError::Sqlite`].
     pub fn jobs(&self, most: u32) -> Result<Vec<JobRecord>, JournalError> {
+        self.select_jobs(
+            "SELECT * FROM job ORDER BY created_micros DESC, rowid DESC LIMIT ?1",
+            most,
+        )
+    }
+
+    /// The oldest jobs that we look after at their batch system and that are not gone, `most` of them, the oldest first.
+    ///
+    /// # Errors
+    /// [`JournalError::Sqlite`].
+    pub fn jobs_watched(&self, most: u32) -> Result<Vec<JobRecord>, JournalError> {
+        self.select_jobs(
+            "SELECT * FROM job WHERE hold <> 0 AND phase <> 4 ORDER BY created_micros LIMIT ?1",
+            most,
+        )
+    }
+
+    fn select_jobs(&self, query: &str, most: u32) -> Result<Vec<JobRecord>, JournalError> {
         let failed = self.failed("read");
-        let mut select = self
-            .connection
-            .prepare_cached("SELECT * FROM job ORDER BY created_micros DESC, rowid DESC LIMIT ?1")
-            .map_err(&failed)?;
+        let mut select = self.connection.prepare_cached(query).map_err(&failed)?;
         let rows = select.query_map([most], from_row).map_err(&failed)?;
         rows.collect::<Result<_, _>>().map_err(&failed)
     }
@@ -197,10 +216,17 @@ mod tests {
             created: Timestamp::from_micros(7),
             hold: JobHold::None,
         };
-        for hold in [JobHold::Held, JobHold::Released, JobHold::None] {
+        for hold in [
+            JobHold::Held,
+            JobHold::Released,
+            JobHold::Freed,
+            JobHold::None,
+        ] {
             job.hold = hold;
             journal.keep_job(&job).unwrap();
             assert_eq!(journal.job("slurm", "12").unwrap().as_ref(), Some(&job));
+            let watched = journal.jobs_watched(10).unwrap();
+            assert_eq!(watched.len(), usize::from(hold != JobHold::None));
         }
         let at = Timestamp::from_micros(9);
         for phase in [
@@ -221,7 +247,10 @@ mod tests {
             ..job.clone()
         };
         journal.keep_job(&later).unwrap();
-        assert_eq!(journal.jobs(10).unwrap(), [later.clone(), job]);
+        assert_eq!(journal.jobs(10).unwrap(), [later.clone(), job.clone()]);
         assert_eq!(journal.jobs(1).unwrap(), [later]);
+        job.hold = JobHold::Held;
+        journal.keep_job(&job).unwrap();
+        assert_eq!(journal.jobs_watched(10).unwrap(), [], "it is gone");
     }
 }

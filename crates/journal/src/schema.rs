@@ -88,7 +88,9 @@ const MIGRATIONS: [&str; 11] = [
         PRIMARY KEY (scheduler, job)
     );",
     "CREATE INDEX request_of_destination ON request (destination, id);",
-    "ALTER TABLE job ADD COLUMN hold INTEGER NOT NULL DEFAULT 0;",
+    "
+    ALTER TABLE job ADD COLUMN hold INTEGER NOT NULL DEFAULT 0;
+    CREATE INDEX job_watched ON job (created_micros) WHERE hold <> 0 AND phase <> 4;",
 ];
 
 /// Opens for one process, durable at each commit, and brings the schema up to date.

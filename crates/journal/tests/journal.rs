@@ -309,7 +309,7 @@ const BACK: [&str; 10] = [
     "ALTER TABLE request DROP COLUMN purge_micros;",
     "DROP TABLE job;",
     "DROP INDEX request_of_destination;",
-    "ALTER TABLE job DROP COLUMN hold;",
+    "DROP INDEX job_watched; ALTER TABLE job DROP COLUMN hold;",
 ];
 
 /// Makes a journal one of an older schema.

@@ -4,6 +4,7 @@
 pub(crate) mod held;
 pub(crate) mod owner;
 pub(crate) mod room;
+mod scontrol;
 pub(crate) mod stage_in;
 mod stage_out;
 
@@ -82,6 +83,12 @@ pub(crate) fn register(
         )
         .cause(why)
         .into());
+    }
+    if new.held && (scheduler != "slurm" || !job.bytes().all(|byte| byte.is_ascii_digit())) {
+        let why = "only jobs of Slurm are released, by their number";
+        return Err(Error::new(ErrorKind::Invalid, "register", subject())
+            .cause(why)
+            .into());
     }
     owner::check_user(new.uid)?;
     wanted(&subject(), &new.script)?;

@@ -37,12 +37,22 @@ fn a_held_job_is_released_with_its_data_and_what_it_leaves_leaves() {
         text(&wrong.stderr)
     );
 
+    let queued = || centre.slurm.ask("squeue", &["--noheader"]).unwrap();
+    assert_eq!(queued(), "", "nothing was submitted");
+
     centre.script(
         "job.sh",
         "#!/bin/sh\n#POSTHASTE stage_in source=archive:run destination=SCRATCH/weather\n\
          #POSTHASTE stage_out source=SCRATCH/out destination=home via=a,b code=1+1 after=ok\n\
          cp -r weather used; mkdir out; echo x > out/x\n",
     );
+    let shown = submit(&centre, &["--dry-run", "--json", "job.sh", "--time=10"]);
+    assert!(shown.status.success(), "{}", text(&shown.stderr));
+    assert!(text(&shown.stdout).contains("--time=10"));
+    let refused = submit(&centre, &["job.sh", "--partition=none"]);
+    assert!(!refused.status.success());
+    assert!(text(&refused.stderr).contains("invalid partition"));
+    assert_eq!(queued(), "", "nothing was submitted");
     let submitted = submit(&centre, &["job.sh", "--time=10"]);
     assert!(submitted.status.success(), "{}", text(&submitted.stderr));
     let said = text(&submitted.stdout);
