@@ -39,6 +39,10 @@ pub struct Job {
     pub uid: u32,
     /// `registered`, `staging-in`, `ended` or `gone`.
     pub phase: String,
+    /// Who keeps it from starting without its data: `none` here, where its batch system does; `held`, we do until the data is
+    /// here; `released`, we did; `freed`, somebody else released it before that.
+    #[serde(default)]
+    pub hold: String,
     /// Whether all that it must have before it starts is there, whole.
     pub ready: bool,
     /// Whether all that was to leave when it ended is safe elsewhere.

@@ -206,6 +206,15 @@ impl ServiceClient {
         self.ask(Method::PATCH, path, Some(body)).await.map(|_| ())
     }
 
+    /// Sends one thing; there is no answer.
+    ///
+    /// # Errors
+    /// As [`ServiceClient::get`].
+    pub async fn say(&self, path: &str, body: &impl Serialize) -> Result<(), Failure> {
+        let body = serde_json::to_vec(body).map_err(anyhow::Error::from)?;
+        self.ask(Method::POST, path, Some(body)).await.map(|_| ())
+    }
+
     /// Says something that has no answer.
     ///
     /// # Errors

@@ -39,6 +39,12 @@ pub fn no_color() -> bool {
     variable("NO_COLOR").is_some()
 }
 
+/// The first of these variables that is set, with what belongs to it.
+pub fn first_set(names: &[(&'static str, &'static str)]) -> Option<(&'static str, &'static str)> {
+    let mut names = names.iter().copied();
+    names.find(|(name, _)| variable(name).is_some())
+}
+
 /// The address at which the SSH connection that runs this came in: the third word of
 /// `SSH_CONNECTION`. `None` without SSH.
 pub fn ssh_server_address() -> Option<IpAddr> {

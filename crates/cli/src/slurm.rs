@@ -4,13 +4,14 @@ mod config;
 mod doctor;
 mod hook;
 mod install;
+mod prolog;
 mod scripts;
 mod site;
 
 use clap::{Args, Subcommand};
 
 use crate::failure::Outcome;
-pub use hook::{complaints, directives};
+pub use hook::{complaints, directives, variables};
 
 /// Makes Slurm wait for data: install, doctor
 ///

@@ -1,5 +1,7 @@
 //! `posthaste submit`: submits a job held, for the service to release when its data is here.
 
+mod options;
+
 use std::{
     ffi::OsString,
     fs,
@@ -17,7 +19,7 @@ use crate::{
     client::{ServiceArguments, ServiceClient},
     failure::{Exit, Failure, Outcome},
     output,
-    slurm::{complaints, directives},
+    slurm::{complaints, directives, variables},
 };
 
 /// Between two looks at how far a job's data is.
@@ -27,9 +29,10 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 ///
 /// Reads the script's directives, submits it with `sbatch --hold`, and tells the service of it: that brings the data, releases the
 /// job, sees when it ends, and sends off what it leaves. The service remembers it all: this command may be killed and the
-/// laptop closed. What follows the script are options of sbatch, each in one word. A job whose data can't come stays held;
-/// `scontrol release` starts it all the same. Exit code 2 when a directive is wrong: then nothing is submitted. What
-/// sbatch refuses ends with sbatch's exit code.
+/// laptop closed. What follows the script are options of sbatch, each in one word. A job whose data can't come stays held, and its
+/// comment says why (`squeue -o "%i %T %k"`); `scontrol release` starts it all the same. What the directives ask for is looked
+/// at before, also by the service: where something is wrong nothing is submitted, and a directive that can't be read ends with
+/// exit code 2. What sbatch refuses ends with sbatch's exit code.
 ///
 /// Examples:
 ///   posthaste submit job.sh
@@ -42,7 +45,7 @@ pub struct SubmitArguments {
     /// Wait until the data is here, and say how far it is
     #[arg(long)]
     wait: bool,
-    /// Only look at the directives, and print what sbatch would be run with
+    /// Only look at the directives, have the service look too, and print what sbatch would be run with
     #[arg(long, conflicts_with = "wait")]
     dry_run: bool,
     /// Print the job as JSON
@@ -68,32 +71,36 @@ pub struct SubmitArguments {
 pub async fn run(arguments: SubmitArguments) -> Outcome {
     let shown = arguments.script.display().to_string();
     let script = directives(&shown)?;
-    let wrong = complaints(&script);
+    let mut wrong = complaints(&script);
+    if wrong.is_empty() {
+        wrong = options::unknown_symbols(&script);
+    }
     if !wrong.is_empty() {
         let lines: Vec<String> = wrong.iter().map(|one| format!("{shown}: {one}")).collect();
         return Err(Failure::usage(lines.join("; ")));
     }
     let whole = fs::read(&arguments.script);
     let whole = whole.map_err(|cause| Error::io("read", &shown, cause))?;
-    check_options(&shown, &String::from_utf8_lossy(&whole), &arguments.sbatch)?;
-    if arguments.dry_run {
-        return Ok(tell_command(&arguments));
-    }
+    options::check(&shown, &String::from_utf8_lossy(&whole), &arguments.sbatch)?;
     let service = ServiceClient::open(&arguments.service)?;
-    // Whoever can't be told of the job submits none.
-    let _: Vec<api::Scratch> = service.get("/v1/scratch").await?;
-    let id = match sbatch(&arguments)? {
-        Ok(id) => id,
-        Err(refused) => return Ok(refused),
-    };
-    let new = api::NewJob {
+    let mut new = api::NewJob {
         script,
         uid: getuid().as_raw(),
         gid: getgid().as_raw(),
         held: true,
     };
+    // Whoever can't be told of the job, or does not take it, has none submitted.
+    service.say("/v1/jobs/check", &new).await?;
+    if arguments.dry_run {
+        return Ok(tell_command(&arguments));
+    }
+    let id = match sbatch(&arguments, &new.script)? {
+        Ok(id) => id,
+        Err(refused) => return Ok(refused),
+    };
+    new.script = options::filled_in(&new.script, &id);
     let path = format!("/v1/jobs/slurm/{id}");
-    let job = match service.put::<api::Job>(&path, &new).await {
+    let job = match tell(&service, &path, &new).await {
         Ok(job) => job,
         Err(failure) => return Err(failure.and(&cancel(&id))),
     };
@@ -108,6 +115,20 @@ pub async fn run(arguments: SubmitArguments) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Tells the service of a job, and has it ask for what the job reads; how far that is.
+async fn tell(service: &ServiceClient, path: &str, new: &api::NewJob) -> Result<api::Job, Failure> {
+    let job: api::Job = service.put(path, new).await?;
+    if job.hold != "held" {
+        let what = format!("the service knows another job as {path} (DELETE of that forgets it)");
+        return Err(Failure::new(Exit::Other, what));
+    }
+    match service.post(&format!("{path}/stage-in"), &()).await {
+        // It asks by itself a moment later.
+        Err(failure) if failure.may_pass() => Ok(job),
+        answered => answered,
+    }
+}
+
 /// Cancels a job that the service was not told of; what became of it.
 fn cancel(id: &str) -> String {
     let cancelled = Command::new("scancel").arg(id).status();
@@ -115,50 +136,6 @@ fn cancel(id: &str) -> String {
         format!(" (job {id} was cancelled)")
     } else {
         format!(" (job {id} stays held: `scancel {id}` removes it)")
-    }
-}
-
-/// Refuses options of sbatch, in the script or behind it, with which the service could not release the job.
-fn check_options(shown: &str, script: &str, options: &[String]) -> Result<(), Failure> {
-    let apart = |word: &&String| !word.starts_with('-') || matches!(word.as_str(), "-" | "--");
-    if let Some(word) = options.iter().find(apart) {
-        return Err(Failure::usage(format!(
-            "{word} is no option of sbatch in one word (write --time=10, not --time 10; a script submitted so takes no arguments)"
-        )));
-    }
-    let in_script = script
-        .lines()
-        .filter_map(|line| line.strip_prefix("#SBATCH"));
-    let mut words = in_script
-        .flat_map(str::split_whitespace)
-        .chain(options.iter().map(String::as_str));
-    let found = words.find_map(|word| forbidden(word).map(|why| (word, why)));
-    found.map_or(Ok(()), |(word, why)| {
-        Err(Failure::usage(format!(
-            "can't submit {shown} with {word}: {why}"
-        )))
-    })
-}
-
-/// Why a job can't be submitted with an option.
-fn forbidden(word: &str) -> Option<&'static str> {
-    // sbatch takes long options also where they are cut short.
-    let long = word.strip_prefix("--");
-    let name = long.map(|long| long.split('=').next().unwrap_or(long));
-    let short = word.strip_prefix('-').and_then(|word| word.chars().next());
-    let is = |letter: char, option: &str| {
-        name.map_or(short == Some(letter), |name| {
-            !name.is_empty() && option.starts_with(name)
-        })
-    };
-    if is('a', "array") {
-        Some("the tasks of an array are jobs of their own (submit one job each)")
-    } else if is('M', "clusters") {
-        Some("the service asks its own cluster alone")
-    } else if is('W', "wait") {
-        Some("it would wait before the service is told of the job (put --wait before the script)")
-    } else {
-        None
     }
 }
 
@@ -186,12 +163,14 @@ fn tell_command(arguments: &SubmitArguments) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Submits the script, held; its number, or the exit code of an sbatch that has said why it refuses.
-fn sbatch(arguments: &SubmitArguments) -> Result<Result<String, ExitCode>, Failure> {
+/// Submits the script, held, with the places of its data in its environment; its number, or the exit code of an sbatch that has
+/// said why it refuses.
+fn sbatch(arguments: &SubmitArguments, script: &str) -> Result<Result<String, ExitCode>, Failure> {
     let mut command = Command::new("sbatch");
     command
         .args(words(arguments))
         .env_remove("SBATCH_WAIT")
+        .envs(variables(script))
         .stderr(Stdio::inherit());
     let output = command.output().map_err(|cause| {
         Failure::new(
@@ -220,60 +199,45 @@ fn sbatch(arguments: &SubmitArguments) -> Result<Result<String, ExitCode>, Failu
 async fn wait(service: &ServiceClient, path: &str, id: &str) -> Result<(), Failure> {
     let mut said = String::new();
     loop {
-        let job: api::Job = match service.get(path).await {
-            Err(failure) if failure.may_pass() => {
-                tokio::time::sleep(LOOK_EVERY).await;
-                continue;
+        match look(service, path).await {
+            Err(failure) if failure.may_pass() => {}
+            Err(failure) => return Err(stays_held(id, &failure.to_string())),
+            Ok(job) => {
+                if let Some(trouble) = job.trouble {
+                    return Err(stays_held(id, &trouble));
+                }
+                if job.ready || job.phase == "ended" {
+                    return Ok(());
+                }
+                if job.phase == "gone" {
+                    let what = format!("job {id} was cancelled before its data was here");
+                    return Err(Failure::new(Exit::Other, what));
+                }
+                let states = job.stage_ins.iter();
+                let states: Vec<String> = states
+                    .map(|one| format!("{} {}", one.source, one.state))
+                    .collect();
+                let now = states.join(", ");
+                if now != said {
+                    eprintln!("posthaste: {now}");
+                    said = now;
+                }
             }
-            answered => answered?,
-        };
-        if let Some(trouble) = job.trouble {
-            let what = format!(
-                "job {id} stays held: {trouble} (scontrol release {id} starts it all the same)"
-            );
-            return Err(Failure::new(Exit::Other, what));
-        }
-        let states = job.stage_ins.iter();
-        let states: Vec<String> = states
-            .map(|one| format!("{} {}", one.source, one.state))
-            .collect();
-        let now = states.join(", ");
-        if now != said {
-            eprintln!("posthaste: {now}");
-            said = now;
-        }
-        if job.ready || job.phase == "ended" || job.phase == "gone" {
-            return Ok(());
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn options_with_which_a_job_could_not_be_released_are_refused() {
-        let check = |script: &str, options: &[&str]| {
-            let options: Vec<String> = options.iter().map(|&option| option.into()).collect();
-            check_options("job.sh", script, &options).map_err(|failure| failure.to_string())
-        };
-        for option in [
-            "--array=1",
-            "--arr=1",
-            "-a0-3",
-            "-Mother",
-            "--wait",
-            "-W",
-            "10",
-            "--",
-        ] {
-            check("", &[option]).unwrap_err();
-        }
-        let said = check("#!/bin/sh\n#SBATCH --time=1 -a 0-3\n", &[]).unwrap_err();
-        assert!(said.contains("with -a"), "{said}");
-        let others = ["--account=a", "--wait-all-nodes=1", "--wckey=a", "-t10"];
-        check("#SBATCH --account=a\necho --array\n", &others).unwrap();
+/// How far a job is; of one that waits, with what is refused of what it asks for.
+async fn look(service: &ServiceClient, path: &str) -> Result<api::Job, Failure> {
+    let job: api::Job = service.get(path).await?;
+    if matches!(job.phase.as_str(), "ended" | "gone") {
+        return Ok(job);
     }
+    service.post(&format!("{path}/stage-in"), &()).await
+}
+
+fn stays_held(id: &str, why: &str) -> Failure {
+    let what = format!("job {id} stays held: {why} (scontrol release {id} starts it all the same)");
+    Failure::new(Exit::Other, what)
 }

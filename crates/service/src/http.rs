@@ -44,6 +44,8 @@ pub(crate) struct Desk {
     pub(crate) forgotten: mpsc::Sender<posthaste_journal::JobRecord>,
     /// Held by whoever asks for what a job reads.
     pub(crate) asking: Arc<std::sync::Mutex<()>>,
+    /// Jobs that are looked at before it is time.
+    pub(crate) looks: Arc<crate::jobs::held::Looks>,
 }
 
 impl Desk {
@@ -130,9 +132,11 @@ pub(crate) type Answer<T> = Result<T, Refusal>;
         depots::withdraw,
         jobs::list,
         jobs::register,
+        jobs::check,
         jobs::show,
         jobs::stage_in,
         jobs::ended,
+        jobs::look,
         jobs::remove,
         jobs::scratch,
         paths::list,
@@ -190,12 +194,14 @@ pub(crate) fn router(desk: Desk) -> Router {
             post(depots::invite).delete(depots::withdraw),
         )
         .route("/v1/jobs", get(jobs::list))
+        .route("/v1/jobs/check", post(jobs::check))
         .route(
             "/v1/jobs/{scheduler}/{job}",
             get(jobs::show).put(jobs::register).delete(jobs::remove),
         )
         .route("/v1/jobs/{scheduler}/{job}/stage-in", post(jobs::stage_in))
         .route("/v1/jobs/{scheduler}/{job}/ended", post(jobs::ended))
+        .route("/v1/jobs/{scheduler}/{job}/look", post(jobs::look))
         .route("/v1/scratch", get(jobs::scratch))
         .route("/v1/paths", get(paths::list))
         .route("/v1/ranking", get(paths::ranking))

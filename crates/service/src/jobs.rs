@@ -3,6 +3,7 @@
 
 pub(crate) mod held;
 pub(crate) mod owner;
+mod places;
 pub(crate) mod room;
 mod scontrol;
 pub(crate) mod stage_in;
@@ -55,43 +56,36 @@ pub(crate) fn find(desk: &Desk, scheduler: &str, job: &str) -> Result<JobRecord>
     })
 }
 
+/// Sees what would be refused of a job that is submitted held, before there is one.
+///
+/// # Errors
+/// Those of [`register`] that don't depend on its name.
+pub(crate) fn check(desk: &Desk, new: &api::NewJob) -> Answer<()> {
+    owner::check_user(new.uid)?;
+    let wanted = wanted("the job", &new.script)?;
+    Ok(places::check(desk, &wanted)?)
+}
+
 /// Writes a job down. One that is known stays as it is; one that was forgotten begins anew, and finds what was
 /// brought for it before where that is still whole.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for a name or a directive that makes no sense, [`ErrorKind::Conflict`] when a job of that
-/// name with another script is being staged, and the journal's.
+/// [`ErrorKind::Invalid`] for a name or a directive that makes no sense, [`ErrorKind::PermissionDenied`] for another's job and, of one that was submitted held, for places that
+/// are not on scratch, [`ErrorKind::Conflict`] when a job of that name with another script is being staged, and the
+/// journal's.
 pub(crate) fn register(
     desk: &Desk,
     scheduler: &str,
     job: &str,
     new: api::NewJob,
 ) -> Answer<api::Job> {
-    let name_ok = |name: &str| {
-        let mut letters = name.bytes();
-        !name.is_empty()
-            && name.len() <= NAME_BYTES_MAX
-            && letters.all(|byte| byte.is_ascii_alphanumeric() || b"._-[]".contains(&byte))
-    };
     let subject = || format!("{scheduler} job {job}");
-    if !name_ok(scheduler) || !name_ok(job) {
-        let why = "letters, digits and ._-[] make a name, 64 at most";
-        return Err(Error::new(
-            ErrorKind::Invalid,
-            "register",
-            subject().escape_debug().to_string(),
-        )
-        .cause(why)
-        .into());
-    }
-    if new.held && (scheduler != "slurm" || !job.bytes().all(|byte| byte.is_ascii_digit())) {
-        let why = "only jobs of Slurm are released, by their number";
-        return Err(Error::new(ErrorKind::Invalid, "register", subject())
-            .cause(why)
-            .into());
-    }
+    check_name(scheduler, job, new.held)?;
     owner::check_user(new.uid)?;
-    wanted(&subject(), &new.script)?;
+    let wanted = wanted(&subject(), &new.script)?;
+    if new.held {
+        places::check(desk, &wanted)?;
+    }
     let known = desk
         .centre
         .store
@@ -105,20 +99,21 @@ pub(crate) fn register(
         script: new.script.clone(),
         phase: JobPhase::Registered,
         created: desk.centre.clock.now(),
-        hold: if new.held {
-            JobHold::Held
-        } else {
-            JobHold::None
+        hold: match &known {
+            _ if new.held => JobHold::Held,
+            // A batch system that keeps jobs for their data too lets go of none that we look after.
+            Some(known) if known.phase == JobPhase::Registered => known.hold,
+            Some(_) | None => JobHold::None,
         },
     };
     let is_same = |known: &JobRecord| known.script == new.script && known.uid == new.uid;
-    let record = match known {
+    let record = match &known {
         None => fresh(0),
         Some(known) => match known.phase {
             JobPhase::Gone => fresh(known.round + 1),
             JobPhase::Registered => fresh(known.round),
-            JobPhase::StagingIn | JobPhase::Ended { .. } if is_same(&known) => {
-                return Ok(show(desk, &known)?);
+            JobPhase::StagingIn | JobPhase::Ended { .. } if is_same(known) => {
+                return Ok(show(desk, known)?);
             }
             JobPhase::StagingIn | JobPhase::Ended { .. } => {
                 return Err(Error::new(ErrorKind::Conflict, "register", subject())
@@ -132,6 +127,26 @@ pub(crate) fn register(
         .store
         .journal(|journal| journal.keep_job(&record))?;
     Ok(show(desk, &record)?)
+}
+
+/// Sees that a job can have that name.
+fn check_name(scheduler: &str, job: &str, is_held: bool) -> Result<()> {
+    let name_ok = |name: &str| {
+        let mut letters = name.bytes();
+        !name.is_empty()
+            && name.len() <= NAME_BYTES_MAX
+            && letters.all(|byte| byte.is_ascii_alphanumeric() || b"._-[]".contains(&byte))
+    };
+    let is_released = scheduler == "slurm" && job.bytes().all(|byte| byte.is_ascii_digit());
+    let why = if !name_ok(scheduler) || !name_ok(job) {
+        "letters, digits and ._-[] make a name, 64 at most"
+    } else if is_held && !is_released {
+        "only jobs of Slurm are released, by their number"
+    } else {
+        return Ok(());
+    };
+    let subject = format!("{scheduler} job {job}").escape_debug().to_string();
+    Err(Error::new(ErrorKind::Invalid, "register", subject).cause(why))
 }
 
 /// Asks for what a job reads, and says how far it is.
@@ -303,6 +318,13 @@ pub(crate) fn show(desk: &Desk, record: &JobRecord) -> Result<api::Job> {
             JobPhase::StagingIn => "staging-in",
             JobPhase::Ended { .. } => "ended",
             JobPhase::Gone => "gone",
+        }
+        .to_owned(),
+        hold: match record.hold {
+            JobHold::None => "none",
+            JobHold::Held => "held",
+            JobHold::Released => "released",
+            JobHold::Freed => "freed",
         }
         .to_owned(),
         ready,

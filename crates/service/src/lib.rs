@@ -145,6 +145,7 @@ impl Service {
             scratch: jobs::owner::roots(&options.scratch)?.into(),
             forgotten: forget,
             asking: Arc::default(),
+            looks: Arc::default(),
         };
         Ok(Self {
             desk,

@@ -15,7 +15,7 @@ use posthaste_api as api;
 use posthaste_batch::script::{self, Complaint};
 use posthaste_endpoint::Error;
 
-use super::config::SlurmConfig;
+use super::{config::SlurmConfig, prolog};
 use crate::{
     check,
     client::ServiceClient,
@@ -34,9 +34,9 @@ const POOL: &str = "scratch";
 /// Larger than any script that Slurm takes.
 const SCRIPT_BYTES_MAX: u64 = 4 << 20;
 
-/// Answers one call of Slurm's burst buffer plug-in; not for people
+/// Answers one call of Slurm's burst buffer plug-in, a prolog or an epilog; not for people
 ///
-/// burst_buffer.lua runs it with what Slurm gave. What it prints is shown by Slurm; it exits with 0 when the call
+/// The scripts of plugins/slurm run it with what Slurm gave. What it prints is shown by Slurm; it exits with 0 when the call
 /// went well.
 ///
 /// Examples:
@@ -48,7 +48,7 @@ pub struct HookArguments {
     /// Which service to ask, and with which token
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// The plug-in's function, without slurm_bb_; comment for job_submit.lua
+    /// The plug-in's function, without slurm_bb_; comment for job_submit.lua; prolog and epilog for prolog.sh and epilog.sh
     #[arg(value_enum)]
     call: Call,
     /// What Slurm gave it
@@ -72,6 +72,8 @@ enum Call {
     TestDataOut,
     JobTeardown,
     GetStatus,
+    Prolog,
+    Epilog,
 }
 
 /// Runs the command.
@@ -88,6 +90,8 @@ pub async fn run(arguments: HookArguments) -> Outcome {
             let script = word(words, 1, "the script")?;
             return paths(script, word(words, 2, "the file of paths")?);
         }
+        Call::Prolog => return prolog::prolog(&arguments.config, word(words, 0, "the job")?).await,
+        Call::Epilog => return prolog::epilog(&arguments.config, word(words, 0, "the job")?).await,
         // Everything that leaves is asked for by the next call, which may take its time.
         Call::PostRun => return Ok(ExitCode::SUCCESS),
         Call::Pools
@@ -126,6 +130,8 @@ pub async fn run(arguments: HookArguments) -> Outcome {
         | Call::Comment
         | Call::Paths
         | Call::PostRun
+        | Call::Prolog
+        | Call::Epilog
         | Call::GetStatus => Ok(ExitCode::SUCCESS),
     }
 }
@@ -194,22 +200,27 @@ pub fn complaints(text: &str) -> Vec<Complaint> {
 
 /// Tells the job where its data is.
 fn paths(script: &str, into: &str) -> Outcome {
-    let wanted = script::read(&directives(script)?).unwrap_or_default();
     let mut text = String::new();
-    let ins = wanted.stage_ins.iter().zip(1..);
-    let ins = ins.map(|(one, number)| ("IN", number, &one.destination));
-    let outs = wanted.stage_outs.iter().zip(1..);
-    let outs = outs.map(|(one, number)| ("OUT", number, &one.source));
-    for (way, number, path) in ins.chain(outs) {
-        // Slurm replaces its symbols (`%j`) for other calls, not for this one.
-        if !path.contains('%') {
-            let _ = writeln!(text, "POSTHASTE_STAGE_{way}_{number}={path}");
-        }
+    for (name, path) in variables(&directives(script)?) {
+        let _ = writeln!(text, "{name}={path}");
     }
     let file = OpenOptions::new().append(true).create(true).open(into);
     let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|cause| Error::io("write", into.to_owned(), cause))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The variables that tell a job where its data is, but for paths with one of Slurm's symbols (`%j`): what they stand for is not
+/// known before there is a job, or not told.
+pub fn variables(directives: &str) -> Vec<(String, String)> {
+    let wanted = script::read(directives).unwrap_or_default();
+    let ins = wanted.stage_ins.into_iter().zip(1..);
+    let ins = ins.map(|(one, number)| (format!("POSTHASTE_STAGE_IN_{number}"), one.destination));
+    let outs = wanted.stage_outs.into_iter().zip(1..);
+    let outs = outs.map(|(one, number)| (format!("POSTHASTE_STAGE_OUT_{number}"), one.source));
+    ins.chain(outs)
+        .filter(|(_, path)| !path.contains('%'))
+        .collect()
 }
 
 async fn pools(service: &ServiceClient) -> Outcome {

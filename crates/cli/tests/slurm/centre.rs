@@ -84,7 +84,7 @@ impl Centre {
         path
     }
 
-    pub fn wait_for(&self, job: u32, wanted: impl Fn(&str, &str) -> bool) {
+    pub fn wait_for(&self, job: u32, mut wanted: impl FnMut(&str, &str) -> bool) {
         let looked = self
             .slurm
             .wait_until("the job is as it should be", |slurm| {

@@ -1,14 +1,24 @@
-//! Slurm without a burst buffer: `posthaste submit`.
+//! Slurm without a burst buffer: `posthaste submit`, with and without its prolog and epilog.
 
-use std::process::Output;
+use std::{
+    fs::{self, Permissions},
+    io::{BufRead, BufReader},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::{Command, Output, Stdio},
+};
+
+use posthaste_testbed::Slurm;
 
 use crate::{
     centre::{Centre, USER, contents},
     faults::wait_until_half_here,
-    processes::text,
+    processes::{Service, text},
+    shared::occupy,
 };
 
-fn submit(centre: &Centre, arguments: &[&str]) -> Output {
+/// `posthaste submit` by the user of the service.
+fn submitting(centre: &Centre, arguments: &[&str]) -> Command {
     let mut command = centre.slurm.command("setpriv");
     let user = USER.to_string();
     command
@@ -19,44 +29,87 @@ fn submit(centre: &Centre, arguments: &[&str]) -> Output {
         .args(arguments)
         .arg("--output=/dev/null")
         .current_dir(centre.scratch());
-    command.output().unwrap()
+    command
+}
+
+fn submit(centre: &Centre, arguments: &[&str]) -> Output {
+    submitting(centre, arguments).output().unwrap()
+}
+
+/// Submits a script with that text; the job's number.
+fn submit_text(centre: &Centre, name: &str, script: &str) -> u32 {
+    centre.script(name, script);
+    let submitted = submit(centre, &[name]);
+    assert!(submitted.status.success(), "{}", text(&submitted.stderr));
+    number(&text(&submitted.stdout))
+}
+
+/// The job's number, as it was said.
+fn number(said: &str) -> u32 {
+    said.trim().rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+/// That `posthaste submit` refuses this with that exit code and these words.
+fn is_refused(centre: &Centre, arguments: &[&str], code: i32, said: &str) {
+    let refused = submit(centre, arguments);
+    let why = text(&refused.stderr);
+    assert!(why.contains(said), "{why}");
+    assert_eq!(refused.status.code(), Some(code), "{why}");
+}
+
+/// What is wrong is said before anything is submitted.
+fn refusals(centre: &Centre) {
+    for (directive, code, said) in [
+        ("stage_in sorce=a destination=/b", 2, "line 2: `sorce`"),
+        (
+            "stage_in source=a:b destination=/b",
+            7,
+            "line 2 of the script: can't use /b: it does not lie below",
+        ),
+        (
+            "stage_in source=a:b destination=SCRATCH/%u",
+            2,
+            "line 2: `%u` in",
+        ),
+        (
+            "stage_out source=SCRATCH/b destination=c via=none",
+            4,
+            "no depot of that name",
+        ),
+    ] {
+        centre.script("wrong.sh", &format!("#!/bin/sh\n#POSTHASTE {directive}\n"));
+        is_refused(centre, &["wrong.sh"], code, said);
+        is_refused(centre, &["--dry-run", "wrong.sh"], code, said);
+    }
+    centre.script("array.sh", "#!/bin/sh\n#SBATCH --array=0-3\n");
+    is_refused(centre, &["array.sh"], 2, "with --array=0-3");
+    is_refused(
+        centre,
+        &["job.sh", "--partition=none"],
+        1,
+        "invalid partition",
+    );
+    let shown = submit(centre, &["--dry-run", "--json", "job.sh", "--time=10"]);
+    assert!(shown.status.success(), "{}", text(&shown.stderr));
+    assert!(text(&shown.stdout).contains("--time=10"));
+    let queued = centre.slurm.ask("squeue", &["--noheader"]).unwrap();
+    assert_eq!(queued, "", "something was submitted");
 }
 
 #[test]
 fn a_held_job_is_released_with_its_data_and_what_it_leaves_leaves() {
     let mut centre = Centre::start_with("1M", |_, _| {});
     centre.script(
-        "wrong.sh",
-        "#!/bin/sh\n#POSTHASTE stage_in sorce=a destination=/b\n",
-    );
-    let wrong = submit(&centre, &["wrong.sh"]);
-    assert_eq!(wrong.status.code(), Some(2));
-    assert!(
-        text(&wrong.stderr).contains("line 2: `sorce`"),
-        "{}",
-        text(&wrong.stderr)
-    );
-
-    let queued = || centre.slurm.ask("squeue", &["--noheader"]).unwrap();
-    assert_eq!(queued(), "", "nothing was submitted");
-
-    centre.script(
         "job.sh",
         "#!/bin/sh\n#POSTHASTE stage_in source=archive:run destination=SCRATCH/weather\n\
-         #POSTHASTE stage_out source=SCRATCH/out destination=home via=a,b code=1+1 after=ok\n\
-         cp -r weather used; mkdir out; echo x > out/x\n",
+         #POSTHASTE stage_out source=SCRATCH/out-%j destination=home via=a,b code=1+1 after=ok\n\
+         [ $POSTHASTE_STAGE_IN_1 = SCRATCH/weather ] || exit 1\n\
+         cp -r weather used; mkdir out-$SLURM_JOB_ID; echo x > out-$SLURM_JOB_ID/x\n",
     );
-    let shown = submit(&centre, &["--dry-run", "--json", "job.sh", "--time=10"]);
-    assert!(shown.status.success(), "{}", text(&shown.stderr));
-    assert!(text(&shown.stdout).contains("--time=10"));
-    let refused = submit(&centre, &["job.sh", "--partition=none"]);
-    assert!(!refused.status.success());
-    assert!(text(&refused.stderr).contains("invalid partition"));
-    assert_eq!(queued(), "", "nothing was submitted");
+    refusals(&centre);
     let submitted = submit(&centre, &["job.sh", "--time=10"]);
     assert!(submitted.status.success(), "{}", text(&submitted.stderr));
-    let said = text(&submitted.stdout);
-    let job: u32 = said.trim().rsplit(' ').next().unwrap().parse().unwrap();
+    let job = number(&text(&submitted.stdout));
     let (state, reason) = centre.slurm.state(job).unwrap();
     assert_eq!(
         (state.as_str(), reason.as_str()),
@@ -69,7 +122,137 @@ fn a_held_job_is_released_with_its_data_and_what_it_leaves_leaves() {
     centre.wait_for(job, |state, _| state == "COMPLETED");
     let wanted = contents(&centre.s3.bucket_folder().join("run"));
     assert_eq!(contents(&centre.scratch().join("used")), wanted);
-    let out = centre.leaving("out");
+    let out = centre.leaving(&format!("out-{job}"));
     let id = out["id"].as_str().unwrap();
     centre.service.wait_until(id, |one| one["state"] == "safe");
+    is_cancelled(&centre);
+}
+
+/// Whoever waits for a job's data is told that the job was cancelled.
+fn is_cancelled(centre: &Centre) {
+    centre.script(
+        "cancelled.sh",
+        "#!/bin/sh\n#POSTHASTE stage_in source=archive:run destination=SCRATCH/never\n",
+    );
+    let mut waiting = submitting(centre, &["--wait", "cancelled.sh"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    let mut stdout = BufReader::new(waiting.stdout.take().unwrap());
+    stdout.read_line(&mut said).unwrap();
+    let job = number(&said).to_string();
+    centre.slurm.ask("scancel", &[&job]).unwrap();
+    let ended = waiting.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(1));
+    assert!(text(&ended.stderr).contains("was cancelled before its data was here"));
+}
+
+/// Puts the prolog and the epilog in, for the user of the service.
+fn with_prologs(slurm: &Slurm, service: &Service) {
+    let file = |name: &str| slurm.folder().join(name);
+    fs::create_dir(file("services")).unwrap();
+    let token = service.state.join("token");
+    let about = format!("server = {:?}\ntoken_file = {token:?}\n", service.url);
+    fs::write(file("services/nobody.toml"), about).unwrap();
+    let mut conf = fs::read_to_string(file("slurm.conf")).unwrap();
+    for (setting, name) in [
+        ("PrologSlurmctld", "prolog.sh"),
+        ("EpilogSlurmctld", "epilog.sh"),
+    ] {
+        let plugins = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins/slurm");
+        let script = fs::read_to_string(plugins.join(name)).unwrap();
+        let services = file("services").display().to_string();
+        let script = script
+            .replace("/usr/bin/posthaste", env!("CARGO_BIN_EXE_posthaste"))
+            .replace("/etc/posthaste/slurm.d", &services);
+        fs::write(file(name), script).unwrap();
+        fs::set_permissions(file(name), Permissions::from_mode(0o755)).unwrap();
+        conf += &format!("{setting}={}\n", file(name).display());
+    }
+    fs::write(file("slurm.conf"), conf).unwrap();
+}
+
+#[test]
+fn a_job_begins_with_its_data_or_stays_held_and_says_why() {
+    let centre = Centre::start_with("1G", with_prologs);
+    stays_held(&centre);
+    leaves_when_cancelled(&centre);
+
+    let occupier = occupy(&centre);
+    let job = submit_text(
+        &centre,
+        "job.sh",
+        "#!/bin/sh\n#POSTHASTE stage_in source=archive:run destination=SCRATCH/weather\n\
+         [ -e weather/deep/0.h5 ] || touch without\ncp -r weather used\n",
+    );
+    let is_free = |state: &str, reason: &str| state == "PENDING" && !reason.contains("JobHeld");
+    centre.wait_for(job, is_free);
+    let scratch = centre.scratch();
+    fs::remove_file(scratch.join("weather/deep/0.h5")).unwrap();
+    fs::write(scratch.join("go"), "").unwrap();
+    let mut was_held = false;
+    centre.wait_for(job, |state, reason| {
+        was_held |= reason == "JobHeldUser";
+        // Slurm would wait two minutes after a start that was refused.
+        if was_held && reason == "BeginTime" {
+            let now = ["update", &format!("JobId={job}"), "StartTime=now"];
+            centre.slurm.ask("scontrol", &now).unwrap();
+        }
+        state == "COMPLETED"
+    });
+    let wanted = contents(&centre.s3.bucket_folder().join("run"));
+    assert_eq!(contents(&scratch.join("used")), wanted);
+    assert!(!scratch.join("without").exists(), "it began without");
+    centre.wait_for(occupier, |state, _| state == "COMPLETED");
+}
+
+/// A job whose data can't come says why, and starts when its user says so.
+fn stays_held(centre: &Centre) {
+    centre.script(
+        "absent.sh",
+        "#!/bin/sh\n#POSTHASTE stage_in source=archive:absent destination=SCRATCH/absent\n\
+         touch began\n",
+    );
+    let waited = submit(centre, &["--wait", "absent.sh"]);
+    assert_eq!(waited.status.code(), Some(1));
+    let why = text(&waited.stderr);
+    assert!(why.contains("stays held: line 2: archive:absent"), "{why}");
+    let job = number(&text(&waited.stdout)).to_string();
+    let comment = "Comment=its data is not here: line 2: archive:absent";
+    let says = |slurm: &Slurm| {
+        Ok(slurm
+            .ask("scontrol", &["show", "job", &job])?
+            .contains(comment))
+    };
+    centre
+        .slurm
+        .wait_until("its comment says why", says)
+        .unwrap();
+    assert!(!centre.scratch().join("began").exists());
+    centre.slurm.ask("scontrol", &["release", &job]).unwrap();
+    let job = job.parse().unwrap();
+    centre.wait_for(job, |state, _| state == "COMPLETED");
+}
+
+/// What a job leaves that was cancelled leaves, where that was asked for.
+fn leaves_when_cancelled(centre: &Centre) {
+    let job = submit_text(
+        centre,
+        "running.sh",
+        "#!/bin/sh\n\
+         #POSTHASTE stage_out source=SCRATCH/bad destination=home via=a,b code=1+1 after=notok\n\
+         #POSTHASTE stage_out source=SCRATCH/good destination=home via=a,b code=1+1 after=ok\n\
+         mkdir bad good; echo x > bad/x; echo x > good/x; touch running; sleep 600\n",
+    );
+    let is_running = |_: &Slurm| Ok(centre.scratch().join("running").exists());
+    centre.slurm.wait_until("it runs", is_running).unwrap();
+    centre.slurm.ask("scancel", &[&job.to_string()]).unwrap();
+    let out = centre.leaving("bad");
+    let id = out["id"].as_str().unwrap();
+    centre.service.wait_until(id, |one| one["state"] == "safe");
+    let good = centre.scratch().join("good");
+    let left = centre.requests(|one| one["source"].as_str() == good.to_str());
+    assert!(left.is_empty(), "{left:?}");
 }

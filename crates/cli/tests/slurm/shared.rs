@@ -18,7 +18,8 @@ fn wait_until_staged(centre: &Centre, job: u32) {
     looked.unwrap();
 }
 
-fn occupy(centre: &Centre) -> u32 {
+/// Runs a job that has the node for itself until there is a file `go`.
+pub fn occupy(centre: &Centre) -> u32 {
     let script = centre.script(
         "occupy.sh",
         "#!/bin/sh\n#SBATCH --exclusive --time=30\nwhile [ ! -e go ]; do sleep 0.2; done\n",

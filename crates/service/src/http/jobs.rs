@@ -33,6 +33,18 @@ pub(crate) async fn register(
     Ok(Json(jobs::register(&desk, &scheduler, &job, new)?))
 }
 
+/// Says what would be refused of a job that is submitted held, before there is one; takes nothing down.
+#[utoipa::path(post, path = "/v1/jobs/check", tag = "jobs", request_body = api::NewJob,
+    responses((status = 204), (status = 401, body = api::Problem), (status = 403, body = api::Problem),
+        (status = 404, body = api::Problem), (status = 422, body = api::Problem)))]
+pub(crate) async fn check(
+    State(desk): State<Desk>,
+    Json(new): Json<api::NewJob>,
+) -> Answer<StatusCode> {
+    jobs::check(&desk, &new)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
 /// Shows a job and what is moved for it.
 #[utoipa::path(get, path = "/v1/jobs/{scheduler}/{job}", tag = "jobs",
     params(("scheduler" = String, Path, description = "The batch system: slurm"),
@@ -79,6 +91,21 @@ pub(crate) async fn ended(
 ) -> Answer<Json<api::Job>> {
     let record = jobs::find(&desk, &scheduler, &job)?;
     Ok(Json(jobs::ended(&desk, record, end)?))
+}
+
+/// Has the batch system asked soon how a job stands that was submitted held, rather than at the next look: for its prologs and
+/// epilogs.
+#[utoipa::path(post, path = "/v1/jobs/{scheduler}/{job}/look", tag = "jobs",
+    params(("scheduler" = String, Path, description = "The batch system: slurm"),
+        ("job" = String, Path, description = "Its id there")),
+    responses((status = 204), (status = 401, body = api::Problem), (status = 404, body = api::Problem)))]
+pub(crate) async fn look(
+    State(desk): State<Desk>,
+    Path((scheduler, job)): Path<(String, String)>,
+) -> Answer<StatusCode> {
+    let record = jobs::find(&desk, &scheduler, &job)?;
+    desk.looks.ask(&record.job);
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Forgets a job: what is still on its way to it is given up half a minute later, unless the job is told of again. What

@@ -181,6 +181,20 @@ fn invalid(what: &str, why: &str) -> Error {
     Error::new(ErrorKind::Invalid, "submit", what).cause(why.to_owned())
 }
 
+/// Sees that an address can be that of a source.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] for what can't be read, and for relative paths.
+pub(crate) fn check_source(address: &str) -> Result<()> {
+    let location = Location::parse(OsStr::new(address))?;
+    let is_relative = matches!(&location, Location::Local(path) if !path.is_absolute());
+    if is_relative || address.len() > ADDRESS_BYTES_MAX {
+        let why = "the path is relative, or too long";
+        return Err(invalid(address, why).hint("give an absolute path"));
+    }
+    Ok(())
+}
+
 fn check(centre: &Centre, new: &api::NewStageIn) -> Result<RequestRecord> {
     if new.sources.is_empty() || new.sources.len() > SOURCES_MAX {
         let why = format!("a stage-in has 1 to {SOURCES_MAX} sources");
@@ -188,12 +202,7 @@ fn check(centre: &Centre, new: &api::NewStageIn) -> Result<RequestRecord> {
     }
     let mut seen = std::collections::BTreeSet::new();
     for address in &new.sources {
-        let location = Location::parse(OsStr::new(address))?;
-        let is_relative = matches!(&location, Location::Local(path) if !path.is_absolute());
-        if is_relative || address.len() > ADDRESS_BYTES_MAX {
-            let why = "the path is relative, or too long";
-            return Err(invalid(address, why).hint("give an absolute path"));
-        }
+        check_source(address)?;
         if !seen.insert(address) {
             return Err(invalid(address, "it is named twice"));
         }

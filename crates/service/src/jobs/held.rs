@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
@@ -11,18 +12,59 @@ use posthaste_batch::slurm::JobState;
 use posthaste_endpoint::Result;
 use posthaste_journal::{JobHold, JobPhase, JobRecord};
 use posthaste_types::Timestamp;
+use tokio::sync::Notify;
 
 use super::{JOBS_MAX, ended, remove, scontrol, stage_in};
 use crate::http::{Answer, Desk};
 
 /// Between two looks; Slurm is asked once at each, about all jobs.
 const LOOK_EVERY: Duration = Duration::from_secs(4);
+/// From when somebody asks for a look until it is made: what a prolog or epilog tells of has ended by then.
+const LOOK_SOON: Duration = Duration::from_secs(1);
+/// For so long what was asked for is looked at thoroughly: Slurm takes a while to put a job back into its queue.
+const ASKED_LASTS: Duration = Duration::from_secs(60);
 /// What has arrived is looked at on scratch at every so many looks: that takes a look at each file.
 const LOOKS_PER_CHECK: u32 = 15;
 /// Slurm may not name a job for so long before it counts as forgotten: its controller may just have started.
 const MISSING_MAX: Duration = Duration::from_secs(60);
 /// What a job leaves is seen to for so long after its end: far longer than what can leave takes to be asked for.
 const ENDED_MAX: Duration = Duration::from_secs(7 * 86_400);
+
+/// Jobs that somebody wants to be looked at before it is time.
+#[derive(Default)]
+pub(crate) struct Looks {
+    /// At most [`JOBS_MAX`]: the next look is at all jobs anyway.
+    asked: Mutex<BTreeSet<String>>,
+    woken: Notify,
+}
+
+impl Looks {
+    /// Asks for a look soon.
+    pub(crate) fn ask(&self, job: &str) {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        if asked.len() < JOBS_MAX as usize {
+            asked.insert(job.to_owned());
+        }
+        self.woken.notify_one();
+    }
+
+    fn take(&self) -> BTreeSet<String> {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *asked)
+    }
+
+    /// Waits until it is time for the next look.
+    async fn next(&self) -> BTreeSet<String> {
+        tokio::select! {
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = self.woken.notified() => tokio::time::sleep(LOOK_SOON).await,
+        }
+        self.take()
+    }
+}
+
+/// Whose jobs are submitted held.
+const SCHEDULER: &str = "slurm";
 
 /// How the jobs stand, where Slurm says it.
 type States = Option<BTreeMap<u64, JobState>>;
@@ -32,13 +74,17 @@ type States = Option<BTreeMap<u64, JobState>>;
 struct Notes {
     /// What was said last of each, so that it is said once.
     said: BTreeMap<String, String>,
+    /// What their comments say of us.
+    noted: BTreeMap<String, String>,
     /// Since when Slurm has not named these.
     missing: BTreeMap<String, Timestamp>,
+    /// When somebody asked for a look at these.
+    asked: BTreeMap<String, Timestamp>,
 }
 
 impl Notes {
     /// Says something of a job, or of Slurm where that is `""`; empty text is for all being well.
-    fn say(&mut self, job: &str, text: String) {
+    fn say(&mut self, job: &str, text: &str) {
         let before = self.said.get(job).map_or("", String::as_str);
         if before != text && !text.is_empty() {
             let subject = if job.is_empty() {
@@ -48,7 +94,18 @@ impl Notes {
             };
             eprintln!("posthaste: {subject}: {text}");
         }
-        self.said.insert(job.to_owned(), text);
+        self.said.insert(job.to_owned(), text.to_owned());
+    }
+
+    /// Says in the comment of a held job why it stays so, once.
+    async fn comment(&mut self, job: &str, text: &str) {
+        if self.noted.get(job).map_or("", String::as_str) == text {
+            return;
+        }
+        self.noted.insert(job.to_owned(), text.to_owned());
+        if let Err(error) = scontrol::note(job, text).await {
+            eprintln!("posthaste: slurm job {job}: {error}");
+        }
     }
 
     /// Forgets all but these jobs.
@@ -56,7 +113,9 @@ impl Notes {
         let known: BTreeSet<&str> = jobs.iter().map(|record| record.job.as_str()).collect();
         self.said
             .retain(|job, _| job.is_empty() || known.contains(job.as_str()));
+        self.noted.retain(|job, _| known.contains(job.as_str()));
         self.missing.retain(|job, _| known.contains(job.as_str()));
+        self.asked.retain(|job, _| known.contains(job.as_str()));
     }
 }
 
@@ -75,21 +134,24 @@ struct Look<'a> {
 pub(crate) async fn look_after_all(desk: Desk) -> Result<()> {
     let mut notes = Notes::default();
     for number in 0u32.. {
-        tokio::time::sleep(LOOK_EVERY).await;
+        let asked = desk.looks.next().await;
+        let now = desk.centre.clock.now();
         let journal = &desk.centre.store;
         let jobs = journal.journal(|journal| journal.jobs_watched(JOBS_MAX))?;
+        notes.asked.extend(asked.into_iter().map(|job| (job, now)));
         notes.keep_only(&jobs);
+        notes.asked.retain(|_, since| now < *since + ASKED_LASTS);
         let look = Look {
             desk: &desk,
             states: states(&jobs, &mut notes).await,
             checks: number % LOOKS_PER_CHECK == 0,
         };
-        for record in jobs {
-            let job = record.job.clone();
-            // What goes wrong with one is tried again at the next look.
-            let said = look.at(record, &mut notes).await;
-            let said = said.unwrap_or_else(|refusal| Some(refusal.to_string()));
-            notes.say(&job, said.unwrap_or_default());
+        for JobRecord { job, .. } in jobs {
+            // Looking at all of them takes its time, in which one may be told of anew or forgotten.
+            let record = journal.journal(|journal| journal.job(SCHEDULER, &job))?;
+            if let Some(record) = record {
+                look.at_one(record, &mut notes).await;
+            }
         }
     }
     Ok(())
@@ -103,11 +165,24 @@ async fn states(jobs: &[JobRecord], notes: &mut Notes) -> States {
     }
     let asked = scontrol::states().await;
     let said = asked.as_ref().err().map(ToString::to_string);
-    notes.say("", said.unwrap_or_default());
+    notes.say("", &said.unwrap_or_default());
     asked.ok()
 }
 
 impl Look<'_> {
+    /// Looks at one job, and says what is to be said of it. What goes wrong is tried again at the next look.
+    async fn at_one(&self, record: JobRecord, notes: &mut Notes) {
+        let job = record.job.clone();
+        let is_held = record.hold == JobHold::Held && self.named(&job) == Some(JobState::Held);
+        let said = self.at(record, notes).await;
+        let said = said.unwrap_or_else(|refusal| Some(refusal.to_string()));
+        let said = said.unwrap_or_default();
+        if is_held {
+            notes.comment(&job, &said).await;
+        }
+        notes.say(&job, &said);
+    }
+
     /// Looks at one job; what is to be said of it.
     async fn at(&self, record: JobRecord, notes: &mut Notes) -> Answer<Option<String>> {
         match record.phase {
@@ -137,7 +212,9 @@ impl Look<'_> {
     /// Releases a job whose data is here.
     async fn at_held(&self, mut record: JobRecord, notes: &mut Notes) -> Answer<Option<String>> {
         let state = self.state(&record, notes);
-        if state == Known::Standing(JobState::HeldByAdministrator) && !self.checks {
+        if state == Known::Standing(JobState::HeldByAdministrator)
+            && !self.checks(&record.job, notes)
+        {
             return Ok(None);
         }
         // A job that was cancelled needs no data, also where that can't come: the answer counts only for one that waits.
@@ -146,7 +223,7 @@ impl Look<'_> {
             record.phase = JobPhase::StagingIn;
         }
         match state {
-            Known::Not | Known::Standing(JobState::HeldByAdministrator) => Ok(trouble(&staged?)),
+            Known::Not | Known::Standing(JobState::HeldByAdministrator) => Ok(staged?.trouble),
             Known::Standing(JobState::Held) => {
                 let job = staged?;
                 if job.ready {
@@ -154,7 +231,7 @@ impl Look<'_> {
                     record.hold = JobHold::Released;
                     self.keep(&record)?;
                 }
-                Ok(trouble(&job))
+                Ok(job.trouble)
             }
             // We released it and had no time to note it, or somebody else did, who wants it to start in any case.
             Known::Standing(JobState::Waiting | JobState::Running) => {
@@ -182,7 +259,7 @@ impl Look<'_> {
         match self.state(&record, notes) {
             // Held, it may be that we had no time to note that: then its data is missing as well.
             Known::Standing(state @ (JobState::Waiting | JobState::Held))
-                if self.checks && record.hold == JobHold::Released =>
+                if record.hold == JobHold::Released && self.checks(&record.job, notes) =>
             {
                 if stage_in(self.desk, record.clone()).is_ok_and(|job| job.ready) {
                     return Ok(None);
@@ -228,15 +305,25 @@ impl Look<'_> {
         self.desk.centre.clock.now()
     }
 
+    /// Whether what has arrived for a job is looked at.
+    fn checks(&self, job: &str, notes: &Notes) -> bool {
+        self.checks || notes.asked.contains_key(job)
+    }
+
+    /// How a job stands that Slurm names.
+    fn named(&self, job: &str) -> Option<JobState> {
+        let number: u64 = job.parse().ok()?;
+        self.states.as_ref()?.get(&number).copied()
+    }
+
     /// How a job stands, as far as Slurm said it.
     fn state(&self, record: &JobRecord, notes: &mut Notes) -> Known {
-        let Some(states) = &self.states else {
+        if self.states.is_none() {
             return Known::Not;
-        };
-        let number = record.job.parse().ok();
-        if let Some(state) = number.and_then(|number: u64| states.get(&number)) {
+        }
+        if let Some(state) = self.named(&record.job) {
             notes.missing.remove(&record.job);
-            return Known::Standing(*state);
+            return Known::Standing(state);
         }
         let now = self.now();
         let since = *notes.missing.entry(record.job.clone()).or_insert(now);
@@ -257,10 +344,4 @@ enum Known {
     Standing(JobState),
     /// Slurm has forgotten it.
     Vanished,
-}
-
-/// Why a job stays held.
-fn trouble(job: &api::Job) -> Option<String> {
-    let trouble = job.trouble.as_ref()?;
-    Some(format!("it stays held: {trouble}"))
 }

@@ -7,8 +7,13 @@ use posthaste_endpoint::{Error, ErrorKind, Result, Status};
 
 /// Slurm's commands wait long for a controller that is away: it is asked again later.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
-/// What changes what `squeue` lists.
-const SQUEUE_VARIABLES: [&str; 7] = [
+/// What our comment on a job begins with. It must not say `posthaste:`, which asks for data.
+const MARK: &str = "its data is not here";
+/// Letters of a comment of ours.
+const COMMENT_MAX: usize = 240;
+/// What changes whom Slurm's commands ask, or what `squeue` lists.
+const VARIABLES: [&str; 8] = [
+    "SLURM_CLUSTERS",
     "SQUEUE_ACCOUNT",
     "SQUEUE_LICENSES",
     "SQUEUE_NAMES",
@@ -45,10 +50,38 @@ pub(super) async fn hold(job: &str) -> Result<()> {
     run("scontrol", &["uhold", job]).await.map(|_| ())
 }
 
+/// Says in a job's comment why it stays held, where it has no comment of its user's; takes that back without a reason.
+///
+/// # Errors
+/// What Slurm says against it, and that it does not answer.
+pub(super) async fn note(job: &str, why: &str) -> Result<()> {
+    let before = run("squeue", &["--noheader", "--jobs", job, "--format=%k"]).await?;
+    let before = before.trim();
+    if !matches!(before, "" | "(null)") && !before.starts_with(MARK) {
+        return Ok(());
+    }
+    let (job, comment) = (format!("JobId={job}"), format!("Comment={}", comment(why)));
+    run("scontrol", &["update", &job, &comment])
+        .await
+        .map(|_| ())
+}
+
+/// A comment, on one line.
+fn comment(why: &str) -> String {
+    if why.is_empty() {
+        return String::new();
+    }
+    let text = format!("{MARK}: {}", why.replace("posthaste:", "posthaste"));
+    let letters = text
+        .chars()
+        .map(|letter| if letter.is_control() { ' ' } else { letter });
+    letters.take(COMMENT_MAX).collect()
+}
+
 async fn run(program: &'static str, words: &[&str]) -> Result<String> {
     let mut command = tokio::process::Command::new(program);
     command.args(words).kill_on_drop(true);
-    for variable in SQUEUE_VARIABLES {
+    for variable in VARIABLES {
         command.env_remove(variable);
     }
     let failed = |why: String| {
@@ -66,4 +99,17 @@ async fn run(program: &'static str, words: &[&str]) -> Result<String> {
     }
     let said = String::from_utf8_lossy(&output.stderr);
     Err(failed(said.trim().replace('\n', "; ")).status_is(Status::Temporary))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_comment_is_one_short_line_that_asks_for_nothing() {
+        let text = comment("posthaste:stage_in\nline 2");
+        assert_eq!(text, "its data is not here: posthastestage_in line 2");
+        assert_eq!(comment(&"é".repeat(1000)).chars().count(), COMMENT_MAX);
+        assert_eq!(comment(""), "");
+    }
 }

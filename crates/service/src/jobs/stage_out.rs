@@ -15,7 +15,7 @@ use posthaste_types::Timestamp;
 
 use super::{deadline, moved, owner, read_again};
 use crate::{
-    http::{Answer, Desk},
+    http::{Answer, Desk, Refusal},
     submit,
 };
 
@@ -60,10 +60,14 @@ pub(super) fn ask(desk: &Desk, record: &JobRecord) -> Answer<()> {
     };
     // One that can't leave keeps no other here.
     let wanted = read_again(record);
-    let mut refused = None;
+    let mut refused: Option<Refusal> = None;
     for due in due(record, &wanted) {
         if let Err(refusal) = ask_one(desk, record, at, due) {
-            refused.get_or_insert(refusal);
+            // What may leave later is said rather than what never can: whoever is told asks again.
+            let stays = |said: &Refusal| said.may_pass() || !refusal.may_pass();
+            if !refused.as_ref().is_some_and(stays) {
+                refused = Some(refusal);
+            }
         }
     }
     refused.map_or(Ok(()), Err)

@@ -1,0 +1,81 @@
+//! Whether what a script names can be, before its job is submitted: what can't is told to who submits, not to a job that waits.
+
+use std::path::{Path, PathBuf};
+
+use posthaste_batch::script::Wanted;
+use posthaste_endpoint::{Error, ErrorKind, Result};
+
+use super::owner;
+use crate::{http::Desk, inbound::submit::check_source};
+
+/// Sees that sources can be read as addresses, that the rest lies on scratch, and that depots are in the books.
+///
+/// # Errors
+/// [`ErrorKind::PermissionDenied`] for a place that is not on scratch, [`ErrorKind::NotFound`] for a depot that is not in the
+/// books, [`ErrorKind::Invalid`] for what can't be read; each names the line.
+pub(super) fn check(desk: &Desk, wanted: &Wanted) -> Result<()> {
+    for one in &wanted.stage_ins {
+        at_line(one.line, check_source(&one.source))?;
+        at_line(one.line, on_scratch(desk, &one.destination))?;
+    }
+    for one in &wanted.stage_outs {
+        at_line(one.line, on_scratch(desk, &one.source))?;
+        at_line(one.line, in_the_books(desk, &one.via))?;
+    }
+    Ok(())
+}
+
+fn at_line(line: usize, checked: Result<()>) -> Result<()> {
+    checked.map_err(|error| {
+        let kind = error.kind();
+        Error::new(kind, "do", format!("line {line} of the script")).cause(error)
+    })
+}
+
+fn in_the_books(desk: &Desk, depots: &[String]) -> Result<()> {
+    let is_unknown = |name: &&String| desk.centre.depots.named(name).is_none();
+    depots.iter().find(is_unknown).map_or(Ok(()), |unknown| {
+        Err(Error::new(ErrorKind::NotFound, "send via", unknown)
+            .cause("no depot of that name is in the books")
+            .hint("`posthaste depot list` shows them, `posthaste depot add` adds one"))
+    })
+}
+
+/// As [`owner::on_scratch`], of what its job makes too: links are followed as far as the path is there.
+fn on_scratch(desk: &Desk, path: &str) -> Result<()> {
+    let place = as_far_as_it_is(Path::new(path));
+    owner::on_scratch(desk, &place).map(|_| ())
+}
+
+/// The path with the links in what is there of it followed.
+fn as_far_as_it_is(path: &Path) -> PathBuf {
+    let mut rest = Vec::new();
+    let mut there = path;
+    while let (Some(above), Some(name)) = (there.parent(), there.file_name()) {
+        rest.push(name);
+        there = above;
+        if let Ok(mut found) = std::fs::canonicalize(there) {
+            found.extend(rest.iter().rev());
+            return found;
+        }
+    }
+    path.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_followed_as_far_as_a_path_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = std::fs::canonicalize(folder.path()).unwrap();
+        std::fs::create_dir(root.join("scratch")).unwrap();
+        std::os::unix::fs::symlink(root.join("scratch"), root.join("way")).unwrap();
+        for below in ["run", "run/out/*.h5", "a/b/c"] {
+            let found = as_far_as_it_is(&root.join("way").join(below));
+            assert_eq!(found, root.join("scratch").join(below));
+        }
+        assert_eq!(as_far_as_it_is(Path::new("a/b")), Path::new("a/b"));
+    }
+}
