@@ -36,7 +36,7 @@ pub struct CheckArguments {
     /// Print what it asks for as JSON
     #[arg(long)]
     json: bool,
-    /// Refuse also what the service can't do for a job in a queue: relative paths, URLs as destinations, depots of its own
+    /// Refuse also what the service can't do for a job in a queue: relative paths, URLs as destinations, hours and loads of depots
     #[arg(long)]
     queued: bool,
 }
@@ -94,12 +94,17 @@ pub(crate) fn of_a_job(wanted: &Wanted) -> Vec<Complaint> {
         );
         complaint(one.line, what)
     });
-    let lent = wanted.depots.iter().map(|lent| {
+    let lent = wanted.depots.iter().filter_map(|lent| {
+        let term = match (lent.hours.is_always(), lent.load_max_permille) {
+            (_, Some(_)) => "load<",
+            (false, None) => "when=",
+            (true, None) => return None,
+        };
         let what = format!(
-            "depots of a job's own are not taken yet: `posthaste depot add {}` adds it for everybody",
+            "`{term}` of {} can't be kept for one job: `posthaste depot add --hours` and the relay's own hours count for all",
             lent.name
         );
-        complaint(lent.line, what)
+        Some(complaint(lent.line, what))
     });
     relative.chain(nameless).chain(lent).collect()
 }

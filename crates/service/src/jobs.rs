@@ -2,6 +2,7 @@
 //! asked for twice, after a crash of whoever asks or of the service itself, it is moved once.
 
 pub(crate) mod held;
+mod lent;
 pub(crate) mod owner;
 mod places;
 pub(crate) mod room;
@@ -63,6 +64,7 @@ pub(crate) fn find(desk: &Desk, scheduler: &str, job: &str) -> Result<JobRecord>
 pub(crate) fn check(desk: &Desk, new: &api::NewJob) -> Answer<()> {
     owner::check_user(new.uid)?;
     let wanted = wanted("the job", &new.script)?;
+    places::check_lent(desk, &wanted)?;
     Ok(places::check(desk, &wanted)?)
 }
 
@@ -70,7 +72,8 @@ pub(crate) fn check(desk: &Desk, new: &api::NewJob) -> Answer<()> {
 /// brought for it before where that is still whole.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for a name or a directive that makes no sense, [`ErrorKind::PermissionDenied`] for another's job and, of one that was submitted held, for places that
+/// [`ErrorKind::Invalid`] for a name or a directive that makes no sense, [`ErrorKind::NotFound`] for a depot that is lent and
+/// not in the books, [`ErrorKind::PermissionDenied`] for another's job and, of one that was submitted held, for places that
 /// are not on scratch, [`ErrorKind::Conflict`] when a job of that name with another script is being staged, and the
 /// journal's.
 pub(crate) fn register(
@@ -83,6 +86,7 @@ pub(crate) fn register(
     check_name(scheduler, job, new.held)?;
     owner::check_user(new.uid)?;
     let wanted = wanted(&subject(), &new.script)?;
+    places::check_lent(desk, &wanted)?;
     if new.held {
         places::check(desk, &wanted)?;
     }

@@ -414,7 +414,10 @@ mod tests {
                 "\n#POSTHASTE stage_in source=s3:a destination=b\n",
                 "line 2: b is no absolute path",
             ),
-            ("#POSTHASTE depot ash:50GB\n", "line 1: depots"),
+            (
+                "#POSTHASTE depot ash:50GB load<0.5\n",
+                "line 1: `load<` of ash",
+            ),
             (
                 "#POSTHASTE stage_out source=/b destination=s3:c\n",
                 "line 1: s3:c is the name",

@@ -25,6 +25,20 @@ pub(super) fn check(desk: &Desk, wanted: &Wanted) -> Result<()> {
     Ok(())
 }
 
+/// Sees that the depots that are lent for a job are in the books: they say what its outputs go over.
+///
+/// # Errors
+/// [`ErrorKind::NotFound`] for one that is not.
+pub(super) fn check_lent(desk: &Desk, wanted: &Wanted) -> Result<()> {
+    for lent in &wanted.depots {
+        at_line(
+            lent.line,
+            in_the_books(desk, std::slice::from_ref(&lent.name)),
+        )?;
+    }
+    Ok(())
+}
+
 fn at_line(line: usize, checked: Result<()>) -> Result<()> {
     checked.map_err(|error| {
         let kind = error.kind();

@@ -1,7 +1,9 @@
 //! What jobs leave: sent off when they have ended.
 
 use std::{
+    ffi::OsStr,
     fs,
+    os::unix::ffi::OsStrExt,
     path::{Component, Path, PathBuf},
     time::Duration,
 };
@@ -10,10 +12,14 @@ use globset::GlobBuilder;
 use posthaste_api as api;
 use posthaste_batch::script::{After, Release, StageOut, Wanted};
 use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
-use posthaste_journal::{JobPhase, JobRecord};
-use posthaste_types::Timestamp;
+use posthaste_journal::{JobPhase, JobRecord, RequestRecord, Scan};
+use posthaste_types::{Bytes, Code, Timestamp};
 
-use super::{deadline, moved, owner, read_again};
+use super::{
+    deadline,
+    lent::{Lent, usual_code},
+    moved, owner, read_again,
+};
 use crate::{
     http::{Answer, Desk, Refusal},
     submit,
@@ -58,11 +64,22 @@ pub(super) fn ask(desk: &Desk, record: &JobRecord) -> Answer<()> {
     let JobPhase::Ended { at, .. } = record.phase else {
         return Ok(());
     };
-    // One that can't leave keeps no other here.
     let wanted = read_again(record);
-    let mut refused: Option<Refusal> = None;
+    let mut left = Vec::new();
     for due in due(record, &wanted) {
-        if let Err(refusal) = ask_one(desk, record, at, due) {
+        // Once the first of what a pattern matched was asked for, all were: when the job ended.
+        if asked(desk, record, (due.1, 1))?.is_none() {
+            left.push(due);
+        }
+    }
+    if left.is_empty() {
+        return Ok(());
+    }
+    let mut lent = left_of_lent(desk, record, &wanted)?;
+    // One that can't leave keeps no other here.
+    let mut refused: Option<Refusal> = None;
+    for due in left {
+        if let Err(refusal) = ask_one(desk, record, (at, &mut lent), due) {
             // What may leave later is said rather than what never can: whoever is told asks again.
             let stays = |said: &Refusal| said.may_pass() || !refusal.may_pass();
             if !refused.as_ref().is_some_and(stays) {
@@ -73,63 +90,150 @@ pub(super) fn ask(desk: &Desk, record: &JobRecord) -> Answer<()> {
     refused.map_or(Ok(()), Err)
 }
 
+/// The request that takes away what a directive matched at a place, once there is one.
+fn asked(
+    desk: &Desk,
+    record: &JobRecord,
+    (number, place): (usize, usize),
+) -> Result<Option<RequestRecord>> {
+    let name = name(record, number, place);
+    let store = &desk.centre.store;
+    store.journal(|journal| journal.submission(&name))
+}
+
+/// What is left of the disks that are lent for a job by what was asked for already.
+fn left_of_lent(desk: &Desk, record: &JobRecord, wanted: &Wanted) -> Result<Lent> {
+    let mut lent = Lent::new(&wanted.depots);
+    if lent.is_empty() {
+        return Ok(lent);
+    }
+    for (_, number) in due(record, wanted) {
+        // The first is asked for last: others may be there without it.
+        for place in 1..=MATCHES_MAX {
+            if let Some(request) = asked(desk, record, (number, place))? {
+                lent.take(&request.via, request.code, size(&request)?);
+            }
+        }
+    }
+    Ok(lent)
+}
+
+/// How much a request takes away, as far as can be told.
+fn size(request: &RequestRecord) -> Result<Bytes> {
+    match request.scan {
+        Some(Scan::Sealed { bytes, .. }) => Ok(bytes),
+        Some(Scan::Failed { .. }) | None => {
+            let source = Path::new(OsStr::from_bytes(&request.source));
+            bytes_at(source)
+        }
+    }
+}
+
+fn bytes_at(source: &Path) -> Result<Bytes> {
+    tokio::task::block_in_place(|| owner::bytes_below(source)).map(Bytes::new)
+}
+
 fn ask_one(
     desk: &Desk,
     record: &JobRecord,
-    at: Timestamp,
+    (at, lent): (Timestamp, &mut Lent),
     (one, number): (&StageOut, usize),
 ) -> Answer<()> {
-    // Once something of it was asked for, the pattern was looked at: when the job ended.
-    let first = name(record, number, 1);
-    let is_asked = desk
-        .centre
-        .store
-        .journal(|journal| journal.submission(&first))?;
-    if is_asked.is_some() {
-        return Ok(());
-    }
     let sources = tokio::task::block_in_place(|| matches(&one.source))?;
+    let mut refused = None;
     // The first comes last: while it is missing all are asked for again.
-    for (place, source) in sources.iter().enumerate().rev() {
-        let source = owner::on_scratch(desk, source)?;
-        let permit = desk.reserve_scan(&source)?;
-        let new = api::NewRequest {
-            submission_id: Some(name(record, number, place + 1)),
-            deadline: Some(deadline(one.deadline, at, SAFE_WITHIN)),
-            ..request(desk, one, source)
-        };
-        let (request, fresh) = submit::accept(&desk.centre, &new)?;
-        if fresh {
-            permit.send(request.id);
+    for (place, source) in (1..=sources.len()).zip(&sources).rev() {
+        if asked(desk, record, (number, place))?.is_some() {
+            continue;
         }
+        let new = api::NewRequest {
+            submission_id: Some(name(record, number, place)),
+            deadline: Some(deadline(one.deadline, at, SAFE_WITHIN)),
+            ..request(one)
+        };
+        match ask_for(desk, one, lent, (source, new)) {
+            Err(refusal) if refusal.may_pass() => return Err(refusal),
+            Err(refusal) => {
+                refused.get_or_insert(refusal);
+            }
+            Ok(()) => {}
+        }
+    }
+    refused.map_or(Ok(()), Err)
+}
+
+fn ask_for(
+    desk: &Desk,
+    one: &StageOut,
+    lent: &mut Lent,
+    (source, new): (&Path, api::NewRequest),
+) -> Answer<()> {
+    let source = owner::on_scratch(desk, source)?;
+    let permit = desk.reserve_scan(&source)?;
+    let (via, code) = ways(desk, one, lent, &source)?;
+    let new = api::NewRequest {
+        source,
+        via,
+        code: code.to_string(),
+        ..new
+    };
+    let (request, fresh) = submit::accept(&desk.centre, &new)?;
+    if fresh {
+        permit.send(request.id);
+    }
+    if !lent.is_empty() {
+        lent.take(&request.via, request.code, size(&request)?);
     }
     Ok(())
 }
 
-fn request(desk: &Desk, one: &StageOut, source: String) -> api::NewRequest {
-    let via = if one.via.is_empty() {
+/// The depots that something may go over, and its code: those that its directive names, else those that are lent for the job,
+/// else all; of those that are lent the ones with room for it.
+///
+/// # Errors
+/// [`ErrorKind::Full`] when none of them has.
+fn ways(desk: &Desk, one: &StageOut, lent: &Lent, source: &str) -> Result<(Vec<String>, Code)> {
+    let all = || {
         let depots = desk.centre.depots.all();
         let names = depots.iter().map(|depot| depot.record.name.clone());
-        names.filter(|name| *name != one.destination).collect()
-    } else {
-        one.via.clone()
+        names.collect()
     };
-    // As `posthaste offload` does: one depot may be lost, where there are two.
-    let code = one.code.map_or_else(
-        || match via.len() {
-            0 | 1 => "1+0".to_owned(),
-            depots => format!("{}+1", depots - 1),
-        },
-        |code| code.to_string(),
-    );
+    let mut via: Vec<String> = match (one.via.is_empty(), lent.is_empty()) {
+        (false, _) => one.via.clone(),
+        (true, false) => lent.names(),
+        (true, true) => all(),
+    };
+    if one.via.is_empty() {
+        via.retain(|name| *name != one.destination);
+    }
+    if lent.is_empty() || via.is_empty() {
+        let code = one.code.unwrap_or_else(|| usual_code(via.len()));
+        return Ok((via, code));
+    }
+    let bytes = bytes_at(Path::new(source))?;
+    let (via, code) = lent.choose(via, one.code, bytes);
+    if via.is_empty() {
+        let why = format!(
+            "what is lent for the job has no room for its {} bytes",
+            bytes.get()
+        );
+        return Err(Error::new(ErrorKind::Full, "stage out", source)
+            .cause(why)
+            .hint("it stays where it is: `posthaste offload` takes it over other depots"));
+    }
+    Ok((via, code))
+}
+
+/// What a directive says of all that it matches.
+fn request(one: &StageOut) -> api::NewRequest {
     api::NewRequest {
-        source,
+        source: String::new(),
         to: vec![one.destination.clone()],
         deadline: None,
         deliver_by: None,
         purge_at: None,
-        via,
-        code,
+        via: Vec::new(),
+        code: String::new(),
         encrypt_for: Vec::new(),
         release: match one.release {
             Release::WhenSafe => api::Release::WhenSafe,
@@ -212,11 +316,7 @@ pub(super) fn show(desk: &Desk, record: &JobRecord, wanted: &Wanted) -> Result<V
     for (one, number) in due(record, wanted) {
         let ways = (one.source.as_str(), one.destination.as_str());
         for place in 1..=MATCHES_MAX {
-            let name = name(record, number, place);
-            let request = desk
-                .centre
-                .store
-                .journal(|journal| journal.submission(&name))?;
+            let request = asked(desk, record, (number, place))?;
             if request.is_none() && place > 1 {
                 break;
             }
