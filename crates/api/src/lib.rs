@@ -90,6 +90,10 @@ pub struct NewRequest {
     /// Absolute path of the directory or file, as the service's host sees it.
     #[schema(example = "/scratch/alice/run7")]
     pub source: String,
+    /// The names of the files in that directory that are meant; all that lies below it when left out.
+    #[schema(example = json!(["result.h5"]))]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub only: Vec<String>,
     /// The names of where it goes, each of which gets all of it. One name may stand without a list.
     #[serde(deserialize_with = "one_or_several")]
     #[schema(example = json!(["home"]))]
@@ -170,8 +174,11 @@ pub struct Request {
     pub id: String,
     /// The dataset's id at depots.
     pub dataset: String,
-    /// Where it came from.
+    /// Where it came from; of files the directory in which they lie.
     pub source: String,
+    /// The names of the files in it that are meant, where not all that lies below it is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub only: Vec<String>,
     /// The names of where it goes, with commas between them; of a stage-in the path.
     pub to: String,
     /// `scanning`, `refused`, `moving`, `safe`, `released`, `delivered`, `cancelled` or `failed`; of a

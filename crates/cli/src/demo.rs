@@ -157,6 +157,7 @@ async fn offload(
         purge_at: None,
         deliver_by: None,
         source: scratch.display().to_string(),
+        only: Vec::new(),
         to: vec!["home".into()],
         deadline: Some(deadline.to_string()),
         via: stage.depots(),

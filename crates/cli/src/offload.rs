@@ -196,6 +196,7 @@ impl WishArguments {
         };
         Ok(api::NewRequest {
             source: source.to_owned(),
+            only: Vec::new(),
             to: self.to.clone(),
             deadline: self
                 .deadline

@@ -469,6 +469,7 @@ mod tests {
             id: "r1".into(),
             dataset: String::new(),
             source: "/scratch/run".into(),
+            only: Vec::new(),
             to: "home".into(),
             state: state.into(),
             reason: None,

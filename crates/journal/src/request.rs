@@ -15,8 +15,10 @@ pub struct RequestRecord {
     pub submission: Option<String>,
     /// The dataset's id at depots.
     pub dataset: String,
-    /// The source directory or file, as the bytes of its absolute path.
+    /// The source directory, as the bytes of its absolute path.
     pub source: Vec<u8>,
+    /// The names of the files in it that are meant; all that lies below it where none is named.
+    pub only: Vec<String>,
     /// The names of where it goes, with commas between them; of a stage-in a path.
     pub destination: String,
     /// How chunks are coded.
@@ -101,7 +103,7 @@ pub enum Scan {
 
 const COLUMNS: &str = "id, submission, dataset, source, destination, code, via, release, \
      best_effort, created_micros, deadline_micros, expires_micros, bytes, files, chunk_size, \
-     scan_error, submitted, ended, recipients, optimizer, wishes, stage_in, purge_micros";
+     scan_error, submitted, ended, recipients, optimizer, wishes, stage_in, purge_micros, only_files";
 
 fn from_row(row: &Row<'_>) -> rusqlite::Result<RequestRecord> {
     let moment = |column| -> rusqlite::Result<Timestamp> {
@@ -125,6 +127,10 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<RequestRecord> {
         submission: row.get("submission")?,
         dataset: row.get("dataset")?,
         source: row.get("source")?,
+        only: row
+            .get::<_, Option<Vec<u8>>>("only_files")?
+            .and_then(|bytes| Record::from_bytes(&bytes).ok())
+            .unwrap_or_default(),
         destination: row.get("destination")?,
         code: code.parse().unwrap_or(Code::NONE),
         via: names(&row.get::<_, String>("via")?),
@@ -166,8 +172,8 @@ impl Journal {
             .execute(
                 "INSERT INTO request (submission, dataset, source, destination, code, via, release,
                  best_effort, created_micros, deadline_micros, expires_micros, recipients, optimizer,
-                 wishes, stage_in, purge_micros)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+                 wishes, stage_in, purge_micros, only_files)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
                 params![
                     request.submission,
                     request.dataset,
@@ -185,6 +191,7 @@ impl Journal {
                     request.wishes.to_bytes(),
                     request.stage_in.as_ref().map(Record::to_bytes),
                     request.purge_at.map(|at| to_sql(at.as_micros())),
+                    (!request.only.is_empty()).then(|| request.only.to_bytes()),
                 ],
             )
             .map_err(self.failed("append to"))?;

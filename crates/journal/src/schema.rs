@@ -5,7 +5,7 @@ use rusqlite::OptionalExtension;
 use crate::{Journal, JournalError};
 
 /// Each entry brings the schema from its index to the next; entries are never changed.
-const MIGRATIONS: [&str; 11] = [
+const MIGRATIONS: [&str; 12] = [
     "
     CREATE TABLE input (
         seq INTEGER PRIMARY KEY,
@@ -91,6 +91,7 @@ const MIGRATIONS: [&str; 11] = [
     "
     ALTER TABLE job ADD COLUMN hold INTEGER NOT NULL DEFAULT 0;
     CREATE INDEX job_watched ON job (created_micros) WHERE hold <> 0 AND phase <> 4;",
+    "ALTER TABLE request ADD COLUMN only_files BLOB;",
 ];
 
 /// Opens for one process, durable at each commit, and brings the schema up to date.

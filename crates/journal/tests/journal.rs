@@ -141,6 +141,7 @@ fn request() -> RequestRecord {
         submission: Some("mine".into()),
         dataset: "00ff".into(),
         source: b"/scratch/\xff\n".to_vec(),
+        only: vec!["a,b".into(), "c\n".into()],
         destination: "home".into(),
         code: Code::new(2, 1).unwrap(),
         via: vec!["a".into(), "b".into()],
@@ -299,7 +300,7 @@ fn a_depot_keeps_its_number_when_its_facts_change() {
 }
 
 /// What takes each migration after the first back, in their order.
-const BACK: [&str; 10] = [
+const BACK: [&str; 11] = [
     "ALTER TABLE request DROP COLUMN recipients;",
     "ALTER TABLE request DROP COLUMN optimizer;",
     "ALTER TABLE depot DROP COLUMN terms;",
@@ -310,6 +311,7 @@ const BACK: [&str; 10] = [
     "DROP TABLE job;",
     "DROP INDEX request_of_destination;",
     "DROP INDEX job_watched; ALTER TABLE job DROP COLUMN hold;",
+    "ALTER TABLE request DROP COLUMN only_files;",
 ];
 
 /// Makes a journal one of an older schema.
@@ -338,6 +340,7 @@ fn a_journal_from_before_encryption_is_taken_over() {
     before.optimizer = Method::Auto;
     before.wishes = Wishes::default();
     (before.stage_in, before.purge_at) = (None, None);
+    before.only.clear();
     let journal = Journal::open(&path).unwrap();
     assert_eq!(journal.request(before.id).unwrap(), Some(before));
 }
@@ -373,6 +376,7 @@ fn a_journal_from_before_optimizers_is_taken_over() {
     before.optimizer = Method::Auto;
     before.wishes = Wishes::default();
     (before.stage_in, before.purge_at) = (None, None);
+    before.only.clear();
     let journal = Journal::open(&path).unwrap();
     assert_eq!(journal.request(before.id).unwrap(), Some(before));
 }

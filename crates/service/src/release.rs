@@ -20,7 +20,11 @@ pub(crate) async fn release(
 ) -> Result<()> {
     store_manifest(sealed, store, depots).await?;
     let sealed = Arc::clone(sealed);
-    let removed = tokio::task::spawn_blocking(move || remove(&sealed.root, &sealed.list));
+    let record = tokio::task::block_in_place(|| store.request(sealed.request))?;
+    // Of a directory of which files were named, they alone were asked to go.
+    let keeps_root = !record.only.is_empty();
+    let removed =
+        tokio::task::spawn_blocking(move || remove(&sealed.root, &sealed.list, keeps_root));
     removed.await.map_err(|cause| {
         Error::new(ErrorKind::Cancelled, "remove", "the source").cause(cause.to_string())
     })?
@@ -59,10 +63,11 @@ async fn store_manifest(sealed: &Sealed, store: &Arc<Store>, depots: &Depots) ->
     }))
 }
 
-fn remove(root: &Path, list: &FileList) -> Result<()> {
+fn remove(root: &Path, list: &FileList, keeps_root: bool) -> Result<()> {
     let mut kept = None;
+    let is_to_go = |entry: &&FileEntry| !keeps_root || !entry.path.is_empty();
     // Children come after their directory in the list, so backwards empties each first.
-    for entry in list.files.iter().rev() {
+    for entry in list.files.iter().rev().filter(is_to_go) {
         if let Err(error) = remove_entry(root, entry) {
             kept.get_or_insert(error);
         }

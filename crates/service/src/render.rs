@@ -217,10 +217,12 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
     };
     let view = view.as_ref();
     let deadline = view.map_or(record.deadline, |view| view.spec.deadline);
+    let purge_at = view.map_or(record.purge_at, |view| view.purge_at);
     let mut shown = api::Request {
         id: record.id.to_string(),
         dataset: record.dataset.clone(),
         source: String::from_utf8_lossy(&record.source).into_owned(),
+        only: record.only.clone(),
         to: record.destination.clone(),
         state: state.to_owned(),
         reason: error.or_else(|| {
@@ -238,9 +240,7 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
         }),
         submitted: moment(record.created),
         deadline: moment(deadline),
-        purge_at: view
-            .map_or(record.purge_at, |view| view.purge_at)
-            .map(moment),
+        purge_at: purge_at.map(moment),
         slack_s: view.and_then(|view| slack(view, deadline)),
         finish: view.and_then(|view| view.finish).map(finish),
         safe_after_s: view

@@ -33,6 +33,8 @@ const SCANS_AT_ONCE: usize = 2;
 const HOLDERS_MAX: usize = 64;
 /// The number of a request that is only rehearsed.
 const REHEARSED: RequestId = RequestId::new(0);
+/// Files that one request may name: they are in the journal by name.
+pub(crate) const ONLY_MAX: usize = 10_000;
 /// Bytes of a name people give.
 const NAME_BYTES_MAX: usize = 200;
 
@@ -66,8 +68,8 @@ pub(crate) fn accept(centre: &Centre, new: &api::NewRequest) -> Result<(RequestR
 pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewRequest) -> Result<api::Request> {
     let mut record = check(centre, new)?;
     record.id = REHEARSED;
-    let root = PathBuf::from(&new.source);
-    let list = tokio::task::spawn_blocking(move || dataset::scan(&root)).await;
+    let (root, only) = source(new)?;
+    let list = tokio::task::spawn_blocking(move || listed(&root, &only)).await;
     let list = list.map_err(|cause| {
         Error::new(ErrorKind::Cancelled, "scan", &new.source).cause(cause.to_string())
     })??;
@@ -237,22 +239,50 @@ fn destinations(centre: &Centre, names: &[String]) -> Result<String> {
     Ok(names.join(","))
 }
 
+/// The directory of a request, and which files in it are meant where not all are: of a source that is a file, that one.
+fn source(new: &api::NewRequest) -> Result<(PathBuf, Vec<String>)> {
+    let invalid = |why: String, hint: &str| {
+        let error = Error::new(ErrorKind::Invalid, "submit", &new.source);
+        error.cause(why).hint(hint)
+    };
+    let source = PathBuf::from(&new.source);
+    if !source.is_absolute() {
+        return Err(invalid(
+            "the source path is relative".into(),
+            "give an absolute path",
+        ));
+    }
+    let found = std::fs::symlink_metadata(&source)
+        .map_err(|cause| Error::io("offload", &new.source, cause).at(Locus::Source))?;
+    let name = source.file_name().and_then(|name| name.to_str());
+    let is_one = found.is_file() && new.only.is_empty();
+    if let (true, Some(name), Some(folder)) = (is_one, name, source.parent()) {
+        return Ok((folder.to_owned(), vec![name.to_owned()]));
+    }
+    if new.only.len() > ONLY_MAX {
+        let why = format!(
+            "{} files are named, {ONLY_MAX} are the most",
+            new.only.len()
+        );
+        return Err(invalid(why, "name the directory that holds them"));
+    }
+    let is_plain =
+        |name: &String| !matches!(name.as_str(), "" | "." | "..") && !name.contains(['/', '\0']);
+    if let Some(name) = new.only.iter().find(|name| !is_plain(name)) {
+        let why = format!("`{}` is no name of a file in it", name.escape_debug());
+        return Err(invalid(why, "give names without slashes"));
+    }
+    let only: std::collections::BTreeSet<&String> = new.only.iter().collect();
+    Ok((source, only.into_iter().cloned().collect()))
+}
+
 fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
     let invalid = |what: &str, why: &str, hint: &str| {
         Error::new(ErrorKind::Invalid, "submit", what)
             .cause(why.to_owned())
             .hint(hint)
     };
-    let source = PathBuf::from(&new.source);
-    if !source.is_absolute() {
-        return Err(invalid(
-            &new.source,
-            "the source path is relative",
-            "give an absolute path",
-        ));
-    }
-    std::fs::symlink_metadata(&source)
-        .map_err(|cause| Error::io("offload", &new.source, cause).at(Locus::Source))?;
+    let (source, only) = source(new)?;
     let code: posthaste_types::Code = new.code.parse().map_err(|cause| {
         Error::new(ErrorKind::Invalid, "read", format!("code {}", new.code)).cause(cause)
     })?;
@@ -277,6 +307,7 @@ fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
         submission: new.submission_id.clone(),
         dataset: dataset::DatasetId::random()?.to_string(),
         source: source.as_os_str().as_bytes().to_vec(),
+        only,
         destination: destinations(centre, &new.to)?,
         code,
         via: via(centre, &new.via)?,
@@ -347,7 +378,7 @@ async fn scan(centre: &Arc<Centre>, request: RequestId) -> Result<()> {
 
 fn seal(centre: &Centre, record: &RequestRecord) -> Result<Scan> {
     let root = Path::new(std::ffi::OsStr::from_bytes(&record.source));
-    let list = dataset::scan(root)?;
+    let list = listed(root, &record.only)?;
     centre.store.keep_list(record.id, &list)?;
     for skipped in &list.skipped {
         let shown = String::from_utf8_lossy(skipped);
@@ -358,6 +389,15 @@ fn seal(centre: &Centre, record: &RequestRecord) -> Result<Scan> {
         );
     }
     Ok(sealed(record, &list))
+}
+
+/// What a request is about, listed.
+fn listed(root: &Path, only: &[String]) -> Result<FileList> {
+    if only.is_empty() {
+        dataset::scan(root)
+    } else {
+        dataset::scan_files(root, only)
+    }
 }
 
 fn sealed(record: &RequestRecord, list: &FileList) -> Scan {

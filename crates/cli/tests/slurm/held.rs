@@ -9,6 +9,7 @@ use std::{
 };
 
 use posthaste_testbed::Slurm;
+use serde_json::json;
 
 use crate::{
     centre::{Centre, USER, contents},
@@ -102,9 +103,12 @@ fn a_held_job_is_released_with_its_data_and_what_it_leaves_leaves() {
     centre.script(
         "job.sh",
         "#!/bin/sh\n#POSTHASTE stage_in source=archive:run destination=SCRATCH/weather\n\
-         #POSTHASTE stage_out source=SCRATCH/out-%j destination=home via=a,b code=1+1 after=ok\n\
+         #POSTHASTE depot b:1M\n\
+         #POSTHASTE stage_out source=SCRATCH/out-%j destination=home after=ok\n\
+         #POSTHASTE stage_out source=SCRATCH/*.nc destination=home via=a release=when-safe\n\
          [ $POSTHASTE_STAGE_IN_1 = SCRATCH/weather ] || exit 1\n\
-         cp -r weather used; mkdir out-$SLURM_JOB_ID; echo x > out-$SLURM_JOB_ID/x\n",
+         mkdir out-$SLURM_JOB_ID; echo x > out-$SLURM_JOB_ID/x\n\
+         cp -r weather used; echo 1 > 1.nc; echo 2 > 2.nc\n",
     );
     refusals(&centre);
     let submitted = submit(&centre, &["job.sh", "--time=10"]);
@@ -124,8 +128,38 @@ fn a_held_job_is_released_with_its_data_and_what_it_leaves_leaves() {
     assert_eq!(contents(&centre.scratch().join("used")), wanted);
     let out = centre.leaving(&format!("out-{job}"));
     let id = out["id"].as_str().unwrap();
-    centre.service.wait_until(id, |one| one["state"] == "safe");
+    let safe = centre.service.wait_until(id, |one| one["state"] == "safe");
+    let shares = safe["shares"].as_array().unwrap();
+    assert_eq!(shares.len(), 1, "{safe}");
+    assert_eq!(shares[0]["depot"], "b", "it alone is lent for the job");
+    files_leave(&centre);
     is_cancelled(&centre);
+}
+
+/// The files that a pattern matched leave as one dataset.
+fn files_leave(centre: &Centre) {
+    let left = || centre.requests(|one| one["only"] == json!(["1.nc", "2.nc"]));
+    let leave = |_: &Slurm| Ok(!left().is_empty());
+    centre.slurm.wait_until("its files leave", leave).unwrap();
+    let left = left();
+    assert_eq!(left.len(), 1, "{left:?}");
+    let id = left[0]["id"].as_str().unwrap();
+    centre
+        .service
+        .wait_until(id, |one| one["state"] == "released");
+    let scratch = centre.scratch();
+    assert!(!scratch.join("1.nc").exists() && !scratch.join("2.nc").exists());
+    assert!(scratch.join("used").exists(), "nobody asked for that to go");
+    let home = scratch.with_file_name("home");
+    let pull = ["pull", id, home.to_str().unwrap(), "--json"];
+    centre.service.json(&pull);
+    let mut pulled: Vec<_> = fs::read_dir(&home)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    pulled.sort_unstable();
+    assert_eq!(pulled, ["1.nc", "2.nc"]);
+    assert_eq!(fs::read_to_string(home.join("2.nc")).unwrap(), "2\n");
 }
 
 /// Whoever waits for a job's data is told that the job was cancelled.

@@ -26,6 +26,42 @@ const FILES_MAX: usize = 20_000_000;
 /// no directory, [`ErrorKind::PermissionDenied`] when a directory can't be listed or a file can't
 /// be read, so that it is said before anything moves.
 pub fn scan(root: &Path) -> Result<FileList> {
+    let mut list = begin(root)?;
+    let mut waiting: Vec<Vec<u8>> = vec![Vec::new()];
+    while let Some(directory) = waiting.pop() {
+        scan_directory(root, &directory, &mut list, &mut waiting)?;
+    }
+    lay_out(root, list)
+}
+
+/// Lists these files of the directory `root`, and nothing else of it; else as [`scan`].
+///
+/// # Errors
+/// As [`scan`], and at [`Locus::Source`] [`ErrorKind::NotFound`] without one of them, [`ErrorKind::Invalid`] for one that is a
+/// directory.
+pub fn scan_files(root: &Path, names: &[String]) -> Result<FileList> {
+    let mut list = begin(root)?;
+    for name in names {
+        let place = root.join(name);
+        let metadata = fs::symlink_metadata(&place);
+        let metadata = metadata.map_err(|cause| failed("look at", &place, cause))?;
+        let path = name.clone().into_bytes();
+        match kind_of(&place, &metadata)? {
+            Some(FileKind::Directory) => {
+                let shown = place.display().to_string();
+                return Err(Error::new(ErrorKind::Invalid, "list", shown)
+                    .at(Locus::Source)
+                    .cause("it is a directory, and files were named"));
+            }
+            Some(kind) => list.files.push(entry(path, kind, &metadata)),
+            None => list.skipped.push(path),
+        }
+    }
+    lay_out(root, list)
+}
+
+/// A list with its root alone.
+fn begin(root: &Path) -> Result<FileList> {
     let top = fs::metadata(root).map_err(|cause| failed("open", root, cause))?;
     if !top.is_dir() {
         return Err(
@@ -38,10 +74,11 @@ pub fn scan(root: &Path) -> Result<FileList> {
     let mut list = FileList::default();
     list.files
         .push(entry(Vec::new(), FileKind::Directory, &top));
-    let mut waiting: Vec<Vec<u8>> = vec![Vec::new()];
-    while let Some(directory) = waiting.pop() {
-        scan_directory(root, &directory, &mut list, &mut waiting)?;
-    }
+    Ok(list)
+}
+
+/// Puts all that was found in its order, and into one stream of bytes.
+fn lay_out(root: &Path, mut list: FileList) -> Result<FileList> {
     list.files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
     list.skipped.sort_unstable();
     for file in &mut list.files {
@@ -76,28 +113,37 @@ fn scan_directory(
             path.push(b'/');
         }
         path.extend_from_slice(item.file_name().as_bytes());
-        let kind = if metadata.is_dir() {
-            waiting.push(path.clone());
-            FileKind::Directory
-        } else if metadata.is_symlink() {
-            let target = fs::read_link(&place).map_err(|cause| failed("read", &place, cause))?;
-            FileKind::Symlink {
-                target: target.into_os_string().into_vec(),
-            }
-        } else if metadata.is_file() {
-            rustix::fs::access(&place, rustix::fs::Access::READ_OK)
-                .map_err(|cause| failed("read", &place, cause.into()))?;
-            FileKind::Regular
-        } else {
+        let Some(kind) = kind_of(&place, &metadata)? else {
             list.skipped.push(path);
             continue;
         };
+        if kind == FileKind::Directory {
+            waiting.push(path.clone());
+        }
         if list.files.len() == FILES_MAX {
             return Err(too_much(root));
         }
         list.files.push(entry(path, kind, &metadata));
     }
     Ok(())
+}
+
+/// What lies at a place, where it can be in a dataset.
+fn kind_of(place: &Path, metadata: &Metadata) -> Result<Option<FileKind>> {
+    Ok(if metadata.is_dir() {
+        Some(FileKind::Directory)
+    } else if metadata.is_symlink() {
+        let target = fs::read_link(place).map_err(|cause| failed("read", place, cause))?;
+        Some(FileKind::Symlink {
+            target: target.into_os_string().into_vec(),
+        })
+    } else if metadata.is_file() {
+        rustix::fs::access(place, rustix::fs::Access::READ_OK)
+            .map_err(|cause| failed("read", place, cause.into()))?;
+        Some(FileKind::Regular)
+    } else {
+        None
+    })
 }
 
 fn entry(path: Vec<u8>, kind: FileKind, metadata: &Metadata) -> FileEntry {
@@ -168,6 +214,26 @@ mod tests {
         );
         assert_eq!(list.skipped, [b"socket".to_vec()]);
         assert_eq!(list, scan(root.path()).unwrap());
+    }
+
+    #[test]
+    fn named_files_are_all_that_is_listed_of_a_directory() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("folder")).unwrap();
+        for (name, content) in [("b", "123"), ("a", "12"), ("other", "1")] {
+            fs::write(root.path().join(name), content).unwrap();
+        }
+        let named = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+            scan_files(root.path(), &names)
+        };
+        let list = named(&["b", "a"]).unwrap();
+        let paths: Vec<_> = list.files.iter().map(|file| file.path.clone()).collect();
+        assert_eq!(paths, [b"".to_vec(), b"a".to_vec(), b"b".to_vec()]);
+        assert_eq!((list.bytes, list.files[2].offset), (5, 2));
+        let kind = |names: &[&str]| named(names).unwrap_err().kind();
+        assert_eq!(kind(&["a", "gone"]), ErrorKind::NotFound);
+        assert_eq!(kind(&["folder"]), ErrorKind::Invalid);
     }
 
     #[test]

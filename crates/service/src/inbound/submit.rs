@@ -237,6 +237,7 @@ fn check(centre: &Centre, new: &api::NewStageIn) -> Result<RequestRecord> {
         submission: new.submission_id.clone(),
         dataset: DatasetId::random()?.to_string(),
         source: new.sources.join(" ").into_bytes(),
+        only: Vec::new(),
         destination: new.to.clone(),
         code: Code::NONE,
         via: Vec::new(),

@@ -1,6 +1,7 @@
 //! What jobs leave: sent off when they have ended.
 
 use std::{
+    collections::BTreeMap,
     ffi::OsStr,
     fs,
     os::unix::ffi::OsStrExt,
@@ -27,8 +28,16 @@ use crate::{
 
 /// By when it is safe where the script does not say.
 const SAFE_WITHIN: Duration = Duration::from_secs(86_400);
-/// Paths that one pattern may match: each becomes a request of its own.
+/// Requests that one pattern may become: one for each directory that it matches, and for the files of one directory.
 const MATCHES_MAX: usize = 256;
+
+/// What leaves as one dataset: a directory, or files of one.
+#[derive(Debug, PartialEq, Eq)]
+struct Leaving {
+    source: PathBuf,
+    /// The files by name; all that lies below it where none is named.
+    only: Vec<String>,
+}
 
 /// The name of the request that takes away what the directive of that number matched at that place.
 fn name(record: &JobRecord, number: usize, place: usize) -> String {
@@ -124,13 +133,22 @@ fn size(request: &RequestRecord) -> Result<Bytes> {
         Some(Scan::Sealed { bytes, .. }) => Ok(bytes),
         Some(Scan::Failed { .. }) | None => {
             let source = Path::new(OsStr::from_bytes(&request.source));
-            bytes_at(source)
+            bytes_of(source, &request.only)
         }
     }
 }
 
-fn bytes_at(source: &Path) -> Result<Bytes> {
-    tokio::task::block_in_place(|| owner::bytes_below(source)).map(Bytes::new)
+fn bytes_of(source: &Path, only: &[String]) -> Result<Bytes> {
+    tokio::task::block_in_place(|| {
+        if only.is_empty() {
+            return owner::bytes_below(source).map(Bytes::new);
+        }
+        let mut bytes = 0;
+        for name in only {
+            bytes += owner::bytes_below(&source.join(name))?;
+        }
+        Ok(Bytes::new(bytes))
+    })
 }
 
 fn ask_one(
@@ -139,19 +157,21 @@ fn ask_one(
     (at, lent): (Timestamp, &mut Lent),
     (one, number): (&StageOut, usize),
 ) -> Answer<()> {
-    let sources = tokio::task::block_in_place(|| matches(&one.source))?;
+    let all = tokio::task::block_in_place(|| matches(&one.source))?;
     let mut refused = None;
     // The first comes last: while it is missing all are asked for again.
-    for (place, source) in (1..=sources.len()).zip(&sources).rev() {
+    for (before, leaving) in all.into_iter().enumerate().rev() {
+        let place = before + 1;
         if asked(desk, record, (number, place))?.is_some() {
             continue;
         }
         let new = api::NewRequest {
             submission_id: Some(name(record, number, place)),
             deadline: Some(deadline(one.deadline, at, SAFE_WITHIN)),
+            only: leaving.only,
             ..request(one)
         };
-        match ask_for(desk, one, lent, (source, new)) {
+        match ask_for(desk, one, lent, (leaving.source.as_path(), new)) {
             Err(refusal) if refusal.may_pass() => return Err(refusal),
             Err(refusal) => {
                 refused.get_or_insert(refusal);
@@ -170,7 +190,7 @@ fn ask_for(
 ) -> Answer<()> {
     let source = owner::on_scratch(desk, source)?;
     let permit = desk.reserve_scan(&source)?;
-    let (via, code) = ways(desk, one, lent, &source)?;
+    let (via, code) = ways(desk, one, lent, &|| bytes_of(Path::new(&source), &new.only))?;
     let new = api::NewRequest {
         source,
         via,
@@ -192,8 +212,13 @@ fn ask_for(
 ///
 /// # Errors
 /// [`ErrorKind::Full`] when none of them has.
-fn ways(desk: &Desk, one: &StageOut, lent: &Lent, source: &str) -> Result<(Vec<String>, Code)> {
-    let all = || {
+fn ways(
+    desk: &Desk,
+    one: &StageOut,
+    lent: &Lent,
+    size: &dyn Fn() -> Result<Bytes>,
+) -> Result<(Vec<String>, Code)> {
+    let all = || -> Vec<String> {
         let depots = desk.centre.depots.all();
         let names = depots.iter().map(|depot| depot.record.name.clone());
         names.collect()
@@ -210,14 +235,14 @@ fn ways(desk: &Desk, one: &StageOut, lent: &Lent, source: &str) -> Result<(Vec<S
         let code = one.code.unwrap_or_else(|| usual_code(via.len()));
         return Ok((via, code));
     }
-    let bytes = bytes_at(Path::new(source))?;
+    let bytes = size()?;
     let (via, code) = lent.choose(via, one.code, bytes);
     if via.is_empty() {
         let why = format!(
             "what is lent for the job has no room for its {} bytes",
             bytes.get()
         );
-        return Err(Error::new(ErrorKind::Full, "stage out", source)
+        return Err(Error::new(ErrorKind::Full, "stage out", &one.source)
             .cause(why)
             .hint("it stays where it is: `posthaste offload` takes it over other depots"));
     }
@@ -228,6 +253,7 @@ fn ways(desk: &Desk, one: &StageOut, lent: &Lent, source: &str) -> Result<(Vec<S
 fn request(one: &StageOut) -> api::NewRequest {
     api::NewRequest {
         source: String::new(),
+        only: Vec::new(),
         to: vec![one.destination.clone()],
         deadline: None,
         deliver_by: None,
@@ -248,8 +274,9 @@ fn request(one: &StageOut) -> api::NewRequest {
     }
 }
 
-/// The paths that match a pattern now, in order; a path without any of `*?[{` matches itself.
-fn matches(pattern: &str) -> Result<Vec<PathBuf>> {
+/// What matches a pattern now: directories in order, then the files of each directory; a path without any of `*?[{` matches
+/// itself.
+fn matches(pattern: &str) -> Result<Vec<Leaving>> {
     let wrong = |kind, why: String| {
         Error::new(kind, "stage out", pattern)
             .cause(why)
@@ -281,19 +308,49 @@ fn matches(pattern: &str) -> Result<Vec<PathBuf>> {
         return Err(wrong(ErrorKind::Invalid, "it is no absolute path".into()));
     }
     found.retain(|path| fs::symlink_metadata(path).is_ok());
-    if let Some(file) = found.iter().find(|path| !path.is_dir()) {
-        let why = format!("{} is no directory", file.display());
-        return Err(wrong(ErrorKind::Invalid, why)
-            .hint("whole directories leave: let the job write what is to leave into one"));
-    }
-    match found.len() {
+    let leaving = gathered(found).map_err(|why| wrong(ErrorKind::Invalid, why))?;
+    match leaving.len() {
         0 => Err(wrong(ErrorKind::NotFound, "nothing is there".into())),
-        1..=MATCHES_MAX => Ok(found),
+        1..=MATCHES_MAX => Ok(leaving),
         many => {
-            let why = format!("it matches {many} paths, {MATCHES_MAX} are the most");
+            let why = format!("it matches in {many} places, {MATCHES_MAX} are the most");
             Err(wrong(ErrorKind::Invalid, why).hint("put them into one directory and name that"))
         }
     }
+}
+
+/// The directories among these paths, and the files by the directory in which they lie; or what can't leave.
+fn gathered(paths: Vec<PathBuf>) -> Result<Vec<Leaving>, String> {
+    let (directories, files): (Vec<PathBuf>, Vec<PathBuf>) =
+        paths.into_iter().partition(|path| path.is_dir());
+    let mut by_folder: BTreeMap<PathBuf, Vec<String>> = BTreeMap::new();
+    for path in files {
+        // A link would leave as a link, without what it leads to.
+        if !fs::symlink_metadata(&path).is_ok_and(|found| found.is_file()) {
+            return Err(format!("{} is neither file nor directory", path.display()));
+        }
+        let name = path.file_name().and_then(OsStr::to_str);
+        let (Some(folder), Some(name)) = (path.parent(), name) else {
+            return Err(format!("the name {} is no UTF-8", path.display()));
+        };
+        let names = by_folder.entry(folder.to_owned()).or_default();
+        names.push(name.to_owned());
+        if names.len() > submit::ONLY_MAX {
+            let most = submit::ONLY_MAX;
+            return Err(format!(
+                "more than {most} files of {} match",
+                folder.display()
+            ));
+        }
+    }
+    let whole = directories.into_iter().map(|source| Leaving {
+        source,
+        only: Vec::new(),
+    });
+    let files = by_folder
+        .into_iter()
+        .map(|(source, only)| Leaving { source, only });
+    Ok(whole.chain(files).collect())
 }
 
 /// What matches in any of these directories; a directory that can't be read has nothing that matches.
@@ -321,8 +378,8 @@ pub(super) fn show(desk: &Desk, record: &JobRecord, wanted: &Wanted) -> Result<V
                 break;
             }
             let moved = moved(desk, one.line, ways, request.as_ref());
-            let source =
-                request.map(|request| String::from_utf8_lossy(&request.source).into_owned());
+            let whole = request.filter(|request| request.only.is_empty());
+            let source = whole.map(|request| String::from_utf8_lossy(&request.source).into_owned());
             shown.push(api::Moved {
                 source: source.unwrap_or_else(|| one.source.clone()),
                 ..moved
@@ -347,28 +404,33 @@ mod tests {
         for name in ["run1/out", "run2/out", "run2/log"] {
             fs::create_dir_all(folder.path().join(name)).unwrap();
         }
-        fs::write(folder.path().join("run1/file"), "").unwrap();
+        for name in ["run1/file", "run1/fist", "run2/file"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        std::os::unix::fs::symlink("file", folder.path().join("run2/link")).unwrap();
         let root = folder.path().display();
+        let shown = |leaving: &Leaving| {
+            let source = leaving.source.strip_prefix(folder.path()).unwrap();
+            let names = leaving.only.iter().map(|name| format!(" {name}"));
+            source.display().to_string() + &names.collect::<String>()
+        };
         let below = |pattern: &str| {
-            matches(&format!("{root}/{pattern}")).map(|found| {
-                let found = found
-                    .iter()
-                    .map(|path| path.strip_prefix(folder.path()).unwrap());
-                found
-                    .map(|path| path.display().to_string())
-                    .collect::<Vec<_>>()
-            })
+            matches(&format!("{root}/{pattern}"))
+                .map(|found| found.iter().map(shown).collect::<Vec<_>>())
         };
         assert_eq!(below("*/out").unwrap(), ["run1/out", "run2/out"]);
         assert_eq!(below("run2/log").unwrap(), ["run2/log"]);
         assert_eq!(below("run[12]").unwrap(), ["run1", "run2"]);
         assert_eq!(below("run2/{log,none}").unwrap(), ["run2/log"]);
+        let files = ["run1 file fist", "run2 file"];
+        assert_eq!(below("run*/f*").unwrap(), files);
+        assert_eq!(below("run1/*").unwrap(), ["run1/out", "run1 file fist"]);
         for (pattern, kind) in [
             ("*.nc", ErrorKind::NotFound),
             ("absent", ErrorKind::NotFound),
             ("run1/../run2", ErrorKind::Invalid),
             ("[", ErrorKind::Invalid),
-            ("run1/f*", ErrorKind::Invalid),
+            ("run2/link", ErrorKind::Invalid),
         ] {
             assert_eq!(below(pattern).unwrap_err().kind(), kind, "{pattern}");
         }
