@@ -11,6 +11,7 @@ extern crate alloc;
 
 mod depot;
 mod job;
+mod outcome;
 mod request;
 mod schema;
 mod step;
@@ -21,6 +22,7 @@ use rusqlite::Connection;
 
 pub use depot::DepotRecord;
 pub use job::{JobPhase, JobRecord};
+pub use outcome::OutcomeRecord;
 pub use request::{RequestRecord, Scan, StageIn};
 pub use step::{ChunkRecord, EventRecord, Replay, Step};
 

@@ -5,7 +5,7 @@ use rusqlite::OptionalExtension;
 use crate::{Journal, JournalError};
 
 /// Each entry brings the schema from its index to the next; entries are never changed.
-const MIGRATIONS: [&str; 10] = [
+const MIGRATIONS: [&str; 11] = [
     "
     CREATE TABLE input (
         seq INTEGER PRIMARY KEY,
@@ -88,6 +88,18 @@ const MIGRATIONS: [&str; 10] = [
         PRIMARY KEY (scheduler, job)
     );",
     "CREATE INDEX request_of_destination ON request (destination, id);",
+    "CREATE TABLE outcome (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT,
+        forecaster TEXT NOT NULL,
+        procs INTEGER NOT NULL,
+        walltime_s INTEGER NOT NULL,
+        submitted_micros INTEGER NOT NULL,
+        said_micros INTEGER NOT NULL,
+        p10_micros INTEGER NOT NULL,
+        p50_micros INTEGER NOT NULL,
+        p90_micros INTEGER NOT NULL,
+        started_micros INTEGER NOT NULL
+    );",
 ];
 
 /// Opens for one process, durable at each commit, and brings the schema up to date.
