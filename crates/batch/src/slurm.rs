@@ -7,7 +7,7 @@ mod number;
 mod text;
 
 pub use json::{history, queue};
-pub use text::{FORMAT, TIME_FORMAT, history_text, processors, queue_records, queue_text};
+pub use text::{HISTORY, PROCESSORS, QUEUE, history_text, processors, queue_records, queue_text};
 
 use crate::queue::State;
 
