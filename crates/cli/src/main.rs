@@ -30,6 +30,7 @@ mod plan;
 mod ports;
 mod pull;
 mod purge_report;
+mod queue;
 mod relay;
 mod request;
 mod reserve;
@@ -73,6 +74,7 @@ enum Command {
     Peer(peer::PeerArguments),
     Depot(depot::DepotArguments),
     Paths(paths::PathsArguments),
+    Queue(queue::QueueArguments),
     Reserve(reserve::ReserveArguments),
     Offload(offload::OffloadArguments),
     StageIn(stage_in::StageInArguments),
@@ -109,6 +111,7 @@ fn main() -> ExitCode {
         Command::Peer(arguments) => peer::run(arguments),
         Command::Depot(arguments) => wait_for(depot::run(arguments)),
         Command::Paths(arguments) => wait_for(paths::run(arguments)),
+        Command::Queue(arguments) => wait_for(queue::run(arguments)),
         Command::Reserve(arguments) => wait_for(reserve::run(arguments)),
         Command::Offload(arguments) => wait_for(offload::run(arguments)),
         Command::StageIn(arguments) => wait_for(stage_in::run(arguments)),

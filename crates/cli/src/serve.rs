@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use clap::Args;
 use posthaste_endpoint::gateway::Gateways;
-use posthaste_service::{Encode, LendingOptions, Options, Service};
+use posthaste_service::{Encode, LendingOptions, Options, Scheduler, Service};
 use posthaste_types::{ByteRate, Bytes};
 
 use crate::{config, failure::Outcome, output, shutdown::Shutdown};
@@ -20,6 +20,7 @@ use crate::{config, failure::Outcome, output, shutdown::Shutdown};
 /// Examples:
 ///   posthaste serve --state ~/posthaste &
 ///   posthaste serve --source-listen 0.0.0.0:7422 --source-url https://dtn1:7422 &
+///   posthaste serve --scratch /scratch/alice --queue slurm --just-in-time &
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct ServeArguments {
@@ -57,6 +58,14 @@ pub struct ServeArguments {
     /// A directory below which jobs may have data moved, as `/scratch`; may be given several times
     #[arg(long, value_name = "DIR")]
     scratch: Vec<PathBuf>,
+    /// Look at the queue of the batch system every 30 s, which costs a `squeue` and a `sinfo`, and forecast when its jobs start: slurm.
+    /// `posthaste queue` shows that [default: not at all]
+    #[arg(long, value_name = "SCHEDULER")]
+    queue: Option<Scheduler>,
+    /// Let what jobs of that queue read come so that it is there half an hour before one in ten such jobs starts, rather than
+    /// at once: less lies on scratch, and a job that starts unexpectedly early waits for its data
+    #[arg(long, requires = "queue")]
+    just_in_time: bool,
     /// Print one JSON object with url, token_file and source_url once it listens
     #[arg(long)]
     json: bool,
@@ -95,6 +104,8 @@ pub async fn run(arguments: ServeArguments) -> Outcome {
             None => Vec::new(),
         },
         scratch: arguments.scratch,
+        queue: arguments.queue,
+        just_in_time: arguments.just_in_time,
     };
     let service = Service::open(&options).await?;
     let url = format!("http://{}", service.address()?);

@@ -4,6 +4,7 @@ mod depots;
 mod events;
 mod jobs;
 mod paths;
+mod queue;
 mod requests;
 mod reservations;
 mod stage_ins;
@@ -44,6 +45,8 @@ pub(crate) struct Desk {
     pub(crate) forgotten: mpsc::Sender<posthaste_journal::JobRecord>,
     /// Held by whoever asks for what a job reads.
     pub(crate) asking: Arc<std::sync::Mutex<()>>,
+    /// The queue that is looked at, where one is.
+    pub(crate) outlook: Option<Arc<crate::queue::Outlook>>,
 }
 
 impl Desk {
@@ -58,6 +61,13 @@ impl Desk {
                 .hint("try again in a minute")
         })?;
         Ok(permit)
+    }
+
+    /// Has the queue looked at soon, where it is looked at: something became of a job.
+    pub(crate) fn look_at_queue(&self) {
+        if let Some(outlook) = &self.outlook {
+            outlook.tell();
+        }
     }
 }
 
@@ -125,6 +135,7 @@ pub(crate) type Answer<T> = Result<T, Refusal>;
         paths::list,
         paths::probe,
         paths::ranking,
+        queue::show,
         requests::list,
         requests::submit,
         requests::show,
@@ -187,6 +198,7 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/v1/paths", get(paths::list))
         .route("/v1/ranking", get(paths::ranking))
         .route("/v1/paths/{to}/probe", post(paths::probe))
+        .route("/v1/queue", get(queue::show))
         .route("/v1/requests", get(requests::list).post(requests::submit))
         .route(
             "/v1/requests/{id}",

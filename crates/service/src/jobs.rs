@@ -5,6 +5,7 @@ pub(crate) mod owner;
 pub(crate) mod room;
 pub(crate) mod stage_in;
 mod stage_out;
+pub(crate) mod timing;
 
 use std::{sync::Arc, time::Duration};
 
@@ -118,6 +119,7 @@ pub(crate) fn register(
     desk.centre
         .store
         .journal(|journal| journal.keep_job(&record))?;
+    desk.look_at_queue();
     Ok(show(desk, &record)?)
 }
 
@@ -153,6 +155,7 @@ pub(crate) fn ended(desk: &Desk, mut record: JobRecord, end: api::JobEnd) -> Ans
             desk.centre
                 .store
                 .journal(|journal| journal.keep_job(&record))?;
+            desk.look_at_queue();
         }
     }
     stage_out::ask(desk, &record)?;
@@ -169,6 +172,7 @@ pub(crate) fn remove(desk: &Desk, mut record: JobRecord) -> Result<()> {
     desk.centre
         .store
         .journal(|journal| journal.keep_job(&record))?;
+    desk.look_at_queue();
     if gives_up {
         give_up_later(desk, record);
     }

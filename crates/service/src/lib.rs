@@ -22,6 +22,7 @@ mod lending;
 mod members;
 mod meter;
 mod probe;
+mod queue;
 mod release;
 mod render;
 mod scatter;
@@ -51,6 +52,7 @@ use tokio::{net::TcpListener, sync::mpsc, task::JoinSet};
 pub use http::openapi;
 pub use lending::LendingOptions;
 pub use posthaste_core::contract::Encode;
+pub use queue::Scheduler;
 pub use secrets::{make_private_directory, read_private, write_private};
 
 /// Depots that may be added while none is taken up for watching yet.
@@ -81,6 +83,10 @@ pub struct Options {
     pub circuits: Vec<Circuit>,
     /// The directories below which jobs may have data moved.
     pub scratch: Vec<PathBuf>,
+    /// Whose queue is looked at; nobody's without.
+    pub queue: Option<Scheduler>,
+    /// Whether what jobs of that queue read comes just before they start, rather than at once.
+    pub just_in_time: bool,
 }
 
 /// A service that listens, but does nothing yet.
@@ -145,6 +151,10 @@ impl Service {
             scratch: jobs::owner::roots(&options.scratch)?.into(),
             forgotten: forget,
             asking: Arc::default(),
+            outlook: options.queue.map(|queue| {
+                let outlook = queue::Outlook::new(queue, options.just_in_time);
+                Arc::new(outlook)
+            }),
         };
         Ok(Self {
             desk,
@@ -205,6 +215,9 @@ impl Service {
         running.spawn(read_meters(Arc::clone(&centre)));
         running.spawn(circuits::sweep_all(Arc::clone(&centre)));
         running.spawn(jobs::give_up_all(Arc::clone(&centre), forgotten));
+        if let Some(outlook) = &desk.outlook {
+            running.spawn(queue::look_on(Arc::clone(&centre), Arc::clone(outlook)));
+        }
         let scanner = Arc::clone(&centre);
         running.spawn(async move {
             submit::scan_all(scanner, scans).await;

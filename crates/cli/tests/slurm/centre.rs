@@ -34,6 +34,15 @@ impl Centre {
 
     /// With a Slurm that is made to work with the service in this way.
     pub fn start_with(rate: &str, install: impl FnOnce(&Slurm, &Service)) -> Self {
+        Self::start_all(rate, &[], install)
+    }
+
+    /// With a service that is started with more arguments.
+    pub fn start_serving(rate: &str, more: &[&str]) -> Self {
+        Self::start_all(rate, more, |slurm, service| install(slurm, service, 600))
+    }
+
+    fn start_all(rate: &str, more: &[&str], install: impl FnOnce(&Slurm, &Service)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
         let scratch = folder.path().join("scratch");
@@ -44,11 +53,12 @@ impl Centre {
         make_files(&folder.path().join("far"), 2);
         write_profiles(folder.path(), &s3, &ssh, rate);
         lend_key(&ssh);
-        let service = Service::start_as(
-            USER,
-            folder.path(),
-            &["--scratch", scratch.to_str().unwrap()],
-        );
+        let mut slurm = Slurm::set_up().unwrap();
+        // Where the service looks for it.
+        let conf = folder.path().join("slurm.conf");
+        std::os::unix::fs::symlink(slurm.folder().join("slurm.conf"), conf).unwrap();
+        let arguments = [&["--scratch", scratch.to_str().unwrap()], more].concat();
+        let service = Service::start_as(USER, folder.path(), &arguments);
         let relays: Vec<Relay> = ["a", "b"]
             .map(|name| Relay::start(folder.path(), name, "1G", "500K"))
             .into();
@@ -56,7 +66,6 @@ impl Centre {
             service.add(relay);
         }
         service.wait_for_depots(|depot| depot["state"] == "up");
-        let mut slurm = Slurm::set_up().unwrap();
         install(&slurm, &service);
         slurm.start().unwrap();
         Self {

@@ -5,6 +5,7 @@ mod centre;
 mod faults;
 #[path = "../support/processes.rs"]
 mod processes;
+mod queue;
 mod setup;
 mod shared;
 

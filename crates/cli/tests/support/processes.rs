@@ -481,10 +481,10 @@ fn start_service(host: Option<&str>, state: &Path, listen: &str, more: &[String]
     // The profiles of a test are its own, and never those of who runs it.
     let config = state.with_file_name("config");
     let mut command = host.map_or_else(binary, binary_in);
-    Process::run(
-        command.env("XDG_CONFIG_HOME", config).args(&arguments),
-        &log,
-    )
+    command
+        .env("XDG_CONFIG_HOME", config)
+        .env("SLURM_CONF", state.with_file_name("slurm.conf"));
+    Process::run(command.args(&arguments), &log)
 }
 
 /// As another user, with the program that lies beside its state.
@@ -498,6 +498,7 @@ fn start_service_as(user: u32, state: &Path, listen: &str, more: &[String]) -> P
         .arg(state)
         .args(more)
         .env("XDG_CONFIG_HOME", state.with_file_name("config"))
+        .env("SLURM_CONF", state.with_file_name("slurm.conf"))
         .env("HOME", state.with_file_name(""));
     Process::run(&mut command, &state.with_extension("log"))
 }
