@@ -10,6 +10,7 @@ mod client;
 mod condor;
 mod config;
 mod copy;
+mod database;
 mod demo;
 mod depot;
 mod endpoints;
@@ -19,6 +20,7 @@ mod generate;
 mod keygen;
 mod keys;
 mod ls;
+mod migrate;
 mod moment;
 mod offload;
 mod output;
@@ -66,6 +68,7 @@ enum Command {
     Endpoints(endpoints::EndpointsArguments),
     Demo(demo::DemoArguments),
     Serve(serve::ServeArguments),
+    Migrate(migrate::MigrateArguments),
     Relay(relay::RelayArguments),
     Gateway(gateway::GatewayArguments),
     Through(through::ThroughArguments),
@@ -103,6 +106,7 @@ fn main() -> ExitCode {
         Command::Endpoints(arguments) => wait_for(endpoints::run(arguments)),
         Command::Demo(arguments) => wait_for(demo::run(arguments)),
         Command::Serve(arguments) => wait_for(serve::run(arguments)),
+        Command::Migrate(arguments) => migrate::run(&arguments),
         Command::Relay(arguments) => wait_for(relay::run(arguments)),
         Command::Gateway(arguments) => wait_for(gateway::run(arguments)),
         Command::Through(arguments) => wait_for(through::run(arguments)),

@@ -7,18 +7,23 @@ use posthaste_endpoint::gateway::Gateways;
 use posthaste_service::{Encode, LendingOptions, Options, Service};
 use posthaste_types::{ByteRate, Bytes};
 
-use crate::{config, failure::Outcome, output, shutdown::Shutdown};
+use crate::{config, database, failure::Outcome, output, shutdown::Shutdown};
 
 /// Runs the service: takes requests, decides, moves data through depots
 ///
 /// Keeps its journal, token and the depots' secrets in the state directory, and goes on where it
 /// was when started again, also after kill -9 or a power loss. Listens on loopback.
 ///
+/// With --database the journal is in PostgreSQL, and several services may be started with the same database and
+/// the same state directory, on several hosts: one leads, the others wait and take its place when it ends or dies. A password
+/// is taken from PGPASSWORD, PGPASSFILE or ~/.pgpass, as psql takes it.
+///
 /// With --source-listen it hands out sources that are still on scratch to whoever pulls them: over TLS with a
 /// pinned key and a token for that dataset alone, two chunks at a time.
 ///
 /// Examples:
 ///   posthaste serve --state ~/posthaste &
+///   posthaste serve --state /shared/posthaste --database postgres:///posthaste &
 ///   posthaste serve --source-listen 0.0.0.0:7422 --source-url https://dtn1:7422 &
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
@@ -26,6 +31,9 @@ pub struct ServeArguments {
     /// Where to keep the journal and the secrets [default: ~/.local/state/posthaste]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
+    /// Where to keep the journal instead: `postgres://[USER@]HOST[:PORT]/NAME`, without a host the socket on this machine
+    #[arg(long, value_name = "URL")]
+    database: Option<String>,
     /// Where the REST API listens; port 0 takes any free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7420")]
     listen: SocketAddr,
@@ -71,8 +79,11 @@ pub struct ServeArguments {
 /// When the state or the port is in use or can't be opened, and when the journal fails.
 pub async fn run(arguments: ServeArguments) -> Outcome {
     let shutdown = Shutdown::watch(arguments.until_stdin_closes)?;
+    let database = arguments.database.as_deref();
+    let database = database.map(|url| database::address("--database", url));
     let options = Options {
         state: arguments.state.unwrap_or_else(config::state_directory),
+        database: database.transpose()?,
         listen: arguments.listen,
         behind_tls: arguments.behind_tls,
         lending: arguments.source_listen.map(|listen| LendingOptions {
@@ -96,7 +107,12 @@ pub async fn run(arguments: ServeArguments) -> Outcome {
         },
         scratch: arguments.scratch,
     };
-    let service = Service::open(&options).await?;
+    let mut told = Box::pin(shutdown.told());
+    let service = tokio::select! {
+        service = Service::open(&options) => service?,
+        // It may have waited for its turn to lead.
+        () = &mut told => return Ok(ExitCode::SUCCESS),
+    };
     let url = format!("http://{}", service.address()?);
     let token_file = service.token_file().display().to_string();
     if arguments.json {
@@ -112,6 +128,6 @@ pub async fn run(arguments: ServeArguments) -> Outcome {
             output::line(&format!("hands out sources at {url}"));
         }
     }
-    service.run(shutdown.told()).await?;
+    service.run(told).await?;
     Ok(ExitCode::SUCCESS)
 }

@@ -79,6 +79,25 @@ impl Process {
         self.child.id()
     }
 
+    /// Sends it a signal, by its name.
+    pub fn signal(&self, signal: &str) {
+        let pid = self.child.id().to_string();
+        let told = Command::new("kill").args(["-s", signal, &pid]).status();
+        assert!(told.unwrap().success());
+    }
+
+    /// Waits until it has ended by itself; its exit code.
+    pub fn ended(&mut self) -> i32 {
+        let start = now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code().unwrap();
+            }
+            assert!(start.elapsed() < PATIENCE, "it does not end");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
     /// Asks it to end, and waits until it has.
     pub fn end(&mut self) {
         let pid = self.child.id().to_string();
