@@ -12,6 +12,7 @@ mod mind;
 mod plan;
 mod programs;
 mod purge;
+mod queue;
 mod relay;
 pub mod site;
 pub mod stage;
@@ -81,6 +82,11 @@ const ALL: &[Benchmark] = &[
         "purge",
         purge::run,
         "[--dir DIR] [--runs N] [--files N]: what a purge takes of a large tree, the first and the second time, beside find",
+    ),
+    (
+        "queue",
+        queue::run,
+        "LOG.swf[.gz]...: how forecasts of a batch queue hold on logs of real ones",
     ),
     (
         "relay",

@@ -73,6 +73,10 @@ fn programs() -> Vec<Found> {
             install::ensure_debian_program(install::SLURM_CONTROLLER).context("can't have Slurm"),
         ),
         (
+            "postgres",
+            install::ensure_postgres().context("can't have PostgreSQL"),
+        ),
+        (
             "sshd",
             install::ensure_ssh_server().context("can't have OpenSSH's server"),
         ),

@@ -7,6 +7,7 @@
 mod delivery;
 mod depot;
 mod job;
+mod queue;
 mod ranked;
 mod reservation;
 mod stage_in;
@@ -18,6 +19,7 @@ use utoipa::ToSchema;
 pub use delivery::Delivery;
 pub use depot::{Depot, DepotDrain, Invite, LentTerms, NewDepot, NewDrain, NewInvite, OwnHours};
 pub use job::{Job, JobEnd, Moved, NewJob, Scratch};
+pub use queue::{Queue, QueueScore, QueuedJob};
 pub use ranked::Ranked;
 pub use reservation::Reservation;
 pub use stage_in::{Binding, NewStageIn, Source, StageIn};

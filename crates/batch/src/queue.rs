@@ -9,6 +9,17 @@ pub(crate) const JOBS_MAX: usize = 200_000;
 /// Bytes of the name of a job or a user; longer ones are nobody's.
 const NAME_BYTES_MAX: usize = 128;
 
+/// A program that asks a batch system something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Call {
+    /// Its name, which is looked for in `PATH`.
+    pub program: &'static str,
+    /// Its arguments.
+    pub arguments: &'static [&'static str],
+    /// An environment variable that it needs, with its value.
+    pub environment: (&'static str, &'static str),
+}
+
 /// Where a job is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
@@ -108,6 +119,15 @@ impl Queue {
 }
 
 impl Job {
+    /// When it started; none of one that waits, whatever is thought of when it will.
+    #[must_use]
+    pub fn started(&self) -> Option<Timestamp> {
+        match self.state {
+            State::Running | State::Over => self.start,
+            State::Waiting | State::Held | State::Cancelled => None,
+        }
+    }
+
     fn has_sense(&self) -> bool {
         let is_name = |name: &str| {
             !name.is_empty()

@@ -9,7 +9,7 @@ mod text;
 
 pub use job_state::{JobState, STATES_FORMAT, job_states};
 pub use json::{history, queue};
-pub use text::{FORMAT, TIME_FORMAT, history_text, processors, queue_records, queue_text};
+pub use text::{HISTORY, PROCESSORS, QUEUE, history_text, processors, queue_records, queue_text};
 
 use crate::queue::State;
 

@@ -34,6 +34,35 @@ pub fn config_directory() -> PathBuf {
         .join("posthaste")
 }
 
+fn text(name: &str) -> Option<String> {
+    variable(name)?.into_os_string().into_string().ok()
+}
+
+/// Who connects to a PostgreSQL database whose address does not say, as its own programs choose.
+pub fn database_user() -> Option<String> {
+    ["PGUSER", "USER", "LOGNAME"]
+        .iter()
+        .find_map(|name| text(name))
+}
+
+/// The password for a PostgreSQL database, where it is in the environment.
+pub fn database_password() -> Option<String> {
+    text("PGPASSWORD")
+}
+
+/// The file where people keep passwords for PostgreSQL databases.
+pub fn database_password_file() -> Option<PathBuf> {
+    variable("PGPASSFILE").or_else(|| variable("HOME").map(|home| home.join(".pgpass")))
+}
+
+/// The authorities whose certificates of PostgreSQL servers are trusted beside the system's: `$PGSSLROOTCERT`, else
+/// `~/.postgresql/root.crt` where it is there.
+pub fn database_authorities() -> Option<PathBuf> {
+    let usual = || variable("HOME").map(|home| home.join(".postgresql").join("root.crt"));
+    let usual = || usual().filter(|file| file.exists());
+    variable("PGSSLROOTCERT").or_else(usual)
+}
+
 /// Whether colours are unwanted (<https://no-color.org>).
 pub fn no_color() -> bool {
     variable("NO_COLOR").is_some()

@@ -10,6 +10,7 @@ mod client;
 mod condor;
 mod config;
 mod copy;
+mod database;
 mod demo;
 mod depot;
 mod endpoints;
@@ -19,6 +20,7 @@ mod generate;
 mod keygen;
 mod keys;
 mod ls;
+mod migrate;
 mod moment;
 mod offload;
 mod output;
@@ -30,6 +32,7 @@ mod plan;
 mod ports;
 mod pull;
 mod purge_report;
+mod queue;
 mod relay;
 mod request;
 mod reserve;
@@ -67,6 +70,7 @@ enum Command {
     Endpoints(endpoints::EndpointsArguments),
     Demo(demo::DemoArguments),
     Serve(serve::ServeArguments),
+    Migrate(migrate::MigrateArguments),
     Relay(relay::RelayArguments),
     Gateway(gateway::GatewayArguments),
     Through(through::ThroughArguments),
@@ -74,6 +78,7 @@ enum Command {
     Peer(peer::PeerArguments),
     Depot(depot::DepotArguments),
     Paths(paths::PathsArguments),
+    Queue(queue::QueueArguments),
     Reserve(reserve::ReserveArguments),
     Offload(offload::OffloadArguments),
     StageIn(stage_in::StageInArguments),
@@ -105,12 +110,14 @@ fn main() -> ExitCode {
         Command::Endpoints(arguments) => wait_for(endpoints::run(arguments)),
         Command::Demo(arguments) => wait_for(demo::run(arguments)),
         Command::Serve(arguments) => wait_for(serve::run(arguments)),
+        Command::Migrate(arguments) => migrate::run(&arguments),
         Command::Relay(arguments) => wait_for(relay::run(arguments)),
         Command::Gateway(arguments) => wait_for(gateway::run(arguments)),
         Command::Through(arguments) => wait_for(through::run(arguments)),
         Command::Peer(arguments) => peer::run(arguments),
         Command::Depot(arguments) => wait_for(depot::run(arguments)),
         Command::Paths(arguments) => wait_for(paths::run(arguments)),
+        Command::Queue(arguments) => wait_for(queue::run(arguments)),
         Command::Reserve(arguments) => wait_for(reserve::run(arguments)),
         Command::Offload(arguments) => wait_for(offload::run(arguments)),
         Command::StageIn(arguments) => wait_for(stage_in::run(arguments)),

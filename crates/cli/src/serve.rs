@@ -4,28 +4,37 @@ use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use clap::Args;
 use posthaste_endpoint::gateway::Gateways;
-use posthaste_service::{Encode, LendingOptions, Options, Service};
+use posthaste_service::{Encode, LendingOptions, Options, Scheduler, Service};
 use posthaste_types::{ByteRate, Bytes};
 
-use crate::{config, failure::Outcome, output, shutdown::Shutdown};
+use crate::{config, database, failure::Outcome, output, shutdown::Shutdown};
 
 /// Runs the service: takes requests, decides, moves data through depots
 ///
 /// Keeps its journal, token and the depots' secrets in the state directory, and goes on where it
 /// was when started again, also after kill -9 or a power loss. Listens on loopback.
 ///
+/// With --database the journal is in PostgreSQL, and several services may be started with the same database and
+/// the same state directory, on several hosts: one leads, the others wait and take its place when it ends or dies. A password
+/// is taken from PGPASSWORD, PGPASSFILE or ~/.pgpass, as psql takes it.
+///
 /// With --source-listen it hands out sources that are still on scratch to whoever pulls them: over TLS with a
 /// pinned key and a token for that dataset alone, two chunks at a time.
 ///
 /// Examples:
 ///   posthaste serve --state ~/posthaste &
+///   posthaste serve --state /shared/posthaste --database postgres:///posthaste &
 ///   posthaste serve --source-listen 0.0.0.0:7422 --source-url https://dtn1:7422 &
+///   posthaste serve --scratch /scratch/alice --queue slurm --just-in-time &
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct ServeArguments {
     /// Where to keep the journal and the secrets [default: ~/.local/state/posthaste]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
+    /// Where to keep the journal instead: `postgres://[USER@]HOST[:PORT]/NAME`, without a host the socket on this machine
+    #[arg(long, value_name = "URL")]
+    database: Option<String>,
     /// Where the REST API listens; port 0 takes any free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7420")]
     listen: SocketAddr,
@@ -57,6 +66,14 @@ pub struct ServeArguments {
     /// A directory below which jobs may have data moved, as `/scratch`; may be given several times
     #[arg(long, value_name = "DIR")]
     scratch: Vec<PathBuf>,
+    /// Look at the queue of the batch system every 30 s, which costs a `squeue` and a `sinfo`, and forecast when its jobs start: slurm.
+    /// `posthaste queue` shows that [default: not at all]
+    #[arg(long, value_name = "SCHEDULER")]
+    queue: Option<Scheduler>,
+    /// Let what jobs of that queue read come so that it is there half an hour before one in ten such jobs starts, rather than
+    /// at once: less lies on scratch, and a job that starts unexpectedly early waits for its data
+    #[arg(long, requires = "queue")]
+    just_in_time: bool,
     /// Print one JSON object with url, token_file and source_url once it listens
     #[arg(long)]
     json: bool,
@@ -71,8 +88,11 @@ pub struct ServeArguments {
 /// When the state or the port is in use or can't be opened, and when the journal fails.
 pub async fn run(arguments: ServeArguments) -> Outcome {
     let shutdown = Shutdown::watch(arguments.until_stdin_closes)?;
+    let database = arguments.database.as_deref();
+    let database = database.map(|url| database::address("--database", url));
     let options = Options {
         state: arguments.state.unwrap_or_else(config::state_directory),
+        database: database.transpose()?,
         listen: arguments.listen,
         behind_tls: arguments.behind_tls,
         lending: arguments.source_listen.map(|listen| LendingOptions {
@@ -95,8 +115,15 @@ pub async fn run(arguments: ServeArguments) -> Outcome {
             None => Vec::new(),
         },
         scratch: arguments.scratch,
+        queue: arguments.queue,
+        just_in_time: arguments.just_in_time,
     };
-    let service = Service::open(&options).await?;
+    let mut told = Box::pin(shutdown.told());
+    let service = tokio::select! {
+        service = Service::open(&options) => service?,
+        // It may have waited for its turn to lead.
+        () = &mut told => return Ok(ExitCode::SUCCESS),
+    };
     let url = format!("http://{}", service.address()?);
     let token_file = service.token_file().display().to_string();
     if arguments.json {
@@ -112,6 +139,6 @@ pub async fn run(arguments: ServeArguments) -> Outcome {
             output::line(&format!("hands out sources at {url}"));
         }
     }
-    service.run(shutdown.told()).await?;
+    service.run(told).await?;
     Ok(ExitCode::SUCCESS)
 }

@@ -284,6 +284,11 @@ impl Mind {
             Input::DeadlineMoved { request, deadline } => {
                 self.on_deadline_moved(request, deadline, out);
             }
+            Input::ArrivalMoved {
+                request,
+                not_before,
+                deadline,
+            } => self.on_arrival_moved(request, not_before, deadline, out),
             Input::RateLimited { request, rate_max } => self.on_rate_limited(request, rate_max),
             Input::Probed {
                 depot,

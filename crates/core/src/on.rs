@@ -1,6 +1,7 @@
 //! One file for each kind of input.
 
 mod arrival_asked;
+mod arrival_moved;
 mod arrival_surveyed;
 mod chunk_arrived;
 mod chunk_missed;

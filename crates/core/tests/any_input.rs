@@ -406,6 +406,13 @@ fn asked() -> impl Strategy<Value = Input> {
             request,
             deadline: START + Duration::from_secs(deadline_s),
         }),
+        1 => (request(), 0u64..900, 0u64..900).prop_map(|(request, not_before_s, deadline_s)| {
+            Input::ArrivalMoved {
+                request,
+                not_before: START + Duration::from_secs(not_before_s),
+                deadline: START + Duration::from_secs(deadline_s),
+            }
+        }),
         1 => (request(), proptest::option::of(0u64..5000)).prop_map(|(request, rate)| {
             Input::RateLimited { request, rate_max: rate.map(ByteRate::new) }
         }),

@@ -361,6 +361,27 @@ fn danger_is_said_before_the_deadline_and_a_miss_after_it() {
 }
 
 #[test]
+fn what_is_wanted_at_another_moment_waits_until_then_or_begins_at_once() {
+    let mut desk = Desk::new([10, 5]);
+    desk.ask(R1, spec(1000, Some(1000)));
+    let moved = |secs: u64, deadline| Input::ArrivalMoved {
+        request: R1,
+        not_before: at(secs),
+        deadline: at(deadline),
+    };
+    desk.pass(500, [10, 5]);
+    desk.give(vec![moved(3000, 3000)]);
+    desk.pass(1000, [10, 5]);
+    assert!(desk.asked.is_empty(), "{:?}", desk.asked);
+    assert!(!desk.said(R1).contains(&"missed"), "{:?}", desk.said(R1));
+    desk.give(vec![moved(1500, 1600)]);
+    desk.pass(60, [10, 5]);
+    assert_eq!(desk.view(R1).chunks_here, 100);
+    desk.give(vec![Input::Landed { request: R1 }, moved(9000, 9000)]);
+    assert_eq!(desk.view(R1).spec.deadline, at(1600), "it is over");
+}
+
+#[test]
 fn cancelling_stops_it_and_removes_what_was_written() {
     let mut desk = Desk::new([10, 5]);
     desk.ask(R1, spec(100, None));

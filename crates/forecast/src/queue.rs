@@ -5,7 +5,9 @@ mod bound;
 mod calibration;
 mod history;
 mod rolling;
+mod score;
 
 pub use bound::{Bounds, Shape, Waits};
 pub use calibration::{Calibration, Data, Said};
 pub use rolling::{DEPTH_MAX, Queued, Running, Site, Starts, Wake, starts};
+pub use score::Score;

@@ -7,7 +7,11 @@
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
-use posthaste_batch::purge::{self, Facts, Language, Sight, World};
+use posthaste_batch::{
+    pbs,
+    purge::{self, Facts, Language, Sight, World},
+    slurm,
+};
 use posthaste_endpoint::{Location, fuzzing, parse_profiles};
 use posthaste_plan::Timetable;
 
@@ -15,7 +19,7 @@ use posthaste_plan::Timetable;
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its corpus and of its fuzzer.
-pub const TARGETS: [(&str, Target); 11] = [
+pub const TARGETS: [(&str, Target); 12] = [
     ("azure_listing", fuzzing::azure_listing),
     ("gcs_listing", fuzzing::gcs_listing),
     ("location", location),
@@ -23,6 +27,7 @@ pub const TARGETS: [(&str, Target); 11] = [
     ("plugin_output", fuzzing::plugin_output),
     ("profiles", profiles),
     ("purge_policy", purge_policy),
+    ("queue", queue),
     ("s3_listing", fuzzing::s3_listing),
     ("sftp_reply", fuzzing::sftp_reply),
     ("timetable", timetable),
@@ -86,6 +91,35 @@ pub fn purge_policy(data: &[u8]) {
                     let shown = complaint.to_string();
                     assert!(!shown.contains(char::is_control), "it is more than a line");
                 }
+            }
+        }
+    }
+}
+
+/// Reads what Slurm and PBS say of their queues, in every form. A job that is taken has a name that can stand in a line and
+/// processors; what is wrong is said in one line.
+pub fn queue(data: &[u8]) {
+    let zone = jiff::tz::TimeZone::UTC;
+    let answers = [
+        slurm::queue(data),
+        slurm::history(data),
+        slurm::history_text(data, &zone),
+        pbs::queue(data, &zone),
+        Ok(slurm::queue_text(data, &zone)),
+        Ok(slurm::queue_records(data, &zone)),
+    ];
+    for answer in answers {
+        match answer {
+            Ok(queue) => {
+                for job in &queue.jobs {
+                    let is_line = |name: &str| !name.is_empty() && !name.contains(char::is_control);
+                    assert!(is_line(&job.id) && is_line(&job.user) && job.procs > 0);
+                }
+                assert!(queue.waiting().len() + queue.running().count() <= queue.jobs.len());
+            }
+            Err(error) => {
+                let shown = error.to_string();
+                assert!(!shown.contains(char::is_control), "it is more than a line");
             }
         }
     }

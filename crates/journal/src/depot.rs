@@ -2,9 +2,12 @@
 
 use posthaste_core::contract::DepotTerms;
 use posthaste_types::{ByteRate, Bytes, DepotId, Record};
-use rusqlite::{Row, params};
 
-use crate::{Journal, JournalError, from_sql, to_sql};
+use crate::{
+    Journal, JournalError,
+    database::{Row, Trouble, number_of, params},
+    from_sql, to_sql,
+};
 
 /// A depot as it was added.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +30,7 @@ pub struct DepotRecord {
     pub level: u8,
 }
 
-fn from_row(row: &Row<'_>) -> rusqlite::Result<DepotRecord> {
+fn from_row(row: &Row) -> Result<DepotRecord, Trouble> {
     Ok(DepotRecord {
         id: DepotId::new(row.get("id")?),
         name: row.get("name")?,
@@ -51,51 +54,52 @@ impl Journal {
     /// new facts.
     ///
     /// # Errors
-    /// [`JournalError::Sqlite`].
+    /// [`JournalError::Database`].
     pub fn keep_depot(&mut self, depot: &DepotRecord) -> Result<DepotId, JournalError> {
-        self.connection
-            .query_row(
+        let arguments = params![
+            depot.name,
+            depot.url,
+            depot.fingerprint,
+            to_sql(depot.capacity.get()),
+            depot.rate_max.map(|rate| to_sql(rate.get())),
+            depot.terms.to_bytes(),
+            depot.level,
+        ];
+        let id = self.write(|database| {
+            let row = database.query_row(
                 "INSERT INTO depot (name, url, fingerprint, capacity, rate_max, terms, level)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
                  ON CONFLICT (name) DO UPDATE SET url = ?2, fingerprint = ?3, capacity = ?4,
                  rate_max = ?5, terms = ?6, level = ?7 RETURNING id",
-                params![
-                    depot.name,
-                    depot.url,
-                    depot.fingerprint,
-                    to_sql(depot.capacity.get()),
-                    depot.rate_max.map(|rate| to_sql(rate.get())),
-                    depot.terms.to_bytes(),
-                    depot.level,
-                ],
-                |row| row.get(0),
-            )
-            .map(DepotId::new)
-            .map_err(self.failed("append to"))
+                &arguments,
+            )?;
+            number_of(row)
+        })?;
+        Ok(DepotId::new(id))
     }
 
     /// Takes a depot out of the books.
     ///
     /// # Errors
-    /// [`JournalError::Sqlite`].
+    /// [`JournalError::Database`].
     pub fn remove_depot(&mut self, depot: DepotId) -> Result<(), JournalError> {
-        self.connection
-            .execute("DELETE FROM depot WHERE id = ?1", [depot.get()])
-            .map_err(self.failed("append to"))?;
-        Ok(())
+        self.write(|database| {
+            database.execute("DELETE FROM depot WHERE id = ?1", &params![depot.get()])?;
+            Ok(())
+        })
     }
 
     /// Every depot, in the order they were added.
     ///
     /// # Errors
-    /// [`JournalError::Sqlite`].
+    /// [`JournalError::Database`].
     pub fn depots(&self) -> Result<Vec<DepotRecord>, JournalError> {
-        let failed = self.failed("read");
-        let mut select = self
-            .connection
-            .prepare_cached("SELECT * FROM depot ORDER BY id")
-            .map_err(&failed)?;
-        let rows = select.query_map([], from_row).map_err(&failed)?;
-        rows.collect::<Result<_, _>>().map_err(&failed)
+        let read = || -> Result<_, Trouble> {
+            let rows = self
+                .database
+                .query("SELECT * FROM depot ORDER BY id", &[])?;
+            rows.iter().map(from_row).collect()
+        };
+        read().map_err(self.failed("read"))
     }
 }

@@ -2,9 +2,12 @@
 //! ordinary requests.
 
 use posthaste_types::Timestamp;
-use rusqlite::{OptionalExtension, Row, params};
 
-use crate::{Journal, JournalError, from_sql, to_sql};
+use crate::{
+    Journal, JournalError,
+    database::{Row, Trouble, Value, params},
+    from_sql, to_sql,
+};
 
 /// A job as its batch system told of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,7 +116,7 @@ impl JobPhase {
     }
 }
 
-fn from_row(row: &Row<'_>) -> rusqlite::Result<JobRecord> {
+fn from_row(row: &Row) -> Result<JobRecord, Trouble> {
     let ended: Option<i64> = row.get("ended_micros")?;
     let ended = ended.map(|micros| Timestamp::from_micros(from_sql(micros)));
     Ok(JobRecord {
@@ -133,67 +136,77 @@ impl Journal {
     /// Keeps a job as it is now.
     ///
     /// # Errors
-    /// [`JournalError::Sqlite`].
+    /// [`JournalError::Database`].
     pub fn keep_job(&mut self, job: &JobRecord) -> Result<(), JournalError> {
-        self.connection
-            .execute(
-                "INSERT OR REPLACE INTO job (scheduler, job, round, uid, gid, script, phase, ended_micros,
-                 created_micros, hold) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-                params![
-                    job.scheduler,
-                    job.job,
-                    job.round,
-                    job.uid,
-                    job.gid,
-                    job.script,
-                    job.phase.number(),
-                    job.phase.ended().map(|at| to_sql(at.as_micros())),
-                    to_sql(job.created.as_micros()),
-                    job.hold.number(),
-                ],
-            )
-            .map_err(self.failed("append to"))?;
-        Ok(())
+        let arguments = params![
+            job.scheduler,
+            job.job,
+            job.round,
+            job.uid,
+            job.gid,
+            job.script,
+            job.phase.number(),
+            job.phase.ended().map(|at| to_sql(at.as_micros())),
+            to_sql(job.created.as_micros()),
+            job.hold.number(),
+        ];
+        self.write(|database| {
+            database.execute(
+                "INSERT INTO job (scheduler, job, round, uid, gid, script, phase, ended_micros, created_micros,
+                 hold)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+                 ON CONFLICT (scheduler, job) DO UPDATE SET round = ?3, uid = ?4, gid = ?5, script = ?6,
+                 phase = ?7, ended_micros = ?8, created_micros = ?9, hold = ?10",
+                &arguments,
+            )?;
+            Ok(())
+        })
     }
 
     /// One job.
     ///
     /// # Errors
-    /// [`JournalError::Sqlite`].
+    /// [`JournalError::Database`].
     pub fn job(&self, scheduler: &str, job: &str) -> Result<Option<JobRecord>, JournalError> {
-        self.connection
-            .prepare_cached("SELECT * FROM job WHERE scheduler = ?1 AND job = ?2")
-            .and_then(|mut select| select.query_row([scheduler, job], from_row).optional())
-            .map_err(self.failed("read"))
+        let found = self.select_jobs(
+            "SELECT * FROM job WHERE scheduler = ?1 AND job = ?2",
+            &params![scheduler, job],
+        )?;
+        Ok(found.into_iter().next())
     }
 
     /// The newest jobs, `most` of them, the newest first.
     ///
     /// # Errors
-    /// [`JournalError::Sqlite`].
+    /// [`JournalError::Database`].
     pub fn jobs(&self, most: u32) -> Result<Vec<JobRecord>, JournalError> {
         self.select_jobs(
-            "SELECT * FROM job ORDER BY created_micros DESC, rowid DESC LIMIT ?1",
-            most,
+            "SELECT * FROM job ORDER BY created_micros DESC, scheduler DESC, job DESC LIMIT ?1",
+            &params![most],
         )
     }
 
     /// The oldest jobs that we look after at their batch system and that are not gone, `most` of them, the oldest first.
     ///
     /// # Errors
-    /// [`JournalError::Sqlite`].
+    /// [`JournalError::Database`].
     pub fn jobs_watched(&self, most: u32) -> Result<Vec<JobRecord>, JournalError> {
         self.select_jobs(
-            "SELECT * FROM job WHERE hold <> 0 AND phase <> 4 ORDER BY created_micros LIMIT ?1",
-            most,
+            "SELECT * FROM job WHERE hold <> 0 AND phase <> 4 ORDER BY created_micros, scheduler, job LIMIT ?1",
+            &params![most],
         )
     }
 
-    fn select_jobs(&self, query: &str, most: u32) -> Result<Vec<JobRecord>, JournalError> {
-        let failed = self.failed("read");
-        let mut select = self.connection.prepare_cached(query).map_err(&failed)?;
-        let rows = select.query_map([most], from_row).map_err(&failed)?;
-        rows.collect::<Result<_, _>>().map_err(&failed)
+    fn select_jobs(
+        &self,
+        query: &str,
+        arguments: &[Value],
+    ) -> Result<Vec<JobRecord>, JournalError> {
+        let read = || -> Result<_, Trouble> {
+            let rows = self.database.query(query, arguments)?;
+            rows.iter().map(from_row).collect()
+        };
+        read().map_err(self.failed("read"))
     }
 }
 

@@ -2,9 +2,12 @@
 
 use posthaste_core::contract::{Method, Wishes};
 use posthaste_types::{ByteRate, Bytes, Code, Record, RequestId, SourceId, Timestamp, record};
-use rusqlite::{OptionalExtension, Row, params};
 
-use crate::{Journal, JournalError, from_sql, to_sql};
+use crate::{
+    Journal, JournalError,
+    database::{Row, Trouble, Value, number_of, params},
+    from_sql, to_sql,
+};
 
 /// A request as it was submitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,12 +104,8 @@ pub enum Scan {
     },
 }
 
-const COLUMNS: &str = "id, submission, dataset, source, destination, code, via, release, \
-     best_effort, created_micros, deadline_micros, expires_micros, bytes, files, chunk_size, \
-     scan_error, submitted, ended, recipients, optimizer, wishes, stage_in, purge_micros, only_files";
-
-fn from_row(row: &Row<'_>) -> rusqlite::Result<RequestRecord> {
-    let moment = |column| -> rusqlite::Result<Timestamp> {
+fn from_row(row: &Row) -> Result<RequestRecord, Trouble> {
+    let moment = |column: &str| -> Result<Timestamp, Trouble> {
         Ok(Timestamp::from_micros(from_sql(row.get(column)?)))
     };
     let code: String = row.get("code")?;
@@ -166,44 +165,45 @@ impl Journal {
     /// Keeps a new request and gives it its number.
     ///
     /// # Errors
-    /// [`JournalError::Sqlite`], also when the submission id is already taken.
+    /// [`JournalError::Database`], also when the submission id is already taken.
     pub fn insert_request(&mut self, request: &RequestRecord) -> Result<RequestId, JournalError> {
-        self.connection
-            .execute(
+        let arguments = params![
+            request.submission,
+            request.dataset,
+            request.source,
+            request.destination,
+            request.code.to_string(),
+            request.via.join(","),
+            request.release,
+            request.best_effort,
+            to_sql(request.created.as_micros()),
+            to_sql(request.deadline.as_micros()),
+            to_sql(request.expires.as_micros()),
+            request.recipients.join(","),
+            request.optimizer.to_string(),
+            request.wishes.to_bytes(),
+            request.stage_in.as_ref().map(Record::to_bytes),
+            request.purge_at.map(|at| to_sql(at.as_micros())),
+            (!request.only.is_empty()).then(|| request.only.to_bytes()),
+        ];
+        let id: u64 = self.write(|database| {
+            let row = database.query_row(
                 "INSERT INTO request (submission, dataset, source, destination, code, via, release,
                  best_effort, created_micros, deadline_micros, expires_micros, recipients, optimizer,
                  wishes, stage_in, purge_micros, only_files)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
-                params![
-                    request.submission,
-                    request.dataset,
-                    request.source,
-                    request.destination,
-                    request.code.to_string(),
-                    request.via.join(","),
-                    request.release,
-                    request.best_effort,
-                    to_sql(request.created.as_micros()),
-                    to_sql(request.deadline.as_micros()),
-                    to_sql(request.expires.as_micros()),
-                    request.recipients.join(","),
-                    request.optimizer.to_string(),
-                    request.wishes.to_bytes(),
-                    request.stage_in.as_ref().map(Record::to_bytes),
-                    request.purge_at.map(|at| to_sql(at.as_micros())),
-                    (!request.only.is_empty()).then(|| request.only.to_bytes()),
-                ],
-            )
-            .map_err(self.failed("append to"))?;
-        Ok(RequestId::new(from_sql(
-            self.connection.last_insert_rowid(),
-        )))
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
+                 RETURNING id",
+                &arguments,
+            )?;
+            Ok(from_sql(number_of(row)?))
+        })?;
+        Ok(RequestId::new(id))
     }
 
     /// Keeps how the scan of the request's source ended.
     ///
     /// # Errors
-    /// [`JournalError::Sqlite`].
+    /// [`JournalError::Database`].
     pub fn keep_scan(&mut self, request: RequestId, scan: &Scan) -> Result<(), JournalError> {
         let (bytes, files, chunk_size, error) = match scan {
             Scan::Sealed {
@@ -218,96 +218,89 @@ impl Journal {
             ),
             Scan::Failed { error } => (None, None, None, Some(error)),
         };
-        self.connection
-            .execute(
+        let arguments = params![to_sql(request.get()), bytes, files, chunk_size, error];
+        self.write(|database| {
+            database.execute(
                 "UPDATE request SET bytes = ?2, files = ?3, chunk_size = ?4, scan_error = ?5
                  WHERE id = ?1",
-                params![to_sql(request.get()), bytes, files, chunk_size, error],
-            )
-            .map_err(self.failed("append to"))?;
-        Ok(())
+                &arguments,
+            )?;
+            Ok(())
+        })
     }
 
     /// Every request, newest first.
     ///
     /// # Errors
-    /// [`JournalError::Sqlite`].
+    /// [`JournalError::Database`].
     pub fn requests(&self) -> Result<Vec<RequestRecord>, JournalError> {
-        let failed = self.failed("read");
-        let mut select = self
-            .connection
-            .prepare_cached(&format!("SELECT {COLUMNS} FROM request ORDER BY id DESC"))
-            .map_err(&failed)?;
-        let rows = select.query_map([], from_row).map_err(&failed)?;
-        rows.collect::<Result<_, _>>().map_err(&failed)
+        self.select_requests("SELECT * FROM request ORDER BY id DESC", &[])
     }
 
     /// The newest stage-ins to a path, `most` of them, the newest first.
     ///
     /// # Errors
-    /// [`JournalError::Sqlite`].
+    /// [`JournalError::Database`].
     pub fn stage_ins_to(
         &self,
         destination: &str,
         most: u32,
     ) -> Result<Vec<RequestRecord>, JournalError> {
-        let failed = self.failed("read");
-        let mut select = self
-            .connection
-            .prepare_cached(&format!(
-                "SELECT {COLUMNS} FROM request WHERE destination = ?1 AND stage_in IS NOT NULL
-                 ORDER BY id DESC LIMIT ?2"
-            ))
-            .map_err(&failed)?;
-        let rows = select
-            .query_map(params![destination, most], from_row)
-            .map_err(&failed)?;
-        rows.collect::<Result<_, _>>().map_err(&failed)
+        self.select_requests(
+            "SELECT * FROM request WHERE destination = ?1 AND stage_in IS NOT NULL
+             ORDER BY id DESC LIMIT ?2",
+            &params![destination, most],
+        )
     }
 
     /// One request.
     ///
     /// # Errors
-    /// [`JournalError::Sqlite`].
+    /// [`JournalError::Database`].
     pub fn request(&self, request: RequestId) -> Result<Option<RequestRecord>, JournalError> {
-        self.connection
-            .prepare_cached(&format!("SELECT {COLUMNS} FROM request WHERE id = ?1"))
-            .and_then(|mut select| {
-                select
-                    .query_row([to_sql(request.get())], from_row)
-                    .optional()
-            })
-            .map_err(self.failed("read"))
-    }
-
-    /// The number of the source of that name; one that is new gets its number.
-    ///
-    /// # Errors
-    /// [`JournalError::Sqlite`].
-    pub fn source(&mut self, name: &str) -> Result<SourceId, JournalError> {
-        let failed = self.failed("append to");
-        self.connection
-            .execute("INSERT OR IGNORE INTO source (name) VALUES (?1)", [name])
-            .map_err(&failed)?;
-        let id: u32 = self
-            .connection
-            .query_row("SELECT id FROM source WHERE name = ?1", [name], |row| {
-                row.get(0)
-            })
-            .map_err(&failed)?;
-        Ok(SourceId::new(id))
+        let found = self.select_requests(
+            "SELECT * FROM request WHERE id = ?1",
+            &params![to_sql(request.get())],
+        )?;
+        Ok(found.into_iter().next())
     }
 
     /// The request with this submission id.
     ///
     /// # Errors
-    /// [`JournalError::Sqlite`].
+    /// [`JournalError::Database`].
     pub fn submission(&self, submission: &str) -> Result<Option<RequestRecord>, JournalError> {
-        self.connection
-            .prepare_cached(&format!(
-                "SELECT {COLUMNS} FROM request WHERE submission = ?1"
-            ))
-            .and_then(|mut select| select.query_row([submission], from_row).optional())
-            .map_err(self.failed("read"))
+        let found = self.select_requests(
+            "SELECT * FROM request WHERE submission = ?1",
+            &params![submission],
+        )?;
+        Ok(found.into_iter().next())
+    }
+
+    fn select_requests(
+        &self,
+        query: &str,
+        arguments: &[Value],
+    ) -> Result<Vec<RequestRecord>, JournalError> {
+        let read = || -> Result<_, Trouble> {
+            let rows = self.database.query(query, arguments)?;
+            rows.iter().map(from_row).collect()
+        };
+        read().map_err(self.failed("read"))
+    }
+
+    /// The number of the source of that name; one that is new gets its number.
+    ///
+    /// # Errors
+    /// [`JournalError::Database`].
+    pub fn source(&mut self, name: &str) -> Result<SourceId, JournalError> {
+        let id = self.write(|database| {
+            database.execute(
+                "INSERT INTO source (name) VALUES (?1) ON CONFLICT (name) DO NOTHING",
+                &params![name],
+            )?;
+            number_of(database.query_row("SELECT id FROM source WHERE name = ?1", &params![name])?)
+        })?;
+        Ok(SourceId::new(id))
     }
 }

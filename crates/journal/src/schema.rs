@@ -1,11 +1,14 @@
 //! The tables, and how an older file becomes a newer one.
 
-use rusqlite::OptionalExtension;
+use crate::{
+    JournalError,
+    database::{Database, Trouble, params},
+    failed, to_sql,
+};
 
-use crate::{Journal, JournalError};
-
-/// Each entry brings the schema from its index to the next; entries are never changed.
-const MIGRATIONS: [&str; 12] = [
+/// Each entry brings the schema from its index to the next; entries are never changed. They are in SQLite's words,
+/// of which `Database::definition` makes another database's.
+const MIGRATIONS: [&str; 13] = [
     "
     CREATE TABLE input (
         seq INTEGER PRIMARY KEY,
@@ -92,45 +95,52 @@ const MIGRATIONS: [&str; 12] = [
     ALTER TABLE job ADD COLUMN hold INTEGER NOT NULL DEFAULT 0;
     CREATE INDEX job_watched ON job (created_micros) WHERE hold <> 0 AND phase <> 4;",
     "ALTER TABLE request ADD COLUMN only_files BLOB;",
+    "CREATE TABLE outcome (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT,
+        forecaster TEXT NOT NULL,
+        procs INTEGER NOT NULL,
+        walltime_s INTEGER NOT NULL,
+        submitted_micros INTEGER NOT NULL,
+        said_micros INTEGER NOT NULL,
+        p10_micros INTEGER NOT NULL,
+        p50_micros INTEGER NOT NULL,
+        p90_micros INTEGER NOT NULL,
+        started_micros INTEGER NOT NULL
+    );",
 ];
 
-/// Opens for one process, durable at each commit, and brings the schema up to date.
-pub(crate) fn prepare(journal: &mut Journal) -> Result<(), JournalError> {
-    let failed = journal.failed("open");
-    let connection = &mut journal.connection;
-    connection
-        .execute_batch(
-            // The lock is taken by the first write and kept: a second service fails at once.
-            "PRAGMA locking_mode = EXCLUSIVE;
-             PRAGMA journal_mode = WAL;
-             PRAGMA synchronous = FULL;
-             PRAGMA foreign_keys = ON;
-             CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL);",
-        )
-        .map_err(&failed)?;
-    let transaction = connection.transaction().map_err(&failed)?;
-    let found: u32 = transaction
-        .query_row("SELECT value FROM meta WHERE key = 'schema'", [], |row| {
-            row.get(0)
-        })
-        .optional()
-        .map_err(&failed)?
-        .unwrap_or(0);
-    let known = u32::try_from(MIGRATIONS.len()).unwrap_or(u32::MAX);
-    if found > known {
+/// Brings the schema up to date, in a transaction that has begun.
+pub(crate) fn prepare(database: &dyn Database, place: &str) -> Result<(), JournalError> {
+    let failed = failed("open", place);
+    let meta = "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL)";
+    let made = database.run(&database.definition(meta));
+    made.map_err(&failed)?;
+    let found = version(database).map_err(&failed)?;
+    if is_newer(found) {
         return Err(JournalError::Newer {
-            path: journal.path.clone(),
+            place: place.to_owned(),
             found,
         });
     }
     for migration in MIGRATIONS.iter().skip(found as usize) {
-        transaction.execute_batch(migration).map_err(&failed)?;
+        let migration = database.definition(migration);
+        database.run(&migration).map_err(&failed)?;
     }
-    transaction
-        .execute(
-            "INSERT OR REPLACE INTO meta (key, value) VALUES ('schema', ?1)",
-            [known],
-        )
-        .map_err(&failed)?;
-    transaction.commit().map_err(&failed)
+    let kept = database.execute(
+        "INSERT INTO meta (key, value) VALUES ('schema', ?1)
+         ON CONFLICT (key) DO UPDATE SET value = ?1",
+        &params![to_sql(MIGRATIONS.len() as u64)],
+    );
+    kept.map(|_| ()).map_err(&failed)
+}
+
+/// Whether a schema is one that this version does not know.
+pub(crate) fn is_newer(found: u32) -> bool {
+    MIGRATIONS.len() < found as usize
+}
+
+/// The schema that a database has: how many of the migrations it has seen.
+pub(crate) fn version(database: &dyn Database) -> Result<u32, Trouble> {
+    let row = database.query_row("SELECT value FROM meta WHERE key = 'schema'", &[])?;
+    row.map_or(Ok(0), |row| row.get(0))
 }

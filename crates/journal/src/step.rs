@@ -2,12 +2,18 @@
 
 use posthaste_core::contract::{Command, Event, Happening, Input};
 use posthaste_types::{ChunkIndex, Digest, Record, RequestId, Timestamp};
-use rusqlite::{OptionalExtension, params};
 
-use crate::{Journal, JournalError, from_sql, to_sql};
+use crate::{
+    Journal, JournalError,
+    database::{Database, Row, Trouble, TroubleKind, Value, number_of, params},
+    from_sql, to_sql,
+};
 
 /// Events kept for people to read; older ones are dropped. About 200 bytes each.
 const EVENTS_MAX: i64 = 1_000_000;
+
+/// Inputs read at once in a replay: bounds what lies in memory as rows beside the inputs themselves.
+const REPLAYED_AT_ONCE: i64 = 8192;
 
 /// A step taken because time passed: it has a row, so that a replay takes it too.
 const WAKEUP: &[u8] = &[];
@@ -63,114 +69,84 @@ impl Journal {
     /// loss. Returns the number of the step's first event.
     ///
     /// # Errors
-    /// [`JournalError::Sqlite`]; then nothing of the step was kept.
+    /// [`JournalError::Database`]; then nothing of the step was kept.
     pub fn append(&mut self, step: &Step<'_>) -> Result<u64, JournalError> {
-        let failed = self.failed("append to");
-        let transaction = self.connection.transaction().map_err(&failed)?;
-        let write = || -> rusqlite::Result<(i64, i64)> {
+        let first_event = self.write(|database| {
+            let last = Last::of(database)?;
             let at = to_sql(step.at.as_micros());
-            let next: i64 = transaction.query_row(
-                "SELECT coalesce(max(step), 0) + 1 FROM input WHERE seq = (SELECT max(seq) FROM input)",
-                [],
-                |row| row.get(0),
-            )?;
-            let mut insert = transaction.prepare_cached(
-                "INSERT INTO input (at_micros, step, record) VALUES (?1, ?2, ?3)",
-            )?;
-            if step.inputs.is_empty() {
-                insert.execute(params![at, next, WAKEUP])?;
+            let bytes = step.inputs.iter().map(Record::to_bytes);
+            let mut inputs: Vec<Vec<u8>> = bytes.collect();
+            if inputs.is_empty() {
+                inputs.push(WAKEUP.to_vec());
             }
-            for input in step.inputs {
-                insert.execute(params![at, next, input.to_bytes()])?;
-            }
-            keep_course(&transaction, step)?;
-            let last_input: i64 =
-                transaction.query_row("SELECT coalesce(max(seq), 0) FROM input", [], |row| {
-                    row.get(0)
-                })?;
-            let mut insert = transaction
-                .prepare_cached("INSERT INTO command (at_micros, record) VALUES (?1, ?2)")?;
-            for command in step.commands {
-                insert.execute(params![at, command.to_bytes()])?;
-            }
-            let first_event: i64 = transaction.query_row(
-                "SELECT coalesce(max(seq), 0) + 1 FROM event",
-                [],
-                |row| row.get(0),
+            let last_input = last.input + to_sql(inputs.len() as u64);
+            let inputs = (last.input + 1..).zip(inputs);
+            let inputs = inputs.map(|(seq, bytes)| params![seq, at, last.step + 1, bytes].to_vec());
+            database.execute_each(
+                "INSERT INTO input (seq, at_micros, step, record) VALUES (?1, ?2, ?3, ?4)",
+                &inputs.collect::<Vec<_>>(),
             )?;
-            let mut insert = transaction.prepare_cached(
-                "INSERT INTO event (seq, at_micros, request, record) VALUES (?1, ?2, ?3, ?4)",
+            keep_course(database, step)?;
+            let commands = (last.command + 1..).zip(step.commands);
+            let commands = commands.map(|(seq, one)| params![seq, at, one.to_bytes()].to_vec());
+            database.execute_each(
+                "INSERT INTO command (seq, at_micros, record) VALUES (?1, ?2, ?3)",
+                &commands.collect::<Vec<_>>(),
             )?;
-            for (seq, event) in (first_event..).zip(step.events) {
-                let request = event.request.map(|request| to_sql(request.get()));
-                insert.execute(params![
-                    seq,
-                    to_sql(event.at.as_micros()),
-                    request,
-                    event.to_bytes()
-                ])?;
+            keep_events(database, last.event, step.events)?;
+            keep_chunks(database, step.chunks)?;
+            if let Some(snapshot) = &step.snapshot {
+                keep_snapshot(database, last_input, snapshot)?;
             }
-            keep_chunks(&transaction, step.chunks)?;
-            Ok((last_input, first_event))
-        };
-        let (last_input, first_event) = write().map_err(&failed)?;
-        if let Some(snapshot) = &step.snapshot {
-            keep_snapshot(&transaction, last_input, snapshot).map_err(&failed)?;
-        }
-        transaction.commit().map_err(&failed)?;
+            Ok(last.event + 1)
+        })?;
         Ok(from_sql(first_event))
     }
 
     /// Keeps digests of chunks that were read though nothing of them is stored yet: no step of the mind.
     ///
     /// # Errors
-    /// [`JournalError::Sqlite`]; then none was kept.
+    /// [`JournalError::Database`]; then none was kept.
     pub fn keep_chunks(&mut self, chunks: &[ChunkRecord]) -> Result<(), JournalError> {
-        let failed = self.failed("append to");
-        let transaction = self.connection.transaction().map_err(&failed)?;
-        keep_chunks(&transaction, chunks).map_err(&failed)?;
-        transaction.commit().map_err(&failed)
+        self.write(|database| keep_chunks(database, chunks))
     }
 
     /// How many chunks of a request were read so far.
     ///
     /// # Errors
-    /// [`JournalError::Sqlite`].
+    /// [`JournalError::Database`].
     pub fn chunks_read(&self, request: RequestId) -> Result<u64, JournalError> {
-        let count = self.connection.query_row(
+        let count = self.database.query_row(
             "SELECT count(*) FROM chunk WHERE request = ?1",
-            [to_sql(request.get())],
-            |row| row.get(0),
+            &params![to_sql(request.get())],
         );
-        count.map(from_sql).map_err(self.failed("read from"))
+        let count = count.and_then(number_of::<i64>);
+        count.map(from_sql).map_err(self.failed("read"))
     }
 
     /// What a restart needs to bring the mind back to where it was.
     ///
     /// # Errors
-    /// [`JournalError::Sqlite`] or [`JournalError::Malformed`].
+    /// [`JournalError::Database`] or [`JournalError::Malformed`].
     pub fn replay(&self) -> Result<Replay, JournalError> {
-        let failed = self.failed("replay");
-        let snapshot: Option<(i64, Vec<u8>)> = self
-            .connection
-            .query_row(
+        let newest = || -> Result<Option<(i64, Vec<u8>)>, Trouble> {
+            let row = self.database.query_row(
                 "SELECT input_seq, record FROM snapshot ORDER BY input_seq DESC LIMIT 1",
-                [],
-                |row| Ok((row.get(0)?, row.get(1)?)),
-            )
-            .optional()
-            .map_err(&failed)?;
-        let since = snapshot.as_ref().map_or(0, |(seq, _)| *seq);
+                &[],
+            )?;
+            row.map(|row| Ok((row.get(0)?, row.get(1)?))).transpose()
+        };
+        let (since, snapshot) = newest().map_err(self.failed("replay"))?.unzip();
         Ok(Replay {
-            snapshot: snapshot.map(|(_, bytes)| bytes),
-            steps: self.steps_since(since)?,
+            snapshot,
+            steps: self.steps_since(since.unwrap_or(0))?,
         })
     }
 
     /// Every step there ever was: what a restart needs when the snapshot is of an older layout.
     ///
     /// # Errors
-    /// [`JournalError::Sqlite`] or [`JournalError::Malformed`].
+    /// [`JournalError::Database`] or [`JournalError::Malformed`].
     pub fn replay_all(&self) -> Result<Replay, JournalError> {
         Ok(Replay {
             snapshot: None,
@@ -179,42 +155,57 @@ impl Journal {
     }
 
     fn steps_since(&self, since: i64) -> Result<Vec<(Timestamp, Vec<Input>)>, JournalError> {
-        let failed = self.failed("replay");
-        let mut select = self
-            .connection
-            .prepare("SELECT at_micros, step, record FROM input WHERE seq > ?1 ORDER BY seq")
-            .map_err(&failed)?;
-        let rows = select
-            .query_map([since], |row| {
-                Ok((
-                    row.get::<_, i64>(0)?,
-                    row.get::<_, i64>(1)?,
-                    row.get::<_, Vec<u8>>(2)?,
-                ))
-            })
-            .map_err(&failed)?;
         let mut steps: Vec<(Timestamp, Vec<Input>)> = Vec::new();
         let mut last_step = None;
-        for row in rows {
-            let (at, step, bytes) = row.map_err(&failed)?;
-            if last_step != Some(step) {
-                steps.push((Timestamp::from_micros(from_sql(at)), Vec::new()));
-                last_step = Some(step);
+        let mut last = since;
+        loop {
+            let rows = self.inputs_since(last).map_err(self.failed("replay"))?;
+            if rows.is_empty() {
+                return Ok(steps);
             }
-            if let Some((_, inputs)) = steps.last_mut()
-                && bytes != WAKEUP
+            for InputRow {
+                seq,
+                at,
+                step,
+                bytes,
+            } in rows
             {
-                inputs.push(Input::from_bytes(&bytes).map_err(self.malformed())?);
+                last = seq;
+                if last_step != Some(step) {
+                    steps.push((Timestamp::from_micros(from_sql(at)), Vec::new()));
+                    last_step = Some(step);
+                }
+                if let Some((_, inputs)) = steps.last_mut()
+                    && bytes != WAKEUP
+                {
+                    inputs.push(Input::from_bytes(&bytes).map_err(self.malformed())?);
+                }
             }
         }
-        Ok(steps)
+    }
+
+    /// The next inputs.
+    fn inputs_since(&self, since: i64) -> Result<Vec<InputRow>, Trouble> {
+        let rows = self.database.query(
+            "SELECT seq, at_micros, step, record FROM input WHERE seq > ?1 ORDER BY seq LIMIT ?2",
+            &params![since, REPLAYED_AT_ONCE],
+        )?;
+        let read = |row: &Row| {
+            Ok(InputRow {
+                seq: row.get(0)?,
+                at: row.get(1)?,
+                step: row.get(2)?,
+                bytes: row.get(3)?,
+            })
+        };
+        rows.iter().map(read).collect()
     }
 
     /// Events after number `after`, oldest first, at most `limit`. When a request is named: its own,
     /// and those about no request in particular, such as a depot that went down.
     ///
     /// # Errors
-    /// [`JournalError::Sqlite`] or [`JournalError::Malformed`].
+    /// [`JournalError::Database`] or [`JournalError::Malformed`].
     pub fn events(
         &self,
         request: Option<RequestId>,
@@ -222,112 +213,143 @@ impl Journal {
         limit: u32,
     ) -> Result<Vec<EventRecord>, JournalError> {
         let failed = self.failed("read");
-        let mut select = self
-            .connection
-            .prepare_cached(
-                "SELECT seq, record FROM event
-                 WHERE seq > ?1 AND (?2 IS NULL OR request = ?2 OR request IS NULL) ORDER BY seq LIMIT ?3",
-            )
-            .map_err(&failed)?;
         let request = request.map(|request| to_sql(request.get()));
-        let rows = select
-            .query_map(params![to_sql(after), request, limit], |row| {
-                Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?))
-            })
-            .map_err(&failed)?;
-        rows.map(|row| {
-            let (seq, bytes) = row.map_err(&failed)?;
+        // Only by what it is cast to does PostgreSQL know what an argument is that may be nothing.
+        let rows = self.database.query(
+            "SELECT seq, record FROM event
+             WHERE seq > ?1 AND (CAST(?2 AS BIGINT) IS NULL OR request = ?2 OR request IS NULL)
+             ORDER BY seq LIMIT ?3",
+            &params![to_sql(after), request, limit],
+        );
+        let read = |row: &Row| {
+            let (seq, bytes): (i64, Vec<u8>) =
+                (row.get(0).map_err(&failed)?, row.get(1).map_err(&failed)?);
             let event = Event::from_bytes(&bytes).map_err(self.malformed())?;
             Ok(EventRecord {
                 seq: from_sql(seq),
                 event,
             })
-        })
-        .collect()
+        };
+        rows.map_err(&failed)?.iter().map(read).collect()
     }
 
     /// What is known of one chunk; none before it was read.
     ///
     /// # Errors
-    /// [`JournalError::Sqlite`], [`JournalError::Malformed`].
+    /// [`JournalError::Database`], [`JournalError::Malformed`].
     pub fn chunk(
         &self,
         request: RequestId,
         chunk: ChunkIndex,
     ) -> Result<Option<ChunkRecord>, JournalError> {
-        let failed = self.failed("read");
-        let mut select = self
-            .connection
-            .prepare_cached("SELECT digests FROM chunk WHERE request = ?1 AND chunk = ?2")
-            .map_err(&failed)?;
-        let bytes: Option<Vec<u8>> = select
-            .query_row(params![to_sql(request.get()), chunk.get()], |row| {
-                row.get(0)
-            })
-            .optional()
-            .map_err(&failed)?;
-        let Some(bytes) = bytes else { return Ok(None) };
-        let digests = Vec::from_bytes(&bytes).map_err(self.malformed())?;
-        Ok(Some(ChunkRecord {
+        let found = self.select_chunks(
             request,
-            chunk,
-            digests,
-        }))
+            "SELECT chunk, digests FROM chunk WHERE request = ?1 AND chunk = ?2",
+            &params![to_sql(request.get()), chunk.get()],
+        )?;
+        Ok(found.into_iter().next())
     }
 
     /// The digests of every chunk read so far, in chunk order.
     ///
     /// # Errors
-    /// [`JournalError::Sqlite`] or [`JournalError::Malformed`].
+    /// [`JournalError::Database`] or [`JournalError::Malformed`].
     pub fn chunks(&self, request: RequestId) -> Result<Vec<ChunkRecord>, JournalError> {
+        self.select_chunks(
+            request,
+            "SELECT chunk, digests FROM chunk WHERE request = ?1 ORDER BY chunk",
+            &params![to_sql(request.get())],
+        )
+    }
+
+    fn select_chunks(
+        &self,
+        request: RequestId,
+        query: &str,
+        arguments: &[Value],
+    ) -> Result<Vec<ChunkRecord>, JournalError> {
         let failed = self.failed("read");
-        let mut select = self
-            .connection
-            .prepare_cached("SELECT chunk, digests FROM chunk WHERE request = ?1 ORDER BY chunk")
-            .map_err(&failed)?;
-        let rows = select
-            .query_map([to_sql(request.get())], |row| {
-                Ok((row.get::<_, u32>(0)?, row.get::<_, Vec<u8>>(1)?))
-            })
-            .map_err(&failed)?;
-        rows.map(|row| {
-            let (chunk, bytes) = row.map_err(&failed)?;
+        let read = |row: &Row| {
+            let (chunk, bytes): (u32, Vec<u8>) =
+                (row.get(0).map_err(&failed)?, row.get(1).map_err(&failed)?);
             let digests = Vec::from_bytes(&bytes).map_err(self.malformed())?;
             Ok(ChunkRecord {
                 request,
                 chunk: ChunkIndex::new(chunk),
                 digests,
             })
-        })
-        .collect()
+        };
+        let rows = self.database.query(query, arguments);
+        rows.map_err(&failed)?.iter().map(read).collect()
     }
 }
 
-fn keep_chunks(
-    transaction: &rusqlite::Transaction<'_>,
-    chunks: &[ChunkRecord],
-) -> Result<(), rusqlite::Error> {
-    let mut insert = transaction.prepare_cached(
-        "INSERT OR REPLACE INTO chunk (request, chunk, digests) VALUES (?1, ?2, ?3)",
-    )?;
-    for chunk in chunks {
-        insert.execute(params![
-            to_sql(chunk.request.get()),
-            chunk.chunk.get(),
-            chunk.digests.to_bytes()
-        ])?;
+/// An input as it lies in its table.
+struct InputRow {
+    seq: i64,
+    at: i64,
+    step: i64,
+    bytes: Vec<u8>,
+}
+
+/// The newest numbers that are taken.
+struct Last {
+    input: i64,
+    step: i64,
+    command: i64,
+    event: i64,
+}
+
+impl Last {
+    fn of(database: &dyn Database) -> Result<Self, Trouble> {
+        let row = database.query_row(
+            "SELECT (SELECT coalesce(max(seq), 0) FROM input),
+             (SELECT coalesce(max(step), 0) FROM input WHERE seq = (SELECT max(seq) FROM input)),
+             (SELECT coalesce(max(seq), 0) FROM command),
+             (SELECT coalesce(max(seq), 0) FROM event)",
+            &[],
+        )?;
+        let row = row.ok_or_else(|| Trouble::new(TroubleKind::Other, "there are no numbers"))?;
+        Ok(Self {
+            input: row.get(0)?,
+            step: row.get(1)?,
+            command: row.get(2)?,
+            event: row.get(3)?,
+        })
     }
-    Ok(())
+}
+
+fn keep_events(database: &dyn Database, last: i64, events: &[Event]) -> Result<(), Trouble> {
+    let events = (last + 1..).zip(events).map(|(seq, event)| {
+        let request = event.request.map(|request| to_sql(request.get()));
+        params![seq, to_sql(event.at.as_micros()), request, event.to_bytes()].to_vec()
+    });
+    database.execute_each(
+        "INSERT INTO event (seq, at_micros, request, record) VALUES (?1, ?2, ?3, ?4)",
+        &events.collect::<Vec<_>>(),
+    )
+}
+
+fn keep_chunks(database: &dyn Database, chunks: &[ChunkRecord]) -> Result<(), Trouble> {
+    let chunks = chunks.iter().map(|one| {
+        params![
+            to_sql(one.request.get()),
+            one.chunk.get(),
+            one.digests.to_bytes()
+        ]
+        .to_vec()
+    });
+    database.execute_each(
+        "INSERT INTO chunk (request, chunk, digests) VALUES (?1, ?2, ?3)
+         ON CONFLICT (request, chunk) DO UPDATE SET digests = ?3",
+        &chunks.collect::<Vec<_>>(),
+    )
 }
 
 /// Keeps in the requests' table what a step says of their course: the mind forgets old requests,
 /// the table doesn't.
-fn keep_course(
-    transaction: &rusqlite::Transaction<'_>,
-    step: &Step<'_>,
-) -> Result<(), rusqlite::Error> {
-    let mut submitted =
-        transaction.prepare_cached("UPDATE request SET submitted = 1 WHERE id = ?1")?;
+fn keep_course(database: &dyn Database, step: &Step<'_>) -> Result<(), Trouble> {
+    let mut submitted = Vec::new();
     for input in step.inputs {
         if let Input::RequestSubmitted { request, .. }
         | Input::RequestSubmittedWith { request, .. }
@@ -336,15 +358,18 @@ fn keep_course(
         | Input::ArrivalAsked { request, .. }
         | Input::ArrivalGathered { request, .. } = input
         {
-            submitted.execute([to_sql(request.get())])?;
+            submitted.push(params![to_sql(request.get())].to_vec());
         }
     }
-    let mut ended = transaction.prepare_cached("UPDATE request SET ended = ?2 WHERE id = ?1")?;
+    database.execute_each("UPDATE request SET submitted = 1 WHERE id = ?1", &submitted)?;
     for event in step.events {
-        if let (Some(request), Happening::CodeChosen { code }) = (event.request, &event.happening) {
-            transaction.execute(
+        let Some(request) = event.request.map(|request| to_sql(request.get())) else {
+            continue;
+        };
+        if let Happening::CodeChosen { code } = &event.happening {
+            database.execute(
                 "UPDATE request SET code = ?2 WHERE id = ?1",
-                params![to_sql(request.get()), code.to_string()],
+                &params![request, code.to_string()],
             )?;
         }
         let is_end = matches!(
@@ -356,8 +381,11 @@ fn keep_course(
                 | Happening::Cancelled
                 | Happening::Failed
         );
-        if let Some(request) = event.request.filter(|_| is_end) {
-            ended.execute(params![to_sql(request.get()), event.happening.name()])?;
+        if is_end {
+            database.execute(
+                "UPDATE request SET ended = ?2 WHERE id = ?1",
+                &params![request, event.happening.name()],
+            )?;
         }
     }
     Ok(())
@@ -365,23 +393,20 @@ fn keep_course(
 
 /// Keeps the snapshot, and drops what it makes unnecessary for a restart but one older snapshot,
 /// its inputs with it, and all events people can still ask for.
-fn keep_snapshot(
-    transaction: &rusqlite::Transaction<'_>,
-    input_seq: i64,
-    record: &[u8],
-) -> Result<(), rusqlite::Error> {
-    transaction.execute(
-        "INSERT OR REPLACE INTO snapshot (input_seq, record) VALUES (?1, ?2)",
-        params![input_seq, record],
+fn keep_snapshot(database: &dyn Database, input_seq: i64, record: &[u8]) -> Result<(), Trouble> {
+    database.execute(
+        "INSERT INTO snapshot (input_seq, record) VALUES (?1, ?2)
+         ON CONFLICT (input_seq) DO UPDATE SET record = ?2",
+        &params![input_seq, record],
     )?;
-    transaction.execute(
+    database.execute(
         "DELETE FROM snapshot WHERE input_seq NOT IN
          (SELECT input_seq FROM snapshot ORDER BY input_seq DESC LIMIT 2)",
-        [],
+        &[],
     )?;
-    transaction.execute(
+    database.execute(
         "DELETE FROM event WHERE seq <= (SELECT max(seq) FROM event) - ?1",
-        [EVENTS_MAX],
+        &params![EVENTS_MAX],
     )?;
     Ok(())
 }

@@ -1,9 +1,11 @@
-//! The journal against a real file: what was appended is there after the process is gone.
+//! The journal against a real file and a real PostgreSQL: what was appended is there after the process is gone.
 
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
-use std::path::{Path, PathBuf};
+#[path = "support/places.rs"]
+mod places;
 
+use places::{Place, everywhere};
 use posthaste_core::contract::{
     DepotTerms, Event, Fault, Happening, Input, Method, Reason, ReleasePolicy, RequestSpec, Wishes,
 };
@@ -11,12 +13,6 @@ use posthaste_journal::{
     ChunkRecord, DepotRecord, Journal, JournalError, RequestRecord, Scan, StageIn, Step,
 };
 use posthaste_types::{ByteRate, Bytes, ChunkIndex, Code, DepotId, Digest, RequestId, Timestamp};
-
-fn file() -> (tempfile::TempDir, PathBuf) {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("journal.db");
-    (directory, path)
-}
 
 fn down(depot: u32) -> Input {
     Input::DepotDown {
@@ -37,93 +33,96 @@ fn missed(request: u64) -> Event {
 
 #[test]
 fn steps_come_back_in_order_in_their_batches_and_with_their_wakeups() {
-    let (_directory, path) = file();
-    let mut journal = Journal::open(&path).unwrap();
-    for (at, inputs) in [
-        (1, vec![down(1), down(2)]),
-        (2, vec![]),
-        (2, vec![down(3)]),
-        (2, vec![down(4)]),
-    ] {
-        let at = Timestamp::from_secs(at);
-        journal
-            .append(&Step {
-                at,
-                inputs: &inputs,
-                ..Step::default()
-            })
-            .unwrap();
-    }
-    drop(journal);
-    let replay = Journal::open(&path).unwrap().replay().unwrap();
-    assert_eq!(replay.snapshot, None);
-    assert_eq!(
-        replay.steps,
-        [
-            (Timestamp::from_secs(1), vec![down(1), down(2)]),
-            (Timestamp::from_secs(2), vec![]),
-            (Timestamp::from_secs(2), vec![down(3)]),
-            (Timestamp::from_secs(2), vec![down(4)]),
-        ]
-    );
+    everywhere(|place| {
+        let mut journal = place.open();
+        for (at, inputs) in [
+            (1, vec![down(1), down(2)]),
+            (2, vec![]),
+            (2, vec![down(3)]),
+            (2, vec![down(4)]),
+        ] {
+            let at = Timestamp::from_secs(at);
+            journal
+                .append(&Step {
+                    at,
+                    inputs: &inputs,
+                    ..Step::default()
+                })
+                .unwrap();
+        }
+        drop(journal);
+        let replay = place.open().replay().unwrap();
+        assert_eq!(replay.snapshot, None);
+        assert_eq!(
+            replay.steps,
+            [
+                (Timestamp::from_secs(1), vec![down(1), down(2)]),
+                (Timestamp::from_secs(2), vec![]),
+                (Timestamp::from_secs(2), vec![down(3)]),
+                (Timestamp::from_secs(2), vec![down(4)]),
+            ]
+        );
+    });
 }
 
 #[test]
 fn only_steps_after_the_newest_snapshot_are_replayed() {
-    let (_directory, path) = file();
-    let mut journal = Journal::open(&path).unwrap();
-    let at = Timestamp::from_secs(1);
-    for number in 1..6 {
-        let snapshot = (number % 2 == 0).then(|| vec![number]);
-        let inputs = [down(number.into())];
-        journal
-            .append(&Step {
-                at,
-                inputs: &inputs,
-                snapshot,
-                ..Step::default()
-            })
-            .unwrap();
-    }
-    let replay = journal.replay().unwrap();
-    assert_eq!(replay.snapshot, Some(vec![4]));
-    assert_eq!(replay.steps, [(at, vec![down(5)])]);
-    let all = journal.replay_all().unwrap();
-    assert_eq!(all.snapshot, None);
-    assert!(
-        all.steps.len() > replay.steps.len(),
-        "steps before the snapshot are lost"
-    );
+    everywhere(|place| {
+        let mut journal = place.open();
+        let at = Timestamp::from_secs(1);
+        for number in 1..6 {
+            let snapshot = (number % 2 == 0).then(|| vec![number]);
+            let inputs = [down(number.into())];
+            journal
+                .append(&Step {
+                    at,
+                    inputs: &inputs,
+                    snapshot,
+                    ..Step::default()
+                })
+                .unwrap();
+        }
+        let replay = journal.replay().unwrap();
+        assert_eq!(replay.snapshot, Some(vec![4]));
+        assert_eq!(replay.steps, [(at, vec![down(5)])]);
+        let all = journal.replay_all().unwrap();
+        assert_eq!(all.snapshot, None);
+        assert!(
+            all.steps.len() > replay.steps.len(),
+            "steps before the snapshot are lost"
+        );
+    });
 }
 
 #[test]
 fn events_are_numbered_without_gaps_and_found_by_request() {
-    let (_directory, path) = file();
-    let mut journal = Journal::open(&path).unwrap();
-    let first = journal.append(&Step {
-        events: &[missed(1), missed(2)],
-        ..Step::default()
+    everywhere(|place| {
+        let mut journal = place.open();
+        let first = journal.append(&Step {
+            events: &[missed(1), missed(2)],
+            ..Step::default()
+        });
+        let second = journal.append(&Step {
+            events: &[missed(1)],
+            ..Step::default()
+        });
+        assert_eq!((first.unwrap(), second.unwrap()), (1, 3));
+        let all: Vec<u64> = journal
+            .events(None, 0, 9)
+            .unwrap()
+            .iter()
+            .map(|e| e.seq)
+            .collect();
+        assert_eq!(all, [1, 2, 3]);
+        let of_one = journal.events(Some(RequestId::new(1)), 1, 9).unwrap();
+        assert_eq!(
+            of_one.iter().map(|e| e.seq).collect::<Vec<_>>(),
+            [3],
+            "another request's event"
+        );
+        assert_eq!(of_one[0].event, missed(1));
+        assert_eq!(journal.events(None, 0, 2).unwrap().len(), 2);
     });
-    let second = journal.append(&Step {
-        events: &[missed(1)],
-        ..Step::default()
-    });
-    assert_eq!((first.unwrap(), second.unwrap()), (1, 3));
-    let all: Vec<u64> = journal
-        .events(None, 0, 9)
-        .unwrap()
-        .iter()
-        .map(|e| e.seq)
-        .collect();
-    assert_eq!(all, [1, 2, 3]);
-    let of_one = journal.events(Some(RequestId::new(1)), 1, 9).unwrap();
-    assert_eq!(
-        of_one.iter().map(|e| e.seq).collect::<Vec<_>>(),
-        [3],
-        "another request's event"
-    );
-    assert_eq!(of_one[0].event, missed(1));
-    assert_eq!(journal.events(None, 0, 2).unwrap().len(), 2);
 }
 
 fn wishes() -> Wishes {
@@ -182,125 +181,129 @@ fn spec() -> RequestSpec {
 
 #[test]
 fn a_request_comes_back_with_its_scan_and_its_digests() {
-    let (_directory, path) = file();
-    let mut journal = Journal::open(&path).unwrap();
-    let mut request = request();
-    request.id = journal.insert_request(&request).unwrap();
-    assert!(
-        journal.insert_request(&request).is_err(),
-        "the submission id was taken twice"
-    );
-    assert_eq!(journal.request(request.id).unwrap(), Some(request.clone()));
-    let scan = Scan::Sealed {
-        bytes: Bytes::new(10),
-        files: 2,
-        chunk_size: Bytes::new(4),
-    };
-    journal.keep_scan(request.id, &scan).unwrap();
-    request.scan = Some(scan);
-    assert_eq!(journal.submission("mine").unwrap(), Some(request.clone()));
-    assert_eq!(journal.requests().unwrap(), [request.clone()]);
-    let chunk = ChunkRecord {
-        request: request.id,
-        chunk: ChunkIndex::new(1),
-        digests: vec![Digest::new([7; 32]), Digest::new([8; 32])],
-    };
-    journal
-        .append(&Step {
-            chunks: std::slice::from_ref(&chunk),
-            ..Step::default()
-        })
-        .unwrap();
-    assert_eq!(journal.chunks(request.id).unwrap(), [chunk]);
+    everywhere(|place| {
+        let mut journal = place.open();
+        let mut request = request();
+        request.id = journal.insert_request(&request).unwrap();
+        assert!(
+            journal.insert_request(&request).is_err(),
+            "the submission id was taken twice"
+        );
+        assert_eq!(journal.request(request.id).unwrap(), Some(request.clone()));
+        let scan = Scan::Sealed {
+            bytes: Bytes::new(10),
+            files: 2,
+            chunk_size: Bytes::new(4),
+        };
+        journal.keep_scan(request.id, &scan).unwrap();
+        request.scan = Some(scan);
+        assert_eq!(journal.submission("mine").unwrap(), Some(request.clone()));
+        assert_eq!(journal.requests().unwrap(), [request.clone()]);
+        let chunk = ChunkRecord {
+            request: request.id,
+            chunk: ChunkIndex::new(1),
+            digests: vec![Digest::new([7; 32]), Digest::new([8; 32])],
+        };
+        journal
+            .append(&Step {
+                chunks: std::slice::from_ref(&chunk),
+                ..Step::default()
+            })
+            .unwrap();
+        assert_eq!(journal.chunks(request.id).unwrap(), [chunk]);
+    });
 }
 
 #[test]
 fn the_newest_stage_ins_to_a_path_are_found() {
-    let (_directory, path) = file();
-    let mut journal = Journal::open(&path).unwrap();
-    let mut insert = |name: &str, to: &str, is_stage_in: bool| {
-        let mut one = request();
-        (one.submission, one.dataset) = (Some(name.into()), name.into());
-        one.destination = to.into();
-        one.stage_in = one.stage_in.filter(|_| is_stage_in);
-        journal.insert_request(&one).unwrap()
-    };
-    let first = insert("first", "/scratch/a", true);
-    insert("elsewhere", "/scratch/b", true);
-    insert("out", "/scratch/a", false);
-    let second = insert("second", "/scratch/a", true);
-    let ids = |most| {
-        let found = journal.stage_ins_to("/scratch/a", most).unwrap();
-        found.iter().map(|one| one.id).collect::<Vec<_>>()
-    };
-    assert_eq!(ids(9), [second, first]);
-    assert_eq!(ids(1), [second]);
+    everywhere(|place| {
+        let mut journal = place.open();
+        let mut insert = |name: &str, to: &str, is_stage_in: bool| {
+            let mut one = request();
+            (one.submission, one.dataset) = (Some(name.into()), name.into());
+            one.destination = to.into();
+            one.stage_in = one.stage_in.filter(|_| is_stage_in);
+            journal.insert_request(&one).unwrap()
+        };
+        let first = insert("first", "/scratch/a", true);
+        insert("elsewhere", "/scratch/b", true);
+        insert("out", "/scratch/a", false);
+        let second = insert("second", "/scratch/a", true);
+        let ids = |most| {
+            let found = journal.stage_ins_to("/scratch/a", most).unwrap();
+            found.iter().map(|one| one.id).collect::<Vec<_>>()
+        };
+        assert_eq!(ids(9), [second, first]);
+        assert_eq!(ids(1), [second]);
+    });
 }
 
 #[test]
 fn how_a_request_went_outlives_the_mind() {
-    let (_directory, path) = file();
-    let mut journal = Journal::open(&path).unwrap();
-    let id = journal.insert_request(&request()).unwrap();
-    let submitted = [Input::RequestSubmitted {
-        request: id,
-        spec: spec(),
-    }];
-    journal
-        .append(&Step {
-            inputs: &submitted,
-            ..Step::default()
-        })
-        .unwrap();
-    let found = journal.request(id).unwrap().unwrap();
-    assert_eq!((found.submitted, found.ended), (true, None));
-    let mut event = missed(id.get());
-    event.happening = Happening::Released;
-    journal
-        .append(&Step {
-            events: &[event],
-            ..Step::default()
-        })
-        .unwrap();
-    assert_eq!(
-        journal.request(id).unwrap().unwrap().ended.as_deref(),
-        Some("released")
-    );
+    everywhere(|place| {
+        let mut journal = place.open();
+        let id = journal.insert_request(&request()).unwrap();
+        let submitted = [Input::RequestSubmitted {
+            request: id,
+            spec: spec(),
+        }];
+        journal
+            .append(&Step {
+                inputs: &submitted,
+                ..Step::default()
+            })
+            .unwrap();
+        let found = journal.request(id).unwrap().unwrap();
+        assert_eq!((found.submitted, found.ended), (true, None));
+        let mut event = missed(id.get());
+        event.happening = Happening::Released;
+        journal
+            .append(&Step {
+                events: &[event],
+                ..Step::default()
+            })
+            .unwrap();
+        assert_eq!(
+            journal.request(id).unwrap().unwrap().ended.as_deref(),
+            Some("released")
+        );
+    });
 }
 
 #[test]
 fn a_depot_keeps_its_number_when_its_facts_change() {
-    let (_directory, path) = file();
-    let mut journal = Journal::open(&path).unwrap();
-    let mut depot = DepotRecord {
-        id: DepotId::new(0),
-        name: "campus".into(),
-        url: "https://127.0.0.1:1".into(),
-        fingerprint: "sha256:00".into(),
-        capacity: Bytes::mebi(1),
-        rate_max: Some(ByteRate::new(5)),
-        terms: DepotTerms {
-            windows: "20-06".parse().unwrap(),
-            domain: "north".into(),
-            ..DepotTerms::default()
-        },
-        level: 2,
-    };
-    depot.id = journal.keep_depot(&depot).unwrap();
-    depot.url = "https://127.0.0.1:2".into();
-    assert_eq!(journal.keep_depot(&depot).unwrap(), depot.id);
-    assert_eq!(journal.depots().unwrap(), [depot.clone()]);
-    journal.remove_depot(depot.id).unwrap();
-    assert_eq!(journal.depots().unwrap(), []);
-    assert_ne!(
-        journal.keep_depot(&depot).unwrap(),
-        depot.id,
-        "a number was reused"
-    );
+    everywhere(|place| {
+        let mut journal = place.open();
+        let mut depot = DepotRecord {
+            id: DepotId::new(0),
+            name: "campus".into(),
+            url: "https://127.0.0.1:1".into(),
+            fingerprint: "sha256:00".into(),
+            capacity: Bytes::mebi(1),
+            rate_max: Some(ByteRate::new(5)),
+            terms: DepotTerms {
+                windows: "20-06".parse().unwrap(),
+                domain: "north".into(),
+                ..DepotTerms::default()
+            },
+            level: 2,
+        };
+        depot.id = journal.keep_depot(&depot).unwrap();
+        depot.url = "https://127.0.0.1:2".into();
+        assert_eq!(journal.keep_depot(&depot).unwrap(), depot.id);
+        assert_eq!(journal.depots().unwrap(), [depot.clone()]);
+        journal.remove_depot(depot.id).unwrap();
+        assert_eq!(journal.depots().unwrap(), []);
+        assert_ne!(
+            journal.keep_depot(&depot).unwrap(),
+            depot.id,
+            "a number was reused"
+        );
+    });
 }
 
 /// What takes each migration after the first back, in their order.
-const BACK: [&str; 11] = [
+const BACK: [&str; 12] = [
     "ALTER TABLE request DROP COLUMN recipients;",
     "ALTER TABLE request DROP COLUMN optimizer;",
     "ALTER TABLE depot DROP COLUMN terms;",
@@ -312,110 +315,113 @@ const BACK: [&str; 11] = [
     "DROP INDEX request_of_destination;",
     "DROP INDEX job_watched; ALTER TABLE job DROP COLUMN hold;",
     "ALTER TABLE request DROP COLUMN only_files;",
+    "DROP TABLE outcome;",
 ];
 
 /// Makes a journal one of an older schema.
-fn make_older(path: &Path, schema: u8) {
-    let older = rusqlite::Connection::open(path).unwrap();
-    let value = "SELECT value FROM meta WHERE key = 'schema'";
-    let newest: u8 = older.query_row(value, [], |row| row.get(0)).unwrap();
+fn make_older(place: &Place, schema: usize) {
+    let newest = place.run("SELECT value FROM meta WHERE key = 'schema'");
     let message = "every migration has what takes it back";
-    assert_eq!(usize::from(newest), BACK.len() + 1, "{message}");
-    for back in BACK[usize::from(schema) - 1..].iter().rev() {
-        older.execute_batch(back).unwrap();
+    assert_eq!(newest, (BACK.len() + 1).to_string(), "{message}");
+    for back in BACK[schema - 1..].iter().rev() {
+        place.run(back);
     }
-    let set = "UPDATE meta SET value = ?1 WHERE key = 'schema'";
-    older.execute(set, [schema]).unwrap();
+    place.run(&format!(
+        "UPDATE meta SET value = {schema} WHERE key = 'schema'"
+    ));
 }
 
 #[test]
 fn a_journal_from_before_encryption_is_taken_over() {
-    let (_directory, path) = file();
-    let mut journal = Journal::open(&path).unwrap();
-    let mut before = request();
-    before.id = journal.insert_request(&before).unwrap();
-    drop(journal);
-    make_older(&path, 1);
-    before.recipients.clear();
-    before.optimizer = Method::Auto;
-    before.wishes = Wishes::default();
-    (before.stage_in, before.purge_at) = (None, None);
-    before.only.clear();
-    let journal = Journal::open(&path).unwrap();
-    assert_eq!(journal.request(before.id).unwrap(), Some(before));
+    everywhere(|place| {
+        let mut journal = place.open();
+        let mut before = request();
+        before.id = journal.insert_request(&before).unwrap();
+        drop(journal);
+        make_older(place, 1);
+        before.recipients.clear();
+        before.optimizer = Method::Auto;
+        before.wishes = Wishes::default();
+        (before.stage_in, before.purge_at) = (None, None);
+        before.only.clear();
+        let journal = place.open();
+        assert_eq!(journal.request(before.id).unwrap(), Some(before));
+    });
 }
 
 #[test]
 fn every_optimizer_is_read_back() {
-    let (_directory, path) = file();
-    let mut journal = Journal::open(&path).unwrap();
-    let fixed = "fixed:8,1,1".parse().unwrap();
-    let named = Method::NAMES.map(|(_, method)| method);
-    for optimizer in named.into_iter().chain([fixed]) {
-        let name = optimizer.to_string();
-        let id = journal.insert_request(&RequestRecord {
-            submission: None,
-            dataset: name.clone(),
-            optimizer,
-            ..request()
-        });
-        let found = journal.request(id.unwrap()).unwrap().unwrap();
-        assert_eq!(found.optimizer, optimizer, "{name}");
-    }
+    everywhere(|place| {
+        let mut journal = place.open();
+        let fixed = "fixed:8,1,1".parse().unwrap();
+        let named = Method::NAMES.map(|(_, method)| method);
+        for optimizer in named.into_iter().chain([fixed]) {
+            let name = optimizer.to_string();
+            let id = journal.insert_request(&RequestRecord {
+                submission: None,
+                dataset: name.clone(),
+                optimizer,
+                ..request()
+            });
+            let found = journal.request(id.unwrap()).unwrap().unwrap();
+            assert_eq!(found.optimizer, optimizer, "{name}");
+        }
+    });
 }
 
 #[test]
 fn a_journal_from_before_optimizers_is_taken_over() {
-    let (_directory, path) = file();
-    let mut before = request();
-    before.id = Journal::open(&path)
-        .unwrap()
-        .insert_request(&before)
-        .unwrap();
-    make_older(&path, 2);
-    before.optimizer = Method::Auto;
-    before.wishes = Wishes::default();
-    (before.stage_in, before.purge_at) = (None, None);
-    before.only.clear();
-    let journal = Journal::open(&path).unwrap();
-    assert_eq!(journal.request(before.id).unwrap(), Some(before));
+    everywhere(|place| {
+        let mut before = request();
+        before.id = place.open().insert_request(&before).unwrap();
+        make_older(place, 2);
+        before.optimizer = Method::Auto;
+        before.wishes = Wishes::default();
+        (before.stage_in, before.purge_at) = (None, None);
+        before.only.clear();
+        let journal = place.open();
+        assert_eq!(journal.request(before.id).unwrap(), Some(before));
+    });
 }
 
 #[test]
 fn a_depot_from_before_terms_is_lent_without_any() {
-    let (_directory, path) = file();
-    let mut depot = DepotRecord {
-        id: DepotId::new(0),
-        name: "campus".into(),
-        url: "https://127.0.0.1:1".into(),
-        fingerprint: "sha256:00".into(),
-        capacity: Bytes::mebi(1),
-        rate_max: None,
-        terms: DepotTerms {
-            is_landmark: true,
-            ..DepotTerms::default()
-        },
-        level: 2,
-    };
-    depot.id = Journal::open(&path).unwrap().keep_depot(&depot).unwrap();
-    make_older(&path, 3);
-    depot.terms = DepotTerms::default();
-    depot.level = 1;
-    assert_eq!(Journal::open(&path).unwrap().depots().unwrap(), [depot]);
+    everywhere(|place| {
+        let mut depot = DepotRecord {
+            id: DepotId::new(0),
+            name: "campus".into(),
+            url: "https://127.0.0.1:1".into(),
+            fingerprint: "sha256:00".into(),
+            capacity: Bytes::mebi(1),
+            rate_max: None,
+            terms: DepotTerms {
+                is_landmark: true,
+                ..DepotTerms::default()
+            },
+            level: 2,
+        };
+        depot.id = place.open().keep_depot(&depot).unwrap();
+        make_older(place, 3);
+        depot.terms = DepotTerms::default();
+        depot.level = 1;
+        assert_eq!(place.open().depots().unwrap(), [depot]);
+    });
 }
 
 #[test]
 fn a_second_decision_maker_is_refused() {
-    let (_directory, path) = file();
+    let place = Place::file();
+    let path = place.path();
     let _first = Journal::open(&path).unwrap();
     let second = Journal::open(&path).unwrap_err();
-    assert!(matches!(second, JournalError::Sqlite { .. }), "{second}");
+    assert!(matches!(second, JournalError::Database { .. }), "{second}");
     assert!(second.to_string().contains("locked"), "{second}");
 }
 
 #[test]
 fn a_file_that_is_no_journal_is_refused_in_one_line() {
-    let (_directory, path) = file();
+    let place = Place::file();
+    let path = place.path();
     std::fs::write(&path, "this is no database, it is a letter to a friend").unwrap();
     let error = Journal::open(&path).unwrap_err().to_string();
     assert!(error.starts_with("can't open the journal"), "{error}");

@@ -4,6 +4,7 @@ mod depots;
 mod events;
 mod jobs;
 mod paths;
+mod queue;
 mod requests;
 mod reservations;
 mod stage_ins;
@@ -46,6 +47,8 @@ pub(crate) struct Desk {
     pub(crate) asking: Arc<std::sync::Mutex<()>>,
     /// Jobs that are looked at before it is time.
     pub(crate) looks: Arc<crate::jobs::held::Looks>,
+    /// The queue that is looked at, where one is.
+    pub(crate) outlook: Option<Arc<crate::queue::Outlook>>,
 }
 
 impl Desk {
@@ -60,6 +63,13 @@ impl Desk {
                 .hint("try again in a minute")
         })?;
         Ok(permit)
+    }
+
+    /// Has the queue looked at soon, where it is looked at: something became of a job.
+    pub(crate) fn look_at_queue(&self) {
+        if let Some(outlook) = &self.outlook {
+            outlook.tell();
+        }
     }
 }
 
@@ -142,6 +152,7 @@ pub(crate) type Answer<T> = Result<T, Refusal>;
         paths::list,
         paths::probe,
         paths::ranking,
+        queue::show,
         requests::list,
         requests::submit,
         requests::show,
@@ -206,6 +217,7 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/v1/paths", get(paths::list))
         .route("/v1/ranking", get(paths::ranking))
         .route("/v1/paths/{to}/probe", post(paths::probe))
+        .route("/v1/queue", get(queue::show))
         .route("/v1/requests", get(requests::list).post(requests::submit))
         .route(
             "/v1/requests/{id}",

@@ -9,6 +9,7 @@ pub(crate) mod room;
 mod scontrol;
 pub(crate) mod stage_in;
 mod stage_out;
+pub(crate) mod timing;
 
 use std::{sync::Arc, time::Duration};
 
@@ -130,6 +131,7 @@ pub(crate) fn register(
     desk.centre
         .store
         .journal(|journal| journal.keep_job(&record))?;
+    desk.look_at_queue();
     Ok(show(desk, &record)?)
 }
 
@@ -185,6 +187,7 @@ pub(crate) fn ended(desk: &Desk, mut record: JobRecord, end: api::JobEnd) -> Ans
             desk.centre
                 .store
                 .journal(|journal| journal.keep_job(&record))?;
+            desk.look_at_queue();
         }
     }
     stage_out::ask(desk, &record)?;
@@ -201,6 +204,7 @@ pub(crate) fn remove(desk: &Desk, mut record: JobRecord) -> Result<()> {
     desk.centre
         .store
         .journal(|journal| journal.keep_job(&record))?;
+    desk.look_at_queue();
     if gives_up {
         give_up_later(desk, record);
     }

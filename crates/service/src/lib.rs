@@ -18,10 +18,12 @@ mod http;
 mod inbound;
 mod invites;
 mod jobs;
+mod leadership;
 mod lending;
 mod members;
 mod meter;
 mod probe;
+mod queue;
 mod release;
 mod render;
 mod scatter;
@@ -43,7 +45,7 @@ use std::{
 use posthaste_circuit::Circuit;
 use posthaste_core::contract::Input;
 use posthaste_endpoint::{Error, ErrorKind, Result, gateway::Gateways};
-use posthaste_journal::Scan;
+use posthaste_journal::{DatabaseUrl, Scan};
 use posthaste_relay::Outlet;
 use posthaste_types::ByteRate;
 use tokio::{net::TcpListener, sync::mpsc, task::JoinSet};
@@ -51,7 +53,9 @@ use tokio::{net::TcpListener, sync::mpsc, task::JoinSet};
 pub use http::openapi;
 pub use lending::LendingOptions;
 pub use posthaste_core::contract::Encode;
+pub use queue::Scheduler;
 pub use secrets::{make_private_directory, read_private, write_private};
+pub use store::journal_error;
 
 /// Depots that may be added while none is taken up for watching yet.
 const WATCHES_MAX: usize = 64;
@@ -65,6 +69,8 @@ const SHUTDOWN_GRACE: Duration = Duration::from_millis(200);
 pub struct Options {
     /// Where it keeps its journal, token and secrets.
     pub state: PathBuf,
+    /// The database where the journal is instead; several services may wait for their turn to lead there.
+    pub database: Option<DatabaseUrl>,
     /// Where its API listens; port 0 takes any free one.
     pub listen: SocketAddr,
     /// Listen beyond loopback although the API speaks plain HTTP: a TLS proxy stands in front.
@@ -81,6 +87,10 @@ pub struct Options {
     pub circuits: Vec<Circuit>,
     /// The directories below which jobs may have data moved.
     pub scratch: Vec<PathBuf>,
+    /// Whose queue is looked at; nobody's without.
+    pub queue: Option<Scheduler>,
+    /// Whether what jobs of that queue read comes just before they start, rather than at once.
+    pub just_in_time: bool,
 }
 
 /// A service that listens, but does nothing yet.
@@ -94,6 +104,8 @@ pub struct Service {
     forgotten: mpsc::Receiver<posthaste_journal::JobRecord>,
     token_file: PathBuf,
     encoding: (Encode, Option<ByteRate>),
+    /// What lets it decide, where others wait for that.
+    lead: Option<leadership::Lead>,
     /// Where sources are handed out, and what is to be read for that.
     outlet: Option<(Outlet, mpsc::Receiver<posthaste_types::RequestId>)>,
 }
@@ -108,11 +120,12 @@ pub(crate) fn monotonic() -> Instant {
 }
 
 impl Service {
-    /// Opens the state and takes the port; the mind is back where it was.
+    /// Opens the state and takes the port; the mind is back where it was. Where the journal is in a database, that
+    /// is when nobody else leads any more.
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`] when the port or the state is in use, [`ErrorKind::Invalid`] for an
-    /// address beyond loopback, and the operating system's.
+    /// address beyond loopback, and the operating system's and the database's.
     pub async fn open(options: &Options) -> Result<Self> {
         if !options.listen.ip().is_loopback() && !options.behind_tls {
             return Err(
@@ -121,11 +134,17 @@ impl Service {
                     .hint("put a TLS proxy in front and add --behind-tls, or listen on 127.0.0.1"),
             );
         }
+        let lead = match &options.database {
+            Some(address) => Some(leadership::Lead::take(address).await?),
+            None => None,
+        };
         let listener = TcpListener::bind(options.listen).await.map_err(|cause| {
             Error::io("listen on", options.listen.to_string(), cause)
                 .hint("is a service running already? choose another with --listen")
         })?;
-        let store = Arc::new(store::Store::open(&options.state)?);
+        let epoch = lead.as_ref().map(|lead| lead.epoch);
+        let database = options.database.as_ref().zip(epoch);
+        let store = Arc::new(store::Store::open(&options.state, database)?);
         let token_file = options.state.join("token");
         let token = secrets::token(&token_file)?;
         let (inputs, queue) = mpsc::channel(driver::INPUTS_MAX);
@@ -146,6 +165,10 @@ impl Service {
             forgotten: forget,
             asking: Arc::default(),
             looks: Arc::default(),
+            outlook: options.queue.map(|queue| {
+                let outlook = queue::Outlook::new(queue, options.just_in_time);
+                Arc::new(outlook)
+            }),
         };
         Ok(Self {
             desk,
@@ -156,6 +179,7 @@ impl Service {
             forgotten,
             token_file,
             encoding: (options.encode, options.way_out),
+            lead,
             outlet,
         })
     }
@@ -197,6 +221,7 @@ impl Service {
             forgotten,
             outlet,
             encoding,
+            mut lead,
             ..
         } = self;
         let centre = Arc::clone(&desk.centre);
@@ -207,6 +232,9 @@ impl Service {
         running.spawn(circuits::sweep_all(Arc::clone(&centre)));
         running.spawn(jobs::give_up_all(Arc::clone(&centre), forgotten));
         running.spawn(jobs::held::look_after_all(desk.clone()));
+        if let Some(outlook) = &desk.outlook {
+            running.spawn(queue::look_on(Arc::clone(&centre), Arc::clone(outlook)));
+        }
         let scanner = Arc::clone(&centre);
         running.spawn(async move {
             submit::scan_all(scanner, scans).await;
@@ -243,12 +271,24 @@ impl Service {
         let outcome = tokio::select! {
             () = shutdown => Ok(()),
             Some(first) = running.join_next() => flatten(first),
+            lost = lose(&mut lead) => lost,
         };
         end.send_replace(true);
         // Whatever still runs may be cut off at any moment: that is what the journal is for.
         tokio::time::sleep(SHUTDOWN_GRACE).await;
         running.shutdown().await;
-        outcome
+        match lead {
+            Some(lead) => outcome.and(lead.give_up().await),
+            None => outcome,
+        }
+    }
+}
+
+/// Waits until the lead is lost, where there is one.
+async fn lose(lead: &mut Option<leadership::Lead>) -> Result<()> {
+    match lead {
+        Some(lead) => lead.lost().await,
+        None => std::future::pending().await,
     }
 }
 

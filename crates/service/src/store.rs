@@ -13,7 +13,9 @@ use posthaste_engine::{
     dataset::{ChunkDigests, DatasetId, FileList, Manifest},
     envelope::Cipher,
 };
-use posthaste_journal::{Journal, JournalError, RequestRecord, Scan};
+use posthaste_journal::{
+    DatabaseUrl, Epoch, Journal, JournalError, RequestRecord, Scan, TroubleKind,
+};
 use posthaste_types::{ChunkIndex, Digest, RequestId, Timestamp};
 
 use crate::{sealed::Sealed, secrets};
@@ -27,12 +29,18 @@ pub(crate) use encryption::Remains;
 pub(crate) struct Store {
     directory: PathBuf,
     journal: Mutex<Journal>,
+    /// The number of the lease it is written under; 0 without.
+    epoch: u64,
     /// Held while an envelope is made, so that it is made once.
     envelopes: Mutex<()>,
 }
 
 impl Store {
-    pub(crate) fn open(directory: &Path) -> Result<Self> {
+    /// Opens the directory, and the journal: a file in it, or a database under a lease.
+    ///
+    /// # Errors
+    /// The operating system's and the journal's.
+    pub(crate) fn open(directory: &Path, database: Option<(&DatabaseUrl, Epoch)>) -> Result<Self> {
         for private in [
             directory.into(),
             directory.join("secrets"),
@@ -41,10 +49,15 @@ impl Store {
         ] {
             secrets::make_private_directory(&private)?;
         }
-        let journal = Journal::open(&directory.join("journal.db")).map_err(journal_error)?;
+        let journal = match database {
+            None => Journal::open(&directory.join("journal.db")),
+            Some((address, epoch)) => Journal::open_database(address, epoch),
+        };
+        let journal = journal.map_err(journal_error)?;
         Ok(Self {
             directory: directory.into(),
             journal: Mutex::new(journal),
+            epoch: database.map_or(0, |(_, epoch)| epoch.get()),
             envelopes: Mutex::default(),
         })
     }
@@ -133,7 +146,21 @@ impl Store {
     /// # Errors
     /// The operating system's.
     pub(crate) fn keep_list(&self, request: RequestId, list: &FileList) -> Result<()> {
-        keep(&self.list_path(request), &list.to_bytes())
+        self.keep(&self.list_path(request), &list.to_bytes())
+    }
+
+    /// Writes a file, whole and durable when this returns, and only while nobody else leads.
+    fn keep(&self, path: &Path, bytes: &[u8]) -> Result<()> {
+        let failed = |cause| Error::io("write", path.display().to_string(), cause);
+        // Who led before may be writing the same.
+        let fresh = path.with_extension(format!("new{}", self.epoch));
+        let mut file = fs::File::create(&fresh).map_err(failed)?;
+        file.write_all(bytes)
+            .and_then(|()| file.sync_all())
+            .map_err(failed)?;
+        let renamed = self.journal(|journal| journal.while_leading(|| fs::rename(&fresh, path)));
+        renamed?.map_err(failed)?;
+        sync_parent(path)
     }
 
     fn list(&self, request: RequestId) -> Result<FileList> {
@@ -215,18 +242,6 @@ impl Store {
     }
 }
 
-/// Writes a file, whole and durable when this returns.
-fn keep(path: &Path, bytes: &[u8]) -> Result<()> {
-    let failed = |cause| Error::io("write", path.display().to_string(), cause);
-    let fresh = path.with_extension("new");
-    let mut file = fs::File::create(&fresh).map_err(failed)?;
-    file.write_all(bytes)
-        .and_then(|()| file.sync_all())
-        .map_err(failed)?;
-    fs::rename(&fresh, path).map_err(failed)?;
-    sync_parent(path)
-}
-
 /// Makes names in a file's directory durable.
 fn sync_parent(path: &Path) -> Result<()> {
     let directory = path.parent().unwrap_or(path);
@@ -234,24 +249,40 @@ fn sync_parent(path: &Path) -> Result<()> {
     synced.map_err(|cause| Error::io("flush", directory.display().to_string(), cause))
 }
 
-fn journal_error(error: JournalError) -> Error {
-    let JournalError::Sqlite {
-        operation,
-        path,
-        cause,
-    } = error
-    else {
-        return Error::new(ErrorKind::Other, "use", "the journal").cause(error);
-    };
-    let code = cause.sqlite_error_code();
-    let error = |kind| Error::new(kind, operation, format!("the journal {}", path.display()));
-    match code {
-        Some(rusqlite::ErrorCode::DiskFull) => error(ErrorKind::Full).cause(cause),
-        Some(rusqlite::ErrorCode::DatabaseBusy | rusqlite::ErrorCode::DatabaseLocked) => {
-            error(ErrorKind::Conflict)
-                .cause(cause)
-                .hint("another service uses it: end that one, or choose another --state")
+/// What went wrong with a journal, as everything else that goes wrong is told.
+#[must_use]
+pub fn journal_error(error: JournalError) -> Error {
+    let (operation, place, cause) = match error {
+        JournalError::Database {
+            operation,
+            place,
+            cause,
+        } => (operation, place, cause),
+        JournalError::Lost { place } => {
+            return Error::new(ErrorKind::Conflict, "lead", format!("the journal {place}"))
+                .cause("another service has its lease now")
+                .hint("start this one again: it waits until that one ends");
         }
-        _ => error(ErrorKind::Other).cause(cause),
+        JournalError::Newer { .. } | JournalError::Malformed { .. } => {
+            return Error::new(ErrorKind::Other, "use", "the journal").cause(error);
+        }
+    };
+    let (kind, hint) = match cause.kind() {
+        TroubleKind::Full => (ErrorKind::Full, None),
+        TroubleKind::InUse => (
+            ErrorKind::Conflict,
+            Some("another service uses it: end that one, or choose another --state"),
+        ),
+        TroubleKind::Unreachable => (ErrorKind::Unreachable, Some("is PostgreSQL running there?")),
+        TroubleKind::Denied => (
+            ErrorKind::Unauthenticated,
+            Some("is the password in ~/.pgpass, and may that user make tables?"),
+        ),
+        TroubleKind::Other => (ErrorKind::Other, None),
+    };
+    let error = Error::new(kind, operation, format!("the journal {place}")).cause(cause);
+    match hint {
+        Some(hint) => error.hint(hint),
+        None => error,
     }
 }

@@ -47,6 +47,24 @@ fn stage_ins_come_in_time_and_not_before_with_every_seed() {
 }
 
 #[test]
+fn what_is_wanted_at_a_moment_that_moves_comes_just_before_it_with_every_seed() {
+    let path =
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/stage-in-moves.toml");
+    let scenario = Scenario::load(&path).unwrap();
+    for seed in 0..40 {
+        let report = simulate(&scenario, seed);
+        assert!(report.is_clean(), "seed {seed}\n{}", report.to_text());
+        assert_eq!(report.count(Fate::Met), 2, "seed {seed}");
+        let begun = |happening: &Happening| matches!(happening, Happening::Fetching);
+        // 3000 MiB at 30 to 40 MiB/s are 75 to 100 s: the first begins some minutes before 4005 s.
+        for (request, range) in [(1, 3600..3905), (2, 620..630)] {
+            let begun = when(&report, request, begun).unwrap().as_secs();
+            assert!(range.contains(&begun), "seed {seed}: {request}: {begun} s");
+        }
+    }
+}
+
+#[test]
 fn its_story_is_told() {
     let (_, story) = simulate_explained(&load(), 1, RequestId::new(1));
     let story = story.unwrap().join("\n");

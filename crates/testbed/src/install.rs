@@ -208,6 +208,40 @@ pub fn ensure_debian_program(program: DebianProgram) -> Result<PathBuf> {
     find_debian_program(program)
 }
 
+/// The folder of PostgreSQL's programs, of its newest version: Debian keeps them out of `PATH`.
+///
+/// # Errors
+/// When it is not installed.
+pub fn find_postgres() -> Result<PathBuf> {
+    let versions = std::fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten();
+    let folders = versions.flatten().filter_map(|version| {
+        let number: u32 = version.file_name().to_str()?.parse().ok()?;
+        let folder = version.path().join("bin");
+        folder
+            .join("postgres")
+            .is_file()
+            .then_some((number, folder))
+    });
+    let newest = folders.max();
+    newest.map(|(_, folder)| folder).context(
+        "the tests need PostgreSQL: run `apt-get install postgresql` or `cargo xtask test`",
+    )
+}
+
+/// Installs PostgreSQL where it is missing.
+///
+/// # Errors
+/// When it can't be installed; the message has the line to run.
+pub fn ensure_postgres() -> Result<PathBuf> {
+    if let Ok(found) = find_postgres() {
+        return Ok(found);
+    }
+    apt_install("postgresql")?;
+    find_postgres()
+}
+
 /// nginx.
 ///
 /// # Errors

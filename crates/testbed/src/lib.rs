@@ -1,4 +1,4 @@
-//! Real servers for tests: OpenSSH's `sshd`, an S3 gateway, a GridFTP server and so on, each in a
+//! Real servers for tests: OpenSSH's `sshd`, an S3 gateway, a PostgreSQL and so on, each in a
 //! temporary folder on a loopback port, gone when dropped; and with the feature `conformance` the
 //! one suite that every endpoint passes against them.
 //!
@@ -21,6 +21,7 @@ mod nsi_stand_in;
 #[cfg(feature = "reservations")]
 mod oscars_stand_in;
 mod place;
+mod postgres_server;
 mod s3_server;
 mod slow_link;
 mod slurm;
@@ -51,6 +52,7 @@ pub use nsi_stand_in::{NsiHabits, NsiStandIn};
 #[cfg(feature = "reservations")]
 pub use oscars_stand_in::OscarsStandIn;
 pub use place::Place;
+pub use postgres_server::PostgresServer;
 pub use s3_server::{S3Kind, S3Server};
 pub use slow_link::SlowLink;
 pub use slurm::Slurm;

@@ -151,14 +151,14 @@ struct Sample {
     gateway: f64,
 }
 
-/// Runs the benchmark; `--runs N` and `--seconds N` make it shorter or longer. `part NAME` measures one part alone and prints its
-/// section: `1` and so on for a pair of links, `chain`, or `reserved`.
+/// Runs the benchmark; `--runs N` and `--seconds N` make it shorter or longer. `section NAME` measures one section of the page alone and prints
+/// it: `1` and so on for a pair of links, `chain`, or `reserved`.
 ///
 /// # Errors
 /// When the laboratory can't be built, or a program fails in it.
 pub fn run(arguments: &[String]) -> anyhow::Result<()> {
-    let (part, options) = match arguments {
-        [word, name, rest @ ..] if word == "part" => (Some(name.as_str()), rest),
+    let (chosen, options) = match arguments {
+        [word, name, rest @ ..] if word == "section" => (Some(name.as_str()), rest),
         all => (None, all),
     };
     let (runs, seconds) = figures::runs_and_seconds(options, (RUNS, SECONDS))?;
@@ -166,8 +166,8 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
         install::ensure_debian_program(program)?;
     }
     let posthaste = stage::build("posthaste-cli", "posthaste")?;
-    if let Some(name) = part {
-        let section = measure_part(name, &posthaste, runs, seconds)?;
+    if let Some(name) = chosen {
+        let section = measure_section(name, &posthaste, runs, seconds)?;
         std::io::stdout().write_all(section.as_bytes())?;
         return Ok(());
     }
@@ -181,7 +181,12 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     super::publish("relay", &text)
 }
 
-fn measure_part(name: &str, posthaste: &Path, runs: usize, seconds: u64) -> anyhow::Result<String> {
+fn measure_section(
+    name: &str,
+    posthaste: &Path,
+    runs: usize,
+    seconds: u64,
+) -> anyhow::Result<String> {
     match name {
         "chain" => chain::measure(posthaste, runs, seconds),
         "reserved" => measure_reserved(posthaste, runs, seconds),

@@ -7,20 +7,47 @@ use jiff::{civil::DateTime, tz::TimeZone};
 use posthaste_types::Timestamp;
 
 use super::state;
-use crate::queue::{Job, Queue, Unreadable};
+use crate::queue::{Call, Job, Queue, Unreadable};
 
-/// What `squeue --noheader --array --format=` is given, so that [`queue_text`] reads what it prints. The reason is last: it may
-/// have any letters.
-pub const FORMAT: &str = "%i|%u|%T|%C|%l|%Q|%V|%S|%e|%r";
+/// What prints the queue for [`queue_text`], each job of an array by itself. The reason is last: it may have any letters.
+pub const QUEUE: Call = Call {
+    program: "squeue",
+    arguments: &[
+        "--noheader",
+        "--array",
+        "--states=all",
+        "--format=%i|%u|%T|%C|%l|%Q|%V|%S|%e|%r",
+    ],
+    environment: TIME_FORMAT,
+};
 
-/// The environment variable, and its value, that makes Slurm's programs print moments in seconds since 1970. Without it they
-/// are local times without a zone.
-pub const TIME_FORMAT: (&str, &str) = ("SLURM_TIME_FORMAT", "%s");
+/// What prints the processors for [`processors`].
+pub const PROCESSORS: Call = Call {
+    program: "sinfo",
+    arguments: &["--noheader", "--format=%C"],
+    environment: TIME_FORMAT,
+};
 
-/// Fields of [`FORMAT`].
+/// What prints the jobs of the last two weeks for [`history_text`], where Slurm keeps accounts.
+pub const HISTORY: Call = Call {
+    program: "sacct",
+    arguments: &[
+        "--allusers",
+        "--allocations",
+        "--parsable2",
+        "--starttime=now-14days",
+        "--format=JobID,User,State,ReqCPUS,Timelimit,Submit,Start,End",
+    ],
+    environment: TIME_FORMAT,
+};
+
+/// Makes Slurm's programs print moments in seconds since 1970. Without it they are local times without a zone.
+const TIME_FORMAT: (&str, &str) = ("SLURM_TIME_FORMAT", "%s");
+
+/// Fields of a line of [`QUEUE`].
 const FIELDS: usize = 10;
 
-/// Reads what `squeue` prints with [`FORMAT`]; local times are of `zone`.
+/// Reads what [`QUEUE`] prints; local times are of `zone`.
 #[must_use]
 pub fn queue_text(bytes: &[u8], zone: &TimeZone) -> Queue {
     let text = String::from_utf8_lossy(bytes);
@@ -104,8 +131,8 @@ fn record(line: &str, zone: &TimeZone) -> Option<Job> {
     })
 }
 
-/// Reads what `sacct --allocations --parsable2` prints, whose first line names its fields: `JobID`, `User`, `State`, `ReqCPUS`,
-/// `Timelimit`, `Submit`, `Start` and `End`, in any order; local times are of `zone`.
+/// Reads what [`HISTORY`] prints, or `sacct --parsable2` with these fields in another order: the first line names them. Local times
+/// are of `zone`.
 ///
 /// # Errors
 /// [`Unreadable`] when a field is missing; jobs that make no sense are counted.
@@ -155,7 +182,7 @@ pub fn history_text(bytes: &[u8], zone: &TimeZone) -> Result<Queue, Unreadable> 
     Ok(queue)
 }
 
-/// Reads the processors that may be used from what `sinfo --noheader --format=%C` prints: in use, idle, out of use, all.
+/// Reads the processors that may be used from what [`PROCESSORS`] prints: in use, idle, out of use, all.
 ///
 /// # Errors
 /// [`Unreadable`] when it prints something else.

@@ -34,6 +34,15 @@ impl Centre {
 
     /// With a Slurm that is made to work with the service in this way.
     pub fn start_with(rate: &str, install: impl FnOnce(&Slurm, &Service)) -> Self {
+        Self::start_all(rate, &[], install)
+    }
+
+    /// With a service that is started with more arguments.
+    pub fn start_serving(rate: &str, more: &[&str]) -> Self {
+        Self::start_all(rate, more, |slurm, service| install(slurm, service, 600))
+    }
+
+    fn start_all(rate: &str, more: &[&str], install: impl FnOnce(&Slurm, &Service)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
         let scratch = folder.path().join("scratch");
@@ -48,11 +57,8 @@ impl Centre {
         // Where the service looks for it.
         let conf = folder.path().join("slurm.conf");
         std::os::unix::fs::symlink(slurm.folder().join("slurm.conf"), conf).unwrap();
-        let service = Service::start_as(
-            USER,
-            folder.path(),
-            &["--scratch", scratch.to_str().unwrap()],
-        );
+        let arguments = [&["--scratch", scratch.to_str().unwrap()], more].concat();
+        let service = Service::start_as(USER, folder.path(), &arguments);
         let relays: Vec<Relay> = ["a", "b"]
             .map(|name| Relay::start(folder.path(), name, "1G", "500K"))
             .into();

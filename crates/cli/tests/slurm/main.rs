@@ -6,6 +6,7 @@ mod faults;
 mod held;
 #[path = "../support/processes.rs"]
 mod processes;
+mod queue;
 mod setup;
 mod shared;
 

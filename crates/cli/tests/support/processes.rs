@@ -79,6 +79,25 @@ impl Process {
         self.child.id()
     }
 
+    /// Sends it a signal, by its name.
+    pub fn signal(&self, signal: &str) {
+        let pid = self.child.id().to_string();
+        let told = Command::new("kill").args(["-s", signal, &pid]).status();
+        assert!(told.unwrap().success());
+    }
+
+    /// Waits until it has ended by itself; its exit code.
+    pub fn ended(&mut self) -> i32 {
+        let start = now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code().unwrap();
+            }
+            assert!(start.elapsed() < PATIENCE, "it does not end");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
     /// Asks it to end, and waits until it has.
     pub fn end(&mut self) {
         let pid = self.child.id().to_string();
@@ -481,10 +500,10 @@ fn start_service(host: Option<&str>, state: &Path, listen: &str, more: &[String]
     // The profiles of a test are its own, and never those of who runs it.
     let config = state.with_file_name("config");
     let mut command = host.map_or_else(binary, binary_in);
-    Process::run(
-        command.env("XDG_CONFIG_HOME", config).args(&arguments),
-        &log,
-    )
+    command
+        .env("XDG_CONFIG_HOME", config)
+        .env("SLURM_CONF", state.with_file_name("slurm.conf"));
+    Process::run(command.args(&arguments), &log)
 }
 
 /// As another user, with the program that lies beside its state.

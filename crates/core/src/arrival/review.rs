@@ -103,7 +103,7 @@ impl Mind {
         self.tell(out, Some(id), None, Happening::AtRisk { finish }, reason);
     }
 
-    /// A user moved the deadline: everything about it is judged anew.
+    /// The deadline was moved: everything about it is judged anew.
     pub(crate) fn move_deadline_of_arrival(
         &mut self,
         id: RequestId,

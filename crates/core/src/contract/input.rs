@@ -248,6 +248,15 @@ record! {
             /// bound.
             saturated: bool,
         },
+        /// It became known, or changed, when what a live stage-in brings is wanted: when a job will start, for example.
+        122 = ArrivalMoved {
+            /// The stage-in.
+            request: RequestId,
+            /// Before this it is in the way, and comes only as far as the deadline needs it.
+            not_before: Timestamp,
+            /// When all of it must be here.
+            deadline: Timestamp,
+        },
         /// What is really here of a stage-in, asked for by [`Command::Survey`](super::Command::Survey).
         69 = ArrivalSurveyed {
             /// The stage-in.

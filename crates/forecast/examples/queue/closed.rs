@@ -106,7 +106,7 @@ impl Centre<'_> {
     }
 
     /// Starts what may start, in the order of the queue, until one has to wait for processors; after it whatever does
-    /// not delay that one (EASY). A job whose data is not there is passed over, as Slurm does.
+    /// not delay that one (EASY). A job whose data is not there is neither started nor planned for, as one that is held.
     fn schedule(&mut self, now: u64) -> Vec<usize> {
         let mut started = Vec::new();
         let mut reserved: Option<(u64, u32)> = None;

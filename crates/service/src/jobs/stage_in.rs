@@ -13,7 +13,7 @@ use posthaste_core::contract::ArrivalState;
 use posthaste_endpoint::{Error, ErrorKind, Result};
 use posthaste_journal::{JobPhase, JobRecord, RequestRecord, Scan};
 
-use super::{JOBS_MAX, deadline, is_bad, moved, owner, read_again};
+use super::{JOBS_MAX, deadline, is_bad, moved, owner, read_again, timing};
 use crate::{
     driver::Centre,
     http::{Answer, Desk},
@@ -21,10 +21,13 @@ use crate::{
         landed::{self, Landed},
         submit,
     },
+    render,
 };
 
 /// By when it is wanted where the script does not say: the batch system waits for it.
-const WANTED_WITHIN: Duration = Duration::from_secs(3600);
+pub(super) const WANTED_WITHIN: Duration = Duration::from_secs(3600);
+/// What comes just in time is welcome so shortly before it is wanted: the API wants some time between the two.
+const WELCOME_BEFORE: Duration = Duration::from_secs(1);
 /// Stage-ins to one place that are looked through, newest first: more sources take turns there by mistake only.
 const LOOKED_THROUGH_MAX: u32 = 16;
 /// How the names of what jobs asked for begin.
@@ -71,7 +74,11 @@ pub(super) fn newest(centre: &Centre, one: &StageIn) -> Result<Option<RequestRec
 ///
 /// # Errors
 /// The journal's.
-fn known(centre: &Centre, record: &JobRecord, one: &StageIn) -> Result<Option<RequestRecord>> {
+pub(super) fn known(
+    centre: &Centre,
+    record: &JobRecord,
+    one: &StageIn,
+) -> Result<Option<RequestRecord>> {
     let is_of_use = |found: &RequestRecord| {
         let went_wrong = found.ended.as_deref().is_some_and(is_bad)
             || matches!(found.scan, Some(Scan::Failed { .. }));
@@ -133,13 +140,19 @@ fn ask_one(desk: &Desk, record: &JobRecord, (one, number): (&StageIn, usize)) ->
     let destination = owner::on_scratch(desk, Path::new(&one.destination))?;
     make_way(desk, record, one)?;
     let now = desk.centre.clock.now();
+    let just_in_time = timing::wanted_at(desk, record, one, now);
     let permit = desk.reserve_scan(&destination)?;
     let (request, fresh) = submit::accept(
         &desk.centre,
         &api::NewStageIn {
             sources: vec![one.source.clone()],
             to: destination,
-            deadline: deadline(one.deadline, now, WANTED_WITHIN),
+            deadline: just_in_time.map_or_else(
+                || deadline(one.deadline, now, WANTED_WITHIN),
+                render::moment,
+            ),
+            // As late as its deadline lets it come.
+            not_before: just_in_time.map(|at| render::moment(at - WELCOME_BEFORE)),
             // The job waits for it anyway.
             best_effort: true,
             submission_id: Some(name(record, number)),
@@ -148,6 +161,7 @@ fn ask_one(desk: &Desk, record: &JobRecord, (one, number): (&StageIn, usize)) ->
     )?;
     if fresh {
         permit.send(request.id);
+        desk.look_at_queue();
     }
     Ok(())
 }

@@ -19,7 +19,9 @@ pub(super) fn fill(centre: &Centre, mind: &Mind, record: &RequestRecord, shown: 
     }
     let view = view.as_ref();
     shown.stage_in = Some(api::StageIn {
-        not_before: wanted.not_before.map(moment),
+        not_before: view
+            .map_or(wanted.not_before, |view| view.spec.not_before)
+            .map(moment),
         begin_by: view.and_then(|view| view.begin_by).map(moment),
         begun: view.and_then(|view| view.begun_at).map(moment),
         binding: view

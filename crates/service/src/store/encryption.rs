@@ -15,7 +15,7 @@ use posthaste_engine::envelope::{
 use posthaste_journal::{RequestRecord, Scan};
 use posthaste_types::RequestId;
 
-use super::{Store, keep, sync_parent};
+use super::{Store, sync_parent};
 use crate::{sealed::Encryption, secrets};
 
 /// The directory of keys in the state directory.
@@ -62,7 +62,7 @@ impl Store {
         let wrapped = wrapped.map_err(|cause| {
             Error::new(ErrorKind::Invalid, "encrypt for", "these recipients").cause(cause)
         })?;
-        keep(&self.wrapped_path(&record.dataset), &wrapped)?;
+        self.keep(&self.wrapped_path(&record.dataset), &wrapped)?;
         let path = self.key_path(&record.dataset);
         secrets::write_private(&path, &key.to_secret_text())?;
         sync_parent(&path)
@@ -127,7 +127,7 @@ impl Store {
         let wrapped = fs::read(&wrapped)
             .map_err(|cause| Error::io("read", wrapped.display().to_string(), cause))?;
         let bytes = envelope::close(&wrapped, &cipher, manifest.to_bytes());
-        keep(&path, &bytes)?;
+        self.keep(&path, &bytes)?;
         Ok(bytes)
     }
 

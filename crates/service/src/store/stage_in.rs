@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf};
 use posthaste_endpoint::{Error, Result};
 use posthaste_types::RequestId;
 
-use super::{Store, keep};
+use super::Store;
 
 impl Store {
     fn stage_in_path(&self, request: RequestId, end: &str) -> PathBuf {
@@ -18,7 +18,7 @@ impl Store {
     /// # Errors
     /// The operating system's.
     pub(crate) fn keep_stage_in_list(&self, request: RequestId, list: &[u8]) -> Result<()> {
-        keep(&self.stage_in_path(request, "stage-in"), list)
+        self.keep(&self.stage_in_path(request, "stage-in"), list)
     }
 
     /// What its sources hold.
@@ -35,7 +35,7 @@ impl Store {
     /// # Errors
     /// The operating system's.
     pub(crate) fn keep_landing(&self, request: RequestId, identity: &str) -> Result<()> {
-        keep(&self.stage_in_path(request, "landing"), identity.as_bytes())
+        self.keep(&self.stage_in_path(request, "landing"), identity.as_bytes())
     }
 
     /// What told its draft from anything else, if it was about to get its name.

@@ -64,6 +64,22 @@ impl Arrivals {
         watch.chunks()
     }
 
+    /// It is wanted at another moment than was said.
+    pub(crate) fn on_moved(
+        &mut self,
+        request: RequestId,
+        not_before: Timestamp,
+        deadline: Timestamp,
+    ) {
+        if let Some(watch) = self
+            .watched
+            .get_mut(&request)
+            .filter(|watch| !watch.is_over)
+        {
+            (watch.spec.not_before, watch.spec.deadline) = (Some(not_before), deadline);
+        }
+    }
+
     /// A chunk is asked of a source.
     pub(crate) fn on_fetch(
         &mut self,
@@ -122,7 +138,7 @@ impl Arrivals {
         watch.map_or_else(Vec::new, |watch| watch.here.iter().copied().collect())
     }
 
-    /// By when it was wanted first.
+    /// By when it is wanted.
     pub(crate) fn deadline(&self, request: RequestId) -> Option<Timestamp> {
         self.watched.get(&request).map(|watch| watch.spec.deadline)
     }

@@ -42,6 +42,16 @@ impl Deadlines {
         self.watched.insert(request, watch);
     }
 
+    /// What was said of the old one holds no longer, but that there is danger.
+    pub(crate) fn on_moved(&mut self, request: RequestId, deadline: Timestamp) {
+        let watch = self.watched.get_mut(&request);
+        if let Some(watch) = watch.filter(|watch| watch.safe_at.is_none()) {
+            watch.deadline = deadline;
+            watch.missed = false;
+            watch.at_risk_at_deadline = watch.at_risk.is_some();
+        }
+    }
+
     pub(crate) fn on_blind(&mut self, from: Timestamp, to: Timestamp) {
         self.blind.push((from, to));
     }

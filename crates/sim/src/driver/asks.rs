@@ -22,6 +22,14 @@ impl Run<'_> {
         {
             self.on_stage_in(*request, spec, holdings);
         }
+        if let Input::ArrivalMoved {
+            request,
+            not_before,
+            deadline,
+        } = input
+        {
+            self.on_stage_in_moved(*request, *not_before, *deadline);
+        }
         if let Input::RequestAsked {
             request,
             spec,
@@ -113,6 +121,7 @@ impl Run<'_> {
                     | Input::RequestAsked { .. }
                     | Input::ArrivalAsked { .. }
                     | Input::ArrivalGathered { .. }
+                    | Input::ArrivalMoved { .. }
                     | Input::RequestAskedBy { .. }
                     | Input::RequestCancelled { .. }
                     | Input::Delivered { .. }

@@ -8,13 +8,13 @@
 use std::time::Duration;
 
 use posthaste_core::contract::{ArrivalSpec, ArrivalView, Fault, Holding, Input};
-use posthaste_types::{ByteRate, Bytes, ChunkIndex, FragmentIndex, RequestId, SourceId};
+use posthaste_types::{ByteRate, Bytes, ChunkIndex, FragmentIndex, RequestId, SourceId, Timestamp};
 
 use super::{Blow, CONNECT_TIMEOUT, MEASURE_EVERY, Pending, Run, START};
 use crate::{
     random::Dice,
     report::What,
-    scenario::{FaultKind, FaultPlan, StageInPlan, mebi},
+    scenario::{Amount, FaultKind, FaultPlan, StageInPlan, mebi},
     world::{Arrival, Carried, Condition, Node, Sending},
 };
 
@@ -60,6 +60,18 @@ impl Run<'_> {
                 }
             };
             self.after(at, Pending::Ask { input });
+            for one in &plan.moves {
+                let mut draw =
+                    |amount: Amount| at + Duration::from_millis(amount.draw_milli(&mut dice));
+                let [after, not_before, deadline] =
+                    [one.after_s, one.not_before_s, one.deadline_s].map(&mut draw);
+                let input = Input::ArrivalMoved {
+                    request,
+                    not_before: START + not_before,
+                    deadline: START + deadline,
+                };
+                self.after(after, Pending::Ask { input });
+            }
             if let Some(after) = plan.cancel_after_s {
                 let at = at + Duration::from_millis(after.draw_milli(&mut dice));
                 let input = Input::RequestCancelled { request };
@@ -124,6 +136,21 @@ impl Run<'_> {
             spec.bytes,
             spec.deadline.since(START).as_secs_f64(),
         );
+        self.log(Some(request), None, What::User(asked));
+    }
+
+    pub(super) fn on_stage_in_moved(
+        &mut self,
+        request: RequestId,
+        not_before: Timestamp,
+        deadline: Timestamp,
+    ) {
+        self.checkers
+            .arrivals
+            .on_moved(request, not_before, deadline);
+        self.checkers.deadlines.on_moved(request, deadline);
+        let by = deadline.since(START).as_secs_f64();
+        let asked = format!("wanted by {by:.0} s");
         self.log(Some(request), None, What::User(asked));
     }
 

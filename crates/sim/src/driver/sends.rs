@@ -108,6 +108,7 @@ pub(super) fn answered(input: &Input) -> Option<(Send, bool)> {
         | Input::SourceFound { .. }
         | Input::ArrivalAsked { .. }
         | Input::ArrivalGathered { .. }
+        | Input::ArrivalMoved { .. }
         | Input::ChunkArrived { .. }
         | Input::ChunkMissed { .. }
         | Input::Inbound { .. }

@@ -59,9 +59,22 @@ pub(crate) struct StageInPlan {
     #[serde(default)]
     pub(crate) best_effort: bool,
     pub(crate) cancel_after_s: Option<Amount>,
+    /// How the moment moves at which it is wanted.
+    #[serde(default)]
+    pub(crate) moves: Vec<MovePlan>,
     /// What must become of it with every seed.
     #[serde(default)]
     pub(crate) expect: Vec<Fate>,
+}
+
+/// What a stage-in brings is wanted at another moment than was said. All times are from its submission.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MovePlan {
+    /// When that is said.
+    pub(crate) after_s: Amount,
+    pub(crate) not_before_s: Amount,
+    pub(crate) deadline_s: Amount,
 }
 
 /// Some of a stage-in, that lies at some of its sources.
@@ -177,7 +190,11 @@ pub(super) fn amounts(scenario: &Scenario) -> impl Iterator<Item = Amount> + '_ 
             plan.rate_max_mib_per_s,
             plan.cancel_after_s,
         ];
-        own.into_iter().chain(more.into_iter().flatten())
+        let moves = plan.moves.iter();
+        let moves = moves.flat_map(|one| [one.after_s, one.not_before_s, one.deadline_s]);
+        own.into_iter()
+            .chain(more.into_iter().flatten())
+            .chain(moves)
     });
     sources.chain(stage_ins)
 }

@@ -1,0 +1,147 @@
+//! SQLite, in a file that one process has open.
+
+use std::{path::Path, sync::Arc};
+
+use rusqlite::{
+    Connection, OpenFlags, params_from_iter,
+    types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef},
+};
+
+use super::{Database, Row, Trouble, TroubleKind, Value};
+
+#[derive(Debug)]
+pub(crate) struct Sqlite {
+    connection: Connection,
+}
+
+impl Sqlite {
+    /// Opens a file, which is made where there is none.
+    pub(crate) fn open(path: &Path) -> Result<Self, Trouble> {
+        Self::opened(Connection::open(path)?)
+    }
+
+    /// Opens a file that is there.
+    pub(crate) fn open_existing(path: &Path) -> Result<Self, Trouble> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        Self::opened(Connection::open_with_flags(path, flags)?)
+    }
+
+    fn opened(connection: Connection) -> Result<Self, Trouble> {
+        connection.execute_batch(
+            // The lock is taken by the first write and kept: a second service fails at once.
+            "PRAGMA locking_mode = EXCLUSIVE;
+             PRAGMA journal_mode = WAL;
+             PRAGMA synchronous = FULL;
+             PRAGMA foreign_keys = ON;",
+        )?;
+        Ok(Self { connection })
+    }
+
+    /// Calls `look` for every row a statement gives, without holding them all.
+    pub(crate) fn each(
+        &self,
+        statement: &str,
+        mut look: impl FnMut(Row) -> Result<(), Trouble>,
+    ) -> Result<(), Trouble> {
+        let mut select = self.connection.prepare(statement)?;
+        let columns = columns(&select);
+        let mut rows = select.query([])?;
+        while let Some(row) = rows.next()? {
+            look(read(&columns, row)?)?;
+        }
+        Ok(())
+    }
+}
+
+fn columns(statement: &rusqlite::Statement<'_>) -> Arc<[String]> {
+    let names = statement.column_names();
+    names.into_iter().map(str::to_owned).collect()
+}
+
+fn read(columns: &Arc<[String]>, row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
+    let values: rusqlite::Result<_> = (0..columns.len()).map(|place| row.get(place)).collect();
+    Ok(Row::new(Arc::clone(columns), values?))
+}
+
+impl Database for Sqlite {
+    fn run(&self, statements: &str) -> Result<(), Trouble> {
+        Ok(self.connection.execute_batch(statements)?)
+    }
+
+    fn execute(&self, statement: &str, arguments: &[Value]) -> Result<u64, Trouble> {
+        let mut change = self.connection.prepare_cached(statement)?;
+        Ok(change.execute(params_from_iter(arguments))? as u64)
+    }
+
+    fn execute_each(&self, statement: &str, rows: &[Vec<Value>]) -> Result<(), Trouble> {
+        let mut change = self.connection.prepare_cached(statement)?;
+        for arguments in rows {
+            change.execute(params_from_iter(arguments))?;
+        }
+        Ok(())
+    }
+
+    fn query(&self, statement: &str, arguments: &[Value]) -> Result<Vec<Row>, Trouble> {
+        let mut select = self.connection.prepare_cached(statement)?;
+        let columns = columns(&select);
+        let rows = select.query_map(params_from_iter(arguments), |row| read(&columns, row))?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    fn begin(&self) -> Result<(), Trouble> {
+        self.run("BEGIN IMMEDIATE")
+    }
+
+    fn commit(&self) -> Result<(), Trouble> {
+        self.run("COMMIT")
+    }
+
+    fn rollback(&self) -> Result<(), Trouble> {
+        self.run("ROLLBACK")
+    }
+
+    fn definition(&self, migration: &str) -> String {
+        migration.to_owned()
+    }
+}
+
+impl ToSql for Value {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self {
+            Self::Null => ValueRef::Null,
+            Self::Integer(number) => ValueRef::Integer(*number),
+            Self::Text(text) => text.as_str().into(),
+            Self::Raw(bytes) => bytes.as_slice().into(),
+        }))
+    }
+}
+
+impl FromSql for Value {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        if value == ValueRef::Null {
+            return Ok(Self::Null);
+        }
+        if let Ok(number) = value.as_i64() {
+            return Ok(Self::Integer(number));
+        }
+        match value.as_str() {
+            Ok(text) => Ok(Self::Text(text.to_owned())),
+            // Only raw bytes are left, and numbers with a fraction, which are no bytes.
+            Err(FromSqlError::InvalidType) => Ok(Self::Raw(value.as_bytes()?.to_vec())),
+            Err(not_text) => Err(not_text),
+        }
+    }
+}
+
+impl From<rusqlite::Error> for Trouble {
+    fn from(cause: rusqlite::Error) -> Self {
+        use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked, DiskFull, PermissionDenied};
+        let kind = match cause.sqlite_error_code() {
+            Some(DiskFull) => TroubleKind::Full,
+            Some(DatabaseBusy | DatabaseLocked) => TroubleKind::InUse,
+            Some(PermissionDenied) => TroubleKind::Denied,
+            _ => TroubleKind::Other,
+        };
+        Self::new(kind, cause)
+    }
+}

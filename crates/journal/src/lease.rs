@@ -1,0 +1,164 @@
+//! The lease of the one decision maker: a row in the database, by the clock of the database.
+
+use std::time::Duration;
+
+use crate::{
+    DatabaseUrl, JournalError,
+    database::{Database, params, postgres::Postgres},
+    failed, from_sql,
+};
+
+/// How long a lease lasts that is not renewed. With what a standby needs to look and to start it is well below the 10 s in
+/// which one is to take over; shorter, and a busy moment would cost the lead.
+pub const LEASE_LASTS: Duration = Duration::from_secs(6);
+/// How often it is renewed: two renewals may fail.
+pub const LEASE_RENEWED_EVERY: Duration = Duration::from_secs(2);
+
+/// How long the database may take to answer about the lease: a renewal that fails leaves time for another.
+const ANSWER_MAX: Duration = Duration::from_secs(3);
+
+/// What whoever gives the lease back says, and whoever waits for it listens to.
+const CHANNEL: &str = "posthaste_lease";
+
+/// Makes the table. Its lock, which has any number of ours, keeps two that start at once from making it twice.
+const TABLE: &str = "BEGIN;
+    SELECT pg_advisory_xact_lock(7420);
+    CREATE TABLE IF NOT EXISTS lease (
+        id BIGINT PRIMARY KEY CHECK (id = 1),
+        epoch BIGINT NOT NULL,
+        holder TEXT NOT NULL,
+        expires TIMESTAMPTZ NOT NULL
+    );
+    COMMIT;";
+
+/// Which of all leases there ever were: each has a greater number than those before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Epoch(i64);
+
+impl Epoch {
+    /// Its number.
+    #[must_use]
+    pub fn get(self) -> u64 {
+        from_sql(self.0)
+    }
+
+    pub(crate) fn number(self) -> i64 {
+        self.0
+    }
+}
+
+/// The lease in a database, as one process sees it: wanted, then held. It has a connection of its own, so that what takes
+/// long in the journal keeps nobody from renewing it.
+#[derive(Debug)]
+pub struct Lease {
+    database: Postgres,
+    place: String,
+    holder: String,
+    lasts: Duration,
+    epoch: Option<Epoch>,
+}
+
+impl Lease {
+    /// Connects to the database as somebody who wants its lease. `holder` tells people who that is; `lasts` is how long
+    /// the lease holds without being renewed.
+    ///
+    /// # Errors
+    /// [`JournalError::Database`] when it can't be reached or does not let us in.
+    pub fn want(
+        address: &DatabaseUrl,
+        holder: &str,
+        lasts: Duration,
+    ) -> Result<Self, JournalError> {
+        let place = address.to_string();
+        let connect = || {
+            let database = Postgres::connect(address, Some(CHANNEL), ANSWER_MAX)?;
+            database.run(TABLE)?;
+            Ok(database)
+        };
+        let database = connect().map_err(failed("open", &place))?;
+        Ok(Self {
+            database,
+            place,
+            holder: holder.to_owned(),
+            lasts,
+            epoch: None,
+        })
+    }
+
+    /// Takes the lease, unless somebody holds it.
+    ///
+    /// # Errors
+    /// [`JournalError::Database`].
+    pub fn acquire(&mut self) -> Result<Option<Epoch>, JournalError> {
+        let row = self.database.query_row(
+            "INSERT INTO lease (id, epoch, holder, expires)
+             VALUES (1, 1, ?1, clock_timestamp() + CAST(?2 AS BIGINT) * interval '1 microsecond')
+             ON CONFLICT (id) DO UPDATE SET epoch = lease.epoch + 1, holder = ?1,
+             expires = clock_timestamp() + CAST(?2 AS BIGINT) * interval '1 microsecond'
+             WHERE lease.expires <= clock_timestamp()
+             RETURNING epoch",
+            &params![self.holder, self.micros()],
+        );
+        let row = row.map_err(failed("lead", &self.place))?;
+        let epoch = row.map(|row| row.get(0)).transpose();
+        self.epoch = epoch.map_err(failed("lead", &self.place))?.map(Epoch);
+        Ok(self.epoch)
+    }
+
+    /// Who holds the lease, or held it last.
+    ///
+    /// # Errors
+    /// [`JournalError::Database`].
+    pub fn holder(&self) -> Result<Option<String>, JournalError> {
+        let row = self
+            .database
+            .query_row("SELECT holder FROM lease", &[])
+            .and_then(|row| row.map(|row| row.get(0)).transpose());
+        row.map_err(failed("read", &self.place))
+    }
+
+    /// Waits until the lease may be free: until somebody gives it back, at most for `longest`.
+    pub fn wait(&self, longest: Duration) {
+        self.database.wait(longest);
+    }
+
+    /// Holds the lease for another while.
+    ///
+    /// # Errors
+    /// [`JournalError::Lost`] when it is another's, or was never ours; [`JournalError::Database`].
+    pub fn renew(&self) -> Result<(), JournalError> {
+        let lost = || JournalError::Lost {
+            place: self.place.clone(),
+        };
+        let epoch = self.epoch.ok_or_else(lost)?;
+        let renewed = self.database.execute(
+            "UPDATE lease SET expires = clock_timestamp() + CAST(?2 AS BIGINT) * interval '1 microsecond'
+             WHERE epoch = ?1",
+            &params![epoch.number(), self.micros()],
+        );
+        match renewed.map_err(failed("hold the lease of", &self.place))? {
+            0 => Err(lost()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives the lease back, so that whoever waits for it has it at once. What is not ours any more stays as it is.
+    ///
+    /// # Errors
+    /// [`JournalError::Database`]; then it expires.
+    pub fn release(&mut self) -> Result<(), JournalError> {
+        let Some(epoch) = self.epoch.take() else {
+            return Ok(());
+        };
+        let released = self.database.execute(
+            "UPDATE lease SET expires = clock_timestamp() WHERE epoch = ?1",
+            &params![epoch.number()],
+        );
+        let told = released.and_then(|_| self.database.run(&format!("NOTIFY {CHANNEL}")));
+        told.map_err(failed("give back the lease of", &self.place))
+    }
+
+    fn micros(&self) -> i64 {
+        i64::try_from(self.lasts.as_micros()).unwrap_or(i64::MAX)
+    }
+}

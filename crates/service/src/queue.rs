@@ -1,0 +1,214 @@
+//! The queue of the batch system: looked at, forecast, and the forecasts scored as jobs start.
+
+mod ask;
+mod book;
+
+use std::{
+    str::FromStr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use posthaste_api as api;
+use posthaste_endpoint::Result;
+use posthaste_journal::JobRecord;
+use posthaste_types::Timestamp;
+use tokio::sync::Notify;
+
+use crate::{driver::Centre, jobs::timing, render};
+use book::{Book, Forecast};
+
+/// Between two looks: a scheduler of a large centre is asked by many, and answers each in a second or so.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
+/// Shortest time between looks, also when jobs are told of: a burst of them costs one look.
+const LOOK_LEAST: Duration = Duration::from_secs(5);
+
+/// How long before one in ten such jobs starts data is to be there where it comes just in time: a job that misses its turn
+/// waits for the next, and with less all waits grow (docs/algorithms/queue-wait.md, closed loop).
+const AHEAD: Duration = Duration::from_secs(1800);
+/// Data that is wanted sooner than this is not held back at all.
+const NEAR: Duration = Duration::from_secs(60);
+/// How long the data of a job is held back that came since the last look: nothing is known of it before the next, which comes
+/// much sooner where Slurm is there.
+const UNSEEN: Duration = Duration::from_secs(120);
+
+/// Whose queue is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scheduler {
+    /// Slurm, asked by `squeue`, `sinfo` and `sacct`.
+    Slurm,
+}
+
+impl FromStr for Scheduler {
+    type Err = String;
+
+    fn from_str(name: &str) -> core::result::Result<Self, String> {
+        match name {
+            "slurm" => Ok(Self::Slurm),
+            _ => Err(format!(
+                "`{name}` is no queue that can be looked at: slurm is"
+            )),
+        }
+    }
+}
+
+impl Scheduler {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Slurm => "slurm",
+        }
+    }
+}
+
+/// A queue that is looked at, and what is known of it.
+pub(crate) struct Outlook {
+    scheduler: Scheduler,
+    /// Whether the data of jobs comes just before they start.
+    is_just_in_time: bool,
+    known: Mutex<Known>,
+    told: Notify,
+}
+
+#[derive(Default)]
+struct Known {
+    book: Book,
+    procs: u32,
+    /// When the queue was asked for that is known, and when it was there.
+    asked: Option<Timestamp>,
+    looked: Option<Timestamp>,
+    trouble: Option<String>,
+    /// Jobs that the accounting taught, and why it taught none.
+    history_jobs: u32,
+    history_trouble: Option<String>,
+}
+
+impl Outlook {
+    pub(crate) fn new(scheduler: Scheduler, is_just_in_time: bool) -> Self {
+        Self {
+            scheduler,
+            is_just_in_time,
+            known: Mutex::default(),
+            told: Notify::new(),
+        }
+    }
+
+    /// Asks for a look soon: a job came, ended or went.
+    pub(crate) fn tell(&self) {
+        self.told.notify_one();
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// By when the data of a job is to be there, where it comes just in time; none where it is wanted at once: it may start
+    /// soon, or nothing is forecast of it.
+    pub(crate) fn wanted_at(&self, record: &JobRecord, now: Timestamp) -> Option<Timestamp> {
+        if !self.is_just_in_time || record.scheduler != self.scheduler.name() {
+            return None;
+        }
+        let known = self.known();
+        if known.asked.is_none_or(|asked| asked < record.created) {
+            return Some(now + UNSEEN);
+        }
+        let mut forecasts = known.book.forecasts.iter();
+        let forecast = forecasts.find(|one| one.job == record.job)?;
+        let at = forecast.starts.p10 - AHEAD;
+        (at > now + NEAR).then_some(at)
+    }
+
+    /// What is known, as the API shows it.
+    pub(crate) fn show(&self) -> api::Queue {
+        let known = self.known();
+        let scores = known.book.scores.iter().map(|(by, score)| api::QueueScore {
+            forecaster: by.name().to_owned(),
+            scored: score.count(),
+            within: score.within(),
+            mean_error_s: score.mean_error().map(|error| error.as_secs()),
+        });
+        api::Queue {
+            scheduler: self.scheduler.name().to_owned(),
+            looked: known.looked.map(render::moment),
+            trouble: known.trouble.clone(),
+            procs: known.procs,
+            jobs: known.book.forecasts.iter().map(show_job).collect(),
+            scores: scores.collect(),
+            history_jobs: known.history_jobs,
+            history_trouble: known.history_trouble.clone(),
+        }
+    }
+}
+
+fn show_job(one: &Forecast) -> api::QueuedJob {
+    api::QueuedJob {
+        job: one.job.clone(),
+        user: one.user.clone(),
+        procs: one.procs,
+        start_p10: render::moment(one.starts.p10),
+        start_p50: render::moment(one.starts.p50),
+        start_p90: render::moment(one.starts.p90),
+        forecaster: one.by.name().to_owned(),
+        start_bound: one.bound.map(render::moment),
+        start_scheduler: one.scheduler.map(render::moment),
+    }
+}
+
+/// Looks at the queue again and again.
+///
+/// # Errors
+/// The journal's: what can't be asked is told to whoever asks, and asked again.
+pub(crate) async fn look_on(centre: Arc<Centre>, outlook: Arc<Outlook>) -> Result<()> {
+    let outcomes = centre.store.journal(|journal| journal.outcomes())?;
+    tokio::task::block_in_place(|| outlook.known().book = Book::restore(&outcomes));
+    drop(outcomes);
+    learn_history(&outlook).await;
+    loop {
+        if look(&centre, &outlook).await? && outlook.is_just_in_time {
+            timing::retime(&centre, &outlook).await?;
+        }
+        tokio::time::sleep(LOOK_LEAST).await;
+        let rest = LOOK_EVERY.saturating_sub(LOOK_LEAST);
+        let _ = tokio::time::timeout(rest, outlook.told.notified()).await;
+    }
+}
+
+/// Learns from the accounting what jobs waited before; many centres keep none, and do without.
+async fn learn_history(outlook: &Outlook) {
+    let answer = ask::history(outlook.scheduler).await;
+    tokio::task::block_in_place(|| {
+        let mut known = outlook.known();
+        match answer {
+            Ok(history) => known.history_jobs = known.book.learn(&history),
+            Err(error) => known.history_trouble = Some(error.to_string()),
+        }
+    });
+}
+
+/// Looks once. Whether there was an answer.
+async fn look(centre: &Centre, outlook: &Outlook) -> Result<bool> {
+    let asked = centre.clock.now();
+    let (queue, procs) = match ask::queue(outlook.scheduler).await {
+        Ok(answer) => answer,
+        Err(error) => {
+            outlook.known().trouble = Some(error.to_string());
+            return Ok(false);
+        }
+    };
+    tokio::task::block_in_place(|| {
+        let outcomes = {
+            let now = centre.clock.now();
+            let mut known = outlook.known();
+            (known.procs, known.asked, known.looked) = (procs, Some(asked), Some(now));
+            known.trouble = None;
+            let name = outlook.scheduler.name();
+            let data_of = |job: &str| timing::data_of(centre, name, job);
+            known.book.on_look(&queue, procs, now, data_of)?
+        };
+        if !outcomes.is_empty() {
+            centre
+                .store
+                .journal(|journal| journal.keep_outcomes(&outcomes))?;
+        }
+        Ok(true)
+    })
+}

@@ -1,0 +1,291 @@
+//! `cargo xtask bench queue LOG.swf[.gz]…`: what forecasts of a queue are worth, on logs of real ones.
+//!
+//! Runs `crates/forecast/examples/queue` as it ships, which plays the logs; here its figures become a page.
+
+use std::{fmt::Write, process::Command};
+
+use anyhow::{Context, bail, ensure};
+
+use super::{figures::machine, publish, say, stage};
+use crate::root;
+
+/// Processors that divide jobs into classes, as they are shown.
+const CLASSES: [&str; 5] = ["1-4", "5-16", "17-64", "65-256", "more"];
+
+/// What the page says of how it was made.
+const HEAD: &str = "# Forecasts of queues\n\nWhat [the forecasts of a queue](../algorithms/queue-wait.md) are worth on job logs of the \
+    [Parallel Workloads Archive](https://www.cs.huji.ac.il/labs/parallel/workload/) (Feitelson, Tsafrir, Krakov, JPDC 2014; the \
+    owners of each log are named in it). Written by `cargo xtask bench queue LOG.swf.gz…`. Every forecast knows what was known at its \
+    moment, and nothing else. Bounds are drawn for all jobs of a log; the first 30,000 are replayed and played in the closed loop, so \
+    that a log takes minutes.\n\n";
+
+/// What the tables of a log say.
+const STAGING: &str = "Each job reads data whose size is drawn from one seed (log-normal, mean 65 GB before it is clamped to 2.28 MB - \
+    7.48 TB, sigma 2), at 1 Gbit/s. *Exposure* is how long it lies on scratch before its job starts. *Queue* begins staging before \
+    the start that the simulated queue forecasts with requested times; *q* before the quantile *q* of what became of such forecasts so \
+    far, some by that much more. The queue is looked at when a job is submitted, else every 30 s at most.\n\n\
+    **Replayed**: jobs start when they did. Cuts are against staging at submission; *unavoidable* is the share of jobs whose \
+    data is late even so, *late* the share whose data is over a minute later than that, *delay* how much later on average \
+    over all jobs.\n\n\
+    **Closed loop**: a scheduler with EASY backfill starts no job before its data is there. As Slurm's backfill does, it looks for data when a job \
+    could start: without it the job is passed over, and waits for its next turn. One that has to wait for processors is planned for whether its \
+    data is there or not. *Wait* is against staging at submission in the same loop. The loop is chaotic, as one job that starts a second later moves all \
+    that come after it: differences of a few per cent are none.\n";
+
+/// What one policy did.
+#[derive(Default)]
+struct Row {
+    name: String,
+    replay: Vec<f64>,
+    closed: Vec<f64>,
+}
+
+/// Seconds of mean delay that a policy may cost when replayed, and by how much of themselves waits may grow in the closed loop.
+const DELAY_MAX_S: f64 = 90.0;
+const GROWTH_MAX: f64 = 0.01;
+
+/// What is known of one log.
+#[derive(Default)]
+struct Log {
+    name: String,
+    jobs: String,
+    procs: String,
+    /// Jobs that were played.
+    staged: String,
+    bounds: Vec<(String, Vec<f64>)>,
+    rows: Vec<Row>,
+}
+
+/// Runs the benchmark over the logs.
+///
+/// # Errors
+/// When no log is named, one can't be read, or the program says something else than figures.
+pub fn run(arguments: &[String]) -> anyhow::Result<()> {
+    if arguments.is_empty() {
+        bail!(
+            "write `cargo xtask bench queue LOG.swf[.gz]…`: logs are at https://www.cs.huji.ac.il/labs/parallel/workload/"
+        );
+    }
+    let program = stage::build_example("posthaste-forecast", "queue")?;
+    let mut logs = Vec::new();
+    for path in arguments {
+        say(path);
+        let output = Command::new(&program).arg(path).output()?;
+        ensure!(
+            output.status.success(),
+            "{path}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        logs.push(read(&String::from_utf8(output.stdout)?)?);
+    }
+    publish("queue", &page(&logs)?)
+}
+
+fn read(lines: &str) -> anyhow::Result<Log> {
+    let mut log = Log::default();
+    for line in lines.lines() {
+        let words: Vec<&str> = line.split('\t').collect();
+        let numbers = |from: usize| -> anyhow::Result<Vec<f64>> {
+            let words = words.get(from..).context(line.to_owned())?;
+            words
+                .iter()
+                .map(|word| word.parse::<f64>().context(line.to_owned()))
+                .collect()
+        };
+        match words[..] {
+            ["log", name, jobs, procs] => {
+                (log.name, log.jobs, log.procs) = (name.into(), jobs.into(), procs.into());
+            }
+            ["staged", played] => log.staged = played.into(),
+            ["bounds", name, ..] => log.bounds.push((name.into(), numbers(2)?)),
+            ["replay", name, ..] => row(&mut log, name).replay = numbers(2)?,
+            ["closed", name, ..] => row(&mut log, name).closed = numbers(2)?,
+            _ => bail!("no line of figures: {line}"),
+        }
+    }
+    Ok(log)
+}
+
+fn row<'l>(log: &'l mut Log, name: &str) -> &'l mut Row {
+    let found = log.rows.iter().position(|row| row.name == name);
+    let place = found.unwrap_or(log.rows.len());
+    if found.is_none() {
+        log.rows.push(Row {
+            name: name.to_owned(),
+            ..Row::default()
+        });
+    }
+    &mut log.rows[place]
+}
+
+impl Log {
+    /// A figure of the closed loop.
+    fn closed(&self, name: &str, place: usize) -> anyhow::Result<f64> {
+        let row = self.rows.iter().find(|row| row.name == name);
+        row.and_then(|row| row.closed.get(place).copied())
+            .with_context(|| format!("{}: no closed loop of `{name}`", self.name))
+    }
+
+    /// The policy that cuts most when replayed, of those whose delay is small, with its cut and delay.
+    fn best_replayed(&self) -> Option<(&str, f64, f64)> {
+        let rows = self.rows.iter().filter_map(|row| match row.replay[..] {
+            [cut, _, _, _, delay] => Some((row.name.as_str(), cut, delay)),
+            _ => None,
+        });
+        rows.filter(|(_, _, delay)| *delay < DELAY_MAX_S)
+            .max_by(|one, other| one.1.total_cmp(&other.1))
+    }
+
+    /// The policy that cuts most in the closed loop, of those that let waits grow little, with its cut and that growth.
+    fn best_closed(&self) -> anyhow::Result<Option<(&str, f64, f64)>> {
+        let (wait, exposure) = (self.closed("submit", 0)?, self.closed("submit", 1)?);
+        let rows = self.rows.iter().filter_map(|row| match row.closed[..] {
+            // Nothing is cut by the two that are compared with.
+            [waited, exposed, _] if !row.replay.is_empty() => {
+                let growth = waited / wait - 1.0;
+                Some((row.name.as_str(), 1.0 - exposed / exposure, growth))
+            }
+            _ => None,
+        });
+        Ok(rows
+            .filter(|(_, _, growth)| *growth < GROWTH_MAX)
+            .max_by(|one, other| one.1.total_cmp(&other.1)))
+    }
+}
+
+/// How far each log lets one go.
+fn reached(page: &mut String, logs: &[Log]) -> anyhow::Result<()> {
+    page.push_str(
+        "\n## In short\n\n\
+         The upper bound is to hold for 95 % of the jobs. The middle column is the policy that cuts most of the exposure when jobs \
+         start when they did, at less than 90 s of mean delay; the last the one that cuts most in the closed loop while waits grow by less than \
+         1 %. Both were chosen on the log that they are shown for.\n\n\
+         | log | under upper bound | replayed | closed loop |\n|---|---|---|---|\n",
+    );
+    for log in logs {
+        let trimmed = log.bounds.iter().find(|(name, _)| name == "trimmed");
+        let bound = trimmed.and_then(|(_, figures)| figures.first());
+        let bound = bound.copied().map_or_else(|| "-".to_owned(), percent);
+        let none = || "none".to_owned();
+        let replayed = log.best_replayed().map_or_else(none, |(name, cut, delay)| {
+            format!("{name}: {}, {delay:.0} s", percent(cut))
+        });
+        let closed = log.best_closed()?.map_or_else(none, |(name, cut, growth)| {
+            format!("{name}: {}, {:+.1} %", percent(cut), growth * 100.0)
+        });
+        writeln!(page, "| {} | {bound} | {replayed} | {closed} |", log.name)?;
+    }
+    Ok(())
+}
+
+fn page(logs: &[Log]) -> anyhow::Result<String> {
+    let mut page = format!("{HEAD}{}\n", machine(&root()));
+    reached(&mut page, logs)?;
+    page.push_str(
+        "\n## Bounds\n\n95 % of waits lie under the upper bound, with 95 % confidence, and 95 % over the lower one. *Windows* are of 1,000 \
+         jobs: in how many of them the upper bound held for 95 %. *Trimmed* forgets when the queue changes, *whole* does not.\n\n\
+         | log | jobs | | under upper | over lower | windows | wait : upper, median | mean upper | mean wait |\n\
+         |---|---|---|---|---|---|---|---|---|\n",
+    );
+    for log in logs {
+        for (name, figures) in &log.bounds {
+            let [upper, lower, windows, median, bound, wait, ..] = figures[..] else {
+                bail!("{}: too few figures of bounds", log.name);
+            };
+            writeln!(
+                page,
+                "| {} | {} | {name} | {} | {} | {} | {median:.3} | {bound:.0} s | {wait:.0} s |",
+                log.name,
+                log.jobs,
+                percent(upper),
+                percent(lower),
+                percent(windows)
+            )?;
+        }
+    }
+    write!(
+        page,
+        "\nUnder the upper bound, by processors:\n\n| log | | {} |\n|---|---|",
+        CLASSES.join(" | ")
+    )?;
+    page.push_str(&"---|".repeat(CLASSES.len()));
+    page.push('\n');
+    for log in logs {
+        for (name, figures) in &log.bounds {
+            let classes = figures.get(6..).unwrap_or_default().chunks_exact(2);
+            let cells: Vec<String> = classes
+                .map(|class| {
+                    if class[0] > 0.0 {
+                        percent(class[1])
+                    } else {
+                        "-".into()
+                    }
+                })
+                .collect();
+            writeln!(page, "| {} | {name} | {} |", log.name, cells.join(" | "))?;
+        }
+    }
+    write!(page, "\n## Staging\n\n{STAGING}")?;
+    for log in logs {
+        section(&mut page, log)?;
+    }
+    Ok(page)
+}
+
+fn section(page: &mut String, log: &Log) -> anyhow::Result<()> {
+    let (none, wait) = (log.closed("none", 0)?, log.closed("submit", 0)?);
+    let (exposure, weighted) = (log.closed("submit", 1)?, log.closed("submit", 2)?);
+    write!(
+        page,
+        "\n### {}\n\n{} processors, the first {} jobs. In the closed loop jobs without data wait {none:.0} s on average, with data \
+         staged at submission {wait:.0} s.\n\n\
+         | | exposure cut | by GB | unavoidable | late | delay | closed loop: exposure cut | by GB | wait |\n\
+         |---|---|---|---|---|---|---|---|---|\n",
+        log.name, log.procs, log.staged
+    )?;
+    for row in &log.rows {
+        let (&[cut, by_bytes, unavoidable, late, delay], &[waited, exposed, loaded]) =
+            (&row.replay[..], &row.closed[..])
+        else {
+            continue; // Nothing is replayed without a policy.
+        };
+        writeln!(
+            page,
+            "| {} | {} | {} | {} | {} | {delay:.0} s | {} | {} | {:+.1} % |",
+            row.name,
+            percent(cut),
+            percent(by_bytes),
+            percent(unavoidable),
+            percent(late),
+            percent(1.0 - exposed / exposure),
+            percent(1.0 - loaded / weighted),
+            (waited / wait - 1.0) * 100.0
+        )?;
+    }
+    Ok(())
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_become_rows() {
+        let lines = "log\tKTH\t9\t100\nbounds\ttrimmed\t.975\t.99\t.93\t.01\t900\t300\t5\t.98\t4\t.9\t0\t0\t0\t0\t0\t0\n\
+            staged\t9\nreplay\tq .30\t.5\t.25\t.4\t.125\t61.6\nclosed\tnone\t90\t0\t0\nclosed\tsubmit\t100\t50\t10\nclosed\tq .30\t101\t10\t5\n";
+        let page = page(&[read(lines).unwrap()]).unwrap();
+        for row in [
+            "| KTH | 97.5 % | q .30: 50.0 %, 62 s | none |",
+            "| KTH | 9 | trimmed | 97.5 % | 99.0 % | 93.0 % | 0.010 | 900 s | 300 s |",
+            "| KTH | trimmed | 98.0 % | 90.0 % | - | - | - |",
+            "| q .30 | 50.0 % | 25.0 % | 40.0 % | 12.5 % | 62 s | 80.0 % | 50.0 % | +1.0 % |",
+        ] {
+            assert!(page.contains(row), "{page}");
+        }
+        assert!(read("something else\n").is_err());
+    }
+}
