@@ -12,6 +12,7 @@ mod test;
 mod tidy;
 
 use std::{
+    env,
     path::PathBuf,
     process::{Command, ExitCode},
 };
@@ -70,10 +71,19 @@ fn root() -> PathBuf {
     root
 }
 
-/// The cargo that the toolchain file of this checkout chooses, run at its root.
+/// What `cargo xtask` tells this program of its own package. Build scripts would see it and run again, and much be built twice.
+const OWN_PACKAGE: [&str; 3] = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_NAME"];
+
+/// The cargo that the toolchain file of this checkout chooses, run at its root as by hand.
 fn cargo(arguments: &[&str]) -> Command {
     let mut cargo = Command::new("cargo");
     cargo.args(arguments).current_dir(root());
+    for (name, _) in env::vars_os() {
+        let is_own = |start: &&str| name.as_encoded_bytes().starts_with(start.as_bytes());
+        if OWN_PACKAGE.iter().any(is_own) {
+            cargo.env_remove(name);
+        }
+    }
     cargo
 }
 

@@ -118,7 +118,9 @@ fn run_all(files: VecDeque<File>) -> Vec<String> {
     thread::scope(|scope| {
         for _ in 0..LANES {
             scope.spawn(|| {
-                while let Some(file) = lock(&files).pop_front() {
+                // Taken in a step of its own: in the condition of the loop the lock would be held while the file runs.
+                let next = || lock(&files).pop_front();
+                while let Some(file) = next() {
                     if let Err(error) = run_file(&file) {
                         eprintln!("xtask: {error:#}");
                         lock(&failed).push(file.name);
