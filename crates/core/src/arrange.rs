@@ -46,8 +46,7 @@ impl Mind {
         let (wants, resumes) = self.wants_now(request);
         let again = request.release_at.filter(|at| *at > self.now);
         let resumes = resumes.into_iter().chain(again).min();
-        let mut pushes = request.push.iter().chain(&request.delivery);
-        let has_push = pushes.any(Push::has_work);
+        let has_push = request.goes_on().any(Push::has_work);
         // What was promised to be at its destinations in time goes there first.
         let goes_on = Urgency {
             is_leftover: request.promised_by().is_none(),
@@ -128,8 +127,11 @@ impl Mind {
     }
 
     /// Depots that something of the request may go on to: those beyond the first level it uses, and
-    /// destinations.
+    /// destinations; all of them where something is made again.
     fn nearer(&self, request: &Request) -> Vec<DepotId> {
+        if request.mend.as_ref().is_some_and(Push::has_work) {
+            return request.lanes.iter().map(|lane| lane.depot).collect();
+        }
         let delivers = request.delivery.as_ref().is_some_and(Push::has_work);
         let whole = request.destinations().filter(|_| delivers);
         let whole = whole.map(|lane| request.lanes[lane].depot);

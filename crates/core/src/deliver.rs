@@ -226,6 +226,7 @@ impl Mind {
                         is_blamed: false,
                         is_piece: false,
                         is_following: false,
+                        is_mend: false,
                         since: self.now,
                     };
                     let at = &perches[to];

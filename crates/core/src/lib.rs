@@ -24,6 +24,7 @@ mod distances;
 mod domains;
 mod lighter;
 mod memory;
+mod mend;
 mod mind;
 mod on;
 mod outlook;

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Leads every snapshot; another number is another layout.
-const SNAPSHOT_VERSION: u32 = 34;
+const SNAPSHOT_VERSION: u32 = 35;
 
 record! {
     /// The decision maker of one centre.
@@ -430,6 +430,5 @@ impl Mind {
 /// Whether bytes from outside made pushes that can be used.
 fn is_push_sound(request: &Request) -> bool {
     let is_sound = |push: &Push| push.is_sound(request.replica.chunks());
-    let mut all = request.push.iter().chain(&request.delivery);
-    all.all(is_sound)
+    request.goes_on().all(is_sound)
 }

@@ -82,6 +82,7 @@ impl Mind {
 
     fn push_offered(&mut self, offered: BTreeSet<RequestId>, out: &mut Outbox) {
         for id in offered {
+            self.mend_for(id, out);
             self.push_for(id, out);
             self.deliver_for(id, out);
             self.deliver_following(id, out);
@@ -99,7 +100,8 @@ impl Mind {
                 && let Some(urgency) = self.index.next_push(to, after)
             {
                 after = Some(urgency);
-                let has_moved = self.push_for(urgency.request, out);
+                let has_moved = self.mend_for(urgency.request, out);
+                let has_moved = self.push_for(urgency.request, out) || has_moved;
                 let has_moved = self.deliver_for(urgency.request, out) || has_moved;
                 let has_moved = self.deliver_following(urgency.request, out) || has_moved;
                 misses = if has_moved { 0 } else { misses + 1 };
@@ -144,9 +146,10 @@ impl Mind {
                 return Some(flight);
             }
             let is_delivery = lane.is_some_and(|lane| request.is_destination(lane));
-            let push = match is_delivery {
-                true => &mut request.delivery,
-                false => &mut request.push,
+            let push = match (flight.is_mend, is_delivery) {
+                (true, _) => &mut request.mend,
+                (false, true) => &mut request.delivery,
+                (false, false) => &mut request.push,
             };
             if let Some(push) = push {
                 push.flying -= 1;
@@ -365,6 +368,7 @@ impl Mind {
                         is_blamed: false,
                         is_piece: false,
                         is_following: false,
+                        is_mend: false,
                         since: self.now,
                     };
                     self.begin_flight_between(to.lane, key, flight.clone());

@@ -559,6 +559,13 @@ fn given(command: &Command) -> Option<(RequestId, DepotId, ChunkIndex, FragmentI
             chunk,
             fragment,
             ..
+        }
+        | Command::Mend {
+            request,
+            to,
+            chunk,
+            fragment,
+            ..
         } => Some((*request, *to, *chunk, *fragment)),
         Command::Gather {
             request, to, chunk, ..
@@ -659,7 +666,8 @@ proptest! {
                 let (Command::Send { request, depot, chunk, .. }
                 | Command::Forward { request, to: depot, chunk, .. }
                 | Command::Follow { request, to: depot, chunk, .. }
-                | Command::Gather { request, to: depot, chunk, .. }) = command
+                | Command::Gather { request, to: depot, chunk, .. }
+                | Command::Mend { request, to: depot, chunk, .. }) = command
                 else {
                     continue;
                 };

@@ -144,7 +144,14 @@ impl Desk {
             }
             Command::Gather {
                 to, chunk, from, ..
-            } => self.gather(to, chunk, from),
+            } => self.gather(to, chunk, FragmentIndex::WHOLE, from),
+            Command::Mend {
+                to,
+                chunk,
+                fragment,
+                from,
+                ..
+            } => self.gather(to, chunk, fragment, from),
             Command::Abandon { depot, .. } => self.open.retain(|way| way.to != depot),
             Command::Inventory { depot, .. } => {
                 let held = self.held.entry(depot).or_default();
@@ -177,7 +184,13 @@ impl Desk {
         None
     }
 
-    fn gather(&mut self, to: DepotId, chunk: ChunkIndex, from: Vec<(DepotId, FragmentIndex)>) {
+    fn gather(
+        &mut self,
+        to: DepotId,
+        chunk: ChunkIndex,
+        fragment: FragmentIndex,
+        from: Vec<(DepotId, FragmentIndex)>,
+    ) {
         let mut seen = BTreeSet::new();
         for (giver, fragment) in &from {
             self.assert_holds(*giver, chunk, *fragment);
@@ -186,7 +199,7 @@ impl Desk {
         assert!((2..=3).contains(&seen.len()), "{from:?}");
         self.gathers += 1;
         let from = from.into_iter().map(|(giver, _)| giver).collect();
-        self.begin(from, to, chunk, FragmentIndex::WHOLE);
+        self.begin(from, to, chunk, fragment);
     }
 
     fn assert_holds(&self, giver: DepotId, chunk: ChunkIndex, fragment: FragmentIndex) {

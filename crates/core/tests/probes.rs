@@ -89,6 +89,7 @@ impl Desk {
                 | Command::Forward { .. }
                 | Command::Follow { .. }
                 | Command::Gather { .. }
+                | Command::Mend { .. }
                 | Command::Scatter { .. }
                 | Command::Reserve { .. }
                 | Command::Rearrange { .. }

@@ -165,6 +165,7 @@ impl Desk {
                 }]);
             }
             Command::Gather { .. }
+            | Command::Mend { .. }
             | Command::Scatter { .. }
             | Command::Reserve { .. }
             | Command::Rearrange { .. }

@@ -1,8 +1,9 @@
-//! Takes a chunk from other relays that hold fragments of it, when somebody who may write here asks for it.
+//! Takes a chunk, or one fragment of it, from other relays that hold fragments of it, when somebody who may write here asks
+//! for it.
 //!
 //! As many fragments as the code needs are fetched at once, each from another relay and checked against its
 //! digest. One that fails, or lags behind all others, is made up for from the reserve. What is missing
-//! of the data is rebuilt, and the chunk counts only once its own digest was checked. While that lasts the
+//! of the data is rebuilt, or the fragment that is wanted, and what is kept counts only once its own digest was checked. While that lasts the
 //! answer is white space; when whoever asked leaves, it ends and leaves nothing behind.
 
 use std::{sync::Arc, time::Duration};
@@ -30,7 +31,7 @@ use crate::{
     rate::RateLimit,
     reception::{Reception, blocking},
     request::Body,
-    store::{Refusal, Store, Upload, other_digest},
+    store::{Refusal, Store, Stored, Upload, other_digest},
 };
 
 /// Memory of all chunks being gathered, in mebibytes: two of the largest, with what is rebuilt of them.
@@ -50,8 +51,16 @@ pub(crate) struct Gathers {
 /// An order that makes sense.
 struct Order {
     of: OrderedChunk,
+    keeps: Keeps,
     /// Whom to ask, each for another fragment: the first ones, then the reserve.
     senders: Vec<Sender>,
+}
+
+/// What of the chunk is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Keeps {
+    Whole,
+    One(FragmentIndex),
 }
 
 #[derive(Clone)]
@@ -92,9 +101,9 @@ impl Gathers {
     ) -> Result<UnderWay<GatherEnd>, Refusal> {
         let order = body.read(ORDER_BYTES_MAX).await?;
         let order: GatherBody = order::read(&order, "the body says not what to gather")?;
-        let order = self.read(dataset, object, &order)?;
+        let (order, stored) = self.read(dataset, object, &order)?;
         if let Some(there) = store.find(&dataset, object) {
-            if there.digest != order.of.stored.digest {
+            if there.digest != stored.digest {
                 return Err(other_digest());
             }
             let (store, expires_s) = (Arc::clone(store), order.of.expires_s);
@@ -109,7 +118,7 @@ impl Gathers {
             bytes,
             "as much is being gathered as ever at once",
         )?;
-        let (place, stored) = (Arc::clone(store), order.of.stored);
+        let place = Arc::clone(store);
         let expires_s = order.of.expires_s;
         let begin = move || Upload::begin(place, dataset, object, stored, expires_s);
         let upload = blocking(begin).await?;
@@ -117,21 +126,38 @@ impl Gathers {
         Ok(Box::pin(carry_out(order, upload, rate, memory)))
     }
 
-    /// Understands an order.
+    /// Understands an order, and what is stored of the chunk.
     fn read(
         &self,
         dataset: DatasetId,
         object: Object,
         order: &GatherBody,
-    ) -> Result<Order, Refusal> {
+    ) -> Result<(Order, Stored), Refusal> {
         let said = Said {
             size: order.size,
             digest: &order.digest,
             code: &order.code,
             expires_unix_s: order.expires_unix_s,
         };
-        let of = OrderedChunk::read(dataset, object, &said, "gathered")?;
+        let (whole, kept) = match (object, &order.keep) {
+            (Object::Fragment(chunk, kept), Some(digest)) => {
+                let digest = order::digest(digest, "the digest of what is kept is none")?;
+                let whole = Object::Fragment(chunk, FragmentIndex::WHOLE);
+                (whole, Some((kept, digest)))
+            }
+            (object, _) => (object, None),
+        };
+        let of = OrderedChunk::read(dataset, whole, &said, "gathered")?;
         let mut named = Named::of(of.code);
+        let (keeps, stored) = match kept {
+            None => (Keeps::Whole, of.stored),
+            Some((kept, digest)) => {
+                // Nobody sends what is to be rebuilt.
+                let kept = named.one_more(kept.get())?;
+                let size = of.code.fragment_size(Amount::new(of.stored.size)).get();
+                (Keeps::One(kept), Stored { digest, size })
+            }
+        };
         let sender = |from: &GatherSender| -> Result<Sender, Refusal> {
             Ok(Sender {
                 fragment: named.one_more(from.fragment)?,
@@ -146,7 +172,7 @@ impl Gathers {
         if senders.len() < usize::from(of.code.data()) {
             return Err(invalid("fewer relays are named than fragments are needed"));
         }
-        Ok(Order { of, senders })
+        Ok((Order { of, keeps, senders }, stored))
     }
 }
 
@@ -170,10 +196,13 @@ async fn carry_out(
         let message = "too few fragments came".to_owned();
         return ended(status_of(ErrorKind::Unreachable), message, senders);
     };
-    let (code, size) = (order.of.code, order.of.stored.size);
+    let (code, size, keeps) = (order.of.code, order.of.stored.size, order.keeps);
     let stored = blocking(move || {
         let _memory = memory;
-        let pieces = rebuild(code, size, fetched)?;
+        let pieces = match keeps {
+            Keeps::Whole => rebuild(code, size, fetched)?,
+            Keeps::One(fragment) => vec![rebuild_one(code, fragment, &fetched)?],
+        };
         upload.write(&pieces)?;
         upload.seal()
     });
@@ -275,6 +304,23 @@ fn rebuild(code: Code, size: u64, fetched: Vec<(u8, Bytes)>) -> Result<Vec<Bytes
     Ok(all.into_iter().map(cut).collect())
 }
 
+/// One fragment. Blocking.
+fn rebuild_one(
+    code: Code,
+    fragment: FragmentIndex,
+    fetched: &[(u8, Bytes)],
+) -> Result<Bytes, Refusal> {
+    let size = fetched.first().map_or(0, |(_, bytes)| bytes.len());
+    let present: Vec<(u8, &[u8])> = fetched.iter().map(|(n, bytes)| (*n, &bytes[..])).collect();
+    let mut rebuilt = vec![0; size];
+    if size > 0 {
+        Codec::new(code)
+            .reconstruct(&present, &[fragment.get()], &mut [&mut rebuilt])
+            .map_err(|cause| Refusal::new(ErrorKind::Corrupt, cause.to_string()))?;
+    }
+    Ok(rebuilt.into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -292,9 +338,23 @@ mod tests {
     }
 
     #[test]
+    fn any_fragments_that_suffice_make_any_other_again() {
+        let code = Code::new(3, 2).unwrap();
+        let all = Codec::new(code).cut((0..=250).collect()).unwrap();
+        for taken in [[0u8, 1, 2], [4, 3, 0], [2, 4, 1], [3, 1, 2]] {
+            let fetched = taken.map(|n| (n, all[usize::from(n)].clone()));
+            for lost in (0..5u8).filter(|lost| !taken.contains(lost)) {
+                let one = rebuild_one(code, FragmentIndex::new(lost), &fetched).unwrap();
+                assert_eq!(one, all[usize::from(lost)], "{lost} of {taken:?}");
+            }
+        }
+    }
+
+    #[test]
     fn too_few_fragments_make_none() {
         let code = Code::new(2, 1).unwrap();
         let one = vec![(1, Bytes::from_static(b"abcd"))];
+        assert!(rebuild_one(code, FragmentIndex::new(0), &one).is_err());
         assert!(rebuild(code, 8, one).is_err());
     }
 }

@@ -39,10 +39,11 @@ const READ_BYTES: usize = 256 << 10;
 const STRANGER_BYTES_MAX: u64 = 16 << 20;
 
 /// What it can do that not every relay can.
-const FEATURES: [&str; 6] = [
+const FEATURES: [&str; 7] = [
     wire::FORWARD,
     wire::FOLLOW,
     wire::GATHER,
+    wire::MEND,
     wire::SCATTER,
     wire::MEASURE,
     wire::SPACE,

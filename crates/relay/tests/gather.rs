@@ -61,6 +61,7 @@ impl Scene {
             size: SIZE as u64,
             digest: self.stripe.chunk_digest,
             code: code(),
+            keep: None,
         }
     }
 
@@ -213,4 +214,56 @@ async fn when_nobody_waits_for_it_any_more_nothing_is_left() {
         }
     }
     panic!("half of it is left");
+}
+
+impl Scene {
+    /// The relay shall keep this fragment, from those at these places.
+    async fn mend(&self, lost: usize, places: &[usize]) -> posthaste_endpoint::Result<GatherEnd> {
+        let keep = Some((fragment(lost), self.stripe.digests[lost]));
+        let rebuilt = Rebuilt {
+            keep,
+            ..self.rebuilt()
+        };
+        let (to, from) = (self.to.client(), self.from(places));
+        to.gather(&DATASET, rebuilt, &from, later()).await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_fragment_is_made_again_from_the_others_and_kept_alone() {
+    for (lost, places) in [(0, [1, 2]), (1, [0, 2]), (2, [1, 0])] {
+        let scene = Scene::new().await;
+        assert!(scene.to.client().status().await.unwrap().mends);
+        for _ in 0..2 {
+            let end = scene.mend(lost, &places).await.unwrap();
+            assert!(end.is_stored(), "{end:?}");
+        }
+        let (to, digest) = (scene.to.client(), scene.stripe.digests[lost]);
+        let got = to.get_fragment(&DATASET, CHUNK, fragment(lost), digest);
+        assert_eq!(got.await.unwrap(), scene.stripe.fragments[lost]);
+        assert_eq!(to.inventory(&DATASET).await.unwrap().len(), 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_comes_out_with_another_digest_is_not_kept() {
+    let scene = Scene::new().await;
+    let rebuilt = Rebuilt {
+        keep: Some((fragment(2), scene.stripe.digests[0])),
+        ..scene.rebuilt()
+    };
+    let (to, from) = (scene.to.client(), scene.from(&[0, 1]));
+    let end = to.gather(&DATASET, rebuilt, &from, later()).await.unwrap();
+    assert_eq!(end.status, 422, "{end:?}");
+    assert!(scene.is_empty().await);
+    // Who sends what is to be made again makes no sense, nor does a fragment that is not of the code.
+    let refused = scene.mend(1, &[0, 1]).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    let rebuilt = Rebuilt {
+        keep: Some((FragmentIndex::new(3), scene.stripe.digests[0])),
+        ..scene.rebuilt()
+    };
+    let refused = to.gather(&DATASET, rebuilt, &from, later()).await;
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Invalid);
+    assert!(scene.is_empty().await);
 }

@@ -37,10 +37,7 @@ impl Hands {
                 chunk,
                 fragment,
                 reason: _,
-            } => {
-                let leg = Leg::new(request, depot, chunk, fragment);
-                self.forward(from, leg);
-            }
+            } => self.forward(from, Leg::new(request, depot, chunk, fragment)),
             Command::Follow {
                 request,
                 from,
@@ -48,10 +45,7 @@ impl Hands {
                 chunk,
                 fragment,
                 reason: _,
-            } => {
-                let leg = Leg::new(request, depot, chunk, fragment);
-                self.follow(from, leg);
-            }
+            } => self.follow(from, Leg::new(request, depot, chunk, fragment)),
             Command::Gather {
                 request,
                 to: depot,
@@ -62,6 +56,14 @@ impl Hands {
                 let leg = Leg::new(request, depot, chunk, FragmentIndex::WHOLE);
                 self.gather(from, leg);
             }
+            Command::Mend {
+                request,
+                to: depot,
+                chunk,
+                fragment,
+                from,
+                reason: _,
+            } => self.gather(from, Leg::new(request, depot, chunk, fragment)),
             Command::Scatter {
                 request,
                 depot,
@@ -127,7 +129,7 @@ impl Hands {
         self.keep_send(leg, handle);
     }
 
-    /// Lets a destination take a chunk from depots that hold fragments of it.
+    /// Lets a destination take a chunk from depots that hold fragments of it, or a depot make one of them again.
     fn gather(&mut self, from: Vec<Asked>, leg: Leg) {
         let (depots, store, inputs) = (
             Arc::clone(&self.depots),
@@ -231,7 +233,11 @@ async fn gather_chunk(
     let Some(taker) = depots.get(leg.depot) else {
         return (Vec::new(), Err(Fault::Unreachable));
     };
-    if !taker.gathers.load(Ordering::Relaxed) {
+    let can = match leg.fragment {
+        FragmentIndex::WHOLE => &taker.gathers,
+        _ => &taker.mends,
+    };
+    if !can.load(Ordering::Relaxed) {
         return (Vec::new(), Err(Fault::Other));
     }
     let Some((rebuilt, digests)) = rebuilt(store, leg) else {
@@ -301,6 +307,10 @@ fn rebuilt(store: &Store, leg: Leg) -> Option<(Rebuilt, Vec<posthaste_types::Dig
         size: (bytes - start).min(chunk_size).get(),
         digest: *digests.first()?,
         code: record.code,
+        keep: match leg.fragment {
+            FragmentIndex::WHOLE => None,
+            fragment => Some((fragment, *digests.get(usize::from(fragment.get()) + 1)?)),
+        },
     };
     Some((rebuilt, digests))
 }

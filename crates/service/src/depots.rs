@@ -69,6 +69,8 @@ pub(crate) struct Depot {
     pub(crate) follows: AtomicBool,
     /// Whether it said that it can gather what others hold.
     pub(crate) gathers: AtomicBool,
+    /// The same: whether it can rebuild one fragment of a chunk.
+    pub(crate) mends: AtomicBool,
     /// Whether it said that it can measure the path to another.
     pub(crate) measures: AtomicBool,
     /// Whether it said that it can code chunks.
@@ -258,6 +260,7 @@ impl Depot {
         self.forwards.store(status.forwards, Ordering::Relaxed);
         self.follows.store(status.follows, Ordering::Relaxed);
         self.gathers.store(status.gathers, Ordering::Relaxed);
+        self.mends.store(status.mends, Ordering::Relaxed);
         self.scatters.store(status.scatters, Ordering::Relaxed);
         self.measures.store(status.measures, Ordering::Relaxed);
     }
@@ -384,6 +387,7 @@ pub(crate) fn open(
         forwards: AtomicBool::new(false),
         follows: AtomicBool::new(false),
         gathers: AtomicBool::new(false),
+        mends: AtomicBool::new(false),
         scatters: AtomicBool::new(false),
         measures: AtomicBool::new(false),
         heard: Mutex::default(),

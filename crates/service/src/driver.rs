@@ -214,6 +214,7 @@ impl Driver {
             | Command::Forward { .. }
             | Command::Follow { .. }
             | Command::Gather { .. }
+            | Command::Mend { .. }
             | Command::Fetch { .. }
             | Command::Quit { .. }
             | Command::Survey { .. }

@@ -150,6 +150,7 @@ impl Hands {
             command @ (Command::Forward { .. }
             | Command::Follow { .. }
             | Command::Gather { .. }
+            | Command::Mend { .. }
             | Command::Scatter { .. }) => self.relay(command, manner),
             command @ (Command::Fetch { .. }
             | Command::Quit { .. }

@@ -268,6 +268,7 @@ mod tests {
             forwards: false,
             follows: false,
             gathers: false,
+            mends: false,
             scatters: false,
             measures: false,
             reserves: false,

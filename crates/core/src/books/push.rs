@@ -15,8 +15,8 @@ use pieces::Rest;
 const TURN: Duration = Duration::from_secs(1);
 
 record! {
-    /// What of one request may go on from where it lies: to depots nearer its destination, or to its
-    /// destinations.
+    /// What of one request may go on from where it lies: to depots nearer its destination, to its
+    /// destinations, or to depots that make again what was lost.
     ///
     /// A bounded number of chunks is open, the rarest first; the others wait in sets. A chunk that waits
     /// for a busy pair of depots makes way for others, so that one slow pair stops none.
@@ -162,6 +162,8 @@ record! {
         pub(crate) is_piece: bool,
         /// When it began, who sends it was getting it from the centre still.
         pub(crate) is_following: bool,
+        /// Who gets it rebuilds it from what the givers send.
+        pub(crate) is_mend: bool,
         pub(crate) since: Timestamp,
     }
 }

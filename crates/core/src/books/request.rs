@@ -1,3 +1,4 @@
+mod onward;
 mod pieces;
 mod wishes;
 
@@ -145,6 +146,10 @@ record! {
         pub(crate) push: Option<Push>,
         /// What destinations may take from each other; none where there is one only.
         pub(crate) delivery: Option<Push>,
+        /// What depots may make again of it without its source; none before anything was lost.
+        pub(crate) mend: Option<Push>,
+        /// It was said that chunks are not safe, and not yet that they are again, since the source left.
+        pub(crate) is_thin: bool,
         /// How that stands beside when it is wanted there.
         pub(crate) due: Due,
         pub(crate) asks: Asks,
@@ -217,6 +222,8 @@ impl Request {
             flying: BTreeMap::new(),
             push: None,
             delivery: None,
+            mend: None,
+            is_thin: false,
             due: Due::default(),
             asks: Asks::default(),
             pace: Pace::default(),
@@ -261,7 +268,7 @@ impl Request {
     /// Forgets what depots hold: nobody will ask again.
     pub(crate) fn close_books(&mut self) {
         self.stripes.clear();
-        (self.push, self.delivery) = (None, None);
+        (self.push, self.delivery, self.mend) = (None, None, None);
         self.replica = Replica::new(&self.spec, 0, self.lanes.len(), self.destinations);
         (self.at_risk, self.due.at_risk) = (false, false);
         (self.finish, self.due.finish) = (None, None);

@@ -112,6 +112,23 @@ record! {
             /// Why from there and why now.
             reason: Reason,
         },
+        /// Let a depot take fragments of a chunk from others that hold them, rebuild this one and keep it alone. Answered as
+        /// `Gather`, for this fragment.
+        66 = Mend {
+            /// For this request.
+            request: RequestId,
+            /// To this depot.
+            to: DepotId,
+            /// This chunk.
+            chunk: ChunkIndex,
+            /// This fragment of it, which lies nowhere.
+            fragment: FragmentIndex,
+            /// From these, each another fragment: as many as the code needs, those that would be through
+            /// first, then some in reserve.
+            from: Vec<(DepotId, FragmentIndex)>,
+            /// Why there and why now.
+            reason: Reason,
+        },
         /// Read the chunk and send it once, whole, to a depot that codes it, keeps one fragment and sends the
         /// others on. Answered for each of them by `FragmentStored` or `FragmentFailed`, where one was sent
         /// on after a `PieceTold`; or once for all, where nothing of it was begun, by `ScatterFailed`.
@@ -287,6 +304,7 @@ impl Command {
             | Self::Forward { reason, .. }
             | Self::Follow { reason, .. }
             | Self::Gather { reason, .. }
+            | Self::Mend { reason, .. }
             | Self::Scatter { reason, .. }
             | Self::Fetch { reason, .. }
             | Self::Quit { reason, .. }

@@ -104,6 +104,7 @@ impl Mind {
             is_blamed: false,
             is_piece: false,
             is_following: true,
+            is_mend: false,
             since: self.now,
         };
         let key = FlightKey {

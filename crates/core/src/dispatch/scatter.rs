@@ -247,6 +247,7 @@ impl Placing<'_> {
                     is_blamed: false,
                     is_piece: true,
                     is_following: false,
+                    is_mend: false,
                     since: self.now,
                 },
             );

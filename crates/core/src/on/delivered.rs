@@ -35,7 +35,7 @@ impl Mind {
             return;
         };
         request.stripes.clear();
-        (request.push, request.delivery) = (None, None);
+        (request.push, request.delivery, request.mend) = (None, None, None);
         request.at_risk = false;
         request.finish = None;
         (request.due.at_risk, request.due.finish) = (false, None);

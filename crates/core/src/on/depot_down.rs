@@ -214,13 +214,13 @@ impl Mind {
                 );
             }
             RequestState::Released => {
-                self.tell(
-                    out,
-                    Some(id),
-                    None,
+                request.is_thin = true;
+                for happening in [
                     Happening::Unsafe { chunks: lost },
-                    reason,
-                );
+                    Happening::Repairing { chunks: lost },
+                ] {
+                    self.tell(out, Some(id), None, happening, reason.clone());
+                }
             }
             RequestState::Refused
             | RequestState::Delivered

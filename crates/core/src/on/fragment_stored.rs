@@ -130,6 +130,9 @@ impl Mind {
             request.finish = None;
             let bytes = request.spec.bytes;
             self.tell(out, Some(id), None, Happening::Safe { bytes }, reason);
+        } else if core::mem::take(&mut request.is_thin) {
+            let bytes = request.spec.bytes;
+            self.tell(out, Some(id), None, Happening::Safe { bytes }, reason);
         }
         self.release_if_safe(id, out);
         self.deliver_if_there(id, out);

@@ -7,8 +7,8 @@ use crate::{
 };
 
 impl Mind {
-    /// Somebody else removed the source after all was safe: nothing can be made again from here on, and
-    /// what the depots hold is all there is.
+    /// Somebody else removed the source after all was safe: nothing can be sent again from here on. What lacks is made
+    /// again from what the depots hold.
     pub(crate) fn on_source_purged(&mut self, id: RequestId, out: &mut Outbox) {
         let reason = Reason::Purged;
         self.abandon_all(id, &reason, out);
@@ -23,12 +23,17 @@ impl Mind {
         let chunks = request.replica.chunks() - request.replica.safe();
         self.tell(out, Some(id), None, Happening::Purged, reason.clone());
         if chunks > 0 {
+            if let Some(request) = self.requests.get_mut(&id) {
+                request.is_thin = true;
+            }
             self.tell(out, Some(id), None, Happening::Unsafe { chunks }, reason);
         }
+        self.begin_mend(id);
         self.deliver_if_there(id, out);
     }
 
-    /// The source left scratch, as commanded. From here on nothing can be sent again.
+    /// The source left scratch, as commanded. From here on nothing can be sent again, and what gets lost is made again
+    /// from what the depots hold.
     pub(crate) fn on_source_released(&mut self, id: RequestId, out: &mut Outbox) {
         let Some(request) = self.requests.get(&id) else {
             return;
@@ -49,6 +54,7 @@ impl Mind {
             request.state = RequestState::Released;
         }
         self.tell(out, Some(id), None, Happening::Released, reason);
+        self.begin_mend(id);
         self.deliver_if_there(id, out);
     }
 }

@@ -71,6 +71,7 @@ impl Mind {
             is_blamed: false,
             is_piece: false,
             is_following: true,
+            is_mend: false,
             since: self.now,
         };
         self.begin_flight_between(to.lane, key, flight.clone());

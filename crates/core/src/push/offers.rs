@@ -44,18 +44,18 @@ impl Mind {
             self.pushes.offer(id);
         }
         self.offer_delivery(id, chunk);
+        self.offer_mend(id, chunk);
     }
 
     /// What depots hold of the request changed at many places.
     pub(crate) fn reset_push(&mut self, id: RequestId) {
-        let goes_on = |request: &Request| request.push.is_some() || request.delivery.is_some();
+        self.begin_mend(id);
+        let goes_on = |request: &Request| request.goes_on().next().is_some();
         if self.requests.get(&id).is_some_and(goes_on)
             && let Some(request) = self.requests.get_mut(&id)
         {
             let chunks = request.replica.chunks();
-            for push in [&mut request.push, &mut request.delivery] {
-                push.iter_mut().for_each(|push| push.reset(chunks));
-            }
+            request.goes_on_mut().for_each(|push| push.reset(chunks));
             self.pushes.offer(id);
         }
     }
@@ -63,16 +63,11 @@ impl Mind {
     /// A depot is there again or has space: what waited for it has another chance.
     pub(crate) fn revive_pushes(&mut self, depot: DepotId) {
         for id in self.index.users(depot) {
-            let waits = |request: &Request| {
-                let mut all = request.push.iter().chain(&request.delivery);
-                all.any(Push::is_waiting)
-            };
+            let waits = |request: &Request| request.goes_on().any(Push::is_waiting);
             if self.requests.get(&id).is_some_and(waits)
                 && let Some(request) = self.requests.get_mut(&id)
             {
-                for push in [&mut request.push, &mut request.delivery] {
-                    push.iter_mut().for_each(Push::revive);
-                }
+                request.goes_on_mut().for_each(Push::revive);
                 self.pushes.offer(id);
             }
         }

@@ -78,7 +78,7 @@ fn tell_loss(teller: &mut Teller<'_>, loss: &Decision, after: &[Decision]) -> us
         match (&decision.happening, &decision.reason) {
             (Some(Happening::Repairing { chunks }), _) => {
                 let chunks = words::count(*chunks, "chunk");
-                effects.push(format!("{chunks} had to be sent again in part"));
+                effects.push(format!("{chunks} had to be made again in part"));
             }
             // Said by the line before or after it.
             (Some(Happening::Unsafe { .. }), _) => {}
@@ -140,7 +140,7 @@ fn sentence(tale: &Tale, decision: &Decision, troubles: &mut Vec<String>) -> Opt
         Happening::ForecastMoved => told_of_forecast(decision, &why, troubles),
         Happening::Repairing { chunks } => {
             let chunks = words::count(*chunks, "chunk");
-            format!("{chunks} had to be sent again in part: {why}")
+            format!("{chunks} had to be made again in part: {why}")
         }
         Happening::Unsafe { chunks } => {
             format!("{} no longer safe: {why}", are(*chunks, "chunk"))

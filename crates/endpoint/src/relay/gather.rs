@@ -1,4 +1,4 @@
-//! One relay takes a chunk from others: asked by whoever has the secrets of all, and carried by the relays
+//! One relay takes a chunk, or one fragment of it, from others: asked by whoever has the secrets of all, and carried by the relays
 //! alone.
 
 use posthaste_types::{ChunkIndex, Code, Digest, FragmentIndex, Timestamp};
@@ -20,11 +20,13 @@ pub struct Rebuilt {
     pub digest: Digest,
     /// How it is coded.
     pub code: Code,
+    /// The fragment that alone is kept, with its digest; none where the whole chunk is.
+    pub keep: Option<(FragmentIndex, Digest)>,
 }
 
 impl RelayClient {
-    /// Lets the relay take fragments of a chunk from others, rebuild it, check its digest and store it whole
-    /// until `expires` at least. The first of `from` are asked, as many as the code needs; those after them
+    /// Lets the relay take fragments of a chunk from others, rebuild it, or the one fragment that is kept, check its digest
+    /// and store it until `expires` at least. The first of `from` are asked, as many as the code needs; those after them
     /// where one fails or lags. Their tokens read this dataset alone, for ten minutes.
     ///
     /// Dropped, it is given up there too: the relay stops when nobody waits for it.
@@ -52,9 +54,10 @@ impl RelayClient {
             code: rebuilt.code.to_string(),
             expires_unix_s: expires.as_micros().div_ceil(1_000_000),
             from: from.iter().map(sender).collect(),
+            keep: rebuilt.keep.map(|(_, digest)| digest.to_string()),
         };
-        let whole = Object::Fragment(rebuilt.chunk, FragmentIndex::WHOLE);
-        let target = Target::Gather(*dataset, whole);
+        let kept = rebuilt.keep.map_or(FragmentIndex::WHOLE, |(kept, _)| kept);
+        let target = Target::Gather(*dataset, Object::Fragment(rebuilt.chunk, kept));
         self.order("gather at", target, &body).await
     }
 }

@@ -63,6 +63,8 @@ pub struct RelayStatus {
     pub follows: bool,
     /// Whether it can gather fragments from other relays and rebuild a chunk.
     pub gathers: bool,
+    /// Whether it can rebuild one fragment of a chunk from those.
+    pub mends: bool,
     /// Whether it can code a chunk and send its fragments on to other relays.
     pub scatters: bool,
     /// Whether it can measure the path to another relay.
@@ -92,6 +94,7 @@ impl RelayStatus {
             forwards,
             follows: can(wire::FOLLOW),
             gathers,
+            mends: can(wire::MEND),
             scatters: can(wire::SCATTER),
             measures: can(wire::MEASURE),
             reserves: can(wire::SPACE),

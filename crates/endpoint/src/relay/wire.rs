@@ -43,6 +43,8 @@ pub const FORWARD: &str = "forward";
 pub const FOLLOW: &str = "follow";
 /// The same: it can gather fragments from others and rebuild a chunk.
 pub const GATHER: &str = "gather";
+/// The same: it can rebuild one fragment of a chunk from those it gathers.
+pub const MEND: &str = "mend";
 /// The same: it can code a chunk and send its fragments on.
 pub const SCATTER: &str = "scatter";
 /// The same: it can measure the path to another relay.

@@ -37,6 +37,7 @@ impl Drains {
             Command::Forward { to, .. }
             | Command::Follow { to, .. }
             | Command::Gather { to, .. }
+            | Command::Mend { to, .. }
             | Command::ProbeCrossing { to, .. } => vec![*to],
             Command::Scatter { depot, to, .. } => {
                 to.iter().map(|(to, _)| *to).chain([*depot]).collect()

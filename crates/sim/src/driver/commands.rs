@@ -39,6 +39,7 @@ impl Run<'_> {
         | Command::Forward { request, .. }
         | Command::Follow { request, .. }
         | Command::Gather { request, .. }
+        | Command::Mend { request, .. }
         | Command::Scatter { request, .. } = command
             && let Some(spec) = self.world.specs.get(request)
         {
@@ -99,7 +100,20 @@ impl Run<'_> {
                 let bytes = self.bytes_of(request, chunk, FragmentIndex::WHOLE);
                 let found = self.checkers.kept.on_sent_on(request, to, bytes);
                 self.checkers.note(self.now, found);
-                self.gather((to, request, chunk), from);
+                self.gather((to, request, chunk), FragmentIndex::WHOLE, from);
+            }
+            Command::Mend {
+                request,
+                to,
+                chunk,
+                fragment,
+                from,
+                ..
+            } => {
+                let bytes = self.bytes_of(request, chunk, fragment);
+                let found = self.checkers.kept.on_sent_on(request, to, bytes);
+                self.checkers.note(self.now, found);
+                self.gather((to, request, chunk), fragment, from);
             }
             Command::Scatter {
                 request,

@@ -1,5 +1,5 @@
-//! Destinations that take fragments of a chunk from depots and rebuild it. Unlike depots that send on, they
-//! stop when the driver dies: nobody waits for them.
+//! Destinations that take fragments of a chunk from depots and rebuild it, and depots that rebuild one fragment of it. Unlike
+//! depots that send on, they stop when the driver dies: nobody waits for them.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -23,6 +23,8 @@ type Key = (DepotId, RequestId, ChunkIndex);
 /// A chunk being gathered.
 #[derive(Debug)]
 pub(super) struct Gathering {
+    /// What comes of it: the chunk, or one fragment.
+    keeps: FragmentIndex,
     needed: usize,
     share: Bytes,
     /// Everybody who was named.
@@ -40,12 +42,17 @@ pub(super) struct Gathering {
 pub(super) type Gathers = BTreeMap<Key, Gathering>;
 
 impl Run<'_> {
-    /// Lets a destination gather a chunk.
-    pub(super) fn gather(&mut self, key: Key, from: Vec<(DepotId, FragmentIndex)>) {
+    /// Lets a destination gather a chunk, or a depot a fragment of one.
+    pub(super) fn gather(
+        &mut self,
+        key: Key,
+        keeps: FragmentIndex,
+        from: Vec<(DepotId, FragmentIndex)>,
+    ) {
         let (to, request, chunk) = key;
-        let send = whole(key);
+        let send = (to, request, chunk, keeps);
         let share = self.bytes_of(request, chunk, FragmentIndex::new(0));
-        let bytes = self.bytes_of(request, chunk, FragmentIndex::WHOLE);
+        let bytes = self.bytes_of(request, chunk, keeps);
         let found = self.checkers.conservation.on_send(send, bytes);
         self.checkers.note(self.now, found);
         for &(giver, fragment) in &from {
@@ -62,6 +69,7 @@ impl Run<'_> {
         let spec = self.world.specs.get(&request);
         let needed = spec.map_or(1, |spec| usize::from(spec.code.data()));
         let gathering = Gathering {
+            keeps,
             needed,
             share,
             named: from.iter().map(|(giver, _)| *giver).collect(),
@@ -170,15 +178,16 @@ impl Run<'_> {
         true
     }
 
-    /// The chunk is rebuilt and stored, or there is no room.
+    /// What comes of it is rebuilt and stored, or there is no room.
     fn keep_gathered(&mut self, key: Key) {
         let (to, request, chunk) = key;
-        let Some(site) = self.world.site(to) else {
+        let keeps = self.gathers.get(&key).map(|gathering| gathering.keeps);
+        let (Some(site), Some(keeps)) = (self.world.site(to), keeps) else {
             return;
         };
         let latency = Duration::from_micros(site.latency_micros);
-        let whole = (to, request, chunk, FragmentIndex::WHOLE);
-        let fault = self.store_among_relays(whole).flatten();
+        let send = (to, request, chunk, keeps);
+        let fault = self.store_among_relays(send).flatten();
         self.end_gather(key, latency, fault);
     }
 
@@ -190,6 +199,7 @@ impl Run<'_> {
             return;
         };
         gathering.is_over = true;
+        let keeps = gathering.keeps;
         let givers = std::mem::take(&mut gathering.told);
         let told = Input::GatherTold {
             request,
@@ -197,7 +207,7 @@ impl Run<'_> {
             chunk,
             givers,
         };
-        let input = answer((depot, request, chunk, FragmentIndex::WHOLE), fault);
+        let input = answer((depot, request, chunk, keeps), fault);
         self.tell_after(span, told);
         self.tell_after(span, input);
     }
@@ -215,9 +225,11 @@ impl Run<'_> {
 
     /// A chunk's gathering ended, one way or the other. Returns whether it was one.
     pub(super) fn end_gathering(&mut self, send: &Send) -> bool {
-        let ended = match send.3 {
-            FragmentIndex::WHOLE => self.gathers.remove(&(send.0, send.1, send.2)),
-            _ => None,
+        let key = (send.0, send.1, send.2);
+        let is_it = |gathering: &&Gathering| gathering.keeps == send.3;
+        let ended = match self.gathers.get(&key).filter(is_it) {
+            Some(_) => self.gathers.remove(&key),
+            None => None,
         };
         for giver in ended.iter().flat_map(|of| &of.named) {
             let share = ended.as_ref().map_or(Bytes::ZERO, |of| of.share);
@@ -231,10 +243,10 @@ impl Run<'_> {
     pub(super) fn drop_gathers(&mut self, matches: impl Fn(&Key) -> bool) {
         let open = self.gathers.iter();
         let open = open.filter(|(key, of)| !of.is_over && matches(key));
-        let open: Vec<Key> = open.map(|(key, _)| *key).collect();
-        for key in open {
+        let open: Vec<(Key, FragmentIndex)> = open.map(|(key, of)| (*key, of.keeps)).collect();
+        for (key, keeps) in open {
             self.drop_gathered(key);
-            self.end_send(whole(key), End::Dropped);
+            self.end_send((key.0, key.1, key.2, keeps), End::Dropped);
         }
     }
 
@@ -248,19 +260,17 @@ impl Run<'_> {
         }
     }
 
-    /// For which chunk a fragment is that arrived at a destination, and who sent it. Destinations take no
+    /// For which chunk a fragment is that arrived where it is gathered, and who sent it. Destinations take no
     /// fragment for themselves.
     fn gathered(&self, arrival: &Arrival) -> Option<(Key, DepotId)> {
         let Arrival { from, to, sending } = arrival;
         let id = |node: &Node| Some(self.world.sites.get(node.place()?)?.id);
         let (giver, to) = (id(from)?, id(to)?);
         let spec = self.world.specs.get(&sending.request)?;
+        let key = (to, sending.request, sending.chunk);
+        let is_asked = |of: &Gathering| of.asked.contains_key(&giver);
         let is_gathered =
-            sending.fragment != FragmentIndex::WHOLE && spec.destinations.contains(&to);
-        is_gathered.then_some(((to, sending.request, sending.chunk), giver))
+            spec.destinations.contains(&to) || self.gathers.get(&key).is_some_and(is_asked);
+        (is_gathered && sending.fragment != FragmentIndex::WHOLE).then_some((key, giver))
     }
-}
-
-fn whole((to, request, chunk): Key) -> Send {
-    (to, request, chunk, FragmentIndex::WHOLE)
 }

@@ -91,6 +91,9 @@ pub struct GatherBody {
     pub expires_unix_s: u64,
     /// Who has fragments of it: those that are asked first, then those in reserve.
     pub from: Vec<GatherSender>,
+    /// BLAKE3 of the fragment that is kept, 64 hexadecimal digits, where that is not the whole chunk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep: Option<String>,
 }
 
 /// A relay that has a fragment.
@@ -111,7 +114,7 @@ pub struct GatherSender {
 /// How it ended. White space may come before it: it says that the relay is still at it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GatherEnd {
-    /// How it ended, as a status of HTTP: 200 and 201 when the chunk is stored here.
+    /// How it ended, as a status of HTTP: 200 and 201 when the chunk, or the fragment of it that is kept, is stored here.
     pub status: u16,
     /// What went wrong; empty where nothing did.
     pub message: String,
@@ -132,7 +135,7 @@ pub struct SenderEnd {
 }
 
 impl GatherEnd {
-    /// Whether the chunk is stored, its digest checked.
+    /// Whether what is kept of the chunk is stored, its digest checked.
     #[must_use]
     pub fn is_stored(&self) -> bool {
         matches!(self.status, 200 | 201)
