@@ -391,8 +391,8 @@ fn keep_course(database: &dyn Database, step: &Step<'_>) -> Result<(), Trouble> 
     Ok(())
 }
 
-/// Keeps the snapshot, and drops what it makes unnecessary for a restart but one older snapshot,
-/// its inputs with it, and all events people can still ask for.
+/// Keeps the snapshot, and drops all older ones but one, and events that people can no longer ask for. Inputs stay: a
+/// release with another layout of snapshots makes the mind anew from all of them.
 fn keep_snapshot(database: &dyn Database, input_seq: i64, record: &[u8]) -> Result<(), Trouble> {
     database.execute(
         "INSERT INTO snapshot (input_seq, record) VALUES (?1, ?2)

@@ -2,7 +2,7 @@
 
 use std::{fs, time::Duration};
 
-use posthaste_endpoint::Result;
+use posthaste_endpoint::{Error, ErrorKind, Result};
 use posthaste_journal::{
     DatabaseUrl, Epoch, JournalError, LEASE_LASTS, LEASE_RENEWED_EVERY, Lease, TroubleKind,
 };
@@ -29,8 +29,8 @@ impl Lead {
     pub(crate) async fn take(address: &DatabaseUrl) -> Result<Self> {
         let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let holder = format!("process {} of {}", std::process::id(), name.trim());
-        let mut lease = Lease::want(address, &holder, LEASE_LASTS).map_err(journal_error)?;
-        let epoch = wait_for(&mut lease).await?;
+        let lease = Lease::want(address, &holder, LEASE_LASTS).map_err(journal_error)?;
+        let (lease, epoch) = wait_for(lease).await?;
         let (end, ended) = oneshot::channel();
         let mut keeping = JoinSet::new();
         keeping.spawn(keep(lease, ended));
@@ -66,22 +66,38 @@ impl Lead {
     }
 }
 
-async fn wait_for(lease: &mut Lease) -> Result<Epoch> {
+async fn wait_for(mut lease: Lease) -> Result<(Lease, Epoch)> {
     let mut said = None;
     loop {
-        match lease.acquire() {
-            Ok(Some(epoch)) => return Ok(epoch),
-            Ok(None) => {
-                let leader = lease.holder().ok().flatten().unwrap_or_default();
-                say(&mut said, format!("waits while {leader} leads"));
-            }
-            Err(error) if may_pass(&error) => say(&mut said, format!("waits: {error}")),
-            Err(error) => return Err(journal_error(error)),
+        let (back, looked) = aside(lease, |lease| match lease.acquire() {
+            Ok(None) => Err(lease.holder().ok().flatten().unwrap_or_default()),
+            other => Ok(other),
+        })
+        .await?;
+        lease = back;
+        match looked {
+            Ok(Ok(Some(epoch))) => return Ok((lease, epoch)),
+            Ok(Ok(None)) => {}
+            Err(leader) => say(&mut said, format!("waits while {leader} leads")),
+            Ok(Err(error)) if may_pass(&error) => say(&mut said, format!("waits: {error}")),
+            Ok(Err(error)) => return Err(journal_error(error)),
         }
-        lease.wait(LOOK_EVERY);
-        // Whoever wants this service to end is heard here.
-        tokio::task::yield_now().await;
+        (lease, ()) = aside(lease, |lease| lease.wait(LOOK_EVERY)).await?;
     }
+}
+
+/// Asks the database on a thread where nobody else waits: it may take seconds to answer.
+async fn aside<T: Send + 'static>(
+    mut lease: Lease,
+    ask: impl FnOnce(&mut Lease) -> T + Send + 'static,
+) -> Result<(Lease, T)> {
+    let asked = tokio::task::spawn_blocking(move || {
+        let answer = ask(&mut lease);
+        (lease, answer)
+    });
+    asked.await.map_err(|cause| {
+        Error::new(ErrorKind::Other, "ask", "the database of its lease").cause(cause.to_string())
+    })
 }
 
 /// Says what is new to say.
@@ -98,10 +114,15 @@ async fn keep(mut lease: Lease, mut ended: oneshot::Receiver<()>) -> Result<()> 
     loop {
         tokio::select! {
             () = tokio::time::sleep(LEASE_RENEWED_EVERY) => {}
-            _ = &mut ended => return lease.release().map_err(journal_error),
+            _ = &mut ended => {
+                let (_, released) = aside(lease, Lease::release).await?;
+                return released.map_err(journal_error);
+            }
         }
         let asked = monotonic();
-        match lease.renew() {
+        let (back, renewal) = aside(lease, |lease| lease.renew()).await?;
+        lease = back;
+        match renewal {
             Ok(()) => renewed = asked,
             Err(error) if may_pass(&error) && renewed.elapsed() < LEASE_LASTS => {
                 eprintln!("posthaste: {error}");
