@@ -125,6 +125,11 @@ fn tools() -> Vec<Found> {
                 .context("can't have HTCondor's library of ClassAds"),
         ),
         (
+            "lua5.1",
+            install::ensure_debian_program(install::LUA)
+                .context("can't have Lua for Slurm's plug-in"),
+        ),
+        (
             "proxychains4",
             install::ensure_debian_program(install::PROXYCHAINS)
                 .context("can't have proxychains for `posthaste through`"),

@@ -57,6 +57,12 @@ pub const PING: DebianProgram = DebianProgram {
     package: "iputils-ping",
 };
 
+/// The interpreter of Slurm's plug-ins, as Debian's Slurm has it within.
+pub const LUA: DebianProgram = DebianProgram {
+    name: "lua5.1",
+    package: "lua5.1",
+};
+
 /// Hands the connections of programs to a SOCKS5 port.
 pub const PROXYCHAINS: DebianProgram = DebianProgram {
     name: "proxychains4",

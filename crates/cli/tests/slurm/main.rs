@@ -4,6 +4,7 @@
 mod centre;
 mod faults;
 mod held;
+mod later;
 #[path = "../support/processes.rs"]
 mod processes;
 mod queue;
