@@ -55,6 +55,19 @@ pub struct Job {
     pub stage_outs: Vec<Moved>,
 }
 
+/// A job without what is moved for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct JobName {
+    /// The batch system.
+    #[schema(example = "slurm")]
+    pub scheduler: String,
+    /// Its id there.
+    #[schema(example = "4711")]
+    pub job: String,
+    /// `registered`, `staging-in`, `ended` or `gone`.
+    pub phase: String,
+}
+
 /// One thing that is moved for a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Moved {

@@ -18,7 +18,7 @@ use utoipa::ToSchema;
 
 pub use delivery::Delivery;
 pub use depot::{Depot, DepotDrain, Invite, LentTerms, NewDepot, NewDrain, NewInvite, OwnHours};
-pub use job::{Job, JobEnd, Moved, NewJob, Scratch};
+pub use job::{Job, JobEnd, JobName, Moved, NewJob, Scratch};
 pub use queue::{Queue, QueueScore, QueuedJob};
 pub use ranked::Ranked;
 pub use reservation::Reservation;

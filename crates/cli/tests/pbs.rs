@@ -302,7 +302,7 @@ fn a_job_runs_once_its_data_is_there_and_what_it_leaves_goes_home() {
 }
 
 impl Centre {
-    /// What the service says of all jobs.
+    /// What the service says of all jobs of PBS, also of those that are gone.
     fn jobs_of_service(&self) -> String {
         let token = fs::read_to_string(self.service.state.join("token")).unwrap();
         let asked = Command::new(install::find_python().unwrap())
@@ -316,8 +316,9 @@ impl Centre {
 }
 
 const ASK_FOR_JOBS: &str = "import os, sys, urllib.request as r
-q = r.Request(sys.argv[1] + '/v1/jobs', headers={'Authorization': 'Bearer ' + os.environ['TOKEN']})
-print(r.urlopen(q).read().decode())";
+for query in '', '&phase=gone':
+    q = r.Request(sys.argv[1] + '/v1/jobs?scheduler=pbs' + query, headers={'Authorization': 'Bearer ' + os.environ['TOKEN']})
+    print(r.urlopen(q).read().decode())";
 
 #[test]
 fn an_end_that_the_service_did_not_hear_of_is_told_later_and_a_rerun_is_no_end() {

@@ -5,9 +5,14 @@ use posthaste_types::Timestamp;
 
 use crate::{
     Journal, JournalError,
-    database::{Row, Trouble, Value, params},
+    database::{Database, Row, Trouble, Value, params},
     from_sql, to_sql,
 };
+
+/// Jobs that are kept once they are gone, the newest: some days of a large centre, for people who ask what became of one.
+const GONE_MAX: u32 = 10_000;
+/// Jobs beyond these that are forgotten whenever one more is gone: more than come, in a transaction of milliseconds.
+const FORGOTTEN_AT_ONCE: u32 = 100;
 
 /// A job as its batch system told of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,7 +89,53 @@ pub enum JobPhase {
     Gone,
 }
 
+/// The phases that a listing may ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PhaseName {
+    /// Of [`JobPhase::Registered`].
+    Registered,
+    /// Of [`JobPhase::StagingIn`].
+    StagingIn,
+    /// Of [`JobPhase::Ended`].
+    Ended,
+    /// Of [`JobPhase::Gone`].
+    Gone,
+}
+
+impl PhaseName {
+    /// Those of jobs that want what they read.
+    pub const BEFORE_THE_END: [Self; 2] = [Self::Registered, Self::StagingIn];
+    /// Those of jobs that their batch system knows.
+    pub const NOT_GONE: [Self; 3] = [Self::Registered, Self::StagingIn, Self::Ended];
+
+    fn numbers(self) -> &'static str {
+        match self {
+            Self::Registered => "0",
+            Self::StagingIn => "1",
+            Self::Ended => "2, 3",
+            Self::Gone => "4",
+        }
+    }
+
+    /// A condition of these phases.
+    fn among(names: &[Self]) -> String {
+        let numbers: Vec<&str> = names.iter().map(|name| name.numbers()).collect();
+        format!("phase IN ({})", numbers.join(", "))
+    }
+}
+
 impl JobPhase {
+    /// Which of the phases it is.
+    #[must_use]
+    pub fn name(self) -> PhaseName {
+        match self {
+            Self::Registered => PhaseName::Registered,
+            Self::StagingIn => PhaseName::StagingIn,
+            Self::Ended { .. } => PhaseName::Ended,
+            Self::Gone => PhaseName::Gone,
+        }
+    }
+
     fn number(self) -> u8 {
         match self {
             Self::Registered => 0,
@@ -132,8 +183,32 @@ fn from_row(row: &Row) -> Result<JobRecord, Trouble> {
     })
 }
 
+/// Forgets the oldest of the jobs that are gone, beyond those that are kept. What was asked for in the name of one is named after
+/// its round too, so a job that gets its id anew begins with a higher one.
+fn forget_gone(database: &dyn Database) -> Result<(), Trouble> {
+    let oldest = database.query(
+        "SELECT scheduler, job, round FROM job WHERE phase = 4
+         ORDER BY created_micros DESC, scheduler DESC, job DESC LIMIT ?1 OFFSET ?2",
+        &params![FORGOTTEN_AT_ONCE, GONE_MAX],
+    )?;
+    for row in oldest {
+        let (scheduler, job): (String, String) = (row.get(0)?, row.get(1)?);
+        let round: u32 = row.get(2)?;
+        database.execute(
+            "INSERT INTO job_round (scheduler, next) VALUES (?1, ?2) ON CONFLICT (scheduler) DO UPDATE
+             SET next = CASE WHEN job_round.next < ?2 THEN ?2 ELSE job_round.next END",
+            &params![scheduler, round.saturating_add(1)],
+        )?;
+        database.execute(
+            "DELETE FROM job WHERE scheduler = ?1 AND job = ?2",
+            &params![scheduler, job],
+        )?;
+    }
+    Ok(())
+}
+
 impl Journal {
-    /// Keeps a job as it is now.
+    /// Keeps a job as it is now. Of those that are gone the oldest beyond 10,000 are forgotten.
     ///
     /// # Errors
     /// [`JournalError::Database`].
@@ -159,8 +234,26 @@ impl Journal {
                  phase = ?7, ended_micros = ?8, created_micros = ?9, hold = ?10",
                 &arguments,
             )?;
-            Ok(())
+            match job.phase {
+                JobPhase::Gone => forget_gone(database),
+                JobPhase::Registered | JobPhase::StagingIn | JobPhase::Ended { .. } => Ok(()),
+            }
         })
+    }
+
+    /// The round of a job that is not known: higher than that of any which was forgotten.
+    ///
+    /// # Errors
+    /// [`JournalError::Database`].
+    pub fn first_round(&self, scheduler: &str) -> Result<u32, JournalError> {
+        let read = || -> Result<u32, Trouble> {
+            let row = self.database.query_row(
+                "SELECT next FROM job_round WHERE scheduler = ?1",
+                &params![scheduler],
+            )?;
+            row.map_or(Ok(0), |row| row.get(0))
+        };
+        read().map_err(self.failed("read"))
     }
 
     /// One job.
@@ -175,15 +268,39 @@ impl Journal {
         Ok(found.into_iter().next())
     }
 
-    /// The newest jobs, `most` of them, the newest first.
+    /// Jobs in these phases, of one batch system or of all, the newest first; `most` of them, or all without it.
     ///
     /// # Errors
     /// [`JournalError::Database`].
-    pub fn jobs(&self, most: u32) -> Result<Vec<JobRecord>, JournalError> {
-        self.select_jobs(
-            "SELECT * FROM job ORDER BY created_micros DESC, scheduler DESC, job DESC LIMIT ?1",
-            &params![most],
-        )
+    pub fn jobs(
+        &self,
+        scheduler: Option<&str>,
+        phases: &[PhaseName],
+        most: Option<u32>,
+    ) -> Result<Vec<JobRecord>, JournalError> {
+        let query = format!(
+            "SELECT * FROM job WHERE {} AND (?1 = '' OR scheduler = ?1)
+             ORDER BY created_micros DESC, scheduler DESC, job DESC LIMIT ?2",
+            PhaseName::among(phases)
+        );
+        let most = most.map_or(i64::MAX, i64::from);
+        self.select_jobs(&query, &params![scheduler.unwrap_or_default(), most])
+    }
+
+    /// How many jobs are in these phases.
+    ///
+    /// # Errors
+    /// [`JournalError::Database`].
+    pub fn count_jobs(&self, phases: &[PhaseName]) -> Result<u64, JournalError> {
+        let query = format!(
+            "SELECT COUNT(*) FROM job WHERE {}",
+            PhaseName::among(phases)
+        );
+        let read = || -> Result<i64, Trouble> {
+            let row = self.database.query_row(&query, &[])?;
+            row.map_or(Ok(0), |row| row.get(0))
+        };
+        read().map(from_sql).map_err(self.failed("read"))
     }
 
     /// The oldest jobs that we look after at their batch system and that are not gone, `most` of them, the oldest first.
@@ -254,14 +371,6 @@ mod tests {
             assert_eq!(journal.job("slurm", "12").unwrap().as_ref(), Some(&job));
         }
         assert_eq!(journal.job("pbs", "12").unwrap(), None);
-        let later = JobRecord {
-            job: "13".into(),
-            created: Timestamp::from_micros(8),
-            ..job.clone()
-        };
-        journal.keep_job(&later).unwrap();
-        assert_eq!(journal.jobs(10).unwrap(), [later.clone(), job.clone()]);
-        assert_eq!(journal.jobs(1).unwrap(), [later]);
         job.hold = JobHold::Held;
         journal.keep_job(&job).unwrap();
         assert_eq!(journal.jobs_watched(10).unwrap(), [], "it is gone");

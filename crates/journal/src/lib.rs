@@ -34,7 +34,7 @@ use database::{
 pub use address::{BadAddress, DatabaseUrl};
 pub use database::{Trouble, TroubleKind};
 pub use depot::DepotRecord;
-pub use job::{JobHold, JobPhase, JobRecord};
+pub use job::{JobHold, JobPhase, JobRecord, PhaseName};
 pub use lease::{Epoch, LEASE_LASTS, LEASE_RENEWED_EVERY, Lease};
 pub use migration::{Counts, SqliteFile};
 pub use outcome::OutcomeRecord;

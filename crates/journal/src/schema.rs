@@ -8,7 +8,7 @@ use crate::{
 
 /// Each entry brings the schema from its index to the next; entries are never changed. They are in SQLite's words,
 /// of which `Database::definition` makes another database's.
-const MIGRATIONS: [&str; 13] = [
+const MIGRATIONS: [&str; 14] = [
     "
     CREATE TABLE input (
         seq INTEGER PRIMARY KEY,
@@ -107,6 +107,8 @@ const MIGRATIONS: [&str; 13] = [
         p90_micros INTEGER NOT NULL,
         started_micros INTEGER NOT NULL
     );",
+    "CREATE INDEX job_of_phase ON job (phase, created_micros);
+    CREATE TABLE job_round (scheduler TEXT PRIMARY KEY, next INTEGER NOT NULL);",
 ];
 
 /// Brings the schema up to date, in a transaction that has begun.

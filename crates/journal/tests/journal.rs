@@ -10,7 +10,8 @@ use posthaste_core::contract::{
     DepotTerms, Event, Fault, Happening, Input, Method, Reason, ReleasePolicy, RequestSpec, Wishes,
 };
 use posthaste_journal::{
-    ChunkRecord, DepotRecord, Journal, JournalError, RequestRecord, Scan, StageIn, Step,
+    ChunkRecord, DepotRecord, JobHold, JobPhase, JobRecord, Journal, JournalError, PhaseName,
+    RequestRecord, Scan, StageIn, Step,
 };
 use posthaste_types::{ByteRate, Bytes, ChunkIndex, Code, DepotId, Digest, RequestId, Timestamp};
 
@@ -238,6 +239,90 @@ fn the_newest_stage_ins_to_a_path_are_found() {
     });
 }
 
+fn job(number: u64, phase: JobPhase) -> JobRecord {
+    JobRecord {
+        scheduler: (if number.is_multiple_of(2) {
+            "slurm"
+        } else {
+            "pbs"
+        })
+        .into(),
+        job: number.to_string(),
+        round: 0,
+        uid: 1000,
+        gid: 100,
+        script: String::new(),
+        phase,
+        created: Timestamp::from_secs(number),
+        hold: JobHold::None,
+    }
+}
+
+#[test]
+fn jobs_are_found_by_how_far_they_are() {
+    everywhere(|place| {
+        let mut journal = place.open();
+        let at = Timestamp::from_secs(9);
+        for (number, phase) in [
+            (1, JobPhase::Registered),
+            (2, JobPhase::StagingIn),
+            (3, JobPhase::Ended { well: true, at }),
+            (4, JobPhase::Ended { well: false, at }),
+            (5, JobPhase::Gone),
+        ] {
+            journal.keep_job(&job(number, phase)).unwrap();
+        }
+        let found = |scheduler, phases: &[PhaseName], most| {
+            let jobs = journal.jobs(scheduler, phases, most).unwrap();
+            jobs.into_iter()
+                .map(|one| one.job)
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        assert_eq!(found(None, &PhaseName::BEFORE_THE_END, None), "2 1");
+        assert_eq!(found(None, &PhaseName::NOT_GONE, None), "4 3 2 1");
+        assert_eq!(found(None, &PhaseName::NOT_GONE, Some(1)), "4");
+        assert_eq!(found(Some("pbs"), &PhaseName::NOT_GONE, None), "3 1");
+        assert_eq!(
+            found(None, &[PhaseName::Gone, PhaseName::Ended], None),
+            "5 4 3"
+        );
+        assert_eq!(journal.count_jobs(&PhaseName::NOT_GONE).unwrap(), 4);
+    });
+}
+
+#[test]
+fn the_oldest_jobs_that_are_gone_are_forgotten_and_no_other() {
+    everywhere(|place| {
+        let mut journal = place.open();
+        journal.keep_job(&job(1, JobPhase::StagingIn)).unwrap();
+        let oldest = JobRecord {
+            round: 7,
+            ..job(2, JobPhase::Gone)
+        };
+        journal.keep_job(&oldest).unwrap();
+        drop(journal);
+        // 9,999 that went since.
+        place.run(
+            "WITH RECURSIVE others (number) AS (SELECT 3 UNION ALL SELECT number + 1 FROM others WHERE number < 10001)
+             INSERT INTO job (scheduler, job, round, uid, gid, script, phase, created_micros, hold)
+             SELECT 'slurm', CAST(number AS TEXT), 3, 0, 0, '', 4, CAST(number AS BIGINT) * 1000000, 0 FROM others",
+        );
+        let mut journal = place.open();
+        assert_eq!(journal.job("slurm", "2").unwrap(), Some(oldest));
+        assert_eq!(journal.first_round("slurm").unwrap(), 0);
+        journal.keep_job(&job(20_000, JobPhase::Gone)).unwrap();
+        assert_eq!(journal.job("slurm", "2").unwrap(), None);
+        assert_eq!(journal.count_jobs(&[PhaseName::Gone]).unwrap(), 10_000);
+        assert_eq!(journal.count_jobs(&PhaseName::NOT_GONE).unwrap(), 1);
+        journal.keep_job(&job(20_002, JobPhase::Gone)).unwrap();
+        assert_eq!(journal.job("slurm", "3").unwrap(), None);
+        // A job of a forgotten id asks for its data under a name of its own.
+        assert_eq!(journal.first_round("slurm").unwrap(), 8);
+        assert_eq!(journal.first_round("pbs").unwrap(), 0);
+    });
+}
+
 #[test]
 fn how_a_request_went_outlives_the_mind() {
     everywhere(|place| {
@@ -303,7 +388,7 @@ fn a_depot_keeps_its_number_when_its_facts_change() {
 }
 
 /// What takes each migration after the first back, in their order.
-const BACK: [&str; 12] = [
+const BACK: [&str; 13] = [
     "ALTER TABLE request DROP COLUMN recipients;",
     "ALTER TABLE request DROP COLUMN optimizer;",
     "ALTER TABLE depot DROP COLUMN terms;",
@@ -316,6 +401,7 @@ const BACK: [&str; 12] = [
     "DROP INDEX job_watched; ALTER TABLE job DROP COLUMN hold;",
     "ALTER TABLE request DROP COLUMN only_files;",
     "DROP TABLE outcome;",
+    "DROP INDEX job_of_phase; DROP TABLE job_round;",
 ];
 
 /// Makes a journal one of an older schema.

@@ -141,6 +141,7 @@ pub(crate) type Answer<T> = Result<T, Refusal>;
         depots::invite,
         depots::withdraw,
         jobs::list,
+        jobs::names,
         jobs::register,
         jobs::check,
         jobs::show,
@@ -205,6 +206,7 @@ pub(crate) fn router(desk: Desk) -> Router {
             post(depots::invite).delete(depots::withdraw),
         )
         .route("/v1/jobs", get(jobs::list))
+        .route("/v1/jobs/names", get(jobs::names))
         .route("/v1/jobs/check", post(jobs::check))
         .route(
             "/v1/jobs/{scheduler}/{job}",

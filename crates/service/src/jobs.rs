@@ -1,6 +1,7 @@
 //! The jobs of batch systems. What their scripts ask for becomes ordinary requests, named after the job and the directive:
 //! asked for twice, after a crash of whoever asks or of the service itself, it is moved once.
 
+pub(crate) mod forget;
 pub(crate) mod held;
 mod lent;
 pub(crate) mod owner;
@@ -11,30 +12,28 @@ pub(crate) mod stage_in;
 mod stage_out;
 pub(crate) mod timing;
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use jiff::tz::TimeZone;
 use posthaste_api as api;
 use posthaste_batch::script::{self, Deadline, Wanted};
-use posthaste_core::contract::Input;
 use posthaste_endpoint::{Error, ErrorKind, Result};
-use posthaste_journal::{JobHold, JobPhase, JobRecord, RequestRecord};
+use posthaste_journal::{
+    JobHold, JobPhase, JobRecord, Journal, JournalError, PhaseName, RequestRecord,
+};
 use posthaste_types::Timestamp;
-use tokio::{sync::mpsc, task::JoinSet};
 
 use crate::{
-    driver::Centre,
     http::{Answer, Desk},
     render,
 };
 
-/// Slurm forgets the jobs that are staging in whenever its controller starts again, and tells of them anew a
-/// moment later: what is on its way to them goes on meanwhile.
-const GRACE: Duration = Duration::from_secs(30);
-/// Jobs that one listing gives back, and that are looked at when the service starts.
+/// Jobs that are not gone, all of which are looked through whenever the queue moved: one more is refused, as each that was
+/// overlooked could lose its data. A centre of ten thousand nodes has as many in its queue.
 const JOBS_MAX: u32 = 10_000;
-/// Forgotten jobs whose data may still be on its way.
-pub(crate) const FORGOTTEN_MAX: usize = 10_000;
+/// Jobs that one listing shows where it does not say how many, and at most: each costs some look-ups in the journal.
+const LISTED: u32 = 100;
+const LISTED_MAX: u32 = 1000;
 /// Bytes of the name of a batch system or of a job's id.
 const NAME_BYTES_MAX: usize = 64;
 
@@ -66,7 +65,15 @@ pub(crate) fn check(desk: &Desk, new: &api::NewJob) -> Answer<()> {
     owner::check_user(new.uid)?;
     let wanted = wanted("the job", &new.script)?;
     places::check_lent(desk, &wanted)?;
-    Ok(places::check(desk, &wanted)?)
+    places::check(desk, &wanted)?;
+    let known = desk
+        .centre
+        .store
+        .journal(|journal| journal.count_jobs(&PhaseName::NOT_GONE))?;
+    if known >= u64::from(JOBS_MAX) {
+        return Err(too_many("the job").into());
+    }
+    Ok(())
 }
 
 /// Writes a job down. One that is known stays as it is; one that was forgotten begins anew, and finds what was
@@ -75,8 +82,8 @@ pub(crate) fn check(desk: &Desk, new: &api::NewJob) -> Answer<()> {
 /// # Errors
 /// [`ErrorKind::Invalid`] for a name or a directive that makes no sense, [`ErrorKind::NotFound`] for a depot that is lent and
 /// not in the books, [`ErrorKind::PermissionDenied`] for another's job and, of one that was submitted held, for places that
-/// are not on scratch, [`ErrorKind::Conflict`] when a job of that name with another script is being staged, and the
-/// journal's.
+/// are not on scratch, [`ErrorKind::Conflict`] when a job of that name with another script is being staged,
+/// [`ErrorKind::Busy`] when as many are known as there may be, and the journal's.
 pub(crate) fn register(
     desk: &Desk,
     scheduler: &str,
@@ -91,10 +98,10 @@ pub(crate) fn register(
     if new.held {
         places::check(desk, &wanted)?;
     }
-    let known = desk
-        .centre
-        .store
-        .journal(|journal| journal.job(scheduler, job))?;
+    let (known, first_round) = desk.centre.store.journal(|journal| {
+        let known = journal.job(scheduler, job)?;
+        Ok((known, journal.first_round(scheduler)?))
+    })?;
     let fresh = |round| JobRecord {
         scheduler: scheduler.to_owned(),
         job: job.to_owned(),
@@ -113,7 +120,7 @@ pub(crate) fn register(
     };
     let is_same = |known: &JobRecord| known.script == new.script && known.uid == new.uid;
     let record = match &known {
-        None => fresh(0),
+        None => fresh(first_round),
         Some(known) => match known.phase {
             JobPhase::Gone => fresh(known.round + 1),
             JobPhase::Registered => fresh(known.round),
@@ -128,11 +135,29 @@ pub(crate) fn register(
             }
         },
     };
-    desk.centre
-        .store
-        .journal(|journal| journal.keep_job(&record))?;
+    let store = &desk.centre.store;
+    if !store.journal(|journal| keep_new(journal, &record, JOBS_MAX))? {
+        return Err(too_many(&subject()).into());
+    }
     desk.look_at_queue();
     Ok(show(desk, &record)?)
+}
+
+/// Keeps a job that was told of, unless `most` others are known that are not gone.
+fn keep_new(journal: &mut Journal, record: &JobRecord, most: u32) -> Result<bool, JournalError> {
+    let known = journal.job(&record.scheduler, &record.job)?;
+    let is_one_more = known.is_none_or(|known| known.phase == JobPhase::Gone);
+    if is_one_more && journal.count_jobs(&PhaseName::NOT_GONE)? >= u64::from(most) {
+        return Ok(false);
+    }
+    journal.keep_job(record)?;
+    Ok(true)
+}
+
+fn too_many(subject: &str) -> Error {
+    Error::new(ErrorKind::Busy, "register", subject)
+        .cause(format!("{JOBS_MAX} jobs are known that are not gone, the most there may be"))
+        .hint("try again when some have gone; `DELETE /v1/jobs/SCHEDULER/JOB` forgets one that its batch system has forgotten")
 }
 
 /// Sees that a job can have that name.
@@ -206,94 +231,84 @@ pub(crate) fn remove(desk: &Desk, mut record: JobRecord) -> Result<()> {
         .journal(|journal| journal.keep_job(&record))?;
     desk.look_at_queue();
     if gives_up {
-        give_up_later(desk, record);
+        forget::give_up_later(desk, record);
     }
     Ok(())
 }
 
-/// Takes up what was left when the service ended.
+/// Jobs of one batch system or of all, in one phase or in all but `gone`, newest first.
 ///
 /// # Errors
-/// The journal's.
-pub(crate) fn resume(desk: &Desk) -> Result<()> {
-    let jobs = desk
-        .centre
-        .store
-        .journal(|journal| journal.jobs(JOBS_MAX))?;
-    for record in jobs {
-        if record.phase == JobPhase::Gone {
-            give_up_later(desk, record);
+/// [`ErrorKind::Invalid`] for a phase that there is not and for more than 1,000 jobs, and the journal's.
+pub(crate) fn list(
+    desk: &Desk,
+    scheduler: Option<&str>,
+    phase: Option<&str>,
+    limit: Option<u32>,
+) -> Result<Vec<api::Job>> {
+    let one;
+    let phases: &[PhaseName] = match phase {
+        None => &PhaseName::NOT_GONE,
+        Some(text) => {
+            one = [read_phase(text)?];
+            &one
         }
+    };
+    let limit = limit.unwrap_or(LISTED);
+    if limit > LISTED_MAX {
+        return Err(
+            Error::new(ErrorKind::Invalid, "list", format!("{limit} jobs"))
+                .cause(format!("{LISTED_MAX} are the most at once"))
+                .hint("`GET /v1/jobs/names` names all that are not gone"),
+        );
     }
-    Ok(())
-}
-
-/// Where as many are forgotten at once as wait already, what is on its way to one more arrives for nobody.
-fn give_up_later(desk: &Desk, record: JobRecord) {
-    let _ = desk.forgotten.try_send(record);
-}
-
-/// Gives up what is on its way to jobs that were forgotten and are not told of again soon.
-///
-/// # Errors
-/// None: what can't be given up arrives for nobody.
-pub(crate) async fn give_up_all(
-    centre: Arc<Centre>,
-    mut forgotten: mpsc::Receiver<JobRecord>,
-) -> Result<()> {
-    let mut waiting = JoinSet::new();
-    while let Some(record) = forgotten.recv().await {
-        while waiting.try_join_next().is_some() {}
-        let centre = Arc::clone(&centre);
-        waiting.spawn(async move {
-            tokio::time::sleep(GRACE).await;
-            if let Err(error) = give_up(&centre, &record).await {
-                eprintln!(
-                    "posthaste: {} job {}: {error}",
-                    record.scheduler, record.job
-                );
-            }
-        });
-    }
-    Ok(())
-}
-
-async fn give_up(centre: &Centre, record: &JobRecord) -> Result<()> {
-    let now = centre
-        .store
-        .journal(|journal| journal.job(&record.scheduler, &record.job))?;
-    if now.is_none_or(|now| now.phase != JobPhase::Gone) {
-        return Ok(());
-    }
-    for one in &read_again(record).stage_ins {
-        let Some(request) = stage_in::newest(centre, one)? else {
-            continue;
-        };
-        let is_live = centre
-            .mind()
-            .arrival(request.id)
-            .is_some_and(|view| view.state.is_live());
-        let is_for_nobody = is_live
-            && stage_in::is_of_job(&request)
-            && !stage_in::is_wanted_elsewhere(centre, record, one)?;
-        if is_for_nobody {
-            let request = request.id;
-            centre.tell(Input::RequestCancelled { request }).await?;
-        }
-    }
-    Ok(())
-}
-
-/// Every job, newest first.
-///
-/// # Errors
-/// The journal's.
-pub(crate) fn list(desk: &Desk) -> Result<Vec<api::Job>> {
     let records = desk
         .centre
         .store
-        .journal(|journal| journal.jobs(JOBS_MAX))?;
+        .journal(|journal| journal.jobs(scheduler, phases, Some(limit)))?;
     records.iter().map(|record| show(desk, record)).collect()
+}
+
+/// All jobs that are not gone, of one batch system or of all, newest first, without what is moved for them.
+///
+/// # Errors
+/// The journal's.
+pub(crate) fn names(desk: &Desk, scheduler: Option<&str>) -> Result<Vec<api::JobName>> {
+    let records = desk
+        .centre
+        .store
+        .journal(|journal| journal.jobs(scheduler, &PhaseName::NOT_GONE, None))?;
+    let named = records.into_iter().map(|record| api::JobName {
+        phase: phase_text(record.phase.name()).to_owned(),
+        scheduler: record.scheduler,
+        job: record.job,
+    });
+    Ok(named.collect())
+}
+
+fn phase_text(phase: PhaseName) -> &'static str {
+    match phase {
+        PhaseName::Registered => "registered",
+        PhaseName::StagingIn => "staging-in",
+        PhaseName::Ended => "ended",
+        PhaseName::Gone => "gone",
+    }
+}
+
+fn read_phase(text: &str) -> Result<PhaseName> {
+    let all = [
+        PhaseName::Registered,
+        PhaseName::StagingIn,
+        PhaseName::Ended,
+        PhaseName::Gone,
+    ];
+    let found = all.into_iter().find(|phase| phase_text(*phase) == text);
+    found.ok_or_else(|| {
+        let subject = format!("jobs that are `{text}`").escape_debug().to_string();
+        Error::new(ErrorKind::Invalid, "list", subject)
+            .cause("there is no such phase")
+            .hint("write registered, staging-in, ended or gone")
+    })
 }
 
 /// A job and what is moved for it.
@@ -321,13 +336,7 @@ pub(crate) fn show(desk: &Desk, record: &JobRecord) -> Result<api::Job> {
         scheduler: record.scheduler.clone(),
         job: record.job.clone(),
         uid: record.uid,
-        phase: match record.phase {
-            JobPhase::Registered => "registered",
-            JobPhase::StagingIn => "staging-in",
-            JobPhase::Ended { .. } => "ended",
-            JobPhase::Gone => "gone",
-        }
-        .to_owned(),
+        phase: phase_text(record.phase.name()).to_owned(),
         hold: match record.hold {
             JobHold::None => "none",
             JobHold::Held => "held",
@@ -400,4 +409,47 @@ fn deadline(deadline: Option<Deadline>, from: Timestamp, without: Duration) -> S
     let from = from.and_then(|from| jiff::Timestamp::from_microsecond(from).ok());
     let moment = from.and_then(|from| deadline.moment(from, &TimeZone::system()));
     moment.map_or_else(|| render::moment(fallback), |moment| moment.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_job_more_than_may_be_known_is_refused_and_none_that_is_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut journal = Journal::open(&folder.path().join("journal")).unwrap();
+        let job = |job: &str, phase| JobRecord {
+            scheduler: "slurm".into(),
+            job: job.into(),
+            round: 0,
+            uid: 1000,
+            gid: 100,
+            script: String::new(),
+            phase,
+            created: Timestamp::from_secs(1),
+            hold: JobHold::None,
+        };
+        let mut keep = |name, phase| keep_new(&mut journal, &job(name, phase), 2).unwrap();
+        assert!(keep("1", JobPhase::Registered));
+        assert!(keep("2", JobPhase::Registered));
+        assert!(!keep("3", JobPhase::Registered));
+        assert!(keep("2", JobPhase::StagingIn), "it is known");
+        assert!(keep("1", JobPhase::Gone));
+        assert!(keep("3", JobPhase::Registered));
+        assert!(!keep("1", JobPhase::Registered), "it went");
+    }
+
+    #[test]
+    fn a_phase_is_read_as_it_is_shown() {
+        for phase in PhaseName::NOT_GONE.into_iter().chain([PhaseName::Gone]) {
+            assert_eq!(read_phase(phase_text(phase)).unwrap(), phase);
+        }
+        assert!(
+            read_phase("over")
+                .unwrap_err()
+                .to_string()
+                .contains("`over`")
+        );
+    }
 }

@@ -151,7 +151,7 @@ impl Service {
         let centre = Arc::new(driver::Centre::restore(store, inputs, options)?);
         let (scan_sender, scans) = mpsc::channel(submit::SCANS_MAX);
         let (watch_sender, watches) = mpsc::channel(WATCHES_MAX);
-        let (forget, forgotten) = mpsc::channel(jobs::FORGOTTEN_MAX);
+        let (forget, forgotten) = mpsc::channel(jobs::forget::FORGOTTEN_MAX);
         let driver = driver::Driver::new(Arc::clone(&centre), queue);
         let outlet = options.lending.as_ref();
         let outlet = outlet.map(|lending| open_outlet(&options.state, &centre, lending));
@@ -230,7 +230,7 @@ impl Service {
         running.spawn(watch_depots(Arc::clone(&centre), watches));
         running.spawn(read_meters(Arc::clone(&centre)));
         running.spawn(circuits::sweep_all(Arc::clone(&centre)));
-        running.spawn(jobs::give_up_all(Arc::clone(&centre), forgotten));
+        running.spawn(jobs::forget::forget_all(desk.clone(), forgotten));
         running.spawn(jobs::held::look_after_all(desk.clone()));
         if let Some(outlook) = &desk.outlook {
             running.spawn(queue::look_on(Arc::clone(&centre), Arc::clone(outlook)));
@@ -360,7 +360,7 @@ async fn resume(desk: &http::Desk) -> Result<()> {
             Some(Scan::Sealed { .. } | Scan::Failed { .. }) => {}
         }
     }
-    jobs::resume(desk)
+    jobs::forget::resume(desk)
 }
 
 /// Tells the mind which ways lead to a depot, where there are several or were when the service ran before.

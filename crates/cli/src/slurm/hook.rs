@@ -29,6 +29,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const POOLS_TIMEOUT: Duration = Duration::from_secs(3);
 /// Slurm counts the pool in these: 1 MiB.
 const GRANULARITY: u64 = 1 << 20;
+/// Jobs that are shown where none is named, the newest: the controller has a few seconds for all.
+const SHOWN_MAX: usize = 1000;
 /// The pool that jobs ask for with `pool=scratch`.
 const POOL: &str = "scratch";
 /// Larger than any script that Slurm takes.
@@ -244,11 +246,14 @@ async fn get_status(service: &ServiceClient, words: &[String]) -> Outcome {
     // From 23.02 on the user and the group of who asks come first.
     let asked = words.iter().position(|word| word == "job");
     let named = asked.map(|place| words.get(place + 1..).unwrap_or_default());
-    let jobs: Vec<api::Job> = service.get("/v1/jobs").await?;
-    for job in jobs.iter().filter(|job| job.scheduler == "slurm") {
-        if named.is_some_and(|named| !named.contains(&job.job)) {
-            continue;
+    let jobs: Vec<api::Job> = match named {
+        None => {
+            let all = format!("/v1/jobs?scheduler=slurm&limit={SHOWN_MAX}");
+            service.get(&all).await?
         }
+        Some(named) => some(service, named).await?,
+    };
+    for job in &jobs {
         output::line(&format!("job {} {}", job.job, job.phase));
         for one in job.stage_ins.iter().chain(&job.stage_outs) {
             let request = one.request.as_deref().unwrap_or("-");
@@ -263,6 +268,20 @@ async fn get_status(service: &ServiceClient, words: &[String]) -> Outcome {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The jobs of these numbers that the service knows.
+async fn some(service: &ServiceClient, named: &[String]) -> Result<Vec<api::Job>, Failure> {
+    let mut jobs = Vec::new();
+    let is_number = |word: &&String| word.bytes().all(|letter| letter.is_ascii_digit());
+    for job in named.iter().filter(is_number).take(SHOWN_MAX) {
+        match service.get(&format!("/v1/jobs/slurm/{job}")).await {
+            Ok(job) => jobs.push(job),
+            Err(failure) if failure.is_not_found() => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(jobs)
 }
 
 /// One job of Slurm.

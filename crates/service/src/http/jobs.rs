@@ -2,19 +2,55 @@
 
 use axum::{
     Json,
-    extract::{Path, State},
+    extract::{Path, Query, State},
     http::StatusCode,
 };
 use posthaste_api as api;
+use serde::Deserialize;
 
 use super::{Answer, Desk};
 use crate::jobs;
 
-/// Lists jobs, newest first.
-#[utoipa::path(get, path = "/v1/jobs", tag = "jobs",
-    responses((status = 200, body = Vec<api::Job>), (status = 401, body = api::Problem)))]
-pub(crate) async fn list(State(desk): State<Desk>) -> Answer<Json<Vec<api::Job>>> {
-    Ok(Json(jobs::list(&desk)?))
+/// What a listing shows.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Which {
+    /// Only those of this batch system: `slurm`, `pbs`.
+    scheduler: Option<String>,
+    /// Only those that are `registered`, `staging-in`, `ended` or `gone`; without it all that are not gone.
+    phase: Option<String>,
+    /// So many at most: 100 without it, 1000 at most.
+    limit: Option<u32>,
+}
+
+/// Lists jobs, newest first, with what is moved for them.
+#[utoipa::path(get, path = "/v1/jobs", tag = "jobs", params(Which),
+    responses((status = 200, body = Vec<api::Job>), (status = 401, body = api::Problem),
+        (status = 422, body = api::Problem)))]
+pub(crate) async fn list(
+    State(desk): State<Desk>,
+    Query(which): Query<Which>,
+) -> Answer<Json<Vec<api::Job>>> {
+    let (scheduler, phase) = (which.scheduler.as_deref(), which.phase.as_deref());
+    Ok(Json(jobs::list(&desk, scheduler, phase, which.limit)?))
+}
+
+/// Whose jobs are named.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Whose {
+    /// Only those of this batch system: `slurm`, `pbs`.
+    scheduler: Option<String>,
+}
+
+/// Names all jobs that are not gone, newest first, without what is moved for them.
+#[utoipa::path(get, path = "/v1/jobs/names", tag = "jobs", params(Whose),
+    responses((status = 200, body = Vec<api::JobName>), (status = 401, body = api::Problem)))]
+pub(crate) async fn names(
+    State(desk): State<Desk>,
+    Query(whose): Query<Whose>,
+) -> Answer<Json<Vec<api::JobName>>> {
+    Ok(Json(jobs::names(&desk, whose.scheduler.as_deref())?))
 }
 
 /// Tells of a job. Telling of it again changes nothing, unless it was forgotten meanwhile: then it begins anew,
@@ -24,7 +60,8 @@ pub(crate) async fn list(State(desk): State<Desk>) -> Answer<Json<Vec<api::Job>>
         ("job" = String, Path, description = "Its id there")),
     request_body = api::NewJob,
     responses((status = 200, body = api::Job), (status = 401, body = api::Problem),
-        (status = 409, body = api::Problem), (status = 422, body = api::Problem)))]
+        (status = 409, body = api::Problem), (status = 422, body = api::Problem),
+        (status = 503, body = api::Problem)))]
 pub(crate) async fn register(
     State(desk): State<Desk>,
     Path((scheduler, job)): Path<(String, String)>,
@@ -36,7 +73,8 @@ pub(crate) async fn register(
 /// Says what would be refused of a job that is submitted held, before there is one; takes nothing down.
 #[utoipa::path(post, path = "/v1/jobs/check", tag = "jobs", request_body = api::NewJob,
     responses((status = 204), (status = 401, body = api::Problem), (status = 403, body = api::Problem),
-        (status = 404, body = api::Problem), (status = 422, body = api::Problem)))]
+        (status = 404, body = api::Problem), (status = 422, body = api::Problem),
+        (status = 503, body = api::Problem)))]
 pub(crate) async fn check(
     State(desk): State<Desk>,
     Json(new): Json<api::NewJob>,

@@ -14,7 +14,7 @@ use posthaste_journal::{JobHold, JobPhase, JobRecord};
 use posthaste_types::Timestamp;
 use tokio::sync::Notify;
 
-use super::{JOBS_MAX, ended, remove, scontrol, stage_in};
+use super::{JOBS_MAX, ended, forget, remove, scontrol, stage_in};
 use crate::http::{Answer, Desk};
 
 /// Between two looks; Slurm is asked once at each, about all jobs.
@@ -27,8 +27,6 @@ const ASKED_LASTS: Duration = Duration::from_secs(60);
 const LOOKS_PER_CHECK: u32 = 15;
 /// Slurm may not name a job for so long before it counts as forgotten: its controller may just have started.
 const MISSING_MAX: Duration = Duration::from_secs(60);
-/// What a job leaves is seen to for so long after its end: far longer than what can leave takes to be asked for.
-const ENDED_MAX: Duration = Duration::from_secs(7 * 86_400);
 
 /// Jobs that somebody wants to be looked at before it is time.
 #[derive(Default)]
@@ -203,7 +201,7 @@ impl Look<'_> {
             Ok(job) => job.safe || job.trouble.is_some(),
             Err(refusal) => !refusal.may_pass(),
         };
-        if is_over || self.now() >= at + ENDED_MAX {
+        if is_over || forget::is_too_old(at, self.now()) {
             remove(self.desk, record)?;
         }
         asked.map(|job| job.trouble)

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use posthaste_api as api;
 use posthaste_endpoint::{Error, Result};
-use posthaste_journal::{JobPhase, Scan};
+use posthaste_journal::{PhaseName, Scan};
 
-use super::{JOBS_MAX, read_again, stage_in};
+use super::{read_again, stage_in};
 use crate::http::Desk;
 
 /// What each directory of scratch has free, with what was brought there for jobs that have not ended: a batch system
@@ -41,10 +41,10 @@ fn brought(desk: &Desk) -> Result<BTreeMap<String, u64>> {
     let jobs = desk
         .centre
         .store
-        .journal(|journal| journal.jobs(JOBS_MAX))?;
+        .journal(|journal| journal.jobs(None, &[PhaseName::StagingIn], None))?;
     let mut brought = BTreeMap::new();
-    for job in jobs.iter().filter(|job| job.phase == JobPhase::StagingIn) {
-        for one in &read_again(job).stage_ins {
+    for job in jobs {
+        for one in &read_again(&job).stage_ins {
             let Some(request) = stage_in::newest(&desk.centre, one)? else {
                 continue;
             };

@@ -11,9 +11,9 @@ use posthaste_api as api;
 use posthaste_batch::script::{StageIn, Wanted};
 use posthaste_core::contract::ArrivalState;
 use posthaste_endpoint::{Error, ErrorKind, Result};
-use posthaste_journal::{JobPhase, JobRecord, RequestRecord, Scan};
+use posthaste_journal::{JobPhase, JobRecord, PhaseName, RequestRecord, Scan};
 
-use super::{JOBS_MAX, deadline, is_bad, moved, owner, read_again, timing};
+use super::{deadline, is_bad, moved, owner, read_again, timing};
 use crate::{
     driver::Centre,
     http::{Answer, Desk},
@@ -200,7 +200,8 @@ pub(super) fn is_wanted_elsewhere(
     record: &JobRecord,
     one: &StageIn,
 ) -> Result<bool> {
-    let jobs = centre.store.journal(|journal| journal.jobs(JOBS_MAX))?;
+    let store = &centre.store;
+    let jobs = store.journal(|journal| journal.jobs(None, &PhaseName::BEFORE_THE_END, None))?;
     let destination = owner::without_links(Path::new(&one.destination));
     let is_same = |other: &StageIn| {
         other.source == one.source
@@ -208,10 +209,8 @@ pub(super) fn is_wanted_elsewhere(
     };
     Ok(jobs.iter().any(|job| {
         let is_other = (&job.scheduler, &job.job) != (&record.scheduler, &record.job);
-        let is_live = matches!(job.phase, JobPhase::Registered | JobPhase::StagingIn);
         // Most scripts need not be read for that.
         is_other
-            && is_live
             && job.script.contains(&one.source)
             && read_again(job).stage_ins.iter().any(is_same)
     }))

@@ -6,11 +6,11 @@ use posthaste_batch::script::StageIn;
 use posthaste_core::contract::{ArrivalView, Input};
 use posthaste_endpoint::Result;
 use posthaste_forecast::queue::Data;
-use posthaste_journal::{JobPhase, JobRecord};
+use posthaste_journal::{JobRecord, PhaseName};
 use posthaste_types::{RequestId, Timestamp};
 
 use super::{
-    JOBS_MAX, read_again,
+    read_again,
     stage_in::{self, WANTED_WITHIN},
 };
 use crate::{driver::Centre, http::Desk, queue::Outlook};
@@ -49,10 +49,8 @@ pub(crate) async fn retime(centre: &Centre, outlook: &Outlook) -> Result<()> {
 fn moves(centre: &Centre, outlook: &Outlook) -> Result<Vec<Input>> {
     let now = centre.clock.now();
     let mut wanted: BTreeMap<RequestId, Timestamp> = BTreeMap::new();
-    for record in centre.store.journal(|journal| journal.jobs(JOBS_MAX))? {
-        if record.phase != JobPhase::StagingIn {
-            continue;
-        }
+    let store = &centre.store;
+    for record in store.journal(|journal| journal.jobs(None, &[PhaseName::StagingIn], None))? {
         let start = outlook.wanted_at(&record, now).unwrap_or(now);
         for one in &read_again(&record).stage_ins {
             let known = stage_in::known(centre, &record, one)?;

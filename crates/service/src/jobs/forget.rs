@@ -1,0 +1,119 @@
+//! Jobs that are gone: what is on its way to them is given up, and what can't leave is waited for no longer.
+
+use std::{sync::Arc, time::Duration};
+
+use posthaste_core::contract::Input;
+use posthaste_endpoint::Result;
+use posthaste_journal::{JobPhase, JobRecord, PhaseName};
+use posthaste_types::Timestamp;
+use tokio::{sync::mpsc, task::JoinSet};
+
+use super::{read_again, remove, stage_in};
+use crate::{driver::Centre, http::Desk};
+
+/// Slurm forgets the jobs that are staging in whenever its controller starts again, and tells of them anew a
+/// moment later: what is on its way to them goes on meanwhile.
+const GRACE: Duration = Duration::from_secs(30);
+/// Forgotten jobs whose data may still be on its way.
+pub(crate) const FORGOTTEN_MAX: usize = 10_000;
+/// What a job leaves is seen to for so long after its end: far longer than what can leave takes to be asked for.
+const ENDED_MAX: Duration = Duration::from_secs(7 * 86_400);
+/// Between two looks for jobs that ended so long ago.
+const LOOK_EVERY: Duration = Duration::from_secs(3600);
+
+/// Whether a job that ended then is waited for no longer.
+pub(super) fn is_too_old(ended: Timestamp, now: Timestamp) -> bool {
+    now >= ended + ENDED_MAX
+}
+
+/// Does both until the service ends.
+///
+/// # Errors
+/// The journal's.
+pub(crate) async fn forget_all(desk: Desk, forgotten: mpsc::Receiver<JobRecord>) -> Result<()> {
+    let given_up = give_up_all(Arc::clone(&desk.centre), forgotten);
+    tokio::try_join!(given_up, forget_old(&desk)).map(|((), ())| ())
+}
+
+/// Forgets jobs whose batch system never says that they are gone. What leaves scratch for them goes on.
+async fn forget_old(desk: &Desk) -> Result<()> {
+    loop {
+        let store = &desk.centre.store;
+        let now = desk.centre.clock.now();
+        for record in store.journal(|journal| journal.jobs(None, &[PhaseName::Ended], None))? {
+            if let JobPhase::Ended { at, .. } = record.phase
+                && is_too_old(at, now)
+            {
+                remove(desk, record)?;
+            }
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Takes up what was left when the service ended.
+///
+/// # Errors
+/// The journal's.
+pub(crate) fn resume(desk: &Desk) -> Result<()> {
+    let gone = desk
+        .centre
+        .store
+        .journal(|journal| journal.jobs(None, &[PhaseName::Gone], None))?;
+    for record in gone {
+        give_up_later(desk, record);
+    }
+    Ok(())
+}
+
+/// Where as many are forgotten at once as wait already, what is on its way to one more arrives for nobody.
+pub(super) fn give_up_later(desk: &Desk, record: JobRecord) {
+    let _ = desk.forgotten.try_send(record);
+}
+
+/// Gives up what is on its way to jobs that were forgotten and are not told of again soon. What can't be given up arrives for
+/// nobody.
+async fn give_up_all(centre: Arc<Centre>, mut forgotten: mpsc::Receiver<JobRecord>) -> Result<()> {
+    let mut waiting = JoinSet::new();
+    while let Some(record) = forgotten.recv().await {
+        while waiting.try_join_next().is_some() {}
+        let centre = Arc::clone(&centre);
+        waiting.spawn(async move {
+            tokio::time::sleep(GRACE).await;
+            if let Err(error) = give_up(&centre, &record).await {
+                eprintln!(
+                    "posthaste: {} job {}: {error}",
+                    record.scheduler, record.job
+                );
+            }
+        });
+    }
+    Ok(())
+}
+
+async fn give_up(centre: &Centre, record: &JobRecord) -> Result<()> {
+    let now = centre
+        .store
+        .journal(|journal| journal.job(&record.scheduler, &record.job))?;
+    // So many may be gone that the journal knows it no more.
+    if now.is_some_and(|now| now.phase != JobPhase::Gone) {
+        return Ok(());
+    }
+    for one in &read_again(record).stage_ins {
+        let Some(request) = stage_in::newest(centre, one)? else {
+            continue;
+        };
+        let is_live = centre
+            .mind()
+            .arrival(request.id)
+            .is_some_and(|view| view.state.is_live());
+        let is_for_nobody = is_live
+            && stage_in::is_of_job(&request)
+            && !stage_in::is_wanted_elsewhere(centre, record, one)?;
+        if is_for_nobody {
+            let request = request.id;
+            centre.tell(Input::RequestCancelled { request }).await?;
+        }
+    }
+    Ok(())
+}
