@@ -26,21 +26,46 @@ const HELD: [&str; 8] = [
     "ReservationDeleted",
 ];
 
-/// Where a job is, by the name of its state and why it waits. States that are yet to be invented are over: nothing is
-/// forecast of them.
-fn state(name: &str, reason: &str, has_started: bool) -> State {
+/// Whether a job that waits is held: its reason may be another that counts first, its priority is 0 whatever that is.
+fn is_held(priority: Option<u64>) -> bool {
+    priority == Some(0)
+}
+
+/// Whether a job has or had nodes, by their list: one that never had any never began. Its start says nothing, as one that is
+/// cancelled while it waits starts at that moment.
+fn has_begun(nodes: &str) -> bool {
+    !matches!(
+        nodes.trim(),
+        "" | "(null)" | "n/a" | "N/A" | "None" | "None assigned"
+    )
+}
+
+/// What tells where a job is.
+#[derive(Debug, Clone, Copy)]
+struct Told<'a> {
+    state: &'a str,
+    /// Why it waits.
+    reason: &'a str,
+    /// None where it is not told.
+    priority: Option<u64>,
+    nodes: &'a str,
+}
+
+/// Where a job is. States that are yet to be invented are over: nothing is forecast of them.
+fn state(told: Told) -> State {
+    let Told { state, reason, .. } = told;
     // `CANCELLED by 1000`, `CANCELLED+`
-    let name = name.split([' ', '+']).next().unwrap_or(name);
+    let name = state.split([' ', '+']).next().unwrap_or(state);
     match name {
-        "PENDING" | "PD" if HELD.contains(&reason) => State::Held,
+        "PENDING" | "PD" if is_held(told.priority) || HELD.contains(&reason) => State::Held,
         "PENDING" | "PD" => State::Waiting,
         "REQUEUED" | "REQUEUE_HOLD" | "REQUEUE_FED" | "SPECIAL_EXIT" | "RESV_DEL_HOLD" => {
             State::Held
         }
         "RUNNING" | "R" | "SUSPENDED" | "S" | "COMPLETING" | "CG" | "CONFIGURING" | "CF"
         | "SIGNALING" | "STOPPED" => State::Running,
-        "CANCELLED" | "CA" | "DEADLINE" | "REVOKED" if !has_started => State::Cancelled,
-        _ => State::Over,
+        _ if has_begun(told.nodes) => State::Over,
+        _ => State::Cancelled,
     }
 }
 

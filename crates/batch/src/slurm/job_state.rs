@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::{has_begun, is_held};
 use crate::queue::JOBS_MAX;
 
 /// What `squeue --noheader --states=all --format=` is given, so that [`job_states`] reads what it prints. The reason is last: it
@@ -38,20 +39,19 @@ fn read(line: &str) -> Option<(u64, JobState)> {
     let mut words = line.trim().splitn(5, '|');
     let job = words.next()?.parse().ok()?;
     let name = words.next()?;
-    let (priority, nodes) = (words.next()?, words.next()?);
+    let (priority, nodes) = (words.next()?.parse().ok(), words.next()?);
     let reason = words.next()?;
     // A state may have more behind a `+`.
     let name = name.split('+').next().unwrap_or(name);
     let state = match name {
         "COMPLETED" => JobState::Ended { well: true },
-        // A held job's reason may be another that counts first; its priority is 0 whatever that is.
-        "PENDING" if priority != "0" => JobState::Waiting,
+        "PENDING" if !is_held(priority) => JobState::Waiting,
         "PENDING" if reason == "JobHeldAdmin" => JobState::HeldByAdministrator,
         "PENDING" => JobState::Held,
         "CONFIGURING" | "RUNNING" | "SUSPENDED" | "COMPLETING" | "STAGE_OUT" | "REQUEUED"
         | "REQUEUE_HOLD" | "REQUEUE_FED" | "RESIZING" | "SIGNALING" | "SPECIAL_EXIT"
         | "STOPPED" | "RESV_DEL_HOLD" => JobState::Running,
-        _ if matches!(nodes, "" | "(null)" | "n/a") => JobState::NeverBegan,
+        _ if !has_begun(nodes) => JobState::NeverBegan,
         _ => JobState::Ended { well: false },
     };
     Some((job, state))

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Deserializer};
 
-use super::{number::Number, state};
+use super::{Told, number::Number, state};
 use crate::queue::{Job, Queue, Unreadable};
 
 /// A list of jobs, each read on its own: one that makes no sense costs only itself.
@@ -61,6 +61,8 @@ struct Live {
     job_state: Words,
     state_reason: Option<String>,
     #[serde(default)]
+    nodes: Words,
+    #[serde(default)]
     cpus: Number,
     #[serde(default)]
     time_limit: Number,
@@ -80,6 +82,8 @@ struct Past {
     #[serde(default)]
     job_id: Number,
     user: Option<String>,
+    #[serde(default)]
+    nodes: Words,
     #[serde(default)]
     state: PastState,
     #[serde(default)]
@@ -115,7 +119,7 @@ struct Times {
     limit: Number,
 }
 
-/// A word, or from 23.11 on a list of them, of which the first counts.
+/// A word, or from 23.11 on a list of them, of which the first counts; none where nothing is said.
 #[derive(Default)]
 struct Words(String);
 
@@ -126,10 +130,12 @@ impl<'de> Deserialize<'de> for Words {
         enum Shape {
             One(String),
             Many(Vec<String>),
+            None(()),
         }
         Ok(Self(match Shape::deserialize(input)? {
             Shape::One(word) => word,
             Shape::Many(words) => words.into_iter().next().unwrap_or_default(),
+            Shape::None(()) => String::new(),
         }))
     }
 }
@@ -184,11 +190,12 @@ pub fn queue(bytes: &[u8]) -> Result<Queue, Unreadable> {
         Some(Job {
             id,
             user: user.or_else(|| live.user_id.0.map(|user| user.to_string()))?,
-            state: state(
-                &live.job_state.0,
-                &reason,
-                live.start_time.moment().is_some(),
-            ),
+            state: state(Told {
+                state: &live.job_state.0,
+                reason: &reason,
+                priority: live.priority.0,
+                nodes: &live.nodes.0,
+            }),
             reason,
             procs: live.cpus.count()?,
             walltime: live.time_limit.minutes(),
@@ -210,11 +217,12 @@ pub fn history(bytes: &[u8]) -> Result<Queue, Unreadable> {
         Some(Job {
             id: past.job_id.0?.to_string(),
             user: past.user?,
-            state: state(
-                &past.state.current.0,
-                &reason,
-                past.time.start.moment().is_some(),
-            ),
+            state: state(Told {
+                state: &past.state.current.0,
+                reason: &reason,
+                priority: past.priority.0,
+                nodes: &past.nodes.0,
+            }),
             reason,
             procs: past.required.cpus.count()?,
             walltime: past.time.limit.minutes(),

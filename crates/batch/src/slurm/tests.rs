@@ -115,8 +115,8 @@ fn sacct_says_the_same_as_json_and_as_text() {
 
 #[test]
 fn squeue_as_text_has_moments_in_seconds_or_in_local_time() {
-    let text = b"7|alice|RUNNING|4|2:00:00|4294901758|1795535000|1795536000|1795543200|None\n\
-        8|bob|PENDING|16|UNLIMITED|5|2026-11-24T14:30:00|N/A|N/A|(Nodes required|for job are DOWN)\n\nnonsense\n";
+    let text = b"7|alice|RUNNING|4|2:00:00|4294901758|1795535000|1795536000|1795543200|n1|None\n\
+        8|bob|PENDING|16|UNLIMITED|5|2026-11-24T14:30:00|N/A|N/A||(Nodes required|for job are DOWN)\n\nnonsense\n";
     let zone = TimeZone::fixed(jiff::tz::offset(1));
     let found = queue_text(text, &zone);
     assert_eq!(found.jobs[0], seven());
@@ -125,6 +125,57 @@ fn squeue_as_text_has_moments_in_seconds_or_in_local_time() {
     assert_eq!((eight.walltime, eight.state), (None, State::Waiting));
     assert_eq!(eight.reason, "(Nodes required|for job are DOWN)");
     assert_eq!(found.left_out, 1);
+}
+
+#[test]
+fn a_job_that_was_cancelled_while_it_waited_never_began_whatever_its_start_says() {
+    for (nodes, state) in [("", State::Cancelled), ("n1", State::Over)] {
+        let row = format!(
+            "7|alice|CANCELLED|4|2:00:00|5|1795535000|1795536000|1795536000|{nodes}|None\n"
+        );
+        let record = format!(
+            "JobId=7 UserId=alice(1000) Priority=5 JobState=CANCELLED Reason=None TimeLimit=UNLIMITED NumCPUs=4 \
+             StartTime=2026-11-24T10:10:00 EndTime=2026-11-24T10:10:00 ReqNodeList=n1 NodeList={}\n",
+            if nodes.is_empty() { "(null)" } else { nodes }
+        );
+        let json = format!(
+            r#"{{"jobs": [{{"job_id": 7, "user_id": 3, "cpus": 4, "job_state": ["CANCELLED"], "start_time": 1795536000,
+            "nodes": {}}}]}}"#,
+            if nodes.is_empty() {
+                "null".to_owned()
+            } else {
+                format!("\"{nodes}\"")
+            }
+        );
+        for found in [
+            queue_text(row.as_bytes(), &TimeZone::UTC),
+            queue_records(record.as_bytes(), &TimeZone::UTC),
+            queue(json.as_bytes()).unwrap(),
+        ] {
+            assert_eq!(brief(&found), [("7", state, 4)]);
+            assert_eq!(found.jobs[0].started().is_some(), state == State::Over);
+        }
+    }
+}
+
+#[test]
+fn a_job_without_priority_is_held_whatever_its_reason_says() {
+    for (priority, state) in [(0, State::Held), (5, State::Waiting)] {
+        let row = format!("7|alice|PENDING|4|2:00:00|{priority}|1795535000|N/A|N/A||Resources\n");
+        let record = format!(
+            "JobId=7 UserId=alice(1000) Priority={priority} JobState=PENDING Reason=Resources NumCPUs=4\n"
+        );
+        let json = format!(
+            r#"{{"jobs": [{{"job_id": 7, "user_id": 3, "cpus": 4, "job_state": "PENDING", "priority": {priority}}}]}}"#
+        );
+        for found in [
+            queue_text(row.as_bytes(), &TimeZone::UTC),
+            queue_records(record.as_bytes(), &TimeZone::UTC),
+            queue(json.as_bytes()).unwrap(),
+        ] {
+            assert_eq!(brief(&found), [("7", state, 4)]);
+        }
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::{civil::DateTime, tz::TimeZone};
 use posthaste_types::Timestamp;
 
-use super::state;
+use super::{Told, state};
 use crate::queue::{Call, Job, Queue, Unreadable};
 
 /// What prints the queue for [`queue_text`], each job of an array by itself. The reason is last: it may have any letters.
@@ -16,7 +16,7 @@ pub const QUEUE: Call = Call {
         "--noheader",
         "--array",
         "--states=all",
-        "--format=%i|%u|%T|%C|%l|%Q|%V|%S|%e|%r",
+        "--format=%i|%u|%T|%C|%l|%Q|%V|%S|%e|%N|%r",
     ],
     environment: TIME_FORMAT,
 };
@@ -36,7 +36,7 @@ pub const HISTORY: Call = Call {
         "--allocations",
         "--parsable2",
         "--starttime=now-14days",
-        "--format=JobID,User,State,ReqCPUS,Timelimit,Submit,Start,End",
+        "--format=JobID,User,State,ReqCPUS,Timelimit,Submit,Start,End,NodeList",
     ],
     environment: TIME_FORMAT,
 };
@@ -45,7 +45,7 @@ pub const HISTORY: Call = Call {
 const TIME_FORMAT: (&str, &str) = ("SLURM_TIME_FORMAT", "%s");
 
 /// Fields of a line of [`QUEUE`].
-const FIELDS: usize = 10;
+const FIELDS: usize = 11;
 
 /// Reads what [`QUEUE`] prints; local times are of `zone`.
 #[must_use]
@@ -70,19 +70,25 @@ fn row(line: &str, zone: &TimeZone) -> Option<Job> {
         submitted,
         start,
         end,
+        nodes,
         reason,
     ] = <[&str; FIELDS]>::try_from(fields).ok()?;
-    let start = moment(start, zone);
+    let priority = priority.parse().ok();
     Some(Job {
         id: id.to_owned(),
         user: user.to_owned(),
-        state: state(name, reason, start.is_some()),
+        state: state(Told {
+            state: name,
+            reason,
+            priority,
+            nodes,
+        }),
         reason: reason.to_owned(),
         procs: procs.parse().ok()?,
         walltime: span(limit),
-        priority: priority.parse().unwrap_or(0),
+        priority: priority.unwrap_or(0),
         submitted: moment(submitted, zone),
-        start,
+        start: moment(start, zone),
         end: moment(end, zone),
     })
 }
@@ -113,20 +119,23 @@ fn record(line: &str, zone: &TimeZone) -> Option<Job> {
     // alice(1000)
     let user = field("UserId")?.split('(').next()?;
     let reason = field("Reason").unwrap_or_default();
-    let start = field("StartTime").and_then(|start| moment(start, zone));
+    let priority = field("Priority").and_then(|one| one.parse().ok());
     Some(Job {
         id,
         user: user.to_owned(),
-        state: state(field("JobState")?, reason, start.is_some()),
+        state: state(Told {
+            state: field("JobState")?,
+            reason,
+            priority,
+            nodes: field("NodeList").unwrap_or_default(),
+        }),
         reason: reason.to_owned(),
         // `4`, or `4-8` where more would do.
         procs: field("NumCPUs")?.split('-').next()?.parse().ok()?,
         walltime: field("TimeLimit").and_then(span),
-        priority: field("Priority")
-            .and_then(|one| one.parse().ok())
-            .unwrap_or(0),
+        priority: priority.unwrap_or(0),
         submitted: field("SubmitTime").and_then(|at| moment(at, zone)),
-        start,
+        start: field("StartTime").and_then(|at| moment(at, zone)),
         end: field("EndTime").and_then(|at| moment(at, zone)),
     })
 }
@@ -152,28 +161,33 @@ pub fn history_text(bytes: &[u8], zone: &TimeZone) -> Result<Queue, Unreadable> 
         place("State")?,
         place("ReqCPUS")?,
     ];
-    let [limit, submit, start, end] = [
+    let [limit, submit, start, end, nodes] = [
         place("Timelimit")?,
         place("Submit")?,
         place("Start")?,
         place("End")?,
+        place("NodeList")?,
     ];
     let mut queue = Queue::default();
     for line in lines.filter(|line| !line.trim().is_empty()) {
         let fields: Vec<&str> = line.split('|').map(str::trim).collect();
         let job = || {
             let field = |place: usize| fields.get(place).copied();
-            let start = moment(field(start)?, zone);
             Some(Job {
                 id: field(id)?.to_owned(),
                 user: field(user)?.to_owned(),
-                state: state(field(name)?, "", start.is_some()),
+                state: state(Told {
+                    state: field(name)?,
+                    reason: "",
+                    priority: None,
+                    nodes: field(nodes)?,
+                }),
                 reason: String::new(),
                 procs: field(procs)?.parse().ok()?,
                 walltime: span(field(limit)?),
                 priority: 0,
                 submitted: moment(field(submit)?, zone),
-                start,
+                start: moment(field(start)?, zone),
                 end: moment(field(end)?, zone),
             })
         };
