@@ -27,9 +27,10 @@ const STAGING: &str = "Each job reads data whose size is drawn from one seed (lo
     **Replayed**: jobs start when they did. Cuts are against staging at submission; *unavoidable* is the share of jobs whose \
     data is late even so, *late* the share whose data is over a minute later than that, *delay* how much later on average \
     over all jobs.\n\n\
-    **Closed loop**: a scheduler with EASY backfill starts no job before its data is there. As Slurm's backfill does, it looks for data when a job \
-    could start: without it the job is passed over, and waits for its next turn. One that has to wait for processors is planned for whether its \
-    data is there or not. *Wait* is against staging at submission in the same loop. The loop is chaotic, as one job that starts a second later moves all \
+    **Closed loop**: a scheduler with EASY backfill starts no job before its data is there. *Held*: it does not plan for such a job \
+    either, as for jobs of PBS and of `posthaste submit`. *Passed over*: it looks for data when a job could start, as Slurm's backfill does; without \
+    it the job waits for its next turn, and one that has to wait for processors is planned for whether its data is there or not. *Wait* is \
+    against staging at submission in the same loop. The loop is chaotic, as one job that starts a second later moves all \
     that come after it: differences of a few per cent are none.\n";
 
 /// What one policy did.
@@ -37,7 +38,24 @@ const STAGING: &str = "Each job reads data whose size is drawn from one seed (lo
 struct Row {
     name: String,
     replay: Vec<f64>,
-    closed: Vec<f64>,
+    held: Vec<f64>,
+    passed: Vec<f64>,
+}
+
+/// What the scheduler of a closed loop makes of a job whose data is not there.
+#[derive(Clone, Copy)]
+enum Gate {
+    Held,
+    PassedOver,
+}
+
+impl Row {
+    fn closed(&self, gate: Gate) -> &[f64] {
+        match gate {
+            Gate::Held => &self.held,
+            Gate::PassedOver => &self.passed,
+        }
+    }
 }
 
 /// Seconds of mean delay that a policy may cost when replayed, and by how much of themselves waits may grow in the closed loop.
@@ -99,7 +117,8 @@ fn read(lines: &str) -> anyhow::Result<Log> {
             ["staged", played] => log.staged = played.into(),
             ["bounds", name, ..] => log.bounds.push((name.into(), numbers(2)?)),
             ["replay", name, ..] => row(&mut log, name).replay = numbers(2)?,
-            ["closed", name, ..] => row(&mut log, name).closed = numbers(2)?,
+            ["held", name, ..] => row(&mut log, name).held = numbers(2)?,
+            ["passed", name, ..] => row(&mut log, name).passed = numbers(2)?,
             _ => bail!("no line of figures: {line}"),
         }
     }
@@ -119,10 +138,10 @@ fn row<'l>(log: &'l mut Log, name: &str) -> &'l mut Row {
 }
 
 impl Log {
-    /// A figure of the closed loop.
-    fn closed(&self, name: &str, place: usize) -> anyhow::Result<f64> {
+    /// A figure of a closed loop.
+    fn closed(&self, gate: Gate, name: &str, place: usize) -> anyhow::Result<f64> {
         let row = self.rows.iter().find(|row| row.name == name);
-        row.and_then(|row| row.closed.get(place).copied())
+        row.and_then(|row| row.closed(gate).get(place).copied())
             .with_context(|| format!("{}: no closed loop of `{name}`", self.name))
     }
 
@@ -137,16 +156,22 @@ impl Log {
     }
 
     /// The policy that cuts most in the closed loop, of those that let waits grow little, with its cut and that growth.
-    fn best_closed(&self) -> anyhow::Result<Option<(&str, f64, f64)>> {
-        let (wait, exposure) = (self.closed("submit", 0)?, self.closed("submit", 1)?);
-        let rows = self.rows.iter().filter_map(|row| match row.closed[..] {
-            // Nothing is cut by the two that are compared with.
-            [waited, exposed, _] if !row.replay.is_empty() => {
-                let growth = waited / wait - 1.0;
-                Some((row.name.as_str(), 1.0 - exposed / exposure, growth))
-            }
-            _ => None,
-        });
+    fn best_closed(&self, gate: Gate) -> anyhow::Result<Option<(&str, f64, f64)>> {
+        let (wait, exposure) = (
+            self.closed(gate, "submit", 0)?,
+            self.closed(gate, "submit", 1)?,
+        );
+        let rows = self
+            .rows
+            .iter()
+            .filter_map(|row| match row.closed(gate)[..] {
+                // Nothing is cut by the two that are compared with.
+                [waited, exposed, _] if !row.replay.is_empty() => {
+                    let growth = waited / wait - 1.0;
+                    Some((row.name.as_str(), 1.0 - exposed / exposure, growth))
+                }
+                _ => None,
+            });
         Ok(rows
             .filter(|(_, _, growth)| *growth < GROWTH_MAX)
             .max_by(|one, other| one.1.total_cmp(&other.1)))
@@ -158,9 +183,9 @@ fn reached(page: &mut String, logs: &[Log]) -> anyhow::Result<()> {
     page.push_str(
         "\n## In short\n\n\
          The upper bound is to hold for 95 % of the jobs. The middle column is the policy that cuts most of the exposure when jobs \
-         start when they did, at less than 90 s of mean delay; the last the one that cuts most in the closed loop while waits grow by less than \
-         1 %. Both were chosen on the log that they are shown for.\n\n\
-         | log | under upper bound | replayed | closed loop |\n|---|---|---|---|\n",
+         start when they did, at less than 90 s of mean delay; the last two are those that cut most in the closed loop while waits grow by less than \
+         1 %. All were chosen on the log that they are shown for.\n\n\
+         | log | under upper bound | replayed | closed loop, held | closed loop, passed over |\n|---|---|---|---|---|\n",
     );
     for log in logs {
         let trimmed = log.bounds.iter().find(|(name, _)| name == "trimmed");
@@ -170,10 +195,18 @@ fn reached(page: &mut String, logs: &[Log]) -> anyhow::Result<()> {
         let replayed = log.best_replayed().map_or_else(none, |(name, cut, delay)| {
             format!("{name}: {}, {delay:.0} s", percent(cut))
         });
-        let closed = log.best_closed()?.map_or_else(none, |(name, cut, growth)| {
-            format!("{name}: {}, {:+.1} %", percent(cut), growth * 100.0)
-        });
-        writeln!(page, "| {} | {bound} | {replayed} | {closed} |", log.name)?;
+        let closed = |gate| -> anyhow::Result<String> {
+            let best = log.best_closed(gate)?;
+            Ok(best.map_or_else(none, |(name, cut, growth)| {
+                format!("{name}: {}, {:+.1} %", percent(cut), growth * 100.0)
+            }))
+        };
+        let (held, passed) = (closed(Gate::Held)?, closed(Gate::PassedOver)?);
+        writeln!(
+            page,
+            "| {} | {bound} | {replayed} | {held} | {passed} |",
+            log.name
+        )?;
     }
     Ok(())
 }
@@ -233,34 +266,52 @@ fn page(logs: &[Log]) -> anyhow::Result<String> {
 }
 
 fn section(page: &mut String, log: &Log) -> anyhow::Result<()> {
-    let (none, wait) = (log.closed("none", 0)?, log.closed("submit", 0)?);
-    let (exposure, weighted) = (log.closed("submit", 1)?, log.closed("submit", 2)?);
+    let base = |gate| -> anyhow::Result<[f64; 2]> {
+        Ok([
+            log.closed(gate, "submit", 0)?,
+            log.closed(gate, "submit", 1)?,
+        ])
+    };
+    let gates = [Gate::Held, Gate::PassedOver];
+    let [held, passed] = [base(gates[0])?, base(gates[1])?];
     write!(
         page,
-        "\n### {}\n\n{} processors, the first {} jobs. In the closed loop jobs without data wait {none:.0} s on average, with data \
-         staged at submission {wait:.0} s.\n\n\
-         | | exposure cut | by GB | unavoidable | late | delay | closed loop: exposure cut | by GB | wait |\n\
-         |---|---|---|---|---|---|---|---|---|\n",
-        log.name, log.procs, log.staged
+        "\n### {}\n\n{} processors, the first {} jobs. In the closed loop jobs without data wait {:.0} s on average; with data \
+         staged at submission {:.0} s where they are held until it is there, {:.0} s where they are passed over.\n\n\
+         | | exposure cut | by GB | unavoidable | late | delay | held: exposure cut | wait | passed over: exposure cut | wait |\n\
+         |---|---|---|---|---|---|---|---|---|---|\n",
+        log.name,
+        log.procs,
+        log.staged,
+        log.closed(Gate::Held, "none", 0)?,
+        held[0],
+        passed[0]
     )?;
     for row in &log.rows {
-        let (&[cut, by_bytes, unavoidable, late, delay], &[waited, exposed, loaded]) =
-            (&row.replay[..], &row.closed[..])
-        else {
+        let &[cut, by_bytes, unavoidable, late, delay] = &row.replay[..] else {
             continue; // Nothing is replayed without a policy.
         };
-        writeln!(
+        write!(
             page,
-            "| {} | {} | {} | {} | {} | {delay:.0} s | {} | {} | {:+.1} % |",
+            "| {} | {} | {} | {} | {} | {delay:.0} s |",
             row.name,
             percent(cut),
             percent(by_bytes),
             percent(unavoidable),
-            percent(late),
-            percent(1.0 - exposed / exposure),
-            percent(1.0 - loaded / weighted),
-            (waited / wait - 1.0) * 100.0
+            percent(late)
         )?;
+        for (gate, [wait, exposure]) in gates.into_iter().zip([held, passed]) {
+            let &[waited, exposed, _] = row.closed(gate) else {
+                bail!("{}: no closed loop of `{}`", log.name, row.name);
+            };
+            write!(
+                page,
+                " {} | {:+.1} % |",
+                percent(1.0 - exposed / exposure),
+                (waited / wait - 1.0) * 100.0
+            )?;
+        }
+        page.push('\n');
     }
     Ok(())
 }
@@ -276,13 +327,14 @@ mod tests {
     #[test]
     fn figures_become_rows() {
         let lines = "log\tKTH\t9\t100\nbounds\ttrimmed\t.975\t.99\t.93\t.01\t900\t300\t5\t.98\t4\t.9\t0\t0\t0\t0\t0\t0\n\
-            staged\t9\nreplay\tq .30\t.5\t.25\t.4\t.125\t61.6\nclosed\tnone\t90\t0\t0\nclosed\tsubmit\t100\t50\t10\nclosed\tq .30\t101\t10\t5\n";
+            staged\t9\nreplay\tq .30\t.5\t.25\t.4\t.125\t61.6\nheld\tnone\t90\t0\t0\nheld\tsubmit\t100\t50\t10\nheld\tq .30\t101\t10\t5\n\
+            passed\tnone\t90\t0\t0\npassed\tsubmit\t200\t50\t10\npassed\tq .30\t201\t40\t5\n";
         let page = page(&[read(lines).unwrap()]).unwrap();
         for row in [
-            "| KTH | 97.5 % | q .30: 50.0 %, 62 s | none |",
+            "| KTH | 97.5 % | q .30: 50.0 %, 62 s | none | q .30: 20.0 %, +0.5 % |",
             "| KTH | 9 | trimmed | 97.5 % | 99.0 % | 93.0 % | 0.010 | 900 s | 300 s |",
             "| KTH | trimmed | 98.0 % | 90.0 % | - | - | - |",
-            "| q .30 | 50.0 % | 25.0 % | 40.0 % | 12.5 % | 62 s | 80.0 % | 50.0 % | +1.0 % |",
+            "| q .30 | 50.0 % | 25.0 % | 40.0 % | 12.5 % | 62 s | 80.0 % | +1.0 % | 20.0 % | +0.5 % |",
         ] {
             assert!(page.contains(row), "{page}");
         }

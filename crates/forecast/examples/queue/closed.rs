@@ -7,6 +7,15 @@ use super::{
     swf::Log,
 };
 
+/// What a scheduler makes of a job whose data is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gate {
+    /// The job is held: nothing is planned for it.
+    Held,
+    /// The job is passed over when it could start. One that has to wait for processors is planned for all the same.
+    PassedOver,
+}
+
 /// What became of a policy.
 #[derive(Debug, Default)]
 pub struct Outcome {
@@ -20,6 +29,7 @@ pub struct Outcome {
 /// A centre while a log is played to it.
 struct Centre<'a> {
     log: &'a Log,
+    gate: Gate,
     free: u32,
     running: BTreeSet<(usize, u64)>,
     /// By requested end, then place.
@@ -31,9 +41,10 @@ struct Centre<'a> {
 }
 
 /// Plays a log; without a policy no job has data.
-pub fn play(log: &Log, policy: Option<Policy>) -> Outcome {
+pub fn play(log: &Log, gate: Gate, policy: Option<Policy>) -> Outcome {
     let mut centre = Centre {
         log,
+        gate,
         free: log.procs,
         running: BTreeSet::new(),
         limits: BTreeSet::new(),
@@ -106,7 +117,7 @@ impl Centre<'_> {
     }
 
     /// Starts what may start, in the order of the queue, until one has to wait for processors; after it whatever does
-    /// not delay that one (EASY). A job whose data is not there is neither started nor planned for, as one that is held.
+    /// not delay that one (EASY). A job whose data is not there is not started, and planned for as the gate says.
     fn schedule(&mut self, now: u64) -> Vec<usize> {
         let mut started = Vec::new();
         let mut reserved: Option<(u64, u32)> = None;
@@ -118,10 +129,11 @@ impl Centre<'_> {
                 self.log.jobs[job].shape.procs,
                 self.log.jobs[job].shape.walltime.as_secs(),
             );
-            if self.ready.get(&job).is_none_or(|ready| *ready > now) {
+            let is_ready = self.ready.get(&job).is_some_and(|ready| *ready <= now);
+            let fits = procs <= self.free;
+            if !is_ready && (fits || self.gate == Gate::Held) {
                 continue;
             }
-            let fits = procs <= self.free;
             match &mut reserved {
                 None if fits => {}
                 None => {

@@ -19,6 +19,7 @@ use std::{io::Error, path::Path};
 
 use posthaste_forecast::queue::Waits;
 
+use closed::Gate;
 use staging::Policy;
 
 /// Jobs of a log that are replayed, and for which the loop is closed: both are played with every policy, which takes minutes.
@@ -68,12 +69,14 @@ fn main() -> Result<(), Error> {
         }
         let submit = [("none", None), ("submit", Some(Policy::Submit))];
         let policies = POLICIES.map(|(name, policy)| (name, Some(policy)));
-        for (name, policy) in submit.into_iter().chain(policies) {
-            let found = closed::play(&log, policy);
-            println!(
-                "closed\t{name}\t{}\t{}\t{}",
-                found.wait, found.exposure, found.weighted
-            );
+        for (kind, gate) in [("held", Gate::Held), ("passed", Gate::PassedOver)] {
+            for (name, policy) in submit.into_iter().chain(policies) {
+                let found = closed::play(&log, gate, policy);
+                println!(
+                    "{kind}\t{name}\t{}\t{}\t{}",
+                    found.wait, found.exposure, found.weighted
+                );
+            }
         }
     }
     Ok(())
