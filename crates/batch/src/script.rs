@@ -177,6 +177,25 @@ pub fn read(text: &str) -> Result<Wanted, Vec<Complaint>> {
     }
 }
 
+/// What Slurm keeps from its burst buffer plug-in. Where a `#POSTHASTE` line has one of Slurm's symbols (`%j`), Slurm fills it in
+/// and hands on these lines alone: what others say of the same job would be lost without a word.
+#[must_use]
+pub fn hidden_by_symbols(text: &str) -> Option<Complaint> {
+    let lines = || (1..).zip(text.lines());
+    let marked = |text: &str| mark_of(text).is_some_and(|(mark, _)| mark == "POSTHASTE");
+    let (with_symbol, _) = lines().find(|(_, text)| marked(text) && text.contains('%'))?;
+    let is_hidden = |(line, text): &(usize, &str)| {
+        let said = read_line(*line, text);
+        !marked(text) && said.is_some_and(|said| !matches!(said, Ok(Said::Nothing)))
+    };
+    let (line, text) = lines().find(is_hidden)?;
+    let (mark, _) = mark_of(text)?;
+    let what = format!(
+        "`#{mark}` would be lost, as Slurm hands on #POSTHASTE lines alone where one has a `%`, like line {with_symbol}"
+    );
+    Some(Complaint::new(line, what).meant("it as a #POSTHASTE line, or no `%`"))
+}
+
 /// What a line says, where it is one of ours.
 fn read_line(line: usize, text: &str) -> Option<Result<Said, Complaint>> {
     let (mark, rest) = mark_of(text)?;

@@ -122,6 +122,39 @@ fn a_deadline_of_its_own_comes_before_that_of_all() {
 }
 
 #[test]
+fn what_slurm_would_keep_to_itself_is_complained_about() {
+    let own = "#POSTHASTE stage_out source=/s/%j destination=home\n";
+    for (others, line) in [
+        (
+            "#Deadline 2h",
+            Some(
+                "line 1: `#Deadline` would be lost, as Slurm hands on #POSTHASTE lines alone where one has a `%`, like line 2",
+            ),
+        ),
+        ("#InterNode node1:49665:50GB", Some("line 1: `#InterNode`")),
+        (
+            "#DW stage_in type=file source=a destination=/s/a",
+            Some("line 1: `#DW`"),
+        ),
+        ("#DW jobdw capacity=10GB", None),
+        ("#SBATCH --output=%j", None),
+        ("#POSTHASTE depot ash:50GB", None),
+    ] {
+        let found = hidden_by_symbols(&format!("{others}\n{own}"));
+        let found = found.map(|complaint| complaint.to_string());
+        match line {
+            Some(line) => assert!(
+                found.as_ref().is_some_and(|found| found.starts_with(line)),
+                "{found:?}"
+            ),
+            None => assert_eq!(found, None, "{others}"),
+        }
+        let plain = own.replace('%', "");
+        assert_eq!(hidden_by_symbols(&format!("{others}\n{plain}")), None);
+    }
+}
+
+#[test]
 fn mere_comments_are_left_alone() {
     for text in [
         "",

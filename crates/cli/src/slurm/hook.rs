@@ -163,7 +163,9 @@ pub fn directives(path: &str) -> Result<String, Failure> {
 
 /// Refuses what makes no sense when it is submitted.
 fn job_process(path: &str) -> Outcome {
-    let complaints = complaints(&directives(path)?);
+    let directives = directives(path)?;
+    let mut complaints = complaints(&directives);
+    complaints.extend(script::hidden_by_symbols(&directives));
     if complaints.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
@@ -440,6 +442,10 @@ mod tests {
             (
                 "#POSTHASTE stage_out source=/b destination=s3:c\n",
                 "line 1: s3:c is the name",
+            ),
+            (
+                "#POSTHASTE stage_out source=/b/%j destination=home\n#Deadline 2h\n",
+                "line 2: `#Deadline` would be lost",
             ),
         ] {
             fs::write(&path, wrong).unwrap();
