@@ -23,6 +23,7 @@ mod lending;
 mod members;
 mod meter;
 mod probe;
+mod program;
 mod queue;
 mod release;
 mod render;

@@ -11,6 +11,9 @@ use rustix::process::geteuid;
 
 use crate::http::Desk;
 
+/// Files and directories that are looked at while somebody waits for the answer: half a minute of a busy parallel file system.
+pub(super) const LOOKED_AT_MAX: usize = 1_000_000;
+
 /// The directories below which jobs may have data moved, without links.
 ///
 /// # Errors
@@ -81,23 +84,44 @@ pub(super) fn without_links(path: &Path) -> PathBuf {
 /// The bytes of all files at and below a path; 0 where nothing is.
 ///
 /// # Errors
-/// The operating system's.
+/// The operating system's, and [`ErrorKind::Unsupported`] for more than a million files and directories.
 pub(super) fn bytes_below(path: &Path) -> Result<u64> {
-    let failed =
-        |cause| Error::io("look at", path.display().to_string(), cause).at(Locus::Destination);
-    let about = match fs::symlink_metadata(path) {
-        Ok(about) => about,
-        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(0),
-        Err(cause) => return Err(failed(cause)),
-    };
-    if !about.is_dir() {
-        return Ok(if about.is_file() { about.len() } else { 0 });
-    }
-    let mut bytes = 0;
-    for entry in fs::read_dir(path).map_err(failed)? {
-        bytes += bytes_below(&entry.map_err(failed)?.path())?;
+    bytes_of_at_most(path, LOOKED_AT_MAX)
+}
+
+fn bytes_of_at_most(root: &Path, most: usize) -> Result<u64> {
+    let (mut bytes, mut looked_at) = (0_u64, 0);
+    let mut left = vec![root.to_owned()];
+    while let Some(path) = left.pop() {
+        let failed =
+            |cause| Error::io("look at", path.display().to_string(), cause).at(Locus::Destination);
+        let about = match fs::symlink_metadata(&path) {
+            Ok(about) => about,
+            // It went meanwhile, or was never there.
+            Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(cause) => return Err(failed(cause)),
+        };
+        looked_at += 1;
+        if about.is_file() {
+            bytes = bytes.saturating_add(about.len());
+        } else if about.is_dir() {
+            for entry in fs::read_dir(&path).map_err(failed)? {
+                if looked_at + left.len() >= most {
+                    return Err(too_many(root, most));
+                }
+                left.push(entry.map_err(failed)?.path());
+            }
+        }
     }
     Ok(bytes)
+}
+
+/// What is said of a tree that has more than is looked at.
+pub(super) fn too_many(path: &Path, most: usize) -> Error {
+    let subject = path.display().to_string();
+    Error::new(ErrorKind::Unsupported, "look through", subject)
+        .cause(format!("there are more than {most} files and directories"))
+        .hint("pack them, or name a directory that has fewer")
 }
 
 #[cfg(test)]
@@ -114,6 +138,9 @@ mod tests {
         std::os::unix::fs::symlink(folder.path().join("other"), tree.join("link")).unwrap();
         assert_eq!(bytes_below(&tree).unwrap(), 5);
         assert_eq!(bytes_below(&folder.path().join("absent")).unwrap(), 0);
+        assert_eq!(bytes_of_at_most(&tree, 4).unwrap(), 5);
+        let error = bytes_of_at_most(&tree, 3).unwrap_err().to_string();
+        assert!(error.contains("more than 3 files"), "{error}");
         std::os::unix::fs::symlink(&tree, folder.path().join("way")).unwrap();
         let root = fs::canonicalize(folder.path()).unwrap();
         assert_eq!(

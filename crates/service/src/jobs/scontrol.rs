@@ -3,7 +3,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use posthaste_batch::slurm::{self, JobState};
-use posthaste_endpoint::{Error, ErrorKind, Result, Status};
+use posthaste_endpoint::{Result, Status};
+
+use crate::program;
 
 /// Slurm's commands wait long for a controller that is away: it is asked again later.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
@@ -80,25 +82,15 @@ fn comment(why: &str) -> String {
 
 async fn run(program: &'static str, words: &[&str]) -> Result<String> {
     let mut command = tokio::process::Command::new(program);
-    command.args(words).kill_on_drop(true);
+    command.args(words);
     for variable in VARIABLES {
         command.env_remove(variable);
     }
-    let failed = |why: String| {
-        let asked = format!("{program} {}", words.join(" "));
-        Error::new(ErrorKind::Other, "run", asked).cause(why)
-    };
-    let Ok(output) = tokio::time::timeout(ANSWERS_WITHIN, command.output()).await else {
-        return Err(failed(format!("no answer in {ANSWERS_WITHIN:?}")).status_is(Status::Temporary));
-    };
-    let output = output.map_err(|cause| {
-        Error::io("run", program, cause).hint("the service needs Slurm's commands in its PATH")
-    })?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(failed(said.trim().replace('\n', "; ")).status_is(Status::Temporary))
+    let asked = format!("{program} {}", words.join(" "));
+    let said = program::said(&mut command, &asked, ANSWERS_WITHIN).await;
+    // What Slurm does not take now it may take later.
+    let said = said.map_err(|error| error.status_is(Status::Temporary))?;
+    Ok(String::from_utf8_lossy(&said).into_owned())
 }
 
 #[cfg(test)]

@@ -19,7 +19,9 @@ use posthaste_types::{Bytes, Code, Timestamp};
 use super::{
     deadline,
     lent::{Lent, usual_code},
-    moved, owner, read_again,
+    moved,
+    owner::{self, LOOKED_AT_MAX},
+    read_again,
 };
 use crate::{
     http::{Answer, Desk, Refusal},
@@ -292,7 +294,7 @@ fn matches(pattern: &str) -> Result<Vec<Leaving>> {
                     let glob = GlobBuilder::new(&name).build();
                     let glob =
                         glob.map_err(|cause| wrong(ErrorKind::Invalid, cause.kind().to_string()))?;
-                    found = below(&found, &glob.compile_matcher());
+                    found = below(&found, &glob.compile_matcher(), LOOKED_AT_MAX)?;
                 } else {
                     for path in &mut found {
                         path.push(&*name);
@@ -353,18 +355,27 @@ fn gathered(paths: Vec<PathBuf>) -> Result<Vec<Leaving>, String> {
     Ok(whole.chain(files).collect())
 }
 
-/// What matches in any of these directories; a directory that can't be read has nothing that matches.
-fn below(directories: &[PathBuf], glob: &globset::GlobMatcher) -> Vec<PathBuf> {
-    let read = directories
-        .iter()
-        .filter_map(|directory| fs::read_dir(directory).ok());
-    let names = read.flat_map(|entries| entries.filter_map(std::result::Result::ok));
-    let mut found: Vec<PathBuf> = names
-        .filter(|entry| glob.is_match(Path::new(&entry.file_name())))
-        .map(|entry| entry.path())
-        .collect();
+/// What matches in any of these directories, of so many names at most; a directory that can't be read has nothing that matches.
+fn below(
+    directories: &[PathBuf],
+    glob: &globset::GlobMatcher,
+    most: usize,
+) -> Result<Vec<PathBuf>> {
+    let (mut found, mut looked_at) = (Vec::new(), 0);
+    for directory in directories {
+        let names = fs::read_dir(directory).into_iter().flatten();
+        for entry in names.filter_map(std::result::Result::ok) {
+            looked_at += 1;
+            if looked_at > most {
+                return Err(owner::too_many(directory, most).at(Locus::Source));
+            }
+            if glob.is_match(Path::new(&entry.file_name())) {
+                found.push(entry.path());
+            }
+        }
+    }
     found.sort_unstable();
-    found
+    Ok(found)
 }
 
 /// How far everything is that counts for how the job ended.
@@ -435,5 +446,10 @@ mod tests {
             assert_eq!(below(pattern).unwrap_err().kind(), kind, "{pattern}");
         }
         assert_eq!(matches("a/b").unwrap_err().kind(), ErrorKind::Invalid);
+        let runs = ["run1", "run2"].map(|name| folder.path().join(name));
+        let all = GlobBuilder::new("f*").build().unwrap().compile_matcher();
+        assert_eq!(super::below(&runs, &all, 7).unwrap().len(), 3);
+        let error = super::below(&runs, &all, 6).unwrap_err().to_string();
+        assert!(error.contains("more than 6 files"), "{error}");
     }
 }

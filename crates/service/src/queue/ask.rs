@@ -1,33 +1,27 @@
-//! Asking a batch system: one program at a time, for a bounded time and answer.
+//! Asking a batch system: one program at a time.
 
-use std::{process::Stdio, time::Duration};
+use std::time::Duration;
 
 use jiff::tz::TimeZone;
 use posthaste_batch::{
     queue::{Call, Queue},
     slurm,
 };
-use posthaste_endpoint::{Error, ErrorKind, Result};
-use tokio::{
-    io::{AsyncRead, AsyncReadExt},
-    process::Command,
-};
+use posthaste_endpoint::{Error, Result};
+use tokio::process::Command;
 
 use super::Scheduler;
+use crate::program;
 
 /// Longest that a queue is waited for: a controller that is away is given up by Slurm's own programs before.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Longest that weeks of jobs are waited for, once: the database of a large centre is slow.
 const HISTORY_TIMEOUT: Duration = Duration::from_secs(120);
-/// Largest answer: some hundred bytes for each of 200,000 jobs.
-const ANSWER_BYTES_MAX: u64 = 32 << 20;
-/// Most of what a program complains of that is read; its first line is shown.
-const COMPLAINT_BYTES_MAX: u64 = 4096;
 
 /// The queue as it is now, and the processors that may be used.
 ///
 /// # Errors
-/// [`ErrorKind::TimedOut`] when there is no answer in 20 s, what the programs said when they failed, and the operating system's.
+/// Those of [`program::said`] after 20 s: what the programs said when they failed, and the operating system's.
 pub(super) async fn queue(scheduler: Scheduler) -> Result<(Queue, u32)> {
     match scheduler {
         Scheduler::Slurm => {
@@ -56,108 +50,14 @@ pub(super) async fn history(scheduler: Scheduler) -> Result<Queue> {
     }
 }
 
-/// What a program prints. It is killed when it takes longer than `patience`.
+/// What a program prints, in so much time.
 async fn said(call: Call, patience: Duration) -> Result<Vec<u8>> {
     let (name, value) = call.environment;
-    let started = Command::new(call.program)
-        .args(call.arguments)
-        .env(name, value)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn();
-    let mut child = started.map_err(|cause| {
-        Error::io("start", call.program, cause).hint("is it installed, and in PATH?")
-    })?;
-    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let all = async {
-        let (answer, complaint) = tokio::try_join!(
-            read(stdout, ANSWER_BYTES_MAX + 1),
-            read(stderr, COMPLAINT_BYTES_MAX)
-        )?;
-        Ok::<_, std::io::Error>((child.wait().await?, answer, complaint))
-    };
-    let timed = tokio::time::timeout(patience, all).await;
-    let late = |_| {
-        let cause = format!("no answer in {} s", patience.as_secs());
-        Error::new(ErrorKind::TimedOut, "ask", call.program).cause(cause)
-    };
-    let (status, answer, complaint) = timed
-        .map_err(late)?
-        .map_err(|cause| Error::io("ask", call.program, cause))?;
-    if answer.len() as u64 > ANSWER_BYTES_MAX {
-        return Err(refused(call, "its answer is longer than 32 MiB"));
-    }
-    if status.success() {
-        return Ok(answer);
-    }
-    let complaint = String::from_utf8_lossy(&complaint);
-    let line = complaint
-        .lines()
-        .map(str::trim)
-        .find(|line| !line.is_empty());
-    let why = line.map_or_else(
-        || status.to_string(),
-        |line| line.escape_debug().to_string(),
-    );
-    Err(refused(call, &why))
-}
-
-/// Reads so many bytes at most, then lets whoever writes more find nobody there.
-async fn read(from: Option<impl AsyncRead + Unpin>, most: u64) -> std::io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    if let Some(from) = from {
-        from.take(most).read_to_end(&mut bytes).await?;
-    }
-    Ok(bytes)
+    let mut command = Command::new(call.program);
+    command.args(call.arguments).env(name, value);
+    program::said(&mut command, call.program, patience).await
 }
 
 fn refused(call: Call, why: &str) -> Error {
-    Error::new(ErrorKind::Other, "ask", call.program)
-        .cause(why.to_owned())
-        .hint("does it work for the user as whom the service runs?")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn shell(arguments: &'static [&'static str]) -> Call {
-        Call {
-            program: "sh",
-            arguments,
-            environment: ("HELLO", "there"),
-        }
-    }
-
-    #[tokio::test]
-    async fn what_a_program_prints_is_taken_and_what_it_complains_of_is_told() {
-        let patience = Duration::from_secs(300);
-        let answer = said(shell(&["-c", "echo $HELLO"]), patience).await;
-        assert_eq!(answer.unwrap(), b"there\n");
-        const COMPLAINT: &str = "echo some; echo >&2; echo 'no controller' >&2; exit 1";
-        let error = said(shell(&["-c", COMPLAINT]), patience).await.unwrap_err();
-        let told =
-            "can't ask sh: no controller (does it work for the user as whom the service runs?)";
-        assert_eq!(error.to_string(), told);
-        let error = said(shell(&["-c", "yes"]), patience).await.unwrap_err();
-        assert!(error.to_string().contains("longer than 32 MiB"), "{error}");
-        let away = Call {
-            program: "no-such-program",
-            ..shell(&[])
-        };
-        let error = said(away, patience).await.unwrap_err();
-        assert!(error.to_string().contains("in PATH"), "{error}");
-    }
-
-    #[tokio::test]
-    async fn a_program_that_hangs_is_given_up() {
-        let hangs = Call {
-            program: "sleep",
-            ..shell(&["600"])
-        };
-        let hung = said(hangs, Duration::from_millis(50)).await;
-        assert_eq!(hung.unwrap_err().kind(), ErrorKind::TimedOut);
-    }
+    program::refused(call.program, why)
 }

@@ -1,0 +1,115 @@
+//! Programs of a batch system that are asked something: for a bounded time and answer.
+
+use std::{process::Stdio, time::Duration};
+
+use posthaste_endpoint::{Error, ErrorKind, Result};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt},
+    process::Command,
+};
+
+/// Largest answer: some hundred bytes for each of 200,000 jobs.
+const ANSWER_BYTES_MAX: u64 = 32 << 20;
+/// Most of what a program complains of that is read; its first line is shown.
+const COMPLAINT_BYTES_MAX: u64 = 4096;
+
+/// What a program prints; `asked` is what it is called in errors. It is killed when it takes longer than `patience`.
+///
+/// # Errors
+/// [`ErrorKind::TimedOut`] when there is no answer in time, what the program said when it failed, and the operating system's.
+pub(crate) async fn said(
+    command: &mut Command,
+    asked: &str,
+    patience: Duration,
+) -> Result<Vec<u8>> {
+    let started = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn();
+    let mut child = started
+        .map_err(|cause| Error::io("start", asked, cause).hint("is it installed, and in PATH?"))?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let all = async {
+        let (answer, complaint) = tokio::try_join!(
+            read(stdout, ANSWER_BYTES_MAX + 1),
+            read(stderr, COMPLAINT_BYTES_MAX)
+        )?;
+        Ok::<_, std::io::Error>((child.wait().await?, answer, complaint))
+    };
+    let timed = tokio::time::timeout(patience, all).await;
+    let late = |_| {
+        let cause = format!("no answer in {} s", patience.as_secs());
+        Error::new(ErrorKind::TimedOut, "ask", asked).cause(cause)
+    };
+    let (status, answer, complaint) = timed
+        .map_err(late)?
+        .map_err(|cause| Error::io("ask", asked, cause))?;
+    if answer.len() as u64 > ANSWER_BYTES_MAX {
+        return Err(refused(asked, "its answer is longer than 32 MiB"));
+    }
+    if status.success() {
+        return Ok(answer);
+    }
+    let complaint = String::from_utf8_lossy(&complaint);
+    let line = complaint
+        .lines()
+        .map(str::trim)
+        .find(|line| !line.is_empty());
+    let why = line.map_or_else(
+        || status.to_string(),
+        |line| line.escape_debug().to_string(),
+    );
+    Err(refused(asked, &why))
+}
+
+/// Reads so many bytes at most, then lets whoever writes more find nobody there.
+async fn read(from: Option<impl AsyncRead + Unpin>, most: u64) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if let Some(from) = from {
+        from.take(most).read_to_end(&mut bytes).await?;
+    }
+    Ok(bytes)
+}
+
+/// An answer that is none.
+pub(crate) fn refused(asked: &str, why: &str) -> Error {
+    Error::new(ErrorKind::Other, "ask", asked)
+        .cause(why.to_owned())
+        .hint("does it work for the user as whom the service runs?")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn shell(script: &str) -> Result<Vec<u8>> {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).env("HELLO", "there");
+        said(&mut command, "sh", Duration::from_secs(300)).await
+    }
+
+    #[tokio::test]
+    async fn what_a_program_prints_is_taken_and_what_it_complains_of_is_told() {
+        assert_eq!(shell("echo $HELLO").await.unwrap(), b"there\n");
+        let complaint = "echo some; echo >&2; echo 'no controller' >&2; exit 1";
+        let error = shell(complaint).await.unwrap_err();
+        let told =
+            "can't ask sh: no controller (does it work for the user as whom the service runs?)";
+        assert_eq!(error.to_string(), told);
+        let error = shell("yes").await.unwrap_err();
+        assert!(error.to_string().contains("longer than 32 MiB"), "{error}");
+        let mut away = Command::new("no-such-program");
+        let error = said(&mut away, "no-such-program", Duration::from_secs(300)).await;
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("in PATH"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_program_that_hangs_is_given_up() {
+        let mut hangs = Command::new("sleep");
+        let hung = said(hangs.arg("600"), "sleep", Duration::from_millis(50)).await;
+        assert_eq!(hung.unwrap_err().kind(), ErrorKind::TimedOut);
+    }
+}
