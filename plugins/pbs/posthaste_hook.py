@@ -36,6 +36,8 @@ PERIODIC_WITHIN_S = 10
 ANSWER_BYTES_MAX = 4 << 20
 # PBS shows a message on one line.
 MESSAGE_MAX = 512
+# What a note of a job that ended says.
+NOTE_KEYS = {"job", "uid", "gid", "script", "well"}
 
 DEFAULTS = {
     "server": "http://127.0.0.1:7420",
@@ -223,16 +225,24 @@ def write_note(folder, note):
 
 
 def notes_in(folder):
-    """All notes, oldest first, each with its file."""
+    """All notes that can be read, oldest first, each with its file. One that can't keeps no other back."""
     try:
-        names = [entry.path for entry in os.scandir(folder) if not entry.name.endswith(".draft")]
+        entries = [entry for entry in os.scandir(folder) if not entry.name.endswith(".draft")]
     except FileNotFoundError:
         return []
     found = []
-    for name in sorted(names, key=os.path.getmtime):
-        with open(name, encoding="utf-8") as file:
-            found.append((name, json.load(file)))
-    return found
+    for entry in entries:
+        try:
+            written = entry.stat().st_mtime
+            with open(entry.path, encoding="utf-8") as file:
+                note = json.load(file)
+            if not isinstance(note, dict) or not NOTE_KEYS <= set(note):
+                raise ValueError("it is no note of a job")
+        except (OSError, ValueError) as why:
+            pbs.logmsg(pbs.LOG_WARNING, "posthaste: can't read %s: %s" % (entry.path, shortened(str(why))))
+            continue
+        found.append((written, entry.path, note))
+    return [(name, note) for _, name, note in sorted(found, key=lambda one: one[:2])]
 
 
 # The events
@@ -336,10 +346,17 @@ def on_periodic(_event, config):
     """Tells what could not be told, and lets the service forget jobs that are over."""
     until = time.monotonic() + PERIODIC_WITHIN_S
     service = Service(config)
+    away = None
     for name, note in notes_in(config["notes"]):
         if time.monotonic() > until:
             return
-        tell_of_end(service, name, note)
+        try:
+            tell_of_end(service, name, note)
+        except Unreachable as why:
+            # It may be this one that the service can't take now.
+            away = why
+    if away:
+        raise away
     here = pbs.server()
     jobs = service.ask("GET", "/v1/jobs/names?scheduler=" + SCHEDULER)
     # Where time is short each has its turn in the end.
@@ -352,9 +369,14 @@ def on_periodic(_event, config):
 
 
 def is_over(service, here, told):
-    """Whether nothing will ever be asked for the job again. The service forgets by itself what can't leave in a week."""
+    """Whether nothing will ever be asked for the job again. The service forgets by itself what has not left in a week."""
     if told["phase"] == "ended":
-        job = service.ask("GET", path_of(told["job"]))
+        try:
+            # What could not be asked for when it ended is asked for now; how it ended is known.
+            job = service.ask("POST", path_of(told["job"]) + "/ended", {"well": True})
+        except Refused as why:
+            pbs.logjobmsg(told["job"], "posthaste: %s" % shortened(str(why)))
+            return True
         return job["safe"] or bool(job["trouble"])
     job = here.job(told["job"])
     if job is None:

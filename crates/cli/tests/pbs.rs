@@ -353,9 +353,32 @@ fn an_end_that_the_service_did_not_hear_of_is_told_later_and_a_rerun_is_no_end()
     );
     centre.service.kill();
     centre.service.restart();
+    // Notes that nobody can read keep none back, and stay for who looks after PBS.
+    fs::write(centre.path("pbs/notes/broken"), "{\"job\": ").unwrap();
+    fs::write(centre.path("pbs/notes/other"), "[]").unwrap();
     centre.ask(&["periodic"]);
-    assert_eq!(fs::read_dir(centre.path("pbs/notes")).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(centre.path("pbs/notes")).unwrap().count(), 2);
     assert_eq!(centre.leaving().len(), 1);
+    let broken = format!("can't read {}", centre.path("pbs/notes/broken").display());
+    assert!(centre.log().contains(&broken), "{}", centre.log());
+}
+
+#[test]
+fn a_job_whose_output_can_t_leave_is_forgotten() {
+    let centre = Centre::start("1G");
+    // The only depot that it may go over is not in the books, so it was refused for good.
+    let job = centre.submitted(
+        "#!/bin/sh\n#PBS -v POSTHASTE=\"stage_out source=SCRATCH/out destination=home via=nowhere\"\n\
+         mkdir -p SCRATCH/out && echo 1 > SCRATCH/out/result\n",
+    );
+    centre.cycle_until(&job, |job| job["job_state"] == "F");
+    assert!(centre.jobs_of_service().contains("\"ended\""));
+    centre.ask(&["periodic"]);
+    assert!(
+        centre.jobs_of_service().contains("\"gone\""),
+        "{}",
+        centre.jobs_of_service()
+    );
 }
 
 impl Centre {
