@@ -111,9 +111,7 @@ impl Outlook {
         if known.asked.is_none_or(|asked| asked < record.created) {
             return Some(now + UNSEEN);
         }
-        let mut forecasts = known.book.forecasts.iter();
-        let forecast = forecasts.find(|one| one.job == record.job)?;
-        let at = forecast.starts.p10 - AHEAD;
+        let at = known.book.soonest(&record.job)? - AHEAD;
         (at > now + NEAR).then_some(at)
     }
 

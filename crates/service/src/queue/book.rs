@@ -132,6 +132,17 @@ impl Book {
         book
     }
 
+    /// When one in ten jobs like this one has started. Only the first of a long queue are forecast: those behind them start no
+    /// sooner than the last of these, but for what fills a gap.
+    pub(super) fn soonest(&self, job: &str) -> Option<Timestamp> {
+        let own = self.forecasts.iter().find(|one| one.job == job);
+        let last = || {
+            let last = self.forecasts.last();
+            last.filter(|_| self.open.contains_key(job))
+        };
+        own.or_else(last).map(|one| one.starts.p10)
+    }
+
     /// Learns from the accounting what jobs waited and how much of their time they used, in place of what was known of
     /// that. Gives back how many jobs taught something.
     pub(super) fn learn(&mut self, history: &Queue) -> u32 {
@@ -556,6 +567,21 @@ mod tests {
             at(7070),
             "the one before uses 60 of its 600 s"
         );
+    }
+
+    #[test]
+    fn a_job_far_behind_starts_no_sooner_than_the_last_that_is_forecast() {
+        let mut book = Book::default();
+        let mut jobs = vec![job("0", State::Running, 900, Some(1000))];
+        jobs.extend((1..=150).map(|one| job(&one.to_string(), State::Waiting, 1000 + one, None)));
+        look(&mut book, &jobs, 2000);
+        assert_eq!(book.forecasts.len(), 100, "the first are forecast");
+        let last = book.soonest("100").unwrap();
+        assert!(last > at(2000 + 98 * 600), "each runs for 600 s");
+        assert_eq!(book.soonest("150"), Some(last));
+        assert!(book.soonest("1").unwrap() < last);
+        assert_eq!(book.soonest("0"), None, "it runs");
+        assert_eq!(book.soonest("151"), None, "nobody knows it");
     }
 
     #[test]
