@@ -1,5 +1,6 @@
 -- posthaste's job submit plug-in for Slurm 22.05 and later: `--comment="posthaste:stage_in source=… destination=…;
--- stage_out …"` does what `#POSTHASTE` lines in the script do. `posthaste slurm install --job-submit` puts it beside
+-- stage_out …"` does what `#POSTHASTE` lines in the script do, and so do `#DW` and `#BB_LUA` lines that stage something, and
+-- the forms of the papers. `posthaste slurm install --job-submit` puts it beside
 -- slurm.conf and fills in the next two lines. A centre with a job_submit.lua of its own puts this beside it under another
 -- name, begins its own with `dofile` of that, and calls `posthaste_submit(job_desc)` first.
 local PROGRAM = "posthaste"
@@ -25,8 +26,27 @@ local function directives(comment)
     return code == "0", said
 end
 
+local OTHERS = { DW = true, BB_LUA = true, Stageout = true, InterNode = true, CollabAcct = true, Deadline = true }
+
+-- Slurm hands on lines that begin with `#POSTHASTE` alone, so directives in other words are put behind that.
+local function with_marks(script)
+    local marked = ("\n" .. script):gsub("\n#([%w_]+)([ \t][^\n]*)", function(mark, rest)
+        local is_theirs = (mark == "DW" or mark == "BB_LUA") and not rest:find("^%s+stage_")
+        if OTHERS[mark] and not is_theirs then
+            return "\n#POSTHASTE #" .. mark .. rest
+        end
+    end)
+    return marked:sub(2)
+end
+
 -- Writes what the comment says into the job; a comment that does not say `posthaste:` is left alone.
 function posthaste_submit(job_desc)
+    if job_desc.script then
+        local marked = with_marks(job_desc.script)
+        if marked ~= job_desc.script then
+            job_desc.script = marked
+        end
+    end
     local comment = job_desc.comment
     if not comment or not comment:find("posthaste:", 1, true) then
         return slurm.SUCCESS

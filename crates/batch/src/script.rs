@@ -109,6 +109,16 @@ pub struct Lent {
     pub load_max_permille: Option<u32>,
 }
 
+/// The marks of others. Behind our own they mean the same: Slurm hands on lines that begin with ours alone.
+const OTHERS: [&str; 6] = [
+    "BB_LUA",
+    "DW",
+    "Stageout",
+    "InterNode",
+    "CollabAcct",
+    "Deadline",
+];
+
 /// What one directive says.
 enum Said {
     StageIn(StageIn),
@@ -199,6 +209,11 @@ pub fn hidden_by_symbols(text: &str) -> Option<Complaint> {
 /// What a line says, where it is one of ours.
 fn read_line(line: usize, text: &str) -> Option<Result<Said, Complaint>> {
     let (mark, rest) = mark_of(text)?;
+    let others = (mark == "POSTHASTE")
+        .then(|| mark_of(rest.trim_start()))
+        .flatten()
+        .filter(|(mark, _)| OTHERS.contains(mark));
+    let (mark, rest) = others.unwrap_or((mark, rest));
     Some(match mark {
         "POSTHASTE" => ours::read(line, rest),
         "BB_LUA" | "DW" => ours::read_alias(line, rest),

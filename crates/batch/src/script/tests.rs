@@ -122,6 +122,26 @@ fn a_deadline_of_its_own_comes_before_that_of_all() {
 }
 
 #[test]
+fn the_forms_of_others_mean_the_same_behind_our_own_mark() {
+    let others = "#DW stage_in type=file source=a destination=/s/a\n#Stageout /s/%j home\n\
+        #InterNode node1.Site1:49665:50GB\n#Deadline 2h\n#DW jobdw capacity=10GB\n";
+    let behind = format!(
+        "#POSTHASTE {}",
+        others.trim_end().replace('\n', "\n#POSTHASTE\t")
+    );
+    assert_eq!(read(&behind), read(others));
+    assert_eq!(read(&behind).unwrap().stage_outs[0].source, "/s/%j");
+    assert_eq!(hidden_by_symbols(&behind), None);
+    let complaints = read("#POSTHASTE #POSTHASTE #DW jobdw\n").unwrap_err();
+    assert!(
+        complaints[0]
+            .to_string()
+            .contains("`#POSTHASTE` is no directive"),
+        "{complaints:?}"
+    );
+}
+
+#[test]
 fn what_slurm_would_keep_to_itself_is_complained_about() {
     let own = "#POSTHASTE stage_out source=/s/%j destination=home\n";
     for (others, line) in [

@@ -89,6 +89,7 @@ fn what_install_sets_up_works_and_the_doctor_names_what_is_broken() {
     centre.wait_for(job, |state, _| state == "COMPLETED");
     assert_eq!(contents(&scratch.join("used")), wanted);
     asked_by_comment(&centre);
+    asked_in_other_words(&centre);
     is_well(&centre);
     breaks(&centre);
 
@@ -97,6 +98,31 @@ fn what_install_sets_up_works_and_the_doctor_names_what_is_broken() {
     centre.service.restart();
     centre.slurm.stop_controller().unwrap();
     assert!(bad(&centre).contains("slurmctld"));
+}
+
+/// Lines in others' words do what ours do, also where one has a symbol of Slurm.
+fn asked_in_other_words(centre: &Centre) {
+    let script = centre.script(
+        "others.sh",
+        "#!/bin/sh\n#DW jobdw capacity=1MiB\n#DW stage_in type=directory source=archive:run destination=SCRATCH/dw-%j\n\
+         #Stageout SCRATCH/out-%j home\n#Deadline 12/31/2099:12:00\n\
+         cp -r dw-$SLURM_JOB_ID used-by-dw; mkdir out-$SLURM_JOB_ID; echo x > out-$SLURM_JOB_ID/x\n",
+    );
+    let job = centre.slurm.submit(&script).unwrap();
+    centre.wait_for(job, |state, _| state == "COMPLETED");
+    assert_eq!(
+        contents(&centre.scratch().join("used-by-dw")),
+        contents(&centre.s3.bucket_folder().join("run"))
+    );
+    let leaving = centre.leaving(&format!("out-{job}"));
+    assert_eq!(leaving["state"], "safe");
+    assert!(
+        leaving["deadline"]
+            .as_str()
+            .unwrap()
+            .starts_with("2099-12-31"),
+        "{leaving}"
+    );
 }
 
 /// A comment does what lines of the script do.
