@@ -11,8 +11,9 @@ mod scontrol;
 pub(crate) mod stage_in;
 mod stage_out;
 pub(crate) mod timing;
+mod watch;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use jiff::tz::TimeZone;
 use posthaste_api as api;
@@ -22,6 +23,7 @@ use posthaste_journal::{
     JobHold, JobPhase, JobRecord, Journal, JournalError, PhaseName, RequestRecord,
 };
 use posthaste_types::Timestamp;
+use tokio::{sync::mpsc, task::JoinSet};
 
 use crate::{
     http::{Answer, Desk},
@@ -34,8 +36,22 @@ const JOBS_MAX: u32 = 10_000;
 /// Jobs that one listing shows where it does not say how many, and at most: each costs some look-ups in the journal.
 const LISTED: u32 = 100;
 const LISTED_MAX: u32 = 1000;
+/// The batch system that is asked by its own commands how its jobs stand.
+const SLURM: &str = "slurm";
 /// Bytes of the name of a batch system or of a job's id.
 const NAME_BYTES_MAX: usize = 64;
+
+/// Looks after all jobs until the service ends, also after those that are gone.
+pub(crate) fn look_after_all(
+    running: &mut JoinSet<Result<()>>,
+    desk: &Desk,
+    forgotten: mpsc::Receiver<JobRecord>,
+) {
+    running.spawn(forget::give_up_all(Arc::clone(&desk.centre), forgotten));
+    running.spawn(forget::forget_old(desk.clone()));
+    running.spawn(held::look_after_all(desk.clone()));
+    running.spawn(watch::look_on(desk.clone()));
+}
 
 /// The job of that name.
 ///
@@ -168,7 +184,7 @@ fn check_name(scheduler: &str, job: &str, is_held: bool) -> Result<()> {
             && name.len() <= NAME_BYTES_MAX
             && letters.all(|byte| byte.is_ascii_alphanumeric() || b"._-[]".contains(&byte))
     };
-    let is_released = scheduler == "slurm" && job.bytes().all(|byte| byte.is_ascii_digit());
+    let is_released = scheduler == SLURM && job.bytes().all(|byte| byte.is_ascii_digit());
     let why = if !name_ok(scheduler) || !name_ok(job) {
         "letters, digits and ._-[] make a name, 64 at most"
     } else if is_held && !is_released {

@@ -231,8 +231,7 @@ impl Service {
         running.spawn(watch_depots(Arc::clone(&centre), watches));
         running.spawn(read_meters(Arc::clone(&centre)));
         running.spawn(circuits::sweep_all(Arc::clone(&centre)));
-        running.spawn(jobs::forget::forget_all(desk.clone(), forgotten));
-        running.spawn(jobs::held::look_after_all(desk.clone()));
+        jobs::look_after_all(&mut running, &desk, forgotten);
         if let Some(outlook) = &desk.outlook {
             running.spawn(queue::look_on(Arc::clone(&centre), Arc::clone(outlook)));
         }

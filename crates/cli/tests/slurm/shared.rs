@@ -46,22 +46,50 @@ fn what_a_purge_takes_from_queued_jobs_is_brought_again() {
     let scratch = centre.scratch();
     fs::remove_dir_all(scratch.join("weather")).unwrap();
     fs::remove_file(scratch.join("mesh/deep/0.h5")).unwrap();
-    fs::write(scratch.join("go"), "").unwrap();
-    for job in jobs {
-        centre.wait_for(job, |state, reason| {
-            state == "PENDING" && reason.contains("pre_run")
-        });
-        let id = job.to_string();
-        centre.slurm.ask("scontrol", &["release", &id]).unwrap();
-        // Slurm would wait two minutes after a start that failed.
-        let now = ["update", &format!("JobId={id}"), "StartTime=now"];
-        centre.slurm.ask("scontrol", &now).unwrap();
-    }
     let wanted = contents(&centre.s3.bucket_folder().join("run"));
+    let is_here = |name: &str| {
+        let folder = scratch.join(name);
+        folder.join("deep/0.h5").exists() && contents(&folder) == wanted
+    };
+    let looked = centre.slurm.wait_until("it is brought again", |_| {
+        Ok(is_here("weather") && is_here("mesh"))
+    });
+    looked.unwrap();
+    fs::write(scratch.join("go"), "").unwrap();
     for (job, used) in jobs.into_iter().zip(["used-whole", "used-part"]) {
         centre.wait_for(job, |state, _| state == "COMPLETED");
         assert_eq!(contents(&scratch.join(used)), wanted);
     }
+    centre.wait_for(occupier, |state, _| state == "COMPLETED");
+}
+
+#[test]
+fn a_job_does_not_start_without_what_can_t_be_brought_again() {
+    let centre = Centre::start("1G", 600);
+    let occupier = occupy(&centre);
+    let (source, scratch) = (centre.s3.bucket_folder().join("run"), centre.scratch());
+    let script = centre.script(
+        "lost.sh",
+        "#!/bin/sh\n#POSTHASTE stage_in source=archive:run destination=SCRATCH/weather\ncp -r weather used\n",
+    );
+    let job = centre.slurm.submit(&script).unwrap();
+    wait_until_staged(&centre, job);
+    let wanted = contents(&source);
+    let away = centre.s3.bucket_folder().join("away");
+    fs::rename(&source, &away).unwrap();
+    fs::remove_dir_all(scratch.join("weather")).unwrap();
+    fs::write(scratch.join("go"), "").unwrap();
+    centre.wait_for(job, |state, reason| {
+        state == "PENDING" && reason.contains("pre_run")
+    });
+    fs::rename(&away, &source).unwrap();
+    let id = job.to_string();
+    centre.slurm.ask("scontrol", &["release", &id]).unwrap();
+    // Slurm would wait two minutes after a start that failed.
+    let now = ["update", &format!("JobId={id}"), "StartTime=now"];
+    centre.slurm.ask("scontrol", &now).unwrap();
+    centre.wait_for(job, |state, _| state == "COMPLETED");
+    assert_eq!(contents(&scratch.join("used")), wanted);
     centre.wait_for(occupier, |state, _| state == "COMPLETED");
 }
 

@@ -26,17 +26,11 @@ pub(super) fn is_too_old(ended: Timestamp, now: Timestamp) -> bool {
     now >= ended + ENDED_MAX
 }
 
-/// Does both until the service ends.
+/// Forgets jobs whose batch system never says that they are gone. What leaves scratch for them goes on.
 ///
 /// # Errors
 /// The journal's.
-pub(crate) async fn forget_all(desk: Desk, forgotten: mpsc::Receiver<JobRecord>) -> Result<()> {
-    let given_up = give_up_all(Arc::clone(&desk.centre), forgotten);
-    tokio::try_join!(given_up, forget_old(&desk)).map(|((), ())| ())
-}
-
-/// Forgets jobs whose batch system never says that they are gone. What leaves scratch for them goes on.
-async fn forget_old(desk: &Desk) -> Result<()> {
+pub(super) async fn forget_old(desk: Desk) -> Result<()> {
     loop {
         let store = &desk.centre.store;
         let now = desk.centre.clock.now();
@@ -44,7 +38,7 @@ async fn forget_old(desk: &Desk) -> Result<()> {
             if let JobPhase::Ended { at, .. } = record.phase
                 && is_too_old(at, now)
             {
-                remove(desk, record)?;
+                remove(&desk, record)?;
             }
         }
         tokio::time::sleep(LOOK_EVERY).await;
@@ -73,7 +67,13 @@ pub(super) fn give_up_later(desk: &Desk, record: JobRecord) {
 
 /// Gives up what is on its way to jobs that were forgotten and are not told of again soon. What can't be given up arrives for
 /// nobody.
-async fn give_up_all(centre: Arc<Centre>, mut forgotten: mpsc::Receiver<JobRecord>) -> Result<()> {
+///
+/// # Errors
+/// None.
+pub(super) async fn give_up_all(
+    centre: Arc<Centre>,
+    mut forgotten: mpsc::Receiver<JobRecord>,
+) -> Result<()> {
     let mut waiting = JoinSet::new();
     while let Some(record) = forgotten.recv().await {
         while waiting.try_join_next().is_some() {}

@@ -14,7 +14,7 @@ use posthaste_journal::{JobHold, JobPhase, JobRecord};
 use posthaste_types::Timestamp;
 use tokio::sync::Notify;
 
-use super::{JOBS_MAX, ended, forget, remove, scontrol, stage_in};
+use super::{JOBS_MAX, SLURM, ended, forget, remove, scontrol, stage_in};
 use crate::http::{Answer, Desk};
 
 /// Between two looks; Slurm is asked once at each, about all jobs.
@@ -60,9 +60,6 @@ impl Looks {
         self.take()
     }
 }
-
-/// Whose jobs are submitted held.
-const SCHEDULER: &str = "slurm";
 
 /// How the jobs stand, where Slurm says it.
 type States = Option<BTreeMap<u64, JobState>>;
@@ -146,7 +143,7 @@ pub(crate) async fn look_after_all(desk: Desk) -> Result<()> {
         };
         for JobRecord { job, .. } in jobs {
             // Looking at all of them takes its time, in which one may be told of anew or forgotten.
-            let record = journal.journal(|journal| journal.job(SCHEDULER, &job))?;
+            let record = journal.journal(|journal| journal.job(SLURM, &job))?;
             if let Some(record) = record {
                 look.at_one(record, &mut notes).await;
             }

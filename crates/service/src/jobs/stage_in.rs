@@ -125,11 +125,12 @@ pub(super) fn ask(desk: &Desk, record: &JobRecord) -> Answer<()> {
     Ok(())
 }
 
-fn asking(desk: &Desk) -> MutexGuard<'_, ()> {
+/// Held by whoever asks: two jobs that want the same must not both do so.
+pub(super) fn asking(desk: &Desk) -> MutexGuard<'_, ()> {
     tokio::task::block_in_place(|| desk.asking.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-fn has_arrived(centre: &Centre, request: &RequestRecord) -> bool {
+pub(super) fn has_arrived(centre: &Centre, request: &RequestRecord) -> bool {
     let view = centre.mind().arrival(request.id);
     view.map_or(request.ended.as_deref() == Some("arrived"), |view| {
         view.state == ArrivalState::Arrived

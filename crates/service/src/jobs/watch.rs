@@ -1,0 +1,186 @@
+//! Data that lies ready for jobs that wait for nodes: what a purge takes of it is asked for again at once, rather than when
+//! the first of them is to start. Jobs that were submitted held have a look of their own, those of PBS ask again and again.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use posthaste_batch::slurm::JobState;
+use posthaste_endpoint::Result;
+use posthaste_journal::{JobHold, JobPhase, JobRecord, PhaseName, RequestRecord};
+use posthaste_types::RequestId;
+
+use super::{SLURM, read_again, scontrol, stage_in};
+use crate::{
+    http::Desk,
+    inbound::landed::{self, Landed},
+};
+
+/// Between two looks: each takes one at every file that lies ready.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
+
+/// Something of which a purge took some or all.
+struct Missing {
+    request: RequestRecord,
+    landed: Landed,
+    /// All jobs that want it and have not ended.
+    jobs: Vec<JobRecord>,
+}
+
+/// Looks again and again until the service ends.
+///
+/// # Errors
+/// The journal's.
+pub(crate) async fn look_on(desk: Desk) -> Result<()> {
+    let mut said = String::new();
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let missing = tokio::task::block_in_place(|| missing(&desk))?;
+        if missing.is_empty() {
+            continue;
+        }
+        // Asked after the look: nothing lets a job start whose data is not whole, so one that waits now reads none of it.
+        let states = match scontrol::states().await {
+            Ok(states) => states,
+            Err(error) => {
+                let text = format!("can't bring again what a purge took: {error}");
+                if text != said {
+                    eprintln!("posthaste: {text}");
+                    said = text;
+                }
+                continue;
+            }
+        };
+        said.clear();
+        for one in missing {
+            bring_again(&desk, &one, &states)?;
+        }
+    }
+}
+
+/// What has arrived for jobs of Slurm and is not whole any more.
+fn missing(desk: &Desk) -> Result<Vec<Missing>> {
+    let centre = &desk.centre;
+    let all = centre
+        .store
+        .journal(|journal| journal.jobs(None, &PhaseName::BEFORE_THE_END, None))?;
+    let mut wanted: BTreeMap<RequestId, (RequestRecord, Vec<JobRecord>)> = BTreeMap::new();
+    for job in all {
+        for one in &read_again(&job).stage_ins {
+            if let Some(request) = stage_in::newest(centre, one)? {
+                let entry = wanted.entry(request.id).or_insert((request, Vec::new()));
+                entry.1.push(job.clone());
+            }
+        }
+    }
+    let mut missing = Vec::new();
+    for (request, jobs) in wanted.into_values() {
+        let is_ready = stage_in::is_of_job(&request) && stage_in::has_arrived(centre, &request);
+        if !is_ready || !jobs.iter().any(is_watched) {
+            continue;
+        }
+        match landed::look(&centre.store, &request) {
+            Ok(landed @ (Landed::Partly | Landed::Gone)) => missing.push(Missing {
+                request,
+                landed,
+                jobs,
+            }),
+            // What somebody changed is theirs.
+            Ok(Landed::Whole | Landed::Changed | Landed::Unknown) => {}
+            Err(error) => eprintln!("posthaste: {error}"),
+        }
+    }
+    Ok(missing)
+}
+
+/// Whether it is a job that Slurm keeps from starting until its data is here.
+fn is_watched(job: &JobRecord) -> bool {
+    job.scheduler == SLURM && job.phase == JobPhase::StagingIn && job.hold == JobHold::None
+}
+
+/// Whether Slurm says that a job waits.
+fn waits(job: &JobRecord, states: &BTreeMap<u64, JobState>) -> bool {
+    let number = job.job.parse::<u64>().ok();
+    let state = number.filter(|_| job.scheduler == SLURM);
+    match state.and_then(|number| states.get(&number)) {
+        Some(JobState::Waiting | JobState::Held | JobState::HeldByAdministrator) => true,
+        Some(JobState::Running | JobState::NeverBegan | JobState::Ended { .. }) | None => false,
+    }
+}
+
+/// Asks for it again in the name of a job that waits, where no job may be reading what is left.
+fn bring_again(desk: &Desk, one: &Missing, states: &BTreeMap<u64, JobState>) -> Result<()> {
+    let store = &desk.centre.store;
+    let Some(job) = one
+        .jobs
+        .iter()
+        .find(|job| is_watched(job) && waits(job, states))
+    else {
+        return Ok(());
+    };
+    if one.landed == Landed::Partly {
+        if !one.jobs.iter().all(|job| waits(job, states)) {
+            return Ok(());
+        }
+        // Jobs that were told of meanwhile find it missing, as these do.
+        let _asking = stage_in::asking(desk);
+        if let Err(error) = tokio::task::block_in_place(|| landed::evict(store, &one.request)) {
+            eprintln!("posthaste: {error}");
+            return Ok(());
+        }
+    }
+    // It may have ended, or have been told of anew.
+    let now = store.journal(|journal| journal.job(&job.scheduler, &job.job))?;
+    let Some(mut record) = now.filter(|now| now == job) else {
+        return Ok(());
+    };
+    record.round += 1;
+    record.created = desk.centre.clock.now();
+    store.journal(|journal| journal.keep_job(&record))?;
+    eprintln!(
+        "posthaste: slurm job {}: brings {} again: a purge took some of it",
+        record.job, one.request.destination
+    );
+    if let Err(refusal) = stage_in::ask(desk, &record) {
+        eprintln!("posthaste: slurm job {}: {refusal}", record.job);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use posthaste_types::Timestamp;
+
+    #[test]
+    fn only_jobs_that_slurm_holds_back_for_their_data_are_watched() {
+        let mut job = JobRecord {
+            scheduler: SLURM.into(),
+            job: "7".into(),
+            round: 0,
+            uid: 1000,
+            gid: 100,
+            script: String::new(),
+            phase: JobPhase::StagingIn,
+            created: Timestamp::from_secs(1),
+            hold: JobHold::None,
+        };
+        let states = |state| BTreeMap::from([(7, state)]);
+        assert!(is_watched(&job));
+        assert!(waits(&job, &states(JobState::Waiting)));
+        for state in [JobState::Running, JobState::Ended { well: true }] {
+            assert!(!waits(&job, &states(state)), "{state:?}");
+        }
+        assert!(!waits(&job, &BTreeMap::new()), "Slurm does not name it");
+        job.scheduler = "pbs".into();
+        assert!(!is_watched(&job));
+        assert!(
+            !waits(&job, &states(JobState::Waiting)),
+            "it is another's 7"
+        );
+        job.scheduler = SLURM.into();
+        job.hold = JobHold::Released;
+        assert!(!is_watched(&job));
+        job.hold = JobHold::None;
+        job.phase = JobPhase::Registered;
+        assert!(!is_watched(&job), "nothing was brought for it");
+    }
+}
