@@ -93,6 +93,8 @@ pub struct Score {
     pub report: Report,
     /// Every depot and destination anything of a request was sent to.
     pub reached: BTreeSet<(RequestId, DepotId)>,
+    /// Bytes that depots sent on to destinations once they had them: no part of what makes a request safe.
+    pub delivered: Bytes,
     /// Of each request that was asked, its bytes; and what the redundancy needs that was chosen for it: a byte for each
     /// of chunks that came whole to a destination, and all fragments of the others.
     pub sizes: BTreeMap<RequestId, (Bytes, Bytes)>,

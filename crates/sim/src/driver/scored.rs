@@ -32,6 +32,8 @@ pub(super) struct Noted {
     pub(super) reached: BTreeSet<(RequestId, DepotId)>,
     /// Chunks that came whole to a destination.
     pub(super) whole: BTreeSet<(RequestId, ChunkIndex)>,
+    /// Bytes that depots sent on to destinations.
+    pub(super) delivered: Bytes,
 }
 
 /// Plays a scenario with the mind, or a rival in its place.
@@ -105,11 +107,11 @@ impl Run<'_> {
         self.noted = Some(Noted::default());
         self.set_up(seed);
         self.play();
-        let Noted { reached, whole } = self.noted.take().unwrap_or_default();
+        let noted = self.noted.take().unwrap_or_default();
         let sizes = self.world.specs.iter().map(|(request, spec)| {
             let needed = (0..spec.chunks()).map(|chunk| {
                 let size = spec.chunk_bytes(chunk);
-                if whole.contains(&(*request, ChunkIndex::new(chunk))) {
+                if noted.whole.contains(&(*request, ChunkIndex::new(chunk))) {
                     size
                 } else {
                     spec.code
@@ -122,7 +124,8 @@ impl Run<'_> {
         Score {
             sizes: sizes.collect(),
             report: self.into_report(seed),
-            reached,
+            reached: noted.reached,
+            delivered: noted.delivered,
         }
     }
 
