@@ -242,8 +242,8 @@ const WHY: &str = "\nWhat is missing, and why. The row that is asked the feasibl
     - **failures**, **offline**: promises are broken, hardly anything is refused. What depots lose has to be sent again, and \
     forecasts do not count on it; a depot that comes and goes has a spare, but not what it held. Whoever knows the moments of failures makes \
     safe between them.\n\
-    - **bursts**, **cloud**, **volatile**: refusals, since newcomers are weighed by less than the middle forecast. Weighed by half that \
-    distance, by number as many deadlines are kept in bursts and three times as many promises are broken.\n";
+    - **bursts**, **cloud**, **volatile**: refusals, since newcomers are weighed by less than the middle forecast: by more, promises \
+    would be broken instead.\n";
 
 /// What is to be reached, and what was: deadlines kept, bytes moved and infeasible requests refused in each family.
 fn goals(families: &BTreeMap<String, Family>) -> String {
