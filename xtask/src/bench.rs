@@ -50,7 +50,7 @@ const ALL: &[Benchmark] = &[
     (
         "deadlines",
         deadlines::run,
-        "[--seeds N] [--from FILE]: who keeps how many deadlines in the same simulated worlds",
+        "[--seeds N] [--family NAME] [--from FILE]: who keeps how many deadlines in the same simulated worlds",
     ),
     (
         "lab",

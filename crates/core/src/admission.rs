@@ -1,6 +1,7 @@
 //! Takes a request or says at once why not, and what would buy it.
 
 mod bargain;
+mod spares;
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -127,6 +128,7 @@ impl Mind {
         let (deadline, aim) = (request.spec.deadline, request.aim());
         let (chosen, finish) = choose(&way.scene, &way.proposal, aim - margin);
         let finish = finish.filter(|&finish| finish <= aim)?;
+        let (chosen, finish) = self.with_spares(request, way, chosen, finish);
         let fan_out = u32::try_from(chosen.len()).unwrap_or(u32::MAX);
         let reason = if chosen.is_empty() {
             Reason::DirectSuffices { finish, deadline }

@@ -22,7 +22,13 @@ impl Mind {
             for &depot in &entry.wants {
                 self.depots.touch(depot);
             }
+            let has_ended = self.index.moves(id) && entry.urgency.is_none();
             self.index.set(id, entry);
+            // What waits at its destination for it to be over may go on.
+            let lead = self.requests.get(&id).and_then(Request::lead_depot);
+            if let Some(to) = lead.filter(|_| has_ended) {
+                self.pushes.touch(to);
+            }
             self.end_space(id);
         }
     }

@@ -36,13 +36,23 @@ impl Mind {
         let Some(request) = self.requests.get_mut(&id) else {
             return;
         };
-        match (
-            review(&mut request.pace, finish, left, behind, ahead),
-            request.route,
-        ) {
-            (Change::Keep, _) | (Change::Drop, Route::Direct) => {}
+        let change = review(&mut request.pace, finish, left, behind, ahead);
+        let (route, deadline) = (request.route, request.spec.deadline);
+        let finish = request.finish.map(|finish| finish.p90);
+        match (change, route) {
             (Change::Add, _) if is_awaited => {}
-            (Change::Add, Route::Direct) => self.stage_too(id, sweep, out),
+            (Change::Keep, _) | (Change::Drop, Route::Direct) => self.feed_spare(id, sweep, out),
+            (Change::Drop, Route::Staged) if self.is_fed_shaky(id) => {
+                self.feed_spare(id, sweep, out);
+            }
+            (Change::Add, Route::Direct) => {
+                let fault = Fault::Unreachable;
+                let reason = match finish {
+                    Some(finish) => Reason::DirectTooSlow { finish, deadline },
+                    None => Reason::DepotLost { fault },
+                };
+                self.stage_too(id, reason, sweep, out);
+            }
             (Change::Add, Route::Staged) if self.would_help(id, sweep) => {
                 self.activate_next(id, reason_late, out);
             }
@@ -104,7 +114,7 @@ impl Mind {
 
     /// Feeds the fastest depot in reserve, with the reason as it is then. Returns whether there was
     /// one.
-    fn activate_next(
+    pub(crate) fn activate_next(
         &mut self,
         id: RequestId,
         reason: impl FnOnce(&Request, Timestamp) -> Reason,
@@ -192,7 +202,13 @@ impl Mind {
     }
 
     /// The destination alone does not keep the deadline, or does not answer: depots are fed as well.
-    fn stage_too(&mut self, id: RequestId, sweep: &Sweep, out: &mut Outbox) {
+    pub(crate) fn stage_too(
+        &mut self,
+        id: RequestId,
+        reason: Reason,
+        sweep: &Sweep,
+        out: &mut Outbox,
+    ) {
         let Some(request) = self.requests.get(&id) else {
             return;
         };
@@ -200,16 +216,6 @@ impl Mind {
         if lanes.len() < usize::from(request.spec.code.total()) {
             return;
         }
-        let deadline = request.spec.deadline;
-        let reason = match request.finish {
-            Some(finish) => Reason::DirectTooSlow {
-                finish: finish.p90,
-                deadline,
-            },
-            None => Reason::DepotLost {
-                fault: Fault::Unreachable,
-            },
-        };
         let active = self.fewest(id, lanes, sweep);
         let Some(request) = self.requests.get_mut(&id) else {
             return;

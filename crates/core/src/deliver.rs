@@ -15,7 +15,7 @@ use posthaste_types::{ByteRate, Bytes, ChunkIndex, DepotId, FragmentIndex, Reque
 
 use crate::{
     Mind,
-    books::{FlightKey, Forwarded, Push, Request},
+    books::{Depot, FlightKey, Forwarded, Push, Request},
     contract::{Command, Happening, Outbox, Reason},
     outlook::SLICE_PAUSE,
 };
@@ -24,6 +24,12 @@ use crate::{
 const LOOKS_MAX: usize = 512;
 /// Chunks that wait for a busy way, of which so many are looked at in one go.
 const OPENED_MAX: usize = 16;
+
+/// So many times what others have that is not safe yet and goes to a destination stays free there: who
+/// comes meanwhile has a deadline, and what is safe has none.
+const ROOM_TIMES: u64 = 8;
+/// Requests that are looked at for that, the most urgent first.
+const MOVING_MAX: usize = 64;
 
 /// A depot or destination as a request sees it now, whatever the chunk.
 struct Perch {
@@ -302,7 +308,7 @@ impl Mind {
                     && is_there
                     && is_free
                     && depot.is_within_hours(self.now)
-                    && depot.space() - self.index.kept(lane.depot) >= chunk,
+                    && self.space_to_deliver(request, lane.depot, depot) >= chunk,
             })
         });
         perches.collect()
@@ -319,12 +325,27 @@ impl Mind {
             let under_way = self.pushes.to(at.depot, None).count();
             let under_way = u32::try_from(under_way).unwrap_or(u32::MAX);
             let chunk = request.spec.chunk_size.get().max(1);
-            // What was promised to who is not safe yet comes first.
-            let space = depot.space() - self.index.kept(at.depot);
+            let space = self.space_to_deliver(request, at.depot, depot);
             let space = u32::try_from(space.get() / chunk).unwrap_or(u32::MAX);
             Some((place, most.saturating_sub(under_way).min(space.max(1))))
         });
         rooms.filter(|(_, room)| *room > 0).collect()
+    }
+
+    /// Space of a destination for what is safe already: what was promised to who is not comes first, and where no
+    /// moment was promised for the delivery also who may come meanwhile.
+    fn space_to_deliver(&self, request: &Request, at: DepotId, depot: &Depot) -> Bytes {
+        let left = depot.space() - self.index.kept(at);
+        if request.promised_by().is_some() {
+            return left;
+        }
+        let moving = self.index.after(None).take(MOVING_MAX);
+        let moving = moving.filter_map(|urgency| self.requests.get(&urgency.request));
+        let is_other = |other: &&Request| !core::ptr::eq(*other, request);
+        let here = moving.filter(is_other);
+        let here = here.filter(|other| other.lead_depot() == Some(at));
+        let rest: Bytes = here.map(|other| other.replica.unsafe_bytes()).sum();
+        left.min(depot.space() - rest.times(ROOM_TIMES))
     }
 
     /// Depots and destinations as one chunk sees them.

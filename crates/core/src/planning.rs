@@ -20,14 +20,11 @@ use posthaste_types::{RequestId, Timestamp, record};
 
 use crate::{
     Mind, Settings,
-    books::{Depot, Request, Urgency},
+    books::{Request, Urgency},
     contract::{Command, Outbox, Reason},
     outlook::{Belief, give_back},
     review::reason_late,
 };
-
-/// Depots must have been there for so long before those that were taken are planned anew.
-const CALM: Duration = Duration::from_secs(600);
 
 record! {
     /// A demand of a problem, as the books know it.
@@ -111,10 +108,7 @@ impl Mind {
         if planning.asked.is_some() || self.now < planning.next_at || !self.is_plan_allowed(2) {
             return;
         }
-        let is_shaky = |depot: &Depot| {
-            depot.is_down() || depot.losses > 0 && depot.down_since + CALM > self.now
-        };
-        if self.depots.values().any(is_shaky) {
+        if self.depots.values().any(|depot| depot.is_shaky(self.now)) {
             return;
         }
         let late_ticks = self.settings.behind_ticks;

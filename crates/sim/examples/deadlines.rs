@@ -1,21 +1,26 @@
-//! Plays families of scenarios with everybody who can decide: `deadlines FOLDER SEEDS` prints a line for
-//! each family and policy, fields apart by tabs. What `cargo xtask bench deadlines` runs.
+//! Plays families of scenarios with everybody who can decide. `deadlines FOLDER SEEDS [--family NAME] [--policy NAME]`
+//! prints a line for each seed, family and policy as soon as it was played, fields apart by tabs: first the names of the
+//! fields, then seed by seed, so that a run that is broken off is worth what it came to. What
+//! `cargo xtask bench deadlines` runs.
 
 use std::{
     collections::BTreeSet,
     error::Error,
+    io::Write,
     path::PathBuf,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::atomic::{AtomicUsize, Ordering},
     thread,
 };
 
 use posthaste_core::Settings;
 use posthaste_sim::{
     Fate, Rival, Scenario,
-    deadlines::{Score, prophesy, score, score_with},
+    deadlines::{Score, prophesy, score, score_only, score_with},
 };
-use posthaste_solve::{Effort, solve};
+use posthaste_solve::{Effort, SolveError, solve};
 use posthaste_types::RequestId;
+
+const USAGE: &str = "write: deadlines FOLDER SEEDS [--family NAME] [--policy NAME]";
 
 /// What the clairvoyant may spend on a seed.
 const EFFORT: Effort = Effort {
@@ -23,116 +28,90 @@ const EFFORT: Effort = Effort {
     columns: 20_000,
 };
 
-/// What one who decides came to over all seeds of a family.
-#[derive(Debug, Clone, Copy, Default)]
-struct Tally {
-    /// Requests the clairvoyant keeps, and of those, ones that were kept.
-    feasible: u64,
-    met: u64,
-    /// All that were kept.
-    met_any: u64,
-    /// Requests that neither it nor the one who decides keeps, and of those, ones that were refused. Which
-    /// of several are kept where not all can be is for each to choose.
-    infeasible: u64,
-    refused: u64,
-    /// Requests the clairvoyant keeps that were refused.
-    refused_feasible: u64,
-    /// Bytes sent, stored, and of requests that were kept.
-    sent: u128,
-    stored: u128,
-    kept_bytes: u128,
-    /// Depots reached and requests that reached any.
-    reached: u64,
-    reaching: u64,
-    violations: u64,
-}
+/// What is counted of each seed.
+const FIGURES: [&str; 17] = [
+    "asked",
+    "feasible",
+    "met",
+    "met feasible",
+    "refused",
+    "refused feasible",
+    "broken",
+    "broken feasible",
+    "infeasible",
+    "sent",
+    "lost",
+    "kept bytes",
+    "safe bytes",
+    "needed bytes",
+    "reached",
+    "reaching",
+    "violations",
+];
 
-impl Tally {
-    fn add(&mut self, other: Self) {
-        self.feasible += other.feasible;
-        self.met += other.met;
-        self.met_any += other.met_any;
-        self.infeasible += other.infeasible;
-        self.refused += other.refused;
-        self.refused_feasible += other.refused_feasible;
-        self.sent += other.sent;
-        self.stored += other.stored;
-        self.kept_bytes += other.kept_bytes;
-        self.reached += other.reached;
-        self.reaching += other.reaching;
-        self.violations += other.violations;
-    }
-
-    /// The fields of a line.
-    #[expect(clippy::cast_precision_loss, reason = "shares for people")]
-    fn line(&self) -> String {
-        let share = |some: u64, all: u64| some as f64 / all.max(1) as f64;
-        let ratio = |some: u128, all: u128| some as f64 / all.max(1) as f64;
-        format!(
-            "{}\t{:.4}\t{}\t{:.3}\t{:.4}\t{:.4}\t{:.2}\t{:.4}\t{}",
-            self.feasible,
-            share(self.met, self.feasible),
-            self.met_any,
-            ratio(self.sent, self.kept_bytes),
-            share(self.refused, self.infeasible),
-            share(self.refused_feasible, self.feasible),
-            share(self.reached, self.reaching),
-            ratio(self.sent - self.stored.min(self.sent), self.sent),
-            self.violations,
-        )
-    }
-}
+/// What one who decides came to with one seed of a family, as [`FIGURES`] says.
+struct Tally([u128; FIGURES.len()]);
 
 /// What is known of a seed's future.
 struct Future {
+    /// Requests the clairvoyant keeps.
     feasible: BTreeSet<RequestId>,
-    bytes: Vec<(RequestId, u64)>,
+    /// How many were asked for.
+    asked: usize,
 }
 
-fn future(scenario: &Scenario, seed: u64) -> Result<Future, posthaste_solve::SolveError> {
-    let prophecy = prophesy(scenario, seed);
+fn future(scenario: &Scenario, seed: u64) -> Result<Future, SolveError> {
+    let prophecy = prophesy(scenario, seed)?;
     let schedule = solve(&prophecy.problem, EFFORT)?;
     let kept = prophecy.requests.iter().zip(&schedule.shortfalls);
     let kept = kept.filter(|(_, shortfall)| shortfall.is_none());
-    let sizes = prophecy.requests.iter().zip(&prophecy.problem.demands);
     Ok(Future {
         feasible: kept.map(|(request, _)| *request).collect(),
-        bytes: sizes
-            .map(|(request, demand)| (*request, demand.bytes.get()))
-            .collect(),
+        asked: prophecy.requests.len() + prophecy.hopeless.len(),
     })
 }
 
-fn tally(future: &Future, score: &Score) -> Tally {
-    let fates = || score.report.fates.iter();
-    let is_feasible = |request: &RequestId| future.feasible.contains(request);
-    let count = |fate: Fate, feasible: bool| {
-        let found =
-            fates().filter(|(request, other)| *other == fate && is_feasible(request) == feasible);
-        found.count() as u64
-    };
-    let met: BTreeSet<RequestId> = fates()
-        .filter(|(_, fate)| *fate == Fate::Met)
-        .map(|(request, _)| *request)
-        .collect();
-    let kept = future
-        .bytes
-        .iter()
-        .filter(|(request, _)| met.contains(request));
-    let reaching: BTreeSet<RequestId> = score.reached.iter().map(|(request, _)| *request).collect();
-    Tally {
-        feasible: future.feasible.len() as u64,
-        met: count(Fate::Met, true),
-        met_any: met.len() as u64,
-        infeasible: (future.bytes.len() - future.feasible.len()) as u64 - count(Fate::Met, false),
-        refused: count(Fate::Refused, false),
-        refused_feasible: count(Fate::Refused, true),
-        sent: score.report.sent.get().into(),
-        stored: score.report.stored.get().into(),
-        kept_bytes: kept.map(|(_, bytes)| u128::from(*bytes)).sum(),
-        reached: score.reached.len() as u64,
-        reaching: reaching.len() as u64,
-        violations: u64::from(!score.report.is_clean()),
+impl Tally {
+    fn of(future: &Future, score: &Score) -> Self {
+        let of_fates = |fates: &[Fate]| -> BTreeSet<RequestId> {
+            let all = score.report.fates.iter();
+            let found = all.filter(|(_, fate)| fates.contains(fate));
+            found.map(|(request, _)| *request).collect()
+        };
+        let met = of_fates(&[Fate::Met]);
+        let refused = of_fates(&[Fate::Refused]);
+        let broken = of_fates(&[Fate::Late, Fate::Unsafe, Fate::Failed]);
+        let safe = of_fates(&[Fate::Met, Fate::Late]);
+        let feasible = &future.feasible;
+        let count = |these: &BTreeSet<RequestId>| these.len() as u128;
+        let both = |these: &BTreeSet<RequestId>| these.intersection(feasible).count() as u128;
+        let bytes = |these: &BTreeSet<RequestId>, is_needed: bool| -> u128 {
+            let sizes = score.sizes.iter();
+            let sizes = sizes.filter(|(request, _)| these.contains(request));
+            let sizes = sizes.map(|(_, (size, needed))| if is_needed { needed } else { size });
+            sizes.map(|bytes| u128::from(bytes.get())).sum()
+        };
+        let reaching = score.reached.iter().map(|(request, _)| *request);
+        Self([
+            future.asked as u128,
+            count(feasible),
+            count(&met),
+            both(&met),
+            count(&refused),
+            both(&refused),
+            count(&broken),
+            both(&broken),
+            // Which of several are kept where not all can be is for each to choose.
+            future.asked as u128 - count(feasible) - (count(&met) - both(&met)),
+            (score.report.sent - score.delivered).get().into(),
+            (score.report.sent - score.report.stored).get().into(),
+            bytes(&met, false),
+            bytes(&safe, false),
+            bytes(&safe, true),
+            score.reached.len() as u128,
+            count(&reaching.collect()),
+            u128::from(!score.report.is_clean()),
+        ])
     }
 }
 
@@ -142,13 +121,19 @@ enum Policy {
     Rival(Rival),
     /// The mind, with these settings.
     Mind(Box<Settings>),
+    /// The mind, asked for what the clairvoyant keeps and nothing else: what is lost otherwise is lost because nobody
+    /// knows who comes next.
+    Chosen,
 }
 
 impl Policy {
-    fn score(&self, scenario: &Scenario, seed: u64) -> Score {
+    fn score(&self, scenario: &Scenario, seed: u64, future: &Future) -> Score {
         match self {
             Self::Rival(rival) => score(scenario, seed, Some(*rival)),
             Self::Mind(settings) => score_with(scenario, seed, (**settings).clone()),
+            Self::Chosen => {
+                score_only(scenario, seed, Settings::default(), future.feasible.clone())
+            }
         }
     }
 }
@@ -162,71 +147,110 @@ fn policies() -> Vec<(&'static str, Policy)> {
         ..Settings::default()
     };
     let minds = [
-        ("posthaste, greedy only", greedy),
-        ("posthaste", Settings::default()),
+        ("posthaste, greedy only", Policy::Mind(Box::new(greedy))),
+        ("posthaste", Policy::Mind(Box::default())),
+        ("posthaste, asked the feasible only", Policy::Chosen),
     ];
-    let minds = minds.map(|(name, settings)| (name, Policy::Mind(Box::new(settings))));
     rivals.chain(minds).collect()
 }
 
-fn family(scenario: &Scenario, seeds: u64) -> Result<Vec<Tally>, posthaste_solve::SolveError> {
-    let next = AtomicU64::new(1);
-    let work = || {
-        let mut tallies = vec![Tally::default(); policies().len()];
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed > seeds {
-                return Ok(tallies);
-            }
-            let future = future(scenario, seed)?;
-            for (sum, (_, policy)) in tallies.iter_mut().zip(policies()) {
-                sum.add(tally(&future, &policy.score(scenario, seed)));
-            }
-        }
-    };
-    let threads = thread::available_parallelism().map_or(1, usize::from);
-    thread::scope(|scope| {
-        let hands: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        let mut sums = vec![Tally::default(); policies().len()];
-        for hand in hands {
-            // A thread that panics takes the program with it: its seed can't be counted.
-            let tallies = hand
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-            for (sum, tally) in sums.iter_mut().zip(tallies) {
-                sum.add(tally);
-            }
-        }
-        Ok(sums)
-    })
+/// What was asked for.
+struct Asked {
+    scenarios: Vec<Scenario>,
+    policies: Vec<(&'static str, Policy)>,
+    seeds: usize,
 }
 
-#[expect(clippy::print_stdout, reason = "its output is what it is for")]
-fn main() -> Result<(), Box<dyn Error>> {
-    let mut words = std::env::args().skip(1);
-    let folder = PathBuf::from(words.next().ok_or("write: deadlines FOLDER SEEDS")?);
-    let seeds: u64 = words
-        .next()
-        .ok_or("write: deadlines FOLDER SEEDS")?
-        .parse()?;
-    let mut files: Vec<PathBuf> = std::fs::read_dir(&folder)?
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| {
-            path.extension()
-                .is_some_and(|extension| extension == "toml")
+impl Asked {
+    fn read(mut words: impl Iterator<Item = String>) -> Result<Self, Box<dyn Error>> {
+        let folder = PathBuf::from(words.next().ok_or(USAGE)?);
+        let seeds = words.next().ok_or(USAGE)?.parse()?;
+        let (mut family, mut policy) = (None, None);
+        while let Some(word) = words.next() {
+            match word.as_str() {
+                "--family" => family = Some(words.next().ok_or(USAGE)?),
+                "--policy" => policy = Some(words.next().ok_or(USAGE)?),
+                _ => return Err(USAGE.into()),
+            }
+        }
+        let mut files = Vec::new();
+        for entry in std::fs::read_dir(&folder)? {
+            files.push(entry?.path());
+        }
+        files.retain(|path| path.extension().is_some_and(|ending| ending == "toml"));
+        files.sort();
+        let mut scenarios = Vec::new();
+        for file in files {
+            scenarios.push(Scenario::load(&file)?);
+        }
+        scenarios.retain(|scenario| {
+            family
+                .as_ref()
+                .is_none_or(|family| scenario.name == *family)
+        });
+        let mut policies = policies();
+        policies.retain(|(name, _)| policy.as_ref().is_none_or(|policy| name == policy));
+        if scenarios.is_empty() || policies.is_empty() {
+            return Err("there is no such family, or no such policy".into());
+        }
+        Ok(Self {
+            scenarios,
+            policies,
+            seeds,
         })
-        .collect();
-    files.sort();
-    for file in files {
-        let scenario = Scenario::load(&file)?;
-        for ((policy, _), sum) in policies().into_iter().zip(family(&scenario, seeds)?) {
-            println!(
-                "{}\t{}\t{policy}\t{}",
-                scenario.name,
-                scenario.summary,
-                sum.line()
-            );
+    }
+
+    /// Plays the worlds that nobody took yet, seed by seed, and prints each when it is over.
+    fn play(&self, next: &AtomicUsize) -> Result<(), String> {
+        loop {
+            let world = next.fetch_add(1, Ordering::Relaxed);
+            let seed = 1 + world / self.scenarios.len();
+            if seed > self.seeds {
+                return Ok(());
+            }
+            let scenario = &self.scenarios[world % self.scenarios.len()];
+            let seed = seed as u64;
+            let future = future(scenario, seed).map_err(|error| {
+                format!("the future of {} with seed {seed}: {error}", scenario.name)
+            })?;
+            let mut lines = String::new();
+            for (name, policy) in &self.policies {
+                let Tally(figures) = Tally::of(&future, &policy.score(scenario, seed, &future));
+                lines += &format!("{}\t{}\t{name}\t{seed}", scenario.name, scenario.summary);
+                for figure in figures {
+                    lines += &format!("\t{figure}");
+                }
+                lines.push('\n');
+            }
+            print(&lines)?;
         }
     }
-    Ok(())
+}
+
+/// Prints whole lines at once: whoever reads them may read while the rest is played.
+fn print(lines: &str) -> Result<(), String> {
+    let mut out = std::io::stdout().lock();
+    let written = out.write_all(lines.as_bytes()).and_then(|()| out.flush());
+    written.map_err(|error| format!("printing what was played: {error}"))
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let asked = Asked::read(std::env::args().skip(1))?;
+    print(&format!(
+        "family\tsummary\tpolicy\tseed\t{}\n",
+        FIGURES.join("\t")
+    ))?;
+    let next = AtomicUsize::new(0);
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        let hands: Vec<_> = (0..threads)
+            .map(|_| scope.spawn(|| asked.play(&next)))
+            .collect();
+        for hand in hands {
+            // A thread that panics takes the program with it: its seed can't be counted.
+            hand.join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        }
+        Ok(())
+    })
 }

@@ -4,13 +4,19 @@
 //! what every path carried in each second becomes the capacity of a link. What a solver then keeps is
 //! what a clairvoyant keeps: the yardstick of the benchmark of deadlines.
 
-use std::{collections::BTreeSet, time::Duration};
+mod alone;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use posthaste_core::{Settings, contract::RequestSpec};
 use posthaste_plan::horizon::{Demand, Grid, Link, Node, Price, Problem};
+use posthaste_solve::SolveError;
 use posthaste_types::{Bytes, DepotId, RequestId};
 
-use crate::{Report, Rival, Scenario, driver};
+use crate::{Report, Rival, Scenario, driver, world::Condition};
 
 /// Length of slots between releases and deadlines.
 const STEP: Duration = Duration::from_secs(15);
@@ -18,11 +24,13 @@ const STEP: Duration = Duration::from_secs(15);
 /// A scenario's true future with a seed.
 #[derive(Debug, Clone)]
 pub struct Prophecy {
-    /// What was asked, and what the links carry. Data at depots that will lose it counts as there: a
-    /// bound, not a promise.
+    /// What was asked that could be safe in time if it were the only request, and what the links carry. Of data at
+    /// depots that will lose it only that is known: a bound, not a promise.
     pub problem: Problem,
     /// The request of each demand.
     pub requests: Vec<RequestId>,
+    /// What could not, whatever anybody does.
+    pub hopeless: Vec<RequestId>,
 }
 
 /// What was seen in a world nobody moved anything in.
@@ -30,6 +38,52 @@ pub struct Prophecy {
 pub(crate) struct Seen {
     /// What each site's path carried from each second on; none while the site was away.
     pub(crate) rates: Vec<(Duration, Vec<u64>)>,
+    /// When sites were gone, in the order they went.
+    pub(crate) absences: Vec<Absence>,
+}
+
+/// A time in which a site is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Absence {
+    /// Which, of all sites.
+    pub(crate) place: usize,
+    pub(crate) from: Duration,
+    /// The end of time while it is not back.
+    pub(crate) until: Duration,
+    /// It came back empty.
+    pub(crate) is_wiped: bool,
+}
+
+impl Seen {
+    /// Notes that a site went, or is back.
+    pub(crate) fn on_condition(&mut self, place: usize, now: Duration, condition: Condition) {
+        match (self.absence_of(place), condition) {
+            (None, Condition::Dead | Condition::Vanished | Condition::Hung) => {
+                self.absences.push(Absence {
+                    place,
+                    from: now,
+                    until: Duration::MAX,
+                    is_wiped: false,
+                });
+            }
+            (Some(absence), Condition::Well) => absence.until = now,
+            (None, Condition::Well)
+            | (Some(_), Condition::Dead | Condition::Vanished | Condition::Hung) => {}
+        }
+    }
+
+    /// Notes that a site that comes back is empty.
+    pub(crate) fn on_wiped(&mut self, place: usize) {
+        if let Some(absence) = self.absence_of(place) {
+            absence.is_wiped = true;
+        }
+    }
+
+    /// The absence of a site that is not over.
+    fn absence_of(&mut self, place: usize) -> Option<&mut Absence> {
+        let mut absences = self.absences.iter_mut();
+        absences.find(|absence| absence.place == place && absence.until == Duration::MAX)
+    }
 }
 
 /// What one who decides came to.
@@ -39,6 +93,11 @@ pub struct Score {
     pub report: Report,
     /// Every depot and destination anything of a request was sent to.
     pub reached: BTreeSet<(RequestId, DepotId)>,
+    /// Bytes that depots sent on to destinations once they had them: no part of what makes a request safe.
+    pub delivered: Bytes,
+    /// Of each request that was asked, its bytes; and what the redundancy needs that was chosen for it: a byte for each
+    /// of chunks that came whole to a destination, and all fragments of the others.
+    pub sizes: BTreeMap<RequestId, (Bytes, Bytes)>,
 }
 
 /// Plays a scenario with the mind, or with a rival in its place; of rivals the checkers say nothing.
@@ -53,9 +112,22 @@ pub fn score_with(scenario: &Scenario, seed: u64, settings: Settings) -> Score {
     driver::score(scenario, seed, None, settings)
 }
 
-/// Looks into the future of a scenario.
+/// The same by a mind that is asked nothing but these requests.
 #[must_use]
-pub fn prophesy(scenario: &Scenario, seed: u64) -> Prophecy {
+pub fn score_only(
+    scenario: &Scenario,
+    seed: u64,
+    settings: Settings,
+    only: BTreeSet<RequestId>,
+) -> Score {
+    driver::score_only(scenario, seed, settings, only)
+}
+
+/// Looks into the future of a scenario.
+///
+/// # Errors
+/// When the solver fails.
+pub fn prophesy(scenario: &Scenario, seed: u64) -> Result<Prophecy, SolveError> {
     let world = driver::watch(scenario, seed);
     let end = Duration::from_secs(scenario.horizon_s);
     let requests = world.requests.iter();
@@ -80,7 +152,7 @@ pub fn prophesy(scenario: &Scenario, seed: u64) -> Prophecy {
         capacity: carried(&world.seen, place, &grid),
         price: Price::FREE,
     };
-    let problem = Problem {
+    let mut problem = Problem {
         nodes: std::iter::once(centre).chain(sites).collect(),
         links: (0..world.capacities.len()).map(link).collect(),
         demands: requests
@@ -90,10 +162,26 @@ pub fn prophesy(scenario: &Scenario, seed: u64) -> Prophecy {
         grid,
         ..Problem::default()
     };
-    Prophecy {
-        requests: requests.map(|(request, ..)| *request).collect(),
-        problem,
+    let (mut demands, mut known, mut hopeless) = (Vec::new(), Vec::new(), Vec::new());
+    for (demand, (request, ..)) in problem.demands.iter().zip(requests) {
+        let last = alone::last_moment(&problem, demand, &world.seen.absences, world.unnoticed)?;
+        match last {
+            Some(by) => {
+                demands.push(Demand {
+                    offload_by: Some(by),
+                    ..demand.clone()
+                });
+                known.push(*request);
+            }
+            None => hopeless.push(*request),
+        }
     }
+    problem.demands = demands;
+    Ok(Prophecy {
+        problem,
+        requests: known,
+        hopeless,
+    })
 }
 
 /// A request as a demand: depots are numbered as nodes are, behind the centre.
@@ -158,6 +246,7 @@ mod tests {
                 (secs(3), vec![0]),
                 (secs(4), vec![100]),
             ],
+            absences: Vec::new(),
         };
         let carried = carried(&seen, 0, &Grid::even(secs(2), 3));
         assert_eq!(carried, [20, 10, 200].map(Bytes::new));

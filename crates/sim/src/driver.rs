@@ -49,7 +49,7 @@ use forwards::Forwards;
 use gathers::Gathers;
 use journal::Journal;
 use scatters::Scatters;
-pub(crate) use scored::{score, watch};
+pub(crate) use scored::{score, score_only, watch};
 
 /// The moment every run starts at: 2027-01-15 08:00:00 UTC.
 const START: Timestamp = Timestamp::from_secs(1_800_000_000);
@@ -164,9 +164,11 @@ struct Run<'a> {
     last_change: Timestamp,
     blind_since: Option<Timestamp>,
     fan_outs: Vec<u32>,
-    /// Where each request was sent, and what the world was like, when somebody asked for them.
-    reached: Option<BTreeSet<(RequestId, DepotId)>>,
+    /// What scores need, and what the world was like, when somebody asked for them.
+    noted: Option<scored::Noted>,
     seen: Option<Seen>,
+    /// All that is asked for, where it is not everything.
+    only: Option<BTreeSet<RequestId>>,
     fingerprint: u64,
 }
 
@@ -227,8 +229,9 @@ impl<'a> Run<'a> {
             last_change: START,
             blind_since: None,
             fan_outs: Vec::new(),
-            reached: None,
+            noted: None,
             seen: None,
+            only: None,
             fingerprint: 0xcbf2_9ce4_8422_2325,
         }
     }

@@ -1,95 +1,201 @@
 //! `cargo xtask bench deadlines`: who keeps how many deadlines, in one and the same simulated world.
 //!
-//! `crates/sim/examples/deadlines.rs` plays, built for release; here its lines become a page.
+//! `crates/sim/examples/deadlines.rs` plays, built for release, and tells of each seed as soon as it is over; what it says
+//! goes into a file at once, so that a run that is broken off is worth what it came to. Here its lines become a
+//! page.
 
-use std::{collections::BTreeMap, fmt::Write, process::Command};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+    fs::{self, File},
+    process::Command,
+};
 
 use anyhow::{Context, bail, ensure};
 
-use super::publish;
+use super::{
+    figures::{first_line, machine},
+    publish, say,
+};
 use crate::root;
 
 /// Seeds of each family.
 const SEEDS: u64 = 1000;
-/// Fields of a line: family, summary, policy and its figures.
-const FIELDS: usize = 12;
+/// Where what was played is written, below the project's folder.
+const PLAYED: &str = "target/deadlines.tsv";
+/// Fields of a line before its figures: family, summary, policy and seed.
+const NAMES: usize = 4;
+/// What sending and keeping costs at list prices, in dollars for 10^12 bytes: 0.09 dollars a gigabyte to leave a cloud,
+/// 0.023 to lie there for a month.
+const SEND_USD: f64 = 90.0;
+const KEEP_USD: f64 = 23.0;
+/// The mind as it ships, and the one that is asked what the clairvoyant keeps and nothing else.
+const MIND: &str = "posthaste";
+const CHOSEN: &str = "posthaste, asked the feasible only";
+const USAGE: &str = "write `cargo xtask bench deadlines [--seeds N] [--family NAME] [--from FILE]`";
 
-/// Plays `--seeds N` seeds of each family, or reads the lines of a `--from FILE` that was played before.
+/// Plays `--seeds N` seeds of each family or one of them, or reads the lines of a `--from FILE` that was played before.
 ///
 /// # Errors
 /// When the program can't be built, or prints something else than figures.
 pub fn run(arguments: &[String]) -> anyhow::Result<()> {
-    let (mut seeds, mut from) = (SEEDS, None);
+    let (mut seeds, mut family, mut from) = (SEEDS, None, None);
     for pair in arguments.chunks(2) {
         match pair {
             [option, value] if option == "--seeds" => {
                 seeds = value.parse().context("--seeds wants a number")?;
             }
-            [option, file] if option == "--from" => from = Some(file),
-            [..] => bail!("write `cargo xtask bench deadlines [--seeds N] [--from FILE]`"),
+            [option, name] if option == "--family" => family = Some(name),
+            [option, file] if option == "--from" => from = Some(file.clone()),
+            [..] => bail!(USAGE),
         }
     }
-    let lines = match from {
-        Some(file) => std::fs::read_to_string(file).with_context(|| format!("reading {file}"))?,
-        None => play(seeds)?,
+    let from = match from {
+        Some(file) => file,
+        None => play(seeds, family)?,
     };
-    publish("deadlines", &page(&lines, seeds)?)
+    let lines = fs::read_to_string(&from).with_context(|| format!("reading {from}"))?;
+    let page = page(&lines, &facts())?;
+    if family.is_some() {
+        // The page is about all families.
+        say(&page);
+        return Ok(());
+    }
+    publish("deadlines", &page)
 }
 
-fn play(seeds: u64) -> anyhow::Result<String> {
-    let output = Command::new(std::env!("CARGO"))
+/// Plays, and returns the file that tells of it.
+fn play(seeds: u64, family: Option<&String>) -> anyhow::Result<String> {
+    let path = root().join(PLAYED);
+    let file = File::create(&path).with_context(|| format!("creating {}", path.display()))?;
+    say(&format!("what is played is written to {}", path.display()));
+    let status = Command::new(std::env!("CARGO"))
         .args(["run", "--quiet", "--release", "--package", "posthaste-sim"])
         .args(["--example", "deadlines", "--", "scenarios/deadlines"])
         .arg(seeds.to_string())
+        .args(family.into_iter().flat_map(|name| ["--family", name]))
         .current_dir(root())
-        .output()
+        .stdout(file)
+        .status()
         .context("cargo does not start")?;
-    ensure!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    Ok(String::from_utf8(output.stdout)?)
+    ensure!(status.success(), "the families can't be played: {status}");
+    Ok(path.to_string_lossy().into_owned())
 }
 
-/// One policy in one family, as it was printed.
-struct Row<'a> {
-    policy: &'a str,
-    feasible: u64,
-    met_share: f64,
-    met_any: u64,
-    moved: f64,
-    refused: f64,
-    refused_feasible: f64,
-    fan_out: f64,
-    churn: f64,
-    violations: u64,
+/// What was played, and on which machine: nothing of it is of importance for the figures.
+fn facts() -> String {
+    let commit = Command::new("git")
+        .args(["describe", "--always", "--dirty"])
+        .current_dir(root())
+        .output();
+    let commit = commit.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    let commit = commit.unwrap_or_default();
+    let machine = machine(&root());
+    format!("- commit: {}\n{machine}", first_line(&commit))
 }
 
-fn row<'a>(fields: &[&'a str]) -> anyhow::Result<Row<'a>> {
-    ensure!(fields.len() == FIELDS, "no line of figures: {fields:?}");
-    let real = |place: usize| {
-        fields[place]
-            .parse::<f64>()
-            .context(fields[place].to_owned())
-    };
-    let count = |place: usize| {
-        fields[place]
-            .parse::<u64>()
-            .context(fields[place].to_owned())
-    };
-    Ok(Row {
-        policy: fields[2],
-        feasible: count(3)?,
-        met_share: real(4)?,
-        met_any: count(5)?,
-        moved: real(6)?,
-        refused: real(7)?,
-        refused_feasible: real(8)?,
-        fan_out: real(9)?,
-        churn: real(10)?,
-        violations: count(11)?,
-    })
+/// The sums of one policy over some seeds, each with its name.
+type Sums = BTreeMap<String, u128>;
+
+/// All that was played.
+#[derive(Debug, Default)]
+struct Played {
+    /// Each family: its name, its summary, and what everybody came to, in the order they were played.
+    families: BTreeMap<String, Family>,
+}
+
+#[derive(Debug, Default)]
+struct Family {
+    summary: String,
+    policies: Vec<(String, Sums)>,
+    seeds: BTreeSet<u64>,
+}
+
+/// A line as it was printed.
+struct Line<'a> {
+    names: [&'a str; NAMES],
+    figures: Vec<(&'a str, u128)>,
+}
+
+impl<'a> Line<'a> {
+    fn parse(head: &[&'a str], line: &'a str) -> anyhow::Result<Self> {
+        let fields: Vec<&str> = line.split('\t').collect();
+        ensure!(fields.len() == head.len(), "no line of figures: {line}");
+        let figure = |(name, field): (&&'a str, &&'a str)| {
+            let figure = field.parse::<u128>();
+            Ok((
+                *name,
+                figure.with_context(|| format!("no number: {field}"))?,
+            ))
+        };
+        let figures = head.iter().zip(&fields).skip(NAMES).map(figure);
+        Ok(Self {
+            names: [fields[0], fields[1], fields[2], fields[3]],
+            figures: figures.collect::<anyhow::Result<_>>()?,
+        })
+    }
+
+    fn figure(&self, name: &str) -> u128 {
+        let found = self.figures.iter().find(|(known, _)| *known == name);
+        found.map_or(0, |(_, figure)| *figure)
+    }
+}
+
+impl Played {
+    /// Sums what was played. Of most deadlines that can be kept with a seed as many count as anybody kept, the
+    /// clairvoyant or whoever found more within its effort.
+    fn parse(text: &str) -> anyhow::Result<Self> {
+        let mut lines = text.lines();
+        let head: Vec<&str> = lines.next().unwrap_or_default().split('\t').collect();
+        ensure!(head.len() > NAMES, "nothing was played");
+        // What was being written when the run was broken off is no line.
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        let lines = whole.lines().skip(1).map(|line| Line::parse(&head, line));
+        let lines: Vec<Line<'_>> = lines.collect::<anyhow::Result<_>>()?;
+        ensure!(!lines.is_empty(), "nothing was played");
+        let mut most: BTreeMap<(&str, &str), u128> = BTreeMap::new();
+        for line in &lines {
+            let [family, _, _, seed] = line.names;
+            let most = most.entry((family, seed)).or_default();
+            *most = (*most).max(line.figure("feasible")).max(line.figure("met"));
+        }
+        let mut played = Self::default();
+        for line in &lines {
+            let [family, summary, policy, seed] = line.names;
+            let known = played.families.entry(family.to_owned()).or_default();
+            summary.clone_into(&mut known.summary);
+            known
+                .seeds
+                .insert(seed.parse().context("a seed is a number")?);
+            let place = known.policies.iter().position(|(name, _)| name == policy);
+            let place = place.unwrap_or_else(|| {
+                known.policies.push((policy.to_owned(), Sums::new()));
+                known.policies.len() - 1
+            });
+            let sums = &mut known.policies[place].1;
+            for (name, figure) in &line.figures {
+                *sums.entry((*name).to_owned()).or_default() += figure;
+            }
+            let most = most.get(&(family, seed)).copied().unwrap_or_default();
+            *sums.entry("most".to_owned()).or_default() += most;
+        }
+        Ok(played)
+    }
+}
+
+/// One figure of some sums divided by another.
+#[expect(clippy::cast_precision_loss, reason = "ratios for people")]
+fn ratio(some: u128, all: u128) -> f64 {
+    some as f64 / all.max(1) as f64
+}
+
+/// The share one sum has of another, as people read it.
+fn percent(sums: &Sums, some: &str, all: &str) -> String {
+    format!("{:.1} %", 100.0 * ratio(of(sums, some), of(sums, all)))
+}
+
+fn of(sums: &Sums, name: &str) -> u128 {
+    sums.get(name).copied().unwrap_or_default()
 }
 
 const HEAD: &str = "# Keeping deadlines\n\n\
@@ -103,8 +209,9 @@ const HEAD: &str = "# Keeping deadlines\n\n\
     carry, one path a second: a centre knows its paths.\n\n\
     - **clairvoyant**: the linear program of [the plan over time](../algorithms/time-expanded-plan.md) on \
     what every path really carried, exact to the deadline. What it keeps is what **feasible** means here. It \
-    maximizes how many deadlines are kept with bounded effort, so it is a bound up to that effort; it does \
-    not know that a depot will lose its data.\n\
+    maximizes how many deadlines are kept with bounded effort, so it is a bound up to that effort. Of depots that \
+    lose their data it knows this much: a request that even alone is not safe at any moment before its deadline, what \
+    is gone or came back empty not counted, is not feasible.\n\
     - **direct only**: whole chunks to the destination, first come, first served; and by **earliest \
     deadline first**, what is late last.\n\
     - **static split**: fragment i to the i-th depot. **round robin**: fragments over all depots that are up.\n\
@@ -113,37 +220,102 @@ const HEAD: &str = "# Keeping deadlines\n\n\
     - **greedy plan over time**: `horizon::greedy` made anew every five seconds from measured rates, and \
     whatever is most urgent where a depot would idle. It refuses nothing.\n\
     - **posthaste**: the mind that ships, as it is; and **greedy only**, as it is where no plan over time is ever \
-    asked for. It and the clairvoyant keep fragments of a chunk apart by \
+    asked for. **Asked the feasible only** it knows one thing more, which requests the clairvoyant keeps: nobody asks for \
+    the others. The mind and the clairvoyant keep fragments of a chunk apart by \
     failure domain; the rivals do not, and what they store counts as safe all the same.\n\n\
-    Columns: **feasible met**, of the deadlines the clairvoyant keeps; **all met**, as many as how much of \
-    the clairvoyant's, whichever they are; **moved**, bytes sent for each byte of a dataset that was safe in \
-    time, coding included; **infeasible refused** at submission, of those that neither the clairvoyant nor the policy keeps, and \
-    **feasible refused**; **fan-out**, depots and destinations a request was sent to; **churn**, bytes sent \
-    that were never stored.\n";
+    Columns: **kept**, deadlines by number, of as many as can be kept: where not all can, which ones is for each to \
+    choose, and where somebody kept more than the clairvoyant found in its effort, so many can be; **feasible met**, of \
+    the very requests the clairvoyant keeps, **feasible refused** and **feasible missed**, those of them that were \
+    refused at submission, and accepted and not kept; **broken promises**, of all that were accepted; **infeasible \
+    refused** at submission, of those that neither the clairvoyant nor the policy keeps; **moved**, bytes sent for each \
+    byte that the redundancy chosen needs of what was safe in the end, a byte for each of a chunk that went whole to its \
+    destination and all fragments of one that was coded: repairs and what was sent in vain is what is above 1, and what \
+    depots send on to destinations afterwards is not counted; \
+    **cost** of a terabyte that was safe in time at list prices, 0.09 $ a gigabyte sent and 0.023 $ a gigabyte kept for a \
+    month; **fan-out**, depots and destinations a request was sent to; **churn**, bytes sent that were never stored.\n";
 
-fn page(lines: &str, seeds: u64) -> anyhow::Result<String> {
-    let mut families: BTreeMap<(&str, &str), Vec<Row<'_>>> = BTreeMap::new();
-    for line in lines.lines() {
-        let fields: Vec<&str> = line.split('\t').collect();
-        let row = row(&fields)?;
-        families
-            .entry((fields[0], fields[1]))
-            .or_default()
-            .push(row);
+const WHY: &str = "\nWhat is missing, and why. The row that is asked the feasible only says what unknown requests cost: what it loses \
+    is lost by the mind itself, which knows neither rates nor failures to come, and forecasts both.\n\n\
+    - **storage**: most of what is missing. What is safe is delivered to the destination, which is no part of what the \
+    clairvoyant has to do, and takes space there that later requests lack. Deliveries that nobody promised a moment leave room for requests \
+    under way, not for those nobody asked for yet. And nobody frees depots of fragments that the destination has whole.\n\
+    - **failures**, **offline**: promises are broken, hardly anything is refused. What depots lose has to be sent again, and \
+    forecasts do not count on it; a depot that comes and goes has a spare, but not what it held. Whoever knows the moments of failures makes \
+    safe between them.\n\
+    - **bursts**, **cloud**, **volatile**: refusals, since newcomers are weighed by less than the middle forecast: by more, promises \
+    would be broken instead.\n";
+
+/// What is to be reached, and what was: deadlines kept, bytes moved and infeasible requests refused in each family.
+fn goals(families: &BTreeMap<String, Family>) -> String {
+    let mut text = String::from(
+        "| posthaste | kept: 99 % | moved: 1.15 | infeasible refused: 95 % | broken promises | kept when asked the feasible \
+         only |\n|---|---|---|---|---|---|\n",
+    );
+    for (name, family) in families {
+        let sums = |policy: &str| {
+            let found = family.policies.iter().find(|(known, _)| known == policy);
+            found.map(|(_, sums)| sums.clone()).unwrap_or_default()
+        };
+        let (ours, chosen) = (derived(&sums(MIND)), sums(CHOSEN));
+        let _ = writeln!(
+            text,
+            "| {name} | {} | {} | {} | {} | {} |",
+            percent(&ours, "met", "most"),
+            moved(&ours),
+            percent(&ours, "refused infeasible", "infeasible"),
+            percent(&ours, "broken", "accepted"),
+            percent(&chosen, "met", "most"),
+        );
     }
-    ensure!(!families.is_empty(), "nothing was played");
+    text
+}
+
+/// The sums, and what follows from them.
+fn derived(sums: &Sums) -> Sums {
+    let mut sums = sums.clone();
+    let accepted = of(&sums, "asked").saturating_sub(of(&sums, "refused"));
+    let refused = of(&sums, "refused").saturating_sub(of(&sums, "refused feasible"));
+    sums.insert("accepted".to_owned(), accepted);
+    sums.insert("refused infeasible".to_owned(), refused);
+    sums
+}
+
+fn page(lines: &str, facts: &str) -> anyhow::Result<String> {
+    let Played { families } = Played::parse(lines)?;
     let mut page = String::from(HEAD);
+    let seeds = families.iter().map(|(name, family)| {
+        let (first, last) = (family.seeds.first(), family.seeds.last());
+        let range = first
+            .zip(last)
+            .map(|(first, last)| format!("{first} to {last}"));
+        let count = family.seeds.len();
+        format!("{name} {count} ({})", range.unwrap_or_default())
+    });
+    let seeds: Vec<String> = seeds.collect();
     write!(
         page,
-        "\n{seeds} seeds of each family.\n\n## All families\n\n{}",
+        "\n{facts}- seeds: {}\n\n## All families\n\n{}",
+        seeds.join(", "),
         overview(&families)
     )?;
-    for ((name, summary), rows) in &families {
-        write!(page, "\n## {name}\n\n{summary}\n\n{}", table(rows))?;
+    write!(page, "\n## Beside the goals\n\n{}{WHY}", goals(&families))?;
+    for (name, family) in &families {
+        write!(
+            page,
+            "\n## {name}\n\n{}\n\n{}",
+            family.summary,
+            table(&family.policies)
+        )?;
     }
-    let violations: u64 = families.values().flatten().map(|row| row.violations).sum();
-    // The mind is played twice.
-    let runs = 2 * seeds * families.len() as u64;
+    let (mut violations, mut runs) = (0, 0);
+    for family in families.values() {
+        let minds = family.policies.iter();
+        let minds = minds.filter(|(name, _)| name.starts_with("posthaste"));
+        for (_, sums) in minds {
+            violations += of(sums, "violations");
+            runs += family.seeds.len();
+        }
+    }
     writeln!(
         page,
         "\nIn {violations} of the {runs} runs of posthaste a checker of the simulator objected."
@@ -151,72 +323,111 @@ fn page(lines: &str, seeds: u64) -> anyhow::Result<String> {
     Ok(page)
 }
 
-/// Feasible deadlines met by each policy in each family.
-fn overview(families: &BTreeMap<(&str, &str), Vec<Row<'_>>>) -> String {
-    let mut text = String::from("| feasible met |");
-    for (name, _) in families.keys() {
+/// Deadlines kept by each policy in each family.
+fn overview(families: &BTreeMap<String, Family>) -> String {
+    let mut text = String::from("| kept |");
+    for name in families.keys() {
         let _ = write!(text, " {name} |");
     }
     let _ = write!(text, "\n|---|{}\n", "---|".repeat(families.len()));
-    let policies = families
-        .values()
-        .next()
-        .map(Vec::as_slice)
-        .unwrap_or_default();
-    for (place, policy) in policies.iter().enumerate() {
-        let _ = write!(text, "| {} |", policy.policy);
-        for rows in families.values() {
-            let share = rows.get(place).map_or(f64::NAN, |row| row.met_share);
-            let _ = write!(text, " {:.1} % |", share * 100.0);
+    let first = families.values().next();
+    let policies = first.map(|family| family.policies.as_slice());
+    for (place, (policy, _)) in policies.unwrap_or_default().iter().enumerate() {
+        let _ = write!(text, "| {policy} |");
+        for family in families.values() {
+            let sums = family.policies.get(place).map(|(_, sums)| sums);
+            let share = sums.map_or_else(|| "-".to_owned(), |sums| percent(sums, "met", "most"));
+            let _ = write!(text, " {share} |");
         }
         text.push('\n');
     }
     text
 }
 
-fn table(rows: &[Row<'_>]) -> String {
+fn table(policies: &[(String, Sums)]) -> String {
     let mut text = String::from(
-        "| | feasible met | all met | moved | infeasible refused | feasible refused | fan-out | churn |\n\
-         |---|---|---|---|---|---|---|---|\n",
+        "| | kept | feasible met | feasible refused | feasible missed | broken promises | infeasible refused | moved | \
+         cost | fan-out | churn |\n|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
-    for row in rows {
-        #[expect(clippy::cast_precision_loss, reason = "a share for people")]
-        let all = row.met_any as f64 / row.feasible.max(1) as f64;
-        // A byte for each of a hundred is no figure any more.
-        let moved = if row.moved < 100.0 {
-            format!("{:.2}", row.moved)
-        } else {
-            String::from("-")
-        };
+    for (policy, sums) in policies {
+        let sums = derived(sums);
+        let figure = |name: &str| of(&sums, name);
+        let (moved, cost) = (moved(&sums), cost(&sums));
+        let fan_out = ratio(figure("reached"), figure("reaching"));
+        let share = |some: &str, all: &str| percent(&sums, some, all);
         let _ = writeln!(
             text,
-            "| {} | {:.1} % | {:.1} % | {moved} | {:.0} % | {:.1} % | {:.1} | {:.1} % |",
-            row.policy,
-            row.met_share * 100.0,
-            all * 100.0,
-            row.refused * 100.0,
-            row.refused_feasible * 100.0,
-            row.fan_out,
-            row.churn * 100.0,
+            "| {policy} | {} | {} | {} | {} | {} | {} | {moved} | {cost} | {fan_out:.1} | {} |",
+            share("met", "most"),
+            share("met feasible", "feasible"),
+            share("refused feasible", "feasible"),
+            share("broken feasible", "feasible"),
+            share("broken", "accepted"),
+            share("refused infeasible", "infeasible"),
+            share("lost", "sent"),
         );
     }
-    let feasible = rows.first().map_or(0, |row| row.feasible);
-    let _ = writeln!(text, "\nThe clairvoyant keeps {feasible}.");
+    let sums = policies.first().map(|(_, sums)| sums);
+    let figure = |name: &str| sums.map_or(0, |sums| of(sums, name));
+    let _ = writeln!(
+        text,
+        "\nOf {} requests the clairvoyant keeps {}, and {} can be kept.",
+        figure("asked"),
+        figure("feasible"),
+        figure("most")
+    );
     text
+}
+
+/// A hundred bytes for each, or a hundred dollars for a gigabyte, are no figures any more.
+const FIGURES_MAX: f64 = 100.0;
+
+/// Bytes sent for each byte that is needed.
+fn moved(sums: &Sums) -> String {
+    let moved = ratio(of(sums, "sent"), of(sums, "needed bytes"));
+    if moved < FIGURES_MAX {
+        format!("{moved:.2}")
+    } else {
+        "-".to_owned()
+    }
+}
+
+/// Dollars for 10^12 bytes that were safe in time.
+fn cost(sums: &Sums) -> String {
+    let kept = of(sums, "kept bytes");
+    let sent = SEND_USD * ratio(of(sums, "sent"), kept);
+    let stored = of(sums, "sent").saturating_sub(of(sums, "lost"));
+    let cost = KEEP_USD.mul_add(ratio(stored, kept), sent);
+    if cost < FIGURES_MAX * 1000.0 {
+        format!("{cost:.0} $")
+    } else {
+        "-".to_owned()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const NAMES_OF: &str = "family\tsummary\tpolicy\tseed\tasked\tfeasible\tmet\tmet feasible\trefused\trefused feasible\t\
+        broken\tbroken feasible\tinfeasible\tsent\tlost\tkept bytes\tneeded bytes\treached\treaching\tviolations\n";
+
     #[test]
     fn lines_become_tables() {
-        let line = "bursts\tMuch at once.\tposthaste\t170\t0.9176\t159\t1.589\t0.5\t0.0235\t3.97\t0.0117\t0\n";
-        let text = page(line, 10).unwrap();
-        let row = "| posthaste | 91.8 % | 93.5 % | 1.59 | 50 % | 2.4 % | 4.0 | 1.2 % |";
+        let first = "bursts\tMuch at once.\tposthaste\t1\t12\t10\t8\t7\t3\t2\t1\t1\t1\t115\t15\t50\t100\t30\t10\t0\n";
+        let second = "bursts\tMuch at once.\tposthaste\t2\t12\t8\t10\t8\t2\t0\t0\t0\t2\t115\t0\t50\t100\t40\t10\t0\n";
+        let broken_off = "bursts\tMuch at on";
+        let text = page(&[NAMES_OF, first, second, broken_off].concat(), "- facts\n").unwrap();
+        // 18 of 20, 15 of 18, 2 and 1 of 18, 1 of 19 accepted, 3 of 3.
+        let row = "| posthaste | 90.0 % | 83.3 % | 11.1 % | 5.6 % | 5.3 % | 100.0 % | 1.15 | 256 $ | 3.5 | 6.5 % |";
         assert!(text.contains(row), "{text}");
-        assert!(text.contains("| posthaste | 91.8 % |\n"), "{text}");
-        assert!(page("", 10).is_err());
-        assert!(page("bursts\t1\n", 10).is_err());
+        assert!(text.contains("| posthaste | 90.0 % |\n"), "{text}");
+        let goals = "| bursts | 90.0 % | 1.15 | 100.0 % | 5.3 % | 0.0 % |";
+        assert!(text.contains(goals), "{text}");
+        assert!(text.contains("seeds: bursts 2 (1 to 2)"), "{text}");
+        assert!(text.contains("keeps 18, and 20 can be kept"), "{text}");
+        assert!(page("", "").is_err());
+        assert!(page(NAMES_OF, "").is_err());
+        assert!(page(&[NAMES_OF, "bursts\t1\n"].concat(), "").is_err());
     }
 }

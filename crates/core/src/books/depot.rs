@@ -121,6 +121,13 @@ impl Depot {
         !self.is_down() || self.is_away
     }
 
+    /// Whether it was lost a short while ago: who goes once goes again.
+    pub(crate) fn is_shaky(&self, now: Timestamp) -> bool {
+        /// Depots must have been there for so long before they count as those that stay.
+        const CALM: Duration = Duration::from_secs(600);
+        self.is_down() || self.losses > 0 && self.down_since + CALM > now
+    }
+
     /// Whether it is lost and may be back some time.
     pub(crate) fn is_hoped_for(&self, settings: &Settings) -> bool {
         !self.is_expected() && self.fruitless < settings.fruitless_max

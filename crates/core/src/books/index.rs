@@ -165,6 +165,12 @@ impl Index {
         }
     }
 
+    /// Whether this request moves.
+    pub(crate) fn moves(&self, id: RequestId) -> bool {
+        let entry = self.entries.get(&id);
+        entry.is_some_and(|entry| entry.urgency.is_some())
+    }
+
     /// Whether any request moves.
     pub(crate) fn is_idle(&self) -> bool {
         self.order.is_empty()

@@ -196,8 +196,8 @@ impl Run<'_> {
         fragment: FragmentIndex,
     ) {
         let bytes = self.bytes_of(request, chunk, fragment);
-        if let Some(reached) = &mut self.reached {
-            reached.insert((request, depot));
+        if let Some(noted) = &mut self.noted {
+            noted.reached.insert((request, depot));
         }
         let found = self.checkers.capacity.on_send(depot, request, chunk, bytes);
         self.checkers.note(self.now, found);

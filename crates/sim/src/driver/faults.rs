@@ -161,6 +161,9 @@ impl Run<'_> {
                 }
                 let with = if kind == FaultKind::Wiped {
                     site.wipe();
+                    if let Some(seen) = &mut self.seen {
+                        seen.on_wiped(place);
+                    }
                     "empty"
                 } else {
                     "with its data"

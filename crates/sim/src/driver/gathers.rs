@@ -54,6 +54,9 @@ impl Run<'_> {
         let share = self.bytes_of(request, chunk, FragmentIndex::new(0));
         let bytes = self.bytes_of(request, chunk, keeps);
         let found = self.checkers.conservation.on_send(send, bytes);
+        if let Some(noted) = &mut self.noted {
+            noted.delivered += bytes;
+        }
         self.checkers.note(self.now, found);
         for &(giver, fragment) in &from {
             let site = self.world.site(giver);

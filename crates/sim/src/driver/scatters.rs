@@ -80,8 +80,9 @@ impl Run<'_> {
         self.checkers.note(self.now, found);
         self.scatters.whole.insert(own, whole);
         self.left += whole;
-        if let Some(reached) = &mut self.reached {
-            reached.extend(places.iter().map(|at| (request, *at)));
+        if let Some(noted) = &mut self.noted {
+            let all = places.iter().map(|at| (request, *at));
+            noted.reached.extend(all);
         }
         for &(to, fragment) in to {
             let send = (to, request, chunk, fragment);

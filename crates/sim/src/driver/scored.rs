@@ -3,9 +3,9 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use posthaste_core::{Settings, contract::RequestSpec};
-use posthaste_types::{ByteRate, Bytes, RequestId};
+use posthaste_types::{ByteRate, Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId};
 
-use super::{Run, START};
+use super::{PROBE_TIMEOUT, Run, START, sends::Send};
 use crate::{
     Scenario,
     deadlines::{Score, Seen},
@@ -21,6 +21,19 @@ pub(crate) struct Watched {
     pub(crate) capacities: Vec<(Bytes, u32)>,
     /// What was asked, when, since the start, and by when it must be safe.
     pub(crate) requests: Vec<(RequestId, Duration, Duration, RequestSpec)>,
+    /// How long a depot can be gone before everybody knows.
+    pub(crate) unnoticed: Duration,
+}
+
+/// What is noted of a run that is scored.
+#[derive(Debug, Default)]
+pub(super) struct Noted {
+    /// Where each request was sent.
+    pub(super) reached: BTreeSet<(RequestId, DepotId)>,
+    /// Chunks that came whole to a destination.
+    pub(super) whole: BTreeSet<(RequestId, ChunkIndex)>,
+    /// Bytes that depots sent on to destinations.
+    pub(super) delivered: Bytes,
 }
 
 /// Plays a scenario with the mind, or a rival in its place.
@@ -31,17 +44,22 @@ pub(crate) fn score(
     settings: Settings,
 ) -> Score {
     let mut run = Run::new(scenario, seed, settings);
-    run.reached = Some(BTreeSet::new());
     if let Some(rival) = rival {
         run.replace(rival);
     }
-    run.set_up(seed);
-    run.play();
-    let reached = run.reached.take().unwrap_or_default();
-    Score {
-        report: run.into_report(seed),
-        reached,
-    }
+    run.score(seed)
+}
+
+/// Plays a scenario with the mind, of which it is asked nothing but these requests.
+pub(crate) fn score_only(
+    scenario: &Scenario,
+    seed: u64,
+    settings: Settings,
+    only: BTreeSet<RequestId>,
+) -> Score {
+    let mut run = Run::new(scenario, seed, settings);
+    run.only = Some(only);
+    run.score(seed)
 }
 
 /// Plays a scenario with nobody deciding and notes what the paths would have carried.
@@ -58,6 +76,7 @@ pub(crate) fn watch(scenario: &Scenario, seed: u64) -> Watched {
     });
     Watched {
         requests: requests.collect(),
+        unnoticed: Duration::from_secs(scenario.probe_every_s) + PROBE_TIMEOUT,
         seen: run.seen.unwrap_or_default(),
         egress: scenario.egress().map(ByteRate::new),
         capacities: run
@@ -83,6 +102,44 @@ fn domains(scenario: &Scenario) -> impl Iterator<Item = u32> {
 }
 
 impl Run<'_> {
+    /// Plays to the end and counts.
+    fn score(mut self, seed: u64) -> Score {
+        self.noted = Some(Noted::default());
+        self.set_up(seed);
+        self.play();
+        let noted = self.noted.take().unwrap_or_default();
+        let sizes = self.world.specs.iter().map(|(request, spec)| {
+            let needed = (0..spec.chunks()).map(|chunk| {
+                let size = spec.chunk_bytes(chunk);
+                if noted.whole.contains(&(*request, ChunkIndex::new(chunk))) {
+                    size
+                } else {
+                    spec.code
+                        .fragment_size(size)
+                        .times(spec.code.total().into())
+                }
+            });
+            (*request, (spec.bytes, needed.sum()))
+        });
+        Score {
+            sizes: sizes.collect(),
+            report: self.into_report(seed),
+            reached: noted.reached,
+            delivered: noted.delivered,
+        }
+    }
+
+    /// Something is stored: a chunk that came whole is noted, if anybody counts.
+    pub(super) fn on_stored(&mut self, send: Send, span: Duration) {
+        let (_, request, chunk, fragment) = send;
+        if let Some(noted) = &mut self.noted
+            && fragment == FragmentIndex::WHOLE
+        {
+            noted.whole.insert((request, chunk));
+        }
+        self.tell_piece(send, span);
+    }
+
     /// Lets a rival decide. The checkers keep silent then: they hold the mind to its promises.
     fn replace(&mut self, rival: Rival) {
         self.mind = Some(Decider::rival(rival));
@@ -97,8 +154,12 @@ impl Run<'_> {
             Condition::Dead | Condition::Vanished | Condition::Hung => 0,
         };
         let rates: Vec<u64> = (0..self.world.sites.len()).map(rate).collect();
+        let now = self.now.since(START);
         if seen.rates.last().is_none_or(|(_, last)| *last != rates) {
-            seen.rates.push((self.now.since(START), rates));
+            seen.rates.push((now, rates));
+        }
+        for (place, site) in self.world.sites.iter().enumerate() {
+            seen.on_condition(place, now, site.condition());
         }
     }
 }

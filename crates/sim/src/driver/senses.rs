@@ -170,7 +170,7 @@ impl Run<'_> {
             return;
         }
         if fault.is_none() {
-            self.tell_piece((depot, request, chunk, fragment), latency);
+            self.on_stored((depot, request, chunk, fragment), latency);
         }
         self.tell_send(latency, (depot, request, chunk, fragment), fault);
     }

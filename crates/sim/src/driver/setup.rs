@@ -101,6 +101,13 @@ impl Run<'_> {
     fn queue_requests(&mut self, seed: u64) {
         for wish in Crowd::new(self.scenario, &self.world.sites, seed).wishes(START) {
             let Wish { request, at, .. } = wish;
+            if self
+                .only
+                .as_ref()
+                .is_some_and(|only| !only.contains(&request))
+            {
+                continue;
+            }
             if wish.spec.release == ReleasePolicy::WhenSafe {
                 self.checkers.releases.on_asked(request);
             }

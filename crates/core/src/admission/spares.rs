@@ -1,0 +1,116 @@
+//! Depots that come and go: a request that is fed to such ones is fed to more than it needs, so that it is on time
+//! without the fastest of them (`docs/algorithms/greedy-planner.md`).
+
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use posthaste_plan::Proposal;
+use posthaste_types::{RequestId, Timestamp};
+
+use super::Way;
+use crate::{
+    Mind,
+    books::{Request, Route},
+    contract::Outbox,
+    outlook::Sweep,
+    review::reason_late,
+};
+
+impl Mind {
+    /// The depots chosen for a newcomer, and as many more as it takes to be on time without the fastest of those that
+    /// come and go; all where that does not suffice.
+    pub(super) fn with_spares(
+        &self,
+        request: &Request,
+        way: &Way,
+        chosen: Vec<usize>,
+        finish: Timestamp,
+    ) -> (Vec<usize>, Timestamp) {
+        let all = &way.proposal.candidates;
+        let least = usize::from(way.proposal.code.total());
+        let mut count = chosen.len();
+        while count < all.len() && !self.survives_on(request, way, count) {
+            count = (count + 1).max(least).min(all.len());
+        }
+        let more = &all[..count];
+        let then = way.scene.finish(&way.proposal, more);
+        match then.filter(|&then| count > chosen.len() && then <= request.aim()) {
+            Some(then) => (more.to_vec(), then),
+            None => (chosen, finish),
+        }
+    }
+
+    /// Whether a newcomer on the first so many of its depots would be on time without the fastest that comes and goes.
+    fn survives_on(&self, request: &Request, way: &Way, count: usize) -> bool {
+        let lead = way.proposal.destination.and(request.lead());
+        let fed = way.lanes[..count].iter().copied().chain(lead);
+        let Some(lost) = self.fastest_shaky(request, fed) else {
+            return true;
+        };
+        let left = (0..count).filter(|&place| way.lanes[place] != lost);
+        let left: Vec<usize> = left.collect();
+        let without = Proposal {
+            destination: way.proposal.destination.filter(|_| lead != Some(lost)),
+            ..way.proposal.clone()
+        };
+        let is_enough = left.len() >= usize::from(without.code.total());
+        (without.destination.is_some() || is_enough)
+            && way.scene.holds(&without, &left, request.aim())
+    }
+
+    /// The fastest of these lanes whose depot is there and was lost a short while ago.
+    fn fastest_shaky(
+        &self,
+        request: &Request,
+        lanes: impl Iterator<Item = usize>,
+    ) -> Option<usize> {
+        let shaky = lanes.filter_map(|lane| {
+            let depot = self.depots.get(&request.lanes[lane].depot)?;
+            let goes_again = !depot.is_down() && depot.is_shaky(self.now);
+            goes_again.then_some((Reverse(depot.link.rates.p50), lane))
+        });
+        shaky.min().map(|(_, lane)| lane)
+    }
+
+    /// The fastest of the depots a request is fed to that comes and goes.
+    fn fastest_shaky_fed(&self, request: &Request) -> Option<usize> {
+        let fed = request.depot_lanes();
+        let fed = fed.filter(|&lane| request.lanes[lane].is_active);
+        self.fastest_shaky(request, fed.chain(request.lead()))
+    }
+
+    /// Whether a request that runs is fed to a depot that comes and goes: then it is not fed to fewer.
+    pub(crate) fn is_fed_shaky(&self, id: RequestId) -> bool {
+        let request = self.requests.get(&id);
+        request.is_some_and(|request| self.fastest_shaky_fed(request).is_some())
+    }
+
+    /// Feeds a request that runs to one depot more where it would be late without the fastest that comes and goes.
+    pub(crate) fn feed_spare(&mut self, id: RequestId, sweep: &Sweep, out: &mut Outbox) {
+        let request = self.requests.get(&id);
+        let Some(request) = request.filter(|request| !request.is_leftover) else {
+            return;
+        };
+        let Some(lost) = self.fastest_shaky_fed(request) else {
+            return;
+        };
+        let mut load = self.load(request, sweep.places(), request.route, |lane| {
+            request.lanes[lane].is_active && lane != lost
+        });
+        let goes_whole = request.lead() != Some(lost);
+        load.whole = load.whole.filter(|_| goes_whole);
+        let has_way = goes_whole || request.route == Route::Staged;
+        let finish = sweep.finish_slow(&load, self.now).filter(|_| has_way);
+        if finish.is_some_and(|finish| finish <= request.aim()) {
+            return;
+        }
+        match request.route {
+            Route::Direct => {
+                let reason = reason_late(request, self.now);
+                self.stage_too(id, reason, sweep, out);
+            }
+            Route::Staged => {
+                self.activate_next(id, reason_late, out);
+            }
+        }
+    }
+}

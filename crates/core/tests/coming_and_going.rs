@@ -1,0 +1,197 @@
+//! Depots that come and go, and destinations that fill: what is fed to more than it needs, and what waits.
+#![allow(
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test may stop at once, and looks at some commands only"
+)]
+
+use std::{collections::BTreeSet, time::Duration};
+
+use posthaste_core::{Mind, Settings, contract::*};
+use posthaste_types::{ByteRate, Bytes, DepotId, RequestId, Timestamp};
+
+const START: Timestamp = Timestamp::from_secs(1_800_000_000);
+const HOME: DepotId = DepotId::new(9);
+const FIRST: RequestId = RequestId::new(1);
+const SECOND: RequestId = RequestId::new(2);
+const RATE: Option<ByteRate> = Some(ByteRate::new(10 << 20));
+
+struct Desk {
+    mind: Mind,
+    now: Timestamp,
+    /// Whose sends are answered, each as stored.
+    answered: BTreeSet<RequestId>,
+    gathers: usize,
+}
+
+fn up(depot: DepotId, free_mib: u64) -> Input {
+    Input::DepotUp {
+        depot,
+        free: Bytes::mebi(free_mib),
+        rate_max: RATE,
+    }
+}
+
+fn down(depot: DepotId) -> Input {
+    let fault = Fault::Unreachable;
+    Input::DepotDown { depot, fault }
+}
+
+impl Desk {
+    /// Depots 1 to 4, which are there, and a destination which is not.
+    fn new() -> Self {
+        let mut desk = Self {
+            mind: Mind::new(Settings::default()),
+            now: START,
+            answered: BTreeSet::new(),
+            gathers: 0,
+        };
+        for depot in (1..=4).map(DepotId::new).chain([HOME]) {
+            let added = Input::DepotAdded {
+                depot,
+                name: format!("depot-{depot}"),
+                capacity: Bytes::mebi(4096),
+                rate_max: RATE,
+            };
+            desk.give(vec![added, up(depot, 4096)]);
+        }
+        desk.give(vec![down(HOME)]);
+        desk
+    }
+
+    fn give(&mut self, inputs: Vec<Input>) {
+        let mut inputs = inputs;
+        loop {
+            let mut out = Outbox::default();
+            self.mind.step(self.now, inputs, &mut out);
+            inputs = out
+                .commands
+                .into_iter()
+                .filter_map(|command| self.carry_out(command))
+                .collect();
+            if inputs.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn carry_out(&mut self, command: Command) -> Option<Input> {
+        match command {
+            Command::Send {
+                request,
+                depot,
+                chunk,
+                fragment,
+                ..
+            } => self
+                .answered
+                .contains(&request)
+                .then_some(Input::FragmentStored {
+                    request,
+                    depot,
+                    chunk,
+                    fragment,
+                }),
+            Command::Inventory { request, depot, .. } => Some(Input::DepotInventory {
+                depot,
+                request,
+                held: Vec::new(),
+            }),
+            Command::Gather { .. } => {
+                self.gathers += 1;
+                None
+            }
+            _ => None,
+        }
+    }
+
+    fn submit(&mut self, request: RequestId, mib: u64, in_s: u64, destinations: Vec<DepotId>) {
+        let spec = RequestSpec {
+            bytes: Bytes::mebi(mib),
+            files: 1,
+            chunk_size: Bytes::mebi(1),
+            deadline: self.now + Duration::from_secs(in_s),
+            code: "1+1".parse().unwrap(),
+            via: (1..=4).map(DepotId::new).collect(),
+            destinations,
+            release: ReleasePolicy::WhenSafe,
+            best_effort: false,
+        };
+        self.give(vec![Input::RequestSubmitted { request, spec }]);
+    }
+
+    fn wait(&mut self, secs: u64) {
+        for _ in 0..secs {
+            self.now = self.now + Duration::from_secs(1);
+            self.give(Vec::new());
+        }
+    }
+
+    /// Depots that the first request is fed to.
+    fn fan_out(&self) -> usize {
+        let view = self.mind.request(FIRST).unwrap();
+        view.shares.iter().filter(|share| share.active).count()
+    }
+}
+
+#[test]
+fn who_is_fed_to_a_depot_that_was_lost_lately_is_fed_to_one_more() {
+    let mut steady = Desk::new();
+    steady.submit(FIRST, 300, 100, Vec::new());
+    assert_eq!(steady.fan_out(), 2);
+
+    let mut shaky = Desk::new();
+    shaky.give(vec![down(DepotId::new(1))]);
+    shaky.wait(10);
+    shaky.give(vec![up(DepotId::new(1), 4096)]);
+    shaky.submit(FIRST, 300, 100, Vec::new());
+    assert_eq!(shaky.fan_out(), 3);
+
+    // Who stayed for long stays.
+    let mut calm = Desk::new();
+    calm.give(vec![down(DepotId::new(1))]);
+    calm.wait(10);
+    calm.give(vec![up(DepotId::new(1), 4096)]);
+    calm.wait(700);
+    calm.submit(FIRST, 300, 100, Vec::new());
+    assert_eq!(calm.fan_out(), 2);
+}
+
+#[test]
+fn who_runs_is_fed_to_one_more_once_a_depot_comes_and_goes() {
+    let mut desk = Desk::new();
+    desk.submit(FIRST, 300, 200, Vec::new());
+    assert_eq!(desk.fan_out(), 2);
+    for _ in 0..2 {
+        desk.give(vec![down(DepotId::new(1))]);
+        desk.wait(12);
+        desk.give(vec![up(DepotId::new(1), 4096)]);
+        desk.wait(3);
+    }
+    assert!(desk.fan_out() >= 3, "{}", desk.fan_out());
+}
+
+/// Chunks that the destination gathers of a safe dataset while another one for it is not safe, and those when
+/// that one is given up.
+fn gathered(free_mib: u64) -> (usize, usize) {
+    let mut desk = Desk::new();
+    desk.answered.insert(FIRST);
+    desk.submit(FIRST, 4, 3600, vec![HOME]);
+    desk.wait(8);
+    assert_eq!(desk.mind.request(FIRST).unwrap().state, RequestState::Safe);
+    desk.submit(SECOND, 16, 3600, vec![HOME]);
+    desk.give(vec![up(HOME, free_mib)]);
+    desk.wait(5);
+    let meanwhile = desk.gathers;
+    desk.give(vec![Input::RequestCancelled { request: SECOND }]);
+    desk.wait(3);
+    (meanwhile, desk.gathers)
+}
+
+#[test]
+fn what_is_safe_leaves_room_at_its_destination_for_what_is_not() {
+    let (meanwhile, then) = gathered(100);
+    assert_eq!(meanwhile, 0);
+    assert!(then > 0);
+    assert!(gathered(1000).0 > 0);
+}
