@@ -84,7 +84,7 @@ fn is_begun(centre: &Centre, name: &str) -> bool {
 #[test]
 fn what_is_called_off_leaves_nothing_half_done() {
     // What is called off would take far longer than it is given to be told of again.
-    let centre = Centre::start("100K", 600);
+    let centre = Centre::start("40K", 600);
     let cancel = |job: u32, how: &[&str]| {
         let id = job.to_string();
         centre
