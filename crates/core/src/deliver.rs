@@ -9,7 +9,7 @@ mod outlook;
 mod promise;
 
 use alloc::{collections::BTreeMap, vec::Vec};
-use core::cmp::Reverse;
+use core::{cmp::Reverse, time::Duration};
 use posthaste_plan::deliver::{self, Deliver, Piece, Spot};
 use posthaste_types::{ByteRate, Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId};
 
@@ -28,6 +28,8 @@ const OPENED_MAX: usize = 16;
 /// So many times what others have that is not safe yet and goes to a destination stays free there: who
 /// comes meanwhile has a deadline, and what is safe has none.
 const ROOM_TIMES: u64 = 8;
+/// For so long after it is safe it leaves them that room: where some always come, it would wait for ever.
+const ROOM_LASTS: Duration = Duration::from_secs(3600);
 /// Requests that are looked at for that, the most urgent first.
 const MOVING_MAX: usize = 64;
 
@@ -333,10 +335,13 @@ impl Mind {
     }
 
     /// Space of a destination for what is safe already: what was promised to who is not comes first, and where no
-    /// moment was promised for the delivery also who may come meanwhile.
+    /// moment was promised for the delivery also, for a while, who may come meanwhile.
     fn space_to_deliver(&self, request: &Request, at: DepotId, depot: &Depot) -> Bytes {
         let left = depot.space() - self.index.kept(at);
-        if request.promised_by().is_some() {
+        let has_waited = request
+            .safe_at
+            .is_some_and(|at| at + ROOM_LASTS <= self.now);
+        if has_waited || request.promised_by().is_some() {
             return left;
         }
         let moving = self.index.after(None).take(MOVING_MAX);

@@ -173,11 +173,11 @@ fn who_runs_is_fed_to_one_more_once_a_depot_comes_and_goes() {
 
 /// Chunks that the destination gathers of a safe dataset while another one for it is not safe, and those when
 /// that one is given up.
-fn gathered(free_mib: u64) -> (usize, usize) {
+fn gathered(free_mib: u64, safe_since_s: u64) -> (usize, usize) {
     let mut desk = Desk::new();
     desk.answered.insert(FIRST);
     desk.submit(FIRST, 4, 3600, vec![HOME]);
-    desk.wait(8);
+    desk.wait(safe_since_s);
     assert_eq!(desk.mind.request(FIRST).unwrap().state, RequestState::Safe);
     desk.submit(SECOND, 16, 3600, vec![HOME]);
     desk.give(vec![up(HOME, free_mib)]);
@@ -190,8 +190,13 @@ fn gathered(free_mib: u64) -> (usize, usize) {
 
 #[test]
 fn what_is_safe_leaves_room_at_its_destination_for_what_is_not() {
-    let (meanwhile, then) = gathered(100);
+    let (meanwhile, then) = gathered(100, 8);
     assert_eq!(meanwhile, 0);
     assert!(then > 0);
-    assert!(gathered(1000).0 > 0);
+    assert!(gathered(1000, 8).0 > 0);
+}
+
+#[test]
+fn what_was_safe_for_an_hour_waits_for_nobody() {
+    assert!(gathered(100, 3700).0 > 0);
 }
