@@ -364,7 +364,8 @@ proptest! {
         let told = run(&mut Ranges::new(false), &model, flying_max, &mut lots, usize::MAX, &mut BTreeSet::new());
         let pages = model.keys.len().div_ceil(page_keys).max(1);
         prop_assert!(
-            told.requests <= 2 * pages + flying_max.max(8),
+            // Pages of one key make many ranges that turn out empty: each that is under way may, twice.
+            told.requests <= 2 * pages + 2 * flying_max.max(8),
             "{} requests for {} pages", told.requests, pages
         );
         check_all(&model, told.keys, told.directories);
