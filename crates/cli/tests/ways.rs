@@ -145,7 +145,8 @@ fn a_gateway_that_buys_nothing_is_left_for_the_straight_way() {
     .unwrap();
     let service = scene.service();
     let scratch = scene.folder.path().join("scratch");
-    make_tree(&scratch, 320, 5);
+    // Far more than goes before all is known that a trial needs, also where much else runs.
+    make_tree(&scratch, 640, 5);
     let mut offload = vec!["offload", scratch.to_str().unwrap(), "--to", "home"];
     offload.extend([
         "--deadline",
