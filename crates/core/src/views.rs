@@ -36,6 +36,14 @@ impl Mind {
         })
     }
 
+    /// When what is sent for the request must be through, for it to be on time; none where it can't be any more, or
+    /// nothing is sent for it.
+    #[must_use]
+    pub fn due(&self, id: RequestId) -> Option<Timestamp> {
+        let urgency = self.index.urgency(id)?;
+        (!urgency.is_leftover).then_some(urgency.deadline)
+    }
+
     /// Every depot in the books.
     #[must_use]
     pub fn depots(&self) -> Vec<DepotView> {

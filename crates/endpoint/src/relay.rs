@@ -23,6 +23,7 @@ mod secret_file;
 mod space;
 mod status;
 mod token;
+mod turnstile;
 mod way;
 pub mod wire;
 
@@ -39,3 +40,4 @@ pub use secret_file::{read_or_make, read_or_make_secret, read_secret_file};
 pub use space::SpaceAnswer;
 pub use status::{Draining, RelayStatus};
 pub use token::{Credential, Refusal, Scope, TOKEN_LIFETIME_S, is_for_all, mint, verify};
+pub use turnstile::Haste;

@@ -14,7 +14,7 @@ use posthaste_core::contract::{Fault, Input, Windows};
 use posthaste_endpoint::{
     Error, ErrorKind, Result,
     gateway::Gateways,
-    relay::{Credential, RelayAddress, RelayClient, RelayStatus, wire::HoursBody},
+    relay::{Credential, Haste, RelayAddress, RelayClient, RelayStatus, wire::HoursBody},
 };
 use posthaste_journal::DepotRecord;
 use posthaste_types::DepotId;
@@ -36,7 +36,7 @@ const RESERVED_MAX: usize = 16;
 
 /// How what is sent to a depot stands to others on its path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Manner {
+pub(crate) enum Share {
     /// It shares with them.
     Ordinary,
     /// It takes only what they leave.
@@ -45,9 +45,16 @@ pub(crate) enum Manner {
     Reserved(String),
 }
 
+/// How what is sent for a command stands to all else that is sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Manner {
+    pub(crate) share: Share,
+    pub(crate) haste: Haste,
+}
+
 impl Manner {
     pub(crate) fn gives_way(&self) -> bool {
-        *self == Self::GivesWay
+        self.share == Share::GivesWay
     }
 }
 
@@ -117,14 +124,15 @@ pub(crate) struct Acquaintance {
 impl Depot {
     /// Who sends there. What goes under one reservation shares no connection with anything else.
     pub(crate) fn sender(&self, manner: &Manner) -> RelayClient {
-        match manner {
-            Manner::Ordinary => self.client.clone(),
-            Manner::GivesWay => self.humble.clone(),
+        let sender = match &manner.share {
+            Share::Ordinary => self.client.clone(),
+            Share::GivesWay => self.humble.clone(),
             // What can't be named goes at best effort.
-            Manner::Reserved(name) => self
+            Share::Reserved(name) => self
                 .reserved_sender(name)
                 .unwrap_or_else(|_| self.client.clone()),
-        }
+        };
+        sender.hasty(manner.haste)
     }
 
     fn reserved_sender(&self, name: &str) -> Result<RelayClient> {

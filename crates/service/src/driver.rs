@@ -10,7 +10,7 @@ use posthaste_core::{
     Mind, Settings,
     contract::{Command, Event, Happening, Input, Outbox},
 };
-use posthaste_endpoint::{Error, ErrorKind, Result, gateway::Gateways};
+use posthaste_endpoint::{Error, ErrorKind, Result, gateway::Gateways, relay::Haste};
 use posthaste_journal::{ChunkRecord, Step};
 use posthaste_types::Timestamp;
 use tokio::sync::{mpsc, watch};
@@ -19,7 +19,7 @@ use crate::{
     Options,
     circuits::Circuits,
     clock::Clock,
-    depots::{Depots, Manner},
+    depots::{Depots, Manner, Share},
     hands::Hands,
     inbound::Flows,
     lending::Lending,
@@ -201,11 +201,13 @@ impl Driver {
             } => {
                 let mind = self.centre.mind();
                 let sent = (request, depot, chunk);
-                match self.centre.circuits.name_for(&mind, sent) {
-                    Some(name) => Manner::Reserved(name),
-                    None if mind.gives_way(request) => Manner::GivesWay,
-                    None => Manner::Ordinary,
-                }
+                let share = match self.centre.circuits.name_for(&mind, sent) {
+                    Some(name) => Share::Reserved(name),
+                    None if mind.gives_way(request) => Share::GivesWay,
+                    None => Share::Ordinary,
+                };
+                let haste = mind.due(request).map_or(Haste::Whenever, Haste::By);
+                Manner { share, haste }
             }
             Command::Abandon { .. }
             | Command::Inventory { .. }
@@ -227,7 +229,10 @@ impl Driver {
             | Command::ReserveSpace { .. }
             | Command::ReleaseSpace { .. }
             | Command::Take { .. }
-            | Command::Solve { .. } => Manner::Ordinary,
+            | Command::Solve { .. } => Manner {
+                share: Share::Ordinary,
+                haste: Haste::Now,
+            },
         }
     }
 

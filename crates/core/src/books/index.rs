@@ -171,6 +171,11 @@ impl Index {
         entry.is_some_and(|entry| entry.urgency.is_some())
     }
 
+    /// Where a request that moves stands among the others.
+    pub(crate) fn urgency(&self, id: RequestId) -> Option<Urgency> {
+        self.entries.get(&id)?.urgency
+    }
+
     /// Whether any request moves.
     pub(crate) fn is_idle(&self) -> bool {
         self.order.is_empty()

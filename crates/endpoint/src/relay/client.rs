@@ -16,6 +16,7 @@ use super::{
     cargo::{Ask, Body, Cargo, Load},
     connection::{Lease, Pool},
     pulse::Pulse,
+    turnstile::Haste,
     wire::{self, ErrorBody, Held, Object, StatusBody, Target},
 };
 use crate::{Error, ErrorKind, Locus, Result, clock, gateway::Way};
@@ -32,6 +33,7 @@ pub struct RelayClient {
     pub(super) address: Arc<RelayAddress>,
     pub(super) credential: Credential,
     pub(super) pool: Arc<Pool>,
+    pub(super) haste: Haste,
 }
 
 impl fmt::Debug for RelayClient {
@@ -61,6 +63,7 @@ impl RelayClient {
             pool: Arc::new(Pool::new(&address, ways)?),
             address: Arc::new(address),
             credential,
+            haste: Haste::default(),
         })
     }
 
@@ -352,7 +355,8 @@ impl RelayClient {
     pub(super) async fn send(&self, ask: &Ask<'_>) -> Result<(Lease, Response<Incoming>)> {
         let mut reuse = true;
         loop {
-            let mut lease = self.pool.lease(reuse, ask.target == Target::Status).await?;
+            let is_urgent = ask.target == Target::Status;
+            let mut lease = self.pool.lease(reuse, is_urgent, self.haste).await?;
             let pulse = lease.connection.pulse();
             let request = self.request(ask, &pulse)?;
             let exchange = async {

@@ -19,7 +19,6 @@ use socket2::SockRef;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
-    sync::{OwnedSemaphorePermit, Semaphore},
     task::JoinSet,
     time::{Instant, sleep, timeout},
 };
@@ -30,6 +29,7 @@ use super::{
     cargo::Body,
     pin,
     pulse::{Arrivals, Pulse},
+    turnstile::{Haste, Pass, Turnstile},
 };
 use crate::{
     Error, ErrorKind, Locus, Result,
@@ -167,7 +167,7 @@ pub(super) struct Lease {
     pub(super) connection: Connection,
     /// Whether an earlier request used it: then the relay may have closed it meanwhile.
     pub(super) reused: bool,
-    permit: OwnedSemaphorePermit,
+    pass: Pass,
 }
 
 /// All connections to one relay.
@@ -177,8 +177,8 @@ pub(super) struct Pool {
     server_name: ServerName<'static>,
     tls: TlsConnector,
     url: String,
-    permits: Arc<Semaphore>,
-    urgent_permits: Arc<Semaphore>,
+    turnstile: Arc<Turnstile>,
+    urgent_turnstile: Arc<Turnstile>,
     idle: Mutex<Vec<Connection>>,
     manners: Manners,
     /// What they are streams of at the gateways on their way: those of different reservations never share one.
@@ -203,8 +203,8 @@ impl Pool {
             server_name,
             tls: TlsConnector::from(Arc::new(config)),
             url: address.url.clone(),
-            permits: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
-            urgent_permits: Arc::new(Semaphore::new(URGENT_CONNECTIONS_MAX)),
+            turnstile: Turnstile::new(CONNECTIONS_MAX),
+            urgent_turnstile: Turnstile::new(URGENT_CONNECTIONS_MAX),
             idle: Mutex::new(Vec::new()),
             manners: Manners::Ordinary,
             reservation: None,
@@ -223,8 +223,8 @@ impl Pool {
             server_name: self.server_name.clone(),
             tls: self.tls.clone(),
             url: self.url.clone(),
-            permits: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
-            urgent_permits: Arc::new(Semaphore::new(URGENT_CONNECTIONS_MAX)),
+            turnstile: Turnstile::new(CONNECTIONS_MAX),
+            urgent_turnstile: Turnstile::new(URGENT_CONNECTIONS_MAX),
             idle: Mutex::new(Vec::new()),
             manners,
             reservation,
@@ -234,16 +234,15 @@ impl Pool {
         }
     }
 
-    /// Waits for the right to a connection, then takes an idle one (if `reuse`) or opens one.
-    pub(super) async fn lease(&self, reuse: bool, urgent: bool) -> Result<Lease> {
-        let permits = if urgent {
-            &self.urgent_permits
+    /// Waits for the right to a connection, one of a few set apart for what is `urgent`; then takes an idle one (if
+    /// `reuse`) or opens one.
+    pub(super) async fn lease(&self, reuse: bool, urgent: bool, haste: Haste) -> Result<Lease> {
+        let turnstile = if urgent {
+            &self.urgent_turnstile
         } else {
-            &self.permits
+            &self.turnstile
         };
-        let permit = Arc::clone(permits).acquire_owned().await;
-        let permit =
-            permit.map_err(|_| Error::new(ErrorKind::Cancelled, "connect to", self.url.clone()))?;
+        let pass = turnstile.pass(haste).await;
         while let Some(connection) = reuse.then(|| self.take_idle()).flatten() {
             // One of a way that was left, or only stood in for another, has done its service.
             if !connection.sender.is_closed()
@@ -253,7 +252,7 @@ impl Pool {
                 return Ok(Lease {
                     connection,
                     reused: true,
-                    permit,
+                    pass,
                 });
             }
         }
@@ -261,7 +260,7 @@ impl Pool {
         Ok(Lease {
             connection,
             reused: false,
-            permit,
+            pass,
         })
     }
 
@@ -280,7 +279,7 @@ impl Pool {
         if idle.len() < CONNECTIONS_MAX && !lease.connection.sender.is_closed() {
             idle.push(lease.connection);
         }
-        drop(lease.permit);
+        drop(lease.pass);
     }
 
     async fn open(&self) -> Result<Connection> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use posthaste_types::Bytes as Amount;
 
-use super::{RelayClient, connection::Manners};
+use super::{Haste, RelayClient, connection::Manners};
 use crate::{Result, gateway::Reserved};
 
 impl RelayClient {
@@ -28,6 +28,15 @@ impl RelayClient {
             pool: Arc::new(self.pool.beside(Manners::Ordinary, reservation)),
             ..self.clone()
         })
+    }
+
+    /// The same relay over the same connections, for what must be through so soon.
+    #[must_use]
+    pub fn hasty(&self, haste: Haste) -> Self {
+        Self {
+            haste,
+            ..self.clone()
+        }
     }
 
     /// The names of the ways, in their order.
