@@ -7,6 +7,7 @@ mod figure7;
 pub mod live;
 mod measured;
 mod push;
+mod torrent;
 mod transfers;
 mod world;
 

@@ -42,12 +42,17 @@ impl Dice {
         mixed ^ mixed >> 31
     }
 
+    /// A number below this one, drawn fairly but for the `bound`th part of 2^-64.
+    pub fn below(&mut self, bound: usize) -> usize {
+        let drawn = self.next() % (bound as u64).max(1);
+        usize::try_from(drawn).unwrap_or(0)
+    }
+
     /// The nodes in an order drawn fairly, down to a 2^-58th.
     pub fn shuffled(&mut self) -> [usize; NODES] {
         let mut nodes = std::array::from_fn(|place| place);
         for last in (1..NODES).rev() {
-            let drawn = self.next() % (last as u64 + 1);
-            nodes.swap(last, usize::try_from(drawn).unwrap_or(0));
+            nodes.swap(last, self.below(last + 1));
         }
         nodes
     }
