@@ -1,4 +1,9 @@
-//! What PBS says of its queue: `qstat -f -F json` of OpenPBS and PBS Professional.
+//! What OpenPBS and PBS Professional say of their queue: `qstat -f`, as JSON, or as text where that JSON is none: values of
+//! variables stand in it unquoted where they look like numbers, as `005` does.
+//!
+//! Everything here takes bytes and runs nothing: who asks, and how often, is another's business.
+
+mod text;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,7 +12,52 @@ use posthaste_types::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::queue::{Job, Queue, State, Unreadable};
+use crate::queue::{Call, Job, Queue, State, Unreadable};
+pub use text::queue_text;
+
+/// Names of months and days as they are read here.
+const ENVIRONMENT: (&str, &str) = ("LC_ALL", "C");
+
+/// Prints the queue as [`queue`] reads it, the jobs of arrays one by one.
+pub const QUEUE: Call = Call {
+    program: "qstat",
+    arguments: &["-f", "-t", "-F", "json"],
+    environment: ENVIRONMENT,
+};
+/// The same as [`queue_text`] reads it.
+pub const QUEUE_TEXT: Call = Call {
+    program: "qstat",
+    arguments: &["-f", "-t"],
+    environment: ENVIRONMENT,
+};
+/// As [`QUEUE`], with the jobs that ended and that the server still knows: of two weeks, unless it was told otherwise.
+pub const HISTORY: Call = Call {
+    program: "qstat",
+    arguments: &["-x", "-f", "-t", "-F", "json"],
+    environment: ENVIRONMENT,
+};
+/// As [`QUEUE_TEXT`], with the jobs that ended.
+pub const HISTORY_TEXT: Call = Call {
+    program: "qstat",
+    arguments: &["-x", "-f", "-t"],
+    environment: ENVIRONMENT,
+};
+/// Prints the nodes as [`processors`] reads them.
+pub const PROCESSORS: Call = Call {
+    program: "pbsnodes",
+    arguments: &["-a", "-F", "json"],
+    environment: ENVIRONMENT,
+};
+
+/// States in which a node takes no jobs.
+const AWAY: [&str; 6] = [
+    "down",
+    "offline",
+    "stale",
+    "state-unknown",
+    "unresolvable",
+    "maintenance",
+];
 
 #[derive(Deserialize)]
 struct Answer {
@@ -15,7 +65,37 @@ struct Answer {
     jobs: BTreeMap<String, Value>,
 }
 
-/// Reads `qstat -f -F json`, with `-x` for history; local times are of `zone`. An empty queue has no jobs and is no error.
+#[derive(Deserialize)]
+struct Nodes {
+    #[serde(default)]
+    nodes: BTreeMap<String, Value>,
+}
+
+/// Processors of the nodes that can take jobs, now or once they are free.
+///
+/// # Errors
+/// [`Unreadable`] when it is no JSON, or tells of no processor.
+pub fn processors(bytes: &[u8]) -> Result<u32, Unreadable> {
+    let unreadable = |why: &str| Unreadable::new("the nodes of PBS", why);
+    let answer: Nodes =
+        serde_json::from_slice(bytes).map_err(|cause| unreadable(&cause.to_string()))?;
+    let usable = answer.nodes.values().filter(|node| {
+        // `down,offline`
+        let mut states = node.get("state").and_then(Value::as_str).into_iter();
+        !states.any(|states| {
+            let mut states = states.split(',').map(str::trim);
+            states.any(|state| AWAY.contains(&state.to_ascii_lowercase().as_str()))
+        })
+    });
+    let counts = usable.filter_map(|node| number(node.get("resources_available")?.get("ncpus")?));
+    let all = counts.fold(0u64, u64::saturating_add);
+    match u32::try_from(all) {
+        Ok(0) | Err(_) => Err(unreadable("no node that is up has processors")),
+        Ok(all) => Ok(all),
+    }
+}
+
+/// Reads [`QUEUE`] and [`HISTORY`]; local times are of `zone`. An empty queue has no jobs and is no error.
 ///
 /// # Errors
 /// [`Unreadable`] when it is no JSON; jobs that make no sense are counted.
@@ -24,9 +104,18 @@ pub fn queue(bytes: &[u8], zone: &TimeZone) -> Result<Queue, Unreadable> {
         .map_err(|cause| Unreadable::new("the queue of PBS", &cause.to_string()))?;
     let mut queue = Queue::default();
     for (id, fields) in &answer.jobs {
-        queue.take(job(id, fields, zone));
+        queue.take_of_pbs(id, fields, zone);
     }
     Ok(queue)
+}
+
+impl Queue {
+    /// Takes a job by its fields. An array stands beside the jobs that it is made of, and is none itself.
+    fn take_of_pbs(&mut self, id: &str, fields: &Value, zone: &TimeZone) {
+        if !id.contains("[]") {
+            self.take(job(id, fields, zone));
+        }
+    }
 }
 
 fn job(id: &str, fields: &Value, zone: &TimeZone) -> Option<Job> {
@@ -44,6 +133,9 @@ fn job(id: &str, fields: &Value, zone: &TimeZone) -> Option<Job> {
         (_, Some(_)) => State::Over,
         (_, None) => State::Cancelled,
     };
+    let ran = fields.get("resources_used");
+    let ran = ran.and_then(|used| span(used.get("walltime")?.as_str()?));
+    let end = ran.and_then(|ran| Some(started.filter(|_| state == State::Over)? + ran));
     let start = if state == State::Waiting {
         estimated
     } else {
@@ -64,7 +156,7 @@ fn job(id: &str, fields: &Value, zone: &TimeZone) -> Option<Job> {
         priority: fields.get("Priority").and_then(number).unwrap_or(0),
         submitted: at("qtime").or_else(|| at("ctime")),
         start,
-        end: None,
+        end,
     })
 }
 

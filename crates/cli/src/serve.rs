@@ -66,8 +66,8 @@ pub struct ServeArguments {
     /// A directory below which jobs may have data moved, as `/scratch`; may be given several times
     #[arg(long, value_name = "DIR")]
     scratch: Vec<PathBuf>,
-    /// Look at the queue of the batch system every 30 s, which costs a `squeue` and a `sinfo`, and forecast when its jobs start: slurm.
-    /// `posthaste queue` shows that [default: not at all]
+    /// Look at the queue of the batch system every 30 s, which costs a `squeue` and a `sinfo`, or a `qstat` and a `pbsnodes`, and
+    /// forecast when its jobs start: slurm or pbs. `posthaste queue` shows that [default: not at all]
     #[arg(long, value_name = "SCHEDULER")]
     queue: Option<Scheduler>,
     /// Let what jobs of that queue read come so that it is there half an hour before one in ten such jobs starts, rather than

@@ -27,6 +27,11 @@ struct Centre {
 impl Centre {
     /// The S3 server gives so many bytes a second.
     fn start(rate: &str) -> Self {
+        Self::start_with(rate, &[])
+    }
+
+    /// With more arguments for the service.
+    fn start_with(rate: &str, more: &[&str]) -> Self {
         install::find_python().unwrap();
         let folder = tempfile::tempdir().unwrap();
         for name in ["scratch", "far", "pbs/hooks", "home"] {
@@ -35,7 +40,9 @@ impl Centre {
         let (s3, ssh) = (S3Server::start().unwrap(), SshServer::start().unwrap());
         write_profiles(folder.path(), &s3, &ssh, rate);
         let scratch = folder.path().join("scratch");
-        let service = Service::start_with(folder.path(), &["--scratch", scratch.to_str().unwrap()]);
+        install_programs(folder.path());
+        let arguments = [&["--scratch", scratch.to_str().unwrap()], more].concat();
+        let service = Service::start_with(folder.path(), &arguments);
         let centre = Self {
             folder,
             service,
@@ -113,7 +120,7 @@ impl Centre {
         .unwrap();
     }
 
-    fn pbs(&self, words: &[&str]) -> Output {
+    fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(install::find_python().unwrap());
         command
             .arg(plugins().join("fake/fakepbs"))
@@ -121,7 +128,20 @@ impl Centre {
             .args(words)
             .current_dir(self.folder.path())
             .env("PYTHONDONTWRITEBYTECODE", "1");
-        command.output().unwrap()
+        command
+    }
+
+    fn pbs(&self, words: &[&str]) -> Output {
+        self.command(words).output().unwrap()
+    }
+
+    /// Waits until that holds.
+    fn wait_for(&self, what: &str, holds: impl Fn() -> bool) {
+        let start = now();
+        while !holds() {
+            assert!(start.elapsed() < PATIENCE, "{what}: {}", self.log());
+            std::thread::sleep(Duration::from_millis(200));
+        }
     }
 
     /// One command of PBS that must go well.
@@ -187,6 +207,24 @@ impl Centre {
 
 fn plugins() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins/pbs")
+}
+
+/// What the service asks PBS by.
+fn install_programs(folder: &Path) {
+    let python = install::find_python().unwrap();
+    let fake = plugins().join("fake/fakepbs");
+    fs::create_dir(folder.join("bin")).unwrap();
+    for name in ["qstat", "pbsnodes"] {
+        let line = format!(
+            "#!/bin/sh\nPYTHONDONTWRITEBYTECODE=1 exec {} {} {} {name} \"$@\"\n",
+            python.display(),
+            fake.display(),
+            folder.join("pbs").display()
+        );
+        let path = folder.join("bin").join(name);
+        fs::write(&path, line).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+    }
 }
 
 /// The profiles of the service, and the same for who stages by himself.
@@ -476,4 +514,51 @@ fn what_only_scp_can_do_is_left_to_scp() {
     let log = centre.log();
     assert!(log.contains("the other host expands patterns"), "{log}");
     assert!(log.contains("scp got -Brvp "), "{log}");
+}
+
+#[test]
+fn the_queue_is_forecast_and_data_comes_shortly_before_a_job_starts() {
+    let centre = Centre::start_with("1G", &["--queue", "pbs", "--just-in-time"]);
+    fs::create_dir(centre.s3.bucket_folder().join("run")).unwrap();
+    fs::write(centre.s3.bucket_folder().join("run/small"), "1 2 3").unwrap();
+    let go = centre.path("scratch/go");
+    let first = centre.submitted(
+        "#!/bin/sh\n#PBS -l ncpus=4,walltime=02:00:00\nwhile [ ! -e SCRATCH/go ]; do sleep 0.1; done\n",
+    );
+    let mut running = centre.command(&["cycle"]).spawn().unwrap();
+    centre.wait_for("it runs", || centre.job(&first)["job_state"] == "R");
+    // `part=005` makes what qstat prints no JSON.
+    let second = centre.submitted(
+        "#!/bin/sh\n\
+         #PBS -l ncpus=4,walltime=00:05:00\n\
+         #PBS -v part=005,POSTHASTE=\"stage_in source=archive:run destination=SCRATCH/run\"\n\
+         cp SCRATCH/run/small SCRATCH/seen\n",
+    );
+    centre.wait_for("its data is held back", || {
+        let queue = centre.service.json(&["queue", "--json"]);
+        let requests = centre.service.json(&["list", "--json"]);
+        let asked = requests.as_array().unwrap().iter();
+        let mut asked = asked.filter_map(|one| one["stage_in"]["not_before"].as_str());
+        let is_far =
+            |at: jiff::Timestamp| at.duration_since(jiff::Timestamp::now()).as_secs() > 5000;
+        let is_held = asked.any(|at| is_far(at.parse().unwrap()));
+        assert!(queue["trouble"].is_null(), "{queue}");
+        is_held && queue["jobs"][0]["job"].as_str() == Some(&*second)
+    });
+    let queue = centre.service.json(&["queue", "--json"]);
+    assert_eq!(
+        (&queue["scheduler"], &queue["procs"]),
+        (&json!("pbs"), &json!(4))
+    );
+    assert!(queue["history_trouble"].is_null(), "{queue}");
+    centre.cycle_until(&second, |job| comment(job).contains("data is on its way"));
+
+    fs::write(&go, "").unwrap();
+    assert!(running.wait().unwrap().success());
+    let done = centre.cycle_until(&second, |job| job["job_state"] == "F");
+    assert_eq!(done["Exit_status"], 0, "{done}\n{}", centre.log());
+    assert_eq!(
+        fs::read_to_string(centre.path("scratch/seen")).unwrap(),
+        "1 2 3"
+    );
 }

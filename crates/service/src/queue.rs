@@ -37,6 +37,8 @@ const UNSEEN: Duration = Duration::from_secs(120);
 pub enum Scheduler {
     /// Slurm, asked by `squeue`, `sinfo` and `sacct`.
     Slurm,
+    /// PBS, asked by `qstat` and `pbsnodes`.
+    Pbs,
 }
 
 impl FromStr for Scheduler {
@@ -45,8 +47,9 @@ impl FromStr for Scheduler {
     fn from_str(name: &str) -> core::result::Result<Self, String> {
         match name {
             "slurm" => Ok(Self::Slurm),
+            "pbs" => Ok(Self::Pbs),
             _ => Err(format!(
-                "`{name}` is no queue that can be looked at: slurm is"
+                "`{name}` is no queue that can be looked at: slurm and pbs are"
             )),
         }
     }
@@ -56,6 +59,7 @@ impl Scheduler {
     fn name(self) -> &'static str {
         match self {
             Self::Slurm => "slurm",
+            Self::Pbs => "pbs",
         }
     }
 }

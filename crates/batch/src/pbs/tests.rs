@@ -16,15 +16,20 @@ const ANSWER: &[u8] = br#"{
             "Resource_List": {"ncpus": "16", "nodect": 4}
         },
         "3.vbox": {"Job_Owner": "bob@login1", "job_state": "H", "Resource_List": {"ncpus": 1, "walltime": "100:00:00"}},
-        "4.vbox": {"job_state": "Q"}
+        "4.vbox": {"job_state": "Q"},
+        "5[].vbox": {"Job_Owner": "bob@login1", "job_state": "B", "Resource_List": {"ncpus": 1}},
+        "5[1].vbox": {
+            "Job_Owner": "bob@login1", "job_state": "X", "stime": "Tue Nov 24 10:10:00 2026",
+            "resources_used": {"walltime": "00:01:30"}, "Resource_List": {"ncpus": 1}
+        }
     }
 }"#;
 
 #[test]
 fn qstat_tells_what_runs_what_waits_and_when_it_is_thought_to_start() {
     let found = queue(ANSWER, &TimeZone::UTC).unwrap();
-    let [one, two, three] = &found.jobs[..] else {
-        panic!("three jobs: {found:?}");
+    let [one, two, three, task] = &found.jobs[..] else {
+        panic!("three jobs and a task: {found:?}");
     };
     let at = |secs| Some(Timestamp::from_secs(secs));
     assert_eq!(
@@ -42,7 +47,8 @@ fn qstat_tells_what_runs_what_waits_and_when_it_is_thought_to_start() {
     );
     assert_eq!((two.start, two.walltime), (at(1_793_707_800), None));
     assert_eq!(three.state, State::Held);
-    assert_eq!(found.left_out, 1);
+    assert_eq!((task.state, task.end), (State::Over, at(1_795_515_090)));
+    assert_eq!(found.left_out, 1, "the array is none");
 }
 
 #[test]
@@ -50,4 +56,66 @@ fn an_empty_queue_is_no_error_and_other_text_is() {
     let empty = br#"{"timestamp": 1, "pbs_server": "vbox"}"#;
     assert_eq!(queue(empty, &TimeZone::UTC).unwrap(), Queue::default());
     assert!(queue(b"qstat: Unknown server", &TimeZone::UTC).is_err());
+}
+
+/// As `qstat -f` prints it, cut down: values that are too long for a line go on after a tab.
+const TEXT: &str = "Job Id: 1.vbox
+    Job_Name = STDIN
+    Job_Owner = alice@login1
+    job_state = R
+    Resource_List.ncpus = 4
+    Resource_List.walltime = 02:00:00
+    stime = Tue Nov 24 10:10:00 2026
+    qtime = Tue Nov 24 10:00:00 2026
+    Variable_List = PBS_O_HOME=/home/alice,foo=005,
+\tBASH_FUNC_x%%=() {  job_state = H
+ }
+    Submit_arguments = -v foo=005
+
+Job Id: 2.vbox
+    Job_Owner = bob@login1
+    job_state = Q
+    Priority = 5
+    Resource_List.ncpus = 16
+    comment = Not Running: Insufficient amount of resource: ncpus (R: 16 A: 
+\t12 T: 16)
+    estimated.start_time = Tue Nov  3 12:10:00 2026
+
+Job Id: 5[].vbox
+    Job_Owner = bob@login1
+    job_state = B
+    Resource_List.ncpus = 1
+";
+
+#[test]
+fn text_tells_the_same_where_json_can_not_be_read() {
+    let broken = br#"{"Jobs": {"1.vbox": {"Variable_List": {"foo":005}}}}"#;
+    assert!(queue(broken, &TimeZone::UTC).is_err());
+    let found = queue_text(TEXT.as_bytes(), &TimeZone::UTC);
+    let [one, two] = &found.jobs[..] else {
+        panic!("two jobs: {found:?}");
+    };
+    let told = queue(ANSWER, &TimeZone::UTC).unwrap();
+    assert_eq!((one, two.start), (&told.jobs[0], told.jobs[1].start));
+    assert_eq!(
+        two.reason,
+        "Not Running: Insufficient amount of resource: ncpus (R: 16 A: 12 T: 16)"
+    );
+    assert_eq!((two.procs, two.priority, found.left_out), (16, 5, 0));
+    let nothing = queue_text(b"qstat: Unknown server", &TimeZone::UTC);
+    assert_eq!(nothing, Queue::default());
+}
+
+#[test]
+fn processors_are_those_of_nodes_that_are_up() {
+    let nodes = br#"{"timestamp": 1606173513, "pbs_server": "vbox", "nodes": {
+        "n1": {"state": "free", "resources_available": {"ncpus": 56}},
+        "n2": {"state": "job-busy", "resources_available": {"ncpus": "8"}},
+        "n3": {"state": "down,offline", "resources_available": {"ncpus": 56}},
+        "n4": {"state": "Stale", "resources_available": {"ncpus": 56}},
+        "n5": {"state": "free", "resources_available": {"arch": "linux"}}
+    }}"#;
+    assert_eq!(processors(nodes).unwrap(), 64);
+    assert!(processors(br#"{"nodes": {}}"#).is_err());
+    assert!(processors(b"pbsnodes: Server has no node list").is_err());
 }

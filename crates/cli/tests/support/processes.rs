@@ -499,8 +499,13 @@ fn start_service(host: Option<&str>, state: &Path, listen: &str, more: &[String]
     arguments.extend(more.iter().map(String::as_str));
     // The profiles of a test are its own, and never those of who runs it.
     let config = state.with_file_name("config");
+    // Programs that a test brings with it are found before others.
+    let programs = state.with_file_name("bin");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let places = std::iter::once(programs).chain(std::env::split_paths(&path));
     let mut command = host.map_or_else(binary, binary_in);
     command
+        .env("PATH", std::env::join_paths(places).unwrap())
         .env("XDG_CONFIG_HOME", config)
         .env("SLURM_CONF", state.with_file_name("slurm.conf"));
     Process::run(command.args(&arguments), &log)

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use jiff::tz::TimeZone;
 use posthaste_batch::{
+    pbs,
     queue::{Call, Queue},
     slurm,
 };
@@ -32,6 +33,13 @@ pub(super) async fn queue(scheduler: Scheduler) -> Result<(Queue, u32)> {
             let read = || slurm::queue_text(&queue, &TimeZone::system());
             Ok((tokio::task::block_in_place(read), procs))
         }
+        Scheduler::Pbs => {
+            let procs = said(pbs::PROCESSORS, QUEUE_TIMEOUT).await?;
+            let procs = pbs::processors(&procs)
+                .map_err(|cause| refused(pbs::PROCESSORS, &cause.to_string()))?;
+            let queue = said_of_pbs([pbs::QUEUE, pbs::QUEUE_TEXT], QUEUE_TIMEOUT).await?;
+            Ok((queue, procs))
+        }
     }
 }
 
@@ -47,7 +55,24 @@ pub(super) async fn history(scheduler: Scheduler) -> Result<Queue> {
             tokio::task::block_in_place(read)
                 .map_err(|cause| refused(slurm::HISTORY, &cause.to_string()))
         }
+        Scheduler::Pbs => said_of_pbs([pbs::HISTORY, pbs::HISTORY_TEXT], HISTORY_TIMEOUT).await,
     }
+}
+
+/// What `qstat` says as JSON, or as text where one job's variables make that unreadable.
+async fn said_of_pbs([as_json, as_text]: [Call; 2], patience: Duration) -> Result<Queue> {
+    let answer = said(as_json, patience).await?;
+    let zone = TimeZone::system();
+    let unreadable = match tokio::task::block_in_place(|| pbs::queue(&answer, &zone)) {
+        Ok(queue) => return Ok(queue),
+        Err(unreadable) => unreadable,
+    };
+    let answer = said(as_text, patience).await?;
+    let queue = tokio::task::block_in_place(|| pbs::queue_text(&answer, &zone));
+    if queue == Queue::default() {
+        return Err(refused(as_json, &unreadable.to_string()));
+    }
+    Ok(queue)
 }
 
 /// What a program prints, in so much time.
