@@ -52,6 +52,10 @@ pub struct Wishes {
     #[schema(example = "never")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserve: Option<String>,
+    /// Names of depots that must hold their share of it, one fragment of every chunk, before it is safe, whatever
+    /// else is used; they need not be named in `via`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pin: Vec<String>,
     /// Names of depots that may hold none of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without: Vec<String>,

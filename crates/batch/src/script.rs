@@ -64,6 +64,8 @@ pub struct StageOut {
     pub deadline: Option<Deadline>,
     /// The depots that it may go over; empty for those that the service knows.
     pub via: Vec<String>,
+    /// Of them or others, those that must hold their share of it.
+    pub pin: Vec<String>,
     /// The redundancy it has on depots, where not the service's own.
     pub code: Option<Code>,
     /// Whether it is removed from scratch.

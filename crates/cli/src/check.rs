@@ -217,6 +217,7 @@ fn how_out(one: &StageOut) -> Vec<String> {
         .into_iter()
         .collect();
     how.extend((!one.via.is_empty()).then(|| format!("over {}", one.via.join(" and "))));
+    how.extend((!one.pin.is_empty()).then(|| format!("pinned to {}", one.pin.join(" and "))));
     how.extend(one.code.map(|code| format!("as {code}")));
     how.extend(
         (one.release == Release::WhenSafe).then(|| "removed from scratch when safe".to_owned()),
@@ -254,7 +255,7 @@ fn to_json(wanted: &Wanted, now: Timestamp) -> Value {
     let stage_out = |one: &StageOut| {
         json!({
             "line": one.line, "source": one.source, "destination": one.destination,
-            "deadline": deadline(one.deadline), "via": one.via, "code": one.code.map(|code| code.to_string()),
+            "deadline": deadline(one.deadline), "via": one.via, "pin": one.pin, "code": one.code.map(|code| code.to_string()),
             "release": match one.release { Release::WhenSafe => "when-safe", Release::Never => "never" },
             "after": match one.after { After::Ok => "ok", After::NotOk => "notok", After::Any => "any" },
         })

@@ -187,7 +187,9 @@ impl WishArguments {
             source.display()
         ))
     })?;
-        let depots = u8::try_from(self.via.len()).unwrap_or(Code::FRAGMENTS_MAX);
+        let pinned = self.wishes.pinned().iter();
+        let more = pinned.filter(|name| !self.via.contains(name)).count();
+        let depots = u8::try_from(self.via.len() + more).unwrap_or(Code::FRAGMENTS_MAX);
         let spread = depots.saturating_sub(1).clamp(1, Code::FRAGMENTS_MAX);
         let code = match self.code {
             Some(code) => code,

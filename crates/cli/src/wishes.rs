@@ -53,6 +53,10 @@ pub struct WishesArguments {
     /// or never
     #[arg(long, value_name = "WHEN", default_value_t)]
     reserve: Reserve,
+    /// Depots that must hold their share of it, a fragment of every chunk, before it is safe; --via need not
+    /// name them too
+    #[arg(long, value_name = "DEPOT,…", value_delimiter = ',')]
+    pin: Vec<String>,
     /// Depots that may hold none of it
     #[arg(long, value_name = "DEPOT,…", value_delimiter = ',')]
     without: Vec<String>,
@@ -69,6 +73,11 @@ enum Repair {
 }
 
 impl WishesArguments {
+    /// Depots that must hold some of it.
+    pub fn pinned(&self) -> &[String] {
+        &self.pin
+    }
+
     /// The wishes as the service takes them.
     pub fn resolve(&self) -> api::Wishes {
         let is_normal = self.priority == Priority::default();
@@ -86,6 +95,7 @@ impl WishesArguments {
             budget_usd: self.budget,
             rate_bytes_per_s_max: self.bwlimit.map(ByteRate::get),
             reserve: (self.reserve != Reserve::Auto).then(|| self.reserve.to_string()),
+            pin: self.pin.clone(),
             without: self.without.clone(),
         }
     }

@@ -1,6 +1,7 @@
 //! Takes a request or says at once why not, and what would buy it.
 
 mod bargain;
+mod pinned;
 mod spares;
 
 use alloc::vec::Vec;
@@ -76,6 +77,9 @@ impl Mind {
         if let Some(verdict) = self.try_way(request, &hopeful, Duration::ZERO) {
             return verdict;
         }
+        if let Some(why) = self.find_full_pin(request, &hopeful) {
+            return Verdict::Refuse(Reason::Pinned { why });
+        }
         weigh_infeasible(request, &hopeful)
     }
 
@@ -90,9 +94,13 @@ impl Mind {
         if let Some(flaw) = self.find_flaw_of_delivery(request) {
             return Some(flaw);
         }
-        let mut named = spec.via.iter().chain(&spec.destinations);
+        let named = request.pinned.iter().chain(&spec.via);
+        let mut named = named.chain(&spec.destinations);
         if let Some(&depot) = named.find(|depot| !self.depots.contains_key(depot)) {
             return Some(Reason::UnknownDepot { depot });
+        }
+        if let Some(why) = self.find_flaw_of_pins(request) {
+            return Some(Reason::Pinned { why });
         }
         if !Request::is_cut(spec) {
             let (earliest, deadline) = (None, spec.deadline);
@@ -106,7 +114,7 @@ impl Mind {
         let needed = usize::from(spec.code.total());
         let is_direct = request
             .lead()
-            .is_some_and(|lane| self.may_use(request, lane));
+            .is_some_and(|lane| self.may_use(request, lane) && request.pinned.is_empty());
         if spec.bytes == Bytes::ZERO || is_direct {
             return None;
         }
@@ -177,7 +185,13 @@ impl Mind {
             Belief::P10 | Belief::P50 | Belief::P90 => self.staging_lanes(request),
         };
         lanes.retain(is_placed);
-        if lanes.len() < usize::from(spec.code.total()) {
+        let pinned = request.pinned_lanes().count_ones() as usize;
+        let has_pinned = lanes
+            .iter()
+            .filter(|lane| request.is_pinned(**lane))
+            .count()
+            == pinned;
+        if lanes.len() < usize::from(spec.code.total()) || !has_pinned {
             lanes.clear();
         }
         let destination = request.lead().filter(is_placed);
@@ -204,6 +218,7 @@ impl Mind {
             candidates: (0..lanes.len()).collect(),
             destination: destination.map(|_| lanes.len()),
             rate_max: request.wishes.rate_max,
+            pinned,
         };
         Way {
             lanes,
@@ -219,7 +234,7 @@ impl Mind {
         })
     }
 
-    /// Lanes to depots that can be staged to, the best first: those that open in time before others, those of
+    /// Lanes to depots that can be staged to, the best first: those that are pinned before others, those that open in time before others, those of
     /// the user before landmarks, those open now before others, those near the centre before those of a higher level, one of each domain
     /// before a second, cheap ones before dear ones where money or redundancy was wished, fast ones
     /// before slow ones, then in the user's order.
@@ -250,7 +265,14 @@ impl Mind {
                 let opens_at = depot.terms.windows.next_change(self.now);
                 let is_too_late = !depot.is_within_hours(self.now)
                     && opens_at.is_none_or(|at| at >= request.spec.deadline);
-                let reach = (is_too_late, depot.terms.is_landmark, is_closed, level);
+                let is_pinned = request.is_pinned(lane);
+                let reach = (
+                    !is_pinned,
+                    is_too_late,
+                    depot.terms.is_landmark,
+                    is_closed,
+                    level,
+                );
                 Some((reach, price, rate, lane))
             })
             .collect();

@@ -14,6 +14,7 @@ mod event;
 mod fault;
 mod input;
 mod offer;
+mod pin;
 mod reason;
 mod request;
 mod space;
@@ -38,6 +39,7 @@ pub use fault::{Fault, GiverEnd};
 pub use input::Input;
 pub(crate) use offer::Dollars;
 pub use offer::WouldBuy;
+pub use pin::PinReason;
 pub use posthaste_forecast::{Finding, Probe, Quantiles, Score};
 pub use posthaste_plan::{
     Windows, WindowsError,

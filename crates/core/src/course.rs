@@ -64,6 +64,7 @@ impl Mind {
 
     /// Feeds as many depots as the code has fragments, at once: fewer can make nothing safe.
     pub(crate) fn fill_fan_out(&mut self, id: RequestId, out: &mut Outbox) {
+        self.feed_pinned(id);
         while let Some(request) = self.requests.get(&id)
             && request.is_moving()
             && request.route == Route::Staged
@@ -161,7 +162,7 @@ impl Mind {
         let is_least = rest.len() < usize::from(request.spec.code.total());
         let can_go_alone = request
             .lead()
-            .is_some_and(|lane| self.is_there(request, lane));
+            .is_some_and(|lane| self.is_there(request, lane) && request.pinned.is_empty());
         if is_least && !can_go_alone {
             return;
         }

@@ -385,7 +385,7 @@ const RESERVE: usize = 1;
 
 /// The chunk may be taken: making it safe comes first, as long as the source is there.
 fn is_ripe(request: &Request, chunk: ChunkIndex) -> bool {
-    !request.is_moving() || request.replica.lacking(chunk) == 0
+    !request.is_moving() || request.replica.lost(chunk) == 0
 }
 
 fn share(request: &Request, chunk: ChunkIndex, piece: Piece) -> Bytes {

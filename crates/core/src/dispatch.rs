@@ -4,6 +4,7 @@
 
 mod endgame;
 mod patience;
+mod pinned;
 mod rank;
 mod scatter;
 mod tight;
@@ -236,15 +237,12 @@ impl Placing<'_> {
         while let Some(stripe) = self.request.stripes.get(&chunk)
             && stripe.wanted != 0
         {
-            let bit = stripe.wanted.trailing_zeros();
+            let bit = self.next_wanted(chunk, stripe.wanted).trailing_zeros();
             let fragment = FragmentIndex::new(u8::try_from(bit).unwrap_or(u8::MAX));
             let bytes = self.request.replica.bytes_of(chunk, fragment);
-            let taken = stripe.taken;
-            let more = stripe.wanted.count_ones() - 1;
-            let lanes = self.request.depot_lanes();
-            let free: Vec<usize> = lanes
-                .filter(|&lane| self.is_free(chunk, taken, lane))
-                .collect();
+            let (wanted, taken) = (stripe.wanted, stripe.taken);
+            let more = wanted.count_ones() - 1;
+            let free = self.free(chunk, wanted, taken);
             let free = match self.tight(chunk, bytes) {
                 Some(tight) => tight.best(&free, more),
                 None => free,
@@ -277,9 +275,9 @@ impl Placing<'_> {
             return false;
         };
         let bytes = self.request.replica.bytes_of(chunk, FragmentIndex::new(0));
-        let can_go_on = stripe.wanted == 0
-            || (self.request.depot_lanes())
-                .any(|lane| self.is_free(chunk, stripe.taken, lane) && self.is_fed(lane, bytes));
+        let free = self.free(chunk, stripe.wanted, stripe.taken);
+        let can_go_on = stripe.wanted == 0 || free.iter().any(|&lane| self.is_fed(lane, bytes));
+        let lacks_code = self.lost(chunk, stripe.wanted) != 0;
         if can_go_on || self.request.is_flying(chunk) {
             return false;
         }
@@ -287,18 +285,14 @@ impl Placing<'_> {
         let fed = fed
             .filter(|&lane| self.is_fed(lane, bytes))
             .fold(0u64, |mask, lane| mask | 1 << lane);
-        if self
-            .request
-            .replica
-            .free_redundant(chunk, |lane| fed >> lane & 1 == 1)
-        {
+        if lacks_code && (self.request.replica).free_redundant(chunk, |lane| fed >> lane & 1 == 1) {
             let (wanted, taken) = self.mask(chunk);
             if let Some(stripe) = self.request.stripes.get_mut(&chunk) {
                 (stripe.wanted, stripe.taken) = (wanted, taken);
             }
             return false;
         }
-        if self.crowd(chunk, bytes) {
+        if lacks_code && self.crowd(chunk, bytes) {
             return false;
         }
         self.request.stripes.remove(&chunk);
@@ -314,7 +308,11 @@ impl Placing<'_> {
             return false;
         };
         let taken = stripe.taken;
-        let has_room = |lane: &usize| taken >> lane & 1 == 0 && self.is_fed(*lane, bytes);
+        let is_kept_free = self.is_kept_free(chunk, stripe.wanted, taken);
+        let has_room = |lane: &usize| {
+            let is_meant = !is_kept_free || self.request.is_pinned(*lane);
+            is_meant && taken >> lane & 1 == 0 && self.is_fed(*lane, bytes)
+        };
         let helps = self.request.depot_lanes().any(|lane| has_room(&lane));
         if helps {
             self.request.crowd_chunk(chunk);
@@ -466,31 +464,32 @@ impl Placing<'_> {
 
     /// Fragments of the chunk that are wanted, and lanes that are taken, as masks.
     fn mask(&self, chunk: ChunkIndex) -> (u64, u64) {
-        let mut wanted = self.request.replica.lacking(chunk);
+        let mut wanted = self.request.replica.lost(chunk);
         if self.request.route == Route::Direct {
             wanted = 0;
         }
-        let mut taken = 0;
+        let (mut taken, mut coming) = (0, 0);
         for (place, lane) in self.request.lanes.iter().enumerate() {
             if let Some(flight) = self.transfers.get(lane.depot, self.id, chunk) {
-                taken |= 1 << place;
+                (taken, coming) = (taken | 1 << place, coming | 1 << place);
                 wanted &= if flight.fragment == FragmentIndex::WHOLE {
                     0
                 } else {
                     !1u64.unbounded_shl(u32::from(flight.fragment.get()))
                 };
-            } else if let Some(coming) = self.pushes.get(lane.depot, self.id, chunk) {
-                taken |= 1 << place;
-                wanted &= match coming.is_piece {
-                    true => !1u64.unbounded_shl(u32::from(coming.fragment.get())),
+            } else if let Some(pushed) = self.pushes.get(lane.depot, self.id, chunk) {
+                (taken, coming) = (taken | 1 << place, coming | 1 << place);
+                wanted &= match pushed.is_piece {
+                    true => !1u64.unbounded_shl(u32::from(pushed.fragment.get())),
                     false => u64::MAX,
                 };
             } else if self.request.replica.holds(place, chunk)
-                && !self.request.replica.is_redundant(place, chunk)
+                && (self.request.is_pinned(place)
+                    || !self.request.replica.is_redundant(place, chunk))
             {
                 taken |= 1 << place;
             }
         }
-        (wanted, taken)
+        (wanted | self.for_pinned(chunk, wanted, coming), taken)
     }
 }

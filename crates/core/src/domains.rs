@@ -62,10 +62,10 @@ impl Mind {
             .collect();
         let least = self.least_crowding(request, &masks);
         let covered = u32::from(request.code_now().parity());
-        Kin {
-            masks,
-            most: least.max(covered),
-        }
+        let pinned = request.pinned_lanes();
+        let together = masks.iter().map(|mask| (mask & pinned).count_ones()).max();
+        let most = least.max(covered).max(together.unwrap_or(0));
+        Kin { masks, most }
     }
 
     /// The least number of fragments of a chunk a group must take for all to find a place.

@@ -144,7 +144,7 @@ impl Mind {
             let Some(fragment) = self.lost_of(request, id, benches, index) else {
                 return;
             };
-            let spots = self.mend_spots(request, id, benches, index);
+            let spots = self.mend_spots(request, id, benches, index, fragment);
             let bytes = request.replica.bytes_of(index, FIRST);
             let micros = |from: usize, to: usize| {
                 let (now, settings) = (self.now, &self.settings);
@@ -214,7 +214,10 @@ impl Mind {
                 lost &= !1u64.unbounded_shl(u32::from(coming.fragment.get()));
             }
         }
-        let first = u8::try_from(lost.trailing_zeros()).unwrap_or(u8::MAX);
+        // What lies nowhere comes before copies for pinned depots.
+        let nowhere = lost & request.replica.lost(chunk);
+        let first = if nowhere == 0 { lost } else { nowhere };
+        let first = u8::try_from(first.trailing_zeros()).unwrap_or(u8::MAX);
         (lost != 0).then(|| FragmentIndex::new(first))
     }
 
@@ -267,6 +270,7 @@ impl Mind {
         id: RequestId,
         benches: &[Bench],
         chunk: ChunkIndex,
+        fragment: FragmentIndex,
     ) -> Vec<Spot> {
         let is_coming = |at: &Bench| {
             self.pushes.get(at.depot, id, chunk).is_some()
@@ -274,12 +278,19 @@ impl Mind {
         };
         // What an earlier depot has too is no hindrance: another fragment takes its place.
         let replica = &request.replica;
-        let holds =
-            |at: &Bench| replica.holds(at.lane, chunk) && !replica.is_redundant(at.lane, chunk);
+        let holds = |at: &Bench| {
+            let is_needed = request.is_pinned(at.lane) || !replica.is_redundant(at.lane, chunk);
+            replica.holds(at.lane, chunk) && is_needed
+        };
         let has_some = |at: &&Bench| holds(at) || is_coming(at);
         let taken = benches.iter().filter(has_some);
         let taken = taken.fold(0u64, |mask, at| mask | 1 << at.lane);
-        let is_empty = |at: &Bench| taken >> at.lane & 1 == 0;
+        // Pinned depots come first, as far as one of them can take anything; a copy is for them alone.
+        let is_copy = replica.lost(chunk) & 1u64.unbounded_shl(fragment.get().into()) == 0;
+        let is_pinned = |at: &Bench| request.is_pinned(at.lane) && taken >> at.lane & 1 == 0;
+        let for_pinned = is_copy || benches.iter().any(|at| at.is_open && is_pinned(at));
+        let is_empty =
+            |at: &Bench| taken >> at.lane & 1 == 0 && (!for_pinned || request.is_pinned(at.lane));
         let is_apart = |at: &Bench| is_empty(at) && request.is_free(taken, at.lane);
         let has_apart = benches.iter().any(|at| at.is_open && is_apart(at));
         let spot = |at: &Bench| Spot {

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Leads every snapshot; another number is another layout.
-const SNAPSHOT_VERSION: u32 = 35;
+const SNAPSHOT_VERSION: u32 = 36;
 
 record! {
     /// The decision maker of one centre.
@@ -216,7 +216,8 @@ impl Mind {
                 self.on_depot_inventory(depot, request, &held, out);
             }
             Input::RequestSubmitted { request, spec } => {
-                let asked = Request::new(spec, Method::Auto, Wishes::default(), self.now);
+                let asked =
+                    Request::new(spec, Method::Auto, Wishes::default(), Vec::new(), self.now);
                 self.on_request_submitted(request, asked, out);
             }
             Input::RequestSubmittedWith {
@@ -224,7 +225,7 @@ impl Mind {
                 spec,
                 optimizer,
             } => {
-                let asked = Request::new(spec, optimizer, Wishes::default(), self.now);
+                let asked = Request::new(spec, optimizer, Wishes::default(), Vec::new(), self.now);
                 self.on_request_submitted(request, asked, out);
             }
             Input::RequestAsked {
@@ -233,7 +234,7 @@ impl Mind {
                 optimizer,
                 wishes,
             } => {
-                let asked = Request::new(spec, optimizer, wishes, self.now);
+                let asked = Request::new(spec, optimizer, wishes, Vec::new(), self.now);
                 self.on_request_submitted(request, asked, out);
             }
             Input::RequestAskedBy {
@@ -243,8 +244,20 @@ impl Mind {
                 wishes,
                 purge_at,
             } => {
-                let mut asked = Request::new(spec, optimizer, wishes, self.now);
+                let mut asked = Request::new(spec, optimizer, wishes, Vec::new(), self.now);
                 asked.bind(asked.wished_deadline, Some(purge_at));
+                self.on_request_submitted(request, asked, out);
+            }
+            Input::RequestPinned {
+                request,
+                spec,
+                optimizer,
+                wishes,
+                purge_at,
+                pinned,
+            } => {
+                let mut asked = Request::new(spec, optimizer, wishes, pinned, self.now);
+                asked.bind(asked.wished_deadline, purge_at);
                 self.on_request_submitted(request, asked, out);
             }
             Input::DeliveryMoved {

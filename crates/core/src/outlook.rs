@@ -318,6 +318,7 @@ impl Mind {
                     .lead()
                     .map_or(Lane::NO_QUOTA, |lane| request.quota_bytes(lane)),
                 piece: request.spec.chunk_size,
+                is_pinned: false,
             },
             code: request.code_now(),
         });
@@ -329,6 +330,7 @@ impl Mind {
                 room: request.share_of_domain(lane, request.replica.room(lane)),
                 quota: request.quota_bytes(lane),
                 piece: request.piece(lane),
+                is_pinned: request.is_pinned(lane),
             })
         });
         let rate_max = request.wishes.rate_max;

@@ -203,12 +203,26 @@ impl Mind {
         let mut lanes: Vec<(u64, usize)> = lanes
             .filter_map(|lane| Some((self.piece(request, lane)?, lane)))
             .collect();
+        // Pinned depots are used whatever they cost, and filled.
+        let is_pinned = |&(_, lane): &(u64, usize)| request.is_pinned(lane);
+        let pinned: Vec<(u64, usize)> = lanes.extract_if(.., |lane| is_pinned(lane)).collect();
+        let has_pinned = pinned.len() == request.pinned_lanes().count_ones() as usize;
         lanes.sort_unstable();
-        let least = usize::from(request.spec.code.total());
+        let fixed = pinned.iter().fold(0u64, |sum, (cost, lane)| {
+            sum.saturating_add(cost.saturating_mul(need.rooms[*lane]))
+        });
+        let filled: u64 = pinned.iter().map(|(_, lane)| need.rooms[*lane]).sum();
+        let fragments = need.fragments.saturating_sub(filled);
+        let fixed_mask = pinned.iter().fold(0, |mask, (_, lane)| mask | 1 << lane);
+        let least = usize::from(request.spec.code.total()).saturating_sub(pinned.len());
         let prefixes = (least..=lanes.len()).map(|count| &lanes[..count]);
+        let prefixes = prefixes.filter(|_| has_pinned);
         let staged = prefixes.filter_map(|chosen| {
-            let mask = chosen.iter().fold(0, |mask, (_, lane)| mask | 1 << lane);
-            Some((at_worst(chosen, need)?, mask))
+            let mask = chosen
+                .iter()
+                .fold(fixed_mask, |mask, (_, lane)| mask | 1 << lane);
+            let rest = at_worst(chosen, fragments, &need.rooms)?;
+            Some((fixed.saturating_add(rest), mask))
         });
         let ends = request.destinations().filter(|&lane| may(lane));
         let mut ends: Vec<(u64, usize)> = ends
@@ -217,8 +231,10 @@ impl Mind {
         ends.sort_unstable();
         let whole = ends.iter().scan(0u64, |mask, &(cost, lane)| {
             *mask |= 1 << lane;
-            Some((cost.saturating_mul(need.chunks), *mask))
+            let cost = cost.saturating_mul(need.chunks);
+            Some((fixed.saturating_add(cost), *mask | fixed_mask))
         });
+        let whole = whole.filter(|_| has_pinned);
         Prices {
             staged: staged.collect(),
             whole: whole.collect(),
@@ -249,10 +265,10 @@ impl Request {
 
 /// What the fragments cost that are needed, were those lanes to get most that are dearest; none where
 /// these lanes can't take all. The cheapest come first.
-fn at_worst(lanes: &[(u64, usize)], need: &Need) -> Option<u64> {
-    let (mut left, mut sum) = (need.fragments, 0u64);
+fn at_worst(lanes: &[(u64, usize)], fragments: u64, rooms: &[u64]) -> Option<u64> {
+    let (mut left, mut sum) = (fragments, 0u64);
     for (cost, lane) in lanes.iter().rev() {
-        let taken = need.rooms[*lane].min(left);
+        let taken = rooms[*lane].min(left);
         sum = sum.saturating_add(cost.saturating_mul(taken));
         left -= taken;
     }
@@ -283,7 +299,9 @@ fn need_of(request: &Request) -> Need {
         .depot_lanes()
         .map(|lane| u64::from(request.lanes[lane].in_flight))
         .sum();
-    let flying = coded + whole * u64::from(request.spec.code.total());
+    let pinned = u64::from(request.pinned_lanes().count_ones());
+    let spared = u64::from(request.spec.code.total()).saturating_sub(pinned);
+    let flying = coded + whole * spared;
     let unsafe_chunks = u64::from(request.replica.chunks() - request.replica.safe());
     Need {
         fragments: request.replica.missing().saturating_sub(flying),
@@ -299,16 +317,12 @@ mod tests {
 
     #[test]
     fn the_dearest_lanes_count_as_full() {
-        let need = Need {
-            fragments: 20,
-            rooms: alloc::vec![10, 10, 10, 10],
-            chunks: 10,
-        };
+        let rooms = [10, 10, 10, 10];
         let lanes = [(1, 0), (2, 2), (5, 1), (9, 3)];
-        assert_eq!(at_worst(&lanes[..1], &need), None);
-        assert_eq!(at_worst(&lanes[..2], &need), Some(30));
-        assert_eq!(at_worst(&lanes[..3], &need), Some(70));
-        assert_eq!(at_worst(&lanes, &need), Some(140));
+        assert_eq!(at_worst(&lanes[..1], 20, &rooms), None);
+        assert_eq!(at_worst(&lanes[..2], 20, &rooms), Some(30));
+        assert_eq!(at_worst(&lanes[..3], 20, &rooms), Some(70));
+        assert_eq!(at_worst(&lanes, 20, &rooms), Some(140));
     }
 
     proptest! {
@@ -323,9 +337,9 @@ mod tests {
             costs.sort_unstable();
             let rooms: Vec<u64> = lanes.iter().map(|(_, room)| *room).collect();
             let placed: Vec<u64> = rooms.iter().zip(&shares).map(|(room, share)| *room.min(share)).collect();
-            let need = Need { fragments: placed.iter().sum(), rooms, chunks: 0 };
+            let fragments = placed.iter().sum();
             let cost: u64 = placed.iter().zip(&lanes).map(|(count, (cost, _))| count * cost).sum();
-            prop_assert!(at_worst(&costs, &need).unwrap() >= cost);
+            prop_assert!(at_worst(&costs, fragments, &rooms).unwrap() >= cost);
         }
     }
 }

@@ -453,5 +453,5 @@ fn why_all_pushed(sights: &[Sight]) -> Reason {
 fn is_ripe(request: &Request, chunk: ChunkIndex) -> bool {
     let mut whole = request.destinations();
     let is_there = whole.any(|lane| request.replica.counts(lane, chunk));
-    !is_there && (!request.is_moving() || request.replica.lacking(chunk) == 0)
+    !is_there && (!request.is_moving() || request.replica.lost(chunk) == 0)
 }

@@ -26,7 +26,11 @@ impl Mind {
         };
         let lanes = self.candidates(request);
         let candidates: Vec<Candidate> = lanes.iter().map(|(_, candidate)| *candidate).collect();
-        let choices = choices(wish, &candidates);
+        let mut choices = choices(wish, &candidates);
+        let is_pinned = |place: &usize| request.is_pinned(lanes[*place].0);
+        let pinned = request.pinned_lanes().count_ones() as usize;
+        choices
+            .retain(|choice| choice.on.iter().filter(|place| is_pinned(place)).count() == pinned);
         let mut first = None;
         for choice in &choices {
             self.take_choice(request, choice, &lanes);
@@ -44,6 +48,9 @@ impl Mind {
             first = first.or(Some((choice, verdict)));
         }
         let Some((choice, verdict)) = first else {
+            if let Some(why) = self.find_pin_in_way(request) {
+                return Verdict::Refuse(Reason::Pinned { why });
+            }
             let depots = u32::try_from(lanes.len()).unwrap_or(u32::MAX);
             let survive = request.wishes.survive;
             return Verdict::Refuse(Reason::CannotSurvive { survive, depots });
@@ -77,7 +84,11 @@ impl Mind {
         let keeps = request.keeps(self.now);
         let candidate = |lane: usize, depot: &Depot| Candidate {
             loss: depot.history.chance(self.now, keeps),
-            micro_usd: self.price(request, &depot.terms),
+            // A pinned one is paid whatever the code.
+            micro_usd: match request.is_pinned(lane) {
+                true => 0,
+                false => self.price(request, &depot.terms),
+            },
             domain: request.lanes[lane].kin.trailing_zeros() as usize,
         };
         let lanes = (0..request.lanes.len())

@@ -7,7 +7,7 @@ use posthaste_types::{Bytes, RequestId, Timestamp};
 use crate::{
     Mind,
     books::{Request, Urgency},
-    contract::{Command, Fault, Happening, Outbox, Reason},
+    contract::{Command, Fault, Forecast, Happening, Outbox, Reason},
     outlook::{SLICE, SLICE_PAUSE, Sweep},
 };
 
@@ -67,6 +67,7 @@ impl Mind {
                 continue;
             }
             self.review_purse(id);
+            self.review_pins(id);
             let fares = self.look_at(&mut sweep, id);
             self.give_up_if_hopeless(id, out);
             self.review_risk(id, out);
@@ -320,6 +321,11 @@ pub(crate) fn reason_late(request: &Request, now: Timestamp) -> Reason {
     if let Some(budget) = request.wishes.budget_micro_usd.filter(|_| request.is_broke) {
         let spent = request.spent_micro_usd;
         return Reason::BudgetSpent { spent, budget };
+    }
+    let is_late = |finish: &Forecast| finish.p90 > deadline || now >= deadline;
+    let is_late = request.finish.as_ref().is_none_or(is_late);
+    if let Some(why) = request.pin_trouble.clone().filter(|_| is_late) {
+        return Reason::Pinned { why };
     }
     match request.finish {
         // Work that is not done is never forecast to be done in the past.

@@ -167,6 +167,7 @@ impl Mind {
             request: id,
             spec: request.spec.clone(),
             wishes: request.wishes.clone(),
+            pinned: request.pinned.clone(),
             state: request.state,
             at_risk: request.at_risk,
             missed: request.missed && request.safe_at.is_none_or(|at| at > request.spec.deadline),

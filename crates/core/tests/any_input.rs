@@ -380,6 +380,16 @@ fn asked() -> impl Strategy<Value = Input> {
                 Input::RequestAsked { request, spec, optimizer, wishes }
             }
         ),
+        3 => (request(), spec(), wishes(), proptest::collection::vec(depot(), 1..3)).prop_map(
+            |(request, spec, wishes, pinned)| Input::RequestPinned {
+                request,
+                spec,
+                optimizer: Method::Auto,
+                wishes,
+                purge_at: None,
+                pinned,
+            }
+        ),
         2 => (request(), spec(), wishes(), 0u64..400).prop_map(
             |(request, spec, wishes, purge_s)| Input::RequestAskedBy {
                 request,

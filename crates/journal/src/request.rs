@@ -28,6 +28,8 @@ pub struct RequestRecord {
     pub code: Code,
     /// Names of the depots that may hold it.
     pub via: Vec<String>,
+    /// Names of those that must hold their share of it; they may hold it too.
+    pub pinned: Vec<String>,
     /// For whom it is encrypted, as public keys; nobody when it is not.
     pub recipients: Vec<String>,
     /// Whether the source is removed once safe.
@@ -65,7 +67,8 @@ impl RequestRecord {
 
     /// The names of all depots that may hold something of it: those on its way, then destinations.
     pub fn holders(&self) -> impl Iterator<Item = &str> {
-        let via = self.via.iter().map(String::as_str);
+        let pinned = self.pinned.iter().filter(|name| !self.via.contains(name));
+        let via = self.via.iter().chain(pinned).map(String::as_str);
         via.chain(self.destinations())
     }
 }
@@ -133,6 +136,7 @@ fn from_row(row: &Row) -> Result<RequestRecord, Trouble> {
         destination: row.get("destination")?,
         code: code.parse().unwrap_or(Code::NONE),
         via: names(&row.get::<_, String>("via")?),
+        pinned: names(&row.get::<_, String>("pinned")?),
         recipients: names(&row.get::<_, String>("recipients")?),
         release: row.get("release")?,
         best_effort: row.get("best_effort")?,
@@ -185,13 +189,14 @@ impl Journal {
             request.stage_in.as_ref().map(Record::to_bytes),
             request.purge_at.map(|at| to_sql(at.as_micros())),
             (!request.only.is_empty()).then(|| request.only.to_bytes()),
+            request.pinned.join(","),
         ];
         let id: u64 = self.write(|database| {
             let row = database.query_row(
                 "INSERT INTO request (submission, dataset, source, destination, code, via, release,
                  best_effort, created_micros, deadline_micros, expires_micros, recipients, optimizer,
-                 wishes, stage_in, purge_micros, only_files)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
+                 wishes, stage_in, purge_micros, only_files, pinned)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)
                  RETURNING id",
                 &arguments,
             )?;

@@ -355,6 +355,7 @@ fn keep_course(database: &dyn Database, step: &Step<'_>) -> Result<(), Trouble> 
         | Input::RequestSubmittedWith { request, .. }
         | Input::RequestAsked { request, .. }
         | Input::RequestAskedBy { request, .. }
+        | Input::RequestPinned { request, .. }
         | Input::ArrivalAsked { request, .. }
         | Input::ArrivalGathered { request, .. } = input
         {

@@ -145,6 +145,7 @@ fn request() -> RequestRecord {
         destination: "home".into(),
         code: Code::new(2, 1).unwrap(),
         via: vec!["a".into(), "b".into()],
+        pinned: Vec::new(),
         recipients: vec!["age1x".into(), "age1y".into()],
         release: true,
         best_effort: false,

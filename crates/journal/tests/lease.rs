@@ -72,6 +72,7 @@ fn request() -> RequestRecord {
         destination: "home".into(),
         code: Code::NONE,
         via: Vec::new(),
+        pinned: Vec::new(),
         only: Vec::new(),
         recipients: Vec::new(),
         release: false,

@@ -41,6 +41,7 @@ fn request(dataset: &str) -> RequestRecord {
         destination: "it's \\ \"home\"".into(),
         code: Code::NONE,
         via: Vec::new(),
+        pinned: Vec::new(),
         only: Vec::new(),
         recipients: Vec::new(),
         release: true,

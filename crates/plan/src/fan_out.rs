@@ -17,7 +17,8 @@ pub fn choose(
 ) -> (Vec<usize>, Option<Timestamp>) {
     let all = proposal.candidates.len();
     let least = usize::from(proposal.code.total());
-    let alone = proposal.destination.map(|_| 0);
+    let alone = proposal.destination.filter(|_| proposal.pinned == 0);
+    let alone = alone.map(|_| 0);
     alone
         .into_iter()
         .chain(least.min(all)..all)
@@ -28,7 +29,9 @@ pub fn choose(
             // Too few for the code are none.
             let all = if all < least { 0 } else { all };
             let all = proposal.candidates[..all].to_vec();
-            let finish = scene.finish(proposal, &all);
+            // Those that are pinned are needed whatever else there is.
+            let is_short = all.is_empty() && proposal.pinned > 0;
+            let finish = scene.finish(proposal, &all).filter(|_| !is_short);
             (all, finish)
         })
 }
@@ -109,6 +112,7 @@ mod tests {
             candidates: alloc::vec![0, 1, 2, 3],
             destination: None,
             rate_max: None,
+            pinned: 0,
         }
     }
 

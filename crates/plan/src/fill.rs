@@ -73,6 +73,8 @@ pub struct Lane {
     pub quota: Bytes,
     /// It comes in pieces of this size: space for less than one is of no use.
     pub piece: Bytes,
+    /// All of its room is to be filled, whatever the others could take of that.
+    pub is_pinned: bool,
 }
 
 impl Lane {
@@ -87,6 +89,7 @@ impl Lane {
             room,
             quota: Self::NO_QUOTA,
             piece,
+            is_pinned: false,
         }
     }
 
@@ -120,9 +123,10 @@ pub struct Whole {
 }
 
 impl Whole {
-    /// Coded bytes that `bytes` of whole chunks spare in all, rounded up.
-    fn spares(self, bytes: u64) -> u64 {
-        let coded = u128::from(bytes) * u128::from(self.code.total());
+    /// Coded bytes that `bytes` of whole chunks spare in all, but on so many pinned lanes, rounded up.
+    fn spares(self, bytes: u64, pinned: u64) -> u64 {
+        let fragments = u64::from(self.code.total()).saturating_sub(pinned);
+        let coded = u128::from(bytes) * u128::from(fragments);
         narrow(coded.div_ceil(u128::from(self.code.data())))
     }
 
@@ -360,9 +364,11 @@ impl<'a> Filling<'a> {
         let rate_max = self.load.rate_max.map_or(u64::MAX, ByteRate::get);
         let mut way_out = shared.unwrap_or(u64::MAX).min(rate_max);
         let coded = self.load.lanes.len();
+        let is_all_pinned = self.unpinned() == 0;
         for place in (coded..self.room.len()).chain(0..coded) {
             self.given[place] = 0;
-            if self.takes(place) > 0 {
+            let has_none = is_all_pinned && !self.is_pinned(place);
+            if self.takes(place) > 0 && !has_none {
                 let curve = &self.supplies.depots[self.load.supply(place)].curve;
                 self.given[place] = towards.rate(curve, at).get().min(way_out);
                 way_out -= self.given[place];
@@ -372,6 +378,30 @@ impl<'a> Filling<'a> {
 
     fn takes(&self, lane: usize) -> u64 {
         self.room[lane].min(self.space[lane])
+    }
+
+    fn is_pinned(&self, lane: usize) -> bool {
+        self.load.lanes.get(lane).is_some_and(|lane| lane.is_pinned)
+    }
+
+    /// What is left that pinned lanes do not have to carry.
+    fn unpinned(&self) -> u64 {
+        let lanes = self.load.lanes.iter().zip(&self.room);
+        let pinned = lanes.filter(|(lane, _)| lane.is_pinned);
+        pinned.fold(self.left, |left, (_, room)| left.saturating_sub(*room))
+    }
+
+    /// How many lanes are pinned.
+    fn pinned(&self) -> u64 {
+        let pinned = self.load.lanes.iter().filter(|lane| lane.is_pinned);
+        pinned.count() as u64
+    }
+
+    /// What lanes that are not pinned are given together.
+    fn given_unpinned(&self) -> u64 {
+        let given = self.given.iter().enumerate();
+        let given = given.filter(|(lane, _)| !self.is_pinned(*lane));
+        given.fold(0, |sum, (_, rate)| sum.saturating_add(*rate))
     }
 
     /// What the lane for whole chunks is given.
@@ -397,13 +427,18 @@ impl<'a> Filling<'a> {
         if total > 0 {
             span = micros(self.left, total);
         }
+        let unpinned = self.given_unpinned();
+        if unpinned > 0 && self.pinned() > 0 {
+            span = span.min(micros(self.unpinned(), unpinned));
+        }
         for (place, &given) in self.given.iter().enumerate() {
             if self.takes(place) == 0 {
                 continue;
             }
             let curve = &self.supplies.depots[self.load.supply(place)].curve;
             span = span.min(towards.lasts(curve, at));
-            let spared = if place < coded { spared_each } else { 0 };
+            let is_spared = place < coded && !self.is_pinned(place);
+            let spared = if is_spared { spared_each } else { 0 };
             if given > 0 {
                 span = span.min(micros(self.space[place], given));
             }
@@ -425,11 +460,11 @@ impl<'a> Filling<'a> {
             return coded.iter().fold(0, sum);
         };
         // A lane that is full already has fragments of the chunks that go whole now: those were in vain.
-        let full = (0..coded.len()).filter(|&lane| self.room[lane] == 0);
+        let full = (0..coded.len()).filter(|&lane| self.room[lane] == 0 && !self.is_pinned(lane));
         let in_vain = whole.spares_each(rate).saturating_mul(full.count() as u64);
         coded
             .iter()
-            .fold(whole.spares(rate), sum)
+            .fold(whole.spares(rate, self.pinned()), sum)
             .saturating_sub(in_vain)
     }
 
@@ -442,16 +477,23 @@ impl<'a> Filling<'a> {
             self.room[lane] -= moved;
             self.space[lane] -= moved;
             self.placed[lane] += moved;
-            let mut in_vain = 0;
-            for room in &mut self.room[..lane] {
+            let (mut in_vain, pinned) = (0, self.pinned());
+            for (coded, room) in self.load.lanes.iter().zip(&mut self.room) {
+                if coded.is_pinned {
+                    continue;
+                }
                 in_vain += whole.spares_each(moved).saturating_sub(*room);
                 *room = room.saturating_sub(whole.spares_each(moved));
             }
-            let spared = whole.spares(moved).saturating_sub(in_vain);
+            let spared = whole.spares(moved, pinned).saturating_sub(in_vain);
             self.left = self.left.saturating_sub(spared);
         }
         for lane in 0..self.load.lanes.len() {
-            let moved = moved(self.given[lane]).min(self.left).min(self.takes(lane));
+            let left = match self.is_pinned(lane) {
+                true => self.left,
+                false => self.unpinned(),
+            };
+            let moved = moved(self.given[lane]).min(left).min(self.takes(lane));
             self.left -= moved;
             self.room[lane] -= moved;
             self.space[lane] -= moved;
@@ -496,6 +538,7 @@ mod tests {
             room: Bytes::new(room),
             quota: Lane::NO_QUOTA,
             piece: Bytes::ZERO,
+            is_pinned: false,
         };
         Load {
             bytes: Bytes::new(bytes),
@@ -541,6 +584,28 @@ mod tests {
         assert!(outcome.edge.is_some() && outcome.placed[0] <= Bytes::new(50));
     }
 
+    #[test]
+    fn a_pinned_lane_is_filled_however_slow_it_is() {
+        // 2 fragments a chunk on 3 depots, as above, but one of the two is for the slow one.
+        let mut load = load(2000, &[(0, 1000), (1, 1000), (2, 1000)]);
+        load.lanes[2].is_pinned = true;
+        let outcome = supplies(&[100, 100, 50]).early(&load, NOW);
+        assert!((finish_s(&outcome) - 20.0).abs() < 0.01);
+        let placed = [500, 500, 1000].map(Bytes::new);
+        assert_eq!(outcome.placed, placed);
+        let mut scarce = supplies(&[100, 100, 50]);
+        scarce.depots[2].space = Bytes::new(999);
+        assert_eq!(scarce.early(&load, NOW).edge, None, "no room for all of it");
+        let late = supplies(&[100, 100, 50]).late(&load, NOW, NOW + Duration::from_secs(30));
+        assert_eq!(late.edge, Some(NOW + Duration::from_secs(10)));
+        // What goes whole spares it nothing.
+        let mut load = both_ways(1000);
+        load.lanes[2].is_pinned = true;
+        let outcome = supplies(&[10, 10, 10, 100]).early(&load, NOW);
+        assert!((finish_s(&outcome) - 50.0).abs() < 0.1, "{outcome:?}");
+        assert_eq!(outcome.placed[2], Bytes::new(500));
+    }
+
     /// A dataset of `bytes` in 2+1, to depots 0 to 2 and whole to depot 3.
     fn both_ways(bytes: u64) -> Load {
         let column = bytes.div_ceil(2);
@@ -551,6 +616,7 @@ mod tests {
                     room: Bytes::new(bytes),
                     quota: Lane::NO_QUOTA,
                     piece: Bytes::ZERO,
+                    is_pinned: false,
                 },
                 code: Code::new(2, 1).unwrap(),
             }),

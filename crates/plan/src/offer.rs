@@ -119,6 +119,7 @@ mod tests {
                 room,
                 quota: Lane::NO_QUOTA,
                 piece: Bytes::ZERO,
+                is_pinned: false,
             })
             .collect();
         scene.promise(
@@ -145,6 +146,7 @@ mod tests {
             candidates: (0..depots).collect(),
             destination: None,
             rate_max: None,
+            pinned: 0,
         }
     }
 

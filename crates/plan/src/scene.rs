@@ -33,6 +33,8 @@ pub struct Proposal {
     pub destination: Option<usize>,
     /// Most that may be sent for it, all depots together.
     pub rate_max: Option<ByteRate>,
+    /// The first so many candidates are pinned: each gets a fragment of every chunk.
+    pub pinned: usize,
 }
 
 impl Proposal {
@@ -45,6 +47,11 @@ impl Proposal {
         }
         let last = self.bytes - self.chunk_size.times(chunks - 1);
         self.code.fragment_size(self.chunk_size).times(chunks - 1) + self.code.fragment_size(last)
+    }
+
+    fn is_pinned(&self, supply: usize) -> bool {
+        let mut pinned = self.candidates.iter().take(self.pinned);
+        pinned.any(|candidate| *candidate == supply)
     }
 
     /// The load it puts on the depots `chosen`, one fragment of a chunk each, and on its destination.
@@ -66,7 +73,10 @@ impl Proposal {
             bytes: column.times(u64::from(self.code.total())),
             lanes: chosen
                 .iter()
-                .map(|&supply| Lane::new(supply, column, piece))
+                .map(|&supply| Lane {
+                    is_pinned: self.is_pinned(supply),
+                    ..Lane::new(supply, column, piece)
+                })
                 .collect(),
             whole: self.destination.map(whole),
             rate_max: self.rate_max,

@@ -342,6 +342,7 @@ fn remains_of(happening: &Happening) -> Option<Remains> {
         | Happening::Pushed
         | Happening::Delivering
         | Happening::Crowded
+        | Happening::Unpinned
         | Happening::DeliveryAtRisk { .. }
         | Happening::DeliveryOnTime { .. }
         | Happening::DeliveryMissed

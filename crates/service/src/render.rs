@@ -235,9 +235,7 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
         code: view.map_or(record.code, |view| view.spec.code).to_string(),
         release: release(record),
         optimizer: record.optimizer.to_string(),
-        wishes: crate::wishes::show(view.map_or(&record.wishes, |view| &view.wishes), |depot| {
-            centre.depots.name(depot)
-        }),
+        wishes: wishes(centre, view, record),
         submitted: moment(record.created),
         deadline: moment(deadline),
         purge_at: purge_at.map(moment),
@@ -268,6 +266,19 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
     };
     stage_in::fill(centre, mind, record, &mut shown);
     shown
+}
+
+/// What was wished, with the depots it is pinned to.
+fn wishes(centre: &Centre, view: Option<&RequestView>, record: &RequestRecord) -> api::Wishes {
+    let wished = view.map_or(&record.wishes, |view| &view.wishes);
+    let name = |depot| centre.depots.name(depot);
+    api::Wishes {
+        pin: view.map_or_else(
+            || record.pinned.clone(),
+            |view| view.pinned.iter().copied().map(name).collect(),
+        ),
+        ..crate::wishes::show(wished, name)
+    }
 }
 
 /// Who has all of a dataset lacks nothing of it, whatever depots hold.

@@ -18,7 +18,7 @@ use posthaste_engine::{
     envelope::age::{RECIPIENTS_MAX, Recipient},
 };
 use posthaste_journal::{RequestRecord, Scan};
-use posthaste_types::{Bytes, RequestId, Timestamp, encrypted_sizes};
+use posthaste_types::{Bytes, DepotId, RequestId, Timestamp, encrypted_sizes};
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::{driver::Centre, hands::solved, inbound, render, store::Remains, wishes};
@@ -78,7 +78,8 @@ pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewRequest) -> Res
     let mut mind = Mind::restore(&copy)
         .map_err(|cause| Error::new(ErrorKind::Other, "copy", "the mind").cause(cause))?;
     if let Some(spec) = specification(centre, &record)? {
-        let mut inputs = vec![asked(&record, spec)];
+        let pinned = ids(centre, &record.pinned)?;
+        let mut inputs = vec![asked(&record, spec, pinned)];
         while !inputs.is_empty() {
             let mut out = Outbox::default();
             mind.step(centre.clock.now(), inputs, &mut out);
@@ -289,7 +290,7 @@ fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
     let now = centre.clock.now();
     let (deadline, deliver_by) = deadlines(centre, new, now)?;
     let length_ok = |name: &str| !name.is_empty() && name.len() <= NAME_BYTES_MAX;
-    if new.via.len() + new.to.len() > HOLDERS_MAX
+    if new.via.len() + new.wishes.pin.len() + new.to.len() > HOLDERS_MAX
         || new.to.is_empty()
         || !new.to.iter().all(|name| length_ok(name))
         || !new.submission_id.iter().all(|id| length_ok(id))
@@ -311,6 +312,7 @@ fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
         destination: destinations(centre, &new.to)?,
         code,
         via: via(centre, &new.via)?,
+        pinned: via(centre, &new.wishes.pin)?,
         recipients: recipients(&new.encrypt_for)?,
         release: new.release == api::Release::WhenSafe,
         best_effort: new.best_effort,
@@ -420,15 +422,29 @@ pub(crate) async fn submit(centre: &Centre, request: RequestId) -> Result<()> {
         return inbound::submit::submit(centre, &record).await;
     }
     match specification(centre, &record)? {
-        Some(spec) => centre.tell(asked(&record, spec)).await,
+        Some(spec) => {
+            let pinned = ids(centre, &record.pinned)?;
+            centre.tell(asked(&record, spec, pinned)).await
+        }
         None => Ok(()),
     }
 }
 
 /// What the mind is told of a request.
-fn asked(record: &RequestRecord, spec: RequestSpec) -> Input {
+fn asked(record: &RequestRecord, spec: RequestSpec, pinned: Vec<DepotId>) -> Input {
     let (request, optimizer, wishes) = (record.id, record.optimizer, record.wishes.clone());
-    match record.purge_at {
+    let purge_at = record.purge_at;
+    if !pinned.is_empty() {
+        return Input::RequestPinned {
+            request,
+            spec,
+            optimizer,
+            wishes,
+            purge_at,
+            pinned,
+        };
+    }
+    match purge_at {
         None => Input::RequestAsked {
             request,
             spec,
@@ -445,16 +461,8 @@ fn asked(record: &RequestRecord, spec: RequestSpec) -> Input {
     }
 }
 
-/// The request as the mind sees it, once its source is scanned.
-fn specification(centre: &Centre, record: &RequestRecord) -> Result<Option<RequestSpec>> {
-    let Some(Scan::Sealed {
-        bytes,
-        files,
-        chunk_size,
-    }) = record.scan
-    else {
-        return Ok(None);
-    };
+/// The depots of these names.
+fn ids(centre: &Centre, names: &[String]) -> Result<Vec<DepotId>> {
     let id_of = |name: &String| {
         centre
             .depots
@@ -465,7 +473,20 @@ fn specification(centre: &Centre, record: &RequestRecord) -> Result<Option<Reque
                     .cause("no depot of that name is in the books")
             })
     };
-    let via = record.via.iter().map(id_of).collect::<Result<_>>()?;
+    names.iter().map(id_of).collect()
+}
+
+/// The request as the mind sees it, once its source is scanned.
+fn specification(centre: &Centre, record: &RequestRecord) -> Result<Option<RequestSpec>> {
+    let Some(Scan::Sealed {
+        bytes,
+        files,
+        chunk_size,
+    }) = record.scan
+    else {
+        return Ok(None);
+    };
+    let via = ids(centre, &record.via)?;
     // The mind counts what depots store.
     let (bytes, chunk_size) = if record.recipients.is_empty() {
         (bytes, chunk_size)

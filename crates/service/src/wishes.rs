@@ -151,6 +151,8 @@ pub(crate) fn show(wishes: &Wishes, name: impl Fn(DepotId) -> String) -> api::Wi
         budget_usd: wishes.budget_micro_usd.map(crate::render::usd),
         rate_bytes_per_s_max: wishes.rate_max.map(ByteRate::get),
         reserve: (wishes.reserve != Reserve::Auto).then(|| wishes.reserve.to_string()),
+        // That is no wish of the mind's: whoever shows it fills it in.
+        pin: Vec::new(),
         without: wishes.forbidden.iter().copied().map(name).collect(),
     }
 }
@@ -175,6 +177,7 @@ mod tests {
             repair: Some("lazy".into()),
             budget_usd: Some(1.5),
             rate_bytes_per_s_max: Some(5 << 20),
+            pin: Vec::new(),
             without: vec!["ash".into()],
             reserve: Some("always".into()),
         };

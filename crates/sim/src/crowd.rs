@@ -23,6 +23,7 @@ pub(crate) struct Wish<'a> {
     pub(crate) at: Duration,
     pub(crate) spec: RequestSpec,
     pub(crate) without: Vec<DepotId>,
+    pub(crate) pinned: Vec<DepotId>,
     pub(crate) cancelled_at: Option<Duration>,
     pub(crate) delivered_at: Option<Duration>,
     /// When somebody else removes its source.
@@ -56,10 +57,12 @@ impl<'a> Crowd<'a> {
                 plan.via.iter().flat_map(of).collect()
             };
             let without = plan.without.iter().flat_map(of).collect();
+            let pinned = plan.pin.iter().flat_map(of).collect();
             let named = Named {
                 via,
                 destinations,
                 without,
+                pinned,
             };
             (plan, named)
         };
@@ -77,7 +80,13 @@ impl<'a> Crowd<'a> {
         numbered.map(move |(number, (plan, named))| {
             let mut dice = Dice::new(self.seed, &format!("request {number}"));
             let at = Duration::from_millis(plan.at_s.draw_milli(&mut dice)) + FIRST_AFTER;
-            let spec = spec(plan, start + at, named, &mut dice);
+            let mut spec = spec(plan, start + at, named, &mut dice);
+            // The mind would take them anyway; the world looks where they are named.
+            for pinned in &named.pinned {
+                if !spec.via.contains(pinned) && !spec.destinations.contains(pinned) {
+                    spec.via.push(*pinned);
+                }
+            }
             let mut later = |after: Option<Amount>| {
                 after.map(|after| at + Duration::from_millis(after.draw_milli(&mut dice)))
             };
@@ -87,6 +96,7 @@ impl<'a> Crowd<'a> {
                 at,
                 spec,
                 without: named.without.clone(),
+                pinned: named.pinned.clone(),
                 cancelled_at: later(plan.cancel_after_s),
                 delivered_at: later(plan.delivered_after_s),
                 purged_at: later(plan.purge_s),
@@ -104,6 +114,8 @@ struct Named {
     destinations: Vec<Vec<DepotId>>,
     /// Those it may not use.
     without: Vec<DepotId>,
+    /// Those that must hold their share of it.
+    pinned: Vec<DepotId>,
 }
 
 /// Some of the depots, in the order they are drawn in: the beginning of a shuffle (Fisher and Yates),

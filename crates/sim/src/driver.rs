@@ -31,9 +31,9 @@ use std::{
 
 use posthaste_core::{
     Mind, Settings,
-    contract::{DeliveryReason, Event, Happening, Input, Outbox, Reason},
+    contract::{DeliveryReason, Event, Happening, Input, Outbox, Reason, RequestSpec},
 };
-use posthaste_types::{ByteRate, Bytes, DepotId, Record, RequestId, Timestamp};
+use posthaste_types::{ByteRate, Bytes, ChunkIndex, DepotId, Record, RequestId, Timestamp};
 
 use crate::{
     Checkers, Entry, Report, Scenario,
@@ -471,6 +471,26 @@ impl<'a> Run<'a> {
             .checkers
             .releases
             .on_claim(request, is_release, weakest);
+        self.checkers.note(self.now, found);
+        self.check_pins(request);
+    }
+
+    /// A dataset that is safe lies on every depot that it is pinned to, as far as that is there.
+    fn check_pins(&mut self, request: RequestId) {
+        let chunks = self
+            .world
+            .specs
+            .get(&request)
+            .map_or(0, RequestSpec::chunks);
+        let lacks = |depot: DepotId| {
+            let site = &self.world.sites[self.world.place(depot)?];
+            let holds = |chunk: &ChunkIndex| site.has_any(request, *chunk);
+            let mut chunks = (0..chunks).map(ChunkIndex::new);
+            chunks
+                .find(|chunk| !holds(chunk))
+                .filter(|_| site.is_reachable())
+        };
+        let found = self.checkers.kept.on_safe(request, lacks);
         self.checkers.note(self.now, found);
     }
 }

@@ -174,3 +174,14 @@ fn a_purge_binds_and_what_was_safe_before_outlives_it() {
         assert!(text.contains("the source is gone"), "{text}");
     }
 }
+
+#[test]
+fn a_dataset_lies_on_the_depots_it_is_pinned_to_before_it_is_safe() {
+    for report in play("pinned", 0..20) {
+        // 200 MiB at 4 MiB/s, and not as soon as the others have all fragments.
+        let took = safe_after(&report, 1);
+        assert!(took > Duration::from_secs(45), "{took:?}");
+        let text = report.to_text();
+        assert!(text.contains("archive is pinned and has"), "{text}");
+    }
+}

@@ -136,11 +136,12 @@ fn stage_in(line: usize, words: &[String]) -> Result<Said, Complaint> {
 }
 
 fn stage_out(line: usize, words: &[String]) -> Result<Said, Complaint> {
-    const KEYS: [&str; 7] = [
+    const KEYS: [&str; 8] = [
         "source",
         "destination",
         "deadline",
         "via",
+        "pin",
         "code",
         "release",
         "after",
@@ -157,16 +158,19 @@ fn stage_out(line: usize, words: &[String]) -> Result<Said, Complaint> {
         "any" => Some(After::Any),
         _ => None,
     })?;
-    let via = keys.understood("via", "ash,birch", |value| {
+    let names = |value: &str| {
         let names: Vec<String> = value.split(',').map(str::to_owned).collect();
         names.iter().all(|name| !name.is_empty()).then_some(names)
-    })?;
+    };
+    let via = keys.understood("via", "ash,birch", names)?;
+    let pin = keys.understood("pin", "ash", names)?;
     Ok(Said::StageOut(StageOut {
         line,
         source: keys.needed("source")?,
         destination: keys.needed("destination")?,
         deadline: keys.understood("deadline", FORMS, Deadline::read)?,
         via: via.unwrap_or_default(),
+        pin: pin.unwrap_or_default(),
         code: keys.understood("code", "8+4", |value| value.parse::<Code>().ok())?,
         release: release.unwrap_or_default(),
         after: after.unwrap_or_default(),

@@ -18,6 +18,7 @@ pub(super) fn read(line: usize, mark: &str, text: &str) -> Result<Said, Complain
             destination: destination.clone(),
             deadline: None,
             via: Vec::new(),
+            pin: Vec::new(),
             code: None,
             release: Release::default(),
             after: After::default(),

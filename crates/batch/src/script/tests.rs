@@ -20,7 +20,7 @@ fn a_script_says_what_is_to_be_there_and_what_is_to_leave() {
          #POSTHASTE stage_in source=\"s3:in put/%j\" destination='/scratch/in put' deadline=2h optional\n\
          #POSTHASTE depot ash:50GB when=20-06 load<0.5\n\
          srun ./simulate\n\
-         #POSTHASTE stage_out source=/scratch/run7/*.h5 destination=home deadline=2026-12-01T18:00 via=ash,birch code=8+4 release=when-safe after=ok\n",
+         #POSTHASTE stage_out source=/scratch/run7/*.h5 destination=home deadline=2026-12-01T18:00 via=ash,birch pin=birch code=8+4 release=when-safe after=ok\n",
     )
     .unwrap();
     assert_eq!(wanted.stage_ins.len(), 2);
@@ -37,6 +37,7 @@ fn a_script_says_what_is_to_be_there_and_what_is_to_leave() {
         (out.via.join("+"), out.code),
         ("ash+birch".into(), Some("8+4".parse().unwrap()))
     );
+    assert_eq!(out.pin, ["birch"]);
     assert_eq!((out.release, out.after), (Release::WhenSafe, After::Ok));
     let moment = out
         .deadline
@@ -220,6 +221,10 @@ const WRONG: &[(&str, &str)] = &[
         "line 1: `code=8` can't be read (write code=8+4)",
     ),
     (
+        "#POSTHASTE stage_out source=a destination=b pin=",
+        "line 1: `pin` has no value (write pin=…)",
+    ),
+    (
         "#POSTHASTE stage_out source=a destination=b via=,",
         "line 1: `via=,` can't be read (write via=ash,birch)",
     ),
@@ -349,6 +354,7 @@ fn pieces() -> impl Strategy<Value = String> {
         "load<0.5 ",
         "1/14/2007:12:00",
         "via=a,b ",
+        "pin=a ",
         "code=4+2 ",
         "optional ",
         "é",

@@ -200,7 +200,7 @@ impl Mind {
         spec.via.extend_from_slice(more);
         let bytes = core::mem::replace(&mut spec.bytes, Bytes::ZERO);
         let (method, wishes) = (request.method, request.wishes.clone());
-        let mut trial = Request::new(spec, method, wishes, self.now);
+        let mut trial = Request::new(spec, method, wishes, request.pinned.clone(), self.now);
         trial.spec.bytes = bytes;
         trial.set_kin(self.kin(&trial));
         trial

@@ -1,3 +1,4 @@
+mod pinned;
 mod sight;
 mod thin;
 
@@ -47,6 +48,10 @@ record! {
         again: Bitmap,
         /// Chunks that are not safe and that no depot fed now can take more of.
         parked: Bitmap,
+        /// Chunks that a destination has and of which only pinned depots lack a copy, and those of them that no depot
+        /// fed now can take: these never go whole again.
+        copies_todo: Bitmap,
+        copies_parked: Bitmap,
         /// Chunks that lost a fragment with a depot and have not been made safe again.
         damaged: Bitmap,
         safe: u32,
@@ -55,6 +60,8 @@ record! {
         is_lazy: bool,
         /// Fragments of a chunk that are enough for now; none where all of its code are wanted.
         enough: Option<u32>,
+        /// Lanes that must hold a fragment of every chunk, as a mask.
+        pinned: u64,
     }
 }
 
@@ -73,8 +80,15 @@ pub(crate) enum Stored {
 }
 
 impl Replica {
-    /// The replica of a dataset of `chunks` chunks; with none of them it takes no memory.
-    pub(crate) fn new(spec: &RequestSpec, chunks: u32, lanes: usize, destinations: u64) -> Self {
+    /// The replica of a dataset of `chunks` chunks; with none of them it takes no memory. Destinations and pinned
+    /// lanes are masks.
+    pub(crate) fn new(
+        spec: &RequestSpec,
+        chunks: u32,
+        lanes: usize,
+        destinations: u64,
+        pinned: u64,
+    ) -> Self {
         let column = |lane: usize| Column {
             is_destination: destinations >> lane & 1 == 1,
             is_live: true,
@@ -92,11 +106,14 @@ impl Replica {
             todo: Bitmap::full(chunks),
             again: Bitmap::empty(chunks),
             parked: Bitmap::empty(chunks),
+            copies_todo: Bitmap::empty(chunks),
+            copies_parked: Bitmap::empty(chunks),
             damaged: Bitmap::empty(chunks),
             safe: 0,
             missing: u64::from(chunks) * u64::from(spec.code.total()),
             is_lazy: false,
             enough: None,
+            pinned,
         }
     }
 
@@ -104,9 +121,9 @@ impl Replica {
     pub(crate) fn is_sound(&self, lanes: usize) -> bool {
         let chunks = self.chunks as usize;
         self.columns.len() == lanes
-            && [&self.todo, &self.again, &self.parked, &self.damaged]
-                .iter()
-                .all(|set| set.fits(self.chunks))
+            && self.pinned & !self.lanes() == 0
+            && self.queues().iter().all(|set| set.fits(self.chunks))
+            && self.damaged.fits(self.chunks)
             && self
                 .columns
                 .iter()
@@ -201,17 +218,20 @@ impl Replica {
                 .any(|column| column.is_live && column.at(chunk.get()) == held)
     }
 
-    /// The fragments of a chunk that no live depot holds, as a mask; none when the chunk is safe.
+    /// The fragments of a chunk that are wanted somewhere, as a mask; none when the chunk is safe. Those that no live
+    /// depot holds, and as many others as pinned depots lack beyond these.
     pub(crate) fn lacking(&self, chunk: ChunkIndex) -> u64 {
         let (have, whole) = self.have(chunk.get());
-        let mut lacking = self.all() & !have;
-        let mut more = self.lacks(chunk.get(), have, whole);
-        let mut wanted = 0;
-        while more > 0 {
-            let lowest = lacking & lacking.wrapping_neg();
-            (wanted, lacking, more) = (wanted | lowest, lacking & !lowest, more - 1);
-        }
-        wanted
+        let lost = self.lost(chunk);
+        let more = self.lacks(chunk.get(), have, whole) - lost.count_ones();
+        lost | self.copies(chunk, lost, more)
+    }
+
+    /// Of those, the fragments that no live depot holds.
+    pub(crate) fn lost(&self, chunk: ChunkIndex) -> u64 {
+        let (have, whole) = self.have(chunk.get());
+        let more = self.lacks_code(chunk.get(), have, whole);
+        lowest(self.all() & !have, more)
     }
 
     /// Whether the fragment can belong to the dataset and the depot.
@@ -233,10 +253,10 @@ impl Replica {
     ) -> Stored {
         let (before, whole) = self.have(chunk.get());
         let had_another = self.holds(lane, chunk);
+        let lacked = self.lacks(chunk.get(), before, whole);
         if !self.put(lane, chunk, fragment) {
             return Stored::Known;
         }
-        let lacked = self.lacks(chunk.get(), before, whole);
         if lacked == 0 {
             return Stored::Known;
         }
@@ -275,7 +295,7 @@ impl Replica {
             } else {
                 Vec::new()
             };
-            self.recount(&old)
+            self.recount(lane, &old)
         } else {
             self.unpark();
             0
@@ -293,7 +313,7 @@ impl Replica {
                 self.prefer(lane, chunk, fragment);
             }
         }
-        self.recount(&old)
+        self.recount(lane, &old)
     }
 
     /// Makes room on a depot that `can_take` more: its fragment of the chunk, which another live depot
@@ -318,7 +338,8 @@ impl Replica {
         };
         let lane = (0..self.columns.len()).find(|&lane| {
             let held = self.columns[lane].at(at);
-            is_coded(held) && can_take(lane) && is_held_elsewhere(lane, held)
+            let is_pinned = self.pinned >> lane & 1 == 1;
+            is_coded(held) && !is_pinned && can_take(lane) && is_held_elsewhere(lane, held)
         });
         let Some(lane) = lane else { return false };
         let bytes = self.bytes_of(chunk, FragmentIndex::new(0));
@@ -333,6 +354,7 @@ impl Replica {
     /// The next chunk to send in fragments, which the caller then either opens, parks or puts back.
     pub(crate) fn next(&mut self) -> Option<ChunkIndex> {
         let chunk = self.todo.pop().or_else(|| self.again.pop());
+        let chunk = chunk.or_else(|| self.copies_todo.pop());
         chunk.map(ChunkIndex::new)
     }
 
@@ -347,7 +369,7 @@ impl Replica {
 
     /// Whether some chunk could be sent whole.
     pub(crate) fn has_next_whole(&self) -> bool {
-        !self.is_all_open() || self.has_parked()
+        self.todo.len() > 0 || self.again.len() > 0 || self.parked.len() > 0
     }
 
     /// The chunk is being sent.
@@ -355,6 +377,8 @@ impl Replica {
         self.todo.remove(chunk.get());
         self.again.remove(chunk.get());
         self.parked.remove(chunk.get());
+        self.copies_todo.remove(chunk.get());
+        self.copies_parked.remove(chunk.get());
     }
 
     /// The chunk is not being sent any more, or not yet.
@@ -365,6 +389,12 @@ impl Replica {
     }
 
     fn await_turn(&mut self, chunk: u32) {
+        if self.is_for_copies(chunk) {
+            self.open(ChunkIndex::new(chunk));
+            self.copies_todo.insert(chunk);
+            return;
+        }
+        self.copies_todo.remove(chunk);
         let (to, from) = if self.damaged.contains(chunk) {
             (&mut self.again, &mut self.todo)
         } else {
@@ -376,22 +406,37 @@ impl Replica {
 
     /// No depot fed now can take more of the chunk.
     pub(crate) fn park(&mut self, chunk: ChunkIndex) {
-        self.parked.insert(chunk.get());
+        match self.is_for_copies(chunk.get()) {
+            true => self.copies_parked.insert(chunk.get()),
+            false => self.parked.insert(chunk.get()),
+        }
     }
 
     /// Depots changed: parked chunks get another chance.
     pub(crate) fn unpark(&mut self) {
         self.todo.absorb(&mut self.parked);
+        self.copies_todo.absorb(&mut self.copies_parked);
     }
 
     /// Whether chunks were set aside because no depot fed could take more of them.
     pub(crate) fn has_parked(&self) -> bool {
-        self.parked.len() > 0
+        self.parked.len() > 0 || self.copies_parked.len() > 0
     }
 
     /// Whether no chunk waits to be sent.
     pub(crate) fn is_all_open(&self) -> bool {
-        self.todo.len() == 0 && self.again.len() == 0
+        self.todo.len() == 0 && self.again.len() == 0 && self.copies_todo.len() == 0
+    }
+
+    /// Every set of chunks that wait.
+    fn queues(&self) -> [&Bitmap; 5] {
+        [
+            &self.todo,
+            &self.again,
+            &self.parked,
+            &self.copies_todo,
+            &self.copies_parked,
+        ]
     }
 
     fn all(&self) -> u64 {
@@ -457,8 +502,8 @@ impl Replica {
         }
     }
 
-    /// Counts everything anew. `old` is what a column that just ceased to count held.
-    fn recount(&mut self, old: &[u8]) -> u32 {
+    /// Counts everything anew. `old` is what the column of a lane that just ceased to count held.
+    fn recount(&mut self, lane: usize, old: &[u8]) -> u32 {
         self.unpark();
         (self.safe, self.missing) = (0, 0);
         for column in &mut self.columns {
@@ -481,7 +526,9 @@ impl Replica {
             let gone = old.get(chunk as usize).copied().unwrap_or(NOTHING);
             if gone != NOTHING {
                 let before = have | 1u64.unbounded_shl(u32::from(gone - 1));
-                let was_safe = gone == WHOLE || self.lacks(chunk, before, false) == 0;
+                let others = self.pinned & !1u64.unbounded_shl(u32::try_from(lane).unwrap_or(64));
+                let had_code = gone == WHOLE || self.lacks_code(chunk, before, false) == 0;
+                let was_safe = had_code && self.lacks_of(chunk, others) == 0;
                 self.damaged.insert(chunk);
                 lost += u32::from(was_safe);
             }
@@ -489,6 +536,15 @@ impl Replica {
         }
         lost
     }
+}
+
+/// The lowest so many bits of a mask.
+fn lowest(mut mask: u64, count: u32) -> u64 {
+    let all = mask;
+    for _ in 0..count {
+        mask &= mask.wrapping_sub(1);
+    }
+    all & !mask
 }
 
 impl Column {
@@ -524,7 +580,7 @@ mod tests {
             release: ReleasePolicy::Never,
             best_effort: false,
         };
-        Replica::new(&spec, CHUNKS, LANES, 1 << DESTINATION)
+        Replica::new(&spec, CHUNKS, LANES, 1 << DESTINATION, 0)
     }
 
     /// The oracle: every count made anew from what the columns hold.
@@ -548,9 +604,20 @@ mod tests {
         let spared = replica.enough.map_or(0, |enough| {
             usize::from(total).saturating_sub(enough as usize)
         });
-        let lacks = |chunk: u32| lacks(chunk).saturating_sub(spared);
-        let is_safe = |chunk: u32| is_whole(chunk) || lacks(chunk) == 0 || is_left(chunk);
-        let unsafe_chunks: Vec<u32> = (0..CHUNKS).filter(|&chunk| !is_safe(chunk)).collect();
+        let has_code = |chunk: u32| is_whole(chunk) || is_left(chunk);
+        let of_code = |chunk: u32| match has_code(chunk) {
+            true => 0,
+            false => lacks(chunk).saturating_sub(spared),
+        };
+        let has_share = |lane: &usize, chunk: u32| {
+            replica.columns[*lane].is_live && held(*lane, chunk) != NOTHING
+        };
+        let of_pinned = |chunk: u32| {
+            let pinned = (0..LANES).filter(|lane| replica.pinned >> lane & 1 == 1);
+            pinned.filter(|lane| !has_share(lane, chunk)).count()
+        };
+        let lacks = |chunk: u32| of_code(chunk).max(of_pinned(chunk));
+        let unsafe_chunks: Vec<u32> = (0..CHUNKS).filter(|&chunk| lacks(chunk) > 0).collect();
         assert_eq!(replica.safe as usize, CHUNKS as usize - unsafe_chunks.len());
         let missing: usize = unsafe_chunks.iter().map(|&chunk| lacks(chunk)).sum();
         assert_eq!(replica.missing, missing as u64);
@@ -623,8 +690,10 @@ mod tests {
         #[test]
         fn counts_kept_along_the_way_are_counts_made_anew(
             moves in proptest::collection::vec((0u8..8, 0usize..LANES, 0u32..CHUNKS, 0u8..3), 0..80),
+            pinned in 0u64..8,
         ) {
             let mut replica = replica();
+            replica.pin(pinned);
             for (kind, lane, chunk, fragment) in moves {
                 let chunk = ChunkIndex::new(chunk);
                 let fragment = if lane == DESTINATION { FragmentIndex::WHOLE } else { FragmentIndex::new(fragment) };

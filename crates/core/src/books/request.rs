@@ -1,5 +1,6 @@
 mod onward;
 mod pieces;
+mod pinned;
 mod wishes;
 
 use alloc::{collections::BTreeMap, vec::Vec};
@@ -9,7 +10,7 @@ use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, Timestamp, reco
 use super::{Account, Asks, Due, Push, Quota, Replica, Throttle, Tuning, Turn};
 use crate::{
     Settings,
-    contract::{Decision, Fault, Forecast, RequestSpec, RequestState, Wishes},
+    contract::{Decision, Fault, Forecast, PinReason, RequestSpec, RequestState, Wishes},
     domains::Kin,
 };
 
@@ -87,6 +88,10 @@ record! {
         pub(crate) method: Method,
         /// What is wished beyond the deadline.
         pub(crate) wishes: Wishes,
+        /// Depots that must hold their share of every chunk.
+        pub(crate) pinned: Vec<DepotId>,
+        /// What keeps such a depot from taking what it still lacks.
+        pub(crate) pin_trouble: Option<PinReason>,
         /// The deadline its user asked for.
         pub(crate) wished_deadline: Timestamp,
         /// When its source is to be purged, where that is known: the deadline is the earlier of both.
@@ -171,9 +176,15 @@ record! {
 }
 
 impl Request {
-    pub(crate) fn new(spec: RequestSpec, method: Method, wishes: Wishes, now: Timestamp) -> Self {
+    pub(crate) fn new(
+        spec: RequestSpec,
+        method: Method,
+        wishes: Wishes,
+        pinned: Vec<DepotId>,
+        now: Timestamp,
+    ) -> Self {
         let mut lanes: Vec<Lane> = Vec::new();
-        for &depot in spec.via.iter().chain(&spec.destinations) {
+        for &depot in pinned.iter().chain(&spec.via).chain(&spec.destinations) {
             if !wishes.forbidden.contains(&depot)
                 && lanes.len() < Self::LANES_MAX
                 && lanes.iter().all(|lane| lane.depot != depot)
@@ -202,7 +213,15 @@ impl Request {
             finish: None,
             route: Route::Staged,
             is_due: true,
-            replica: Replica::new(&spec, chunks, lanes.len(), destinations),
+            replica: Replica::new(
+                &spec,
+                chunks,
+                lanes.len(),
+                destinations,
+                pinned::mask(&lanes, &pinned),
+            ),
+            pinned,
+            pin_trouble: None,
             loss_ppb: None,
             barred: 0,
             dear: 0,
@@ -262,14 +281,19 @@ impl Request {
     /// Its code was chosen: nothing was stored yet.
     pub(crate) fn recode(&mut self) {
         let chunks = self.replica.chunks();
-        self.replica = Replica::new(&self.spec, chunks, self.lanes.len(), self.destinations);
+        self.replica = self.empty_replica(chunks);
+    }
+
+    fn empty_replica(&self, chunks: u32) -> Replica {
+        let (lanes, pinned) = (self.lanes.len(), self.pinned_lanes());
+        Replica::new(&self.spec, chunks, lanes, self.destinations, pinned)
     }
 
     /// Forgets what depots hold: nobody will ask again.
     pub(crate) fn close_books(&mut self) {
         self.stripes.clear();
         (self.push, self.delivery, self.mend) = (None, None, None);
-        self.replica = Replica::new(&self.spec, 0, self.lanes.len(), self.destinations);
+        self.replica = self.empty_replica(0);
         (self.at_risk, self.due.at_risk) = (false, false);
         (self.finish, self.due.finish) = (None, None);
     }
@@ -432,10 +456,16 @@ impl Request {
         (taken & self.lanes[lane].kin & self.replica.live()).count_ones()
     }
 
-    /// What the lane may get of `room`, which it shares with those that fail together with it.
+    /// What the lane may get of `room`, which it shares with those that fail together with it. Those of them that are
+    /// pinned get all of theirs.
     pub(crate) fn share_of_domain(&self, lane: usize, room: Bytes) -> Bytes {
-        let kin = self.lanes[lane].kin.count_ones().max(1);
-        let most = self.crowd_max();
+        if self.is_pinned(lane) {
+            return room;
+        }
+        let kin = self.lanes[lane].kin;
+        let pinned = (kin & self.pinned_lanes()).count_ones();
+        let kin = (kin.count_ones() - pinned).max(1);
+        let most = self.crowd_max().saturating_sub(pinned);
         let share = room.get() / u64::from(kin) * u64::from(most.min(kin));
         if kin <= most { room } else { Bytes::new(share) }
     }

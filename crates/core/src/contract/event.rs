@@ -112,6 +112,8 @@ record! {
             /// The way.
             name: String,
         },
+        /// A depot that was to hold its share of the dataset is gone for good: the others do without it.
+        178 = Unpinned,
         /// Depots that fail together hold more of a chunk than the parity covers.
         96 = Crowded,
         /// The first chunks of a stage-in are being fetched.
@@ -190,6 +192,7 @@ impl Happening {
             Self::WayTried { .. } => "way-tried",
             Self::WayTaken { .. } => "way-taken",
             Self::Crowded => "crowded",
+            Self::Unpinned => "unpinned",
             Self::CodeChosen { .. } => "code-chosen",
             Self::Fetching => "fetching",
             Self::Arrived { .. } => "arrived",
@@ -246,6 +249,7 @@ impl fmt::Display for Happening {
             Self::WayTried { name } => write!(f, "tries the way {name}"),
             Self::WayTaken { name } => write!(f, "takes the way {name}"),
             Self::Crowded => f.write_str("crowded"),
+            Self::Unpinned => f.write_str("unpinned"),
             Self::CodeChosen { code } => write!(f, "code {code} chosen"),
             Self::Fetching => f.write_str("fetching"),
             Self::Arrived { bytes } => write!(f, "arrived, {bytes}"),

@@ -449,6 +449,21 @@ record! {
             /// Its place among the ways.
             way: u8,
         },
+        /// As [`Input::RequestAsked`], with depots that must hold their share of every chunk.
+        124 = RequestPinned {
+            /// Its number.
+            request: RequestId,
+            /// What is wanted.
+            spec: RequestSpec,
+            /// What chooses how many fragments go to a depot at once.
+            optimizer: Method,
+            /// What is wished beyond that.
+            wishes: Wishes,
+            /// When the first file of the source is to be purged; none where nobody said.
+            purge_at: Option<Timestamp>,
+            /// Those depots.
+            pinned: Vec<DepotId>,
+        },
         /// As [`Input::RequestSubmittedWith`], with what else is wished; the other two wish nothing.
         48 = RequestAsked {
             /// Its number.

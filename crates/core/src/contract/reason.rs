@@ -6,7 +6,7 @@ use alloc::{string::String, vec::Vec};
 use posthaste_plan::tuner;
 use posthaste_types::{ByteRate, Bytes, Code, DepotId, Timestamp, record};
 
-use super::{Binding, DrainReason, Fault, SpaceReason, Survive, WayReason, WouldBuy};
+use super::{Binding, DrainReason, Fault, PinReason, SpaceReason, Survive, WayReason, WouldBuy};
 pub use circuit::CircuitReason;
 pub use delivery::DeliveryReason;
 
@@ -193,6 +193,8 @@ record! {
         211 = DidNotArrive,
         /// A depot is drained, or no longer.
         220 = Drained { #[doc = "Why."] why: DrainReason },
+        /// About a depot that must hold its share of the dataset.
+        221 = Pinned { #[doc = "Why."] why: PinReason },
         /// Where it lies, the destination takes it from: nothing is sent over the centre's way out again.
         105 = HasIt,
         /// A depot codes chunks and sends their fragments on: each leaves the centre once.

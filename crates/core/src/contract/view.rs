@@ -231,6 +231,8 @@ record! {
         pub spec: RequestSpec,
         /// What was wished beyond that.
         pub wishes: Wishes,
+        /// Depots that must hold their share of every chunk.
+        pub pinned: Vec<DepotId>,
         /// Where it stands.
         pub state: RequestState,
         /// Whether its deadline is in danger.

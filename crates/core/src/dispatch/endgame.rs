@@ -44,7 +44,9 @@ impl Placing<'_> {
         let depot = self.request.lanes[from].depot;
         let flight = self.transfers.get(depot, self.id, chunk).copied();
         // One fragment more from here would not complete a chunk that is coded elsewhere.
-        let Some(flight) = flight.filter(|flight| !flight.is_scattered) else {
+        // Nor would one elsewhere make up for what a pinned depot lacks.
+        let is_of_use = !self.request.is_pinned(from);
+        let Some(flight) = flight.filter(|flight| !flight.is_scattered && is_of_use) else {
             return;
         };
         let Some(stripe) = self.request.stripes.get(&chunk) else {
@@ -75,7 +77,7 @@ impl Placing<'_> {
             // Its fragments would have to start at one moment, and be paid.
             let is_bound = self.request.wishes.rate_max.is_some()
                 || self.request.wishes.budget_micro_usd.is_some();
-            if is_whole && !is_bound {
+            if is_whole && !is_bound && self.request.pinned.is_empty() {
                 self.code_late(chunk, left_micros, out);
             }
             return;

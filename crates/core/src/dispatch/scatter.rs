@@ -139,6 +139,7 @@ impl Placing<'_> {
     ) -> Option<Vec<usize>> {
         let bytes = self.request.replica.bytes_of(chunk, FragmentIndex::new(0));
         let giver = self.request.lanes[from].depot;
+        let pinned = self.open_pinned(chunk, taken);
         let mut taken = taken | 1 << from;
         let mut takers = Vec::new();
         let could = |lane: usize| {
@@ -161,6 +162,7 @@ impl Placing<'_> {
                 let planned = core::cmp::Reverse(self.request.quota_left(lane));
                 let crowd = self.request.crowd(taken, lane);
                 (
+                    pinned >> lane & 1 == 0,
                     crowd,
                     self.level(lane),
                     planned,
@@ -171,7 +173,7 @@ impl Placing<'_> {
             taken |= 1 << best;
             takers.push(best);
         }
-        Some(takers)
+        (pinned & !taken == 0).then_some(takers)
     }
 
     /// Whether nothing but windows keeps a fragment, or a chunk, from the depot of a lane.

@@ -46,7 +46,8 @@ impl Placing<'_> {
                 self.await_flights(chunk, wanted, taken);
                 continue;
             }
-            self.await_flights(chunk, 0, taken | 1 << lane);
+            let taken = taken | 1 << lane;
+            self.await_flights(chunk, self.for_pinned(chunk, 0, taken), taken);
             let reason = self.reason(chunk);
             self.start(lane, chunk, FragmentIndex::WHOLE, reason, out);
             return true;
@@ -69,6 +70,9 @@ impl Placing<'_> {
     /// Whether depots lack the space for all of a chunk's fragments while the destination has it: what they
     /// took of it would be in vain.
     pub(super) fn goes_whole_instead(&self, chunk: ChunkIndex, wanted: u64, taken: u64) -> bool {
+        if self.lost(chunk, wanted) == 0 {
+            return false;
+        }
         let bytes = self.request.replica.bytes_of(chunk, FragmentIndex::new(0));
         let places = self.request.depot_lanes();
         let places = places.filter(|&lane| taken >> lane & 1 == 0 && self.has_space(lane, bytes));

@@ -12,6 +12,8 @@ impl Mind {
             return;
         }
         self.tell(out, None, Some(id), Happening::DepotDown, Reason::Asked);
+        self.bring_up_to_date();
+        self.unpin(id, out);
         self.drop_depot(
             id,
             &Reason::DepotLost {

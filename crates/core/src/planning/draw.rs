@@ -31,6 +31,15 @@ impl Mind {
             None => Belief::P50,
         };
         let requests = self.plannable(newcomer)?;
+        // A plan knows nothing of pins. Where there is no choice of depots it needs not.
+        let is_free = |(_, request): &(RequestId, &Request)| {
+            let depots = request.depot_lanes();
+            let usable = depots.filter(|&lane| self.can_use(request, lane)).count();
+            !request.pinned.is_empty() && usable > usize::from(request.spec.code.total())
+        };
+        if requests.iter().any(is_free) {
+            return None;
+        }
         let depots = self.used_by(&requests)?;
         let grid = self.slots(&requests);
         let (supplies, places) = (self.supplies(belief), self.places());

@@ -82,10 +82,14 @@ pub(super) fn give_quotas(request: &mut Request, pieces: &[Option<u32>]) {
     for (place, pieces) in pieces.iter().enumerate().take(request.lanes.len()) {
         let stored = request.replica.stored(place).0;
         let is_whole = request.is_destination(place);
+        let is_pinned = request.is_pinned(place);
+        is_staged |= is_pinned;
         let lane = &mut request.lanes[place];
         // A newcomer's are not yet. One that is away is fed as soon as it is back.
-        lane.is_active |= is_whole;
-        let Some(pieces) = *pieces else { continue };
+        lane.is_active |= is_whole || is_pinned;
+        let Some(pieces) = pieces.filter(|_| !is_pinned) else {
+            continue;
+        };
         let was_active = lane.quota.map_or(lane.is_active, |quota| quota.was_active);
         lane.quota = Some(Quota { pieces, was_active });
         if !is_whole {

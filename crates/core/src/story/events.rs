@@ -162,6 +162,7 @@ fn sentence(tale: &Tale, decision: &Decision, troubles: &mut Vec<String>) -> Opt
         Happening::Crowded => {
             format!("fragments had to lie closer together than they should: {why}")
         }
+        Happening::Unpinned => format!("{depot} was pinned no longer: {why}"),
         Happening::Thinned { chunks } => {
             format!("{} short of fragments: {why}", are(*chunks, "chunk"))
         }

@@ -241,6 +241,7 @@ fn check(centre: &Centre, new: &api::NewStageIn) -> Result<RequestRecord> {
         destination: new.to.clone(),
         code: Code::NONE,
         via: Vec::new(),
+        pinned: Vec::new(),
         recipients: Vec::new(),
         release: false,
         best_effort: new.best_effort,

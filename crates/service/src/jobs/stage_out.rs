@@ -272,7 +272,10 @@ fn request(one: &StageOut) -> api::NewRequest {
         keep_s: None,
         submission_id: None,
         optimizer: None,
-        wishes: api::Wishes::default(),
+        wishes: api::Wishes {
+            pin: one.pin.clone(),
+            ..api::Wishes::default()
+        },
     }
 }
 

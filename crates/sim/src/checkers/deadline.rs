@@ -100,6 +100,7 @@ impl Deadlines {
             | Happening::DeliveryOnTime { .. }
             | Happening::DeliveryMissed
             | Happening::Crowded
+            | Happening::Unpinned
             | Happening::Fetching
             | Happening::SourceLeft { .. }
             | Happening::SourceBack { .. }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use posthaste_core::contract::{DepotTerms, RequestSpec, Wishes};
-use posthaste_types::{ByteRate, Bytes, DepotId, RequestId, Timestamp};
+use posthaste_types::{ByteRate, Bytes, ChunkIndex, DepotId, RequestId, Timestamp};
 
 use super::{Found, ensure};
 
@@ -39,6 +39,7 @@ struct Budget {
 /// What each request may not.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
+    pinned: BTreeMap<RequestId, Vec<DepotId>>,
     forbidden: BTreeMap<RequestId, Vec<DepotId>>,
     limited: BTreeMap<RequestId, Limited>,
     budgets: BTreeMap<RequestId, Budget>,
@@ -67,6 +68,24 @@ impl Kept {
         if !wishes.forbidden.is_empty() {
             self.forbidden.insert(request, wishes.forbidden.clone());
         }
+    }
+
+    /// These depots must hold their share of a request.
+    pub(crate) fn on_pinned(&mut self, request: RequestId, pinned: &[DepotId]) {
+        self.pinned.insert(request, pinned.to_vec());
+    }
+
+    /// A request is said to be safe: the first chunk of which a depot of those that it is pinned to `lacks` anything.
+    pub(crate) fn on_safe(
+        &self,
+        request: RequestId,
+        lacks: impl Fn(DepotId) -> Option<ChunkIndex>,
+    ) -> Result<(), Found> {
+        let mut pinned = self.pinned.get(&request).into_iter().flatten();
+        let lacking = pinned.find_map(|depot| Some((*depot, lacks(*depot)?)));
+        ensure(NAME, lacking.is_none(), || {
+            format!("{request} is safe, they say, and {lacking:?} lacks on a pinned depot")
+        })
     }
 
     /// The terms a depot is lent on.
@@ -175,6 +194,16 @@ mod tests {
             kept.on_send(now, request, depot, Bytes::new(1)).is_ok()
         };
         assert!(is_fine(1, 1) && is_fine(2, 2) && !is_fine(1, 2));
+    }
+
+    #[test]
+    fn what_a_pinned_depot_lacks_is_caught() {
+        let (request, other) = (RequestId::new(1), RequestId::new(2));
+        let mut kept = Kept::default();
+        kept.on_pinned(request, &[DepotId::new(1), DepotId::new(2)]);
+        let lacks = |depot: DepotId| (depot == DepotId::new(2)).then(|| ChunkIndex::new(7));
+        assert!(kept.on_safe(request, lacks).is_err());
+        assert!(kept.on_safe(request, |_| None).is_ok() && kept.on_safe(other, lacks).is_ok());
     }
 
     #[test]

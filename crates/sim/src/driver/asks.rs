@@ -41,6 +41,12 @@ impl Run<'_> {
             spec,
             wishes,
             ..
+        }
+        | Input::RequestPinned {
+            request,
+            spec,
+            wishes,
+            ..
         } = input
         {
             self.checkers.kept.on_asked(*request, spec, wishes);
@@ -49,11 +55,20 @@ impl Run<'_> {
         if let Input::RequestSubmitted { request, spec }
         | Input::RequestSubmittedWith { request, spec, .. }
         | Input::RequestAsked { request, spec, .. }
-        | Input::RequestAskedBy { request, spec, .. } = input
+        | Input::RequestAskedBy { request, spec, .. }
+        | Input::RequestPinned { request, spec, .. } = input
         {
             let mut spec = spec.clone();
-            if let Input::RequestAskedBy { purge_at, .. } = input {
+            if let Input::RequestAskedBy { purge_at, .. }
+            | Input::RequestPinned {
+                purge_at: Some(purge_at),
+                ..
+            } = input
+            {
                 spec.deadline = spec.deadline.min(*purge_at);
+            }
+            if let Input::RequestPinned { pinned, .. } = input {
+                self.checkers.kept.on_pinned(*request, pinned);
             }
             self.checkers
                 .deadlines
@@ -123,6 +138,7 @@ impl Run<'_> {
                     | Input::ArrivalGathered { .. }
                     | Input::ArrivalMoved { .. }
                     | Input::RequestAskedBy { .. }
+                    | Input::RequestPinned { .. }
                     | Input::RequestCancelled { .. }
                     | Input::Delivered { .. }
             )

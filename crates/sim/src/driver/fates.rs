@@ -65,6 +65,7 @@ impl Fates {
             | Happening::DeliveryOnTime { .. }
             | Happening::DeliveryMissed
             | Happening::Crowded
+            | Happening::Unpinned
             | Happening::Fetching
             | Happening::SourceLeft { .. }
             | Happening::SourceBack { .. }

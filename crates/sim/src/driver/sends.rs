@@ -91,6 +91,7 @@ pub(super) fn answered(input: &Input) -> Option<(Send, bool)> {
         | Input::RequestSubmittedWith { .. }
         | Input::RequestAsked { .. }
         | Input::RequestAskedBy { .. }
+        | Input::RequestPinned { .. }
         | Input::PurgeMoved { .. }
         | Input::DeliveryMoved { .. }
         | Input::RequestCancelled { .. }

@@ -201,6 +201,16 @@ fn submitted(wish: &Wish<'_>) -> Input {
         deliver_by: wish.deliver_by.map(|by| START + by),
         ..wish.plan.wishes().unwrap_or_default()
     };
+    if !wish.pinned.is_empty() {
+        return Input::RequestPinned {
+            request,
+            spec,
+            optimizer: optimizer.unwrap_or_default(),
+            wishes,
+            purge_at: wish.purged_at.map(|at| START + at),
+            pinned: wish.pinned.clone(),
+        };
+    }
     if let Some(at) = wish.purged_at {
         return Input::RequestAskedBy {
             request,

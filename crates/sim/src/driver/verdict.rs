@@ -197,7 +197,11 @@ impl Run<'_> {
         let is_direct = |depot: DepotId| {
             is_well(depot, view.spec.bytes) && is_paid(self.cost(view, depot, view.spec.bytes))
         };
-        let can_go = is_staged || view.spec.destinations.iter().copied().any(is_direct);
+        let mut pinned = view.pinned.iter();
+        let can_pin = pinned.all(|depot| is_open(*depot) && is_well(*depot, column));
+        let is_direct = |depot| view.pinned.is_empty() && is_direct(depot);
+        let can_go =
+            (is_staged && can_pin) || view.spec.destinations.iter().copied().any(is_direct);
         can_go && self.now.since(self.last_change).as_secs() > needed_s
     }
 }

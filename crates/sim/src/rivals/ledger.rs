@@ -242,7 +242,8 @@ impl Ledger {
             Input::RequestSubmitted { request, spec }
             | Input::RequestSubmittedWith { request, spec, .. }
             | Input::RequestAsked { request, spec, .. }
-            | Input::RequestAskedBy { request, spec, .. } => {
+            | Input::RequestAskedBy { request, spec, .. }
+            | Input::RequestPinned { request, spec, .. } => {
                 let order = Order {
                     chunks: vec![Vec::new(); spec.chunks() as usize],
                     spec: spec.clone(),
@@ -435,6 +436,7 @@ impl Ledger {
                 request: *request,
                 spec: order.spec.clone(),
                 wishes: posthaste_core::contract::Wishes::default(),
+                pinned: Vec::new(),
                 state: order.state,
                 at_risk: false,
                 missed: order.safe_at.is_none_or(|at| at > order.spec.deadline),

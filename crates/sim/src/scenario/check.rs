@@ -195,6 +195,7 @@ fn check_request(
 ) -> Result<(), String> {
     let named = request.via.iter().chain(&request.without);
     named
+        .chain(&request.pin)
         .chain(&request.destination)
         .chain(&request.destinations)
         .into_iter()

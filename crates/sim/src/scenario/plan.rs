@@ -260,6 +260,9 @@ pub(crate) struct RequestPlan {
     pub(crate) loss_permille_max: Option<u32>,
     /// Losses that suffice by the deadline where there is no time for all of the code.
     pub(crate) safe_with: Option<u32>,
+    /// Depots that must hold their share of it.
+    #[serde(default)]
+    pub(crate) pin: Vec<String>,
     /// Depots that may hold none of it.
     #[serde(default)]
     pub(crate) without: Vec<String>,

@@ -350,6 +350,15 @@ fn request(depots: u64, dice: &mut Dice, text: &mut String) {
             .collect();
         let _ = writeln!(text, "via = [{}]", via.join(", "));
     }
+    // Of what was drawn already, as above.
+    let (pinned, is_pinned) = (
+        1 + (chunks * 7 + quarters) % depots,
+        (chunks + 3 * quarters) % 5 == 0,
+    );
+    let is_end = |end: u64| end == pinned || end % depots + 1 == pinned;
+    if is_pinned && !destination.is_some_and(is_end) {
+        let _ = writeln!(text, "pin = [\"depot-{pinned}\"]");
+    }
     for (key, permille) in [("encrypted", 150), ("best_effort", 350)] {
         if dice.chance(permille) {
             let _ = writeln!(text, "{key} = true");

@@ -167,6 +167,11 @@ impl Site {
         mask.unbounded_shr(u32::from(bit)) & 1 == 1
     }
 
+    /// Whether anything of a chunk lies there.
+    pub(crate) fn has_any(&self, request: RequestId, chunk: ChunkIndex) -> bool {
+        self.mask(request, chunk.get() as usize) != 0
+    }
+
     /// What it holds of a chunk, as a mask.
     pub(super) fn mask(&self, request: RequestId, chunk: usize) -> u64 {
         let held = self.held.get(&request);

@@ -46,7 +46,7 @@ impl Replica {
     pub(crate) fn set_enough(&mut self, enough: Option<u32>) {
         if self.enough != enough {
             self.enough = enough;
-            self.recount(&[]);
+            self.recount(0, &[]);
         }
     }
 
@@ -55,8 +55,14 @@ impl Replica {
         self.enough
     }
 
-    /// Fragments that a chunk with these still lacks to be safe.
+    /// Fragments that a chunk with these still lacks to be safe: of its code, or on pinned depots where more lack there.
     pub(super) fn lacks(&self, chunk: u32, have: u64, whole: bool) -> u32 {
+        let of_code = self.lacks_code(chunk, have, whole);
+        of_code.max(self.lacks_of(chunk, self.pinned))
+    }
+
+    /// Fragments of its code that a chunk with these still lacks.
+    pub(super) fn lacks_code(&self, chunk: u32, have: u64, whole: bool) -> u32 {
         if whole || self.is_thin(chunk, have) {
             return 0;
         }

@@ -179,6 +179,7 @@ impl fmt::Display for Reason {
             }
             Self::HasIt => f.write_str("others have it, and it leaves the centre once"),
             Self::Drained { why } => why.fmt(f),
+            Self::Pinned { why } => why.fmt(f),
             Self::Nearer { level } => {
                 write!(f, "level {level} is nearer to the destination")
             }

@@ -50,6 +50,7 @@ pub(super) fn class(what: &What) -> Option<&'static str> {
             Happening::Safe { .. } | Happening::Arrived { .. } => Some("safe"),
             Happening::Admitted
             | Happening::Crowded
+            | Happening::Unpinned
             | Happening::DeliveryOnTime { .. }
             | Happening::CodeChosen { .. }
             | Happening::Fetching
