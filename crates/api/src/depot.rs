@@ -1,5 +1,7 @@
 //! Depots: what is said of one, and how it is.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -41,6 +43,18 @@ pub struct NewDepot {
     pub usd_per_gb: Option<f64>,
     /// What keeping 10^9 bytes there for a month costs, in dollars.
     pub usd_per_gb_month: Option<f64>,
+    /// What a thousand PUTs cost, in dollars: a fragment that is stored there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usd_per_1000_puts: Option<f64>,
+    /// What a thousand GETs cost, in dollars: a fragment that is read from there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usd_per_1000_gets: Option<f64>,
+    /// What 10^9 bytes that leave it cost, in dollars, where `usd_per_gb_out_to` says nothing else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usd_per_gb_out: Option<f64>,
+    /// The same to a depot or a domain, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub usd_per_gb_out_to: BTreeMap<String, f64>,
 }
 
 impl NewDepot {
@@ -56,6 +70,10 @@ impl NewDepot {
             level: self.level,
             usd_per_gb: self.usd_per_gb,
             usd_per_gb_month: self.usd_per_gb_month,
+            usd_per_1000_puts: self.usd_per_1000_puts,
+            usd_per_1000_gets: self.usd_per_1000_gets,
+            usd_per_gb_out: self.usd_per_gb_out,
+            usd_per_gb_out_to: self.usd_per_gb_out_to.clone(),
         }
     }
 }
@@ -72,6 +90,10 @@ impl From<LentTerms> for NewDepot {
             level: terms.level,
             usd_per_gb: terms.usd_per_gb,
             usd_per_gb_month: terms.usd_per_gb_month,
+            usd_per_1000_puts: terms.usd_per_1000_puts,
+            usd_per_1000_gets: terms.usd_per_1000_gets,
+            usd_per_gb_out: terms.usd_per_gb_out,
+            usd_per_gb_out_to: terms.usd_per_gb_out_to,
             ..Self::default()
         }
     }
@@ -100,6 +122,18 @@ pub struct LentTerms {
     pub usd_per_gb: Option<f64>,
     /// What keeping 10^9 bytes there for a month costs, in dollars.
     pub usd_per_gb_month: Option<f64>,
+    /// What a thousand PUTs cost, in dollars: a fragment that is stored there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usd_per_1000_puts: Option<f64>,
+    /// What a thousand GETs cost, in dollars: a fragment that is read from there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usd_per_1000_gets: Option<f64>,
+    /// What 10^9 bytes that leave it cost, in dollars, where `usd_per_gb_out_to` says nothing else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usd_per_gb_out: Option<f64>,
+    /// The same to a depot or a domain, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub usd_per_gb_out_to: BTreeMap<String, f64>,
 }
 
 /// An invitation to be written for whoever lends disk.
@@ -160,6 +194,18 @@ pub struct Depot {
     pub usd_per_gb: f64,
     /// What keeping 10^9 bytes there for a month costs, in dollars.
     pub usd_per_gb_month: f64,
+    /// What a thousand PUTs cost, in dollars.
+    #[serde(default)]
+    pub usd_per_1000_puts: f64,
+    /// What a thousand GETs cost, in dollars.
+    #[serde(default)]
+    pub usd_per_1000_gets: f64,
+    /// What 10^9 bytes that leave it cost, in dollars.
+    #[serde(default)]
+    pub usd_per_gb_out: f64,
+    /// The same to a depot or a domain, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub usd_per_gb_out_to: BTreeMap<String, f64>,
     /// How far its draining is; absent while it is not drained.
     pub drain: Option<DepotDrain>,
     /// Whether the relay says by itself how it is, once it was invited; else it is asked.

@@ -228,10 +228,13 @@ pub struct Request {
     pub chunks_safe: u32,
     /// Chunks that were made safe again after a depot was lost.
     pub chunks_repaired: u32,
-    /// What sending it costs when it goes as planned, in dollars, where depots have prices.
+    /// What sending it costs when it goes as planned, requests included, in dollars, where depots have prices.
     pub cost_usd: f64,
     /// What keeping it on the depots costs a month, in dollars.
     pub cost_usd_per_month: f64,
+    /// What reading all of it once from the depots costs, in dollars: requests, and what leaves them.
+    #[serde(default)]
+    pub cost_usd_to_read: f64,
     /// What was begun for it so far costs, with keeping it to the end, in dollars.
     #[serde(default)]
     pub spent_usd: f64,

@@ -76,10 +76,15 @@ fn delivery(request: &api::Request) -> String {
 /// What it costs, where depots have prices.
 fn cost(request: &api::Request) -> String {
     let (send, month) = (request.cost_usd, request.cost_usd_per_month);
-    if send > 0.0 || month > 0.0 {
+    let read = request.cost_usd_to_read;
+    let reading = match read > 0.0 {
+        true => format!(", ${read:.2} to read once"),
+        false => String::new(),
+    };
+    if send > 0.0 || month > 0.0 || read > 0.0 {
         row(
             "costs",
-            &format!("${send:.2} to send, ${month:.2} a month to keep"),
+            &format!("${send:.2} to send, ${month:.2} a month to keep{reading}"),
         )
     } else {
         String::new()

@@ -131,6 +131,18 @@ struct TermsArguments {
     /// What keeping a gigabyte there for a month costs, in dollars
     #[arg(long, value_name = "PRICE")]
     usd_per_gb_month: Option<f64>,
+    /// What a thousand PUTs cost, in dollars: a fragment stored there is one
+    #[arg(long, value_name = "PRICE")]
+    usd_per_1000_puts: Option<f64>,
+    /// What a thousand GETs cost, in dollars: a fragment read from there is one
+    #[arg(long, value_name = "PRICE")]
+    usd_per_1000_gets: Option<f64>,
+    /// What a gigabyte that leaves it costs, in dollars
+    #[arg(long, value_name = "PRICE")]
+    usd_per_gb_out: Option<f64>,
+    /// The same to a depot or a domain; can be repeated
+    #[arg(long, value_name = "NAME=PRICE", value_parser = parse_price_to)]
+    usd_per_gb_out_to: Vec<(String, f64)>,
 }
 
 impl TermsArguments {
@@ -144,6 +156,10 @@ impl TermsArguments {
             level: self.level,
             usd_per_gb: self.usd_per_gb,
             usd_per_gb_month: self.usd_per_gb_month,
+            usd_per_1000_puts: self.usd_per_1000_puts,
+            usd_per_1000_gets: self.usd_per_1000_gets,
+            usd_per_gb_out: self.usd_per_gb_out,
+            usd_per_gb_out_to: self.usd_per_gb_out_to.into_iter().collect(),
         }
     }
 }
@@ -328,6 +344,17 @@ fn parse_level(text: &str) -> Result<u8, String> {
     }
 }
 
+/// Reads what leaving for one place costs.
+fn parse_price_to(text: &str) -> Result<(String, f64), String> {
+    let form = || "write NAME=PRICE, like campus=0.02".to_owned();
+    let (name, price) = text.split_once('=').ok_or_else(form)?;
+    let price: f64 = price.parse().map_err(|_| form())?;
+    match name.is_empty() {
+        true => Err(form()),
+        false => Ok((name.to_owned(), price)),
+    }
+}
+
 /// When it is lent: by its owner's word too, where that says something.
 fn hours(depot: &api::Depot) -> String {
     let Some(own) = &depot.own_hours else {
@@ -361,6 +388,16 @@ fn lent(depot: &api::Depot) -> String {
     if depot.usd_per_gb > 0.0 || depot.usd_per_gb_month > 0.0 {
         let (send, keep) = (depot.usd_per_gb, depot.usd_per_gb_month);
         words.push(format!("${send}/GB, ${keep}/GB a month"));
+    }
+    if depot.usd_per_1000_puts > 0.0 || depot.usd_per_1000_gets > 0.0 {
+        let (puts, gets) = (depot.usd_per_1000_puts, depot.usd_per_1000_gets);
+        words.push(format!("${puts} for 1000 PUTs, ${gets} for 1000 GETs"));
+    }
+    if depot.usd_per_gb_out > 0.0 {
+        words.push(format!("${}/GB out", depot.usd_per_gb_out));
+    }
+    for (to, price) in &depot.usd_per_gb_out_to {
+        words.push(format!("${price}/GB to {to}"));
     }
     words.join("; ")
 }

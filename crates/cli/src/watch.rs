@@ -493,6 +493,7 @@ mod tests {
             chunks_repaired: 0,
             cost_usd: 0.0,
             cost_usd_per_month: 0.0,
+            cost_usd_to_read: 0.0,
             spent_usd: 0.0,
             purge_at: None,
             exposure: None,

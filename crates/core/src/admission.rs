@@ -237,7 +237,7 @@ impl Mind {
     /// Lanes to depots that can be staged to, the best first: those that are pinned before others, those that open in time before others, those of
     /// the user before landmarks, those open now before others, those near the centre before those of a higher level, one of each domain
     /// before a second, cheap ones before dear ones where money or redundancy was wished, fast ones
-    /// before slow ones, then in the user's order.
+    /// before slow ones, cheap ones before dear ones that are alike in all that, then in the user's order.
     pub(crate) fn staging_lanes(&self, request: &Request) -> Vec<usize> {
         self.best_first(request, |lane| self.can_use(request, lane))
     }
@@ -258,10 +258,8 @@ impl Mind {
                 let level = self.crossings.level(id, depot, to);
                 let rate = core::cmp::Reverse(depot.link.rates.p50);
                 let is_closed = !depot.is_expected() || !depot.is_within_hours(self.now);
-                let price = match request.is_thrifty() {
-                    true => self.price(request, &depot.terms),
-                    false => 0,
-                };
+                let cost = self.price(request, depot);
+                let price = if request.is_thrifty() { cost } else { 0 };
                 let opens_at = depot.terms.windows.next_change(self.now);
                 let is_too_late = !depot.is_within_hours(self.now)
                     && opens_at.is_none_or(|at| at >= request.spec.deadline);
@@ -273,15 +271,15 @@ impl Mind {
                     is_closed,
                     level,
                 );
-                Some((reach, price, rate, lane))
+                Some((reach, price, rate, cost, lane))
             })
             .collect();
         let along = self.along(request);
-        lanes.sort_unstable_by_key(|&(reach, price, rate, lane)| {
-            (reach, price, rate, along.get(lane).copied(), lane)
+        lanes.sort_unstable_by_key(|&(reach, price, rate, cost, lane)| {
+            (reach, price, rate, along.get(lane).copied(), cost, lane)
         });
         let (mut first, mut more, mut taken) = (Vec::new(), Vec::new(), 0);
-        for (_, _, _, lane) in lanes {
+        for (_, _, _, _, lane) in lanes {
             if request.is_free(taken, lane) {
                 first.push(lane);
                 taken |= 1 << lane;

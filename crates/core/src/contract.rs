@@ -15,6 +15,7 @@ mod fault;
 mod input;
 mod offer;
 mod pin;
+mod prices;
 mod reason;
 mod request;
 mod space;
@@ -45,6 +46,7 @@ pub use posthaste_plan::{
     Windows, WindowsError,
     tuner::{Method, MethodError},
 };
+pub use prices::{DepotPrices, EgressPrice};
 pub use reason::{CircuitReason, DeliveryReason, Reason};
 pub use request::{ReleasePolicy, RequestSpec};
 pub use space::{SpaceNews, SpaceReason};

@@ -262,8 +262,10 @@ impl Mind {
         if let Some(depot) = self.depots.get_mut(&key.depot) {
             depot.arriving += flight.bytes;
         }
+        let cost = self.price_between(&flight.givers, key.depot, flight.bytes, flight.share);
         if let Some(request) = self.requests.get_mut(&key.request) {
             request.lanes[lane].is_used = true;
+            request.spent_micro_usd = request.spent_micro_usd.saturating_add(cost);
         }
         self.pushes.start(key, flight);
     }
@@ -298,14 +300,15 @@ impl Mind {
             let depot = self.depots.get(&lane.depot)?;
             let is_there = depot.is_up() && lane.asked_at.is_none();
             let is_destination = request.is_destination(place);
-            let is_free = request.wishes.budget_micro_usd.is_none() || depot.terms.is_free();
+            let is_free = request.wishes.budget_micro_usd.is_none() || depot.is_free();
             let chunk = request.spec.chunk_size.min(request.spec.bytes);
             Some(Perch {
                 lane: place,
                 depot: lane.depot,
                 is_destination,
                 is_live: live >> place & 1 == 1,
-                gives: is_there,
+                gives: is_there
+                    && (request.wishes.budget_micro_usd.is_none() || depot.gives_free()),
                 is_open: is_destination
                     && is_there
                     && is_free

@@ -230,12 +230,13 @@ impl Mind {
             let depot = self.depots.get(&lane.depot)?;
             let is_there = depot.is_up() && lane.asked_at.is_none();
             let is_wished = request.barred >> place & 1 == 0
-                && (request.wishes.budget_micro_usd.is_none() || depot.terms.is_free());
+                && (request.wishes.budget_micro_usd.is_none() || depot.is_free());
             Some(Bench {
                 lane: place,
                 depot: lane.depot,
                 is_live: live >> place & 1 == 1,
-                gives: is_there,
+                gives: is_there
+                    && (request.wishes.budget_micro_usd.is_none() || depot.gives_free()),
                 is_open: is_there
                     && is_wished
                     && !depot.is_draining()

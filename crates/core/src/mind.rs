@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Leads every snapshot; another number is another layout.
-const SNAPSHOT_VERSION: u32 = 36;
+const SNAPSHOT_VERSION: u32 = 37;
 
 record! {
     /// The decision maker of one centre.
@@ -192,6 +192,7 @@ impl Mind {
                 self.on_depot_added(depot, name, capacity, rate_max, out);
             }
             Input::DepotLent { depot, terms } => self.on_depot_terms(depot, terms),
+            Input::DepotPriced { depot, prices } => self.on_depot_prices(depot, prices),
             Input::DepotLevelled { depot, level } => self.on_depot_levelled(depot, level),
             Input::DepotFollows { depot, follows } => self.on_depot_follows(depot, follows),
             Input::DepotDrained {

@@ -312,13 +312,10 @@ impl Mind {
         let destination = destination.filter(|&lane| !request.is_barred(lane));
         let whole = destination.and_then(place).map(|supply| Whole {
             lane: Lane {
-                supply,
-                room: bytes,
                 quota: request
                     .lead()
                     .map_or(Lane::NO_QUOTA, |lane| request.quota_bytes(lane)),
-                piece: request.spec.chunk_size,
-                is_pinned: false,
+                ..Lane::new(supply, bytes, request.spec.chunk_size)
             },
             code: request.code_now(),
         });

@@ -2,7 +2,7 @@
 //! each of them gets, and that nothing is begun that it does not pay.
 
 use alloc::vec::Vec;
-use posthaste_types::{Bytes, FragmentIndex, RequestId, Timestamp};
+use posthaste_types::{Bytes, DepotId, FragmentIndex, RequestId, Timestamp};
 
 use crate::{
     Mind,
@@ -187,15 +187,32 @@ impl Mind {
     }
 
     /// What the next piece to a lane costs: a fragment, or a chunk to the destination.
-    fn piece(&self, request: &Request, lane: usize) -> Option<u64> {
-        let terms = &self.depots.get(&request.lanes[lane].depot)?.terms;
+    pub(crate) fn piece(&self, request: &Request, lane: usize) -> Option<u64> {
+        let depot = self.depots.get(&request.lanes[lane].depot)?;
         let chunk = request.spec.chunk_size;
         let bytes = match request.portion(lane) {
             FragmentIndex::WHOLE => chunk,
             _ => request.spec.code.fragment_size(chunk),
         };
         let keeps = request.keeps(self.now).as_secs();
-        Some(terms.cost(bytes, keeps).micro_usd())
+        Some(depot.cost(bytes, keeps))
+    }
+
+    /// What something that goes from depots to another costs: sending and storing it there, and a share of it from each.
+    pub(crate) fn price_between(
+        &self,
+        from: &[DepotId],
+        to: DepotId,
+        bytes: Bytes,
+        share: Bytes,
+    ) -> u64 {
+        let taker = self.depots.get(&to);
+        let stored = taker.map_or(0, |taker| taker.cost_of_sending(bytes));
+        from.iter().fold(stored, |sum, giver| {
+            let giver = self.depots.get(giver);
+            let read = giver.map_or(0, |giver| giver.cost_of_reading(share, taker));
+            sum.saturating_add(read)
+        })
     }
 
     fn prices(&self, request: &Request, need: &Need, may: impl Fn(usize) -> bool) -> Prices {
@@ -246,7 +263,7 @@ impl Request {
     /// What sending bytes to the depot and keeping them there costs, in millionths of a dollar.
     pub(crate) fn price(&self, depot: &Depot, bytes: Bytes, now: Timestamp) -> u64 {
         let keeps = self.keeps(now).as_secs();
-        depot.terms.cost(bytes, keeps).micro_usd()
+        depot.cost(bytes, keeps)
     }
 
     /// Whether the lane may be used, and what is left of the budget pays bytes there.
@@ -259,7 +276,7 @@ impl Request {
     pub(crate) fn pay(&mut self, depot: &Depot, bytes: Bytes, now: Timestamp) -> u64 {
         let all = self.price(depot, bytes, now);
         self.spent_micro_usd = self.spent_micro_usd.saturating_add(all);
-        all - depot.terms.sending().of(bytes).micro_usd()
+        all.saturating_sub(depot.cost_of_sending(bytes))
     }
 }
 

@@ -178,10 +178,11 @@ impl Mind {
                 },
                 is_nearer: false,
                 is_live: live >> place & 1 == 1,
-                gives: is_there,
+                gives: is_there
+                    && (request.wishes.budget_micro_usd.is_none() || depot.gives_free()),
                 is_open: is_there
                     && !depot.is_draining()
-                    && (request.wishes.budget_micro_usd.is_none() || depot.terms.is_free())
+                    && (request.wishes.budget_micro_usd.is_none() || depot.is_free())
                     && depot.is_within_hours(self.now)
                     && depot.space() - self.index.kept(lane.depot)
                         >= request.replica.bytes_of(ChunkIndex::new(0), FIRST),

@@ -9,11 +9,10 @@ use crate::{
     Mind,
     admission::Verdict,
     books::{Depot, Request},
-    contract::{DepotTerms, Happening, Outbox, Reason, Survive},
+    contract::{GIGABYTE, Happening, Outbox, Reason, Survive},
     outlook::Promised,
 };
 
-const GIGABYTE: Bytes = Bytes::new(1_000_000_000);
 /// A chance that is certain, as wishes count.
 const CERTAIN_PPB: u128 = 1_000_000_000;
 
@@ -73,10 +72,23 @@ impl Mind {
         self.tell(out, Some(id), None, Happening::CodeChosen { code }, reason);
     }
 
-    /// What sending a gigabyte there and keeping it costs the request, in millionths of a dollar.
-    pub(crate) fn price(&self, request: &Request, terms: &DepotTerms) -> u64 {
+    /// What sending a gigabyte of fragments there and keeping it costs the request, and reading of it what is needed
+    /// once, in millionths of a dollar.
+    pub(crate) fn price(&self, request: &Request, depot: &Depot) -> u64 {
         let keeps = request.keeps(self.now).as_secs();
-        terms.cost(GIGABYTE, keeps).micro_usd()
+        let (chunk, code) = (request.spec.chunk_size, request.spec.code);
+        let fragment = code.fragment_size(chunk.min(request.spec.bytes));
+        let requests = GIGABYTE.pieces(fragment.max(Bytes::new(1)));
+        let to = request.lead_depot().and_then(|to| self.depots.get(&to));
+        let places = to.map(|to| (to.name.as_str(), to.terms.domain.as_str()));
+        let put = depot.prices.put().micro_usd().saturating_mul(requests);
+        let get = depot.prices.get().micro_usd().saturating_mul(requests);
+        let leaves = depot.prices.egress(places).of(GIGABYTE).micro_usd();
+        let read = u128::from(get.saturating_add(leaves)) * u128::from(code.data());
+        let read = read.div_ceil(u128::from(code.total().max(1)));
+        let kept = depot.terms.cost(GIGABYTE, keeps).micro_usd();
+        kept.saturating_add(put)
+            .saturating_add(u64::try_from(read).unwrap_or(u64::MAX))
     }
 
     /// The lanes that could hold fragments, and what is known of them.
@@ -87,7 +99,7 @@ impl Mind {
             // A pinned one is paid whatever the code.
             micro_usd: match request.is_pinned(lane) {
                 true => 0,
-                false => self.price(request, &depot.terms),
+                false => self.price(request, depot),
             },
             domain: request.lanes[lane].kin.trailing_zeros() as usize,
         };

@@ -189,7 +189,7 @@ impl Mind {
     pub(crate) fn cost(&self, request: &Request) -> Cost {
         let terms = |lane: usize| {
             let depot = self.depots.get(&request.lanes[lane].depot)?;
-            Some((&depot.terms, depot.link.rates.p50.get()))
+            Some((depot, depot.link.rates.p50.get()))
         };
         let fed = |lane: usize| request.lanes[lane].is_active && request.is_on_route(lane);
         let lanes = 0..request.lanes.len();
@@ -205,9 +205,11 @@ impl Mind {
         } else {
             Bytes::ZERO
         };
-        let mut cost = Cost::default();
+        let to = request.lead_depot().and_then(|to| self.depots.get(&to));
+        let places = to.map(|to| (to.name.as_str(), to.terms.domain.as_str()));
+        let (mut cost, mut read) = (Cost::default(), 0u64);
         for lane in lanes {
-            let Some((terms, rate)) = terms(lane) else {
+            let Some((depot, rate)) = terms(lane) else {
                 continue;
             };
             let share = u128::from(missing.get()) * u128::from(rate) / u128::from(all);
@@ -217,11 +219,25 @@ impl Mind {
                 0
             };
             let bytes = request.replica.stored(lane).1 + Bytes::new(share);
-            let month = terms.cost(bytes, MONTH_S).micro_usd();
-            let send = terms.cost(bytes, 0).micro_usd();
-            cost.send_micro_usd = cost.send_micro_usd.saturating_add(send);
+            let month = depot.terms.cost(bytes, MONTH_S).micro_usd();
+            let send = depot.terms.cost(bytes, 0).micro_usd();
+            let requests = bytes.pieces(request.piece(lane).max(Bytes::new(1)));
+            let puts = depot.prices.put().micro_usd().saturating_mul(requests);
+            cost.send_micro_usd = cost
+                .send_micro_usd
+                .saturating_add(send)
+                .saturating_add(puts);
             cost.month_micro_usd = cost.month_micro_usd.saturating_add(month - send);
+            if !request.is_destination(lane) {
+                let gets = depot.prices.get().micro_usd().saturating_mul(requests);
+                let leaves = depot.prices.egress(places).of(bytes).micro_usd();
+                read = read.saturating_add(gets).saturating_add(leaves);
+            }
         }
+        // Of the fragments of a chunk as many are read as rebuild it.
+        let (data, total) = (request.spec.code.data(), request.spec.code.total().max(1));
+        let read = (u128::from(read) * u128::from(data)).div_ceil(u128::from(total));
+        cost.read_micro_usd = u64::try_from(read).unwrap_or(u64::MAX);
         cost
     }
 }

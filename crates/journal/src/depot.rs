@@ -1,6 +1,6 @@
 //! The depots people added: names and addresses. Their secrets lie elsewhere.
 
-use posthaste_core::contract::DepotTerms;
+use posthaste_core::contract::{DepotPrices, DepotTerms};
 use posthaste_types::{ByteRate, Bytes, DepotId, Record};
 
 use crate::{
@@ -26,6 +26,8 @@ pub struct DepotRecord {
     pub rate_max: Option<ByteRate>,
     /// On which terms it is lent; its hours are those of the centre's clock.
     pub terms: DepotTerms,
+    /// What it costs beyond those.
+    pub prices: DepotPrices,
     /// Hops from the centre: others push on to those of a higher level.
     pub level: u8,
 }
@@ -44,6 +46,10 @@ fn from_row(row: &Row) -> Result<DepotRecord, Trouble> {
         terms: row
             .get::<_, Option<Vec<u8>>>("terms")?
             .and_then(|bytes| DepotTerms::from_bytes(&bytes).ok())
+            .unwrap_or_default(),
+        prices: row
+            .get::<_, Option<Vec<u8>>>("prices")?
+            .and_then(|bytes| DepotPrices::from_bytes(&bytes).ok())
             .unwrap_or_default(),
         level: row.get("level")?,
     })
@@ -64,13 +70,14 @@ impl Journal {
             depot.rate_max.map(|rate| to_sql(rate.get())),
             depot.terms.to_bytes(),
             depot.level,
+            depot.prices.to_bytes(),
         ];
         let id = self.write(|database| {
             let row = database.query_row(
-                "INSERT INTO depot (name, url, fingerprint, capacity, rate_max, terms, level)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+                "INSERT INTO depot (name, url, fingerprint, capacity, rate_max, terms, level, prices)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
                  ON CONFLICT (name) DO UPDATE SET url = ?2, fingerprint = ?3, capacity = ?4,
-                 rate_max = ?5, terms = ?6, level = ?7 RETURNING id",
+                 rate_max = ?5, terms = ?6, level = ?7, prices = ?8 RETURNING id",
                 &arguments,
             )?;
             number_of(row)

@@ -8,7 +8,7 @@ use crate::{
 
 /// Each entry brings the schema from its index to the next; entries are never changed. They are in SQLite's words,
 /// of which `Database::definition` makes another database's.
-const MIGRATIONS: [&str; 15] = [
+const MIGRATIONS: [&str; 16] = [
     "
     CREATE TABLE input (
         seq INTEGER PRIMARY KEY,
@@ -110,6 +110,7 @@ const MIGRATIONS: [&str; 15] = [
     "CREATE INDEX job_of_phase ON job (phase, created_micros);
     CREATE TABLE job_round (scheduler TEXT PRIMARY KEY, next INTEGER NOT NULL);",
     "ALTER TABLE request ADD COLUMN pinned TEXT NOT NULL DEFAULT '';",
+    "ALTER TABLE depot ADD COLUMN prices BLOB;",
 ];
 
 /// Brings the schema up to date, in a transaction that has begun.

@@ -99,6 +99,7 @@ fn depot() -> DepotRecord {
         capacity: Bytes::mebi(1),
         rate_max: None,
         terms: DepotTerms::default(),
+        prices: posthaste_core::contract::DepotPrices::default(),
         level: 1,
     }
 }

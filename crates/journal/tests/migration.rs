@@ -28,6 +28,7 @@ fn depot(name: &str) -> DepotRecord {
         capacity: Bytes::mebi(1),
         rate_max: None,
         terms: DepotTerms::default(),
+        prices: posthaste_core::contract::DepotPrices::default(),
         level: 1,
     }
 }

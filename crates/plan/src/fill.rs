@@ -1,5 +1,7 @@
 //! Data as a fluid: what one request puts where and when, given what the ones before it left.
 
+mod pinned;
+
 use alloc::{vec, vec::Vec};
 use core::time::Duration;
 use posthaste_types::{ByteRate, Bytes, Code, Timestamp, record};
@@ -378,30 +380,6 @@ impl<'a> Filling<'a> {
 
     fn takes(&self, lane: usize) -> u64 {
         self.room[lane].min(self.space[lane])
-    }
-
-    fn is_pinned(&self, lane: usize) -> bool {
-        self.load.lanes.get(lane).is_some_and(|lane| lane.is_pinned)
-    }
-
-    /// What is left that pinned lanes do not have to carry.
-    fn unpinned(&self) -> u64 {
-        let lanes = self.load.lanes.iter().zip(&self.room);
-        let pinned = lanes.filter(|(lane, _)| lane.is_pinned);
-        pinned.fold(self.left, |left, (_, room)| left.saturating_sub(*room))
-    }
-
-    /// How many lanes are pinned.
-    fn pinned(&self) -> u64 {
-        let pinned = self.load.lanes.iter().filter(|lane| lane.is_pinned);
-        pinned.count() as u64
-    }
-
-    /// What lanes that are not pinned are given together.
-    fn given_unpinned(&self) -> u64 {
-        let given = self.given.iter().enumerate();
-        let given = given.filter(|(lane, _)| !self.is_pinned(*lane));
-        given.fold(0, |sum, (_, rate)| sum.saturating_add(*rate))
     }
 
     /// What the lane for whole chunks is given.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use posthaste_api as api;
-use posthaste_core::contract::{DepotTerms, Input, Windows};
+use posthaste_core::contract::{DepotPrices, DepotTerms, EgressPrice, Input, Windows};
 use posthaste_endpoint::{Error, ErrorKind, Result};
 use posthaste_journal::DepotRecord;
 use posthaste_types::{ByteRate, Bytes, DepotId};
@@ -41,6 +41,7 @@ pub(crate) async fn enlist(
         rate_max: terms.rate_bytes_per_s_max.map(ByteRate::new),
         level: level(terms.level)?,
         terms: read_terms(&terms)?,
+        prices: read_prices(&terms)?,
     };
     keep(centre, watches, record, secret).await
 }
@@ -83,6 +84,7 @@ async fn keep(
     centre.depots.insert(Arc::clone(&depot));
     centre.tell(added(&depot.record)).await?;
     centre.tell(lent(&depot)).await?;
+    centre.tell(priced(&depot.record)).await?;
     centre.tell(levelled(&depot.record)).await?;
     crate::tell_ways(centre, &depot).await?;
     circuits::offer(centre).await?;
@@ -109,7 +111,8 @@ async fn keep(
 pub(crate) fn check_terms(name: &str, terms: &api::LentTerms) -> Result<()> {
     check_name(name)?;
     level(terms.level)?;
-    read_terms(terms).map(drop)
+    read_terms(terms).map(drop)?;
+    read_prices(terms).map(drop)
 }
 
 /// Whether a depot may be called so.
@@ -137,6 +140,40 @@ fn read_terms(terms: &api::LentTerms) -> Result<DepotTerms> {
         send_micro_usd: micro_usd(terms.usd_per_gb)?,
         keep_micro_usd: micro_usd(terms.usd_per_gb_month)?,
     })
+}
+
+/// Places to which leaving a depot has a price of its own.
+const EGRESS_MAX: usize = 100;
+
+fn read_prices(terms: &api::LentTerms) -> Result<DepotPrices> {
+    if terms.usd_per_gb_out_to.len() > EGRESS_MAX {
+        let error = Error::new(ErrorKind::Invalid, "read", "prices for what leaves");
+        return Err(error.cause(format!("there are more than {EGRESS_MAX}")));
+    }
+    let to = |(to, usd): (&String, &f64)| {
+        Ok(EgressPrice {
+            to: to.clone(),
+            micro_usd: micro_usd(Some(*usd))?,
+        })
+    };
+    Ok(DepotPrices {
+        put_micro_usd: micro_usd(terms.usd_per_1000_puts)?,
+        get_micro_usd: micro_usd(terms.usd_per_1000_gets)?,
+        egress_micro_usd: micro_usd(terms.usd_per_gb_out)?,
+        egress_to: terms
+            .usd_per_gb_out_to
+            .iter()
+            .map(to)
+            .collect::<Result<_>>()?,
+    })
+}
+
+/// What a depot costs beyond its terms, as the mind is told.
+pub(crate) fn priced(record: &DepotRecord) -> Input {
+    Input::DepotPriced {
+        depot: record.id,
+        prices: record.prices.clone(),
+    }
 }
 
 /// What the mind is told of a depot in the books.
@@ -214,6 +251,6 @@ fn micro_usd(usd: Option<f64>) -> Result<u64> {
     }
     Err(
         Error::new(ErrorKind::Invalid, "read", format!("price {usd}"))
-            .cause("a price is from 0 to a million dollars for a gigabyte"),
+            .cause("a price is from 0 to a million dollars for a gigabyte, or a thousand requests"),
     )
 }

@@ -59,6 +59,7 @@ pub(crate) fn depot(centre: &Centre, depot: &Depot) -> api::Depot {
         .into_iter()
         .find(|view| view.depot == depot.record.id);
     let known = depot.acquaintance(crate::monotonic());
+    let prices = &depot.record.prices;
     api::Depot {
         id: depot.record.id.to_string(),
         name: depot.record.name.clone(),
@@ -84,6 +85,14 @@ pub(crate) fn depot(centre: &Centre, depot: &Depot) -> api::Depot {
         level: depot.record.level,
         usd_per_gb: usd(depot.record.terms.send_micro_usd),
         usd_per_gb_month: usd(depot.record.terms.keep_micro_usd),
+        usd_per_1000_puts: usd(prices.put_micro_usd),
+        usd_per_1000_gets: usd(prices.get_micro_usd),
+        usd_per_gb_out: usd(prices.egress_micro_usd),
+        usd_per_gb_out_to: prices
+            .egress_to
+            .iter()
+            .map(|price| (price.to.clone(), usd(price.micro_usd)))
+            .collect(),
         drain: view.as_ref().and_then(|view| view.drain).map(drain),
         joined: known.joined,
         version: known.version,
@@ -235,7 +244,7 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
         code: view.map_or(record.code, |view| view.spec.code).to_string(),
         release: release(record),
         optimizer: record.optimizer.to_string(),
-        wishes: wishes(centre, view, record),
+        wishes: crate::wishes::of(centre, view, record),
         submitted: moment(record.created),
         deadline: moment(deadline),
         purge_at: purge_at.map(moment),
@@ -251,6 +260,7 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
         chunks_repaired: view.map_or(0, |view| view.chunks_repaired),
         cost_usd: view.map_or(0.0, |view| usd(view.cost.send_micro_usd)),
         cost_usd_per_month: view.map_or(0.0, |view| usd(view.cost.month_micro_usd)),
+        cost_usd_to_read: view.map_or(0.0, |view| usd(view.cost.read_micro_usd)),
         spent_usd: view.map_or(0.0, |view| usd(view.spent_micro_usd)),
         delivery: view.and_then(|view| view.delivery).map(delivery),
         exposure: view.and_then(|view| exposure(view, record)),
@@ -266,19 +276,6 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
     };
     stage_in::fill(centre, mind, record, &mut shown);
     shown
-}
-
-/// What was wished, with the depots it is pinned to.
-fn wishes(centre: &Centre, view: Option<&RequestView>, record: &RequestRecord) -> api::Wishes {
-    let wished = view.map_or(&record.wishes, |view| &view.wishes);
-    let name = |depot| centre.depots.name(depot);
-    api::Wishes {
-        pin: view.map_or_else(
-            || record.pinned.clone(),
-            |view| view.pinned.iter().copied().map(name).collect(),
-        ),
-        ..crate::wishes::show(wished, name)
-    }
 }
 
 /// Who has all of a dataset lacks nothing of it, whatever depots hold.

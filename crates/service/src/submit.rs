@@ -1,5 +1,7 @@
 //! Takes a stage-out: writes it down, scans its source, hands it to the mind.
 
+mod told;
+
 use std::{
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
@@ -18,10 +20,11 @@ use posthaste_engine::{
     envelope::age::{RECIPIENTS_MAX, Recipient},
 };
 use posthaste_journal::{RequestRecord, Scan};
-use posthaste_types::{Bytes, DepotId, RequestId, Timestamp, encrypted_sizes};
+use posthaste_types::{Bytes, RequestId, Timestamp, encrypted_sizes};
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::{driver::Centre, hands::solved, inbound, render, store::Remains, wishes};
+use told::{asked, ids};
 
 /// How long depots keep a dataset after its deadline, unless the request says.
 const KEEP_DEFAULT: Duration = Duration::from_secs(30 * 86400);
@@ -428,52 +431,6 @@ pub(crate) async fn submit(centre: &Centre, request: RequestId) -> Result<()> {
         }
         None => Ok(()),
     }
-}
-
-/// What the mind is told of a request.
-fn asked(record: &RequestRecord, spec: RequestSpec, pinned: Vec<DepotId>) -> Input {
-    let (request, optimizer, wishes) = (record.id, record.optimizer, record.wishes.clone());
-    let purge_at = record.purge_at;
-    if !pinned.is_empty() {
-        return Input::RequestPinned {
-            request,
-            spec,
-            optimizer,
-            wishes,
-            purge_at,
-            pinned,
-        };
-    }
-    match purge_at {
-        None => Input::RequestAsked {
-            request,
-            spec,
-            optimizer,
-            wishes,
-        },
-        Some(purge_at) => Input::RequestAskedBy {
-            request,
-            spec,
-            optimizer,
-            wishes,
-            purge_at,
-        },
-    }
-}
-
-/// The depots of these names.
-fn ids(centre: &Centre, names: &[String]) -> Result<Vec<DepotId>> {
-    let id_of = |name: &String| {
-        centre
-            .depots
-            .named(name)
-            .map(|depot| depot.record.id)
-            .ok_or_else(|| {
-                Error::new(ErrorKind::NotFound, "send via", name)
-                    .cause("no depot of that name is in the books")
-            })
-    };
-    names.iter().map(id_of).collect()
 }
 
 /// The request as the mind sees it, once its source is scanned.

@@ -244,6 +244,7 @@ mod tests {
                 domain: "campus".into(),
                 ..DepotTerms::default()
             },
+            prices: posthaste_core::contract::DepotPrices::default(),
             level: 1,
         };
         crate::depots::open(record, [7; 32], &Gateways::default(), crate::monotonic()).unwrap()

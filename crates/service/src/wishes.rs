@@ -1,9 +1,12 @@
 //! What users wish of a request, between the words of the API and those of the mind.
 
 use posthaste_api as api;
-use posthaste_core::contract::{Priority, Repair, Reserve, Survive, Wishes};
+use posthaste_core::contract::{Priority, Repair, RequestView, Reserve, Survive, Wishes};
 use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_journal::RequestRecord;
 use posthaste_types::{ByteRate, DepotId};
+
+use crate::driver::Centre;
 
 /// Bytes of the name of a user or project.
 const NAME_BYTES_MAX: usize = 200;
@@ -154,6 +157,23 @@ pub(crate) fn show(wishes: &Wishes, name: impl Fn(DepotId) -> String) -> api::Wi
         // That is no wish of the mind's: whoever shows it fills it in.
         pin: Vec::new(),
         without: wishes.forbidden.iter().copied().map(name).collect(),
+    }
+}
+
+/// What was wished, with the depots it is pinned to.
+pub(crate) fn of(
+    centre: &Centre,
+    view: Option<&RequestView>,
+    record: &RequestRecord,
+) -> api::Wishes {
+    let wished = view.map_or(&record.wishes, |view| &view.wishes);
+    let name = |depot| centre.depots.name(depot);
+    api::Wishes {
+        pin: view.map_or_else(
+            || record.pinned.clone(),
+            |view| view.pinned.iter().copied().map(name).collect(),
+        ),
+        ..show(wished, name)
     }
 }
 

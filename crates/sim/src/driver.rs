@@ -3,6 +3,7 @@
 
 mod asks;
 mod circuits;
+mod claims;
 mod commands;
 mod fates;
 mod faults;
@@ -31,9 +32,9 @@ use std::{
 
 use posthaste_core::{
     Mind, Settings,
-    contract::{DeliveryReason, Event, Happening, Input, Outbox, Reason, RequestSpec},
+    contract::{DeliveryReason, Event, Happening, Input, Outbox, Reason},
 };
-use posthaste_types::{ByteRate, Bytes, ChunkIndex, DepotId, Record, RequestId, Timestamp};
+use posthaste_types::{ByteRate, Bytes, DepotId, Record, RequestId, Timestamp};
 
 use crate::{
     Checkers, Entry, Report, Scenario,
@@ -42,7 +43,7 @@ use crate::{
     report::{Fate, Recorder, What},
     rivals::Decider,
     scenario::FaultKind,
-    world::{self, Site, World},
+    world::{self, World},
 };
 use fates::Fates;
 use forwards::Forwards;
@@ -458,40 +459,6 @@ impl<'a> Run<'a> {
             reason: event.reason.clone(),
         };
         self.log(event.request, event.depot, what);
-    }
-
-    /// Compares a claim of safety with the world. A depot that is gone counts until the mind can know.
-    fn check_claim(&mut self, request: RequestId, losses: u8, is_release: bool) {
-        let is_away = |site: &Site| !site.hours.is_open(self.now);
-        let counts = |site: &Site| site.is_reachable() || !site.is_told_gone || is_away(site);
-        let weakest = self.world.weakest(request, losses, counts);
-        // Whoever pulled and verified it needs no depot.
-        let weakest = weakest.filter(|_| !self.pulled.contains(&request));
-        let found = self
-            .checkers
-            .releases
-            .on_claim(request, is_release, weakest);
-        self.checkers.note(self.now, found);
-        self.check_pins(request);
-    }
-
-    /// A dataset that is safe lies on every depot that it is pinned to, as far as that is there.
-    fn check_pins(&mut self, request: RequestId) {
-        let chunks = self
-            .world
-            .specs
-            .get(&request)
-            .map_or(0, RequestSpec::chunks);
-        let lacks = |depot: DepotId| {
-            let site = &self.world.sites[self.world.place(depot)?];
-            let holds = |chunk: &ChunkIndex| site.has_any(request, *chunk);
-            let mut chunks = (0..chunks).map(ChunkIndex::new);
-            chunks
-                .find(|chunk| !holds(chunk))
-                .filter(|_| site.is_reachable())
-        };
-        let found = self.checkers.kept.on_safe(request, lacks);
-        self.checkers.note(self.now, found);
     }
 }
 

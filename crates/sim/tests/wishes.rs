@@ -185,3 +185,11 @@ fn a_dataset_lies_on_the_depots_it_is_pinned_to_before_it_is_safe() {
         assert!(text.contains("archive is pinned and has"), "{text}");
     }
 }
+
+#[test]
+fn requests_count_in_budgets_and_in_the_choice_of_depots() {
+    for report in play("requests-priced", 0..20) {
+        let text = report.to_text();
+        assert!(text.contains("with $0.0150 it would be safe"), "{text}");
+    }
+}

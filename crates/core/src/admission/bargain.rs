@@ -161,7 +161,7 @@ impl Mind {
         });
         let mut ranked: Vec<_> = unnamed
             .map(|(id, depot)| {
-                let price = (depot.terms.send_micro_usd, depot.terms.keep_micro_usd);
+                let price = self.price(request, depot);
                 let rate = core::cmp::Reverse(depot.link.rates.p50);
                 (depot.terms.is_landmark, price, rate, *id)
             })

@@ -6,7 +6,7 @@ use posthaste_types::{ByteRate, Bytes, Timestamp, record};
 use super::{Fork, History, Link};
 use crate::{
     Settings,
-    contract::{DepotState, DepotTerms, Drain},
+    contract::{DepotPrices, DepotState, DepotTerms, Drain, EgressPrice},
 };
 
 record! {
@@ -35,6 +35,8 @@ record! {
         /// The ways there are, where there are several.
         pub(crate) fork: Fork,
         pub(crate) terms: DepotTerms,
+        /// What it costs beyond those.
+        pub(crate) prices: DepotPrices,
         /// Hops from the centre, from 1: those of a higher level are nearer to destinations. Or [`LEVEL_BY_DISTANCE`].
         pub(crate) level: u8,
         /// How far it is from the centre, where that was told.
@@ -85,6 +87,7 @@ impl Depot {
             link,
             fork: Fork::default(),
             terms: DepotTerms::default(),
+            prices: DepotPrices::default(),
             level: 1,
             round_trip: None,
             follows: false,
@@ -152,6 +155,36 @@ impl Depot {
     /// Whether its hours let it be used.
     pub(crate) fn is_within_hours(&self, at: Timestamp) -> bool {
         self.terms.windows.is_open(at)
+    }
+
+    /// What sending bytes there in one request and keeping them for some seconds costs, in millionths of a dollar.
+    pub(crate) fn cost(&self, bytes: Bytes, keep_s: u64) -> u64 {
+        (self.terms.cost(bytes, keep_s) + self.prices.put()).micro_usd()
+    }
+
+    /// What of that sending alone does.
+    pub(crate) fn cost_of_sending(&self, bytes: Bytes) -> u64 {
+        (self.terms.sending().of(bytes) + self.prices.put()).micro_usd()
+    }
+
+    /// Whether storing there costs nothing.
+    pub(crate) fn is_free(&self) -> bool {
+        self.terms.is_free() && self.prices.put_micro_usd == 0
+    }
+
+    /// Whether reading from it costs nothing, wherever that goes.
+    pub(crate) fn gives_free(&self) -> bool {
+        let prices = &self.prices;
+        let is_free = |price: &EgressPrice| price.micro_usd == 0;
+        prices.get_micro_usd == 0
+            && prices.egress_micro_usd == 0
+            && prices.egress_to.iter().all(is_free)
+    }
+
+    /// What reading a piece of it for another depot costs, or for somewhere unknown.
+    pub(crate) fn cost_of_reading(&self, bytes: Bytes, to: Option<&Depot>) -> u64 {
+        let to = to.map(|to| (to.name.as_str(), to.terms.domain.as_str()));
+        self.prices.reading(bytes, to).micro_usd()
     }
 
     /// Space for new fragments, after what is in flight.

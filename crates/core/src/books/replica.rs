@@ -1,4 +1,5 @@
 mod pinned;
+mod queue;
 mod sight;
 mod thin;
 
@@ -349,94 +350,6 @@ impl Replica {
         column.stored_bytes -= bytes;
         column.held_unsafe -= 1;
         true
-    }
-
-    /// The next chunk to send in fragments, which the caller then either opens, parks or puts back.
-    pub(crate) fn next(&mut self) -> Option<ChunkIndex> {
-        let chunk = self.todo.pop().or_else(|| self.again.pop());
-        let chunk = chunk.or_else(|| self.copies_todo.pop());
-        chunk.map(ChunkIndex::new)
-    }
-
-    /// The next chunk to send whole, likewise: first those that no depot can take, then from behind, so
-    /// that both ways meet and hardly a chunk goes both.
-    pub(crate) fn next_whole(&mut self) -> Option<ChunkIndex> {
-        let chunk = self.parked.pop_last();
-        let chunk = chunk.or_else(|| self.todo.pop_last());
-        let chunk = chunk.or_else(|| self.again.pop_last());
-        chunk.map(ChunkIndex::new)
-    }
-
-    /// Whether some chunk could be sent whole.
-    pub(crate) fn has_next_whole(&self) -> bool {
-        self.todo.len() > 0 || self.again.len() > 0 || self.parked.len() > 0
-    }
-
-    /// The chunk is being sent.
-    pub(crate) fn open(&mut self, chunk: ChunkIndex) {
-        self.todo.remove(chunk.get());
-        self.again.remove(chunk.get());
-        self.parked.remove(chunk.get());
-        self.copies_todo.remove(chunk.get());
-        self.copies_parked.remove(chunk.get());
-    }
-
-    /// The chunk is not being sent any more, or not yet.
-    pub(crate) fn put_back(&mut self, chunk: ChunkIndex) {
-        if self.lacking(chunk) != 0 {
-            self.await_turn(chunk.get());
-        }
-    }
-
-    fn await_turn(&mut self, chunk: u32) {
-        if self.is_for_copies(chunk) {
-            self.open(ChunkIndex::new(chunk));
-            self.copies_todo.insert(chunk);
-            return;
-        }
-        self.copies_todo.remove(chunk);
-        let (to, from) = if self.damaged.contains(chunk) {
-            (&mut self.again, &mut self.todo)
-        } else {
-            (&mut self.todo, &mut self.again)
-        };
-        to.insert(chunk);
-        from.remove(chunk);
-    }
-
-    /// No depot fed now can take more of the chunk.
-    pub(crate) fn park(&mut self, chunk: ChunkIndex) {
-        match self.is_for_copies(chunk.get()) {
-            true => self.copies_parked.insert(chunk.get()),
-            false => self.parked.insert(chunk.get()),
-        }
-    }
-
-    /// Depots changed: parked chunks get another chance.
-    pub(crate) fn unpark(&mut self) {
-        self.todo.absorb(&mut self.parked);
-        self.copies_todo.absorb(&mut self.copies_parked);
-    }
-
-    /// Whether chunks were set aside because no depot fed could take more of them.
-    pub(crate) fn has_parked(&self) -> bool {
-        self.parked.len() > 0 || self.copies_parked.len() > 0
-    }
-
-    /// Whether no chunk waits to be sent.
-    pub(crate) fn is_all_open(&self) -> bool {
-        self.todo.len() == 0 && self.again.len() == 0 && self.copies_todo.len() == 0
-    }
-
-    /// Every set of chunks that wait.
-    fn queues(&self) -> [&Bitmap; 5] {
-        [
-            &self.todo,
-            &self.again,
-            &self.parked,
-            &self.copies_todo,
-            &self.copies_parked,
-        ]
     }
 
     fn all(&self) -> u64 {

@@ -1,3 +1,4 @@
+mod crowd;
 mod onward;
 mod pieces;
 mod pinned;
@@ -11,7 +12,6 @@ use super::{Account, Asks, Due, Push, Quota, Replica, Throttle, Tuning, Turn};
 use crate::{
     Settings,
     contract::{Decision, Fault, Forecast, PinReason, RequestSpec, RequestState, Wishes},
-    domains::Kin,
 };
 
 record! {
@@ -183,15 +183,7 @@ impl Request {
         pinned: Vec<DepotId>,
         now: Timestamp,
     ) -> Self {
-        let mut lanes: Vec<Lane> = Vec::new();
-        for &depot in pinned.iter().chain(&spec.via).chain(&spec.destinations) {
-            if !wishes.forbidden.contains(&depot)
-                && lanes.len() < Self::LANES_MAX
-                && lanes.iter().all(|lane| lane.depot != depot)
-            {
-                lanes.push(Lane::new(depot, lanes.len()));
-            }
-        }
+        let lanes = lanes_of(&spec, &wishes, &pinned);
         let destinations = whole_mask(&lanes, &spec);
         let lead = (destinations != 0).then(|| destinations.trailing_zeros() as usize);
         let chunks = Self::cut(&spec);
@@ -415,61 +407,6 @@ impl Request {
         waiting.fold(whole, |lanes, stripe| lanes | !stripe.taken)
     }
 
-    /// Notes which of its depots fail together.
-    pub(crate) fn set_kin(&mut self, kin: Kin) {
-        self.domain_max = kin.most;
-        (self.crowded_most, self.is_crowd_unsaid) = (0, false);
-        self.crowded.clear();
-        for (lane, mask) in self.lanes.iter_mut().zip(kin.masks) {
-            lane.kin = mask;
-        }
-    }
-
-    /// Whether the lane may get a fragment of a chunk of which those `taken` have one: it has none, and
-    /// of those that fail together with it not too many that are there have one.
-    pub(crate) fn is_free(&self, taken: u64, lane: usize) -> bool {
-        taken >> lane & 1 == 0 && self.crowd(taken, lane) < self.domain_max
-    }
-
-    /// Depots that fail together may hold one more fragment of this chunk than of others.
-    pub(crate) fn crowd_chunk(&mut self, chunk: ChunkIndex) {
-        let stripes = &self.stripes;
-        self.crowded.retain(|chunk, _| stripes.contains_key(chunk));
-        let more = self.crowded.entry(chunk).or_default();
-        *more += 1;
-        self.is_crowd_unsaid |= *more > self.crowded_most;
-        self.crowded_most = self.crowded_most.max(*more);
-    }
-
-    /// How many more fragments of this chunk than of others depots that fail together may hold.
-    pub(crate) fn crowded_by(&self, chunk: ChunkIndex) -> u32 {
-        self.crowded.get(&chunk).copied().unwrap_or(0)
-    }
-
-    /// Most fragments of any chunk that depots which fail together may hold.
-    pub(crate) fn crowd_max(&self) -> u32 {
-        self.domain_max + self.crowded_most
-    }
-
-    /// How many of those `taken` fail together with the lane and are there.
-    pub(crate) fn crowd(&self, taken: u64, lane: usize) -> u32 {
-        (taken & self.lanes[lane].kin & self.replica.live()).count_ones()
-    }
-
-    /// What the lane may get of `room`, which it shares with those that fail together with it. Those of them that are
-    /// pinned get all of theirs.
-    pub(crate) fn share_of_domain(&self, lane: usize, room: Bytes) -> Bytes {
-        if self.is_pinned(lane) {
-            return room;
-        }
-        let kin = self.lanes[lane].kin;
-        let pinned = (kin & self.pinned_lanes()).count_ones();
-        let kin = (kin.count_ones() - pinned).max(1);
-        let most = self.crowd_max().saturating_sub(pinned);
-        let share = room.get() / u64::from(kin) * u64::from(most.min(kin));
-        if kin <= most { room } else { Bytes::new(share) }
-    }
-
     /// Something of the chunk is on its way through the lane.
     pub(crate) fn begin_flight(&mut self, lane: usize, chunk: ChunkIndex) {
         let fed = &mut self.lanes[lane];
@@ -515,6 +452,20 @@ impl Request {
         let has_room = self.stripes.len() + late < 2 * most;
         has_room && (open < 2 || (open < most && bytes <= settings.stripes_bytes_max))
     }
+}
+
+/// A lane to each depot that may hold something, pinned ones first: none is left out for the number of others.
+fn lanes_of(spec: &RequestSpec, wishes: &Wishes, pinned: &[DepotId]) -> Vec<Lane> {
+    let mut lanes: Vec<Lane> = Vec::new();
+    for &depot in pinned.iter().chain(&spec.via).chain(&spec.destinations) {
+        if !wishes.forbidden.contains(&depot)
+            && lanes.len() < Request::LANES_MAX
+            && lanes.iter().all(|lane| lane.depot != depot)
+        {
+            lanes.push(Lane::new(depot, lanes.len()));
+        }
+    }
+    lanes
 }
 
 /// Lanes of destinations, as a mask.

@@ -7,8 +7,8 @@ use posthaste_types::{
 };
 
 use super::{
-    ArrivalSpec, CircuitTerms, DepotTerms, Drain, Encode, Fault, GiverEnd, Holding, News,
-    RequestSpec, SpaceNews, Wishes,
+    ArrivalSpec, CircuitTerms, DepotPrices, DepotTerms, Drain, Encode, Fault, GiverEnd, Holding,
+    News, RequestSpec, SpaceNews, Wishes,
 };
 
 record! {
@@ -448,6 +448,13 @@ record! {
             depot: DepotId,
             /// Its place among the ways.
             way: u8,
+        },
+        /// An owner said what a depot costs beyond its terms. Without it, nothing.
+        125 = DepotPriced {
+            /// The depot.
+            depot: DepotId,
+            /// What.
+            prices: DepotPrices,
         },
         /// As [`Input::RequestAsked`], with depots that must hold their share of every chunk.
         124 = RequestPinned {

@@ -214,10 +214,12 @@ record! {
     /// What a request costs, once it is done as planned.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub struct Cost {
-        /// Of sending, in millionths of a dollar.
+        /// Of sending, requests included, in millionths of a dollar.
         pub send_micro_usd: u64,
         /// Of keeping it a month, in millionths of a dollar.
         pub month_micro_usd: u64,
+        /// Of reading all of it once from its depots, in millionths of a dollar.
+        pub read_micro_usd: u64,
     }
 }
 

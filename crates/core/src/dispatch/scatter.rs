@@ -10,7 +10,7 @@ use posthaste_types::{ByteRate, Bytes, ChunkIndex, DepotId, FragmentIndex};
 
 use super::Placing;
 use crate::{
-    books::{FlightKey, Forwarded},
+    books::{Depot, FlightKey, Forwarded},
     contract::{Command, Encode, Outbox, Reason},
 };
 
@@ -142,6 +142,10 @@ impl Placing<'_> {
         let pinned = self.open_pinned(chunk, taken);
         let mut taken = taken | 1 << from;
         let mut takers = Vec::new();
+        let gives_free = self.depots.get(&giver).is_some_and(Depot::gives_free);
+        if self.request.wishes.budget_micro_usd.is_some() && !gives_free {
+            return None;
+        }
         let could = |lane: usize| {
             let depot = self.request.lanes[lane].depot;
             lane != from
@@ -183,7 +187,7 @@ impl Placing<'_> {
             depot.resume_at <= self.now
                 && depot.is_within_hours(self.now)
                 // What relays send each other is not in any budget.
-                && (self.request.wishes.budget_micro_usd.is_none() || depot.terms.is_free())
+                && (self.request.wishes.budget_micro_usd.is_none() || depot.is_free())
         });
         is_there
             && fed.asked_at.is_none()

@@ -3,7 +3,7 @@ use posthaste_types::DepotId;
 use crate::{
     Mind,
     books::Depot,
-    contract::{DepotTerms, Outbox},
+    contract::{DepotPrices, DepotTerms, Outbox},
 };
 
 impl Mind {
@@ -20,6 +20,14 @@ impl Mind {
             self.sort_by_domain(request);
         }
         self.look_now();
+    }
+
+    /// An owner said what a depot costs beyond its terms.
+    pub(crate) fn on_depot_prices(&mut self, id: DepotId, prices: DepotPrices) {
+        if let Some(depot) = self.depots.get_mut(&id) {
+            depot.prices = prices;
+            self.look_now();
+        }
     }
 
     /// The hours of a depot begin or end: what waited for it gets another chance, and plans are made

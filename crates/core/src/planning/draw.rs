@@ -4,7 +4,7 @@ use alloc::{vec, vec::Vec};
 use core::time::Duration;
 use posthaste_plan::{
     Supplies,
-    horizon::{Demand, Grid, Link, Node, Price, Problem},
+    horizon::{Demand, Grid, Link, Money, Node, Price, Problem},
 };
 use posthaste_types::{Bytes, DepotId, RequestId};
 
@@ -46,7 +46,7 @@ impl Mind {
         let mut nodes = self.nodes(&depots);
         let way_out = supplies.way_out.as_ref();
         nodes[0].way_out = way_out.map(|curve| grid.carried(curve, self.now));
-        let links = self.links(&depots, &grid, &supplies, &places);
+        let links = self.links(&requests, &depots, &grid, (&supplies, &places));
         let mut demands = Vec::new();
         let mut drawn = Vec::new();
         for &(id, request) in &requests {
@@ -165,10 +165,10 @@ impl Mind {
     /// A link to each depot.
     fn links(
         &self,
+        requests: &[(RequestId, &Request)],
         depots: &[DepotId],
         grid: &Grid,
-        supplies: &Supplies,
-        places: &Places,
+        (supplies, places): (&Supplies, &Places),
     ) -> Vec<Link> {
         let link = |(place, id): (usize, &DepotId)| {
             let supply = places
@@ -179,10 +179,41 @@ impl Mind {
                 from: 0,
                 to: place + 1,
                 capacity: supply.map_or_else(none, |supply| grid.carried(&supply.curve, self.now)),
-                price: Price::FREE,
+                price: self.price_of_link(requests, *id),
             }
         };
         depots.iter().enumerate().map(link).collect()
+    }
+
+    /// What a byte to a depot costs: sending it, its share of a PUT, and keeping it to the end. Nothing where nobody asked
+    /// for little cost: then only time counts. Where requests differ, as for the dearest.
+    fn price_of_link(&self, requests: &[(RequestId, &Request)], id: DepotId) -> Price {
+        let Some(depot) = self.depots.get(&id) else {
+            return Price::FREE;
+        };
+        if !requests.iter().any(|(_, request)| request.is_thrifty()) {
+            return Price::FREE;
+        }
+        let prices = requests.iter().filter_map(|(_, request)| {
+            let lane = request.lane_of(id)?;
+            let bytes = request.piece(lane).min(request.spec.bytes);
+            let keeps = request.keeps(self.now).as_secs();
+            let cost = Money::from_micro_usd(depot.cost(bytes, keeps));
+            Some(Price::new(cost, bytes))
+        });
+        prices.max().unwrap_or(Price::FREE)
+    }
+
+    /// What is left of a budget, with what is on its way: that counts as still to be sent.
+    fn budget_left(&self, request: &Request) -> Option<Money> {
+        request.wishes.budget_micro_usd?;
+        let lanes = request.lanes.iter().enumerate();
+        let flying = lanes.map(|(place, lane)| {
+            let piece = self.piece(request, place).unwrap_or(0);
+            piece.saturating_mul(u64::from(lane.in_flight))
+        });
+        let left = flying.fold(request.money_left(), u64::saturating_add);
+        Some(Money::from_micro_usd(left))
     }
 
     /// What is left of a request as a demand, with what its lanes hold. What is on its way counts as still
@@ -213,11 +244,12 @@ impl Mind {
             held: Vec::new(),
             release: Duration::ZERO,
             offload_by: Some(request.aim().since(self.now)),
+            // Destinations take it from depots, of which a plan knows nothing: when it must be safe for that is its aim.
             deliver_by: None,
             not_before: None,
             via: if has_enough { via } else { Vec::new() },
             weight: 1,
-            budget: None,
+            budget: self.budget_left(request),
             rate_max: request.wishes.rate_max,
         };
         let held = held(request, &demand, nodes, |lane| {

@@ -142,6 +142,7 @@ mod tests {
                 capacity: Bytes::mebi(1),
                 rate_max: None,
                 terms: DepotTerms::default(),
+                prices: posthaste_core::contract::DepotPrices::default(),
                 level: 1,
             };
             let opened = crate::depots::open(record, [7; 32], gateways, crate::monotonic());

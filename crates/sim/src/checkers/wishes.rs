@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use posthaste_core::contract::{DepotTerms, RequestSpec, Wishes};
+use posthaste_core::contract::{DepotPrices, DepotTerms, RequestSpec, Wishes};
 use posthaste_types::{ByteRate, Bytes, ChunkIndex, DepotId, RequestId, Timestamp};
 
 use super::{Found, ensure};
@@ -44,6 +44,7 @@ pub(crate) struct Kept {
     limited: BTreeMap<RequestId, Limited>,
     budgets: BTreeMap<RequestId, Budget>,
     terms: BTreeMap<DepotId, DepotTerms>,
+    prices: BTreeMap<DepotId, DepotPrices>,
 }
 
 impl Kept {
@@ -91,6 +92,23 @@ impl Kept {
     /// The terms a depot is lent on.
     pub(crate) fn on_lent(&mut self, depot: DepotId, terms: &DepotTerms) {
         self.terms.insert(depot, terms.clone());
+    }
+
+    /// What a depot costs beyond its terms.
+    pub(crate) fn on_priced(&mut self, depot: DepotId, prices: &DepotPrices) {
+        self.prices.insert(depot, prices.clone());
+    }
+
+    /// Something leaves a depot for somewhere: with a budget only where that costs nothing to nobody.
+    pub(crate) fn on_given(
+        &mut self,
+        request: RequestId,
+        from: DepotId,
+        bytes: Bytes,
+    ) -> Result<(), Found> {
+        let prices = self.prices.get(&from);
+        let cost = prices.map_or(0, |prices| prices.reading(bytes, None).micro_usd());
+        self.spend(request, cost)
     }
 
     /// Something is begun or kept that costs so much.
@@ -155,7 +173,9 @@ impl Kept {
     ) -> Result<(), Found> {
         let terms = self.terms.get(&depot);
         let cost = terms.map_or(0, |terms| terms.sending().of(bytes).micro_usd());
-        self.spend(request, cost)
+        let prices = self.prices.get(&depot);
+        let request_cost = prices.map_or(0, |prices| prices.put().micro_usd());
+        self.spend(request, cost + request_cost)
     }
 }
 
@@ -235,6 +255,29 @@ mod tests {
             let is_fine = kept.on_send(start, request, depot, bytes).is_ok();
             assert_eq!(is_fine, left > 0);
         }
+    }
+
+    #[test]
+    fn requests_and_what_leaves_count_too() {
+        let wishes = Wishes {
+            budget_micro_usd: Some(100),
+            ..Wishes::default()
+        };
+        let prices = DepotPrices {
+            put_micro_usd: 40_000,
+            get_micro_usd: 25_000,
+            ..DepotPrices::default()
+        };
+        let (request, depot, now) = (RequestId::new(1), DepotId::new(1), Timestamp::from_secs(0));
+        let mut kept = Kept::default();
+        kept.on_priced(depot, &prices);
+        kept.on_asked(request, &spec(), &wishes);
+        assert!(kept.on_send(now, request, depot, Bytes::new(1)).is_ok());
+        assert!(kept.on_given(request, depot, Bytes::new(1)).is_ok());
+        assert!(
+            kept.on_send(now, request, depot, Bytes::new(1)).is_err(),
+            "40 + 25 + 40"
+        );
     }
 
     fn spec() -> RequestSpec {

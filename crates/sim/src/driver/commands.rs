@@ -75,6 +75,8 @@ impl Run<'_> {
                 let bytes = self.bytes_of(request, chunk, fragment);
                 let found = self.checkers.kept.on_sent_on(request, to, bytes);
                 self.checkers.note(self.now, found);
+                let found = self.checkers.kept.on_given(request, from, bytes);
+                self.checkers.note(self.now, found);
                 self.forward(from, (to, request, chunk, fragment));
             }
             Command::Follow {
@@ -88,6 +90,8 @@ impl Run<'_> {
                 let bytes = self.bytes_of(request, chunk, fragment);
                 let found = self.checkers.kept.on_sent_on(request, to, bytes);
                 self.checkers.note(self.now, found);
+                let found = self.checkers.kept.on_given(request, from, bytes);
+                self.checkers.note(self.now, found);
                 self.follow(from, (to, request, chunk, fragment));
             }
             Command::Gather {
@@ -100,6 +104,10 @@ impl Run<'_> {
                 let bytes = self.bytes_of(request, chunk, FragmentIndex::WHOLE);
                 let found = self.checkers.kept.on_sent_on(request, to, bytes);
                 self.checkers.note(self.now, found);
+                for (giver, _) in &from {
+                    let found = self.checkers.kept.on_given(request, *giver, Bytes::ZERO);
+                    self.checkers.note(self.now, found);
+                }
                 self.gather((to, request, chunk), FragmentIndex::WHOLE, from);
             }
             Command::Mend {
@@ -113,6 +121,10 @@ impl Run<'_> {
                 let bytes = self.bytes_of(request, chunk, fragment);
                 let found = self.checkers.kept.on_sent_on(request, to, bytes);
                 self.checkers.note(self.now, found);
+                for (giver, _) in &from {
+                    let found = self.checkers.kept.on_given(request, *giver, Bytes::ZERO);
+                    self.checkers.note(self.now, found);
+                }
                 self.gather((to, request, chunk), fragment, from);
             }
             Command::Scatter {

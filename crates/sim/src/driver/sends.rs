@@ -79,6 +79,7 @@ pub(super) fn answered(input: &Input) -> Option<(Send, bool)> {
         | Input::DepotAdded { .. }
         | Input::DepotRemoved { .. }
         | Input::DepotLent { .. }
+        | Input::DepotPriced { .. }
         | Input::DepotLevelled { .. }
         | Input::DepotFollows { .. }
         | Input::DepotReserves { .. }

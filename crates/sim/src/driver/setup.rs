@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use posthaste_core::contract::{DepotTerms, Input, Method, ReleasePolicy, Wishes};
+use posthaste_core::contract::{DepotPrices, DepotTerms, Input, Method, ReleasePolicy, Wishes};
 use posthaste_types::ByteRate;
 
 use super::{Blow, CONNECT_TIMEOUT, Pending, Run, START, faults::BREAK_NOTICED_MAX};
@@ -27,6 +27,9 @@ impl Run<'_> {
             if let Input::DepotLent { depot, terms } = input {
                 self.checkers.probes.on_lent(*depot, terms);
                 self.checkers.kept.on_lent(*depot, terms);
+            }
+            if let Input::DepotPriced { depot, prices } = input {
+                self.checkers.kept.on_priced(*depot, prices);
             }
         }
         let told = told.into_iter().chain(sources);
@@ -64,6 +67,15 @@ impl Run<'_> {
                 terms,
             })
         });
+        let priced = self.world.sites.iter().zip(&self.scenario.depots);
+        let priced = priced.filter_map(|(site, plan)| {
+            let prices = plan.prices();
+            (prices != DepotPrices::default()).then_some(Input::DepotPriced {
+                depot: site.id,
+                prices,
+            })
+        });
+        let lent = lent.chain(priced);
         let levels = self.world.sites.iter().zip(&self.scenario.depots);
         let levels = levels.filter(|(_, plan)| plan.level != 1);
         let levels = levels.map(|(site, plan)| Input::DepotLevelled {

@@ -216,7 +216,10 @@ impl Run<'_> {
         let place = self.world.place(depot);
         place.map_or(0, |place| {
             let terms = self.scenario.depots[place].terms();
-            terms.cost(bytes, keeps).micro_usd()
+            let plan = &self.scenario.depots[place];
+            let requests = bytes.pieces(view.spec.code.fragment_size(view.spec.chunk_size));
+            let puts = plan.prices().put().micro_usd().saturating_mul(requests);
+            terms.cost(bytes, keeps).micro_usd().saturating_add(puts)
         })
     }
 }

@@ -73,10 +73,17 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), String> {
     check_paths(scenario, &names)?;
     super::inbound::check(scenario)?;
     scenario.varying().try_for_each(check_varies)?;
-    let mut prices = scenario
-        .depots
-        .iter()
-        .flat_map(|depot| [depot.usd_per_gb, depot.usd_per_gb_month]);
+    let mut prices = scenario.depots.iter().flat_map(|depot| {
+        let said = [
+            depot.usd_per_gb,
+            depot.usd_per_gb_month,
+            depot.usd_per_1000_puts,
+            depot.usd_per_1000_gets,
+            depot.usd_per_gb_out,
+        ];
+        said.into_iter()
+            .chain(depot.usd_per_gb_out_to.values().copied())
+    });
     if !prices.all(Price::is_sound) {
         return Err("prices are numbers from 0 to a million".into());
     }

@@ -1,6 +1,8 @@
 //! What a scenario's file can say, table by table.
 
-use posthaste_core::contract::{DepotTerms, Windows, WindowsError};
+use std::collections::BTreeMap;
+
+use posthaste_core::contract::{DepotPrices, DepotTerms, EgressPrice, Windows, WindowsError};
 use serde::Deserialize;
 
 use super::{Amount, Price};
@@ -55,6 +57,16 @@ pub(crate) struct DepotPlan {
     /// What keeping 10^9 bytes there for a month costs.
     #[serde(default)]
     pub(crate) usd_per_gb_month: Price,
+    /// What a thousand requests cost: one for each fragment that is stored there, or read.
+    #[serde(default)]
+    pub(crate) usd_per_1000_puts: Price,
+    #[serde(default)]
+    pub(crate) usd_per_1000_gets: Price,
+    /// What 10^9 bytes that leave it cost, and to a depot or domain by name.
+    #[serde(default)]
+    pub(crate) usd_per_gb_out: Price,
+    #[serde(default)]
+    pub(crate) usd_per_gb_out_to: BTreeMap<String, Price>,
     /// Packets lost on its path from the centre, of a thousand.
     #[serde(default)]
     pub(crate) loss_permille: u64,
@@ -84,6 +96,20 @@ pub(crate) struct DepotPlan {
 }
 
 impl DepotPlan {
+    /// What it costs beyond its terms.
+    pub(crate) fn prices(&self) -> DepotPrices {
+        let to = |(to, usd): (&String, &Price)| EgressPrice {
+            to: to.clone(),
+            micro_usd: usd.micro(),
+        };
+        DepotPrices {
+            put_micro_usd: self.usd_per_1000_puts.micro(),
+            get_micro_usd: self.usd_per_1000_gets.micro(),
+            egress_micro_usd: self.usd_per_gb_out.micro(),
+            egress_to: self.usd_per_gb_out_to.iter().map(to).collect(),
+        }
+    }
+
     /// On which terms it is lent.
     pub(crate) fn terms(&self) -> DepotTerms {
         DepotTerms {

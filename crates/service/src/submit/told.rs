@@ -1,0 +1,54 @@
+//! What the mind is told of a request that was written down.
+
+use posthaste_core::contract::{Input, RequestSpec};
+use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_journal::RequestRecord;
+use posthaste_types::DepotId;
+
+use crate::driver::Centre;
+
+/// What the mind is told of a request.
+pub(super) fn asked(record: &RequestRecord, spec: RequestSpec, pinned: Vec<DepotId>) -> Input {
+    let (request, optimizer, wishes) = (record.id, record.optimizer, record.wishes.clone());
+    let purge_at = record.purge_at;
+    if !pinned.is_empty() {
+        return Input::RequestPinned {
+            request,
+            spec,
+            optimizer,
+            wishes,
+            purge_at,
+            pinned,
+        };
+    }
+    match purge_at {
+        None => Input::RequestAsked {
+            request,
+            spec,
+            optimizer,
+            wishes,
+        },
+        Some(purge_at) => Input::RequestAskedBy {
+            request,
+            spec,
+            optimizer,
+            wishes,
+            purge_at,
+        },
+    }
+}
+
+/// The depots of these names.
+pub(super) fn ids(centre: &Centre, names: &[String]) -> Result<Vec<DepotId>> {
+    let id_of = |name: &String| {
+        centre
+            .depots
+            .named(name)
+            .map(|depot| depot.record.id)
+            .ok_or_else(|| {
+                Error::new(ErrorKind::NotFound, "send via", name)
+                    .cause("no depot of that name is in the books")
+            })
+    };
+    names.iter().map(id_of).collect()
+}
