@@ -4,6 +4,7 @@
 //! [`Policy::death`] says when a file goes. `docs/reference/purge-policy.md` has the forms.
 
 mod account;
+mod coming;
 mod condition;
 mod facts;
 mod ours;
@@ -12,12 +13,14 @@ mod robinhood;
 mod scale;
 pub mod scan;
 mod schedule;
+pub mod site;
 mod tokens;
 mod world;
 
 use std::fmt::Write as _;
 
 pub use account::{Account, Day, Group, Sum};
+pub use coming::{Coming, first};
 pub use condition::{Age, Condition, Sight};
 pub use facts::{Clock, Facts, Kind, Stamp};
 pub use pattern::Pattern;

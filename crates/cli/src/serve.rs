@@ -66,6 +66,10 @@ pub struct ServeArguments {
     /// A directory below which jobs may have data moved, as `/scratch`; may be given several times
     #[arg(long, value_name = "DIR")]
     scratch: Vec<PathBuf>,
+    /// The rules by which the site's purge removes files, as `purge-report` reads them: what jobs leave is to be safe before the
+    /// first of its files goes. Read again when it changed [default: none]
+    #[arg(long, value_name = "FILE")]
+    purge_policy: Option<PathBuf>,
     /// Look at the queue of the batch system every 30 s, which costs a `squeue` and a `sinfo`, or a `qstat` and a `pbsnodes`, and
     /// forecast when its jobs start: slurm or pbs. `posthaste queue` shows that [default: not at all]
     #[arg(long, value_name = "SCHEDULER")]
@@ -115,6 +119,7 @@ pub async fn run(arguments: ServeArguments) -> Outcome {
             None => Vec::new(),
         },
         scratch: arguments.scratch,
+        purge_policy: arguments.purge_policy,
         queue: arguments.queue,
         just_in_time: arguments.just_in_time,
     };

@@ -265,6 +265,11 @@ impl Mind {
                 request,
                 deliver_by,
             } => self.on_delivery_moved(request, deliver_by, out),
+            Input::PurgeForeseen {
+                request,
+                purge_at,
+                rule,
+            } => self.on_purge_foreseen(request, purge_at, rule, out),
             Input::PurgeMoved { request, purge_at } => self.on_purge_moved(request, purge_at, out),
             Input::RequestCancelled { request } => self.on_request_cancelled(request, out),
             Input::FragmentStored {

@@ -6,6 +6,7 @@ pub(crate) mod held;
 mod lent;
 pub(crate) mod owner;
 mod places;
+pub(crate) mod purges;
 pub(crate) mod room;
 mod scontrol;
 pub(crate) mod stage_in;
@@ -51,6 +52,7 @@ pub(crate) fn look_after_all(
     running.spawn(forget::forget_old(desk.clone()));
     running.spawn(held::look_after_all(desk.clone()));
     running.spawn(watch::look_on(desk.clone()));
+    running.spawn(purges::look_on(desk.clone()));
 }
 
 /// The job of that name.

@@ -88,6 +88,8 @@ pub struct Options {
     pub circuits: Vec<Circuit>,
     /// The directories below which jobs may have data moved.
     pub scratch: Vec<PathBuf>,
+    /// The rules of the site's purge, which bind what jobs leave; none without.
+    pub purge_policy: Option<PathBuf>,
     /// Whose queue is looked at; nobody's without.
     pub queue: Option<Scheduler>,
     /// Whether what jobs of that queue read comes just before they start, rather than at once.
@@ -163,6 +165,7 @@ impl Service {
             scans: scan_sender,
             watches: watch_sender,
             scratch: jobs::owner::roots(&options.scratch)?.into(),
+            purges: Arc::new(jobs::purges::Purges::open(options.purge_policy.as_deref())?),
             forgotten: forget,
             asking: Arc::default(),
             looks: Arc::default(),

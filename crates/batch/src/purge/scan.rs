@@ -24,6 +24,7 @@ use std::{
 use rustix::fs::{Mode, OFlags, fstatvfs, open};
 
 pub use cache::{Cache, NewCache, NoCache};
+pub use visit::facts;
 
 use super::{Account, Facts, Fill, Policy, World};
 use visit::Visitor;

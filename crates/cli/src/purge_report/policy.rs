@@ -1,25 +1,19 @@
 //! The rules of the purge, from where they lie, and the lists that it announced its files in.
 
 use std::{
-    fs::{self, File},
-    io::{self, BufRead, BufReader, Read},
-    os::unix::{ffi::OsStrExt, fs::MetadataExt},
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
+    fs::File,
+    io::{self, Read},
+    path::Path,
 };
 
 use posthaste_batch::{
-    purge::{self, Candidates, Language, Listed, POLICY_BYTES_MAX, Pattern, Policy},
+    purge::{self, Language, Listed, POLICY_BYTES_MAX, Policy, site},
     script::Complaint,
 };
 use posthaste_endpoint::{Error, ErrorKind};
 
 use super::tell;
 use crate::{config, failure::Failure};
-
-/// Lists of one rule, and paths of one list: 8 bytes each are kept.
-const LISTS_MAX: usize = 1000;
-const LISTED_MAX: usize = 20_000_000;
 
 /// The rules, and the file they are from.
 pub(super) struct Rules {
@@ -55,7 +49,7 @@ impl Rules {
         // Comments of sites are written in any encoding.
         let text = String::from_utf8_lossy(&bytes);
         let language = Language::of(&text);
-        let policy = purge::read(&text, language, &number_of)
+        let policy = purge::read(&text, language, &site::number_of)
             .map_err(|complaints| complain(&shown, &complaints))?;
         Ok(Self {
             policy,
@@ -71,7 +65,7 @@ impl Rules {
             let Some(candidates) = &rule.candidates else {
                 continue;
             };
-            let files = lists(candidates).map_err(|why| {
+            let files = site::lists(candidates).map_err(|why| {
                 Failure::usage(format!(
                     "{}: line {}: can't look for lists at {}: {why}",
                     self.shown, rule.line, candidates.files
@@ -84,7 +78,9 @@ impl Rules {
                 ));
             }
             for file in files {
-                listed.push(read_list(&file, place, candidates.notice_s, root)?);
+                let read = site::read_list(&file, place, candidates.notice_s, root);
+                let failed = |cause| Error::io("read the list", file.display().to_string(), cause);
+                listed.push(read.map_err(failed)?);
             }
         }
         Ok(listed)
@@ -100,58 +96,4 @@ fn complain(shown: &str, complaints: &[Complaint]) -> Failure {
     let last = lines.pop().unwrap_or_default();
     lines.iter().for_each(|line| tell(line));
     Failure::usage(last)
-}
-
-/// The number of a user of this machine.
-fn number_of(name: &str) -> Option<u32> {
-    if name.starts_with('-') || name.contains(char::is_control) {
-        return None;
-    }
-    let asked = Command::new("getent")
-        .args(["passwd", name])
-        .stdin(Stdio::null())
-        .output()
-        .ok()?;
-    let line = String::from_utf8(asked.stdout).ok()?;
-    line.split(':').nth(2)?.parse().ok()
-}
-
-/// The files that a pattern names: it may have wildcards in its last name.
-fn lists(candidates: &Candidates) -> Result<Vec<PathBuf>, String> {
-    let path = Path::new(&candidates.files);
-    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err("it names no file".to_owned());
-    };
-    let pattern = Pattern::free(&name.to_string_lossy())?;
-    let entries = fs::read_dir(folder).map_err(|cause| cause.to_string())?;
-    let mut found = Vec::new();
-    for entry in entries {
-        let entry = entry.map_err(|cause| cause.to_string())?;
-        if pattern.is_about(entry.file_name().as_bytes()) {
-            found.push(entry.path());
-        }
-        if found.len() > LISTS_MAX {
-            return Err(format!("there are more than {LISTS_MAX}"));
-        }
-    }
-    found.sort();
-    Ok(found)
-}
-
-/// A list: a path a line, from the root.
-fn read_list(file: &Path, rule: usize, notice_s: i64, root: &[u8]) -> Result<Listed, Failure> {
-    let shown = file.display().to_string();
-    let failed = |cause: io::Error| Error::io("read the list", shown.clone(), cause);
-    let opened = File::open(file).map_err(failed)?;
-    let written_s = opened.metadata().map_err(failed)?.mtime();
-    let mut paths: Vec<Vec<u8>> = Vec::new();
-    for line in BufReader::new(opened).split(b'\n') {
-        let line = line.map_err(failed)?;
-        let line = line.trim_ascii();
-        if line.starts_with(root) && paths.len() < LISTED_MAX {
-            paths.push(line.to_vec());
-        }
-    }
-    let at_s = written_s.saturating_add(notice_s);
-    Ok(Listed::new(rule, at_s, paths.iter().map(Vec::as_slice)))
 }

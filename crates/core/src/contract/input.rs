@@ -449,6 +449,15 @@ record! {
             /// Its place among the ways.
             way: u8,
         },
+        /// As [`Input::PurgeMoved`], by a rule of the site.
+        126 = PurgeForeseen {
+            /// The request.
+            request: RequestId,
+            /// When the first of its files is to be purged; none for never.
+            purge_at: Option<Timestamp>,
+            /// Which file goes first, by which rule: for people.
+            rule: String,
+        },
         /// An owner said what a depot costs beyond its terms. Without it, nothing.
         125 = DepotPriced {
             /// The depot.

@@ -193,6 +193,13 @@ record! {
         211 = DidNotArrive,
         /// A depot is drained, or no longer.
         220 = Drained { #[doc = "Why."] why: DrainReason },
+        /// The site's purge takes the first file of the source then.
+        222 = Foreseen {
+            /// When; none for never.
+            purge_at: Option<Timestamp>,
+            /// Which file, by which rule.
+            rule: String,
+        },
         /// About a depot that must hold its share of the dataset.
         221 = Pinned { #[doc = "Why."] why: PinReason },
         /// Where it lies, the destination takes it from: nothing is sent over the centre's way out again.

@@ -31,6 +31,24 @@ impl Mind {
         self.rebind(id, None, Some(purge_at), "purge moved".into(), out);
     }
 
+    /// A rule of the site says when the source is to be purged. Where that is known already, only why is new.
+    pub(crate) fn on_purge_foreseen(
+        &mut self,
+        id: RequestId,
+        purge_at: Option<Timestamp>,
+        rule: String,
+        out: &mut Outbox,
+    ) {
+        let Some(known) = self.requests.get(&id).map(|request| request.purge_at) else {
+            return;
+        };
+        let reason = Reason::Foreseen { purge_at, rule };
+        self.remember(id, "purge foreseen".into(), reason);
+        if known != purge_at {
+            self.on_purge_moved(id, purge_at, out);
+        }
+    }
+
     /// Another deadline, or another purge; without one it stays as it is.
     fn rebind(
         &mut self,

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     http::{Answer, Desk, Refusal},
-    submit,
+    render, submit,
 };
 
 /// By when it is safe where the script does not say.
@@ -193,10 +193,14 @@ fn ask_for(
     let source = owner::on_scratch(desk, source)?;
     let permit = desk.reserve_scan(&source)?;
     let (via, code) = ways(desk, one, lent, &|| bytes_of(Path::new(&source), &new.only))?;
+    let now = desk.centre.clock.now();
+    let foreseen = desk.purges.foresee(Path::new(&source), &new.only, now)?;
+    let purge_at = foreseen.and_then(|foreseen| foreseen.at);
     let new = api::NewRequest {
         source,
         via,
         code: code.to_string(),
+        purge_at: purge_at.map(render::moment),
         ..new
     };
     let (request, fresh) = submit::accept(&desk.centre, &new)?;

@@ -94,6 +94,7 @@ pub(super) fn answered(input: &Input) -> Option<(Send, bool)> {
         | Input::RequestAskedBy { .. }
         | Input::RequestPinned { .. }
         | Input::PurgeMoved { .. }
+        | Input::PurgeForeseen { .. }
         | Input::DeliveryMoved { .. }
         | Input::RequestCancelled { .. }
         | Input::Throughput { .. }

@@ -38,6 +38,17 @@ fn look(fd: &OwnedFd, name: impl rustix::path::Arg, more: AtFlags) -> Result<Sta
     statx(fd, name, flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME)
 }
 
+/// What a purge judges one file by; not what a link points to.
+///
+/// # Errors
+/// When it can't be looked at.
+pub fn facts(path: &Path) -> io::Result<Facts> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    let all = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+    let stat = statx(rustix::fs::CWD, path, flags, all)?;
+    Ok(facts_of(&stat))
+}
+
 fn facts_of(stat: &Statx) -> Facts {
     let kind = match FileType::from_raw_mode(u32::from(stat.stx_mode)) {
         FileType::RegularFile => Kind::File,

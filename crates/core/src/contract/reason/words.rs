@@ -180,6 +180,10 @@ impl fmt::Display for Reason {
             Self::HasIt => f.write_str("others have it, and it leaves the centre once"),
             Self::Drained { why } => why.fmt(f),
             Self::Pinned { why } => why.fmt(f),
+            Self::Foreseen { purge_at, rule } => match purge_at {
+                Some(at) => write!(f, "the purge takes the first file of its source at {at}: {rule}"),
+                None => write!(f, "no purge takes any file of its source: {rule}"),
+            },
             Self::Nearer { level } => {
                 write!(f, "level {level} is nearer to the destination")
             }
