@@ -36,7 +36,15 @@ pub fn forecast(request: &api::Request) -> String {
             &format!("is needed for {middle} as likely as not, {late} nine times in ten"),
         );
     }
-    text + &delivery(request) + &cost(request)
+    text + &delivery(request) + &cost(request) + &pinned(request)
+}
+
+/// The depots that must hold their share of it; empty without any.
+fn pinned(request: &api::Request) -> String {
+    match request.wishes.pin.is_empty() {
+        true => String::new(),
+        false => row("pinned", &request.wishes.pin.join(", ")),
+    }
 }
 
 /// When every destination will have all of it; empty where it has none that runs a relay.

@@ -123,8 +123,8 @@ mod tests {
         aged("new", 1);
         aged("deep/old", 20);
         aged("kept/older", 25);
-        let text = "[[rule]]\nname = \"mine\"\npath = \"**/kept/**\"\nkeep = true\n\
-                    [[rule]]\nname = \"old\"\nclock = \"mtime\"\ndays = 30\n";
+        let text =
+            "exempt = [\"older\"]\n\n[[rule]]\nname = \"old\"\nclock = \"mtime\"\ndays = 30\n";
         let policy = read(text, Language::Toml, &|_| None).unwrap();
         let now_s = i64::try_from(20_000 * DAY_S).unwrap();
         let world = World::at(now_s, TimeZone::UTC);

@@ -315,7 +315,7 @@ mod tests {
         assert_eq!(at(&[]).at, Some(now + OVERDUE));
         fs::write(
             &policy,
-            "[[rule]]\nname = \"none\"\npath = \"/elsewhere/**\"\nclock = \"mtime\"\ndays = 1\n",
+            "[[rule]]\nname = \"none\"\npaths = [\"/elsewhere/**\"]\nclock = \"mtime\"\ndays = 1\n",
         )
         .unwrap();
         assert_eq!(at(&[]).at, None);

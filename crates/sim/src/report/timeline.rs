@@ -122,7 +122,7 @@ mod tests {
         name = "beta"
         rate_mib_per_s = 3
         capacity_mib = 500
-        usd_per_gb_month = 0.02
+        usd_per_gb_month = 0.2
         [[request]]
         size_mib = 40
         deadline_s = 60
