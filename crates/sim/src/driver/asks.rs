@@ -30,6 +30,43 @@ impl Run<'_> {
         {
             self.on_stage_in_moved(*request, *not_before, *deadline);
         }
+        self.on_wished(input);
+        if let Input::RequestSubmitted { request, spec }
+        | Input::RequestSubmittedWith { request, spec, .. }
+        | Input::RequestAsked { request, spec, .. }
+        | Input::RequestAskedBy { request, spec, .. }
+        | Input::RequestPinned { request, spec, .. } = input
+        {
+            let mut spec = spec.clone();
+            if let Input::RequestAskedBy { purge_at, .. }
+            | Input::RequestPinned {
+                purge_at: Some(purge_at),
+                ..
+            } = input
+            {
+                spec.deadline = spec.deadline.min(*purge_at);
+            }
+            self.checkers
+                .deadlines
+                .on_submitted(*request, spec.deadline);
+            self.checkers.probes.on_submitted(&spec);
+            self.world.specs.insert(*request, spec.clone());
+            if let Some(recorder) = &mut self.recorder {
+                recorder.on_submitted(*request);
+            }
+            let asked = format!(
+                "{} in {} chunks as {}, safe by {:.0} s",
+                spec.bytes,
+                spec.chunks(),
+                spec.code,
+                spec.deadline.since(START).as_secs_f64(),
+            );
+            self.log(Some(*request), None, What::User(asked));
+        }
+    }
+
+    /// What was wished of a request is checked from now on.
+    fn on_wished(&mut self, input: &Input) {
         if let Input::RequestAsked {
             request,
             spec,
@@ -52,40 +89,11 @@ impl Run<'_> {
             self.checkers.kept.on_asked(*request, spec, wishes);
             self.checkers.dues.on_submitted(*request, wishes.deliver_by);
         }
-        if let Input::RequestSubmitted { request, spec }
-        | Input::RequestSubmittedWith { request, spec, .. }
-        | Input::RequestAsked { request, spec, .. }
-        | Input::RequestAskedBy { request, spec, .. }
-        | Input::RequestPinned { request, spec, .. } = input
+        if let Input::RequestPinned {
+            request, pinned, ..
+        } = input
         {
-            let mut spec = spec.clone();
-            if let Input::RequestAskedBy { purge_at, .. }
-            | Input::RequestPinned {
-                purge_at: Some(purge_at),
-                ..
-            } = input
-            {
-                spec.deadline = spec.deadline.min(*purge_at);
-            }
-            if let Input::RequestPinned { pinned, .. } = input {
-                self.checkers.kept.on_pinned(*request, pinned);
-            }
-            self.checkers
-                .deadlines
-                .on_submitted(*request, spec.deadline);
-            self.checkers.probes.on_submitted(&spec);
-            self.world.specs.insert(*request, spec.clone());
-            if let Some(recorder) = &mut self.recorder {
-                recorder.on_submitted(*request);
-            }
-            let asked = format!(
-                "{} in {} chunks as {}, safe by {:.0} s",
-                spec.bytes,
-                spec.chunks(),
-                spec.code,
-                spec.deadline.since(START).as_secs_f64(),
-            );
-            self.log(Some(*request), None, What::User(asked));
+            self.checkers.kept.on_pinned(*request, pinned);
         }
     }
 
