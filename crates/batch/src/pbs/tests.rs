@@ -28,8 +28,8 @@ const ANSWER: &[u8] = br#"{
 #[test]
 fn qstat_tells_what_runs_what_waits_and_when_it_is_thought_to_start() {
     let found = queue(ANSWER, &TimeZone::UTC).unwrap();
-    let [one, two, three, task] = &found.jobs[..] else {
-        panic!("three jobs and a task: {found:?}");
+    let [one, two, three, last] = &found.jobs[..] else {
+        panic!("three jobs and one of an array: {found:?}");
     };
     let at = |secs| Some(Timestamp::from_secs(secs));
     assert_eq!(
@@ -47,7 +47,7 @@ fn qstat_tells_what_runs_what_waits_and_when_it_is_thought_to_start() {
     );
     assert_eq!((two.start, two.walltime), (at(1_793_707_800), None));
     assert_eq!(three.state, State::Held);
-    assert_eq!((task.state, task.end), (State::Over, at(1_795_515_090)));
+    assert_eq!((last.state, last.end), (State::Over, at(1_795_515_090)));
     assert_eq!(found.left_out, 1, "the array is none");
 }
 
