@@ -137,15 +137,23 @@ impl Desk {
 #[test]
 fn who_is_fed_to_a_depot_that_was_lost_lately_is_fed_to_one_more() {
     let mut steady = Desk::new();
-    steady.submit(FIRST, 300, 100, Vec::new());
+    steady.submit(FIRST, 300, 1000, Vec::new());
     assert_eq!(steady.fan_out(), 2);
 
     let mut shaky = Desk::new();
     shaky.give(vec![down(DepotId::new(1))]);
     shaky.wait(10);
     shaky.give(vec![up(DepotId::new(1), 4096)]);
-    shaky.submit(FIRST, 300, 100, Vec::new());
+    shaky.submit(FIRST, 300, 1000, Vec::new());
     assert_eq!(shaky.fan_out(), 3);
+
+    // In a tenth of the time there is, as what is lost must be sent again.
+    let mut hurried = Desk::new();
+    hurried.give(vec![down(DepotId::new(1))]);
+    hurried.wait(10);
+    hurried.give(vec![up(DepotId::new(1), 4096)]);
+    hurried.submit(FIRST, 300, 100, Vec::new());
+    assert_eq!(hurried.fan_out(), 4);
 
     // Who stayed for long stays.
     let mut calm = Desk::new();
@@ -153,7 +161,7 @@ fn who_is_fed_to_a_depot_that_was_lost_lately_is_fed_to_one_more() {
     calm.wait(10);
     calm.give(vec![up(DepotId::new(1), 4096)]);
     calm.wait(700);
-    calm.submit(FIRST, 300, 100, Vec::new());
+    calm.submit(FIRST, 300, 1000, Vec::new());
     assert_eq!(calm.fan_out(), 2);
 }
 

@@ -15,6 +15,9 @@ use crate::{
     review::reason_late,
 };
 
+/// In so small a part of the time that is left a request is to be safe without one of its depots: a tenth.
+const EARLY: u32 = 10;
+
 impl Mind {
     /// The depots chosen for a newcomer, and as many more as it takes to be on time without the fastest of those that
     /// come and go; all where that does not suffice.
@@ -39,6 +42,11 @@ impl Mind {
         }
     }
 
+    /// Until when a request is to be safe without a depot that may go: what goes with one must be sent again.
+    fn early(&self, request: &Request) -> Timestamp {
+        self.now + request.aim().since(self.now) / EARLY
+    }
+
     /// Whether a newcomer on the first so many of its depots would be on time without the fastest that comes and goes.
     fn survives_on(&self, request: &Request, way: &Way, count: usize) -> bool {
         let lead = way.proposal.destination.and(request.lead());
@@ -54,7 +62,7 @@ impl Mind {
         };
         let is_enough = left.len() >= usize::from(without.code.total());
         (without.destination.is_some() || is_enough)
-            && way.scene.holds(&without, &left, request.aim())
+            && way.scene.holds(&without, &left, self.early(request))
     }
 
     /// The fastest of these lanes whose depot is there and was lost a short while ago.
@@ -100,7 +108,7 @@ impl Mind {
         load.whole = load.whole.filter(|_| goes_whole);
         let has_way = goes_whole || request.route == Route::Staged;
         let finish = sweep.finish_slow(&load, self.now).filter(|_| has_way);
-        if finish.is_some_and(|finish| finish <= request.aim()) {
+        if finish.is_some_and(|finish| finish <= self.early(request)) {
             return;
         }
         match request.route {
