@@ -16,6 +16,9 @@ use crate::{
     outlook::{Belief, Places, Promised},
 };
 
+/// A depot has ample space for a request where it is so many times what the request may put there.
+const AMPLE: u64 = 2;
+
 /// What was decided about a request.
 pub(crate) enum Verdict {
     /// It is taken, this way.
@@ -234,10 +237,12 @@ impl Mind {
         })
     }
 
-    /// Lanes to depots that can be staged to, the best first: those that are pinned before others, those that open in time before others, those of
-    /// the user before landmarks, those open now before others, those near the centre before those of a higher level, one of each domain
-    /// before a second, cheap ones before dear ones where money or redundancy was wished, fast ones
-    /// before slow ones, cheap ones before dear ones that are alike in all that, then in the user's order.
+    /// Lanes to depots that can be staged to, the best first: those that are pinned before others, those that open in time
+    /// before others, those of the user before landmarks, those open now before others, those near the centre before those of a
+    /// higher level, one of each domain
+    /// before a second, cheap ones before dear ones where money or redundancy was wished, those with ample space before
+    /// those with less, fast ones before slow ones, cheap ones before dear ones that are alike in all that, then in the
+    /// user's order.
     pub(crate) fn staging_lanes(&self, request: &Request) -> Vec<usize> {
         self.best_first(request, |lane| self.can_use(request, lane))
     }
@@ -271,7 +276,10 @@ impl Mind {
                     is_closed,
                     level,
                 );
-                Some((reach, price, rate, cost, lane))
+                // With one fragment of a chunk a depot, who comes next needs space on several.
+                let ample = request.replica.room(lane).times(AMPLE);
+                let space = core::cmp::Reverse((depot.space() - self.index.kept(id)).min(ample));
+                Some((reach, price, (space, rate), cost, lane))
             })
             .collect();
         let along = self.along(request);
