@@ -129,7 +129,8 @@ pub struct NewRequest {
     /// Whether to take it even if the deadline can't be met.
     #[serde(default)]
     pub best_effort: bool,
-    /// How long depots keep it after the deadline, in seconds; 30 days when left out.
+    /// How long depots keep it after the deadline, in seconds, also once every destination has all of it. When left
+    /// out, until then, 30 days at most.
     pub keep_s: Option<u64>,
     /// An id of the submitter's own: submitting it twice is submitting it once.
     pub submission_id: Option<String>,

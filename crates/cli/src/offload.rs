@@ -84,9 +84,10 @@ pub struct WishArguments {
     /// Take it even if the deadline can't be met, and do what can be done
     #[arg(long)]
     best_effort: bool,
-    /// How long depots keep it after the deadline
-    #[arg(long, value_name = "TIME", default_value = "30d", value_parser = moment::parse_seconds)]
-    keep: u64,
+    /// How long depots keep it after the deadline, also once every destination has all of it [default: until then, 30
+    /// days at most]
+    #[arg(long, value_name = "TIME", value_parser = moment::parse_seconds)]
+    keep: Option<u64>,
     /// Who decides how many fragments go to a depot at once: auto, falcon, scc, mcc, promc,
     /// partial-second-order, full-second-order, c-order, or fixed:FRAGMENTS,1,1
     #[arg(long, value_name = "NAME", default_value_t)]
@@ -226,7 +227,7 @@ impl WishArguments {
                 Release::WhenSafe => api::Release::WhenSafe,
             },
             best_effort: self.best_effort,
-            keep_s: Some(self.keep),
+            keep_s: self.keep,
             submission_id,
             optimizer: Some(self.optimizer.to_string()),
             wishes: self.wishes.resolve(),

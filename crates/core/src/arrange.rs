@@ -199,6 +199,7 @@ impl Mind {
             self.next_arrival_alarm(),
             self.circuits.next_due(),
             self.spaces.next_ending().map(|(due, _)| due),
+            self.forgets.next_due().map(|(due, _)| due),
         ];
         others
             .into_iter()

@@ -70,17 +70,24 @@ impl Mind {
         }
     }
 
-    /// The destination that plans count on now: one that is there, then the fastest; not the one so far only
-    /// where another is faster by a quarter.
+    /// The destination that plans count on now: one that is there, then one that has space for all of it, then the
+    /// fastest; not the one so far only where another is faster by a quarter.
     pub(crate) fn best_destination(&self, request: &Request) -> Option<usize> {
         let key = |lane: usize| {
             let depot = self.depots.get(&request.lanes[lane].depot);
             let is_there = depot.is_some_and(|depot| depot.is_expected() && !depot.is_down());
             // What its budget pays is worked out for the one that is chosen here.
             let is_usable = request.barred >> lane & 1 == 0 && is_there;
+            let lacks = request.spec.bytes - request.replica.stored(lane).1;
+            let has_space = depot.is_some_and(|depot| depot.free >= lacks);
             let rate = depot.map_or(ByteRate::ZERO, |depot| depot.link.rates.p50);
             let favour = if request.lead() == Some(lane) { 5 } else { 4 };
-            (!is_usable, Reverse(rate.scaled(favour, 4)), lane)
+            (
+                !is_usable,
+                !has_space,
+                Reverse(rate.scaled(favour, 4)),
+                lane,
+            )
         };
         request.destinations().min_by_key(|&lane| key(lane))
     }
@@ -347,6 +354,18 @@ impl Mind {
         if has_waited || request.promised_by().is_some() {
             return left;
         }
+        if !request.is_moving()
+            && let Some(lane) = request.lane_of(at)
+        {
+            let lacks = request.spec.bytes - request.replica.stored(lane).1;
+            // What does not fit as a whole frees no depot, and is in the way of others.
+            if left + depot.arriving < lacks {
+                return Bytes::ZERO;
+            }
+            if self.frees_much(request, lacks) {
+                return left;
+            }
+        }
         let moving = self.index.after(None).take(MOVING_MAX);
         let moving = moving.filter_map(|urgency| self.requests.get(&urgency.request));
         let is_other = |other: &&Request| !core::ptr::eq(*other, request);
@@ -354,6 +373,21 @@ impl Mind {
         let here = here.filter(|other| other.lead_depot() == Some(at));
         let rest: Bytes = here.map(|other| other.replica.unsafe_bytes()).sum();
         left.min(depot.space() - rest.times(ROOM_TIMES))
+    }
+
+    /// Whether depots that are full are rid of much more than the destination takes by it: twice as much, and so that they
+    /// have half as much again as now.
+    fn frees_much(&self, request: &Request, lacks: Bytes) -> bool {
+        if request.wishes.keep_until.is_some() {
+            return false;
+        }
+        let depots = request.depot_lanes();
+        let (frees, has) = depots.fold((Bytes::ZERO, Bytes::ZERO), |(frees, has), lane| {
+            let depot = self.depots.get(&request.lanes[lane].depot);
+            let space = depot.map_or(Bytes::ZERO, Depot::space);
+            (frees + request.replica.stored(lane).1, has + space)
+        });
+        lacks.times(2) <= frees && has <= frees.times(2)
     }
 
     /// Depots and destinations as one chunk sees them.

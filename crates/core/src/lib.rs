@@ -22,6 +22,7 @@ mod deliver;
 mod dispatch;
 mod distances;
 mod domains;
+mod forget;
 mod lighter;
 mod memory;
 mod mend;

@@ -5,8 +5,8 @@ use posthaste_types::{ByteRate, Bytes, DepotId, Malformed, Record, RequestId, Ti
 use crate::{
     Settings,
     books::{
-        Arrivals, Book, Circuits, Crossings, Depot, Index, Push, Pushes, Request, Shares, Spaces,
-        Transfers,
+        Arrivals, Book, Circuits, Crossings, Depot, Forgets, Index, Push, Pushes, Request, Shares,
+        Spaces, Transfers,
     },
     contract::{Decision, Event, Happening, Input, Outbox, Reason, Wishes},
     outlook::{Promised, Sweep},
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Leads every snapshot; another number is another layout.
-const SNAPSHOT_VERSION: u32 = 37;
+const SNAPSHOT_VERSION: u32 = 38;
 
 record! {
     /// The decision maker of one centre.
@@ -57,6 +57,8 @@ record! {
         pub(crate) circuits: Circuits,
         /// What depots keep for requests.
         pub(crate) spaces: Spaces,
+        /// What depots are to remove, as every destination has it.
+        pub(crate) forgets: Forgets,
     }
 }
 
@@ -85,6 +87,7 @@ impl Mind {
             arrivals: Arrivals::default(),
             circuits: Circuits::default(),
             spaces: Spaces::default(),
+            forgets: Forgets::default(),
         }
     }
 
@@ -106,6 +109,7 @@ impl Mind {
         }
         self.return_unneeded(out);
         self.give_back_space(out);
+        self.tell_to_forget(out);
         self.dispatch(out);
         self.push_on(out);
         self.bring_in(out);
@@ -154,6 +158,7 @@ impl Mind {
             && mind.planning.is_sound()
             && mind.arrivals.is_sound()
             && mind.spaces.is_sound()
+            && mind.forgets.is_sound()
             && mind.depots.values().all(|depot| depot.fork.is_sound());
         if is_sound { Ok(mind) } else { Err(malformed) }
     }
@@ -389,6 +394,11 @@ impl Mind {
                 self.on_arrival_surveyed(request, &chunks);
             }
             Input::DepotReserves { depot, reserves } => self.on_depot_reserves(depot, reserves),
+            Input::Forgotten {
+                request,
+                depot,
+                done,
+            } => self.on_forgotten(request, depot, done),
             Input::SpaceTold {
                 request,
                 depot,

@@ -320,6 +320,8 @@ fn about_depots() -> impl Strategy<Value = Input> {
             .prop_map(|(depot, reserves)| Input::DepotReserves { depot, reserves }),
         6 => (request(), depot(), space_news())
             .prop_map(|(request, depot, news)| Input::SpaceTold { request, depot, news }),
+        3 => (request(), depot(), any::<bool>())
+            .prop_map(|(request, depot, done)| Input::Forgotten { request, depot, done }),
         2 => (depot(), 0usize..4, any::<bool>()).prop_map(|(depot, place, is_own)| {
             let drain = [Drain::Off, Drain::Off, Drain::Keep, Drain::Move][place];
             Input::DepotDrained { depot, drain, is_own }

@@ -7,6 +7,7 @@ use std::{
 };
 
 use posthaste_core::{Mind, Settings, contract::*};
+use posthaste_plan::tuner::Method;
 use posthaste_types::{ByteRate, Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp};
 use proptest::prelude::*;
 
@@ -35,6 +36,9 @@ struct Desk {
     said: Vec<Event>,
     from_centre: usize,
     gathers: usize,
+    /// Depots that were told to evict it, in order; whether they say that they did.
+    evicting: Vec<DepotId>,
+    evicts: bool,
 }
 
 fn up(depot: DepotId) -> Input {
@@ -67,6 +71,10 @@ impl Desk {
     }
 
     fn with(via: u32, deadline: Timestamp) -> Self {
+        Self::wishing(via, deadline, Wishes::default())
+    }
+
+    fn wishing(via: u32, deadline: Timestamp, wishes: Wishes) -> Self {
         let mut desk = Self {
             mind: Mind::new(Settings::default()),
             now: START,
@@ -76,6 +84,8 @@ impl Desk {
             said: Vec::new(),
             from_centre: 0,
             gathers: 0,
+            evicting: Vec::new(),
+            evicts: true,
         };
         for depot in (1..=via).map(DepotId::new).chain([HOME, LAB]) {
             let added = Input::DepotAdded {
@@ -91,7 +101,13 @@ impl Desk {
             deadline,
             ..spec(via)
         };
-        desk.give(vec![Input::RequestSubmitted { request, spec }]);
+        let method = Method::default();
+        desk.give(vec![Input::RequestAsked {
+            request,
+            spec,
+            optimizer: method,
+            wishes,
+        }]);
         desk
     }
 
@@ -165,8 +181,21 @@ impl Desk {
             Command::Release { request, .. } => {
                 return Some(Input::SourceReleased { request });
             }
-            Command::Forget { .. }
-            | Command::Fetch { .. }
+            Command::Forget { request, depot, .. } => {
+                assert!(self.is_whole(HOME) && self.is_whole(LAB));
+                assert!(![HOME, LAB].contains(&depot), "a destination keeps it");
+                assert!(!self.down.contains(&depot), "nobody hears it");
+                self.evicting.push(depot);
+                if self.evicts {
+                    self.held.remove(&depot);
+                    return Some(Input::Forgotten {
+                        request,
+                        depot,
+                        done: true,
+                    });
+                }
+            }
+            Command::Fetch { .. }
             | Command::Quit { .. }
             | Command::Survey { .. }
             | Command::Settle { .. }
@@ -481,4 +510,102 @@ proptest! {
             prop_assert!(desk.is_whole(HOME) && desk.is_whole(LAB));
         }
     }
+}
+
+/// A request that was coded on three depots while its destinations were away, and is with them now.
+fn delivered(wishes: Wishes, evicts: bool) -> Desk {
+    let mut desk = Desk::wishing(3, START + HOUR, wishes);
+    desk.evicts = evicts;
+    desk.leave(HOME);
+    desk.leave(LAB);
+    desk.finish();
+    desk.come_back(HOME);
+    assert_eq!(desk.evicting, []);
+    desk.come_back(LAB);
+    desk
+}
+
+fn depots() -> Vec<DepotId> {
+    (1..=3).map(DepotId::new).collect()
+}
+
+#[test]
+fn depots_evict_what_every_destination_has() {
+    let mut desk = delivered(Wishes::default(), true);
+    desk.finish();
+    assert_eq!(desk.state(), RequestState::Delivered);
+    assert_eq!(desk.evicting, depots(), "each is told once");
+    let story = desk.mind.story(REQUEST).unwrap();
+    let told = |line: &String| line.contains("depots evict its fragments");
+    assert_eq!(
+        story.iter().filter(|line| told(line)).count(),
+        1,
+        "{story:?}"
+    );
+    let shares = desk.mind.request(REQUEST).unwrap().shares;
+    let of_depots = |share: &&ShareView| ![HOME, LAB].contains(&share.depot);
+    assert!(
+        shares
+            .iter()
+            .filter(of_depots)
+            .all(|share| share.stored == 0)
+    );
+}
+
+#[test]
+fn depots_keep_it_as_long_as_was_wished() {
+    let keep_until = Some(START + HOUR * 48);
+    let wishes = Wishes {
+        keep_until,
+        ..Wishes::default()
+    };
+    let mut desk = delivered(wishes, true);
+    desk.finish();
+    assert_eq!(desk.state(), RequestState::Delivered);
+    assert_eq!(desk.evicting, []);
+}
+
+#[test]
+fn who_does_not_evict_it_is_told_again_a_few_times_and_then_that_is_said() {
+    let mut desk = delivered(Wishes::default(), false);
+    desk.finish();
+    for depot in depots() {
+        let told = desk.evicting.iter().filter(|told| **told == depot);
+        assert_eq!(told.count(), 8);
+    }
+    let story = desk.mind.story(REQUEST).unwrap();
+    let stays = story
+        .iter()
+        .filter(|line| line.contains("told 8 times in vain"));
+    assert_eq!(stays.count(), 3, "{story:?}");
+}
+
+#[test]
+fn a_depot_that_is_away_is_told_when_it_is_back() {
+    let mut desk = delivered(Wishes::default(), true);
+    let (away, there) = (DepotId::new(2), [DepotId::new(1), DepotId::new(3)]);
+    desk.leave(away);
+    desk.finish();
+    assert_eq!(desk.state(), RequestState::Delivered);
+    assert_eq!(desk.evicting, there);
+    desk.come_back(away);
+    for _ in 0..2 {
+        desk.now = desk.now + Duration::from_secs(60);
+        desk.give(Vec::new());
+    }
+    assert_eq!(desk.evicting[2..], [away]);
+}
+
+#[test]
+fn after_an_interruption_depots_are_told_again() {
+    let mut desk = delivered(Wishes::default(), false);
+    while desk.evicting.len() < 3 {
+        desk.store(0);
+    }
+    desk.mind = Mind::restore(&desk.mind.snapshot()).unwrap();
+    (desk.evicts, desk.evicting) = (true, Vec::new());
+    desk.give(vec![Input::DriverStarted]);
+    assert_eq!(desk.evicting, depots());
+    desk.give(vec![Input::DriverStarted]);
+    assert_eq!(desk.evicting, depots(), "they did");
 }

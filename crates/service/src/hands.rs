@@ -277,20 +277,30 @@ impl Hands {
 
     fn forget(&mut self, request: RequestId, depot: DepotId) {
         let (depots, store) = (Arc::clone(&self.depots), Arc::clone(&self.store));
+        let inputs = self.inputs.clone();
         self.running.spawn(async move {
-            let Some(depot) = depots.get(depot) else {
-                return;
-            };
-            let Ok(dataset) = store.dataset(request) else {
-                return;
-            };
+            let mut is_told = false;
+            let found = depots.get(depot).zip(store.dataset(request).ok());
             for turn in 0..FORGET_TURNS {
+                let Some((at, dataset)) = &found else {
+                    break;
+                };
                 if turn > 0 {
                     sleep(FORGET_AGAIN).await;
                 }
-                if let Err(error) = depot.client.delete_dataset(&dataset).await {
-                    eprintln!("posthaste: {request}: {error}");
+                match at.client.delete_dataset(dataset).await {
+                    Ok(()) if !is_told => {
+                        is_told = true;
+                        // It has space again: it is asked how much.
+                        at.beaten.notify_one();
+                        let _ = inputs.send(forgotten(request, depot, true)).await;
+                    }
+                    Ok(()) => {}
+                    Err(error) => eprintln!("posthaste: {request}: {error}"),
                 }
+            }
+            if !is_told {
+                let _ = inputs.send(forgotten(request, depot, false)).await;
             }
         });
     }
@@ -372,6 +382,15 @@ pub(crate) fn solved(number: u64, problem: &Problem, effort: Effort) -> Input {
         number,
         schedule: schedule.ok(),
     }
+}
+
+/// Whether a depot removed what it held of a request.
+fn forgotten(request: RequestId, depot: DepotId, done: bool) -> Arrival {
+    Arrival::bare(Input::Forgotten {
+        request,
+        depot,
+        done,
+    })
 }
 
 async fn send_fragment(

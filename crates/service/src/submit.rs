@@ -135,10 +135,10 @@ fn optimizer(name: Option<&str>) -> Result<Method> {
     Ok(named.unwrap_or_default())
 }
 
-fn wishes(centre: &Centre, new: &api::NewRequest, keep_until: Timestamp) -> Result<Wishes> {
+fn wishes(centre: &Centre, new: &api::NewRequest, keep_until: Option<Timestamp>) -> Result<Wishes> {
     let depot_of = |name: &str| centre.depots.named(name).map(|depot| depot.record.id);
     Ok(Wishes {
-        keep_until: Some(keep_until),
+        keep_until,
         ..wishes::read(&new.wishes, depot_of)?
     })
 }
@@ -322,7 +322,8 @@ fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
         optimizer: optimizer(new.optimizer.as_deref())?,
         wishes: Wishes {
             deliver_by,
-            ..wishes(centre, new, kept_from + keep)?
+            // What nobody asked to be kept depots remove when it is delivered.
+            ..wishes(centre, new, new.keep_s.map(|_| kept_from + keep))?
         },
         stage_in: None,
         created: now,

@@ -21,7 +21,7 @@ pub(crate) use arrivals::Arrivals;
 pub(crate) use capacity::Capacity;
 pub(crate) use conservation::{Conservation, End};
 pub(crate) use deadline::Deadlines;
-pub(crate) use delivery::on_delivered;
+pub(crate) use delivery::{on_delivered, on_forget};
 pub(crate) use drains::Drains;
 pub(crate) use due::Dues;
 pub(crate) use probes::Probes;

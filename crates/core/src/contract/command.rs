@@ -52,8 +52,8 @@ record! {
             /// Why.
             reason: Reason,
         },
-        /// Delete the dataset's fragments at the depot. Best effort: the depot's own expiry does it
-        /// in the end.
+        /// Delete the dataset's fragments at the depot. Answered by `Forgotten`; best effort where the request
+        /// was cancelled or failed: the depot's own expiry does it in the end.
         4 = Forget {
             /// The request.
             request: RequestId,

@@ -171,6 +171,15 @@ record! {
             /// Whether it can.
             reserves: bool,
         },
+        /// A depot was told to remove what it holds of a request.
+        123 = Forgotten {
+            /// The request.
+            request: RequestId,
+            /// The depot.
+            depot: DepotId,
+            /// Nothing is left there; else it did not answer or could not do it.
+            done: bool,
+        },
         /// What became of a [`Command::ReserveSpace`](super::Command::ReserveSpace) or a
         /// [`Command::ReleaseSpace`](super::Command::ReleaseSpace).
         118 = SpaceTold {

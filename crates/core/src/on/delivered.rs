@@ -44,7 +44,8 @@ impl Mind {
         }
         request.safe_at.get_or_insert(now);
         request.state = RequestState::Delivered;
-        self.tell(out, Some(id), None, Happening::Delivered, reason);
+        self.tell(out, Some(id), None, Happening::Delivered, reason.clone());
         self.release_if_safe(id, out);
+        self.begin_forgetting(id, reason);
     }
 }

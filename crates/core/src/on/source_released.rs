@@ -56,5 +56,10 @@ impl Mind {
         self.tell(out, Some(id), None, Happening::Released, reason);
         self.begin_mend(id);
         self.deliver_if_there(id, out);
+        let request = self.requests.get(&id);
+        if let Some(request) = request.filter(|request| request.state == RequestState::Delivered) {
+            let reason = request.reason_whole(self.now);
+            self.begin_forgetting(id, reason);
+        }
     }
 }

@@ -15,6 +15,19 @@ pub(crate) fn on_delivered(
     })
 }
 
+/// A depot is to remove what it holds: only what is not wanted any more, or lies whole at every destination.
+pub(crate) fn on_forget(
+    request: RequestId,
+    is_unwanted: bool,
+    lacking: Option<(DepotId, ChunkIndex)>,
+) -> Result<(), Found> {
+    let lacking = lacking.filter(|_| !is_unwanted);
+    ensure(NAME, lacking.is_none(), || {
+        let (depot, chunk) = lacking.unwrap_or_default();
+        format!("depots are to remove {request} and {depot} lacks {chunk}")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -25,5 +38,14 @@ mod tests {
         assert!(on_delivered(request, None).is_ok());
         let lacking = (DepotId::new(2), ChunkIndex::new(3));
         assert!(on_delivered(request, Some(lacking)).is_err());
+    }
+
+    #[test]
+    fn what_a_destination_lacks_no_depot_removes() {
+        let request = RequestId::new(1);
+        let lacking = (DepotId::new(2), ChunkIndex::new(3));
+        assert!(on_forget(request, false, None).is_ok());
+        assert!(on_forget(request, false, Some(lacking)).is_err());
+        assert!(on_forget(request, true, Some(lacking)).is_ok(), "cancelled");
     }
 }

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use posthaste_core::contract::{Command, Fault, Input, Reason, RequestSpec};
+use posthaste_core::contract::{Command, Fault, Input, Reason, RequestSpec, RequestState};
 use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId};
 
 use super::{
@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     checkers::End,
+    rivals::Decider,
     world::{Condition, Node, Sending},
 };
 
@@ -334,8 +335,34 @@ impl Run<'_> {
     }
 
     fn forget(&mut self, request: RequestId, depot: DepotId) {
-        if let Some(site) = self.world.site(depot).filter(|site| site.is_reachable()) {
+        let Some(place) = self.world.place(depot) else {
+            return;
+        };
+        let mind = self.mind.as_ref().and_then(Decider::as_mind);
+        let view = mind.and_then(|mind| mind.request(request));
+        let is_unwanted = view.is_some_and(|view| {
+            matches!(view.state, RequestState::Cancelled | RequestState::Failed)
+        });
+        let lacking = self.world.undelivered(request);
+        let found = crate::checkers::on_forget(request, is_unwanted, lacking);
+        self.checkers.note(self.now, found);
+        let site = &mut self.world.sites[place];
+        let latency = Duration::from_micros(site.latency_micros) * 2;
+        let done = site.condition() == Condition::Well;
+        let span = match site.condition() {
+            Condition::Well | Condition::Dead => latency,
+            Condition::Hung | Condition::Vanished => PROBE_TIMEOUT,
+        };
+        if done {
             site.forget(request);
+            let (span, free) = self.probe_one(place);
+            self.tell_after(span, free);
         }
+        let told = Input::Forgotten {
+            request,
+            depot,
+            done,
+        };
+        self.tell_after(span, told);
     }
 }

@@ -84,6 +84,7 @@ pub(super) fn answered(input: &Input) -> Option<(Send, bool)> {
         | Input::DepotFollows { .. }
         | Input::DepotReserves { .. }
         | Input::SpaceTold { .. }
+        | Input::Forgotten { .. }
         | Input::DepotDrained { .. }
         | Input::DepotUp { .. }
         | Input::DepotDown { .. }

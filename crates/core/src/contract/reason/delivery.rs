@@ -100,6 +100,11 @@ record! {
             /// From now on.
             to: Option<Timestamp>,
         },
+        /// A depot that is to remove what every destination has was told so in vain.
+        11 = NotForgotten {
+            /// How often.
+            times: u32,
+        },
     }
 }
 
@@ -216,6 +221,12 @@ pub(super) fn write(f: &mut fmt::Formatter<'_>, reason: &DeliveryReason) -> fmt:
             }
             (_, None) => f.write_str("the user wants it delivered at any time"),
         },
+        DeliveryReason::NotForgotten { times } => {
+            write!(
+                f,
+                "told {times} times in vain; what it holds it removes at its expiry"
+            )
+        }
     }
 }
 

@@ -1,0 +1,125 @@
+//! What every destination has depots need not keep (`docs/algorithms/delivery.md`): they are told to remove it, so that
+//! others find its space. Each is told until it says that nothing is left, also after an interruption.
+
+use alloc::{string::String, vec::Vec};
+use core::time::Duration;
+use posthaste_types::{DepotId, RequestId};
+
+use crate::{
+    Mind,
+    books::{Depot, Forget, Release},
+    contract::{Command, DeliveryReason, Outbox, Reason, ReleasePolicy, RequestState},
+};
+
+/// A depot that did not answer in this time won't.
+const ANSWER_WAIT: Duration = Duration::from_secs(300);
+/// One that did not do it is not told again before: twice as long each time.
+const TELL_AGAIN: Duration = Duration::from_secs(60);
+/// Nor one that is away.
+const AWAY: Duration = Duration::from_secs(60);
+/// Times that it is told in vain: the last two hours after the one before. Then its own expiry must do.
+const TOLD_MAX: u32 = 8;
+
+impl Mind {
+    /// A request is delivered: where that is known of each destination, depots need not keep any of it, unless its user
+    /// said how long they are to.
+    pub(crate) fn begin_forgetting(&mut self, id: RequestId, reason: Reason) {
+        let now = self.now;
+        let Some(request) = self.requests.get_mut(&id) else {
+            return;
+        };
+        let is_wanted = request.wishes.keep_until.is_some();
+        let is_known = request.state == RequestState::Delivered && request.replica.is_delivered();
+        // Removing the source is what comes first: it is only done while all is safe.
+        let is_leaving =
+            request.spec.release == ReleasePolicy::WhenSafe && request.release != Release::Done;
+        if is_wanted || !is_known || is_leaving {
+            return;
+        }
+        let until = now + request.keeps(now);
+        let used = request.depot_lanes();
+        let used: Vec<usize> = used.filter(|&lane| request.lanes[lane].is_used).collect();
+        let mut depots = Vec::new();
+        for lane in used {
+            // Nothing is asked of it any more, and nothing there counts.
+            request.replica.replace(lane, &[]);
+            let lane = &mut request.lanes[lane];
+            (lane.is_used, lane.asked_at) = (false, None);
+            depots.push(lane.depot);
+        }
+        let forget = Forget {
+            destinations: request.whole_lanes().count_ones(),
+            until,
+            due: now,
+            told: 0,
+        };
+        for &depot in &depots {
+            self.forgets.insert((id, depot), forget);
+        }
+        if let Ok(count) = u32::try_from(depots.len())
+            && count > 0
+        {
+            let what = "depots evict its fragments".into();
+            self.remember_of(id, String::new(), count, what, reason);
+        }
+    }
+
+    /// Tells depots to remove what is due.
+    pub(crate) fn tell_to_forget(&mut self, out: &mut Outbox) {
+        let now = self.now;
+        let next = |mind: &Self| mind.forgets.next_due().filter(|(due, _)| *due <= now);
+        while let Some((_, (request, at))) = next(self) {
+            let Some(forget) = self.forgets.get((request, at)).copied() else {
+                return;
+            };
+            let depot = self.depots.get(&at);
+            if depot.is_none() || forget.until <= now {
+                self.forgets.remove((request, at));
+            } else if !depot.is_some_and(Depot::is_up) {
+                let due = now + AWAY;
+                self.forgets.insert((request, at), Forget { due, ..forget });
+            } else if forget.told >= TOLD_MAX {
+                self.give_up_forgetting(request, at, forget.told);
+            } else {
+                let (due, told) = (now + ANSWER_WAIT, forget.told + 1);
+                let next = Forget {
+                    due,
+                    told,
+                    ..forget
+                };
+                self.forgets.insert((request, at), next);
+                out.commands.push(Command::Forget {
+                    request,
+                    depot: at,
+                    reason: reason(forget),
+                });
+            }
+        }
+    }
+
+    fn give_up_forgetting(&mut self, request: RequestId, at: DepotId, times: u32) {
+        self.forgets.remove((request, at));
+        let why = DeliveryReason::NotForgotten { times };
+        let (name, what) = (self.name_of(at), "its fragments stay".into());
+        self.remember_of(request, name, 1, what, Reason::Delivery { why });
+    }
+
+    /// A depot removed what it held of a request, or did not.
+    pub(crate) fn on_forgotten(&mut self, request: RequestId, at: DepotId, done: bool) {
+        let Some(forget) = self.forgets.get((request, at)).copied() else {
+            return;
+        };
+        if done {
+            self.forgets.remove((request, at));
+        } else {
+            let due = self.now + TELL_AGAIN * (1 << forget.told.saturating_sub(1).min(TOLD_MAX));
+            self.forgets.insert((request, at), Forget { due, ..forget });
+        }
+    }
+}
+
+fn reason(forget: Forget) -> Reason {
+    let destinations = forget.destinations;
+    let why = DeliveryReason::WholeThere { destinations };
+    Reason::Delivery { why }
+}
