@@ -236,9 +236,9 @@ const HEAD: &str = "# Keeping deadlines\n\n\
 
 const WHY: &str = "\nWhat is missing, and why. The row that is asked the feasible only says what unknown requests cost: what it loses \
     is lost by the mind itself, which knows neither rates nor failures to come, and forecasts both.\n\n\
-    - **storage**: most of what is missing. Nobody knows who comes next: a large request that is taken uses space that several small ones lack \
-    later, and what is safe is delivered to the destination, which is no part of what the clairvoyant has to do. Depots evict what was \
-    delivered, but newcomers are weighed by the space there is, not by what deliveries under way will leave.\n\
+    - **storage**: refusals for want of space. Who is asked the feasible only keeps no more by number, so it is not unknown requests that cost: \
+    what is safe is delivered to the destination, which is no part of what the clairvoyant has to do, and until all of it is there it lies on \
+    depots as well. Depots evict it then, but newcomers are weighed by the space there is, not by what deliveries under way will leave.\n\
     - **failures**, **offline**: promises are broken, hardly anything is refused. What depots lose has to be sent again, and \
     forecasts do not count on it; requests are fed to more depots where some come and go, which leaves time for some of it. Whoever knows the moments of failures makes \
     safe between them.\n\
