@@ -50,8 +50,7 @@ record! {
             /// Why, as far as can be told.
             fault: Fault,
         },
-        /// What a depot really holds of a request's dataset, asked for by
-        /// [`Command::Inventory`](super::Command::Inventory).
+        /// What a depot really holds of a request's dataset, asked for by a command `Inventory`.
         5 = DepotInventory {
             /// The depot.
             depot: DepotId,
@@ -132,8 +131,7 @@ record! {
             /// The new deadline.
             deadline: Timestamp,
         },
-        /// As [`Input::RequestSubmitted`], with an optimizer asked for by name; without a name it is
-        /// the default one.
+        /// As [`Input::RequestSubmitted`], with an optimizer asked for by name; else it is the default one.
         15 = RequestSubmittedWith {
             /// Its number.
             request: RequestId,
@@ -149,8 +147,7 @@ record! {
             /// The terms.
             terms: DepotTerms,
         },
-        /// Somebody said how many hops from the centre a depot lies: 1 near the centre, more near
-        /// destinations. Without it, it is of level 1.
+        /// Somebody said how many hops from the centre a depot lies, more near destinations. Without it, it is of level 1.
         56 = DepotLevelled {
             /// The depot.
             depot: DepotId,
@@ -196,8 +193,7 @@ record! {
             depot: DepotId,
             /// What becomes of what it holds.
             drain: Drain,
-            /// Whether the depot itself says so; else an operator does. It is drained while one of them
-            /// wants it.
+            /// Whether the depot itself says so; else an operator does. It is drained while one of them wants it.
             is_own: bool,
         },
         /// A source of stage-ins was looked at and answered.
@@ -253,8 +249,7 @@ record! {
             bytes: Bytes,
             /// Length of the window.
             window: Duration,
-            /// Whether the window was never short of chunks to fetch: else the sample is only a lower
-            /// bound.
+            /// Whether the window was never short of chunks to fetch: else the sample is only a lower bound.
             saturated: bool,
         },
         /// It became known, or changed, when what a live stage-in brings is wanted: when a job will start, for example.
