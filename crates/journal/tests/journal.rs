@@ -368,11 +368,11 @@ fn a_depot_keeps_its_number_when_its_facts_change() {
             capacity: Bytes::mebi(1),
             rate_max: Some(ByteRate::new(5)),
             terms: DepotTerms {
-                prices: posthaste_core::contract::DepotPrices::default(),
                 windows: "20-06".parse().unwrap(),
                 domain: "north".into(),
                 ..DepotTerms::default()
             },
+            prices: posthaste_core::contract::DepotPrices::default(),
             level: 2,
         };
         depot.id = journal.keep_depot(&depot).unwrap();
@@ -483,10 +483,10 @@ fn a_depot_from_before_terms_is_lent_without_any() {
             capacity: Bytes::mebi(1),
             rate_max: None,
             terms: DepotTerms {
-                prices: posthaste_core::contract::DepotPrices::default(),
                 is_landmark: true,
                 ..DepotTerms::default()
             },
+            prices: posthaste_core::contract::DepotPrices::default(),
             level: 2,
         };
         depot.id = place.open().keep_depot(&depot).unwrap();

@@ -501,6 +501,7 @@ fn start_service(host: Option<&str>, state: &Path, listen: &str, more: &[String]
     let config = state.with_file_name("config");
     // Programs that a test brings with it are found before others.
     let programs = state.with_file_name("bin");
+    #[expect(clippy::disallowed_methods, reason = "the programs of the machine")]
     let path = std::env::var_os("PATH").unwrap_or_default();
     let places = std::iter::once(programs).chain(std::env::split_paths(&path));
     let mut command = host.map_or_else(binary, binary_in);

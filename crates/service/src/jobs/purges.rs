@@ -268,8 +268,8 @@ mod tests {
 
     /// The moment the clock of the machine shows, in whole seconds.
     fn now() -> Timestamp {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        Timestamp::from_secs(since.unwrap().as_secs())
+        let now = crate::clock::Clock::default().now();
+        Timestamp::from_secs(now.as_micros() / 1_000_000)
     }
 
     fn rule(days: u64) -> String {
