@@ -293,9 +293,8 @@ fn encode() -> impl Strategy<Value = Input> {
     ]
 }
 
-/// What is said of depots.
-fn about_depots() -> impl Strategy<Value = Input> {
-    let held = proptest::collection::vec((chunk(), fragment()), 0..8);
+/// What is said of data that depots pass on among them.
+fn among_depots() -> impl Strategy<Value = Input> {
     prop_oneof![
         3 => (request(), depot(), chunk(), givers()).prop_map(|(request, depot, chunk, givers)| {
             Input::GatherTold { request, depot, chunk, givers }
@@ -306,6 +305,14 @@ fn about_depots() -> impl Strategy<Value = Input> {
         2 => (request(), depot(), chunk(), 0u64..3000).prop_map(|(request, depot, chunk, span_ms)| {
             Input::PieceTold { request, depot, chunk, span: Duration::from_millis(span_ms) }
         }),
+    ]
+}
+
+/// What is said of depots.
+fn about_depots() -> impl Strategy<Value = Input> {
+    let held = proptest::collection::vec((chunk(), fragment()), 0..8);
+    prop_oneof![
+        7 => among_depots(),
         2 => encode(),
         2 => way(),
         6 => circuits(),

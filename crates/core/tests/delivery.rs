@@ -126,6 +126,32 @@ impl Desk {
         }
     }
 
+    fn inventory(&mut self, depot: DepotId) -> Input {
+        let held = self.held.entry(depot).or_default();
+        let held = held.iter().map(|(chunk, of)| (*chunk, *of)).collect();
+        Input::DepotInventory {
+            depot,
+            request: REQUEST,
+            held,
+        }
+    }
+
+    fn evict(&mut self, request: RequestId, depot: DepotId) -> Option<Input> {
+        assert!(self.is_whole(HOME) && self.is_whole(LAB));
+        assert!(![HOME, LAB].contains(&depot), "a destination keeps it");
+        assert!(!self.down.contains(&depot), "nobody hears it");
+        self.evicting.push(depot);
+        if !self.evicts {
+            return None;
+        }
+        self.held.remove(&depot);
+        Some(Input::Forgotten {
+            request,
+            depot,
+            done: true,
+        })
+    }
+
     /// Begins what was commanded, or answers it at once.
     fn carry_out(&mut self, command: Command) -> Option<Input> {
         match command {
@@ -169,32 +195,11 @@ impl Desk {
                 ..
             } => self.gather(to, chunk, fragment, from),
             Command::Abandon { depot, .. } => self.open.retain(|way| way.to != depot),
-            Command::Inventory { depot, .. } => {
-                let held = self.held.entry(depot).or_default();
-                let held = held.iter().map(|(chunk, of)| (*chunk, *of)).collect();
-                return Some(Input::DepotInventory {
-                    depot,
-                    request: REQUEST,
-                    held,
-                });
-            }
+            Command::Inventory { depot, .. } => return Some(self.inventory(depot)),
             Command::Release { request, .. } => {
                 return Some(Input::SourceReleased { request });
             }
-            Command::Forget { request, depot, .. } => {
-                assert!(self.is_whole(HOME) && self.is_whole(LAB));
-                assert!(![HOME, LAB].contains(&depot), "a destination keeps it");
-                assert!(!self.down.contains(&depot), "nobody hears it");
-                self.evicting.push(depot);
-                if self.evicts {
-                    self.held.remove(&depot);
-                    return Some(Input::Forgotten {
-                        request,
-                        depot,
-                        done: true,
-                    });
-                }
-            }
+            Command::Forget { request, depot, .. } => return self.evict(request, depot),
             Command::Fetch { .. }
             | Command::Quit { .. }
             | Command::Survey { .. }
