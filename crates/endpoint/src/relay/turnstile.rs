@@ -113,7 +113,7 @@ mod tests {
     use super::*;
     use tokio::{
         sync::mpsc,
-        task::{JoinHandle, yield_now},
+        task::{AbortHandle, JoinSet, yield_now},
     };
 
     fn by(second: u64) -> Haste {
@@ -122,15 +122,16 @@ mod tests {
 
     /// Waits for a turn and says so once through.
     async fn comes(
+        waiting: &mut JoinSet<()>,
         turnstile: &Arc<Turnstile>,
         haste: Haste,
         name: &'static str,
-        through: &mpsc::UnboundedSender<&'static str>,
-    ) -> JoinHandle<()> {
+        through: &mpsc::Sender<&'static str>,
+    ) -> AbortHandle {
         let (turnstile, through) = (Arc::clone(turnstile), through.clone());
-        let waits = tokio::spawn(async move {
+        let waits = waiting.spawn(async move {
             let _pass = turnstile.pass(haste).await;
-            through.send(name).unwrap();
+            through.send(name).await.unwrap();
         });
         yield_now().await;
         waits
@@ -139,7 +140,7 @@ mod tests {
     #[tokio::test]
     async fn who_is_due_first_is_next_and_those_alike_as_they_came() {
         let turnstile = Turnstile::new(1);
-        let (through, mut seen) = mpsc::unbounded_channel();
+        let (mut waiting, (through, mut seen)) = (JoinSet::new(), mpsc::channel(8));
         let pass = turnstile.pass(Haste::Whenever).await;
         for (haste, name) in [
             (Haste::Whenever, "last"),
@@ -148,7 +149,7 @@ mod tests {
             (by(5), "early too"),
             (Haste::Now, "first"),
         ] {
-            comes(&turnstile, haste, name, &through).await;
+            comes(&mut waiting, &turnstile, haste, name, &through).await;
         }
         drop((pass, through));
         let mut order = Vec::new();
@@ -161,19 +162,19 @@ mod tests {
     #[tokio::test]
     async fn as_many_are_through_as_may_be_and_who_gives_up_costs_none_of_them() {
         let turnstile = Turnstile::new(2);
-        let (through, mut seen) = mpsc::unbounded_channel();
+        let (mut waiting, (through, mut seen)) = (JoinSet::new(), mpsc::channel(8));
         let passes = [
             turnstile.pass(Haste::Now).await,
             turnstile.pass(Haste::Now).await,
         ];
-        for waits in [
-            comes(&turnstile, by(1), "gives up", &through).await,
-            comes(&turnstile, by(2), "gives up", &through).await,
-        ] {
-            waits.abort();
-            assert!(waits.await.unwrap_err().is_cancelled());
+        for second in 1..3 {
+            comes(&mut waiting, &turnstile, by(second), "gives up", &through)
+                .await
+                .abort();
+            let ended = waiting.join_next().await;
+            assert!(ended.unwrap().unwrap_err().is_cancelled());
         }
-        comes(&turnstile, by(3), "stays", &through).await;
+        comes(&mut waiting, &turnstile, by(3), "stays", &through).await;
         assert!(seen.try_recv().is_err(), "two are through");
         drop(passes);
         assert_eq!(seen.recv().await, Some("stays"));
@@ -181,7 +182,7 @@ mod tests {
             turnstile.pass(by(1)).await,
             turnstile.pass(Haste::Whenever).await,
         ];
-        comes(&turnstile, Haste::Now, "third", &through).await;
+        comes(&mut waiting, &turnstile, Haste::Now, "third", &through).await;
         assert!(seen.try_recv().is_err(), "two are through again");
         drop(again);
         assert_eq!(seen.recv().await, Some("third"));
