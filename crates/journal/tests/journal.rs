@@ -390,7 +390,7 @@ fn a_depot_keeps_its_number_when_its_facts_change() {
 }
 
 /// What takes each migration after the first back, in their order.
-const BACK: [&str; 13] = [
+const BACK: [&str; 15] = [
     "ALTER TABLE request DROP COLUMN recipients;",
     "ALTER TABLE request DROP COLUMN optimizer;",
     "ALTER TABLE depot DROP COLUMN terms;",
@@ -404,6 +404,8 @@ const BACK: [&str; 13] = [
     "ALTER TABLE request DROP COLUMN only_files;",
     "DROP TABLE outcome;",
     "DROP INDEX job_of_phase; DROP TABLE job_round;",
+    "ALTER TABLE request DROP COLUMN pinned;",
+    "ALTER TABLE depot DROP COLUMN prices;",
 ];
 
 /// Makes a journal one of an older schema.
