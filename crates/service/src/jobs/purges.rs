@@ -143,11 +143,11 @@ impl Purges {
     }
 }
 
-/// What was foreseen of a request, by which rules, and when.
+/// By which rules a request was looked at, when, and what was foreseen; nothing of one that no job left.
 struct Seen {
     stamp: Stamp,
     at: std::time::Instant,
-    foreseen: Foreseen,
+    foreseen: Option<Foreseen>,
 }
 
 /// Looks again and again until the service ends, where there are rules.
@@ -184,14 +184,14 @@ fn news(desk: &Desk, seen: &mut BTreeMap<RequestId, Seen>) -> Result<Vec<Input>>
     let Some((stamp, _)) = desk.purges.policy()? else {
         return Ok(Vec::new());
     };
-    let live: Vec<(RequestId, Option<Timestamp>)> = {
+    let live: BTreeMap<RequestId, Option<Timestamp>> = {
         let mind = desk.centre.mind();
         let live = mind
             .requests()
             .filter(|view| matches!(view.state, RequestState::Moving | RequestState::Safe));
         live.map(|view| (view.request, view.purge_at)).collect()
     };
-    seen.retain(|request, _| live.iter().any(|(id, _)| id == request));
+    seen.retain(|request, _| live.contains_key(request));
     let mut told = Vec::new();
     for (id, purge_at) in live {
         let is_new = seen.get(&id).is_none_or(|seen| {
@@ -200,38 +200,49 @@ fn news(desk: &Desk, seen: &mut BTreeMap<RequestId, Seen>) -> Result<Vec<Input>>
         if !is_new {
             continue;
         }
-        let record = desk.centre.store.request(id)?;
-        if !is_of_job(&record) {
-            continue;
-        }
-        let source = Path::new(OsStr::from_bytes(&record.source));
-        let now = desk.centre.clock.now();
-        match desk.purges.foresee(source, &record.only, now) {
-            Ok(Some(foreseen)) => {
-                let before = seen.get(&id).map(|seen| &seen.foreseen);
-                if let Some(foreseen) = moved(before, purge_at, &foreseen) {
+        let before = seen.remove(&id).and_then(|seen| seen.foreseen);
+        let foreseen = match foresee_of(desk, id)? {
+            Some(foreseen) => {
+                if let Some(Foreseen { at, rule }) = moved(before.as_ref(), purge_at, &foreseen) {
+                    let (request, purge_at) = (id, at);
                     told.push(Input::PurgeForeseen {
-                        request: id,
-                        purge_at: foreseen.at,
-                        rule: foreseen.rule,
+                        request,
+                        purge_at,
+                        rule,
                     });
                 }
-                let at = crate::monotonic();
-                seen.insert(
-                    id,
-                    Seen {
-                        stamp,
-                        at,
-                        foreseen,
-                    },
-                );
+                Some(foreseen)
             }
-            Ok(None) => {}
-            // It may be on its way out.
-            Err(error) => eprintln!("posthaste: {id}: {error}"),
-        }
+            None => before,
+        };
+        let at = crate::monotonic();
+        let now = Seen {
+            stamp,
+            at,
+            foreseen,
+        };
+        seen.insert(id, now);
     }
     Ok(told)
+}
+
+/// What is foreseen of what a job left; none of other requests, nor where its files can't be looked at.
+///
+/// # Errors
+/// The journal's.
+fn foresee_of(desk: &Desk, id: RequestId) -> Result<Option<Foreseen>> {
+    let record = desk.centre.store.request(id)?;
+    if !is_of_job(&record) {
+        return Ok(None);
+    }
+    let source = Path::new(OsStr::from_bytes(&record.source));
+    let now = desk.centre.clock.now();
+    let foreseen = desk.purges.foresee(source, &record.only, now);
+    // It may be on its way out.
+    Ok(foreseen.unwrap_or_else(|error| {
+        eprintln!("posthaste: {id}: {error}");
+        None
+    }))
 }
 
 /// What is to be told of what is foreseen now: nothing where neither when nor why is new.
