@@ -349,9 +349,9 @@ fn parse_price_to(text: &str) -> Result<(String, f64), String> {
     let form = || "write NAME=PRICE, like campus=0.02".to_owned();
     let (name, price) = text.split_once('=').ok_or_else(form)?;
     let price: f64 = price.parse().map_err(|_| form())?;
-    match name.is_empty() {
-        true => Err(form()),
-        false => Ok((name.to_owned(), price)),
+    match !name.is_empty() && price.is_finite() && price >= 0.0 {
+        true => Ok((name.to_owned(), price)),
+        false => Err(form()),
     }
 }
 

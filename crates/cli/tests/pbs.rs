@@ -339,6 +339,62 @@ fn a_job_runs_once_its_data_is_there_and_what_it_leaves_goes_home() {
     }
 }
 
+#[test]
+fn the_sites_purge_binds_what_a_job_leaves() {
+    let site = tempfile::tempdir().unwrap();
+    let policy = site.path().join("purge.toml");
+    let rule = |name: &str, days: f64| {
+        let rule = format!("[[rule]]\nname = \"{name}\"\nclock = \"mtime\"\ndays = {days}\n");
+        fs::write(&policy, rule).unwrap();
+    };
+    rule("an hour", 1.0 / 24.0);
+    let centre = Centre::start_with("1G", &["--purge-policy", policy.to_str().unwrap()]);
+    let relay = Relay::start(centre.folder.path(), "a", "1G", "10K");
+    centre.service.add(&relay);
+    let is_up = |depot: &Value| depot["state"] == "up";
+    centre.service.wait_for_depots(is_up);
+    let job = centre.submitted(
+        "#!/bin/sh\n#PBS -v POSTHASTE=\"stage_out source=SCRATCH/out destination=home deadline=5h code=1+0\"\n\
+         mkdir -p SCRATCH/out && head -c 4M /dev/urandom > SCRATCH/out/result.h5\n",
+    );
+    centre.cycle_until(&job, |job| job["job_state"] == "F");
+    let leaving = centre.leaving();
+    let id = leaving[0]["id"].as_str().unwrap();
+    let due = |request: &Value| {
+        let due = request["deadline"].as_str().unwrap();
+        let due: jiff::Timestamp = due.parse().unwrap();
+        due.duration_since(jiff::Timestamp::now()).as_secs() / 60
+    };
+    let request = centre.service.status(id);
+    assert!((50..=60).contains(&due(&request)), "{request}");
+    let told = |words: &[&str]| {
+        centre.wait_for("the rule is told", || {
+            let story = centre.service.run(&["explain", id]);
+            let story = text(&story.stdout);
+            words.iter().all(|word| story.contains(word))
+        });
+    };
+    told(&["result.h5", "`an hour` (line 1)", "purge.toml"]);
+
+    // Other rules move it soon.
+    rule("two hours", 2.0 / 24.0);
+    let is_moved = |request: &Value| due(request) > 100;
+    centre.service.wait_until(id, is_moved);
+    told(&["`two hours` (line 1)"]);
+
+    fs::write(&policy, "[[rule]]\nnonsense = 1\n").unwrap();
+    let serve = ["serve", "--state"];
+    let output = processes::binary()
+        .args(serve)
+        .arg(site.path().join("state"))
+        .arg("--purge-policy")
+        .arg(&policy)
+        .output()
+        .unwrap();
+    let (code, line) = processes::failure(&output);
+    assert!(code == 2 && line.contains("nonsense"), "{code}: {line}");
+}
+
 impl Centre {
     /// What the service says of all jobs of PBS, also of those that are gone.
     fn jobs_of_service(&self) -> String {

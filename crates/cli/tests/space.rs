@@ -58,7 +58,12 @@ fn what_one_service_reserved_another_can_not_take() {
         second.wait_until(&early, |request| request["at_risk"] == true);
         assert!(second.run(&["cancel", &early]).status.success());
     }
-    second.wait_for_depots(|depot| depot["free_bytes"].as_u64().unwrap() < 330 << 20);
+    // And what it had reserved itself is given back a moment after it gave up.
+    let is_told = |depot: &Value| {
+        let free = depot["free_bytes"].as_u64().unwrap();
+        (200 << 20..330 << 20).contains(&free)
+    };
+    second.wait_for_depots(is_told);
     let refused = offload(&second, &folder.join("later"), 330).unwrap_err();
     assert!(refused.contains("are needed on depots"), "{refused}");
     let other = offload(&second, &folder.join("three"), 96).unwrap();

@@ -24,9 +24,14 @@ struct Scene {
 
 impl Scene {
     fn start() -> Self {
+        Self::start_at("40M")
+    }
+
+    /// Each relay takes so much a second.
+    fn start_at(rate: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let gateway = Gateway::start(&folder.path().join("gateway"));
-        let relays = ["ash", "birch"].map(|name| Relay::start(folder.path(), name, "1G", "40M"));
+        let relays = ["ash", "birch"].map(|name| Relay::start(folder.path(), name, "1G", rate));
         let gateways = folder.path().join("gateways.toml");
         let known = format!(
             "[near]\naddress = '{}'\nsecret_file = '{}'\nto = ['127.0.0.1:*']\n",
@@ -133,7 +138,7 @@ fn a_gateway_killed_in_mid_stream_costs_no_byte_of_an_offload_or_a_pull() {
 /// end.
 #[test]
 fn a_gateway_that_buys_nothing_is_left_for_the_straight_way() {
-    let scene = Scene::start();
+    let scene = Scene::start_at("16M");
     let address = scene.gateway.address().parse().unwrap();
     let link = SlowLink::start(address, 256 << 10).unwrap();
     let known = fs::read_to_string(&scene.gateways).unwrap();
@@ -145,8 +150,8 @@ fn a_gateway_that_buys_nothing_is_left_for_the_straight_way() {
     .unwrap();
     let service = scene.service();
     let scratch = scene.folder.path().join("scratch");
-    // Far more than goes before all is known that a trial needs, also where much else runs.
-    make_tree(&scratch, 640, 5);
+    // Twice as much as goes before all is known that a trial needs: eight connections carry 2 MiB/s.
+    make_tree(&scratch, 256, 5);
     let mut offload = vec!["offload", scratch.to_str().unwrap(), "--to", "home"];
     offload.extend([
         "--deadline",

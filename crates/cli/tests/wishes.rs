@@ -114,3 +114,83 @@ fn the_purge_of_a_source_binds_where_it_comes_before_the_deadline() {
         "{said}"
     );
 }
+
+#[test]
+fn what_requests_to_a_depot_and_what_leaves_it_cost_is_counted() {
+    let centre = Centre::new(34);
+    let prices = ["--usd-per-1000-puts", "1", "--usd-per-1000-gets", "2"];
+    let out = ["--usd-per-gb-out", "3", "--usd-per-gb-out-to", "edge=0.5"];
+    let prices = [&prices[..], &out].concat();
+    for relay in &centre.relays {
+        centre.service.lend(relay, &prices);
+    }
+    let request = centre.offload(&["--code", "2+1", "--wait"]);
+    assert_eq!(request["state"], "safe");
+    let number = |name: &str| request[name].as_f64().unwrap();
+    // A fragment is one PUT, a tenth of a cent: three of each chunk, and nothing else costs.
+    let puts = request["chunks"].as_f64().unwrap() * 3.0 * 0.001;
+    assert!((number("spent_usd") - puts).abs() < 1e-9, "{request}");
+    // Two of them are read again, by a GET each, and twelve megabytes go home.
+    let read = request["chunks"].as_f64().unwrap() * 2.0 * 0.002 + 0.012 * 3.0;
+    assert!(
+        (read * 0.9..read * 1.2).contains(&number("cost_usd_to_read")),
+        "{read}: {request}"
+    );
+    let listed = text(&centre.service.run(&["depot", "list"]).stdout);
+    assert!(listed.contains("$0.5/GB to edge"), "{listed}");
+    for wrong in ["edge", "edge=much", "edge=-1"] {
+        let invite = ["depot", "invite", "new", "--output", "-"];
+        let arguments = [&invite[..], &["--usd-per-gb-out-to", wrong]].concat();
+        let output = centre.service.run(&arguments);
+        let said = text(&output.stderr);
+        assert!(
+            output.status.code() == Some(2) && said.contains(wrong),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_pinned_depot_holds_its_share_before_anything_is_called_safe() {
+    let mut centre = Centre::new(35);
+    centre
+        .relays
+        .iter()
+        .for_each(|relay| centre.service.add(relay));
+    centre
+        .service
+        .wait_for_depots(|depot| depot["state"] == "up");
+    for (wrong, named) in [
+        (&["--pin", "nobody"][..], "nobody"),
+        (&["--pin", "cedar", "--without", "cedar"], "cedar"),
+        (&["--pin", "cedar,birch,ash"], "1+1"),
+    ] {
+        let arguments = centre.arguments(&[&["--code", "1+1"], wrong].concat());
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let (code, said) = centre.refused(&arguments);
+        assert!(code != 0 && said.contains(named), "{code}: {said}");
+    }
+
+    // While it is away, two copies lie elsewhere, and that is not enough.
+    let request = centre.offload(&["--code", "1+1", "--pin", "cedar", "--bwlimit", "2M"]);
+    let id = request["id"].as_str().unwrap();
+    centre.relays[2].kill();
+    let stored = |request: &Value, name: &str| {
+        let shares = request["shares"].as_array().unwrap().iter();
+        let share = shares.clone().find(|share| share["depot"] == name);
+        share.unwrap()["stored"].as_u64().unwrap()
+    };
+    let chunks = request["chunks"].as_u64().unwrap();
+    centre.service.run(&["modify", id, "--bwlimit", "50M"]);
+    let elsewhere = |request: &Value| stored(request, "ash") + stored(request, "birch");
+    let waits = |request: &Value| elsewhere(request) + stored(request, "cedar") >= 2 * chunks;
+    let waiting = centre.service.wait_until(id, waits);
+    assert_eq!(waiting["state"], "moving", "{waiting}");
+    let story = text(&centre.service.run(&["explain", id]).stdout);
+    assert!(story.contains("cedar"), "{story}");
+    centre.relays[2].restart();
+    let safe = centre
+        .service
+        .wait_until(id, |request| request["state"] == "safe");
+    assert_eq!(stored(&safe, "cedar"), chunks, "{safe}");
+}

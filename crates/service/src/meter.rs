@@ -7,7 +7,8 @@
 //!
 //! Where that takes too long, because fragments are large for what the path carries now, bytes count as they arrive,
 //! as the kernels at both ends of a connection know, until what was on its way then has ended. Through gateways nobody
-//! sees from here what has arrived; there it is only seen that something moves.
+//! sees from here what has arrived; there it is only seen that something moves, and the window stays open until something
+//! is acknowledged: all of that arrived in all of that time.
 
 use std::{
     sync::Mutex,
@@ -53,6 +54,8 @@ enum Ramp {
 #[derive(Debug)]
 struct Window {
     opened: Instant,
+    /// Since when nobody looked whether anything moves, where nothing was acknowledged since it opened.
+    unheard_since: Instant,
     in_flight: u32,
     /// How many of them take only what others leave, and whether any did in this window: what they took says
     /// only that there was so much.
@@ -110,7 +113,7 @@ impl Window {
     fn open(&mut self, at: Instant, busy_before: Duration, now: Instant) {
         self.busy = self.busy_until(now) - busy_before;
         self.busy_since = self.busy_since.map(|_| now);
-        self.opened = at;
+        (self.opened, self.unheard_since) = (at, at);
         self.acknowledged_at = None;
         self.bytes = 0;
         self.acknowledged = 0;
@@ -153,9 +156,13 @@ impl Window {
                 saturated: false,
             }),
         };
-        self.open(now, self.busy_until(now), now);
+        if carried.arrived.is_some() {
+            self.open(now, self.busy_until(now), now);
+            self.seen = is_busy.then_some(self.in_flight);
+        }
+        // What is acknowledged next was on its way all the time since the window opened, not only from now on.
+        self.unheard_since = now;
         self.before = Some(self.look(now, carried));
-        self.seen = (is_busy && carried.arrived.is_some()).then_some(self.in_flight);
         sample.filter(|_| is_busy)
     }
 
@@ -204,6 +211,7 @@ impl Meter {
         Self {
             window: Mutex::new(Window {
                 opened: now,
+                unheard_since: now,
                 in_flight: 0,
                 humble: 0,
                 was_humble: false,
@@ -289,10 +297,13 @@ impl Meter {
             }
             let (ended, busy) = match window.acknowledged_at {
                 Some(acknowledged) => acknowledged,
-                None if now.duration_since(window.opened) < WINDOW_MAX => return None,
+                None if now.duration_since(window.unheard_since) < WINDOW_MAX => return None,
                 None if window.in_flight > 0 => {
-                    window.latest = ByteRate::ZERO;
-                    return window.wait(now, before, carried);
+                    let sample = window.wait(now, before, carried);
+                    if sample.is_none() {
+                        window.latest = ByteRate::ZERO;
+                    }
+                    return sample;
                 }
                 None => {
                     window.latest = ByteRate::ZERO;
@@ -324,7 +335,7 @@ impl Meter {
     /// The rate over the last closed window; zero when nothing was sent for long.
     pub(crate) fn latest(&self, now: Instant) -> ByteRate {
         self.with(|window| {
-            let stale = now.duration_since(window.opened) > 2 * WINDOW_MAX + WINDOW_MIN;
+            let stale = now.duration_since(window.unheard_since) > 2 * WINDOW_MAX + WINDOW_MIN;
             if stale { ByteRate::ZERO } else { window.latest }
         })
     }
@@ -590,6 +601,21 @@ mod tests {
             );
         }
         assert!(samples.len() >= 10);
+    }
+
+    #[test]
+    fn large_fragments_that_end_together_behind_a_gateway_show_what_it_carries() {
+        let start = start();
+        let meter = Meter::new(start);
+        // Eight of 2 MB take 16 s, and nothing is heard meanwhile.
+        let rates = ((1000, 1000), 0);
+        let samples = run_seen(&meter, start, 2_000_000, rates, 100_000, false);
+        let full = samples.iter().filter(|(_, sample)| sample.saturated);
+        let full: Vec<_> = full.map(|(_, sample)| rate(sample)).collect();
+        assert!(full.len() >= 4, "{samples:?}");
+        for rate in full {
+            assert!((990_000..=1_010_000).contains(&rate), "{samples:?}");
+        }
     }
 
     #[test]

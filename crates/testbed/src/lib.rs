@@ -65,9 +65,9 @@ pub use web_server::{WebFace, WebServer};
 /// Between two looks whether a server listens.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Looks before a server counts as not starting: two minutes. One that ends is noticed at once, and
-/// one that still starts on a busy machine is no fault.
-const LOOKS_MAX: u32 = 6_000;
+/// Looks before a server counts as not starting: five minutes. One that ends is noticed at once, and
+/// one that still starts on a busy machine, whose disks may stall, is no fault.
+const LOOKS_MAX: u32 = 15_000;
 
 /// A server process that ends with its owner, also when a test panics.
 #[derive(Debug)]

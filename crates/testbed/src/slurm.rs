@@ -187,7 +187,7 @@ impl Slurm {
     /// Looks until `condition` holds.
     ///
     /// # Errors
-    /// When it never does (two minutes), or can't be told.
+    /// When it never does (five minutes), or can't be told.
     pub fn wait_until(
         &self,
         what: &str,

@@ -4,7 +4,7 @@ use std::{
     collections::VecDeque,
     io::{Write as _, stdout},
     path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    process::{Command, Stdio},
     sync::{Mutex, PoisonError},
     thread,
 };
@@ -39,7 +39,14 @@ struct File {
     package: PathBuf,
 }
 
-/// Builds every file of tests of the workspace and runs all of them, each one's words together.
+/// One that failed, and what it said.
+struct Failed {
+    name: String,
+    said: String,
+}
+
+/// Builds every file of tests of the workspace and runs all of them, each one's words together; those of files that fail
+/// come last.
 ///
 /// # Errors
 /// When one doesn't build, or a test fails: then after all have run.
@@ -47,11 +54,15 @@ pub fn run() -> anyhow::Result<()> {
     let files = build()?;
     let count = files.len();
     let failed = run_all(files);
+    for file in &failed {
+        write(&file.said);
+    }
     if !failed.is_empty() {
+        let names: Vec<&str> = failed.iter().map(|file| file.name.as_str()).collect();
         bail!(
             "tests fail in {} of {count} files: {}",
             failed.len(),
-            failed.join(", ")
+            names.join(", ")
         );
     }
     Ok(())
@@ -112,8 +123,8 @@ fn file(line: &str) -> anyhow::Result<Option<File>> {
     }))
 }
 
-/// Runs all, and says which failed.
-fn run_all(files: VecDeque<File>) -> Vec<String> {
+/// Runs all. Those that failed.
+fn run_all(files: VecDeque<File>) -> Vec<Failed> {
     let (files, failed) = (Mutex::new(files), Mutex::new(Vec::new()));
     thread::scope(|scope| {
         for _ in 0..LANES {
@@ -121,9 +132,10 @@ fn run_all(files: VecDeque<File>) -> Vec<String> {
                 // Taken in a step of its own: in the condition of the loop the lock would be held while the file runs.
                 let next = || lock(&files).pop_front();
                 while let Some(file) = next() {
-                    if let Err(error) = run_file(&file) {
-                        eprintln!("xtask: {error:#}");
-                        lock(&failed).push(file.name);
+                    if let Err(said) = run_file(&file) {
+                        eprintln!("xtask: tests of {} fail", file.name);
+                        let name = file.name;
+                        lock(&failed).push(Failed { name, said });
                     }
                 }
             });
@@ -136,31 +148,37 @@ fn lock<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn run_file(file: &File) -> anyhow::Result<()> {
+/// Runs one and prints what it says.
+///
+/// # Errors
+/// When it fails: with what it said, which is not printed then.
+fn run_file(file: &File) -> Result<(), String> {
     let output = Command::new("timeout")
         .args(["--verbose", "--kill-after", MERCY_S, LIMIT_S])
         .arg(&file.program)
         .current_dir(&file.package)
         .env("CARGO_MANIFEST_DIR", &file.package)
+        // Of a test that fails, its place and words tell enough; a hundred frames hide them.
+        .env("RUST_BACKTRACE", "0")
         .stdin(Stdio::null())
         .output()
-        .with_context(|| format!("can't run {}", file.program.display()))?;
-    say(file, &output);
-    if !output.status.success() {
-        bail!("{} fails: {}", file.program.display(), output.status);
-    }
-    Ok(())
-}
-
-/// What it said, in one piece.
-fn say(file: &File, output: &Output) {
+        .map_err(|error| format!("can't run {}: {error}\n", file.program.display()))?;
     let program = file.program.strip_prefix(root()).unwrap_or(&file.program);
     let said = format!(
-        "     Ran {}\n{}{}",
+        "     Ran {}: {}\n{}{}",
         program.display(),
+        output.status,
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     );
-    // Whoever read it is gone: the tests run on, and their result is told by how this ends.
+    if !output.status.success() {
+        return Err(said);
+    }
+    write(&said);
+    Ok(())
+}
+
+/// Whoever read it may be gone: the tests run on, and their result is told by how this ends.
+fn write(said: &str) {
     let _ = stdout().write_all(said.as_bytes());
 }

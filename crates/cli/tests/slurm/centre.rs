@@ -98,13 +98,13 @@ impl Centre {
                 Ok(wanted(&state, &reason))
             });
         looked.unwrap_or_else(|error| {
-            let log = fs::read_to_string(self.folder.path().join("service.log"));
-            panic!(
-                "{error}\n{:?}\n{}",
-                self.slurm.state(job),
-                log.unwrap_or_default()
-            )
+            let state = self.slurm.state(job);
+            panic!("{error}\n{state:?}\n{}", self.service_log())
         });
+    }
+
+    pub fn service_log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("service.log")).unwrap_or_default()
     }
 
     /// The request that brings home what a job left: it comes once the job is told of as ended.

@@ -15,7 +15,10 @@ fn wait_until_staged(centre: &Centre, job: u32) {
         let about = slurm.ask("scontrol", &["show", "job", &job.to_string()])?;
         Ok(about.contains("BurstBufferState=staged-in"))
     });
-    looked.unwrap();
+    looked.unwrap_or_else(|error| {
+        let (told, asked) = (centre.job(job), centre.requests(|_| true));
+        panic!("{error}\n{told}\n{asked:?}\n{}", centre.service_log())
+    });
 }
 
 /// Runs a job that has the node for itself until there is a file `go`.

@@ -22,7 +22,7 @@ use posthaste_types::{RequestId, Timestamp};
 use crate::http::Desk;
 
 /// Between two looks whether the policy changed, or files are to be looked at again.
-const LOOK_EVERY: Duration = Duration::from_secs(60);
+const LOOK_EVERY: Duration = Duration::from_secs(15);
 /// Files are looked at again so long after they were: that costs a look at each.
 const AGAIN_AFTER: Duration = Duration::from_secs(3600);
 /// What should be gone already and is not gets this long: it goes as fast as it can.
