@@ -3,6 +3,7 @@
 mod elsewhere;
 mod policy;
 mod show;
+mod single;
 
 use std::{
     io::{self, IsTerminal},
@@ -36,7 +37,7 @@ const DAYS_MAX: u64 = 3_660;
 /// Most directories looked at once: each is a thread.
 const AT_ONCE_MAX: u16 = 256;
 
-/// Says what the site's purge will remove from a directory, and when
+/// Says what the site's purge will remove from a directory, and when; or when a file goes
 ///
 /// Reads the times of all files below PATH and the rules of the purge: ~/.config/posthaste/purge.toml or --policy, a file of ours (TOML),
 /// of Robinhood or of Spectrum Scale (docs/reference/purge-policy.md). Tells what goes on which day, what of it is safe elsewhere by a
@@ -46,11 +47,12 @@ const AT_ONCE_MAX: u16 = 256;
 /// Examples:
 ///   posthaste purge-report /scratch/me
 ///   posthaste purge-report /scratch/me --within 3d --depth 2
+///   posthaste purge-report /scratch/me/run7/out.h5
 ///   posthaste purge-report /gpfs/fs1 --policy site.policy --summary --json
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct ReportArguments {
-    /// The directory
+    /// The directory, or one file
     path: PathBuf,
     /// The rules of the purge [default: purge.toml beside profiles.toml]
     #[arg(long, value_name = "FILE")]
@@ -107,6 +109,9 @@ struct Report<'a> {
 pub fn run(arguments: &ReportArguments) -> Outcome {
     let shown = arguments.path.display().to_string();
     let rules = rules(arguments, &shown)?;
+    if arguments.path.is_file() {
+        return single::report(arguments, &rules, &shown);
+    }
     let root = Root::open(&arguments.path).map_err(|cause| at_root(&shown, cause))?;
     let now_s = Timestamp::now().as_second();
     let path = cache_path(arguments, &root)?;
@@ -211,7 +216,7 @@ fn at_root(shown: &str, cause: io::Error) -> Failure {
     match missing {
         true => Failure::new(
             Exit::DirectoryNotFound,
-            format!("{error} (name a directory)"),
+            format!("{error} (name a directory or a file)"),
         ),
         false => error.into(),
     }

@@ -146,6 +146,65 @@ fn a_report_says_what_goes_when_and_what_to_offload_first_and_touches_nothing() 
 }
 
 #[test]
+fn one_file_is_told_of_by_itself() {
+    let site = Site::new(ATIME_30);
+    site.file("run/old.h5", 20, 40);
+    let file = site.path("tree/run/old.h5");
+    let before = times(&file);
+    let policy = site.path("policy");
+    let ask = |path: &Path, more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_posthaste"));
+        command
+            .env("XDG_STATE_HOME", site.path("state"))
+            .env("XDG_CONFIG_HOME", site.path("config"))
+            .env("TZ", "UTC")
+            .arg("purge-report")
+            .arg(path)
+            .arg("--policy")
+            .arg(&policy)
+            .args(more);
+        command.output().unwrap()
+    };
+    // A link to it is about what it leads to, as one to a directory is.
+    let link = site.path("link");
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    for path in [&file, &link] {
+        let said = text(&ask(path, &[]).stdout);
+        let shown = file.to_str().unwrap();
+        for words in [
+            &format!("{shown}: 10 B, last read "),
+            "goes certainly from ",
+            "rule `old` (line 1)",
+            &format!("posthaste offload {shown} --to NAME"),
+        ] {
+            assert!(said.contains(words), "{words}: {said}");
+        }
+    }
+    let output = ask(&file, &["--json"]);
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let goes: jiff::Timestamp = json["goes"].as_str().unwrap().parse().unwrap();
+    let wanted = before[0] + 30 * 86_400;
+    assert_eq!(goes.as_second(), wanted, "{json}");
+    assert_eq!(
+        (&json["rule"], &json["safe"]),
+        (&"old".into(), &false.into())
+    );
+
+    fs::write(&policy, "exempt = [\"*.h5\"]\n".to_owned() + ATIME_30).unwrap();
+    let said = text(&ask(&file, &[]).stdout);
+    assert!(
+        said.contains("no rule of") && !said.contains("offload"),
+        "{said}"
+    );
+    let missing = ask(&site.path("tree/run/gone.h5"), &[]);
+    assert_eq!(missing.status.code(), Some(3));
+    let said = text(&missing.stderr);
+    assert!(said.contains("name a directory or a file"), "{said}");
+    assert_eq!(times(&file), before);
+    assert!(!site.path("state").exists(), "nothing is remembered");
+}
+
+#[test]
 fn policies_of_robinhood_and_scale_are_taken_and_a_wrong_line_is_named() {
     let robinhood = "fileclass keep { definition { name == \"*.keep\" } }\n\
         cleanup_rules {\n ignore_fileclass = keep;\n rule default { condition { last_access > 10d } }\n}\n\
@@ -322,10 +381,10 @@ fn what_a_service_made_safe_is_safe_elsewhere_until_it_changes() {
     let tree = site.path("tree");
     let policy = site.path("policy");
     let cache = site.path("cache");
-    let report = || {
+    let report = |path: &Path| {
         service.json(&[
             "purge-report",
-            tree.to_str().unwrap(),
+            path.to_str().unwrap(),
             "--policy",
             policy.to_str().unwrap(),
             "--cache",
@@ -333,7 +392,12 @@ fn what_a_service_made_safe_is_safe_elsewhere_until_it_changes() {
             "--json",
         ])
     };
-    let json = report();
+    let one = report(&run.join("a"));
+    assert_eq!(
+        (&one["safe"], &one["offload"]),
+        (&true.into(), &Value::Null)
+    );
+    let json = report(&tree);
     let days = json["days"].as_array().unwrap();
     let safe: u64 = days
         .iter()
@@ -346,6 +410,6 @@ fn what_a_service_made_safe_is_safe_elsewhere_until_it_changes() {
     assert!(line.contains("/other --to home --via ash,birch"), "{line}");
     // One is written again: what is elsewhere is not what is here.
     site.file("run/a", 29, 35);
-    let json = report();
+    let json = report(&tree);
     assert_eq!(json["directories"].as_array().unwrap().len(), 2, "{json}");
 }

@@ -8,7 +8,7 @@ use posthaste_batch::purge::{Confidence, Death, Group, Language, Sum};
 use posthaste_types::Bytes;
 use serde_json::{Value, json};
 
-use super::{Report, ReportArguments, date_of};
+use super::{Report, ReportArguments, date_of, elsewhere::Elsewhere};
 use crate::{ls::progress::grouped, output};
 
 /// Prints a report.
@@ -105,11 +105,7 @@ fn directories(report: &Report<'_>, arguments: &ReportArguments) {
     for (path, group) in urgent.iter().take(limit) {
         let Some(first) = group.first else { continue };
         let shown = full_path(report, *path);
-        let from = match first.confidence {
-            Confidence::Possible => "possibly",
-            Confidence::Predicted => "as predicted",
-            Confidence::Certain => "certainly",
-        };
+        let from = how_sure(first.confidence);
         output::line(&format!(
             "{}: {}, {from} from {} on ({})",
             shown
@@ -122,7 +118,8 @@ fn directories(report: &Report<'_>, arguments: &ReportArguments) {
             report.rules.policy.rules[first.rule].explain(),
         ));
         if let Some(path) = shown {
-            output::line(&format!("  {}", offload(report, &path, first)));
+            let saves = offload(report.elsewhere, report.world.now_s, &path, first);
+            output::line(&format!("  {saves}"));
         }
     }
     if urgent.len() > limit {
@@ -133,7 +130,16 @@ fn directories(report: &Report<'_>, arguments: &ReportArguments) {
     }
 }
 
-fn when(at_s: i64, zone: &TimeZone) -> String {
+/// How sure a deadline is, before it is told.
+pub(super) fn how_sure(confidence: Confidence) -> &'static str {
+    match confidence {
+        Confidence::Possible => "possibly",
+        Confidence::Predicted => "as predicted",
+        Confidence::Certain => "certainly",
+    }
+}
+
+pub(super) fn when(at_s: i64, zone: &TimeZone) -> String {
     let at = Timestamp::from_second(at_s).unwrap_or(Timestamp::MAX);
     at.to_zoned(zone.clone())
         .strftime("%Y-%m-%d %H:%M")
@@ -152,18 +158,18 @@ fn full_path(report: &Report<'_>, path: Option<&[u8]>) -> Option<Vec<u8>> {
     Some(full)
 }
 
-/// The command that saves a directory before the first of it goes; names that only the user knows are in capitals.
-fn offload(report: &Report<'_>, path: &[u8], first: Death) -> String {
-    let deadline = match first.at_s <= report.world.now_s {
+/// The command that saves a file, or a directory before the first of it goes; names that only the user knows are in capitals.
+pub(super) fn offload(elsewhere: &Elsewhere, now_s: i64, path: &[u8], first: Death) -> String {
+    let deadline = match first.at_s <= now_s {
         true => "1h".to_owned(),
         false => Timestamp::from_second(first.at_s)
             .unwrap_or(Timestamp::MAX)
             .to_string(),
     };
-    let to = report.elsewhere.to.as_deref().unwrap_or("NAME");
-    let via = match report.elsewhere.via.is_empty() {
+    let to = elsewhere.to.as_deref().unwrap_or("NAME");
+    let via = match elsewhere.via.is_empty() {
         true => "DEPOT,DEPOT".to_owned(),
-        false => report.elsewhere.via.join(","),
+        false => elsewhere.via.join(","),
     };
     format!(
         "posthaste offload {} --to {} --via {} --deadline {deadline}",
@@ -186,10 +192,13 @@ fn quoted(word: &[u8]) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
+pub(super) fn rfc(at_s: i64) -> Option<String> {
+    Timestamp::from_second(at_s).map(|at| at.to_string()).ok()
+}
+
 fn to_json(report: &Report<'_>, arguments: &ReportArguments) -> Value {
     let account = report.account;
     let sum = |sum: Sum| json!({"files": sum.files, "bytes": sum.bytes});
-    let rfc = |at_s: i64| Timestamp::from_second(at_s).map(|at| at.to_string()).ok();
     let days = account.days.iter().zip(report.midnights);
     let days = days.filter(|(day, _)| day.all.files > 0).map(|(day, end_s)| {
         json!({
@@ -211,7 +220,7 @@ fn to_json(report: &Report<'_>, arguments: &ReportArguments) -> Value {
             "rule": report.rules.policy.rules[first.rule].name,
             "why": report.rules.policy.rules[first.rule].explain(),
             "dying": sum(group.dying), "possible": sum(group.possible), "safe": sum(group.safe),
-            "offload": full.map(|path| offload(report, &path, first)),
+            "offload": full.map(|path| offload(report.elsewhere, report.world.now_s, &path, first)),
         }))
     };
     let directories: Vec<Value> = match arguments.summary {
