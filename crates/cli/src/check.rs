@@ -1,5 +1,7 @@
 //! `posthaste check`: what a job script asks for.
 
+mod ask;
+
 use std::{fs::File, io::Read, path::PathBuf, process::ExitCode};
 
 use clap::Args;
@@ -11,9 +13,11 @@ use posthaste_endpoint::{Error, ErrorKind};
 use serde_json::{Value, json};
 
 use crate::{
+    client::ServiceArguments,
     failure::{Failure, Outcome},
     moment, output,
 };
+use ask::{Answer, Answers};
 
 /// Larger than any script that a scheduler takes (Slurm: 4 MiB).
 const SCRIPT_BYTES_MAX: u64 = 4 << 20;
@@ -28,6 +32,7 @@ const SCRIPT_BYTES_MAX: u64 = 4 << 20;
 ///   posthaste check job.sh
 ///   posthaste check - --json < job.sh
 ///   posthaste check --queued job.sh         also what the service does not take from jobs in a queue
+///   posthaste check --ask job.sh            also what the service says: places, depots, and when each input would be here
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct CheckArguments {
@@ -39,19 +44,25 @@ pub struct CheckArguments {
     /// Refuse also what the service can't do for a job in a queue: relative paths, URLs as destinations, hours and loads of depots
     #[arg(long)]
     queued: bool,
+    /// Ask the service too, as for a job in a queue: whether it takes the script, how large each input is and when it would be here.
+    /// Exit code 11 when an input that the job needs can't come
+    #[arg(long)]
+    ask: bool,
+    #[command(flatten)]
+    service: ServiceArguments,
 }
 
 /// Runs the command.
 ///
 /// # Errors
-/// A usage failure when a directive is wrong; those of reading the script.
-pub fn run(arguments: &CheckArguments) -> Outcome {
+/// A usage failure when a directive is wrong; those of reading the script, and of asking the service.
+pub async fn run(arguments: CheckArguments) -> Outcome {
     let shown = arguments.script.display().to_string();
     let text = read(&arguments.script, &shown)?;
     let now = Timestamp::now();
     let read = script::read(&text).and_then(|wanted| {
         let mut wrong = too_late(&wanted, now);
-        if arguments.queued {
+        if arguments.queued || arguments.ask {
             wrong.extend(of_a_job(&wanted));
         }
         if wrong.is_empty() {
@@ -61,12 +72,16 @@ pub fn run(arguments: &CheckArguments) -> Outcome {
         }
     });
     let wanted = read.map_err(|complaints| complain(&shown, &complaints))?;
+    let answers = match arguments.ask {
+        true => ask::ask(&arguments.service, &text, &wanted).await?,
+        false => Answers::new(),
+    };
     if arguments.json {
-        output::json(&to_json(&wanted, now));
+        output::json(&to_json(&wanted, &answers, now));
     } else {
-        describe(&shown, &wanted);
+        describe(&shown, &wanted, &answers);
     }
-    Ok(ExitCode::SUCCESS)
+    ask::refusal(&wanted, &answers).map_or(Ok(ExitCode::SUCCESS), Err)
 }
 
 /// What a service can't do for a job in a queue.
@@ -167,7 +182,7 @@ fn complain(shown: &str, complaints: &[Complaint]) -> Failure {
     Failure::usage(last)
 }
 
-fn describe(shown: &str, wanted: &Wanted) {
+fn describe(shown: &str, wanted: &Wanted, answers: &Answers) {
     if *wanted == Wanted::default() {
         return output::line(&format!("{shown} asks for nothing"));
     }
@@ -182,7 +197,9 @@ fn describe(shown: &str, wanted: &Wanted) {
     };
     for one in &wanted.stage_ins {
         let of = format!("{} → {}", one.source, one.destination);
-        row(one.line, "stage in", of, how_in(one));
+        let asked = answers.get(&one.line).map(Answer::told);
+        let how = how_in(one).into_iter().chain(asked);
+        row(one.line, "stage in", of, how.collect());
     }
     for one in &wanted.stage_outs {
         let of = format!("{} → {}", one.source, one.destination);
@@ -240,7 +257,7 @@ fn when(deadline: Deadline, from: &str) -> String {
     }
 }
 
-fn to_json(wanted: &Wanted, now: Timestamp) -> Value {
+fn to_json(wanted: &Wanted, answers: &Answers, now: Timestamp) -> Value {
     let deadline = |deadline: Option<Deadline>| match deadline {
         None => Value::Null,
         Some(Deadline::Within(span)) => json!({"within_s": span.as_secs()}),
@@ -250,6 +267,7 @@ fn to_json(wanted: &Wanted, now: Timestamp) -> Value {
         json!({
             "line": one.line, "source": one.source, "destination": one.destination,
             "deadline": deadline(one.deadline), "optional": one.is_optional,
+            "asked": answers.get(&one.line).map(Answer::to_json),
         })
     };
     let stage_out = |one: &StageOut| {

@@ -122,7 +122,7 @@ fn main() -> ExitCode {
         Command::Offload(arguments) => wait_for(offload::run(arguments)),
         Command::StageIn(arguments) => wait_for(stage_in::run(arguments)),
         Command::Plan(arguments) => wait_for(plan::run(arguments)),
-        Command::Check(arguments) => check::run(&arguments),
+        Command::Check(arguments) => wait_for(check::run(arguments)),
         Command::PurgeReport(arguments) => purge_report::run(&arguments),
         Command::List(arguments) => wait_for(request::list(arguments)),
         Command::Status(arguments) => wait_for(request::status(arguments)),

@@ -11,7 +11,7 @@ mod site;
 use clap::{Args, Subcommand};
 
 use crate::failure::Outcome;
-pub use hook::{complaints, directives, variables};
+pub use hook::{complaints, directives, only_directives, variables};
 
 /// Makes Slurm wait for data: install, doctor
 ///

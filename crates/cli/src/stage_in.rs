@@ -91,17 +91,8 @@ pub struct StageInArguments {
 pub async fn run(arguments: StageInArguments) -> Outcome {
     let new = arguments.wish()?;
     let service = ServiceClient::open(&arguments.service)?;
-    let path = if arguments.dry_run {
-        "/v1/stage-ins?dry_run=true"
-    } else {
-        "/v1/stage-ins"
-    };
-    let mut request: api::Request = service.post(path, &new).await?;
+    let request = ask(&service, &new, arguments.dry_run).await?;
     let id = request.id.clone();
-    while request.state == "scanning" {
-        tokio::time::sleep(LOOK_EVERY).await;
-        request = service.get(&format!("/v1/requests/{id}")).await?;
-    }
     if matches!(request.state.as_str(), "refused" | "failed") {
         return Err(refusal(&request, arguments.json));
     }
@@ -118,6 +109,28 @@ pub async fn run(arguments: StageInArguments) -> Outcome {
         return Ok(watch::exit_of(&request));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Asks the service for it, or what would become of it, and waits until its sources have been looked at.
+///
+/// # Errors
+/// The service's refusal to look at it at all.
+pub async fn ask(
+    service: &ServiceClient,
+    new: &api::NewStageIn,
+    dry_run: bool,
+) -> Result<api::Request, Failure> {
+    let path = if dry_run {
+        "/v1/stage-ins?dry_run=true"
+    } else {
+        "/v1/stage-ins"
+    };
+    let mut request: api::Request = service.post(path, new).await?;
+    while request.state == "scanning" {
+        tokio::time::sleep(LOOK_EVERY).await;
+        request = service.get(&format!("/v1/requests/{}", request.id)).await?;
+    }
+    Ok(request)
 }
 
 fn refusal(request: &api::Request, json: bool) -> Failure {

@@ -2,11 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
+#[path = "support/processes.rs"]
+mod processes;
+
 use std::{
     fs,
     io::Write,
     process::{Command, Output, Stdio},
 };
+
+use processes::{Relay, Service, failure, text};
 
 fn check(script: &str, more: &[&str]) -> Output {
     let folder = tempfile::tempdir().unwrap();
@@ -18,10 +23,6 @@ fn check(script: &str, more: &[&str]) -> Output {
         .args(["check", "job.sh"])
         .args(more);
     command.output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 const SCRIPT: &str = "#!/bin/bash
@@ -134,4 +135,102 @@ fn what_can_t_be_for_a_job_in_a_queue_is_refused_where_asked() {
             .code(),
         Some(0)
     );
+}
+
+/// A service with scratch, a relay that it knows, and a folder of inputs.
+struct Site {
+    folder: tempfile::TempDir,
+    service: Service,
+    _relay: Relay,
+}
+
+impl Site {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (scratch, archive) = (folder.path().join("scratch"), folder.path().join("archive"));
+        fs::create_dir(&scratch).unwrap();
+        fs::create_dir(&archive).unwrap();
+        for name in ["a", "b", "c"] {
+            fs::write(archive.join(name), vec![7; 1 << 20]).unwrap();
+        }
+        let service = Service::start_with(folder.path(), &["--scratch", scratch.to_str().unwrap()]);
+        let relay = Relay::start(folder.path(), "ash", "1G", "40M");
+        service.add(&relay);
+        Self {
+            folder,
+            service,
+            _relay: relay,
+        }
+    }
+
+    /// Checks a script of these directives, `SITE` in them being where all of it lies.
+    fn ask(&self, directives: &[&str], more: &[&str]) -> Output {
+        let lines = directives.iter().map(|line| {
+            let site = self.folder.path().to_str().unwrap();
+            format!("#POSTHASTE {}\n", line.replace("SITE", site))
+        });
+        let script = self.folder.path().join("job.sh");
+        fs::write(&script, format!("#!/bin/sh\n{}", lines.collect::<String>())).unwrap();
+        let check = ["check", "--ask", script.to_str().unwrap()];
+        self.service.run(&[&check, more].concat())
+    }
+}
+
+#[test]
+fn the_service_says_when_inputs_would_be_here() {
+    let site = Site::start();
+    let script = [
+        "stage_in source=SITE/archive destination=SITE/scratch/in",
+        "stage_in source=SITE/none destination=SITE/scratch/more optional",
+        "stage_in source=SITE/archive destination=SITE/scratch/in-%j",
+        "stage_out source=SITE/scratch/out destination=home via=ash pin=ash",
+    ];
+    let said = site.ask(&script, &[]);
+    let told = text(&said.stdout);
+    assert_eq!(said.status.code(), Some(0), "{told}{}", text(&said.stderr));
+    for words in [
+        "line 2  stage in",
+        "files, here as likely as not by",
+        "the job starts without it too, can't come now:",
+        "symbols have no meaning before there is a job",
+    ] {
+        assert!(told.contains(words), "{words}\n{told}");
+    }
+    let json = site.ask(&script, &["--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    let asked = |place: usize| &json["stage_ins"][place]["asked"];
+    assert_eq!(asked(0)["bytes"].as_u64(), Some(3 << 20), "{json}");
+    assert_eq!(asked(0)["late"], false);
+    assert_eq!(asked(1)["state"], "refused");
+    assert_eq!(asked(2)["state"], "not-asked");
+    let scratch = fs::read_dir(site.folder.path().join("scratch")).unwrap();
+    assert_eq!(scratch.count(), 0, "nothing is changed");
+    let listed = site.service.json(&["list", "--json"]);
+    assert_eq!(listed, serde_json::json!([]));
+}
+
+#[test]
+fn what_the_service_would_not_take_is_named_with_its_line() {
+    let mut site = Site::start();
+    let missing = "stage_in source=SITE/none destination=SITE/scratch/in";
+    let (code, line) = failure(&site.ask(&[missing], &["--json"]));
+    assert!(code == 11 && line.contains("line 2"), "{code}: {line}");
+    for (wrong, words) in [
+        ("stage_in source=SITE/archive destination=/etc/in", "line 2"),
+        (
+            "stage_out source=SITE/scratch/out destination=home via=elm",
+            "elm",
+        ),
+        (
+            "stage_out source=SITE/scratch/out destination=home pin=elm",
+            "elm",
+        ),
+        ("stage_out source=out destination=home", "absolute"),
+    ] {
+        let (code, line) = failure(&site.ask(&[wrong], &[]));
+        assert!(code != 0 && line.contains(words), "{code}: {line}");
+    }
+    site.service.kill();
+    let (code, line) = failure(&site.ask(&[missing], &[]));
+    assert!(code == 5 && line.contains("can't reach"), "{code}: {line}");
 }

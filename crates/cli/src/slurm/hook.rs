@@ -153,12 +153,15 @@ pub fn directives(path: &str) -> Result<String, Failure> {
         )));
     }
     let text = fs::read(path).map_err(failed)?;
-    let text = String::from_utf8_lossy(&text);
-    // Lines keep their numbers.
+    Ok(only_directives(&String::from_utf8_lossy(&text)))
+}
+
+/// The same of a text. Lines keep their numbers.
+pub fn only_directives(text: &str) -> String {
     let kept = text
         .lines()
         .map(|line| if line.starts_with('#') { line } else { "" });
-    Ok(kept.collect::<Vec<_>>().join("\n"))
+    kept.collect::<Vec<_>>().join("\n")
 }
 
 /// Refuses what makes no sense when it is submitted.

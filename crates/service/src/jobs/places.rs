@@ -21,6 +21,7 @@ pub(super) fn check(desk: &Desk, wanted: &Wanted) -> Result<()> {
     for one in &wanted.stage_outs {
         at_line(one.line, on_scratch(desk, &one.source))?;
         at_line(one.line, in_the_books(desk, &one.via))?;
+        at_line(one.line, in_the_books(desk, &one.pin))?;
     }
     Ok(())
 }
