@@ -1,6 +1,10 @@
 //! `posthaste stage-in`: asks for data that must be here by a deadline, and not before it is needed.
 
-use std::{process::ExitCode, time::Duration};
+use std::{
+    io::{self, IsTerminal},
+    process::ExitCode,
+    time::Duration,
+};
 
 use clap::Args;
 use posthaste_api as api;
@@ -12,6 +16,7 @@ use crate::{
     answer,
     client::{ServiceArguments, ServiceClient},
     failure::{Exit, Failure, Outcome},
+    ls::progress::{QUIET_FOR, draw},
     moment, output, watch,
 };
 
@@ -126,9 +131,21 @@ pub async fn ask(
         "/v1/stage-ins"
     };
     let mut request: api::Request = service.post(path, new).await?;
+    let (mut waited, is_shown) = (Duration::ZERO, io::stderr().is_terminal());
     while request.state == "scanning" {
         tokio::time::sleep(LOOK_EVERY).await;
+        waited += LOOK_EVERY;
+        if is_shown && waited >= QUIET_FOR {
+            let seconds = moment::show_seconds(waited.as_secs_f64());
+            draw(&format!(
+                "looking at {} for {seconds}",
+                new.sources.join(" and ")
+            ));
+        }
         request = service.get(&format!("/v1/requests/{}", request.id)).await?;
+    }
+    if is_shown && waited >= QUIET_FOR {
+        draw("");
     }
     Ok(request)
 }

@@ -39,16 +39,16 @@ const CAUSES: &str = "
   is stored as it comes. Real ones wait for the scan of the source and for connections, and eight fragments share a
   path, so that the last eight end together.
 - **`slows`: measurements come late.** The simulator sees bytes as they move, so a drop shows within 4 s. A service
-  counts fragments when they are acknowledged: eight that were half way when the path dropped to a tenth take 16 s, and
-  until then nothing says that anything changed. If the optimizer's turn comes meanwhile, it takes the lower rate for a sign
-  that more should be sent at once, and sends another eight fragments there. What is on its way to the slow depot then decides
-  when all is safe. To count bytes as they leave would show the drop sooner; the meter does not yet.
+  counts fragments when they are acknowledged, and bytes as they arrive only where nothing was acknowledged for 5 s: until
+  then nothing says that anything changed. If the optimizer's turn comes meanwhile, it takes the lower rate for a sign
+  that more should be sent at once, and sends more fragments there. What is on its way to the slow depot then decides
+  when all is safe: four fragments more are 8 s. To call back those that still wait for a connection would spare that.
 - **`unknown-rates`: so does the first one.** The simulator knows a path's rate after 2 s. A service starts 32 fragments
   at once to a depot it knows nothing of, and takes the path for measured when all of those have ended, 8 s later;
-  until then it goes on as if there were no limit. A request that comes meanwhile and is due first waits behind what is on its
-  way. To call the path measured when the eight that had a connection first have ended was tried: the second request was safe
-  one to four seconds sooner, but first measurements came from fragments that ended together, were too low, and in one run of four
-  the second request was refused, which can be on time.
+  until then it goes on as if there were no limit. A request that comes meanwhile and is due first goes before what waits for a
+  connection, and so may be safe sooner than simulated; once in three runs it was not.
+- **`two-deadlines`: a second of those 11.76 s is the one of every scenario**; the rest are fragments of the first request
+  that have a connection already: others wait for theirs by deadline.
 ";
 
 /// A mebibyte, in bytes.
