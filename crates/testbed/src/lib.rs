@@ -21,6 +21,7 @@ mod nsi_stand_in;
 #[cfg(feature = "reservations")]
 mod oscars_stand_in;
 mod place;
+mod ports;
 mod postgres_server;
 mod s3_server;
 mod slow_link;
@@ -32,10 +33,8 @@ mod store_mask;
 mod web_server;
 
 use std::{
-    net::{Ipv4Addr, TcpListener, TcpStream},
-    ops::Range,
+    net::TcpStream,
     process::{Child, Command},
-    sync::atomic::{AtomicU32, Ordering::Relaxed},
     thread,
     time::Duration,
 };
@@ -52,6 +51,7 @@ pub use nsi_stand_in::{NsiHabits, NsiStandIn};
 #[cfg(feature = "reservations")]
 pub use oscars_stand_in::OscarsStandIn;
 pub use place::Place;
+pub use ports::free_port;
 pub use postgres_server::PostgresServer;
 pub use s3_server::{S3Kind, S3Server};
 pub use slow_link::SlowLink;
@@ -79,28 +79,6 @@ impl Drop for Running {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-/// Ports that the kernel gives to nobody by itself: between the choice of one and its use it stays
-/// free, however much is connected meanwhile.
-const PORTS: Range<u16> = 10_000..20_000;
-
-/// Ports between the first choices of two processes that were started one after the other.
-const PORTS_APART: u32 = 101;
-
-/// A port nobody listens on now, and no other call here has given away.
-fn free_port() -> Result<u16> {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let first = std::process::id().wrapping_mul(PORTS_APART);
-    let count = u32::from(PORTS.end - PORTS.start);
-    for _ in PORTS {
-        let number = first.wrapping_add(NEXT.fetch_add(1, Relaxed)) % count;
-        let port = PORTS.start + u16::try_from(number)?;
-        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
-            return Ok(port);
-        }
-    }
-    bail!("find a free port: there is none from {}", PORTS.start)
 }
 
 fn wait_until_listening(running: &mut Running, port: u16, what: &str) -> Result<()> {

@@ -142,9 +142,10 @@ fn what_is_called_off_leaves_nothing_half_done() {
         .as_str()
         .unwrap()
         .to_owned();
-    centre
-        .service
-        .wait_until(&given_up, |one| one["state"] == "cancelled");
+    let is_given_up =
+        |_: &posthaste_testbed::Slurm| Ok(centre.service.status(&given_up)["state"] == "cancelled");
+    let looked = centre.slurm.wait_until("it is given up", is_given_up);
+    looked.unwrap_or_else(|error| panic!("{error}\n{}", centre.service_log()));
     let gone = |_: &posthaste_testbed::Slurm| Ok(!is_begun(&centre, ".weather"));
     let what = "nothing of it is on scratch";
     centre.slurm.wait_until(what, gone).unwrap();

@@ -25,6 +25,12 @@ pub const PATIENCE: Duration = Duration::from_secs(300);
 const RELAY_ZONE: &str = "<+0545>-05:45";
 pub const RELAY_AHEAD_MIN: i32 = 345;
 
+/// An address that is still free when what listened there is killed and starts again: the kernel gives its port to no
+/// connection meanwhile.
+fn listen() -> String {
+    format!("127.0.0.1:{}", posthaste_testbed::free_port().unwrap())
+}
+
 pub fn binary() -> Command {
     Command::new(env!("CARGO_BIN_EXE_posthaste"))
 }
@@ -140,7 +146,7 @@ impl Relay {
     ) -> Self {
         let directory = folder.join(name);
         let more: Vec<String> = more.iter().copied().map(str::to_owned).collect();
-        let process = start_relay(&directory, name, capacity, rate, "127.0.0.1:0", &more);
+        let process = start_relay(&directory, name, capacity, rate, &listen(), &more);
         let url = process.ready["url"].as_str().unwrap();
         let listen = url.trim_start_matches("https://").to_owned();
         Self {
@@ -161,7 +167,7 @@ impl Relay {
     /// Starts it again at another port, with what it knows by itself.
     pub fn restart_elsewhere(&mut self) {
         self.more.clear();
-        let before = std::mem::replace(&mut self.listen, "127.0.0.1:0".into());
+        let before = std::mem::replace(&mut self.listen, listen());
         self.restart();
         let url = self.process.ready["url"].as_str().unwrap();
         self.listen = url.trim_start_matches("https://").to_owned();
@@ -203,7 +209,7 @@ impl Gateway {
         let more: Vec<String> = more.iter().copied().map(str::to_owned).collect();
         Self {
             directory: directory.to_owned(),
-            process: start_gateway(directory, "127.0.0.1:0", &more),
+            process: start_gateway(directory, &listen(), &more),
             more,
         }
     }
@@ -342,7 +348,7 @@ impl Service {
     fn start_at(host: Option<String>, folder: &Path, more: &[&str]) -> Self {
         let state = folder.join("service");
         let more: Vec<String> = more.iter().copied().map(str::to_owned).collect();
-        let process = start_service(host.as_deref(), &state, "127.0.0.1:0", &more);
+        let process = start_service(host.as_deref(), &state, &listen(), &more);
         let url = process.ready["url"].as_str().unwrap().to_owned();
         Self {
             state,
@@ -366,7 +372,7 @@ impl Service {
         fs::create_dir(&state).unwrap();
         std::os::unix::fs::chown(&state, Some(user), Some(user)).unwrap();
         let more: Vec<String> = more.iter().copied().map(str::to_owned).collect();
-        let process = start_service_as(user, &state, "127.0.0.1:0", &more);
+        let process = start_service_as(user, &state, &listen(), &more);
         let url = process.ready["url"].as_str().unwrap().to_owned();
         Self {
             state,
