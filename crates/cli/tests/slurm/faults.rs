@@ -4,7 +4,11 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::centre::{Centre, contents};
+use crate::{
+    centre::{Centre, USER, contents},
+    processes::{binary, text},
+    shared::occupy,
+};
 
 fn is_held(reason: &str) -> bool {
     reason.contains("burst_buffer/lua") || reason.contains("JobHeld")
@@ -151,4 +155,56 @@ fn what_is_called_off_leaves_nothing_half_done() {
     centre.slurm.wait_until(what, gone).unwrap();
     assert!(!centre.scratch().join("weather").exists());
     assert!(leaves(&centre, "never").is_empty());
+}
+
+/// Slurm says nothing of a job that it should have torn down: it happens where it is busy while one is called off.
+#[test]
+fn a_job_that_was_called_off_is_seen_though_its_teardown_never_comes() {
+    let centre = Centre::start("40K", 600);
+    let occupier = occupy(&centre);
+    // The plug-in is never asked about it; what it would have said first is said here.
+    let plain = centre.script("plain.sh", "#!/bin/sh\ntrue\n");
+    let job = centre.slurm.submit(&plain).unwrap();
+    let told = centre.script(
+        "told.sh",
+        "#!/bin/sh\n#POSTHASTE stage_in source=archive:run destination=SCRATCH/weather\n",
+    );
+    let (id, user, told) = (job.to_string(), USER.to_string(), told.to_str().unwrap());
+    let hook = |call: &str, words: &[&str]| {
+        let mut command = binary();
+        command
+            .args(["slurm", "hook", "--config"])
+            .arg(centre.slurm.folder().join("posthaste.toml"))
+            .args([call, "--"])
+            .args(words);
+        command
+    };
+    let setup = ["scratch", "0", told];
+    let setup = hook("setup", &[&[&*id, &*user, &*user], &setup[..]].concat()).output();
+    let setup = setup.unwrap();
+    assert!(setup.status.success(), "{}", text(&setup.stderr));
+    let mut waits = hook("data_in", &[&id, told]).spawn().unwrap();
+    let begun = |_: &posthaste_testbed::Slurm| Ok(is_begun(&centre, ".weather"));
+    centre.slurm.wait_until("it is on its way", begun).unwrap();
+    waits.kill().unwrap();
+    waits.wait().unwrap();
+    centre.slurm.ask("scancel", &[&id]).unwrap();
+    let asked = centre.stage_ins("weather")[0]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let is_given_up =
+        |_: &posthaste_testbed::Slurm| Ok(centre.service.status(&asked)["state"] == "cancelled");
+    let looked = centre.slurm.wait_until("it is given up", is_given_up);
+    looked.unwrap_or_else(|error| panic!("{error}\n{}", centre.service_log()));
+    let said = "was called off, and nobody said that it is gone";
+    assert!(
+        centre.service_log().contains(said),
+        "{}",
+        centre.service_log()
+    );
+    centre
+        .slurm
+        .ask("scancel", &[&occupier.to_string()])
+        .unwrap();
 }

@@ -1,7 +1,13 @@
 //! Data that lies ready for jobs that wait for nodes: what a purge takes of it is asked for again at once, rather than when
 //! the first of them is to start. Jobs that were submitted held have a look of their own, those of PBS ask again and again.
+//!
+//! And jobs that were called off before they began, of which nobody told: Slurm ends all that runs for a job that is called
+//! off, and where it is busy that is the plug-in's word that it is gone too, which is never said again (seen with 22.05).
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use posthaste_batch::slurm::JobState;
 use posthaste_endpoint::Result;
@@ -30,11 +36,12 @@ struct Missing {
 /// # Errors
 /// The journal's.
 pub(crate) async fn look_on(desk: Desk) -> Result<()> {
-    let mut said = String::new();
+    let (mut said, mut called_off) = (String::new(), BTreeSet::new());
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         let missing = tokio::task::block_in_place(|| missing(&desk))?;
-        if missing.is_empty() {
+        let waiting = waiting(&desk)?;
+        if missing.is_empty() && waiting.is_empty() {
             continue;
         }
         // Asked after the look: nothing lets a job start whose data is not whole, so one that waits now reads none of it.
@@ -42,7 +49,7 @@ pub(crate) async fn look_on(desk: Desk) -> Result<()> {
             Ok(states) => states,
             Err(error) => {
                 let text = format!("can't bring again what a purge took: {error}");
-                if text != said {
+                if !missing.is_empty() && text != said {
                     eprintln!("posthaste: {text}");
                     said = text;
                 }
@@ -50,10 +57,48 @@ pub(crate) async fn look_on(desk: Desk) -> Result<()> {
             }
         };
         said.clear();
+        called_off = forget_called_off(&desk, waiting, &states, &called_off)?;
         for one in missing {
             bring_again(&desk, &one, &states)?;
         }
     }
+}
+
+/// Jobs that Slurm keeps from starting until their data is here.
+fn waiting(desk: &Desk) -> Result<Vec<JobRecord>> {
+    let phases = [PhaseName::StagingIn];
+    let jobs = |journal: &mut posthaste_journal::Journal| journal.jobs(Some(SLURM), &phases, None);
+    let jobs = desk.centre.store.journal(jobs)?;
+    Ok(jobs.into_iter().filter(is_watched).collect())
+}
+
+/// Forgets those that were called off, as Slurm said at the look before too, so that its own word had its time. Returns
+/// those of which it says so for the first time.
+fn forget_called_off(
+    desk: &Desk,
+    waiting: Vec<JobRecord>,
+    states: &BTreeMap<u64, JobState>,
+    before: &BTreeSet<String>,
+) -> Result<BTreeSet<String>> {
+    let mut first = BTreeSet::new();
+    for job in waiting.into_iter().filter(|job| is_called_off(job, states)) {
+        if !before.contains(&job.job) {
+            first.insert(job.job);
+            continue;
+        }
+        let now = desk
+            .centre
+            .store
+            .journal(|journal| journal.job(&job.scheduler, &job.job))?;
+        if now.as_ref() == Some(&job) {
+            eprintln!(
+                "posthaste: slurm job {}: was called off, and nobody said that it is gone",
+                job.job
+            );
+            super::remove(desk, job)?;
+        }
+    }
+    Ok(first)
 }
 
 /// What has arrived for jobs of Slurm and is not whole any more.
@@ -94,6 +139,13 @@ fn missing(desk: &Desk) -> Result<Vec<Missing>> {
 /// Whether it is a job that Slurm keeps from starting until its data is here.
 fn is_watched(job: &JobRecord) -> bool {
     job.scheduler == SLURM && job.phase == JobPhase::StagingIn && job.hold == JobHold::None
+}
+
+/// Whether Slurm says that a job was called off before it began.
+fn is_called_off(job: &JobRecord, states: &BTreeMap<u64, JobState>) -> bool {
+    let number = job.job.parse::<u64>().ok();
+    let state = number.and_then(|number| states.get(&number));
+    matches!(state, Some(JobState::NeverBegan))
 }
 
 /// Whether Slurm says that a job waits.
@@ -168,7 +220,10 @@ mod tests {
         assert!(waits(&job, &states(JobState::Waiting)));
         for state in [JobState::Running, JobState::Ended { well: true }] {
             assert!(!waits(&job, &states(state)), "{state:?}");
+            assert!(!is_called_off(&job, &states(state)), "{state:?}");
         }
+        assert!(is_called_off(&job, &states(JobState::NeverBegan)));
+        assert!(!is_called_off(&job, &BTreeMap::new()), "nor does it say so");
         assert!(!waits(&job, &BTreeMap::new()), "Slurm does not name it");
         job.scheduler = "pbs".into();
         assert!(!is_watched(&job));
