@@ -6,9 +6,7 @@
 #[path = "support/processes.rs"]
 mod processes;
 
-use std::{
-    fs, net::TcpListener, os::unix::fs::PermissionsExt, path::Path, process::Output, time::Duration,
-};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Output, time::Duration};
 
 use jiff::ToSpan;
 use processes::{RELAY_AHEAD_MIN, Relay, Service, binary, failure, make_tree, now, picture, text};
@@ -61,8 +59,7 @@ fn joined(folder: &Path, rate: &str) -> (Service, Relay, (String, String)) {
 /// The same of a relay that is started with more arguments.
 fn joined_with(folder: &Path, rate: &str, more: &[&str]) -> (Service, Relay, (String, String)) {
     // Where relays come in stays the same when the service is started again.
-    let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
-    let free = free.unwrap().to_string();
+    let free = format!("127.0.0.1:{}", posthaste_testbed::free_port().unwrap());
     let service = Service::start_with(folder, &["--source-listen", &free]);
     let (file, token) = invite(&service, folder, "campus");
     let relay = Relay::start_with(

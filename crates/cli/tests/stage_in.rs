@@ -54,7 +54,9 @@ impl Centre {
         std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o600);
         fs::set_permissions(&profiles, permissions).unwrap();
         fs::create_dir(folder.path().join("scratch")).unwrap();
-        let (service, url) = start(folder.path(), &s3, "127.0.0.1:0");
+        // Still free when the service starts again.
+        let listen = format!("127.0.0.1:{}", posthaste_testbed::free_port().unwrap());
+        let (service, url) = start(folder.path(), &s3, &listen);
         Self {
             folder,
             s3,
