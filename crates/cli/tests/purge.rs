@@ -58,13 +58,17 @@ impl Site {
     }
 
     fn command(&self, more: &[&str]) -> Command {
+        self.command_on(&self.path("tree"), more)
+    }
+
+    fn command_on(&self, path: &Path, more: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_posthaste"));
         command
             .env("XDG_STATE_HOME", self.path("state"))
             .env("XDG_CONFIG_HOME", self.path("config"))
             .env("TZ", "UTC")
             .arg("purge-report")
-            .arg(self.path("tree"))
+            .arg(path)
             .args(more);
         command
     }
@@ -153,17 +157,8 @@ fn one_file_is_told_of_by_itself() {
     let before = times(&file);
     let policy = site.path("policy");
     let ask = |path: &Path, more: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_posthaste"));
-        command
-            .env("XDG_STATE_HOME", site.path("state"))
-            .env("XDG_CONFIG_HOME", site.path("config"))
-            .env("TZ", "UTC")
-            .arg("purge-report")
-            .arg(path)
-            .arg("--policy")
-            .arg(&policy)
-            .args(more);
-        command.output().unwrap()
+        let mut command = site.command_on(path, more);
+        command.arg("--policy").arg(&policy).output().unwrap()
     };
     // A link to it is about what it leads to, as one to a directory is.
     let link = site.path("link");

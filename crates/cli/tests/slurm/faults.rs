@@ -85,6 +85,14 @@ fn is_begun(centre: &Centre, name: &str) -> bool {
     names.any(|found| found.to_string_lossy().starts_with(name))
 }
 
+/// Waits until a request was cancelled.
+fn wait_until_given_up(centre: &Centre, id: &str) {
+    let is_given_up =
+        |_: &posthaste_testbed::Slurm| Ok(centre.service.status(id)["state"] == "cancelled");
+    let looked = centre.slurm.wait_until("it is given up", is_given_up);
+    looked.unwrap_or_else(|error| panic!("{error}\n{}", centre.service_log()));
+}
+
 #[test]
 fn what_is_called_off_leaves_nothing_half_done() {
     // What is called off would take far longer than it is given to be told of again.
@@ -146,10 +154,7 @@ fn what_is_called_off_leaves_nothing_half_done() {
         .as_str()
         .unwrap()
         .to_owned();
-    let is_given_up =
-        |_: &posthaste_testbed::Slurm| Ok(centre.service.status(&given_up)["state"] == "cancelled");
-    let looked = centre.slurm.wait_until("it is given up", is_given_up);
-    looked.unwrap_or_else(|error| panic!("{error}\n{}", centre.service_log()));
+    wait_until_given_up(&centre, &given_up);
     let gone = |_: &posthaste_testbed::Slurm| Ok(!is_begun(&centre, ".weather"));
     let what = "nothing of it is on scratch";
     centre.slurm.wait_until(what, gone).unwrap();
@@ -193,10 +198,7 @@ fn a_job_that_was_called_off_is_seen_though_its_teardown_never_comes() {
         .as_str()
         .unwrap()
         .to_owned();
-    let is_given_up =
-        |_: &posthaste_testbed::Slurm| Ok(centre.service.status(&asked)["state"] == "cancelled");
-    let looked = centre.slurm.wait_until("it is given up", is_given_up);
-    looked.unwrap_or_else(|error| panic!("{error}\n{}", centre.service_log()));
+    wait_until_given_up(&centre, &asked);
     let said = "was called off, and nobody said that it is gone";
     assert!(
         centre.service_log().contains(said),

@@ -141,18 +141,21 @@ fn is_watched(job: &JobRecord) -> bool {
     job.scheduler == SLURM && job.phase == JobPhase::StagingIn && job.hold == JobHold::None
 }
 
+/// How Slurm says that a job stands; nothing of jobs of others.
+fn standing(job: &JobRecord, states: &BTreeMap<u64, JobState>) -> Option<JobState> {
+    let number = job.job.parse::<u64>().ok();
+    let number = number.filter(|_| job.scheduler == SLURM);
+    number.and_then(|number| states.get(&number).copied())
+}
+
 /// Whether Slurm says that a job was called off before it began.
 fn is_called_off(job: &JobRecord, states: &BTreeMap<u64, JobState>) -> bool {
-    let number = job.job.parse::<u64>().ok();
-    let state = number.and_then(|number| states.get(&number));
-    matches!(state, Some(JobState::NeverBegan))
+    standing(job, states) == Some(JobState::NeverBegan)
 }
 
 /// Whether Slurm says that a job waits.
 fn waits(job: &JobRecord, states: &BTreeMap<u64, JobState>) -> bool {
-    let number = job.job.parse::<u64>().ok();
-    let state = number.filter(|_| job.scheduler == SLURM);
-    match state.and_then(|number| states.get(&number)) {
+    match standing(job, states) {
         Some(JobState::Waiting | JobState::Held | JobState::HeldByAdministrator) => true,
         Some(JobState::Running | JobState::NeverBegan | JobState::Ended { .. }) | None => false,
     }
