@@ -16,6 +16,7 @@ mod admission;
 mod arrange;
 mod arrival;
 mod books;
+mod concede;
 pub mod contract;
 mod course;
 mod deliver;

@@ -203,9 +203,9 @@ impl Mind {
 
     /// Takes a plan for those that were taken, if it keeps all that turns keep, and more.
     fn replan(&mut self, asked: &Asked, schedule: &Schedule) {
-        let before = self.kept(Belief::P50, None);
+        let before = self.kept(Belief::P50, None, None);
         let kept_before = self.follow(asked, schedule, None);
-        let after = self.kept(Belief::P50, None);
+        let after = self.kept(Belief::P50, None, None);
         let keeps_all = before.keys().all(|id| after.contains_key(id));
         if !keeps_all || after.len() <= before.len() {
             self.unfollow(kept_before);
@@ -218,18 +218,25 @@ impl Mind {
         self.planning.next_at = self.now + self.planning.pause;
     }
 
-    /// Who would be done by the deadline, and when, if all take their turns within the quotas they have.
-    fn kept(
+    /// Whether there are several requests to put in order, and not too many to try orders.
+    pub(crate) fn may_reorder(&self) -> bool {
+        self.is_plan_allowed(2)
+    }
+
+    /// Who would be done by the deadline, and when, if all take their turns within the quotas they have: with a newcomer,
+    /// or without one of them.
+    pub(crate) fn kept(
         &self,
         belief: Belief,
         newcomer: Option<(RequestId, &Request)>,
+        without: Option<RequestId>,
     ) -> BTreeMap<RequestId, Timestamp> {
         let places = self.places();
         let mut supplies = self.supplies(belief);
         let all = self
             .index
             .after(None)
-            .filter(|urgency| !urgency.is_leftover);
+            .filter(|urgency| !urgency.is_leftover && Some(urgency.request) != without);
         let mut order: Vec<Urgency> = all.collect();
         order.extend(newcomer.map(|(id, request)| Urgency::of_newcomer(id, request)));
         order.sort_unstable();

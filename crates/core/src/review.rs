@@ -59,6 +59,7 @@ impl Mind {
         for _ in 0..SLICE {
             let Some(urgency) = self.next_in(&sweep) else {
                 self.end_sweep(sweep);
+                self.review_order();
                 self.review_plan(out);
                 return;
             };
@@ -139,7 +140,7 @@ impl Mind {
             if !request.missed && deadline <= now {
                 request.missed = true;
                 if request.safe_at.is_none() {
-                    request.is_leftover = true;
+                    (request.is_leftover, request.has_conceded) = (true, false);
                     request.turn = self.shares.turn(&request.wishes, &self.settings);
                     let reason = reason_late(request, now);
                     self.tell(out, Some(id), None, Happening::Missed, reason);

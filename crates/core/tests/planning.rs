@@ -5,142 +5,27 @@
     reason = "a test may stop at once"
 )]
 
+#[path = "support/desk.rs"]
+mod desk;
+
 use std::time::Duration;
 
+use desk::Desk;
 use posthaste_core::{Mind, Settings, contract::*};
 use posthaste_plan::horizon::{Problem, Schedule, greedy};
-use posthaste_types::{ByteRate, Bytes, DepotId, RequestId, Timestamp};
+use posthaste_types::{Bytes, DepotId, RequestId};
 
-const START: Timestamp = Timestamp::from_secs(1_800_000_000);
-const MEBI: u64 = 1 << 20;
 /// The depot that the second request can't do without.
 const ONLY: u32 = 3;
 const FIRST: RequestId = RequestId::new(1);
 const SECOND: RequestId = RequestId::new(2);
 
-/// A driver that solves what it is asked when it is told to.
-struct Desk {
-    mind: Mind,
-    now: Timestamp,
-    asked: Vec<(u64, Problem)>,
-    said: Vec<(Option<RequestId>, Happening, Reason)>,
-    sent: Vec<(RequestId, DepotId)>,
-}
-
-impl Desk {
-    /// Three depots of 10 MiB/s.
-    fn new(settings: Settings) -> Self {
-        let mut desk = Self {
-            mind: Mind::new(settings),
-            now: START,
-            asked: Vec::new(),
-            said: Vec::new(),
-            sent: Vec::new(),
-        };
-        for number in 1..=ONLY {
-            let (depot, capacity) = (DepotId::new(number), Bytes::mebi(100_000));
-            let rate_max = Some(ByteRate::new(10 * MEBI));
-            desk.give(Input::DepotAdded {
-                depot,
-                name: format!("depot-{number}"),
-                capacity,
-                rate_max,
-            });
-            desk.give(Input::DepotUp {
-                depot,
-                free: capacity,
-                rate_max,
-            });
-        }
-        for _ in 0..20 {
-            desk.now = desk.now + Duration::from_secs(1);
-            for number in 1..=ONLY {
-                desk.give(Input::Throughput {
-                    depot: DepotId::new(number),
-                    bytes: Bytes::mebi(10),
-                    window: Duration::from_secs(1),
-                    saturated: true,
-                });
-            }
-        }
-        desk
-    }
-
-    /// The first request has all three depots, the second one only: both can be kept, but not in turns.
-    fn squeezed(settings: Settings) -> Self {
-        let mut desk = Self::new(settings);
-        desk.submit(FIRST, 1950, 100, &[1, 2, ONLY]);
-        desk.submit(SECOND, 600, 90, &[ONLY]);
-        desk
-    }
-
-    fn submit(&mut self, request: RequestId, mebi: u64, deadline_s: u64, via: &[u32]) {
-        let spec = RequestSpec {
-            bytes: Bytes::mebi(mebi),
-            files: 1,
-            chunk_size: Bytes::mebi(4),
-            deadline: self.now + Duration::from_secs(deadline_s),
-            code: "1+0".parse().unwrap(),
-            via: via.iter().copied().map(DepotId::new).collect(),
-            destinations: Vec::new(),
-            release: ReleasePolicy::Never,
-            best_effort: false,
-        };
-        self.give(Input::RequestSubmitted { request, spec });
-    }
-
-    fn give(&mut self, input: Input) {
-        self.step(vec![input]);
-    }
-
-    fn step(&mut self, inputs: Vec<Input>) {
-        let mut out = Outbox::default();
-        self.mind.step(self.now, inputs, &mut out);
-        for command in out.commands {
-            match command {
-                Command::Solve {
-                    number, problem, ..
-                } => self.asked.push((number, problem)),
-                Command::Send { request, depot, .. } => self.sent.push((request, depot)),
-                _ => {}
-            }
-        }
-        let said = out.events.into_iter();
-        self.said
-            .extend(said.map(|event| (event.request, event.happening, event.reason)));
-    }
-
-    /// Lets time go by, the mind being woken when it wants to be.
-    fn wait(&mut self, span: Duration) {
-        let until = self.now + span;
-        while let Some(at) = self.mind.next_wakeup().filter(|at| *at <= until) {
-            self.now = self.now.max(at);
-            self.step(Vec::new());
-        }
-        self.now = until;
-    }
-
-    /// Answers the plan asked for last.
-    fn solve(&mut self) {
-        let (number, problem) = self.asked.last().cloned().unwrap();
-        let schedule = Some(greedy(&problem));
-        self.give(Input::PlanSolved { number, schedule });
-    }
-
-    /// What was answered to a request.
-    fn answer(&self, request: RequestId) -> Option<&Reason> {
-        let answers =
-            |happening: &Happening| matches!(happening, Happening::Admitted | Happening::Refused);
-        let mut said = self.said.iter();
-        let found = said.find(|(of, happening, _)| *of == Some(request) && answers(happening));
-        found.map(|(_, _, reason)| reason)
-    }
-
-    fn is_fed(&self, request: RequestId, number: u32) -> bool {
-        let view = self.mind.request(request).unwrap();
-        let mut shares = view.shares.iter();
-        shares.any(|share| share.depot == DepotId::new(number) && share.active)
-    }
+/// The first request has all three depots, the second one only: both can be kept, but not in turns.
+fn squeezed(settings: Settings) -> Desk {
+    let mut desk = Desk::new(settings);
+    desk.submit(FIRST, 1950, 100, &[1, 2, ONLY]);
+    desk.submit(SECOND, 600, 90, &[ONLY]);
+    desk
 }
 
 #[test]
@@ -149,7 +34,7 @@ fn turns_alone_refuse_what_a_plan_keeps() {
         plan_requests_max: 0,
         ..Settings::default()
     };
-    let desk = Desk::squeezed(settings);
+    let desk = squeezed(settings);
     assert!(desk.asked.is_empty());
     assert!(matches!(
         desk.answer(SECOND),
@@ -159,7 +44,7 @@ fn turns_alone_refuse_what_a_plan_keeps() {
 
 #[test]
 fn a_newcomer_that_turns_would_refuse_is_taken_by_a_plan_and_others_leave_it_the_depot() {
-    let mut desk = Desk::squeezed(Settings::default());
+    let mut desk = squeezed(Settings::default());
     assert_eq!(desk.asked.len(), 1);
     assert_eq!(desk.answer(SECOND), None, "its answer waits");
     assert!(desk.is_fed(FIRST, ONLY));
@@ -191,7 +76,7 @@ fn a_newcomer_that_turns_would_refuse_is_taken_by_a_plan_and_others_leave_it_the
 
 #[test]
 fn an_answer_to_another_question_changes_nothing() {
-    let mut desk = Desk::squeezed(Settings::default());
+    let mut desk = squeezed(Settings::default());
     let (number, problem) = desk.asked[0].clone();
     let before = desk.mind.clone();
     for stale in [number - 1, number + 1] {
@@ -217,7 +102,7 @@ fn a_plan_that_breaks_a_rule_or_keeps_too_little_is_no_plan() {
         Some(Schedule::default()),
         Some(greedy(&Problem::default())),
     ] {
-        let mut desk = Desk::squeezed(Settings::default());
+        let mut desk = squeezed(Settings::default());
         let (number, _) = desk.asked[0];
         desk.give(Input::PlanSolved { number, schedule });
         assert!(matches!(
@@ -226,7 +111,7 @@ fn a_plan_that_breaks_a_rule_or_keeps_too_little_is_no_plan() {
         ));
         assert!(desk.is_fed(FIRST, ONLY));
     }
-    let mut desk = Desk::squeezed(Settings::default());
+    let mut desk = squeezed(Settings::default());
     let (number, problem) = desk.asked[0].clone();
     let mut schedule = greedy(&problem);
     schedule.flows[0].bytes += Bytes::mebi(1 << 30);
@@ -240,7 +125,7 @@ fn a_plan_that_breaks_a_rule_or_keeps_too_little_is_no_plan() {
 
 #[test]
 fn no_answer_is_waited_for_without_end() {
-    let mut desk = Desk::squeezed(Settings::default());
+    let mut desk = squeezed(Settings::default());
     desk.wait(Settings::default().plan_wait - Duration::from_millis(1));
     assert_eq!(desk.answer(SECOND), None);
     desk.wait(Duration::from_millis(1));
@@ -255,7 +140,7 @@ fn no_answer_is_waited_for_without_end() {
 
 #[test]
 fn a_driver_that_starts_again_is_asked_again() {
-    let mut desk = Desk::squeezed(Settings::default());
+    let mut desk = squeezed(Settings::default());
     let snapshot = desk.mind.snapshot();
     desk.mind = Mind::restore(&snapshot).unwrap();
     desk.give(Input::DriverStarted);
@@ -271,7 +156,7 @@ fn a_driver_that_starts_again_is_asked_again() {
 
 #[test]
 fn a_plan_is_dropped_as_soon_as_a_depot_is_lost() {
-    let mut desk = Desk::squeezed(Settings::default());
+    let mut desk = squeezed(Settings::default());
     desk.solve();
     assert!(!desk.is_fed(FIRST, ONLY));
     desk.give(Input::DepotDown {
@@ -288,14 +173,14 @@ fn a_plan_is_dropped_as_soon_as_a_depot_is_lost() {
 
 #[test]
 fn a_newcomer_may_be_cancelled_or_get_another_deadline_while_it_waits() {
-    let mut desk = Desk::squeezed(Settings::default());
+    let mut desk = squeezed(Settings::default());
     desk.give(Input::RequestCancelled { request: SECOND });
     let view = desk.mind.request(SECOND).unwrap();
     assert_eq!(view.state, RequestState::Cancelled);
     desk.solve();
     assert_eq!(desk.answer(SECOND), None);
 
-    let mut desk = Desk::squeezed(Settings::default());
+    let mut desk = squeezed(Settings::default());
     desk.give(Input::DeadlineMoved {
         request: SECOND,
         deadline: desk.now + Duration::from_secs(600),
@@ -305,7 +190,7 @@ fn a_newcomer_may_be_cancelled_or_get_another_deadline_while_it_waits() {
 
 #[test]
 fn newcomers_are_answered_one_after_the_other() {
-    let mut desk = Desk::squeezed(Settings::default());
+    let mut desk = squeezed(Settings::default());
     let third = RequestId::new(3);
     desk.submit(third, 400, 80, &[ONLY]);
     assert_eq!(desk.asked.len(), 1, "one at a time");

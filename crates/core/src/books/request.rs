@@ -105,6 +105,8 @@ record! {
         pub(crate) state: RequestState,
         /// It was taken though its deadline can't be met, or it missed it: it gets what is left.
         pub(crate) is_leftover: bool,
+        /// It does since it could not be on time any more, and others could without it.
+        pub(crate) has_conceded: bool,
         /// Among those.
         pub(crate) turn: Turn,
         pub(crate) at_risk: bool,
@@ -198,6 +200,7 @@ impl Request {
             submitted: now,
             state: RequestState::Moving,
             is_leftover: false,
+            has_conceded: false,
             turn: Turn::default(),
             at_risk: false,
             missed: false,

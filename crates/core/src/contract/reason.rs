@@ -113,6 +113,13 @@ record! {
         },
         /// Taking turns by deadline is as good again, or the plan was contradicted.
         82 = Unplanned,
+        /// It can't be on time any more, and others can if they go first.
+        83 = Concedes {
+            /// How many more deadlines that keeps.
+            more: u32,
+        },
+        /// It can be on time again without making another late.
+        84 = Regained,
         /// The deadline had passed when the request came.
         16 = DeadlinePast {
             /// The deadline.

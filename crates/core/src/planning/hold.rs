@@ -84,11 +84,11 @@ impl Mind {
             return;
         };
         let (belief, was) = (Belief::Hopeful, Way::of(&request));
-        let before = self.kept(belief, None);
+        let before = self.kept(belief, None, None);
         let fed_before = self.follow(asked, schedule, Some(id));
         let pieces = asked.pieces(schedule, place, &request);
         give_quotas(&mut request, &pieces);
-        let after = self.kept(belief, Some((id, &request)));
+        let after = self.kept(belief, Some((id, &request)), None);
         let keeps_all = before.keys().all(|id| after.contains_key(id));
         let Some(&finish) = after.get(&id).filter(|_| keeps_all) else {
             self.unfollow(fed_before);

@@ -77,6 +77,16 @@ impl fmt::Display for Reason {
                 write!(f, "a plan over time keeps {more} deadlines more")
             }
             Self::Unplanned => f.write_str("the plan over time is not followed any more"),
+            Self::Concedes { more: 1 } => f.write_str(
+                "it can't be on time any more, and one other deadline is kept if others go first",
+            ),
+            Self::Concedes { more } => write!(
+                f,
+                "it can't be on time any more, and {more} other deadlines are kept if others go first"
+            ),
+            Self::Regained => {
+                f.write_str("it can be on time again, and makes no other late")
+            }
             Self::DeadlinePast { deadline } => write!(f, "the deadline {deadline} has passed"),
             Self::TooFewDepots {
                 code,

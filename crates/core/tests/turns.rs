@@ -1,0 +1,82 @@
+//! Whose turn it is where not all deadlines can be kept any more.
+#![allow(clippy::unwrap_used, reason = "a test may stop at once")]
+
+#[path = "support/desk.rs"]
+mod desk;
+
+use std::time::Duration;
+
+use desk::Desk;
+use posthaste_core::{Settings, contract::*};
+use posthaste_types::RequestId;
+
+const LARGE: RequestId = RequestId::new(1);
+const SMALL: [RequestId; 2] = [RequestId::new(2), RequestId::new(3)];
+
+/// A large request before two small ones, all of which can be kept with 30 MiB/s.
+fn three() -> Desk {
+    // Where a plan over time is asked for, nobody answers.
+    let mut desk = Desk::new(Settings::default());
+    desk.submit(LARGE, 2000, 130, &[1, 2, 3]);
+    desk.submit(SMALL[0], 600, 150, &[1, 2, 3]);
+    desk.submit(SMALL[1], 300, 160, &[1, 2, 3]);
+    desk.measure(10, Duration::from_secs(5));
+    desk
+}
+
+fn reasons(desk: &Desk, id: RequestId) -> Vec<Reason> {
+    let told = desk.mind.explain(id).unwrap();
+    told.into_iter().map(|decision| decision.reason).collect()
+}
+
+/// Whether the request is on time by the middle forecast.
+fn is_on_time(desk: &Desk, id: RequestId) -> bool {
+    let view = desk.mind.request(id).unwrap();
+    view.finish
+        .is_some_and(|finish| finish.p50 <= view.spec.deadline)
+}
+
+#[test]
+fn one_that_cannot_be_on_time_lets_those_go_first_that_can_and_takes_its_turn_again() {
+    let mut desk = three();
+    assert!(
+        SMALL
+            .iter()
+            .chain([&LARGE])
+            .all(|id| is_on_time(&desk, *id))
+    );
+    desk.measure(4, Duration::from_secs(15));
+    let concedes = Reason::Concedes { more: 2 };
+    assert!(
+        reasons(&desk, LARGE).contains(&concedes),
+        "{:?}",
+        reasons(&desk, LARGE)
+    );
+    assert!(SMALL.iter().all(|id| is_on_time(&desk, *id)));
+    let is_said = desk.said.iter().any(|(of, happening, _)| {
+        *of == Some(LARGE) && matches!(happening, Happening::AtRisk { .. })
+    });
+    assert!(is_said, "who waits for it must know: {:?}", desk.said);
+    desk.measure(10, Duration::from_secs(15));
+    assert!(
+        reasons(&desk, LARGE).contains(&Reason::Regained),
+        "{:?}",
+        reasons(&desk, LARGE)
+    );
+    assert!(
+        SMALL
+            .iter()
+            .chain([&LARGE])
+            .all(|id| is_on_time(&desk, *id))
+    );
+}
+
+#[test]
+fn one_that_is_late_stays_first_where_nobody_gains_by_it() {
+    let mut desk = three();
+    // Too little for any of them.
+    desk.measure(1, Duration::from_secs(15));
+    assert!(!is_on_time(&desk, LARGE));
+    let conceded = |reason: &Reason| matches!(reason, Reason::Concedes { .. });
+    assert!(!reasons(&desk, LARGE).iter().any(conceded));
+}
