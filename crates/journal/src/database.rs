@@ -3,6 +3,7 @@
 
 use std::{error::Error, fmt, sync::Arc};
 
+pub(crate) mod lock;
 pub(crate) mod postgres;
 pub(crate) mod sqlite;
 mod tls;

@@ -7,12 +7,13 @@
 //! source lies, what a depot's address is. No secret is ever written here, so that a day can be
 //! given away for replay in the simulator.
 //!
-//! There is one decision maker. A file is locked by the process that has it open. A database is written under a
+//! There is one decision maker. A file is locked by the process that writes it; [`back_up`] reads it meanwhile. A database is written under a
 //! [`Lease`], whose epoch every transaction that writes checks: whoever lost it can change nothing any more.
 
 extern crate alloc;
 
 mod address;
+mod backup;
 mod database;
 mod depot;
 mod job;
@@ -32,6 +33,7 @@ use database::{
 };
 
 pub use address::{BadAddress, DatabaseUrl};
+pub use backup::{NUMBERS_LEFT_OUT, back_up};
 pub use database::{Trouble, TroubleKind};
 pub use depot::DepotRecord;
 pub use job::{JobHold, JobPhase, JobRecord, PhaseName};
@@ -129,7 +131,7 @@ fn failed(operation: &'static str, place: &str) -> impl Fn(Trouble) -> JournalEr
 }
 
 impl Journal {
-    /// Opens the journal in the file `path`, creating or migrating it. Only one process may have it open:
+    /// Opens the journal in the file `path`, creating or migrating it. Only one process may write it:
     /// there is one decision maker.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! SQLite, in a file that one process has open.
+//! SQLite, in a file that one process writes.
 
 use std::{path::Path, sync::Arc};
 
@@ -7,34 +7,69 @@ use rusqlite::{
     types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef},
 };
 
-use super::{Database, Row, Trouble, TroubleKind, Value};
+use super::{
+    Database, Row, Trouble, TroubleKind, Value,
+    lock::{Lock, note_host},
+};
+
+/// What is appended counts before the file has it, and survives a power loss. The first row that is read shows whether that works.
+const MODE: &str = "PRAGMA journal_mode = WAL;
+     PRAGMA synchronous = FULL;
+     PRAGMA foreign_keys = ON;
+     SELECT 1 FROM sqlite_schema LIMIT 1;";
 
 #[derive(Debug)]
 pub(crate) struct Sqlite {
     connection: Connection,
+    /// None where it is only read. Given back after the file was closed.
+    _lock: Option<Lock>,
 }
 
 impl Sqlite {
     /// Opens a file, which is made where there is none.
     pub(crate) fn open(path: &Path) -> Result<Self, Trouble> {
-        Self::opened(Connection::open(path)?)
+        Self::opened(path, OpenFlags::default())
     }
 
     /// Opens a file that is there.
     pub(crate) fn open_existing(path: &Path) -> Result<Self, Trouble> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        Self::opened(Connection::open_with_flags(path, flags)?)
+        Self::opened(path, flags)
     }
 
-    fn opened(connection: Connection) -> Result<Self, Trouble> {
-        connection.execute_batch(
-            // The lock is taken by the first write and kept: a second service fails at once.
-            "PRAGMA locking_mode = EXCLUSIVE;
-             PRAGMA journal_mode = WAL;
-             PRAGMA synchronous = FULL;
-             PRAGMA foreign_keys = ON;",
-        )?;
-        Ok(Self { connection })
+    /// Opens a file that is there to read it, whoever writes it.
+    pub(crate) fn open_to_read(path: &Path) -> Result<Self, Trouble> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        Ok(Self {
+            connection: Connection::open_with_flags(path, flags)?,
+            _lock: None,
+        })
+    }
+
+    /// Opens a copy, which is nobody else's yet, as it is.
+    pub(crate) fn open_copy(path: &Path) -> Result<Self, Trouble> {
+        Ok(Self {
+            connection: Connection::open(path)?,
+            _lock: None,
+        })
+    }
+
+    fn opened(path: &Path, flags: OpenFlags) -> Result<Self, Trouble> {
+        let connect = || Connection::open_with_flags(path, flags);
+        let mut connection = connect()?;
+        let lock = Lock::take(path)?;
+        note_host(path)?;
+        if connection.execute_batch(MODE).is_err() {
+            // Some file systems can't share memory between processes. Then the file is locked as well, and can't be copied while
+            // it is open.
+            connection = connect()?;
+            connection.execute_batch("PRAGMA locking_mode = EXCLUSIVE")?;
+            connection.execute_batch(MODE)?;
+        }
+        Ok(Self {
+            connection,
+            _lock: Some(lock),
+        })
     }
 
     /// Calls `look` for every row a statement gives, without holding them all.
