@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 mod answer;
+mod backup;
 mod check;
 mod client;
 mod condor;
@@ -71,6 +72,7 @@ enum Command {
     Demo(demo::DemoArguments),
     Serve(serve::ServeArguments),
     Migrate(migrate::MigrateArguments),
+    Backup(backup::BackupArguments),
     Relay(relay::RelayArguments),
     Gateway(gateway::GatewayArguments),
     Through(through::ThroughArguments),
@@ -111,6 +113,7 @@ fn main() -> ExitCode {
         Command::Demo(arguments) => wait_for(demo::run(arguments)),
         Command::Serve(arguments) => wait_for(serve::run(arguments)),
         Command::Migrate(arguments) => migrate::run(&arguments),
+        Command::Backup(arguments) => backup::run(&arguments),
         Command::Relay(arguments) => wait_for(relay::run(arguments)),
         Command::Gateway(arguments) => wait_for(gateway::run(arguments)),
         Command::Through(arguments) => wait_for(through::run(arguments)),

@@ -52,11 +52,7 @@ pub fn close(wrapped: &[u8], cipher: &Cipher, mut text: Vec<u8>) -> Vec<u8> {
 /// [`ErrorKind::PermissionDenied`] when it is for others, [`ErrorKind::Corrupt`] when it was changed,
 /// [`ErrorKind::Invalid`] for anything that is no envelope.
 pub fn open(bytes: &[u8], identities: &[Identity]) -> Result<(Cipher, Vec<u8>)> {
-    let failed = |kind, why: &'static str| {
-        Error::new(kind, "open", "the envelope of the manifest").cause(why)
-    };
-    let (wrapped, digest, text) =
-        split(bytes).ok_or_else(|| failed(ErrorKind::Invalid, "it is cut off, or no envelope"))?;
+    let (wrapped, digest, text) = split(bytes).ok_or_else(cut_off)?;
     let key = age::unwrap(wrapped, identities).map_err(|error| match error {
         UnwrapError::NoIdentity => failed(
             ErrorKind::PermissionDenied,
@@ -69,11 +65,34 @@ pub fn open(bytes: &[u8], identities: &[Identity]) -> Result<(Cipher, Vec<u8>)> 
         .ok()
         .and_then(DatasetKey::from_secret_text)
         .ok_or_else(|| failed(ErrorKind::Corrupt, "what is wrapped in it is no key"))?;
-    let (cipher, mut text) = (Cipher::new(&key), text.to_vec());
-    cipher
-        .decrypt(TextName::Manifest, &digest, &mut text)
-        .map_err(|Unopened| failed(ErrorKind::Corrupt, "the manifest in it was changed"))?;
+    let cipher = Cipher::new(&key);
+    let text = decrypt(&cipher, &digest, text)?;
     Ok((cipher, text))
+}
+
+/// The text of the manifest in an envelope, by the cipher of its dataset. Never panics on outside bytes.
+///
+/// # Errors
+/// [`ErrorKind::Corrupt`] when it was changed or is another's, [`ErrorKind::Invalid`] for anything that is no envelope.
+pub fn open_with(bytes: &[u8], cipher: &Cipher) -> Result<Vec<u8>> {
+    let (_, digest, text) = split(bytes).ok_or_else(cut_off)?;
+    decrypt(cipher, &digest, text)
+}
+
+fn decrypt(cipher: &Cipher, digest: &Digest, text: &[u8]) -> Result<Vec<u8>> {
+    let mut text = text.to_vec();
+    cipher
+        .decrypt(TextName::Manifest, digest, &mut text)
+        .map_err(|Unopened| failed(ErrorKind::Corrupt, "the manifest in it was changed"))?;
+    Ok(text)
+}
+
+fn failed(kind: ErrorKind, why: &'static str) -> Error {
+    Error::new(kind, "open", "the envelope of the manifest").cause(why)
+}
+
+fn cut_off() -> Error {
+    failed(ErrorKind::Invalid, "it is cut off, or no envelope")
 }
 
 fn split(bytes: &[u8]) -> Option<(&[u8], Digest, &[u8])> {
@@ -115,6 +134,18 @@ mod tests {
             let error = open(&envelope, &others).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::PermissionDenied);
         }
+    }
+
+    #[test]
+    fn an_envelope_opens_with_the_key_of_its_dataset_and_no_other() {
+        let alice = [Identity::random().unwrap()];
+        let envelope = closed(&alice[0]);
+        let (cipher, text) = open(&envelope, &alice).unwrap();
+        assert_eq!(open_with(&envelope, &cipher).unwrap(), text);
+        let other = Cipher::new(&DatasetKey::random().unwrap());
+        let error = open_with(&envelope, &other).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        assert!(open_with(&envelope[1..], &cipher).is_err());
     }
 
     #[test]

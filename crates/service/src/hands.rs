@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use posthaste_core::contract::{Command, Fault, Input};
+use posthaste_core::contract::{Command, Fault, Input, Reason};
 use posthaste_endpoint::Result;
 use posthaste_plan::horizon::{Effort, Problem};
 use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId};
@@ -145,8 +145,8 @@ impl Hands {
             Command::Forget {
                 request,
                 depot,
-                reason: _,
-            } => self.forget(request, depot),
+                reason,
+            } => self.forget(request, depot, &reason),
             command @ (Command::Forward { .. }
             | Command::Follow { .. }
             | Command::Gather { .. }
@@ -275,7 +275,16 @@ impl Hands {
         });
     }
 
-    fn forget(&mut self, request: RequestId, depot: DepotId) {
+    fn forget(&mut self, request: RequestId, depot: DepotId, reason: &Reason) {
+        let is_elsewhere = matches!(reason, Reason::Delivery { .. });
+        let backup = tokio::task::block_in_place(|| self.store.backup_of(request));
+        if !is_elsewhere && backup.is_some() {
+            let depot = self.depots.name(depot);
+            eprintln!(
+                "posthaste: {request}: {depot} keeps what it holds until that expires: since the backup its source may have gone"
+            );
+            return;
+        }
         let (depots, store) = (Arc::clone(&self.depots), Arc::clone(&self.store));
         let inputs = self.inputs.clone();
         self.running.spawn(async move {

@@ -6,6 +6,7 @@
 
 extern crate alloc;
 
+mod backup;
 mod between;
 mod circuits;
 mod clock;
@@ -27,6 +28,7 @@ mod program;
 mod queue;
 mod release;
 mod render;
+mod restored;
 mod scatter;
 mod sealed;
 mod secrets;
@@ -51,6 +53,7 @@ use posthaste_relay::Outlet;
 use posthaste_types::ByteRate;
 use tokio::{net::TcpListener, sync::mpsc, task::JoinSet};
 
+pub use backup::{Backup, Whereabouts, back_up, look as look_at_backup};
 pub use http::openapi;
 pub use lending::LendingOptions;
 pub use posthaste_core::contract::Encode;
@@ -229,6 +232,7 @@ impl Service {
             ..
         } = self;
         let centre = Arc::clone(&desk.centre);
+        restored::learn(&centre).await?;
         let mut running = JoinSet::new();
         running.spawn(driver.run());
         running.spawn(watch_depots(Arc::clone(&centre), watches));

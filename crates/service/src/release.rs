@@ -5,6 +5,8 @@ use std::{fs, io, os::unix::fs::MetadataExt, path::Path, sync::Arc};
 
 use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
 use posthaste_engine::dataset::{FileEntry, FileKind, FileList};
+use posthaste_journal::RequestRecord;
+use posthaste_types::Timestamp;
 
 use crate::{depots::Depots, sealed::Sealed, store::Store};
 
@@ -23,20 +25,24 @@ pub(crate) async fn release(
     let record = tokio::task::block_in_place(|| store.request(sealed.request))?;
     // Of a directory of which files were named, they alone were asked to go.
     let keeps_root = !record.only.is_empty();
+    let backup = tokio::task::block_in_place(|| store.backup_of(sealed.request));
     let removed =
-        tokio::task::spawn_blocking(move || remove(&sealed.root, &sealed.list, keeps_root));
+        tokio::task::spawn_blocking(move || remove(&sealed.root, &sealed.list, keeps_root, backup));
     removed.await.map_err(|cause| {
         Error::new(ErrorKind::Cancelled, "remove", "the source").cause(cause.to_string())
     })?
 }
 
-/// Without the manifest the fragments are noise, and the journal may be lost with its host: so as
-/// many depots as survive the losses the code survives must keep a copy.
+/// How many depots must keep the manifest before the source goes. Without it the fragments are noise, and the journal
+/// may be lost with its host: so many that one survives the losses the code survives.
+pub(crate) fn keepers(record: &RequestRecord) -> usize {
+    (usize::from(record.code.parity()) + 1).min(record.via.len().max(1))
+}
+
 async fn store_manifest(sealed: &Sealed, store: &Arc<Store>, depots: &Depots) -> Result<()> {
     let manifest = tokio::task::block_in_place(|| store.manifest_bytes(sealed.request))?;
     let digest = posthaste_engine::stripe::digest_of(&manifest);
     let manifest = bytes::Bytes::from(manifest);
-    let wanted = usize::from(sealed.code.parity()) + 1;
     let mut kept = 0;
     let mut last = None;
     let record = tokio::task::block_in_place(|| store.request(sealed.request))?;
@@ -51,7 +57,7 @@ async fn store_manifest(sealed: &Sealed, store: &Arc<Store>, depots: &Depots) ->
             Err(error) => last = Some(error),
         }
     }
-    if kept >= wanted.min(record.via.len().max(1)) {
+    if kept >= keepers(&record) {
         return Ok(());
     }
     Err(last.unwrap_or_else(|| {
@@ -63,19 +69,20 @@ async fn store_manifest(sealed: &Sealed, store: &Arc<Store>, depots: &Depots) ->
     }))
 }
 
-fn remove(root: &Path, list: &FileList, keeps_root: bool) -> Result<()> {
+/// Where the request comes from a backup, only what is older than that goes.
+fn remove(root: &Path, list: &FileList, keeps_root: bool, backup: Option<Timestamp>) -> Result<()> {
     let mut kept = None;
     let is_to_go = |entry: &&FileEntry| !keeps_root || !entry.path.is_empty();
     // Children come after their directory in the list, so backwards empties each first.
     for entry in list.files.iter().rev().filter(is_to_go) {
-        if let Err(error) = remove_entry(root, entry) {
+        if let Err(error) = remove_entry(root, entry, backup) {
             kept.get_or_insert(error);
         }
     }
     kept.map_or(Ok(()), Err)
 }
 
-fn remove_entry(root: &Path, entry: &FileEntry) -> Result<()> {
+fn remove_entry(root: &Path, entry: &FileEntry, backup: Option<Timestamp>) -> Result<()> {
     let path = entry.below(root);
     let shown = path.display().to_string();
     match &entry.kind {
@@ -86,7 +93,8 @@ fn remove_entry(root: &Path, entry: &FileEntry) -> Result<()> {
                 Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(()),
                 Err(cause) => return Err(Error::io("look at", shown, cause).at(Locus::Source)),
             };
-            if !is_as_sealed(entry, &found) {
+            let is_older = backup.is_none_or(|made| is_older(&found, made));
+            if !is_as_sealed(entry, &found) || !is_older {
                 return Err(Error::new(ErrorKind::Changed, "release", shown)
                     .at(Locus::Source)
                     .cause("it changed after the dataset was sealed, so it stays"));
@@ -105,6 +113,13 @@ fn is_as_sealed(entry: &FileEntry, found: &fs::Metadata) -> bool {
     };
     let mtime = (entry.mtime_s, i64::from(entry.mtime_ns));
     size_is_same && found.ino() == entry.inode && (found.mtime(), found.mtime_nsec()) == mtime
+}
+
+/// Whether nothing of a file, not even its name, is newer than this. Its source was released after the backup, perhaps, and another file came
+/// to have its name, its number and its time.
+fn is_older(found: &fs::Metadata, made: Timestamp) -> bool {
+    let made = i128::from(made.as_micros()) * 1000;
+    i128::from(found.ctime()) * 1_000_000_000 + i128::from(found.ctime_nsec()) <= made
 }
 
 /// A directory with something new in it stays: that was never part of the dataset.

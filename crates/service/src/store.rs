@@ -18,12 +18,18 @@ use posthaste_journal::{
 };
 use posthaste_types::{ChunkIndex, Digest, RequestId, Timestamp};
 
-use crate::{sealed::Sealed, secrets};
+use crate::{backup, sealed::Sealed, secrets};
 
 mod encryption;
+mod relearn;
 mod stage_in;
 
 pub(crate) use encryption::Remains;
+
+/// The file of the journal in the state directory.
+pub(crate) const JOURNAL: &str = "journal.db";
+/// The file there that says in which database the journal is instead.
+pub(crate) const DATABASE: &str = "database";
 
 /// The service's state directory, open.
 pub(crate) struct Store {
@@ -33,6 +39,8 @@ pub(crate) struct Store {
     epoch: u64,
     /// Held while an envelope is made, so that it is made once.
     envelopes: Mutex<()>,
+    /// Of when the backup is that this was started from, where it was.
+    restored_from: Option<Timestamp>,
 }
 
 impl Store {
@@ -50,11 +58,18 @@ impl Store {
             secrets::make_private_directory(&private)?;
         }
         let journal = match database {
-            None => Journal::open(&directory.join("journal.db")),
+            None => {
+                refuse_second(directory)?;
+                Journal::open(&directory.join(JOURNAL))
+            }
             Some((address, epoch)) => Journal::open_database(address, epoch),
         };
         let journal = journal.map_err(journal_error)?;
+        if let Some((address, _)) = database {
+            secrets::write_private(&directory.join(DATABASE), &format!("{address}\n"))?;
+        }
         Ok(Self {
+            restored_from: backup::restored_from(directory)?,
             directory: directory.into(),
             journal: Mutex::new(journal),
             epoch: database.map_or(0, |(_, epoch)| epoch.get()),
@@ -64,6 +79,20 @@ impl Store {
 
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    /// Of when the backup is that the service was started from, where it was.
+    pub(crate) fn restored_from(&self) -> Option<Timestamp> {
+        self.restored_from
+    }
+
+    /// Of when the backup is that the request comes from, where it does: what became of it afterwards the journal does not know, and
+    /// its source may be gone.
+    pub(crate) fn backup_of(&self, request: RequestId) -> Option<Timestamp> {
+        self.restored_from.filter(|made| {
+            let record = self.request(request);
+            record.is_ok_and(|record| record.created <= *made)
+        })
     }
 
     /// Uses the journal.
@@ -240,6 +269,33 @@ impl Store {
             cipher,
         })
     }
+}
+
+/// The database where the journal is instead of in `directory`, where the service wrote that down.
+///
+/// # Errors
+/// The operating system's.
+pub(crate) fn database_of(directory: &Path) -> Result<Option<String>> {
+    let path = directory.join(DATABASE);
+    match path.exists() {
+        true => secrets::read_private(&path).map(Some),
+        false => Ok(None),
+    }
+}
+
+/// Refuses to begin a second journal beside one in a database.
+fn refuse_second(directory: &Path) -> Result<()> {
+    let Some(address) = database_of(directory)? else {
+        return Ok(());
+    };
+    let noted = directory.join(DATABASE);
+    let subject = format!("a journal in {}", directory.display());
+    Err(Error::new(ErrorKind::Conflict, "open", subject)
+        .cause(format!("it is in {address}"))
+        .hint(format!(
+            "give --database; to begin a new one, remove {}",
+            noted.display()
+        )))
 }
 
 /// Makes names in a file's directory durable.

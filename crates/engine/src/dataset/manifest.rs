@@ -102,6 +102,17 @@ impl Manifest {
         Self::read(&text, Some(cipher))
     }
 
+    /// Reads a manifest, or opens the envelope it is in with the cipher of its dataset.
+    ///
+    /// # Errors
+    /// As [`Self::from_bytes`] and [`envelope::open_with`].
+    pub fn open_with(bytes: &[u8], cipher: Option<Cipher>) -> Result<Self> {
+        match cipher {
+            None => Self::from_bytes(bytes),
+            Some(cipher) => Self::read(&envelope::open_with(bytes, &cipher)?, Some(cipher)),
+        }
+    }
+
     fn read(bytes: &[u8], cipher: Option<Cipher>) -> Result<Self> {
         read(bytes, cipher).map_err(|why| {
             Error::new(ErrorKind::Invalid, "read", "the manifest")

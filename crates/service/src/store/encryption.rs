@@ -83,7 +83,7 @@ impl Store {
     }
 
     /// The cipher of an encrypted dataset, unless its key was removed.
-    fn cipher(&self, record: &RequestRecord) -> Result<Option<Cipher>> {
+    pub(super) fn cipher(&self, record: &RequestRecord) -> Result<Option<Cipher>> {
         let path = self.key_path(&record.dataset);
         if !path.exists() {
             return Ok(None);

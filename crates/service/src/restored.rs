@@ -1,0 +1,426 @@
+//! What a journal that was restored from a backup lacks, learned again from depots.
+//!
+//! Digests of chunks that were read after the backup are not in it. While the source is there, the chunks are read again. Where it was
+//! released since, its depots have the manifest: it was stored there before the source was touched. Without it, what they hold of those
+//! chunks could be neither counted nor pulled.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use bytes::Bytes;
+use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_engine::stripe::digest_of;
+use posthaste_journal::RequestRecord;
+use posthaste_types::Digest;
+use tokio::{task::block_in_place, time::timeout};
+
+use crate::{
+    depots::{self, Depot},
+    driver::Centre,
+    monotonic,
+    release::keepers,
+    secrets,
+    store::Store,
+};
+
+/// A depot that takes longer is not asked again: nothing begins before all were asked.
+const ANSWER_MAX: Duration = Duration::from_secs(20);
+
+/// Learns what a restored journal lacks of requests that have not ended. Of any other it lacks nothing.
+///
+/// # Errors
+/// The journal's. What can't be learned is said.
+pub(crate) async fn learn(centre: &Centre) -> Result<()> {
+    let store = &centre.store;
+    if store.restored_from().is_none() {
+        return Ok(());
+    }
+    let mut depots = block_in_place(|| known_depots(centre))?;
+    for record in block_in_place(|| store.journal(|journal| journal.requests()))? {
+        if !block_in_place(|| store.lacks_digests(&record))? {
+            continue;
+        }
+        let kept = manifests(centre, &record, &mut depots).await?;
+        if kept.is_empty() {
+            continue;
+        }
+        let id = record.id;
+        match block_in_place(|| believe(store, &record, kept)) {
+            Ok(()) => eprintln!("posthaste: {id}: depots told what the backup does not know"),
+            Err(error) => eprintln!("posthaste: {id}: {error}"),
+        }
+    }
+    Ok(())
+}
+
+/// The depots in the journal, by name. One whose secret can't be read is left out: the service says so when it starts.
+fn known_depots(centre: &Centre) -> Result<BTreeMap<String, Depot>> {
+    let mut known = BTreeMap::new();
+    for record in centre.store.journal(|journal| journal.depots())? {
+        let name = record.name.clone();
+        let path = depots::secret_path(centre.store.directory(), &name);
+        let opened = secrets::read_private(&path)
+            .and_then(|text| depots::parse_secret(&text, &name))
+            .and_then(|secret| depots::open(record, secret, &centre.gateways, monotonic()));
+        if let Ok(depot) = opened {
+            known.insert(name, depot);
+        }
+    }
+    Ok(known)
+}
+
+/// The manifests of a request that depots keep, with how many keep each.
+async fn manifests(
+    centre: &Centre,
+    record: &RequestRecord,
+    depots: &mut BTreeMap<String, Depot>,
+) -> Result<BTreeMap<Digest, (usize, Bytes)>> {
+    let dataset = centre.store.dataset(record.id)?;
+    let mut kept: BTreeMap<Digest, (usize, Bytes)> = BTreeMap::new();
+    for name in record.holders() {
+        let Some(depot) = depots.get(name) else {
+            continue;
+        };
+        let asked = timeout(ANSWER_MAX, depot.client.get_manifest(&dataset, None)).await;
+        let answer = asked.unwrap_or_else(|_| {
+            let subject = format!("depot {name}");
+            Err(Error::new(ErrorKind::TimedOut, "ask", subject).cause("it does not answer"))
+        });
+        match answer {
+            Ok(bytes) => kept.entry(digest_of(&bytes)).or_insert((0, bytes)).0 += 1,
+            // The source of most was not released.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => {
+                eprintln!("posthaste: {}: {error}", record.id);
+                depots.remove(name);
+            }
+        }
+    }
+    Ok(kept)
+}
+
+/// Takes the one manifest that fits the journal and that as many depots keep as had to before the source was released. What is
+/// encrypted needs one: only who has the key can have made it.
+fn believe(
+    store: &Store,
+    record: &RequestRecord,
+    kept: BTreeMap<Digest, (usize, Bytes)>,
+) -> Result<()> {
+    let wanted = match record.recipients.is_empty() {
+        true => keepers(record),
+        false => 1,
+    };
+    let doubt = |cause: String| {
+        let subject = format!("the manifest of {}", record.id);
+        Error::new(ErrorKind::Conflict, "believe", subject).cause(cause)
+    };
+    let most = kept.values().map(|(depots, _)| *depots).max().unwrap_or(0);
+    let mut error = doubt(format!("too few depots keep the same: {most} of {wanted}"));
+    let mut fitting = Vec::new();
+    for (_, manifest) in kept.into_values().filter(|(depots, _)| *depots >= wanted) {
+        match store.digests_in(record, &manifest) {
+            Ok(chunks) => fitting.push(chunks),
+            Err(cause) => error = cause,
+        }
+    }
+    match fitting.as_slice() {
+        [] => Err(error),
+        [chunks] => store.journal(|journal| journal.keep_chunks(chunks)),
+        _ => Err(doubt("depots keep different ones".into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path, sync::Arc};
+
+    use posthaste_core::contract::{DepotPrices, DepotTerms, Encode, Method, Wishes};
+    use posthaste_endpoint::{
+        gateway::Gateways,
+        relay::{Credential, DatasetId, RelayClient, read_secret_file},
+    };
+    use posthaste_engine::{
+        dataset::{FileEntry, FileKind, FileList, Manifest},
+        envelope::{self, Cipher, DatasetKey, age::Identity},
+    };
+    use posthaste_journal::{ChunkRecord, DepotRecord, Scan};
+    use posthaste_relay::{Relay, RelayOptions};
+    use posthaste_types::{Bytes as Amount, ChunkIndex, Code, DepotId, RequestId};
+    use tempfile::TempDir;
+    use tokio::{sync::mpsc, task::JoinSet};
+
+    use super::*;
+    use crate::{Options, backup, clock::Clock};
+
+    const NAMES: [&str; 4] = ["ash", "birch", "cedar", "dune"];
+    const CHUNKS: u32 = 3;
+    const CHUNK_SIZE: Amount = Amount::mebi(1);
+
+    /// A service, which read one chunk of each request when it was backed up and then all, and its depots.
+    struct Before {
+        folder: TempDir,
+        store: Store,
+        clients: Vec<RelayClient>,
+        /// The depots, while this is.
+        _serving: JoinSet<Result<()>>,
+    }
+
+    impl Before {
+        async fn start() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let state = folder.path().join("service");
+            let store = Store::open(&state, None).unwrap();
+            secrets::token(&state.join("token")).unwrap();
+            let (mut clients, mut serving) = (Vec::new(), JoinSet::new());
+            for (number, name) in (1..).zip(NAMES) {
+                let relay = relay(&folder.path().join(name)).await;
+                fs::copy(relay.secret_file(), depots::secret_path(&state, name)).unwrap();
+                let address = relay.address();
+                let depot = DepotRecord {
+                    id: DepotId::new(number),
+                    name: name.into(),
+                    url: address.url.clone(),
+                    fingerprint: address.fingerprint.to_string(),
+                    capacity: Amount::mebi(1),
+                    rate_max: None,
+                    terms: DepotTerms::default(),
+                    prices: DepotPrices::default(),
+                    level: 1,
+                };
+                store.journal(|journal| journal.keep_depot(&depot)).unwrap();
+                let secret = read_secret_file(relay.secret_file()).unwrap();
+                clients.push(RelayClient::new(address, Credential::Secret(secret)).unwrap());
+                serving.spawn(relay.run(std::future::pending()));
+            }
+            Self {
+                folder,
+                store,
+                clients,
+                _serving: serving,
+            }
+        }
+
+        /// Takes a request that may use these depots, and reads its first chunk.
+        fn submit(&self, via: &[&str], recipients: &[String]) -> RequestRecord {
+            let record = RequestRecord {
+                via: via.iter().copied().map(str::to_owned).collect(),
+                recipients: recipients.to_vec(),
+                ..request()
+            };
+            let store = &self.store;
+            store.make_key(&record).unwrap();
+            let insert = store.journal(|journal| journal.insert_request(&record));
+            let id = insert.unwrap();
+            store.keep_list(id, &list()).unwrap();
+            let scan = Scan::Sealed {
+                bytes: Amount::new(list().bytes),
+                files: 1,
+                chunk_size: CHUNK_SIZE,
+            };
+            store
+                .journal(|journal| journal.keep_scan(id, &scan))
+                .unwrap();
+            let record = store.request(id).unwrap();
+            self.read(&record, 0);
+            record
+        }
+
+        fn read(&self, record: &RequestRecord, chunk: u32) {
+            let count = record.code.total() + 1 + u8::from(!record.recipients.is_empty());
+            let digests =
+                (0..count).map(|number| digest_of(format!("{chunk} {number}").as_bytes()));
+            let chunk = ChunkRecord {
+                request: record.id,
+                chunk: ChunkIndex::new(chunk),
+                digests: digests.collect(),
+            };
+            let kept = self.store.journal(|journal| journal.keep_chunks(&[chunk]));
+            kept.unwrap();
+        }
+
+        /// Backs up, and starts from a copy what comes after.
+        fn back_up(&self, name: &str) -> Centre {
+            let copy = self.folder.path().join(name);
+            backup::back_up(self.store.directory(), &copy).unwrap();
+            restore(&copy)
+        }
+
+        /// Reads the rest of a request, and stores at each depot the manifest that a letter says: `t`he true one, a `f`orged one, one
+        /// that `c`ontradicts what was read before the backup, that of an`o`ther dataset, none where there is `-`.
+        async fn store(&self, record: &RequestRecord, letters: &str) {
+            (1..CHUNKS).for_each(|chunk| self.read(record, chunk));
+            let manifest = self.store.manifest_bytes(record.id).unwrap();
+            let dataset = self.store.dataset(record.id).unwrap();
+            for (client, letter) in self.clients.iter().zip(letters.chars()) {
+                let bytes = match letter {
+                    '-' => continue,
+                    't' => manifest.clone(),
+                    letter => forged(&manifest, letter),
+                };
+                let (digest, bytes) = (digest_of(&bytes), Bytes::from(bytes));
+                let put = client.put_manifest(&dataset, bytes, digest, record.expires);
+                put.await.unwrap();
+            }
+        }
+
+        fn is_learned(&self, after: &Centre, request: RequestId) -> bool {
+            let store = &after.store;
+            let record = store.request(request).unwrap();
+            if store.lacks_digests(&record).unwrap() {
+                let read = store.journal(|journal| journal.chunks_read(request));
+                assert_eq!(read.unwrap(), 1, "it took a part");
+                return false;
+            }
+            let manifests =
+                [store, &self.store].map(|store| store.manifest_bytes(request).unwrap());
+            assert_eq!(manifests[0], manifests[1]);
+            true
+        }
+    }
+
+    async fn relay(dir: &Path) -> Relay {
+        let options = RelayOptions {
+            dir: dir.to_owned(),
+            listen: "127.0.0.1:0".parse().unwrap(),
+            capacity: Amount::mebi(64),
+            rate: None,
+            name: "test".into(),
+            flush: false,
+            join: None,
+            advertise: None,
+            hours: None,
+        };
+        Relay::open(options).await.unwrap()
+    }
+
+    fn restore(state: &Path) -> Centre {
+        let options = Options {
+            state: state.to_owned(),
+            database: None,
+            listen: "127.0.0.1:0".parse().unwrap(),
+            behind_tls: false,
+            lending: None,
+            encode: Encode::Centre,
+            way_out: None,
+            gateways: Gateways::default(),
+            circuits: Vec::new(),
+            scratch: Vec::new(),
+            purge_policy: None,
+            queue: None,
+            just_in_time: false,
+        };
+        let store = Arc::new(Store::open(state, None).unwrap());
+        Centre::restore(store, mpsc::channel(1).0, &options).unwrap()
+    }
+
+    fn list() -> FileList {
+        let bytes = u64::from(CHUNKS) * CHUNK_SIZE.get();
+        let file = FileEntry {
+            path: b"run".to_vec(),
+            kind: FileKind::Regular,
+            size: bytes,
+            mode: 0o644,
+            mtime_s: 1,
+            mtime_ns: 0,
+            inode: 1,
+            offset: 0,
+        };
+        FileList {
+            files: vec![file],
+            bytes,
+            skipped: Vec::new(),
+        }
+    }
+
+    /// Of a code that survives the loss of one depot.
+    fn request() -> RequestRecord {
+        let now = Clock::default().now();
+        RequestRecord {
+            id: RequestId::new(0),
+            submission: None,
+            dataset: DatasetId::random().unwrap().to_string(),
+            source: b"/scratch/run".to_vec(),
+            only: Vec::new(),
+            destination: "home".into(),
+            code: Code::new(2, 1).unwrap(),
+            via: Vec::new(),
+            pinned: Vec::new(),
+            recipients: Vec::new(),
+            release: true,
+            best_effort: false,
+            optimizer: Method::Auto,
+            wishes: Wishes::default(),
+            stage_in: None,
+            created: now,
+            deadline: now + Duration::from_secs(600),
+            purge_at: None,
+            expires: now + Duration::from_secs(3600),
+            scan: None,
+            submitted: false,
+            ended: None,
+        }
+    }
+
+    fn forged(manifest: &[u8], letter: char) -> Vec<u8> {
+        if envelope::is_envelope(manifest) {
+            let another = Cipher::new(&DatasetKey::random().unwrap());
+            return envelope::close(b"wrapped", &another, b"a manifest".to_vec());
+        }
+        let mut manifest = Manifest::from_bytes(manifest).unwrap();
+        let forged = digest_of(b"forged");
+        match letter {
+            'f' => manifest.chunks[2].chunk = forged,
+            'c' => manifest.chunks[0].chunk = forged,
+            'o' => manifest.dataset = DatasetId::random().unwrap(),
+            letter => panic!("{letter} says nothing"),
+        }
+        manifest.to_bytes()
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn as_many_depots_must_tell_the_same_as_had_to_before_the_release() {
+        let before = Before::start().await;
+        let cases: [(&[&str], &str, bool); 9] = [
+            (&NAMES, "----", false),
+            (&NAMES, "t---", false),
+            (&NAMES[..1], "t---", true),
+            (&NAMES, "tt--", true),
+            (&NAMES, "t-f-", false),
+            (&NAMES, "tft-", true),
+            (&NAMES, "tftf", false),
+            (&NAMES, "ctct", true),
+            (&NAMES, "oooo", false),
+        ];
+        let requests = cases.map(|(via, _, _)| before.submit(via, &[]));
+        let after = before.back_up("after");
+        for (record, (_, letters, _)) in requests.iter().zip(cases) {
+            before.store(record, letters).await;
+        }
+        learn(&after).await.unwrap();
+        for (record, (via, letters, is_learned)) in requests.iter().zip(cases) {
+            let said = before.is_learned(&after, record.id);
+            assert_eq!(said, is_learned, "{letters} of {via:?}");
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn one_depot_is_believed_of_what_is_encrypted_and_none_without_the_key() {
+        let before = Before::start().await;
+        let alice = [Identity::random().unwrap().recipient().to_string()];
+        let cases = [("t---", true), ("ffft", true), ("ffff", false)];
+        let requests = cases.map(|_| before.submit(&NAMES, &alice));
+        let keyless = before.submit(&NAMES, &alice);
+        let after = before.back_up("after");
+        for (record, (letters, _)) in requests.iter().zip(cases) {
+            before.store(record, letters).await;
+        }
+        before.store(&keyless, "tttt").await;
+        let key = after.store.directory().join("keys").join(&keyless.dataset);
+        fs::remove_file(key).unwrap();
+        learn(&after).await.unwrap();
+        for (record, (letters, is_learned)) in requests.iter().zip(cases) {
+            let said = before.is_learned(&after, record.id);
+            assert_eq!(said, is_learned, "{letters}");
+        }
+        assert!(!before.is_learned(&after, keyless.id));
+    }
+}
