@@ -13,14 +13,16 @@ const TRIED_MAX: usize = 8;
 impl Mind {
     /// A look at everything is over: one that is late lets others go first, or one that did takes its turn again.
     pub(crate) fn review_order(&mut self) {
-        let has_conceded = |request: &Request| request.has_conceded && request.is_moving();
-        let conceded: Vec<RequestId> = self.those(has_conceded);
+        if !self.may_reorder() {
+            return;
+        }
+        let conceded = self.those(|request| request.has_conceded && request.is_moving());
         let least = self.settings.behind_ticks;
         let may_concede = |request: &Request| {
             !request.is_leftover && request.at_risk && request.late_ticks >= least
         };
         let late = self.those(may_concede);
-        if !self.may_reorder() || conceded.is_empty() && late.len() < 2 {
+        if conceded.is_empty() && late.len() < 2 {
             return;
         }
         let kept = self.kept(Belief::P50, None, None);
@@ -60,8 +62,8 @@ impl Mind {
 
     fn concede(&mut self, id: RequestId, more: usize) {
         if let Some(request) = self.requests.get_mut(&id) {
-            (request.is_leftover, request.has_conceded) = (true, true);
-            request.turn = self.shares.turn(&request.wishes, &self.settings);
+            request.go_last(self.shares.turn(&request.wishes, &self.settings));
+            request.has_conceded = true;
         }
         let more = u32::try_from(more).unwrap_or(u32::MAX);
         self.remember(
@@ -74,7 +76,7 @@ impl Mind {
 
     fn take_turn_again(&mut self, id: RequestId) {
         if let Some(request) = self.requests.get_mut(&id) {
-            (request.is_leftover, request.has_conceded) = (false, false);
+            request.take_turn();
         }
         self.remember(id, String::from("takes its turn again"), Reason::Regained);
         self.bring_up_to_date();

@@ -140,8 +140,7 @@ impl Mind {
             if !request.missed && deadline <= now {
                 request.missed = true;
                 if request.safe_at.is_none() {
-                    (request.is_leftover, request.has_conceded) = (true, false);
-                    request.turn = self.shares.turn(&request.wishes, &self.settings);
+                    request.go_last(self.shares.turn(&request.wishes, &self.settings));
                     let reason = reason_late(request, now);
                     self.tell(out, Some(id), None, Happening::Missed, reason);
                 }

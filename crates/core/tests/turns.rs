@@ -74,7 +74,7 @@ fn one_that_cannot_be_on_time_lets_those_go_first_that_can_and_takes_its_turn_ag
 #[test]
 fn one_that_is_late_stays_first_where_nobody_gains_by_it() {
     let mut desk = three();
-    // Too little for any of them.
+    // Too little for the others as well, whichever of the three goes last.
     desk.measure(1, Duration::from_secs(15));
     assert!(!is_on_time(&desk, LARGE));
     let conceded = |reason: &Reason| matches!(reason, Reason::Concedes { .. });

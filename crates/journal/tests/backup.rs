@@ -4,6 +4,8 @@
 
 #[path = "support/places.rs"]
 mod places;
+#[path = "support/requests.rs"]
+mod requests;
 
 use std::{
     fs,
@@ -14,11 +16,10 @@ use std::{
 };
 
 use places::Place;
-use posthaste_core::contract::{DepotPrices, DepotTerms, Fault, Input, Method, Wishes};
-use posthaste_journal::{
-    ChunkRecord, DepotRecord, Journal, NUMBERS_LEFT_OUT, RequestRecord, Step, back_up,
-};
-use posthaste_types::{Bytes, ChunkIndex, Code, DepotId, Digest, RequestId, Timestamp};
+use posthaste_core::contract::{DepotPrices, DepotTerms, Fault, Input};
+use posthaste_journal::{ChunkRecord, DepotRecord, Journal, NUMBERS_LEFT_OUT, Step, back_up};
+use posthaste_types::{Bytes, ChunkIndex, DepotId, Digest, RequestId, Timestamp};
+use requests::request;
 
 const COPIES: usize = 5;
 /// Before the first copy and between two of them: so that each copy is of another moment.
@@ -111,33 +112,6 @@ fn each_copy_is_the_journal_of_one_moment_and_the_writer_waits_for_none() {
     );
     let steps = Journal::open(&path).unwrap().replay().unwrap().steps;
     assert_eq!(u32::try_from(steps.len()).unwrap(), all);
-}
-
-fn request(dataset: &str) -> RequestRecord {
-    RequestRecord {
-        id: RequestId::new(0),
-        submission: None,
-        dataset: dataset.into(),
-        source: b"/scratch/run".to_vec(),
-        only: Vec::new(),
-        destination: "home".into(),
-        code: Code::NONE,
-        via: Vec::new(),
-        pinned: Vec::new(),
-        recipients: Vec::new(),
-        release: false,
-        best_effort: false,
-        optimizer: Method::Auto,
-        wishes: Wishes::default(),
-        stage_in: None,
-        created: Timestamp::from_secs(1),
-        deadline: Timestamp::from_secs(2),
-        purge_at: None,
-        expires: Timestamp::from_secs(3),
-        scan: None,
-        submitted: false,
-        ended: None,
-    }
 }
 
 #[test]

@@ -4,17 +4,20 @@
 
 #[path = "support/places.rs"]
 mod places;
+#[path = "support/requests.rs"]
+mod requests;
 
 use std::{thread, time::Duration};
 
 use places::{LONG, Place, address};
-use posthaste_core::contract::{DepotTerms, Fault, Input, Method, Wishes};
+use posthaste_core::contract::{DepotTerms, Fault, Input};
 use posthaste_journal::{
     ChunkRecord, DatabaseUrl, DepotRecord, Epoch, JobHold, JobPhase, JobRecord, Journal,
-    JournalError, Lease, PhaseName, RequestRecord, Scan, Step, TroubleKind,
+    JournalError, Lease, PhaseName, Scan, Step, TroubleKind,
 };
 use posthaste_testbed::PostgresServer;
-use posthaste_types::{Bytes, ChunkIndex, Code, DepotId, Digest, RequestId, Timestamp};
+use posthaste_types::{Bytes, ChunkIndex, DepotId, Digest, Timestamp};
+use requests::request;
 use rustls::RootCertStore;
 use rustls_pki_types::{CertificateDer, pem::PemObject};
 
@@ -61,33 +64,6 @@ fn appended(journal: &Journal) -> Vec<Input> {
 
 fn is_lost<T>(outcome: Result<T, JournalError>) -> bool {
     matches!(outcome, Err(JournalError::Lost { .. }))
-}
-
-fn request() -> RequestRecord {
-    RequestRecord {
-        id: RequestId::new(0),
-        submission: None,
-        dataset: "00ff".into(),
-        source: b"/scratch".to_vec(),
-        destination: "home".into(),
-        code: Code::NONE,
-        via: Vec::new(),
-        pinned: Vec::new(),
-        only: Vec::new(),
-        recipients: Vec::new(),
-        release: false,
-        best_effort: false,
-        optimizer: Method::Auto,
-        wishes: Wishes::default(),
-        stage_in: None,
-        created: Timestamp::from_secs(1),
-        deadline: Timestamp::from_secs(2),
-        purge_at: None,
-        expires: Timestamp::from_secs(3),
-        scan: None,
-        submitted: false,
-        ended: None,
-    }
 }
 
 fn depot() -> DepotRecord {
@@ -151,7 +127,7 @@ fn a_holder_that_slept_too_long_can_change_nothing() {
     let epoch = take_over(&mut sleeper);
     let mut old = Journal::open_database(&address, epoch).unwrap();
     append(&mut old, 1).unwrap();
-    let kept = old.insert_request(&request()).unwrap();
+    let kept = old.insert_request(&request("00ff")).unwrap();
     let depots = old.keep_depot(&depot()).unwrap();
 
     // Expired, but nobody else's yet: what it decides is still the one truth.
@@ -160,7 +136,7 @@ fn a_holder_that_slept_too_long_can_change_nothing() {
     let mut new = Journal::open_database(&address, later).unwrap();
 
     assert!(is_lost(append(&mut old, 2)));
-    assert!(is_lost(old.insert_request(&request())));
+    assert!(is_lost(old.insert_request(&request("00ff"))));
     assert!(is_lost(old.keep_scan(
         kept,
         &Scan::Failed {

@@ -4,16 +4,17 @@
 
 #[path = "support/places.rs"]
 mod places;
+#[path = "support/requests.rs"]
+mod requests;
 
 use places::Place;
-use posthaste_core::contract::{
-    DepotTerms, Event, Fault, Happening, Input, Method, Reason, Wishes,
-};
+use posthaste_core::contract::{DepotTerms, Event, Fault, Happening, Input, Reason};
 use posthaste_journal::{
     ChunkRecord, DepotRecord, JobHold, JobPhase, JobRecord, Journal, PhaseName, RequestRecord,
     Scan, SqliteFile, Step,
 };
-use posthaste_types::{Bytes, ChunkIndex, Code, DepotId, Digest, RequestId, Timestamp};
+use posthaste_types::{Bytes, ChunkIndex, DepotId, Digest, Timestamp};
+use requests::request;
 
 const STEPS: u32 = 3;
 /// In all steps together more than go at once.
@@ -33,30 +34,14 @@ fn depot(name: &str) -> DepotRecord {
     }
 }
 
-fn request(dataset: &str) -> RequestRecord {
+/// One whose words are not easy to carry.
+fn odd_request(dataset: &str) -> RequestRecord {
     RequestRecord {
-        id: RequestId::new(0),
         submission: Some(dataset.into()),
-        dataset: dataset.into(),
         source: b"/scratch/\xff\n".to_vec(),
         destination: "it's \\ \"home\"".into(),
-        code: Code::NONE,
-        via: Vec::new(),
-        pinned: Vec::new(),
-        only: Vec::new(),
-        recipients: Vec::new(),
         release: true,
-        best_effort: false,
-        optimizer: Method::Auto,
-        wishes: Wishes::default(),
-        stage_in: None,
-        created: Timestamp::from_secs(1),
-        deadline: Timestamp::from_secs(2),
-        purge_at: None,
-        expires: Timestamp::from_secs(3),
-        scan: None,
-        submitted: false,
-        ended: None,
+        ..request(dataset)
     }
 }
 
@@ -82,7 +67,7 @@ fn fill(journal: &mut Journal) -> DepotId {
     let gone = journal.keep_depot(&depot("gone")).unwrap();
     journal.remove_depot(gone).unwrap();
     journal.source("/archive").unwrap();
-    let id = journal.insert_request(&request("00ff")).unwrap();
+    let id = journal.insert_request(&odd_request("00ff")).unwrap();
     let scan = Scan::Sealed {
         bytes: Bytes::new(u64::MAX / 4),
         files: 2,
@@ -164,7 +149,7 @@ fn a_journal_moves_into_a_database_whole_and_only_once() {
 
     // It goes on where it was: no number is used twice.
     assert!(moved.keep_depot(&depot("new")).unwrap() > gone);
-    assert!(moved.insert_request(&request("01")).unwrap() > requests[0].id);
+    assert!(moved.insert_request(&odd_request("01")).unwrap() > requests[0].id);
     assert_ne!(
         moved.source("/archive").unwrap(),
         moved.source("/new").unwrap()

@@ -293,6 +293,16 @@ impl Request {
         (self.finish, self.due.finish) = (None, None);
     }
 
+    /// It gets what others leave from now on, in this turn among those that do.
+    pub(crate) fn go_last(&mut self, turn: Turn) {
+        (self.is_leftover, self.has_conceded, self.turn) = (true, false, turn);
+    }
+
+    /// Its deadline says again when it is its turn.
+    pub(crate) fn take_turn(&mut self) {
+        (self.is_leftover, self.has_conceded) = (false, false);
+    }
+
     pub(crate) fn is_moving(&self) -> bool {
         self.state == RequestState::Moving
     }

@@ -80,7 +80,7 @@ impl Mind {
         let to = request.spec.deadline;
         if to > now {
             request.missed = false;
-            (request.is_leftover, request.has_conceded) = (false, false);
+            request.take_turn();
         }
         let is_late = request.finish.is_some_and(|finish| finish.p90 > to);
         let is_at_risk = request.at_risk;
