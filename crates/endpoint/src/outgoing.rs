@@ -118,6 +118,14 @@ pub(crate) struct Load {
 }
 
 impl Load {
+    /// One that counts for the same attempt, for the same bytes on another connection.
+    pub(crate) fn again(&self) -> Self {
+        Self {
+            counter: self.counter.clone(),
+            counted: 0,
+        }
+    }
+
     /// More of it was handed to the connection.
     pub(crate) fn left(&mut self, bytes: u64) {
         if let Some(counter) = &self.counter {

@@ -33,8 +33,9 @@ use crate::{Error, ErrorKind, Locus, Result, dial::Dialler, endpoint::ByteStream
 /// Nothing moved for this long: the connection counts as dead.
 pub(crate) const STALLED_AFTER: Duration = Duration::from_secs(60);
 
-/// Idle connections are kept this long; servers close them after some minutes.
-const IDLE_FOR: Duration = Duration::from_secs(30);
+/// Idle connections are kept this long: servers on Node.js and Apache close them after five seconds
+/// by default, and what is sent just then is lost.
+const IDLE_FOR: Duration = Duration::from_secs(4);
 
 /// Longest answer that is read whole, in bytes: a page of 5,000 names of 1 KiB each with what is
 /// said about them, and room.
@@ -147,8 +148,8 @@ impl Web {
         }
         let host = request.uri().authority().map(ToString::to_string);
         let host = host.unwrap_or_default();
-        // A server may close a kept connection just when it is used again: what changes nothing is
-        // asked once more (RFC 9110, section 9.2.2).
+        // A server may close a kept connection just when it is used again: what does the same when
+        // it is done twice is asked once more (RFC 9110, section 9.2.2).
         let again = repeated(&request);
         let mut asked = self.try_to_send(request, about, patience).await?;
         if let (Err(cause), Some(request)) = (&asked, again)
@@ -200,10 +201,19 @@ impl Web {
     }
 }
 
-/// The same request again, where it is one that changes nothing.
+/// The same request again, where twice is as good as once: it only reads, or stores a body that is
+/// still there, whatever was there before. A second `DELETE` would find nothing and say so.
 fn repeated(request: &Request<Sent>) -> Option<Request<Sent>> {
-    let is_safe = matches!(request.method().as_str(), "GET" | "HEAD" | "PROPFIND");
-    let body = request.body().again().filter(|_| is_safe)?;
+    let is_idempotent = match request.method().as_str() {
+        "GET" | "HEAD" | "PROPFIND" => true,
+        "PUT" => {
+            let conditions = [header::IF_MATCH, header::IF_NONE_MATCH];
+            let headers = request.headers();
+            !conditions.iter().any(|name| headers.contains_key(name))
+        }
+        _ => false,
+    };
+    let body = request.body().again().filter(|_| is_idempotent)?;
     let mut again = Request::new(body);
     *again.method_mut() = request.method().clone();
     *again.uri_mut() = request.uri().clone();
@@ -304,4 +314,96 @@ pub(crate) fn deepest(error: &dyn StdError) -> String {
         last = next;
     }
     last.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read, Write},
+        net::TcpListener,
+        thread,
+    };
+
+    use super::*;
+
+    /// Asks a server that closes the first connection once it has the question, and answers on the second.
+    async fn ask(method: Method, condition: Option<&'static str>) -> (Result<()>, Vec<Vec<u8>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}/name", listener.local_addr().unwrap());
+        let server = thread::spawn(move || {
+            let mut questions = Vec::new();
+            for stream in listener.incoming().take(2) {
+                let mut stream = stream.unwrap();
+                let mut question = Vec::new();
+                while !question.ends_with(b"the body") && !question.ends_with(b"\r\n\r\n") {
+                    let mut byte = [0];
+                    if stream.read(&mut byte).unwrap() == 0 {
+                        return questions;
+                    }
+                    question.extend(byte);
+                    // The head of what has a body ends before it.
+                    if question.starts_with(b"PUT") && question.ends_with(b"\r\n\r\n") {
+                        question.push(b'|');
+                    }
+                }
+                questions.push(question);
+                if questions.len() == 2 {
+                    let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+                    stream.write_all(answer).unwrap();
+                }
+            }
+            questions
+        });
+        let dialler = Dialler::default();
+        let plain = hyper_rustls::HttpsConnectorBuilder::new()
+            .with_tls_config(
+                rustls::ClientConfig::builder_with_provider(
+                    rustls::crypto::ring::default_provider().into(),
+                )
+                .with_safe_default_protocol_versions()
+                .unwrap()
+                .with_root_certificates(rustls::RootCertStore::empty())
+                .with_no_client_auth(),
+            )
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(dialler.clone());
+        let web = Web {
+            client: Client::builder(TokioExecutor::new()).build(plain),
+            dialler,
+        };
+        let mut request = Request::builder().method(method.clone()).uri(&address);
+        if let Some(condition) = condition {
+            request = request.header(condition, "*");
+        }
+        let body = match method {
+            Method::PUT => Sent::pieces(vec!["the ".into(), "body".into()]),
+            _ => Sent::nothing(),
+        };
+        let about = About::writing("write", address.clone());
+        let asked = web.send(request.body(body).unwrap(), &about, STALLED_AFTER);
+        let outcome = asked.await.map(drop);
+        // Where it was asked once, this is what the server still waits for.
+        drop(std::net::TcpStream::connect(&address[7..address.len() - 5]));
+        (outcome, server.join().unwrap())
+    }
+
+    #[tokio::test]
+    async fn what_may_be_done_twice_is_asked_again_where_its_connection_breaks() {
+        for method in [Method::GET, Method::PUT] {
+            let (outcome, questions) = ask(method.clone(), None).await;
+            outcome.unwrap();
+            assert_eq!(questions.len(), 2, "{method}");
+            assert_eq!(questions[0], questions[1]);
+        }
+        for (method, condition) in [
+            (Method::DELETE, None),
+            (Method::PUT, Some("if-none-match")),
+            (Method::PUT, Some("if-match")),
+        ] {
+            let (outcome, questions) = ask(method, condition).await;
+            assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Unreachable);
+            assert_eq!(questions.len(), 1);
+        }
+    }
 }

@@ -86,7 +86,10 @@ impl Sent {
     /// The same body again; a stream can't be had twice.
     pub(crate) fn again(&self) -> Option<Self> {
         match &self.from {
-            Origin::Pieces(pieces) => Some(Self::pieces(pieces.iter().cloned().collect())),
+            Origin::Pieces(pieces) => Some(Self {
+                load: self.load.again(),
+                ..Self::pieces(pieces.iter().cloned().collect())
+            }),
             Origin::Stream(_) => None,
         }
     }
