@@ -125,6 +125,11 @@ fn tools() -> Vec<Found> {
                 .context("can't have HTCondor's library of ClassAds"),
         ),
         (
+            "prometheus-client",
+            install::ensure_python_program(install::OPENMETRICS)
+                .context("can't have Prometheus's reader of metrics"),
+        ),
+        (
             "lua5.1",
             install::ensure_debian_program(install::LUA)
                 .context("can't have Lua for Slurm's plug-in"),

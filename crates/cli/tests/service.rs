@@ -55,6 +55,7 @@ fn nothing_but_health_is_told_without_the_token() {
         "/v1/paths",
         "/v1/requests",
         "/v1/events",
+        "/v1/metrics",
         "/v1/requests/r1/manifest",
     ] {
         for wrong in [None, Some("wrong"), Some("")] {

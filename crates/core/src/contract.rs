@@ -20,6 +20,7 @@ mod reason;
 mod request;
 mod space;
 mod tale;
+mod tally;
 mod terms;
 mod view;
 mod way;
@@ -51,6 +52,7 @@ pub use reason::{CircuitReason, DeliveryReason, Reason};
 pub use request::{ReleasePolicy, RequestSpec};
 pub use space::{SpaceNews, SpaceReason};
 pub use tale::{ArrivalTale, Cause, Charge, Decision, Tale};
+pub use tally::Tally;
 pub use terms::DepotTerms;
 pub(crate) use terms::GIGABYTE;
 pub use view::{

@@ -6,7 +6,7 @@ use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Time
 use crate::{
     Mind,
     books::{Crossing, Depot, Request, Route},
-    contract::{Cost, DepotView, PathView, Priority, RequestView, ShareView},
+    contract::{Cost, DepotView, Forecast, PathView, Priority, RequestView, ShareView, Tally},
 };
 
 /// A month of storage, as stores bill it: 730 hours.
@@ -24,6 +24,42 @@ impl Mind {
         self.requests
             .iter()
             .map(|(id, request)| self.view(*id, request))
+    }
+
+    /// How everything stands, at a glance. Visits every request once.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        let mut tally = Tally::default();
+        let mut is_open =
+            |state: (bool, bool), left: Bytes, by: Timestamp, finish: Option<Forecast>| {
+                let (at_risk, missed) = state;
+                tally.at_risk += u64::from(at_risk && !missed);
+                tally.missed += u64::from(missed);
+                tally.waiting += left;
+                let slack = finish.map(|finish| by.slack_micros(finish.p90));
+                tally.slack_micros = tally.slack_micros.into_iter().chain(slack).min();
+            };
+        for request in self.requests.values().filter(|request| request.is_moving()) {
+            let state = (request.at_risk, request.missed);
+            let left = request.replica.unsafe_bytes();
+            is_open(state, left, request.spec.deadline, request.finish);
+        }
+        for (_, arrival) in self.arrivals.live() {
+            let state = (arrival.at_risk, arrival.missed);
+            is_open(
+                state,
+                arrival.missing(),
+                arrival.spec.deadline,
+                arrival.finish,
+            );
+        }
+        for request in self.requests.values() {
+            *tally.requests.entry(request.state.name()).or_default() += 1;
+        }
+        for arrival in self.arrivals.requests.values() {
+            *tally.stage_ins.entry(arrival.state.name()).or_default() += 1;
+        }
+        tally
     }
 
     /// Whether what is sent for the request makes way for everybody else on its paths: it matters less than

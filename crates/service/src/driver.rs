@@ -19,6 +19,7 @@ use crate::{
     Options,
     circuits::Circuits,
     clock::Clock,
+    counts::Counts,
     depots::{Depots, Manner, Share},
     hands::Hands,
     inbound::Flows,
@@ -62,6 +63,8 @@ pub(crate) struct Centre {
     pub(crate) gateways: Gateways,
     pub(crate) clock: Clock,
     pub(crate) inputs: mpsc::Sender<Arrival>,
+    /// What happened since the service started.
+    pub(crate) counts: Counts,
     /// Number of the newest event: wakes those who stream events.
     newest_event: watch::Sender<u64>,
 }
@@ -102,6 +105,7 @@ impl Centre {
             gateways: options.gateways.clone(),
             clock: Clock::default(),
             inputs,
+            counts: Counts::default(),
             newest_event: watch::Sender::new(0),
         })
     }
@@ -290,7 +294,10 @@ impl Driver {
             self.centre.store.journal(|journal| journal.append(&step))
         })?;
         if !out.events.is_empty() {
-            out.events.iter().for_each(|event| self.log(event));
+            for event in &out.events {
+                self.centre.counts.count(&event.happening);
+                self.log(event);
+            }
             let newest = first + out.events.len() as u64 - 1;
             self.centre.newest_event.send_replace(newest);
         }

@@ -3,6 +3,7 @@
 mod depots;
 mod events;
 mod jobs;
+mod metrics;
 mod paths;
 mod queue;
 mod requests;
@@ -152,6 +153,7 @@ pub(crate) type Answer<T> = Result<T, Refusal>;
         jobs::look,
         jobs::remove,
         jobs::scratch,
+        metrics::show,
         paths::list,
         paths::probe,
         paths::ranking,
@@ -218,6 +220,7 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/v1/jobs/{scheduler}/{job}/ended", post(jobs::ended))
         .route("/v1/jobs/{scheduler}/{job}/look", post(jobs::look))
         .route("/v1/scratch", get(jobs::scratch))
+        .route("/v1/metrics", get(metrics::show))
         .route("/v1/paths", get(paths::list))
         .route("/v1/ranking", get(paths::ranking))
         .route("/v1/paths/{to}/probe", post(paths::probe))

@@ -10,6 +10,7 @@ mod backup;
 mod between;
 mod circuits;
 mod clock;
+mod counts;
 mod depots;
 mod driver;
 mod enlist;

@@ -70,6 +70,8 @@ struct Window {
     acknowledged_at: Option<(Instant, Duration)>,
     bytes: u64,
     acknowledged: u32,
+    /// Of all windows.
+    stored: Bytes,
     /// What the network had carried at the first look at it.
     before: Option<Look>,
     /// Bytes count as they arrive, until so many sends have ended.
@@ -222,6 +224,7 @@ impl Meter {
                 acknowledged_at: None,
                 bytes: 0,
                 acknowledged: 0,
+                stored: Bytes::ZERO,
                 before: None,
                 seen: None,
                 latest: ByteRate::ZERO,
@@ -274,6 +277,7 @@ impl Meter {
             window.in_flight = window.in_flight.saturating_sub(1);
             window.humble = window.humble.saturating_sub(u32::from(is_humble));
             window.bytes += stored.get();
+            window.stored += stored;
             window.acknowledged += u32::from(is_stored);
             if window.in_flight == 0 {
                 window.busy = window.busy_until(now);
@@ -338,6 +342,11 @@ impl Meter {
             let stale = now.duration_since(window.unheard_since) > 2 * WINDOW_MAX + WINDOW_MIN;
             if stale { ByteRate::ZERO } else { window.latest }
         })
+    }
+
+    /// What was stored there since the service started.
+    pub(crate) fn stored(&self) -> Bytes {
+        self.with(|window| window.stored)
     }
 
     /// Whether there is nothing to say until something starts.

@@ -56,6 +56,14 @@ pub const CLASSADS: PythonProgram = PythonProgram {
     program: "bin/python",
 };
 
+/// Python with Prometheus's own reader of OpenMetrics.
+pub const OPENMETRICS: PythonProgram = PythonProgram {
+    package: "prometheus-client",
+    extras: "",
+    version: "0.26.0",
+    program: "bin/python",
+};
+
 /// Where a program is that was installed.
 ///
 /// # Errors

@@ -1,0 +1,21 @@
+//! What happened since the service started, for those who watch it from outside.
+
+use posthaste_core::contract::Happening;
+use prometheus_client::metrics::{counter::Counter, family::Family};
+
+/// Labels of a figure: names and values.
+pub(crate) type Labels = Vec<(&'static str, String)>;
+
+/// Counters live as long as the service: who watches adds up what restarts set to zero.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Counts {
+    /// By what happened, as events are named.
+    pub(crate) events: Family<Labels, Counter>,
+}
+
+impl Counts {
+    pub(crate) fn count(&self, happening: &Happening) {
+        let labels = vec![("event", happening.name().to_owned())];
+        self.events.get_or_create(&labels).inc();
+    }
+}
