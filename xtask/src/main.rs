@@ -25,6 +25,7 @@ The project's chores.
 Usage: cargo xtask CHORE [ARGUMENTS]
 
   demo [DIR] [--json]  build posthaste and show it move a real tree by a deadline
+  install              install the servers that the tests run against
   test [ARGUMENTS]     install what the tests need, then run all of them (ARGUMENTS go to cargo test)
   bench NAME           measure posthaste beside others, into docs/benchmarks/; without NAME: which there are
   reproduce NAME       a paper's results beside ours, into docs/reproduced/: offload
@@ -51,6 +52,7 @@ fn chore(arguments: &[String]) -> anyhow::Result<()> {
     match name.as_str() {
         "bench" => bench::run(rest),
         "demo" => demo::run(rest),
+        "install" => test::install_servers(),
         "test" => test::run(rest),
         "generate" => generate::run(),
         "reproduce" => reproduce::run(rest),

@@ -31,7 +31,10 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
 
 /// Says each program the tests run against, and installs what is missing. Reports all that can't
 /// be installed together, so that one round of installing by hand is enough.
-fn install_servers() -> anyhow::Result<()> {
+///
+/// # Errors
+/// When something is missing and can't be installed.
+pub fn install_servers() -> anyhow::Result<()> {
     eprintln!("xtask: the tests run against real servers");
     let mut missing = Vec::new();
     for (what, found) in programs().into_iter().chain(tools()) {
@@ -128,6 +131,15 @@ fn tools() -> Vec<Found> {
             "prometheus-client",
             install::ensure_python_program(install::OPENMETRICS)
                 .context("can't have Prometheus's reader of metrics"),
+        ),
+        (
+            "aiosmtpd",
+            install::ensure_python_program(install::AIOSMTPD).context("can't have the mail server"),
+        ),
+        (
+            "standardwebhooks",
+            install::ensure_python_program(install::STANDARD_WEBHOOKS)
+                .context("can't have the receivers' side of Standard Webhooks"),
         ),
         (
             "lua5.1",

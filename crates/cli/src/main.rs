@@ -44,6 +44,7 @@ mod simulate;
 mod slurm;
 mod stage_in;
 mod submit;
+mod test_alarms;
 mod through;
 mod watch;
 mod wishes;
@@ -73,6 +74,7 @@ enum Command {
     Serve(serve::ServeArguments),
     Migrate(migrate::MigrateArguments),
     Backup(backup::BackupArguments),
+    TestAlarms(test_alarms::TestArguments),
     Relay(relay::RelayArguments),
     Gateway(gateway::GatewayArguments),
     Through(through::ThroughArguments),
@@ -114,6 +116,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => wait_for(serve::run(arguments)),
         Command::Migrate(arguments) => migrate::run(&arguments),
         Command::Backup(arguments) => backup::run(&arguments),
+        Command::TestAlarms(arguments) => wait_for(test_alarms::run(arguments)),
         Command::Relay(arguments) => wait_for(relay::run(arguments)),
         Command::Gateway(arguments) => wait_for(gateway::run(arguments)),
         Command::Through(arguments) => wait_for(through::run(arguments)),

@@ -70,6 +70,10 @@ pub struct ServeArguments {
     /// first of its files goes. Read again when it changed [default: none]
     #[arg(long, value_name = "FILE")]
     purge_policy: Option<PathBuf>,
+    /// Who is told when a deadline is in danger, and what else happens: by webhook, e-mail or a program; read at the start
+    /// [default: nobody]
+    #[arg(long, value_name = "FILE")]
+    alarms: Option<PathBuf>,
     /// Look at the queue of the batch system every 30 s, which costs a `squeue` and a `sinfo`, or a `qstat` and a `pbsnodes`, and
     /// forecast when its jobs start: slurm or pbs. `posthaste queue` shows that [default: not at all]
     #[arg(long, value_name = "SCHEDULER")]
@@ -120,6 +124,10 @@ pub async fn run(arguments: ServeArguments) -> Outcome {
         },
         scratch: arguments.scratch,
         purge_policy: arguments.purge_policy,
+        alarms: match &arguments.alarms {
+            Some(file) => posthaste_service::read_alarms(file)?,
+            None => Vec::new(),
+        },
         queue: arguments.queue,
         just_in_time: arguments.just_in_time,
     };

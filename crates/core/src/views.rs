@@ -83,20 +83,29 @@ impl Mind {
     /// Every depot in the books.
     #[must_use]
     pub fn depots(&self) -> Vec<DepotView> {
-        self.depots
-            .iter()
-            .map(|(id, depot)| DepotView {
-                depot: *id,
-                name: depot.name.clone(),
-                state: depot.state,
-                capacity: depot.capacity,
-                free: depot.space(),
-                rate_p10: depot.link.rates.p10,
-                rate_p50: depot.link.rates.p50,
-                rate_p90: depot.link.rates.p90,
-                drain: self.drain_view(*id, depot),
-            })
-            .collect()
+        let all = self.depots.iter();
+        all.map(|(id, depot)| self.view_of(*id, depot)).collect()
+    }
+
+    /// One depot; none when it is not in the books.
+    #[must_use]
+    pub fn depot(&self, id: DepotId) -> Option<DepotView> {
+        let depot = self.depots.get(&id)?;
+        Some(self.view_of(id, depot))
+    }
+
+    fn view_of(&self, id: DepotId, depot: &Depot) -> DepotView {
+        DepotView {
+            depot: id,
+            name: depot.name.clone(),
+            state: depot.state,
+            capacity: depot.capacity,
+            free: depot.space(),
+            rate_p10: depot.link.rates.p10,
+            rate_p50: depot.link.rates.p50,
+            rate_p90: depot.link.rates.p90,
+            drain: self.drain_view(id, depot),
+        }
     }
 
     /// The path to every depot in the books, as it is forecast at `now`.

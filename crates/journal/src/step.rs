@@ -201,6 +201,22 @@ impl Journal {
         rows.iter().map(read).collect()
     }
 
+    /// The number of the newest event; 0 before the first.
+    ///
+    /// # Errors
+    /// [`JournalError::Database`].
+    pub fn newest_event(&self) -> Result<u64, JournalError> {
+        let failed = self.failed("read");
+        let rows = self
+            .database
+            .query("SELECT COALESCE(MAX(seq), 0) FROM event", &params![]);
+        let rows = rows.map_err(&failed)?;
+        let newest = rows.first().map(|row| row.get(0).map_err(&failed));
+        newest
+            .transpose()
+            .map(|newest| from_sql(newest.unwrap_or(0)))
+    }
+
     /// Events after number `after`, oldest first, at most `limit`. When a request is named: its own,
     /// and those about no request in particular, such as a depot that went down.
     ///

@@ -99,6 +99,7 @@ fn only_steps_after_the_newest_snapshot_are_replayed() {
 fn events_are_numbered_without_gaps_and_found_by_request() {
     everywhere(|place| {
         let mut journal = place.open();
+        assert_eq!(journal.newest_event().unwrap(), 0);
         let first = journal.append(&Step {
             events: &[missed(1), missed(2)],
             ..Step::default()
@@ -123,6 +124,7 @@ fn events_are_numbered_without_gaps_and_found_by_request() {
         );
         assert_eq!(of_one[0].event, missed(1));
         assert_eq!(journal.events(None, 0, 2).unwrap().len(), 2);
+        assert_eq!(journal.newest_event().unwrap(), 3);
     });
 }
 

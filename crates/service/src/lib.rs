@@ -6,6 +6,7 @@
 
 extern crate alloc;
 
+mod alarms;
 mod backup;
 mod between;
 mod circuits;
@@ -54,6 +55,7 @@ use posthaste_relay::Outlet;
 use posthaste_types::ByteRate;
 use tokio::{net::TcpListener, sync::mpsc, task::JoinSet};
 
+pub use alarms::{Alarm, read_alarms, test_alarm};
 pub use backup::{Backup, Whereabouts, back_up, look as look_at_backup};
 pub use http::openapi;
 pub use lending::LendingOptions;
@@ -94,6 +96,8 @@ pub struct Options {
     pub scratch: Vec<PathBuf>,
     /// The rules of the site's purge, which bind what jobs leave; none without.
     pub purge_policy: Option<PathBuf>,
+    /// Who is told what happens.
+    pub alarms: Vec<Alarm>,
     /// Whose queue is looked at; nobody's without.
     pub queue: Option<Scheduler>,
     /// Whether what jobs of that queue read comes just before they start, rather than at once.
@@ -115,6 +119,8 @@ pub struct Service {
     lead: Option<leadership::Lead>,
     /// Where sources are handed out, and what is to be read for that.
     outlet: Option<(Outlet, mpsc::Receiver<posthaste_types::RequestId>)>,
+    /// Who is told what happens.
+    tellers: Vec<alarms::Teller>,
 }
 
 /// The monotonic clock, for measuring how long things take.
@@ -141,6 +147,8 @@ impl Service {
                     .hint("put a TLS proxy in front and add --behind-tls, or listen on 127.0.0.1"),
             );
         }
+        let tellers = options.alarms.iter().map(alarms::Teller::open);
+        let tellers = tellers.collect::<Result<Vec<_>>>()?;
         let lead = match &options.database {
             Some(address) => Some(leadership::Lead::take(address).await?),
             None => None,
@@ -189,6 +197,7 @@ impl Service {
             encoding: (options.encode, options.way_out),
             lead,
             outlet,
+            tellers,
         })
     }
 
@@ -229,16 +238,21 @@ impl Service {
             forgotten,
             outlet,
             encoding,
+            tellers,
             mut lead,
             ..
         } = self;
         let centre = Arc::clone(&desk.centre);
         restored::learn(&centre).await?;
+        let followers = tokio::task::block_in_place(|| alarms::take_up(&centre.store, tellers))?;
         let mut running = JoinSet::new();
         running.spawn(driver.run());
         running.spawn(watch_depots(Arc::clone(&centre), watches));
         running.spawn(read_meters(Arc::clone(&centre)));
         running.spawn(circuits::sweep_all(Arc::clone(&centre)));
+        for follower in followers {
+            running.spawn(follower.follow(Arc::clone(&centre)));
+        }
         jobs::look_after_all(&mut running, &desk, forgotten);
         if let Some(outlook) = &desk.outlook {
             running.spawn(queue::look_on(Arc::clone(&centre), Arc::clone(outlook)));
@@ -248,20 +262,8 @@ impl Service {
             submit::scan_all(scanner, scans).await;
             Ok(())
         });
-        if let Some((outlet, reads)) = outlet {
-            let sources = Arc::new(lending::Sources {
-                centre: Arc::clone(&centre),
-                members: members::Members::new(Arc::clone(&centre), desk.watches.clone()),
-            });
-            running.spawn(async move {
-                outlet.run(sources).await;
-                Ok(())
-            });
-            let reader = Arc::clone(&centre);
-            running.spawn(async move {
-                lending::read_all(reader, reads).await;
-                Ok(())
-            });
+        if let Some(outlet) = outlet {
+            hand_out(&mut running, &desk, outlet);
         }
         choose_encoding(&desk.centre, encoding).await?;
         resume(&desk).await?;
@@ -290,6 +292,27 @@ impl Service {
             None => outcome,
         }
     }
+}
+
+/// Hands out sources from now on, and reads what was not read yet for that.
+fn hand_out(
+    running: &mut JoinSet<Result<()>>,
+    desk: &http::Desk,
+    (outlet, reads): (Outlet, mpsc::Receiver<posthaste_types::RequestId>),
+) {
+    let sources = Arc::new(lending::Sources {
+        centre: Arc::clone(&desk.centre),
+        members: members::Members::new(Arc::clone(&desk.centre), desk.watches.clone()),
+    });
+    running.spawn(async move {
+        outlet.run(sources).await;
+        Ok(())
+    });
+    let reader = Arc::clone(&desk.centre);
+    running.spawn(async move {
+        lending::read_all(reader, reads).await;
+        Ok(())
+    });
 }
 
 /// Waits until the lead is lost, where there is one.

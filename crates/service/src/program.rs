@@ -1,10 +1,10 @@
-//! Programs of a batch system that are asked something: for a bounded time and answer.
+//! Programs that are asked or told something: for a bounded time and answer.
 
 use std::{process::Stdio, time::Duration};
 
 use posthaste_endpoint::{Error, ErrorKind, Result};
 use tokio::{
-    io::{AsyncRead, AsyncReadExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
     process::Command,
 };
 
@@ -22,8 +22,21 @@ pub(crate) async fn said(
     asked: &str,
     patience: Duration,
 ) -> Result<Vec<u8>> {
+    told(command, asked, Vec::new(), patience).await
+}
+
+/// The same of a program that reads `input` from its standard input, as much of it as it likes.
+///
+/// # Errors
+/// As [`said`].
+pub(crate) async fn told(
+    command: &mut Command,
+    asked: &str,
+    input: Vec<u8>,
+    patience: Duration,
+) -> Result<Vec<u8>> {
     let started = command
-        .stdin(Stdio::null())
+        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true)
@@ -31,10 +44,19 @@ pub(crate) async fn said(
     let mut child = started
         .map_err(|cause| Error::io("start", asked, cause).hint("is it installed, and in PATH?"))?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let stdin = child.stdin.take();
     let all = async {
-        let (answer, complaint) = tokio::try_join!(
+        let write = async move {
+            if let Some(mut stdin) = stdin {
+                // Whether it reads all of it is its own business.
+                let _ = stdin.write_all(&input).await;
+            }
+            Ok(())
+        };
+        let (answer, complaint, ()) = tokio::try_join!(
             read(stdout, ANSWER_BYTES_MAX + 1),
-            read(stderr, COMPLAINT_BYTES_MAX)
+            read(stderr, COMPLAINT_BYTES_MAX),
+            write
         )?;
         Ok::<_, std::io::Error>((child.wait().await?, answer, complaint))
     };
@@ -104,6 +126,23 @@ mod tests {
         let error = said(&mut away, "no-such-program", Duration::from_secs(300)).await;
         let error = error.unwrap_err().to_string();
         assert!(error.contains("in PATH"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_program_is_told_something_whether_it_listens_or_not() {
+        let mut reads = Command::new("cat");
+        let told_it = told(
+            &mut reads,
+            "cat",
+            b"hello".to_vec(),
+            Duration::from_secs(300),
+        );
+        assert_eq!(told_it.await.unwrap(), b"hello");
+        let much = vec![0; 1 << 20];
+        let mut ignores = Command::new("true");
+        told(&mut ignores, "true", much, Duration::from_secs(300))
+            .await
+            .unwrap();
     }
 
     #[tokio::test]

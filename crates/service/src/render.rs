@@ -53,11 +53,7 @@ fn seconds(micros: i64) -> f64 {
 }
 
 pub(crate) fn depot(centre: &Centre, depot: &Depot) -> api::Depot {
-    let view = centre
-        .mind()
-        .depots()
-        .into_iter()
-        .find(|view| view.depot == depot.record.id);
+    let view = centre.mind().depot(depot.record.id);
     let known = depot.acquaintance(crate::monotonic());
     let prices = &depot.record.prices;
     api::Depot {
@@ -211,7 +207,7 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
     let mut events = decisions.iter().rev();
     let last = events.find(|decision| decision.happening.is_some());
     let offers = offers(&decisions);
-    let (view, depots) = (mind.request(record.id), mind.depots());
+    let view = mind.request(record.id);
     let (bytes, files, error) = scanned(record);
     let state = match (&view, &error) {
         (Some(view), _) => view.state.name(),
@@ -219,10 +215,8 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
         (None, None) => record.ended.as_deref().unwrap_or("scanning"),
     };
     let state_of = |depot: DepotId| {
-        depots
-            .iter()
-            .find(|view| view.depot == depot)
-            .map_or(DepotState::Unknown, |view| view.state)
+        let view = mind.depot(depot);
+        view.map_or(DepotState::Unknown, |view| view.state)
     };
     let view = view.as_ref();
     let deadline = view.map_or(record.deadline, |view| view.spec.deadline);

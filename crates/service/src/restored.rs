@@ -305,6 +305,7 @@ mod tests {
             circuits: Vec::new(),
             scratch: Vec::new(),
             purge_policy: None,
+            alarms: Vec::new(),
             queue: None,
             just_in_time: false,
         };

