@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    Endpoint, Error, ErrorKind, Location, Protocol, Result, Store, azure,
+    Boxed, Endpoint, Error, ErrorKind, Location, Protocol, Result, Store, azure,
     config::{self, Profile},
     ftp::Ftp,
     gateway::Gateways,
@@ -181,24 +181,31 @@ impl Access {
     /// [`crate::ErrorKind::Invalid`] for an unknown profile;
     /// [`crate::ErrorKind::Unauthenticated`] and [`crate::ErrorKind::Unreachable`] where opening
     /// connects.
-    pub async fn open(&self, location: Location, rules: DraftRules) -> Result<Arc<dyn Endpoint>> {
-        let was_local = matches!(location, Location::Local(_));
-        let (location, mut chosen) = self.place(location)?;
-        if let (Location::Server(server), None) = (&location, &chosen)
-            && server.protocol == Protocol::Posthaste
-        {
-            chosen = Some(Chosen {
-                ours: self.profile(&server.host)?,
-                name: server.host.clone(),
-            });
-        }
-        let profile = chosen.as_ref().filter(|_| !was_local);
-        let limits = profile.map(|chosen| self.limits.limits(&chosen.name, chosen.ours.as_ref()));
-        let opening = self.open_place(location, chosen, rules, limits.clone());
-        let endpoint = opening.await?;
-        Ok(match limits {
-            Some(limits) => Arc::new(Limited::new(endpoint, limits)),
-            None => endpoint,
+    pub fn open(
+        &self,
+        location: Location,
+        rules: DraftRules,
+    ) -> Boxed<'_, Result<Arc<dyn Endpoint>>> {
+        Box::pin(async move {
+            let was_local = matches!(location, Location::Local(_));
+            let (location, mut chosen) = self.place(location)?;
+            if let (Location::Server(server), None) = (&location, &chosen)
+                && server.protocol == Protocol::Posthaste
+            {
+                chosen = Some(Chosen {
+                    ours: self.profile(&server.host)?,
+                    name: server.host.clone(),
+                });
+            }
+            let profile = chosen.as_ref().filter(|_| !was_local);
+            let limits =
+                profile.map(|chosen| self.limits.limits(&chosen.name, chosen.ours.as_ref()));
+            let opening = self.open_place(location, chosen, rules, limits.clone());
+            let endpoint = opening.await?;
+            Ok(match limits {
+                Some(limits) => Arc::new(Limited::new(endpoint, limits)),
+                None => endpoint,
+            })
         })
     }
 

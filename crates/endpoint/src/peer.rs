@@ -160,16 +160,18 @@ impl Peer {
         Self::greeted(Arc::new(remote)).await.map(Ok)
     }
 
-    async fn greeted(remote: Arc<Remote>) -> Result<Self> {
-        let asked = tokio::time::Instant::now();
-        let welcome = remote.greet().await?;
-        if let Ways::Started(started) = &remote.ways {
-            started.answered_after(asked.elapsed());
-        }
-        remote.learn(welcome);
-        Ok(Self {
-            directories: Directories::new(Arc::clone(&remote)),
-            remote,
+    fn greeted(remote: Arc<Remote>) -> Boxed<'static, Result<Self>> {
+        Box::pin(async move {
+            let asked = tokio::time::Instant::now();
+            let welcome = remote.greet().await?;
+            if let Ways::Started(started) = &remote.ways {
+                started.answered_after(asked.elapsed());
+            }
+            remote.learn(welcome);
+            Ok(Self {
+                directories: Directories::new(Arc::clone(&remote)),
+                remote,
+            })
         })
     }
 

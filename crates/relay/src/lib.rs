@@ -67,6 +67,9 @@ pub struct RelayOptions {
 ///
 /// # Errors
 /// Those of [`Relay::open`] and [`Relay::run`].
-pub async fn serve(options: RelayOptions, shutdown: impl Future<Output = ()>) -> Result<()> {
+pub async fn serve(
+    options: RelayOptions,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Result<()> {
     Relay::open(options).await?.run(shutdown).await
 }

@@ -12,7 +12,7 @@ use std::{
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use posthaste_endpoint::{
-    Error, Result,
+    Boxed, Error, Result,
     line::{Counted, Fleets, Line},
     relay::{Fingerprint, RelayAddress},
 };
@@ -182,42 +182,51 @@ impl Relay {
     ///
     /// # Errors
     /// That the invitation it was started with is of no use. Else a relay that runs goes on whatever clients do.
-    pub async fn run(mut self, shutdown: impl Future<Output = ()>) -> Result<()> {
-        let door = Door::new(Arc::clone(&self.identity.tls));
-        let (permits, mut member) = (Arc::clone(&self.permits), self.member.take());
-        let (ending, ended) = watch::channel(false);
-        let mut connections = JoinSet::new();
-        let mut expiry = interval(EXPIRY_INTERVAL);
-        let mut shutdown = pin!(shutdown);
-        {
-            let mut membership = pin!(async {
-                match &mut member {
-                    Some(member) => member.keep().await,
-                    None => std::future::pending().await,
-                }
-            });
-            loop {
-                tokio::select! {
-                    () = &mut shutdown => break,
-                    ended = &mut membership => return ended,
-                    _ = expiry.tick() => self.remove_expired(&mut connections),
-                    Some(_) = connections.join_next() => {}
-                    (stream, permit) = accept(&self.listener, &permits) => {
-                        let (door, service) = (door.clone(), Arc::clone(&self.service));
-                        connections.spawn(serve(stream, permit, door, service, ended.clone()));
+    pub fn run(
+        self,
+        shutdown: impl Future<Output = ()> + Send + 'static,
+    ) -> Boxed<'static, Result<()>> {
+        self.run_until(Box::pin(shutdown))
+    }
+
+    /// All that serves is compiled here, not again by everybody who waits for it.
+    fn run_until(mut self, mut shutdown: Boxed<'static, ()>) -> Boxed<'static, Result<()>> {
+        Box::pin(async move {
+            let door = Door::new(Arc::clone(&self.identity.tls));
+            let (permits, mut member) = (Arc::clone(&self.permits), self.member.take());
+            let (ending, ended) = watch::channel(false);
+            let mut connections = JoinSet::new();
+            let mut expiry = interval(EXPIRY_INTERVAL);
+            {
+                let mut membership = pin!(async {
+                    match &mut member {
+                        Some(member) => member.keep().await,
+                        None => std::future::pending().await,
+                    }
+                });
+                loop {
+                    tokio::select! {
+                        () = &mut shutdown => break,
+                        ended = &mut membership => return ended,
+                        _ = expiry.tick() => self.remove_expired(&mut connections),
+                        Some(_) = connections.join_next() => {}
+                        (stream, permit) = accept(&self.listener, &permits) => {
+                            let (door, service) = (door.clone(), Arc::clone(&self.service));
+                            connections.spawn(serve(stream, permit, door, service, ended.clone()));
+                        }
                     }
                 }
             }
-        }
-        drop(self.listener);
-        if let Some(member) = &member {
-            member.leave().await;
-        }
-        let _ = ending.send(true);
-        let all = async { while connections.join_next().await.is_some() {} };
-        // Those that do not end by then are dropped, and their uploads with them.
-        let _ = timeout(SHUTDOWN_TIMEOUT, all).await;
-        Ok(())
+            drop(self.listener);
+            if let Some(member) = &member {
+                member.leave().await;
+            }
+            let _ = ending.send(true);
+            let all = async { while connections.join_next().await.is_some() {} };
+            // Those that do not end by then are dropped, and their uploads with them.
+            let _ = timeout(SHUTDOWN_TIMEOUT, all).await;
+            Ok(())
+        })
     }
 
     fn remove_expired(&self, connections: &mut JoinSet<()>) {

@@ -22,7 +22,7 @@ use super::{
     wire::{self, Hello, Name, Operation, Refusal, Welcome},
 };
 use crate::{
-    Error, ErrorKind, Locus, Result, Status, clock,
+    Boxed, Error, ErrorKind, Locus, Result, Status, clock,
     endpoint::join,
     outgoing::{Load, Outgoing},
     relay::{
@@ -137,27 +137,29 @@ impl Remote {
     }
 
     /// As [`Remote::begin`], with a body in memory.
-    pub(super) async fn begin_whole(
-        self: &Arc<Self>,
+    pub(super) fn begin_whole<'a>(
+        self: &'a Arc<Self>,
         operation: Operation,
-        path: &[u8],
+        path: &'a [u8],
         pieces: VecDeque<Bytes>,
-    ) -> Result<Answer> {
-        let mut reuse = true;
-        loop {
-            let (mut lease, credential) = self.ways.lease(operation, reuse).await?;
-            let load = match operation == Operation::Store {
-                true => Outgoing::current().load(),
-                false => Load::default(),
-            };
-            let body = Body::whole(pieces.clone(), load);
-            let request = self.request(operation, &credential, body)?;
-            match lease.send(request, None, operation.verb()).await? {
-                Ok(response) => return self.answer(operation, path, lease, response).await,
-                Err(_) if lease.reused && reuse => reuse = false,
-                Err(cause) => return Err(self.broken(operation, path, cause)),
+    ) -> Boxed<'a, Result<Answer>> {
+        Box::pin(async move {
+            let mut reuse = true;
+            loop {
+                let (mut lease, credential) = self.ways.lease(operation, reuse).await?;
+                let load = match operation == Operation::Store {
+                    true => Outgoing::current().load(),
+                    false => Load::default(),
+                };
+                let body = Body::whole(pieces.clone(), load);
+                let request = self.request(operation, &credential, body)?;
+                match lease.send(request, None, operation.verb()).await? {
+                    Ok(response) => return self.answer(operation, path, lease, response).await,
+                    Err(_) if lease.reused && reuse => reuse = false,
+                    Err(cause) => return Err(self.broken(operation, path, cause)),
+                }
             }
-        }
+        })
     }
 
     /// Sends a request whose body comes from a source, once.

@@ -19,7 +19,7 @@ use super::{
     turnstile::Haste,
     wire::{self, ErrorBody, Held, Object, StatusBody, Target},
 };
-use crate::{Error, ErrorKind, Locus, Result, clock, gateway::Way};
+use crate::{Boxed, Error, ErrorKind, Locus, Result, clock, gateway::Way};
 
 /// Bodies of answers that are not objects: an inventory page is the largest.
 pub(super) const ANSWER_BYTES_MAX: u64 =
@@ -352,81 +352,88 @@ impl RelayClient {
 
     /// Sends the request and waits for the head of a good answer. A kept connection that the relay
     /// closed meanwhile is replaced once: every request here may be sent twice.
-    pub(super) async fn send(&self, ask: &Ask<'_>) -> Result<(Lease, Response<Incoming>)> {
-        let mut reuse = true;
-        loop {
-            let is_urgent = ask.target == Target::Status;
-            let mut lease = self.pool.lease(reuse, is_urgent, self.haste).await?;
-            let pulse = lease.connection.pulse();
-            let request = self.request(ask, &pulse)?;
-            let exchange = async {
-                lease.connection.sender.ready().await?;
-                lease.connection.sender.send_request(request).await
-            };
-            let exchanged = self.pool.watch(&pulse, ask.operation, exchange).await;
-            if !lease.reused && !matches!(&exchanged, Ok(Ok(_))) {
-                self.pool.broke(&lease.connection);
+    pub(super) fn send<'a>(
+        &'a self,
+        ask: &'a Ask<'_>,
+    ) -> Boxed<'a, Result<(Lease, Response<Incoming>)>> {
+        Box::pin(async move {
+            let mut reuse = true;
+            loop {
+                let is_urgent = ask.target == Target::Status;
+                let mut lease = self.pool.lease(reuse, is_urgent, self.haste).await?;
+                let pulse = lease.connection.pulse();
+                let request = self.request(ask, &pulse)?;
+                let exchange = async {
+                    lease.connection.sender.ready().await?;
+                    lease.connection.sender.send_request(request).await
+                };
+                let exchanged = self.pool.watch(&pulse, ask.operation, exchange).await;
+                if !lease.reused && !matches!(&exchanged, Ok(Ok(_))) {
+                    self.pool.broke(&lease.connection);
+                }
+                match exchanged? {
+                    Ok(response) if response.status().is_success() => return Ok((lease, response)),
+                    Ok(response) => return Err(self.refusal(ask, lease, response).await),
+                    Err(_) if lease.reused => reuse = false,
+                    Err(cause) => return Err(self.broken(ask, cause)),
+                }
             }
-            match exchanged? {
-                Ok(response) if response.status().is_success() => return Ok((lease, response)),
-                Ok(response) => return Err(self.refusal(ask, lease, response).await),
-                Err(_) if lease.reused => reuse = false,
-                Err(cause) => return Err(self.broken(ask, cause)),
-            }
-        }
+        })
     }
 
     /// Reads the rest of an answer, checks it and keeps the connection.
-    pub(super) async fn collect(
-        &self,
-        ask: &Ask<'_>,
+    pub(super) fn collect<'a>(
+        &'a self,
+        ask: &'a Ask<'_>,
         lease: Lease,
         response: Response<Incoming>,
         bytes_max: u64,
         expected: Option<Digest>,
-    ) -> Result<Bytes> {
-        let length = response
-            .headers()
-            .get(header::CONTENT_LENGTH)
-            .and_then(|value| value.to_str().ok()?.parse::<u64>().ok())
-            .unwrap_or(0);
-        if length > bytes_max {
-            return Err(self.nonsense(ask, "the answer is too long"));
-        }
-        let mut body = response.into_body();
-        let mut bytes = BytesMut::with_capacity(usize::try_from(length).unwrap_or(0));
-        let mut hasher = blake3::Hasher::new();
-        let pulse = lease.connection.pulse();
-        loop {
-            let next = self.pool.watch(&pulse, ask.operation, body.frame()).await;
-            if !matches!(&next, Ok(None | Some(Ok(_)))) {
-                self.pool.broke(&lease.connection);
-            }
-            let Some(frame) = next? else {
-                break;
-            };
-            let frame = frame.map_err(|cause| self.broken(ask, cause))?;
-            let Some(data) = frame.data_ref() else {
-                continue;
-            };
-            if (bytes.len() + data.len()) as u64 > bytes_max {
+    ) -> Boxed<'a, Result<Bytes>> {
+        Box::pin(async move {
+            let length = response
+                .headers()
+                .get(header::CONTENT_LENGTH)
+                .and_then(|value| value.to_str().ok()?.parse::<u64>().ok())
+                .unwrap_or(0);
+            if length > bytes_max {
                 return Err(self.nonsense(ask, "the answer is too long"));
             }
-            if expected.is_some() {
-                hasher.update(data);
+            let mut body = response.into_body();
+            let mut bytes = BytesMut::with_capacity(usize::try_from(length).unwrap_or(0));
+            let mut hasher = blake3::Hasher::new();
+            let pulse = lease.connection.pulse();
+            loop {
+                let next = self.pool.watch(&pulse, ask.operation, body.frame()).await;
+                if !matches!(&next, Ok(None | Some(Ok(_)))) {
+                    self.pool.broke(&lease.connection);
+                }
+                let Some(frame) = next? else {
+                    break;
+                };
+                let frame = frame.map_err(|cause| self.broken(ask, cause))?;
+                let Some(data) = frame.data_ref() else {
+                    continue;
+                };
+                if (bytes.len() + data.len()) as u64 > bytes_max {
+                    return Err(self.nonsense(ask, "the answer is too long"));
+                }
+                if expected.is_some() {
+                    hasher.update(data);
+                }
+                bytes.extend_from_slice(data);
             }
-            bytes.extend_from_slice(data);
-        }
-        self.pool.give_back(lease);
-        match expected {
-            Some(digest) if digest.as_bytes() != hasher.finalize().as_bytes() => {
-                let subject = format!("{}{}", self.address.url, ask.target.path());
-                Err(Error::new(ErrorKind::Corrupt, ask.operation, subject)
-                    .at(Locus::Source)
-                    .cause("its digest is wrong"))
+            self.pool.give_back(lease);
+            match expected {
+                Some(digest) if digest.as_bytes() != hasher.finalize().as_bytes() => {
+                    let subject = format!("{}{}", self.address.url, ask.target.path());
+                    Err(Error::new(ErrorKind::Corrupt, ask.operation, subject)
+                        .at(Locus::Source)
+                        .cause("its digest is wrong"))
+                }
+                _ => Ok(bytes.freeze()),
             }
-            _ => Ok(bytes.freeze()),
-        }
+        })
     }
 
     /// The error a relay answered with.

@@ -32,7 +32,7 @@ use super::{
     turnstile::{Haste, Pass, Turnstile},
 };
 use crate::{
-    Error, ErrorKind, Locus, Result,
+    Boxed, Error, ErrorKind, Locus, Result,
     gateway::{Reserved, Way, Ways, connect_by},
     line::Humble,
 };
@@ -282,44 +282,49 @@ impl Pool {
         drop(lease.pass);
     }
 
-    async fn open(&self) -> Result<Connection> {
-        let opened = self.connect().await?;
-        let (sender, connection) = http1::Builder::new()
-            .handshake(TokioIo::new(opened.stream))
-            .await
-            .map_err(|cause| self.unreachable(io::Error::other(cause)))?;
-        let mut driver = JoinSet::new();
-        driver.spawn(async move {
-            // The request on this connection gets the same error; there is nobody else to tell.
-            let _ = connection.await;
-        });
-        Ok(Connection {
-            sender,
-            pulse: opened.pulse,
-            _driver: driver,
-            idle_since: Instant::now(),
-            way: opened.way,
+    fn open(&self) -> Boxed<'_, Result<Connection>> {
+        Box::pin(async move {
+            let opened = self.connect().await?;
+            let (sender, connection) = http1::Builder::new()
+                .handshake(TokioIo::new(opened.stream))
+                .await
+                .map_err(|cause| self.unreachable(io::Error::other(cause)))?;
+            let mut driver = JoinSet::new();
+            driver.spawn(async move {
+                // The request on this connection gets the same error; there is nobody else to tell.
+                let _ = connection.await;
+            });
+            Ok(Connection {
+                sender,
+                pulse: opened.pulse,
+                _driver: driver,
+                idle_since: Instant::now(),
+                way: opened.way,
+            })
         })
     }
 
     /// Opens a connection of its own, beside those that requests share, by the first way that opens.
-    pub(super) async fn connect(&self) -> Result<Opened> {
-        let mut last = None;
-        for way in self.ways.to_try() {
-            match self.connect_by(way).await {
-                Ok(opened) => return Ok(opened),
-                Err(error) => {
-                    self.ways.failed(way);
-                    last = Some(match last {
-                        Some(before) => error.with("another way", before),
-                        None => error,
-                    });
+    pub(super) fn connect(&self) -> Boxed<'_, Result<Opened>> {
+        Box::pin(async move {
+            let mut last = None;
+            for way in self.ways.to_try() {
+                match self.connect_by(way).await {
+                    Ok(opened) => return Ok(opened),
+                    Err(error) => {
+                        self.ways.failed(way);
+                        last = Some(match last {
+                            Some(before) => error.with("another way", before),
+                            None => error,
+                        });
+                    }
                 }
             }
-        }
-        Err(last.unwrap_or_else(|| {
-            Error::new(ErrorKind::Invalid, "connect to", self.url.clone()).cause("there is no way")
-        }))
+            Err(last.unwrap_or_else(|| {
+                Error::new(ErrorKind::Invalid, "connect to", self.url.clone())
+                    .cause("there is no way")
+            }))
+        })
     }
 
     /// A request over this connection broke.
