@@ -6,10 +6,10 @@ use std::{
 };
 
 use clap::Args;
-use posthaste_service::{Backup, Whereabouts, back_up, look_at_backup};
+use posthaste_service::{Backup, Whereabouts, back_up, copied_so_far, look_at_backup};
 use posthaste_types::Bytes;
 
-use crate::{config, failure::Outcome, output};
+use crate::{config, failure::Outcome, ls::progress::telling, output};
 
 /// Copies what a service keeps, journal and secrets, into a folder to start it from again
 ///
@@ -52,7 +52,13 @@ pub fn run(arguments: &BackupArguments) -> Outcome {
     let backup = if arguments.dry_run {
         look_at_backup(&state, &arguments.to)?
     } else {
-        back_up(&state, &arguments.to)?
+        // In a database the journal is not counted, and need not be.
+        let most = look_at_backup(&state, &arguments.to)?.bytes;
+        let told = || {
+            let copied = Bytes::new(copied_so_far(&arguments.to));
+            format!("{copied} of some {} are copied", Bytes::new(most))
+        };
+        telling(told, || back_up(&state, &arguments.to))?
     };
     show(&backup, &state, arguments);
     Ok(ExitCode::SUCCESS)

@@ -22,6 +22,8 @@ use crate::{
 const ANSWER_BYTES_MAX: usize = 4 << 30;
 /// Largest single event taken.
 const EVENT_BYTES_MAX: usize = 1 << 20;
+/// Requests asked for at once.
+const PAGE: usize = 1_000;
 /// An answer that isn't there after this long won't come.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -153,6 +155,29 @@ impl ServiceClient {
     /// The service's refusal, or that it can't be reached.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
         parse(&self.ask(Method::GET, path, None).await?)
+    }
+
+    /// Requests, newest first: those that `choice` names, like `&state=open`, and `most` of them.
+    ///
+    /// # Errors
+    /// As [`ServiceClient::get`].
+    pub async fn requests(&self, choice: &str, most: usize) -> Result<Vec<api::Request>, Failure> {
+        let mut all: Vec<api::Request> = Vec::new();
+        while all.len() < most {
+            let limit = PAGE.min(most - all.len());
+            let before = all.last().map(|last| format!("&before={}", last.id));
+            let before = before.unwrap_or_default();
+            let page: Vec<api::Request> = self
+                .get(&format!("/v1/requests?limit={limit}{before}{choice}"))
+                .await?;
+            // More than a page is what a service gives that knows of no pages.
+            let is_last = page.len() != limit;
+            all.extend(page);
+            if is_last {
+                break;
+            }
+        }
+        Ok(all)
     }
 
     /// Asks for bytes.

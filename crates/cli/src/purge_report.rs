@@ -6,11 +6,10 @@ mod show;
 mod single;
 
 use std::{
-    io::{self, IsTerminal},
+    io,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     process::ExitCode,
-    sync::mpsc::{RecvTimeoutError, sync_channel},
 };
 
 use clap::Args;
@@ -25,7 +24,7 @@ use crate::{
     client::ServiceArguments,
     config,
     failure::{Exit, Failure, Outcome},
-    ls::progress::{LOOKED_EVERY, QUIET_FOR, draw, grouped},
+    ls::progress::{grouped, telling},
     moment,
 };
 use elsewhere::Elsewhere;
@@ -141,7 +140,15 @@ pub fn run(arguments: &ReportArguments) -> Outcome {
         tally: &tally,
     };
     let empty = Account::new(midnights.clone(), arguments.depth);
-    let found = showing(&tally, || scan.run(&empty));
+    let told = || {
+        format!(
+            "{} files in {} directories, {} of them looked at",
+            grouped(tally.files()),
+            grouped(tally.directories()),
+            grouped(tally.looked_at())
+        )
+    };
+    let found = telling(told, || scan.run(&empty));
     let (account, failures) = found.map_err(|cause| at_root(&shown, cause))?;
     if let Some(new) = new {
         remember(new, &root, &world);
@@ -333,34 +340,4 @@ fn date_of(end_s: i64, zone: &TimeZone) -> String {
     let end = Timestamp::from_second(end_s).unwrap_or(Timestamp::MAX);
     let last = end.checked_sub(1.second()).unwrap_or(end);
     last.to_zoned(zone.clone()).date().to_string()
-}
-
-/// Works while showing the tally, where somebody watches.
-fn showing<T: Send>(tally: &Tally, work: impl FnOnce() -> T + Send) -> T {
-    if !io::stderr().is_terminal() {
-        return work();
-    }
-    let (ended, is_over) = sync_channel::<()>(1);
-    std::thread::scope(|scope| {
-        scope.spawn(move || {
-            let mut wait = QUIET_FOR;
-            let mut is_drawn = false;
-            while is_over.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
-                wait = LOOKED_EVERY;
-                is_drawn = true;
-                draw(&format!(
-                    "{} files in {} directories, {} of them looked at",
-                    grouped(tally.files()),
-                    grouped(tally.directories()),
-                    grouped(tally.looked_at())
-                ));
-            }
-            if is_drawn {
-                draw("");
-            }
-        });
-        let done = work();
-        drop(ended);
-        done
-    })
 }

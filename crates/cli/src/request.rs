@@ -56,13 +56,33 @@ fn limit(text: &str) -> Result<ByteRate, String> {
     }
 }
 
+/// What can stand in an address as it is.
+fn words(text: &str) -> Result<String, String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.,".contains(c);
+    match text.chars().all(plain) && !text.is_empty() {
+        true => Ok(text.to_owned()),
+        false => Err("letters, digits, `-`, `_` and `.` alone can be in a name".to_owned()),
+    }
+}
+
 /// Lists requests, newest first
+///
+/// Examples:
+///   posthaste list --state open
+///   posthaste list --state refused,failed --to home --limit 20
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub struct ListArguments {
-    /// Only those in this state: scanning, refused, moving, safe, released, delivered, cancelled, failed;
-    /// of stage-ins also waiting, landing, arrived
-    #[arg(long, value_name = "STATE")]
+    /// Only those in these states: scanning, refused, moving, safe, released, delivered, cancelled, failed;
+    /// of stage-ins also waiting, landing, arrived; open for all that something still comes of
+    #[arg(long, value_name = "STATE,…", value_parser = words)]
     state: Option<String>,
+    /// Only those to this name
+    #[arg(long, value_name = "NAME", value_parser = words)]
+    to: Option<String>,
+    /// Only the newest so many
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -112,11 +132,12 @@ pub struct CancelArguments {
 /// # Errors
 /// The service's refusal, or that it can't be reached.
 pub async fn list(arguments: ListArguments) -> Outcome {
-    let query = arguments
-        .state
-        .map_or_else(String::new, |state| format!("?state={state}"));
+    let state = arguments.state.map(|state| format!("&state={state}"));
+    let to = arguments.to.map(|to| format!("&to={to}"));
+    let choice = state.unwrap_or_default() + &to.unwrap_or_default();
     let service = ServiceClient::open(&arguments.service)?;
-    let requests: Vec<api::Request> = service.get(&format!("/v1/requests{query}")).await?;
+    let most = arguments.limit.unwrap_or(usize::MAX);
+    let requests = service.requests(&choice, most).await?;
     if arguments.json {
         output::json(&requests);
     } else {
@@ -171,11 +192,7 @@ pub async fn status(arguments: StatusArguments) -> Outcome {
     }
     let health: api::Health = service.get("/v1/health").await?;
     let depots: Vec<api::Depot> = service.get("/v1/depots").await?;
-    let requests: Vec<api::Request> = service.get("/v1/requests").await?;
-    let open: Vec<_> = requests
-        .into_iter()
-        .filter(|request| !watch::is_settled(request))
-        .collect();
+    let open = service.requests("&state=open", usize::MAX).await?;
     if arguments.json {
         output::json(&serde_json::json!({ "service": health, "depots": depots, "requests": open }));
         return Ok(ExitCode::SUCCESS);

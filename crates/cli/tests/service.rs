@@ -9,10 +9,11 @@ use std::{
     io::{Read, Write},
     net::TcpStream,
     os::unix::fs::PermissionsExt,
+    path::Path,
     time::Duration,
 };
 
-use processes::{Service, binary, failure, text};
+use processes::{Relay, Service, binary, failure, make_tree, text};
 
 /// Sends raw bytes and reads what comes back until the connection closes. A server may take the
 /// end of what we send for the end of us, so only nonsense is sent with `ends`.
@@ -100,6 +101,9 @@ fn nonsense_is_answered_in_our_words_and_the_service_lives_on() {
         ("PUT", "/v1/depots", "", "405"),
         ("GET", "/v1/requests/r99", "", "404"),
         ("GET", "/v1/requests/banana", "", "422"),
+        ("GET", "/v1/requests?state=late", "", "422"),
+        ("GET", "/v1/requests?before=banana", "", "422"),
+        ("GET", "/v1/requests?limit=all", "", "400"),
         ("GET", "/v1/events?after=x", "", "400"),
         ("GET", "/nowhere", "", "404"),
         ("DELETE", "/v1/depots/nobody", "", "404"),
@@ -236,4 +240,62 @@ fn completions_and_man_pages_are_generated_for_every_command() {
     ] {
         assert!(folder.path().join(file).exists(), "{file} is missing");
     }
+}
+
+#[test]
+fn listings_choose_and_go_on_page_by_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let relay = Relay::start(folder, "ash", "1G", "300k");
+    let service = Service::start(folder);
+    service.add(&relay);
+    let small = folder.join("small");
+    std::fs::create_dir(&small).unwrap();
+    std::fs::write(small.join("file"), "bytes").unwrap();
+    let large = folder.join("large");
+    make_tree(&large, 24, 1);
+    let submit = |source: &Path, to: &str| {
+        let source = source.to_str().unwrap();
+        let asked = [
+            "offload",
+            source,
+            "--to",
+            to,
+            "--via",
+            "ash",
+            "--deadline",
+            "30m",
+            "--code",
+            "1+0",
+            "--json",
+        ];
+        service.json(&asked)["id"].as_str().unwrap().to_owned()
+    };
+    for id in ["r1", "r2", "r3"] {
+        assert_eq!(submit(&small, "home"), id);
+        service.wait_until(id, |request| request["state"] == "safe");
+    }
+    assert_eq!(submit(&large, "away"), "r4");
+    let listed = |more: &[&str]| {
+        let found = service.json(&[&["list", "--json"], more].concat());
+        let ids = found.as_array().unwrap().iter();
+        ids.map(|one| one["id"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(listed(&[]), ["r4", "r3", "r2", "r1"]);
+    assert_eq!(listed(&["--state", "open"]), ["r4"]);
+    assert_eq!(listed(&["--state", "safe", "--limit", "2"]), ["r3", "r2"]);
+    assert_eq!(listed(&["--state", "moving,safe", "--to", "home"]).len(), 3);
+    assert_eq!(listed(&["--to", "nowhere"]).len(), 0);
+    assert!(text(&service.run(&["status"]).stdout).contains(", 1 requests open"));
+    let token = std::fs::read_to_string(service.state.join("token")).unwrap();
+    let page = "/v1/requests?limit=2&before=r4&to=home";
+    let page = ask(&service, "GET", page, Some(token.trim()), "");
+    assert!(page.contains("\"r3\"") && page.contains("\"r2\"") && !page.contains("\"r1\""));
+    let next = "link: </v1/requests?limit=2&before=r2&to=home>; rel=\"next\"";
+    assert!(page.contains(next), "{page}");
+    let late = service.run(&["list", "--state", "late"]);
+    assert_eq!(late.status.code(), Some(2));
+    let said = text(&late.stderr);
+    assert!(said.contains("no request is ever `late`"), "{said}");
 }

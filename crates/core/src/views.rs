@@ -26,6 +26,23 @@ impl Mind {
             .map(|(id, request)| self.view(*id, request))
     }
 
+    /// The name of the state that a request is in, stage-out or stage-in; none when it is not known.
+    #[must_use]
+    pub fn state_of(&self, id: RequestId) -> Option<&'static str> {
+        let request = self.requests.get(&id).map(|request| request.state.name());
+        let arrival = self.arrivals.requests.get(&id);
+        request.or_else(|| arrival.map(|arrival| arrival.state.name()))
+    }
+
+    /// Whether all of it is wanted at its destinations by a moment that has not passed, and is not there yet.
+    #[must_use]
+    pub fn is_awaited(&self, id: RequestId) -> bool {
+        self.requests.get(&id).is_some_and(|request| {
+            let is_over = request.due.missed || request.due.whole_at.is_some();
+            request.lead().is_some() && request.wishes.deliver_by.is_some() && !is_over
+        })
+    }
+
     /// How everything stands, at a glance. Visits every request once.
     #[must_use]
     pub fn tally(&self) -> Tally {

@@ -242,6 +242,22 @@ impl Journal {
         self.select_requests("SELECT * FROM request ORDER BY id DESC", &[])
     }
 
+    /// The newest requests of those that were submitted before `before`, or of all, `most` of them, the newest first.
+    ///
+    /// # Errors
+    /// [`JournalError::Database`].
+    pub fn requests_before(
+        &self,
+        before: Option<RequestId>,
+        most: u32,
+    ) -> Result<Vec<RequestRecord>, JournalError> {
+        let before = before.map_or(u64::MAX, RequestId::get);
+        self.select_requests(
+            "SELECT * FROM request WHERE id < ?1 ORDER BY id DESC LIMIT ?2",
+            &params![to_sql(before), most],
+        )
+    }
+
     /// The newest stage-ins to a path, `most` of them, the newest first.
     ///
     /// # Errors

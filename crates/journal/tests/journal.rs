@@ -239,6 +239,13 @@ fn the_newest_stage_ins_to_a_path_are_found() {
         };
         assert_eq!(ids(9), [second, first]);
         assert_eq!(ids(1), [second]);
+        let page = |before, most| {
+            let found = journal.requests_before(before, most).unwrap();
+            found.iter().map(|one| one.id.get()).collect::<Vec<_>>()
+        };
+        assert_eq!(page(None, 3), [4, 3, 2]);
+        assert_eq!(page(Some(RequestId::new(2)), 3), [1]);
+        assert_eq!(page(Some(first), 3), [0; 0]);
     });
 }
 

@@ -21,7 +21,14 @@ use crate::{clock::Clock, depots::secret_path, render, secrets, store};
 /// What else lies in a state directory is not the service's.
 const FILES: [&str; 2] = ["token", "centre"];
 /// Folders of files.
-const FOLDERS: [&str; 5] = ["secrets", "keys", "datasets", "invites", "source"];
+const FOLDERS: [&str; 6] = [
+    "secrets",
+    "keys",
+    "datasets",
+    "invites",
+    "source",
+    store::MARKS,
+];
 /// Folders in one another: more are not the service's.
 const DEPTH_MAX: u32 = 4;
 
@@ -83,6 +90,13 @@ pub fn back_up(state: &Path, folder: &Path) -> Result<Backup> {
     let counted = count(&draft.folder, whereabouts)?;
     draft.finish(folder)?;
     Ok(counted)
+}
+
+/// Bytes that this process has copied so far for the copy that it makes at `folder`; 0 when it makes none.
+#[must_use]
+pub fn copied_so_far(folder: &Path) -> u64 {
+    // What is renamed under the look is counted at the next.
+    count(&draft_of(folder), Whereabouts::File).map_or(0, |counted| counted.bytes)
 }
 
 /// What a copy would hold, were it made now.
@@ -170,12 +184,17 @@ struct Draft {
     is_whole: bool,
 }
 
+/// Where this process makes the copy that becomes `folder`.
+fn draft_of(folder: &Path) -> PathBuf {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(folder.file_name().unwrap_or_default());
+    name.push(format!(".new{}", std::process::id()));
+    folder.with_file_name(name)
+}
+
 impl Draft {
     fn make(folder: &Path) -> Result<Self> {
-        let mut name = std::ffi::OsString::from(".");
-        name.push(folder.file_name().unwrap_or_default());
-        name.push(format!(".new{}", std::process::id()));
-        let draft = folder.with_file_name(name);
+        let draft = draft_of(folder);
         let made = fs::DirBuilder::new().mode(0o700).create(&draft);
         made.map_err(|cause| failed("create", &draft, cause).at(Locus::Destination))?;
         Ok(Self {

@@ -3,6 +3,7 @@
 mod depots;
 mod events;
 mod jobs;
+mod listing;
 mod metrics;
 mod paths;
 mod queue;
@@ -158,7 +159,7 @@ pub(crate) type Answer<T> = Result<T, Refusal>;
         paths::probe,
         paths::ranking,
         queue::show,
-        requests::list,
+        listing::list,
         requests::submit,
         requests::show,
         requests::cancel,
@@ -225,7 +226,7 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/v1/ranking", get(paths::ranking))
         .route("/v1/paths/{to}/probe", post(paths::probe))
         .route("/v1/queue", get(queue::show))
-        .route("/v1/requests", get(requests::list).post(requests::submit))
+        .route("/v1/requests", get(listing::list).post(requests::submit))
         .route(
             "/v1/requests/{id}",
             get(requests::show)

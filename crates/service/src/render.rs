@@ -209,11 +209,6 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
     let offers = offers(&decisions);
     let view = mind.request(record.id);
     let (bytes, files, error) = scanned(record);
-    let state = match (&view, &error) {
-        (Some(view), _) => view.state.name(),
-        (None, Some(_)) => "failed",
-        (None, None) => record.ended.as_deref().unwrap_or("scanning"),
-    };
     let state_of = |depot: DepotId| {
         let view = mind.depot(depot);
         view.map_or(DepotState::Unknown, |view| view.state)
@@ -227,7 +222,7 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
         source: String::from_utf8_lossy(&record.source).into_owned(),
         only: record.only.clone(),
         to: record.destination.clone(),
-        state: state.to_owned(),
+        state: state(mind, record).to_owned(),
         reason: error.or_else(|| {
             last.filter(|_| ended_badly(mind, record))
                 .map(|last| self::reason(centre, &last.reason))
@@ -270,6 +265,13 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
     };
     stage_in::fill(centre, mind, record, &mut shown);
     shown
+}
+
+/// The name of the state that a request is in.
+pub(crate) fn state<'a>(mind: &Mind, record: &'a RequestRecord) -> &'a str {
+    let failed = || matches!(record.scan, Some(Scan::Failed { .. })).then_some("failed");
+    let state = mind.state_of(record.id).or_else(failed);
+    state.unwrap_or_else(|| record.ended.as_deref().unwrap_or("scanning"))
 }
 
 /// Who has all of a dataset lacks nothing of it, whatever depots hold.

@@ -7,6 +7,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use posthaste_endpoint::{Error, ErrorKind, Result};
 use posthaste_engine::stripe::digest_of;
 use posthaste_journal::RequestRecord;
@@ -76,12 +77,15 @@ async fn manifests(
 ) -> Result<BTreeMap<Digest, (usize, Bytes)>> {
     let dataset = centre.store.dataset(record.id)?;
     let mut kept: BTreeMap<Digest, (usize, Bytes)> = BTreeMap::new();
-    for name in record.holders() {
-        let Some(depot) = depots.get(name) else {
-            continue;
-        };
-        let asked = timeout(ANSWER_MAX, depot.client.get_manifest(&dataset, None)).await;
-        let answer = asked.unwrap_or_else(|_| {
+    let holders = record.holders();
+    let asked = holders.filter_map(|name| depots.get_key_value(name));
+    // All at once: one that does not answer holds up nobody's.
+    let asked = join_all(asked.map(async |(name, depot)| {
+        let asked = depot.client.get_manifest(&dataset, None);
+        (name.clone(), timeout(ANSWER_MAX, asked).await)
+    }));
+    for (name, answer) in asked.await {
+        let answer = answer.unwrap_or_else(|_| {
             let subject = format!("depot {name}");
             Err(Error::new(ErrorKind::TimedOut, "ask", subject).cause("it does not answer"))
         });
@@ -91,7 +95,7 @@ async fn manifests(
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => {
                 eprintln!("posthaste: {}: {error}", record.id);
-                depots.remove(name);
+                depots.remove(&name);
             }
         }
     }

@@ -32,7 +32,7 @@ pub(crate) const JOURNAL: &str = "journal.db";
 pub(crate) const DATABASE: &str = "database";
 
 /// The directory there with how far each alarm has told what happened.
-const MARKS: &str = "alarms";
+pub(crate) const MARKS: &str = "alarms";
 
 /// The service's state directory, open.
 pub(crate) struct Store {

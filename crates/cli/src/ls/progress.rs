@@ -2,7 +2,10 @@
 
 use std::{
     io::{self, IsTerminal, Write},
-    sync::Arc,
+    sync::{
+        Arc,
+        mpsc::{RecvTimeoutError, sync_channel},
+    },
     time::Duration,
 };
 
@@ -50,6 +53,31 @@ pub(super) async fn showing<T>(tally: &Arc<Tally>, work: impl Future<Output = T>
         Some(done) => done,
         None => std::future::pending().await,
     }
+}
+
+/// Does `work` while showing how far it is, as `told`, on a terminal.
+pub fn telling<T>(told: impl Fn() -> String + Send, work: impl FnOnce() -> T) -> T {
+    if !io::stderr().is_terminal() {
+        return work();
+    }
+    let (ended, is_over) = sync_channel::<()>(1);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut wait = QUIET_FOR;
+            let mut is_drawn = false;
+            while is_over.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+                wait = LOOKED_EVERY;
+                is_drawn = true;
+                draw(&told());
+            }
+            if is_drawn {
+                draw("");
+            }
+        });
+        let done = work();
+        drop(ended);
+        done
+    })
 }
 
 /// Replaces the line on standard error by this one.

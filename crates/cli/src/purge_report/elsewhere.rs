@@ -66,7 +66,7 @@ impl Elsewhere {
 
     async fn learn(arguments: &ServiceArguments, root: &[u8]) -> Result<Self, Failure> {
         let service = ServiceClient::open(arguments)?;
-        let requests: Vec<api::Request> = service.get("/v1/requests").await?;
+        let requests = service.requests("", usize::MAX).await?;
         let outs = || requests.iter().filter(|request| request.stage_in.is_none());
         let mut elsewhere = Self {
             is_known: true,

@@ -20,18 +20,20 @@ use crate::{render, submit as submission};
 
 /// How long a ticket's tokens are good: a slow pull asks for another.
 const TICKET_TTL: Duration = Duration::from_secs(24 * 3600);
-/// Requests one listing gives back.
-const LIST_MAX: usize = 10_000;
 
-fn show_record(desk: &Desk, record: &RequestRecord) -> api::Request {
+pub(super) fn show_record(desk: &Desk, record: &RequestRecord) -> api::Request {
     render::request(&desk.centre, &desk.centre.mind(), record)
 }
 
-fn find(desk: &Desk, id: &str) -> Answer<RequestRecord> {
-    let id: RequestId = id.parse().map_err(|_| {
+pub(super) fn parse_id(id: &str) -> Answer<RequestId> {
+    Ok(id.parse().map_err(|_| {
         Error::new(ErrorKind::Invalid, "find", format!("request {id}"))
             .cause("a request's id is written like r7")
-    })?;
+    })?)
+}
+
+fn find(desk: &Desk, id: &str) -> Answer<RequestRecord> {
+    let id = parse_id(id)?;
     Ok(desk.centre.store.request(id).map_err(|error| {
         if error.kind() == ErrorKind::NotFound {
             error.hint("`posthaste list` shows the requests")
@@ -39,35 +41,6 @@ fn find(desk: &Desk, id: &str) -> Answer<RequestRecord> {
             error
         }
     })?)
-}
-
-/// What a listing shows.
-#[derive(Debug, Deserialize, utoipa::IntoParams)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct Which {
-    /// Only requests in this state.
-    state: Option<String>,
-}
-
-/// Lists requests, newest first.
-#[utoipa::path(get, path = "/v1/requests", tag = "requests", params(Which),
-    responses((status = 200, body = Vec<api::Request>), (status = 401, body = api::Problem)))]
-pub(crate) async fn list(
-    State(desk): State<Desk>,
-    Query(which): Query<Which>,
-) -> Answer<Json<Vec<api::Request>>> {
-    let records = desk.centre.store.journal(|journal| journal.requests())?;
-    let shown = records
-        .iter()
-        .map(|record| show_record(&desk, record))
-        .filter(|request| {
-            which
-                .state
-                .as_ref()
-                .is_none_or(|state| *state == request.state)
-        })
-        .take(LIST_MAX);
-    Ok(Json(shown.collect()))
 }
 
 /// How to submit.

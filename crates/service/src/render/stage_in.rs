@@ -41,7 +41,6 @@ pub(super) fn fill(centre: &Centre, mind: &Mind, record: &RequestRecord, shown: 
 }
 
 fn fill_from(view: &ArrivalView, record: &RequestRecord, shown: &mut api::Request) {
-    view.state.name().clone_into(&mut shown.state);
     let ended_badly = matches!(view.state, ArrivalState::Refused | ArrivalState::Failed);
     if !ended_badly {
         shown.reason = None;

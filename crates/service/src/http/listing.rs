@@ -1,0 +1,195 @@
+//! Which requests a listing shows, page by page.
+
+use axum::{
+    Json,
+    extract::{Query, State},
+    http::{HeaderMap, HeaderValue, header},
+};
+use posthaste_api as api;
+use posthaste_core::Mind;
+use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_journal::RequestRecord;
+use serde::Deserialize;
+
+use super::{
+    Answer, Desk,
+    requests::{parse_id, show_record},
+};
+use crate::render;
+
+/// Requests of one page, at most and unless less is asked for.
+const PAGE_MAX: usize = 10_000;
+/// Requests read from the journal at once.
+const BATCH: u32 = 1_000;
+
+/// Stands for every state that something still comes of.
+const OPEN: &str = "open";
+/// States of requests, of stage-outs and of stage-ins.
+const STATES: [&str; 11] = [
+    "scanning",
+    "refused",
+    "moving",
+    "safe",
+    "released",
+    "delivered",
+    "cancelled",
+    "failed",
+    "waiting",
+    "landing",
+    "arrived",
+];
+
+/// What a listing shows.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Which {
+    /// Only requests in these states, with commas between; `open` stands for all that something still comes of.
+    state: Option<String>,
+    /// Only those to this name.
+    to: Option<String>,
+    /// Only those that were submitted before this one, like `r7`: the last one of the page before.
+    before: Option<String>,
+    /// Most to show: 10,000 at most, and where nothing is said.
+    limit: Option<usize>,
+}
+
+impl Which {
+    /// The states that are wanted; none where all are.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for one that nothing can be in.
+    fn states(&self) -> Result<Option<Vec<&str>>> {
+        let Some(text) = &self.state else {
+            return Ok(None);
+        };
+        let states: Vec<&str> = text.split(',').collect();
+        match states
+            .iter()
+            .find(|state| **state != OPEN && !STATES.contains(state))
+        {
+            Some(unknown) => Err(Error::new(ErrorKind::Invalid, "list", "requests")
+                .cause(format!("no request is ever `{unknown}`"))
+                .hint(format!("there are {OPEN}, {}", STATES.join(", ")))),
+            None => Ok(Some(states)),
+        }
+    }
+}
+
+/// Lists requests, newest first. Where there may be more, the header `Link` has the address of the next page.
+#[utoipa::path(get, path = "/v1/requests", tag = "requests", params(Which),
+    responses((status = 200, body = Vec<api::Request>), (status = 401, body = api::Problem),
+        (status = 422, body = api::Problem)))]
+pub(crate) async fn list(
+    State(desk): State<Desk>,
+    Query(which): Query<Which>,
+) -> Answer<(HeaderMap, Json<Vec<api::Request>>)> {
+    let states = which.states()?;
+    let limit = which.limit.unwrap_or(PAGE_MAX).min(PAGE_MAX);
+    let mut before = which.before.as_deref().map(parse_id).transpose()?;
+    let is_wanted = |mind: &Mind, record: &RequestRecord| {
+        let is_there = |to: &String| record.destinations().any(|name| name == to.as_str());
+        which.to.as_ref().is_none_or(is_there)
+            && states.as_ref().is_none_or(|states| {
+                let state = render::state(mind, record);
+                states.contains(&state) || (states.contains(&OPEN) && is_open(mind, record, state))
+            })
+    };
+    let mut shown = Vec::new();
+    while shown.len() < limit {
+        let read = || {
+            let store = &desk.centre.store;
+            store.journal(|journal| journal.requests_before(before, BATCH))
+        };
+        let records = tokio::task::block_in_place(read)?;
+        let Some(last) = records.last() else {
+            break;
+        };
+        before = Some(last.id);
+        let mut wanted = records
+            .iter()
+            .filter(|record| is_wanted(&desk.centre.mind(), record));
+        let left = limit - shown.len();
+        shown.extend(
+            wanted
+                .by_ref()
+                .take(left)
+                .map(|record| show_record(&desk, record)),
+        );
+    }
+    let mut headers = HeaderMap::new();
+    if let Some(last) = shown.last().filter(|_| shown.len() == limit) {
+        headers.extend(next_page(&which, limit, last).map(|link| (header::LINK, link)));
+    }
+    Ok((headers, Json(shown)))
+}
+
+/// Whether something still comes of the request by itself.
+fn is_open(mind: &Mind, record: &RequestRecord, state: &str) -> bool {
+    match state {
+        "refused" | "delivered" | "arrived" | "cancelled" | "failed" => false,
+        "released" => mind.is_awaited(record.id),
+        "safe" => record.release || mind.is_awaited(record.id),
+        _ => true,
+    }
+}
+
+/// Where a listing goes on behind `last` (RFC 8288).
+fn next_page(which: &Which, limit: usize, last: &api::Request) -> Option<HeaderValue> {
+    let choice = [("state", &which.state), ("to", &which.to)];
+    let choice = choice
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value.as_deref()?)));
+    let choice: String = choice
+        .map(|(name, value)| format!("&{name}={}", encoded(value)))
+        .collect();
+    let link = format!(
+        "</v1/requests?limit={limit}&before={}{choice}>; rel=\"next\"",
+        last.id
+    );
+    HeaderValue::from_str(&link).ok()
+}
+
+/// As a part of an address (RFC 3986, section 2.1).
+fn encoded(text: &str) -> String {
+    let each = text.bytes().map(|byte| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b',' => {
+            char::from(byte).to_string()
+        }
+        _ => format!("%{byte:02X}"),
+    });
+    each.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn which(state: Option<&str>, to: Option<&str>) -> Which {
+        Which {
+            state: state.map(str::to_owned),
+            to: to.map(str::to_owned),
+            before: None,
+            limit: None,
+        }
+    }
+
+    #[test]
+    fn what_nothing_can_be_is_refused() {
+        assert!(which(None, None).states().unwrap().is_none());
+        let both = which(Some("open,safe"), None);
+        assert_eq!(both.states().unwrap().unwrap(), ["open", "safe"]);
+        for wrong in ["", "late", "safe,", "Safe"] {
+            let refused = which(Some(wrong), None).states().map(|_| ()).unwrap_err();
+            assert!(
+                refused.to_string().contains("no request is ever"),
+                "{refused}"
+            );
+        }
+    }
+
+    #[test]
+    fn names_are_written_as_addresses_have_them() {
+        assert_eq!(encoded("home-1.example"), "home-1.example");
+        assert_eq!(encoded("a b&c=\u{e9}"), "a%20b%26c%3D%C3%A9");
+    }
+}
