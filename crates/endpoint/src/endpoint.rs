@@ -12,8 +12,7 @@ use futures_util::Stream;
 pub(crate) use crate::unfinished::{LEDGER_SUFFIX, PARTIAL_SUFFIX, partial_name};
 use crate::{Capabilities, Checksum, Error, ErrorKind, Result, limits::Limits};
 
-/// A future that a lane can own. What makes one is compiled where it stands; an `async fn` is compiled again in every crate that waits
-/// for it, with all of hyper and TLS that it awaits.
+/// A future that a lane can own. What makes one is compiled where it stands, an `async fn` again in every crate that awaits it.
 pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The bytes of one range, in order.
