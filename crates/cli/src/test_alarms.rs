@@ -54,6 +54,10 @@ pub async fn run(arguments: TestArguments) -> Outcome {
         return Err(Failure::new(Exit::Usage, message));
     }
     alarms.retain(|alarm| names.is_empty() || names.contains(&alarm.name));
+    if alarms.is_empty() && !arguments.json {
+        let file = arguments.file.display();
+        output::line(&format!("there are no alarms in {file}"));
+    }
     let mut untold = 0;
     for alarm in &alarms {
         let told = match arguments.dry_run {

@@ -373,6 +373,13 @@ fn alarms_can_be_tried() {
     let (code, said) = run(&["pager", "--json"]);
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("the receiver answered 404"), "{said}");
+    let empty = folder.join("empty.toml");
+    fs::write(&empty, "").unwrap();
+    let none = binary().arg("test-alarms").arg(&empty).output().unwrap();
+    assert!(
+        text(&none.stdout).contains("there are no alarms in"),
+        "{none:?}"
+    );
     let (code, said) = run(&["beeper"]);
     assert_eq!(code, Some(2), "{said}");
     assert!(
