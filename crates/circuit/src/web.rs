@@ -11,7 +11,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioTimer},
 };
 use posthaste_endpoint::{
-    Error, ErrorKind, Locus, Result,
+    Error, ErrorKind, Locus, Result, deepest,
     gateway::{TOKEN_LIFETIME_S, mint},
     relay::read_secret_file,
     trusted_roots,
@@ -314,13 +314,4 @@ fn read_credential(file: &Path) -> Result<Vec<u8>> {
         return Err(error.cause("it is larger than 1 MiB"));
     }
     fs::read(file).map_err(failed)
-}
-
-/// The last cause, which is the one people understand.
-fn deepest(cause: &dyn std::error::Error) -> String {
-    let mut cause = cause;
-    while let Some(below) = cause.source() {
-        cause = below;
-    }
-    cause.to_string()
 }

@@ -52,4 +52,4 @@ pub use error::{Error, ErrorKind, Locus, Result, Status};
 pub use location::{Location, Protocol, Server, Store};
 pub use outgoing::{Counter, Outgoing};
 pub use unfinished::is_unfinished;
-pub use web::tls::trusted_roots;
+pub use web::{deepest, encode, tls::trusted_roots};

@@ -26,7 +26,8 @@ pub(crate) use body::{Sent, next_step};
 pub(crate) use pages::{Pages, WHOLE_BYTES_MAX};
 pub(crate) use place::{Call, Place};
 pub(crate) use status::{kind_of_status, refused};
-pub(crate) use text::{decode, encode, text_of};
+pub use text::encode;
+pub(crate) use text::{decode, text_of};
 
 use crate::{Error, ErrorKind, Locus, Result, dial::Dialler, endpoint::ByteStream};
 
@@ -308,7 +309,8 @@ async fn read_up_to(
 }
 
 /// The last cause, which is the one people understand.
-pub(crate) fn deepest(error: &dyn StdError) -> String {
+#[must_use]
+pub fn deepest(error: &dyn StdError) -> String {
     let mut last = error;
     while let Some(next) = last.source() {
         last = next;

@@ -10,7 +10,7 @@ pub(crate) fn text_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str>
 }
 
 /// Percent-encodes all but RFC 3986's unreserved characters; `/` too unless kept.
-pub(crate) fn encode(text: &[u8], keep_slash: bool) -> String {
+pub fn encode(text: &[u8], keep_slash: bool) -> String {
     let mut encoded = String::with_capacity(text.len() + 16);
     for &byte in text {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || (keep_slash && byte == b'/') {

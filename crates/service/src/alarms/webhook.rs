@@ -11,7 +11,7 @@ use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::TokioExecutor,
 };
-use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
+use posthaste_endpoint::{Error, ErrorKind, Locus, Result, deepest};
 use posthaste_types::Timestamp;
 use ring::hmac;
 use tokio::time::timeout;
@@ -89,13 +89,9 @@ impl Webhook {
             let waited = format!("no answer within {} s", PATIENCE.as_secs());
             self.fail(ErrorKind::TimedOut).cause(waited)
         };
-        let answer = asked.map_err(late)?.map_err(|cause| {
-            let mut deepest: &dyn std::error::Error = &cause;
-            while let Some(below) = deepest.source() {
-                deepest = below;
-            }
-            self.fail(ErrorKind::Unreachable).cause(deepest.to_string())
-        })?;
+        let answer = asked
+            .map_err(late)?
+            .map_err(|cause| self.fail(ErrorKind::Unreachable).cause(deepest(&cause)))?;
         if answer.status().is_success() {
             return Ok(());
         }
