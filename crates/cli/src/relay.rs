@@ -1,6 +1,7 @@
 //! `posthaste relay`: lends disk to other people's datasets.
 
 use std::{
+    ffi::{OsStr, OsString},
     net::SocketAddr,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -8,8 +9,12 @@ use std::{
 
 use clap::{Args, Subcommand};
 use posthaste_core::contract::Windows;
-use posthaste_endpoint::relay::{Draining, join::Invite};
-use posthaste_relay::{Relay, RelayOptions, set_draining};
+use posthaste_endpoint::{
+    Access, Location,
+    posix::DraftRules,
+    relay::{Draining, join::Invite},
+};
+use posthaste_relay::{Bucket, Relay, RelayOptions, set_draining};
 use posthaste_types::{ByteRate, Bytes};
 
 use crate::{
@@ -27,6 +32,7 @@ use crate::{
 /// Example:
 ///   posthaste relay --dir /data/relay --capacity 2T --listen 127.0.0.1:7421
 ///   posthaste relay --dir /data/relay --capacity 2T --listen 10.1.2.3:7421 --join campus.invite
+///   posthaste relay --dir /data/relay --capacity 2T --bucket s3://lent/posthaste --profile mine --join campus.invite
 ///   posthaste relay --dir /data/relay --capacity 2T --hours "Mon-Fri 20-06, Sat-Sun 00-24" --join campus.invite
 #[derive(Debug, Args)]
 #[command(
@@ -71,6 +77,13 @@ struct RunArguments {
     /// Most to store
     #[arg(long, value_name = "SIZE")]
     capacity: Bytes,
+    /// Keep the bytes in an object store: s3://BUCKET/PREFIX or azblob://CONTAINER/PREFIX. Those who send and read reach it
+    /// themselves, with passes that are good for one object; DIR has only what there is
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "rate")]
+    bucket: Option<OsString>,
+    /// Profile of ~/.config/posthaste/profiles.toml for the object store
+    #[arg(long, value_name = "NAME", requires = "bucket")]
+    profile: Option<String>,
     /// Most to take a second, all clients together
     #[arg(long, value_name = "RATE")]
     rate: Option<ByteRate>,
@@ -91,7 +104,7 @@ struct RunArguments {
     /// Where services reach it [default: where it listens]
     #[arg(long, value_name = "https://HOST:PORT")]
     advertise: Option<String>,
-    /// Print one JSON object with url, fingerprint, secret_file and hours once it listens
+    /// Print one JSON object with url, fingerprint, secret_file, hours and bucket once it listens
     #[arg(long)]
     json: bool,
     /// End when standard input does
@@ -138,14 +151,27 @@ fn read_invite(file: &Path) -> Result<Invite, Failure> {
     Ok(Invite::read(&text, &file.display().to_string())?)
 }
 
+async fn open_bucket(address: &OsStr, profile: Option<String>) -> Result<Bucket, Failure> {
+    let location = Location::parse(address)?;
+    let access = Access::new(profile, Vec::new());
+    let store = access.open(location, DraftRules::default()).await?;
+    Ok(Bucket::open(store).await?)
+}
+
 async fn serve(arguments: RunArguments) -> Outcome {
     let shutdown = Shutdown::watch(arguments.until_stdin_closes)?;
     let name = arguments.name.clone();
     let hours = arguments.hours.map(|hours| hours.to_string());
     let join = arguments.join.as_deref().map(read_invite).transpose()?;
+    let bucket = match &arguments.bucket {
+        Some(address) => Some(open_bucket(address, arguments.profile).await?),
+        None => None,
+    };
+    let shown = bucket.as_ref().map(Bucket::shown);
     let relay = Relay::open(RelayOptions {
         dir: arguments.dir,
         listen: arguments.listen,
+        bucket,
         capacity: arguments.capacity,
         rate: arguments.rate,
         name: arguments.name,
@@ -164,6 +190,7 @@ async fn serve(arguments: RunArguments) -> Outcome {
             "fingerprint": address.fingerprint.to_string(),
             "secret_file": secret_file,
             "hours": hours,
+            "bucket": shown,
         }));
     } else {
         output::line(&format!(
@@ -172,6 +199,9 @@ async fn serve(arguments: RunArguments) -> Outcome {
             address.fingerprint,
             secret_file.display()
         ));
+        if let Some(shown) = shown {
+            eprintln!("posthaste: it keeps the bytes in {shown}");
+        }
         if let Some(hours) = hours {
             eprintln!("posthaste: it is lent {hours} by this machine's clock");
         }

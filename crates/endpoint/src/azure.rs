@@ -18,6 +18,7 @@ mod listing;
 mod names;
 mod object;
 mod page;
+mod pass;
 mod refusal;
 mod sign;
 mod upload;
@@ -29,7 +30,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 
 use crate::{
-    Capabilities, Checksum, Condition, Endpoint, Error, ErrorKind, Result, Server,
+    Capabilities, Checksum, Condition, Endpoint, Errand, Error, ErrorKind, Pass, Result, Server,
     access::Chosen,
     cut::SEGMENT_BYTES_MIN,
     endpoint::{Entry, FileSpec, Kind, Reader, Whole},
@@ -204,6 +205,10 @@ impl RawStore for AzureClient {
     async fn delete(&self, key: &str) -> Result<()> {
         let call = Call::new("DELETE", key, self.writing("remove", key));
         self.ask(call).await.map(|_| ())
+    }
+
+    async fn pass(&self, key: &str, errand: &Errand, lifetime: Duration) -> Result<Pass> {
+        pass::pass(self, key, errand, lifetime)
     }
 
     async fn copy(self: &Arc<Self>, from: &str, key: &str, spec: &FileSpec) -> Result<()> {

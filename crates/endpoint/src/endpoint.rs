@@ -4,13 +4,18 @@
 //! the protocol. Paths are bytes, relative to the endpoint's root, `/` between components; the
 //! empty path is the root itself.
 
-use std::{cmp::Ordering, fmt, future::Future, ops::Range, pin::Pin, sync::Arc, time::Duration};
+use std::{future::Future, ops::Range, pin::Pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_util::Stream;
 
+pub use crate::file_time::FileTime;
 pub(crate) use crate::unfinished::{LEDGER_SUFFIX, PARTIAL_SUFFIX, partial_name};
-use crate::{Capabilities, Checksum, Error, ErrorKind, Result, limits::Limits};
+use crate::{
+    Capabilities, Checksum, Error, ErrorKind, Result,
+    limits::Limits,
+    pass::{Errand, Pass},
+};
 
 /// A future that a lane can own. What makes one is compiled where it stands, an `async fn` again in every crate that awaits it.
 pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -29,62 +34,6 @@ pub enum Kind {
     Link,
     /// A socket, pipe or device: nothing to copy.
     Special,
-}
-
-/// A moment of a file system: whole seconds since the Unix epoch and nanoseconds after them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct FileTime {
-    /// Seconds; negative before 1970.
-    pub secs: i64,
-    /// Nanoseconds, below 10^9.
-    pub nanos: u32,
-}
-
-impl FileTime {
-    /// Whether both fall into one step of `step_ns`: stores keep different precisions.
-    #[must_use]
-    pub fn agrees(self, other: Self, step_ns: u32) -> bool {
-        let (early, late) = match self.cmp(&other) {
-            Ordering::Greater => (other, self),
-            Ordering::Less | Ordering::Equal => (self, other),
-        };
-        let apart_ns = i128::from(late.secs - early.secs) * 1_000_000_000 + i128::from(late.nanos)
-            - i128::from(early.nanos);
-        apart_ns < i128::from(step_ns)
-    }
-}
-
-impl fmt::Display for FileTime {
-    /// Decimal seconds, as rclone keeps them in S3 metadata.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.secs < 0 && self.nanos > 0 {
-            let (secs, nanos) = (-(self.secs + 1), 1_000_000_000 - self.nanos);
-            return write!(f, "-{secs}.{nanos:09}");
-        }
-        write!(f, "{}.{:09}", self.secs, self.nanos)
-    }
-}
-
-impl std::str::FromStr for FileTime {
-    type Err = std::num::ParseIntError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-        let digits: String = fraction
-            .chars()
-            .chain("000000000".chars())
-            .take(9)
-            .collect();
-        let secs: i64 = whole.parse()?;
-        let nanos: u32 = digits.parse()?;
-        if whole.starts_with('-') && nanos > 0 {
-            return Ok(Self {
-                secs: secs - 1,
-                nanos: 1_000_000_000 - nanos,
-            });
-        }
-        Ok(Self { secs, nanos })
-    }
 }
 
 /// What an endpoint says about one path.
@@ -442,6 +391,17 @@ pub trait Endpoint: Send + Sync {
         Box::pin(async move { Err(unsupported("remove", self.show(path))) })
     }
 
+    /// Lets whoever gets the pass do one thing with the file at `path`, for as long as `lifetime`, at the store
+    /// itself and without our credentials.
+    fn pass<'a>(
+        &'a self,
+        path: &'a [u8],
+        _errand: &'a Errand,
+        _lifetime: Duration,
+    ) -> Boxed<'a, Result<Pass>> {
+        Box::pin(async move { Err(unsupported("hand out", self.show(path))) })
+    }
+
     /// The way to the endpoint and back, once something measured it; `None` where it is not remote.
     fn round_trip(&self) -> Option<Duration> {
         None
@@ -496,42 +456,4 @@ pub fn join(path: &[u8], name: &[u8]) -> Vec<u8> {
 #[must_use]
 pub fn base_name(path: &[u8]) -> &[u8] {
     path.rsplit(|&byte| byte == b'/').next().unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_read_as_they_are_shown() {
-        for (secs, nanos) in [
-            (0, 0),
-            (1_700_000_000, 123_456_789),
-            (-1, 500_000_000),
-            (-5, 0),
-        ] {
-            let time = FileTime { secs, nanos };
-            assert_eq!(time.to_string().parse(), Ok(time), "{time}");
-        }
-        assert_eq!(
-            "12.5".parse(),
-            Ok(FileTime {
-                secs: 12,
-                nanos: 500_000_000
-            })
-        );
-    }
-
-    #[test]
-    fn times_agree_within_the_coarser_step() {
-        let fine = FileTime {
-            secs: 7,
-            nanos: 900_000_000,
-        };
-        let coarse = FileTime { secs: 7, nanos: 0 };
-        assert!(fine.agrees(coarse, 1_000_000_000));
-        assert!(coarse.agrees(fine, 1_000_000_000));
-        assert!(!fine.agrees(coarse, 1_000_000));
-        assert!(!fine.agrees(FileTime { secs: 9, nanos: 0 }, 1_000_000_000));
-    }
 }

@@ -20,7 +20,7 @@ use bytes::Bytes;
 use http::Method;
 
 use crate::{
-    Capabilities, Checksum, Condition, Endpoint, ErrorKind, Result,
+    Capabilities, Checksum, Condition, Endpoint, Errand, Error, ErrorKind, Pass, Result,
     access::Chosen,
     cut::SEGMENT_BYTES_MIN,
     dates::{parse_rfc3339, show_rfc3339},
@@ -156,6 +156,14 @@ impl RawStore for GcsClient {
 
     async fn delete(&self, key: &str) -> Result<()> {
         object::remove(self, key).await
+    }
+
+    async fn pass(&self, key: &str, _errand: &Errand, _lifetime: Duration) -> Result<Pass> {
+        Err(
+            Error::new(ErrorKind::Unsupported, "hand out", self.show(key))
+                .cause("passes are not signed with Google's own credentials")
+                .hint("use the bucket by its S3 interface: an HMAC key, and endpoint = \"https://storage.googleapis.com\" in a profile"),
+        )
     }
 
     async fn copy(self: &Arc<Self>, from: &str, key: &str, spec: &FileSpec) -> Result<()> {

@@ -14,6 +14,7 @@ mod dates;
 mod dial;
 mod endpoint;
 mod error;
+mod file_time;
 mod ftp;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -26,6 +27,7 @@ pub mod line;
 mod location;
 mod objects;
 mod outgoing;
+mod pass;
 pub mod peer;
 pub mod plugin;
 pub mod posix;
@@ -51,5 +53,6 @@ pub use endpoint::{
 pub use error::{Error, ErrorKind, Locus, Result, Status};
 pub use location::{Location, Protocol, Server, Store};
 pub use outgoing::{Counter, Outgoing};
+pub use pass::{BodySum, Errand, Pass};
 pub use unfinished::is_unfinished;
 pub use web::{deepest, encode, tls::trusted_roots};

@@ -26,10 +26,10 @@ mod wire;
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{HeaderMap, Method};
 
 use crate::{
-    Capabilities, Checksum, Condition, Endpoint, Error, ErrorKind, Result,
+    BodySum, Capabilities, Checksum, Condition, Endpoint, Errand, Error, ErrorKind, Pass, Result,
     access::Chosen,
     cut::SEGMENT_BYTES_MIN,
     endpoint::{Entry, FileSpec, Kind, Reader, Whole},
@@ -37,7 +37,7 @@ use crate::{
     objects::{FILES_AT_ONCE_MAX, Objects, RawStore},
     web::Web,
 };
-use client::{Address, S3Client};
+use client::{Address, Call, S3Client};
 use credentials::Signing;
 use headers::entry_of;
 use listing::KeyListing;
@@ -214,6 +214,20 @@ impl RawStore for S3Client {
 
     async fn delete(&self, key: &str) -> Result<()> {
         object::delete(self, key).await
+    }
+
+    async fn pass(&self, key: &str, errand: &Errand, lifetime: Duration) -> Result<Pass> {
+        let call = match errand {
+            Errand::Read => Call::new(Method::GET, key, "hand out"),
+            Errand::Write(sum) => {
+                let name = match sum {
+                    BodySum::Crc64(_) => wire::CHECKSUM,
+                    BodySum::Md5(_) => "content-md5",
+                };
+                Call::new(Method::PUT, key, "hand out").header(name, sum.to_base64())
+            }
+        };
+        self.presign(call, lifetime).await
     }
 
     async fn copy(self: &Arc<Self>, from: &str, key: &str, spec: &FileSpec) -> Result<()> {

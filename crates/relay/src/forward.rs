@@ -77,6 +77,7 @@ impl Forwards {
         } = &order;
         let client = self.others.client(url, fingerprint, token)?;
         client.expect_rate(order.rate_limit_bytes_per_s.unwrap_or(0));
+        client.expect_passes(order.lets_through);
         let expires = Timestamp::from_secs(order.expires_unix_s);
         let store = Arc::clone(store);
         if let Some(follow) = &order.follow {

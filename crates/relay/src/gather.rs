@@ -61,6 +61,8 @@ struct Order {
 enum Keeps {
     Whole,
     One(FragmentIndex),
+    /// The fragment that all who are asked have.
+    AsItIs,
 }
 
 #[derive(Clone)]
@@ -133,6 +135,9 @@ impl Gathers {
         object: Object,
         order: &GatherBody,
     ) -> Result<(Order, Stored), Refusal> {
+        if order.as_it_is {
+            return self.read_taking(dataset, object, order);
+        }
         let said = Said {
             size: order.size,
             digest: &order.digest,
@@ -158,21 +163,56 @@ impl Gathers {
                 (Keeps::One(kept), Stored { digest, size })
             }
         };
-        let sender = |from: &GatherSender| -> Result<Sender, Refusal> {
-            Ok(Sender {
-                fragment: named.one_more(from.fragment)?,
-                client: self
-                    .others
-                    .client(&from.url, &from.fingerprint, &from.token)?,
-                digest: order::digest(&from.digest, "a fragment's digest is none")?,
-            })
-        };
+        let sender = |from| self.sender(from, named.one_more(from.fragment)?);
         let senders = order.from.iter().map(sender);
         let senders: Vec<Sender> = senders.collect::<Result<_, _>>()?;
         if senders.len() < usize::from(of.code.data()) {
             return Err(invalid("fewer relays are named than fragments are needed"));
         }
         Ok((Order { of, keeps, senders }, stored))
+    }
+}
+
+impl Gathers {
+    /// Understands an order to take a fragment as it is: one that is asked for it suffices.
+    fn read_taking(
+        &self,
+        dataset: DatasetId,
+        object: Object,
+        order: &GatherBody,
+    ) -> Result<(Order, Stored), Refusal> {
+        let (Object::Fragment(chunk, fragment), 1) = (object, order.from.len()) else {
+            return Err(invalid("one fragment is taken from one relay"));
+        };
+        let whole = Object::Fragment(chunk, FragmentIndex::WHOLE);
+        let said = Said {
+            size: order.size,
+            digest: &order.digest,
+            code: &order.code,
+            expires_unix_s: order.expires_unix_s,
+        };
+        let of = OrderedChunk::read(dataset, whole, &said, "taken")?;
+        if of.code.data() != 1 {
+            return Err(invalid("what is taken as it is has code 1+0"));
+        }
+        let senders = order.from.iter();
+        let senders = senders.map(|from| self.sender(from, fragment));
+        let order = Order {
+            of,
+            keeps: Keeps::AsItIs,
+            senders: senders.collect::<Result<_, _>>()?,
+        };
+        Ok((order, of.stored))
+    }
+
+    fn sender(&self, from: &GatherSender, fragment: FragmentIndex) -> Result<Sender, Refusal> {
+        Ok(Sender {
+            fragment,
+            client: self
+                .others
+                .client(&from.url, &from.fingerprint, &from.token)?,
+            digest: order::digest(&from.digest, "a fragment's digest is none")?,
+        })
     }
 }
 
@@ -202,6 +242,7 @@ async fn carry_out(
         let pieces = match keeps {
             Keeps::Whole => rebuild(code, size, fetched)?,
             Keeps::One(fragment) => vec![rebuild_one(code, fragment, &fetched)?],
+            Keeps::AsItIs => fetched.into_iter().map(|(_, bytes)| bytes).collect(),
         };
         upload.write(&pieces)?;
         upload.seal()

@@ -6,6 +6,7 @@
 //! fingerprint and holds the secret (or a token made from it) may use it.
 //! `docs/reference/relay-protocol.md` has the protocol and the layout on disk.
 
+mod bucket;
 mod clock;
 mod drain;
 mod files;
@@ -31,6 +32,7 @@ use std::{future::Future, net::SocketAddr, path::PathBuf};
 use posthaste_endpoint::{Result, relay::join::Invite};
 use posthaste_types::{ByteRate, Bytes};
 
+pub use bucket::Bucket;
 pub use drain::{draining, set_draining};
 pub use measure::probe;
 pub use outlet::{Outlet, Position, Shelf};
@@ -44,6 +46,9 @@ pub struct RelayOptions {
     pub dir: PathBuf,
     /// Where it listens; port 0 takes a free one.
     pub listen: SocketAddr,
+    /// The object store that has the bytes; with none they lie in `dir`. Those who send and read reach it themselves, and
+    /// `rate` says nothing of them.
+    pub bucket: Option<Bucket>,
     /// Bytes of fragments and manifests it stores at most.
     pub capacity: Bytes,
     /// The rate at which it takes bodies, all clients together.

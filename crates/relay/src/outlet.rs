@@ -268,6 +268,7 @@ impl<S: Shelf> Desk<S> {
             | Target::Spaces
             | Target::Dataset(_)
             | Target::Space(_)
+            | Target::Pass(..)
             | Target::Forward(..)
             | Target::Gather(..)
             | Target::Scatter(..) => Ok(json(StatusCode::OK, &self.status())),

@@ -19,6 +19,7 @@ use posthaste_types::Digest;
 use tokio::sync::Semaphore;
 
 use crate::{
+    bucket::Backing,
     clock, drain,
     files::Files,
     forward::Forwards,
@@ -39,7 +40,7 @@ const READ_BYTES: usize = 256 << 10;
 const STRANGER_BYTES_MAX: u64 = 16 << 20;
 
 /// What it can do that not every relay can.
-const FEATURES: [&str; 7] = [
+const FEATURES: [&str; 8] = [
     wire::FORWARD,
     wire::FOLLOW,
     wire::GATHER,
@@ -47,7 +48,11 @@ const FEATURES: [&str; 7] = [
     wire::SCATTER,
     wire::MEASURE,
     wire::SPACE,
+    wire::TAKE,
 ];
+
+/// The same of one that keeps everything in an object store.
+const BACKED_FEATURES: [&str; 2] = [wire::SPACE, wire::PASS];
 
 /// The body of an answer.
 pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
@@ -61,6 +66,8 @@ pub(crate) struct Service {
     pub(crate) hours: Option<String>,
     pub(crate) secret: [u8; 32],
     pub(crate) store: Arc<Store>,
+    /// Where the bytes lie, if not here.
+    pub(crate) backing: Option<Backing>,
     pub(crate) rate: Arc<RateLimit>,
     pub(crate) files: Arc<Files>,
     /// What is sent on to other relays.
@@ -81,6 +88,11 @@ impl Service {
     /// Answers one request. Nothing that comes in makes it fail.
     pub(crate) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
         if request.uri().path().starts_with(PREFIX) {
+            if self.backing.is_some() {
+                let what = "this relay keeps no files: it has an object store for fragments";
+                let refused = Refusal::new(ErrorKind::Unsupported, what);
+                return refuse(refused, true);
+            }
             let response = Arc::clone(&self.files).answer(request).await;
             return response.map(|body| body.map_err(|never| match never {}).boxed_unsync());
         }
@@ -107,7 +119,14 @@ impl Service {
         if let Err(refusal) = allowed {
             return Err((refusal, Some((body, STRANGER_BYTES_MAX))));
         }
+        if let Some(backing) = &self.backing {
+            return self.answer_backed(backing, head, target, body).await;
+        }
         let answer = match target {
+            Some(Target::Pass(..)) => {
+                let what = "this relay takes bytes itself";
+                Err(Refusal::new(ErrorKind::Unsupported, what))
+            }
             Some(Target::Object(id, object)) if head.method == Method::PUT => {
                 return self.put(&head.headers, id, object, body).await;
             }
@@ -136,6 +155,22 @@ impl Service {
         answer.map_err(|refusal| (refusal, None))
     }
 
+    /// Waits until something is to be removed from where the bytes lie.
+    pub(crate) async fn doomed(&self) {
+        match &self.backing {
+            Some(backing) => backing.cleaner.wanted().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Gives up what does not come, and removes what is gone here from where its bytes lie.
+    pub(crate) async fn tidy_bucket(&self) {
+        if let Some(backing) = &self.backing {
+            backing.passes.give_up_late();
+            backing.cleaner.clean().await;
+        }
+    }
+
     /// How it is.
     pub(crate) fn status(&self) -> StatusBody {
         let usage = self.store.usage();
@@ -149,7 +184,10 @@ impl Service {
             rate_limit_bytes_per_s: self.rate.rate().map(|rate| rate.get()),
             received_bytes: self.rate.taken_bytes(),
             connections: connections(&self.free_connections),
-            features: FEATURES.map(str::to_owned).into(),
+            features: match self.backing {
+                None => FEATURES.map(str::to_owned).into(),
+                Some(_) => BACKED_FEATURES.map(str::to_owned).into(),
+            },
             draining: drain::draining(&self.dir).map(|drain| drain.word().to_owned()),
             // The clock is asked each time: summer time comes and goes while the relay runs.
             hours: self.hours.clone().map(|open| HoursBody {
@@ -236,7 +274,7 @@ impl Service {
             .map_err(|cause| Refusal::new(ErrorKind::Other, cause.to_string()))
     }
 
-    fn inventory(
+    pub(crate) fn inventory(
         &self,
         dataset: DatasetId,
         query: Option<&str>,
@@ -284,7 +322,12 @@ fn needed(method: &Method, target: Option<&Target>) -> Result<(Scope, Option<Dat
         (&Method::PUT, Some(Target::Object(id, _)))
         | (
             &Method::POST,
-            Some(Target::Forward(id, _) | Target::Gather(id, _) | Target::Scatter(id, _)),
+            Some(
+                Target::Pass(id, _)
+                | Target::Forward(id, _)
+                | Target::Gather(id, _)
+                | Target::Scatter(id, _),
+            ),
         ) => (Scope::Write, Some(*id)),
         (&Method::DELETE, Some(Target::Dataset(id)))
         | (&Method::PUT | &Method::DELETE, Some(Target::Space(id))) => (Scope::All, Some(*id)),
@@ -302,7 +345,7 @@ fn needed(method: &Method, target: Option<&Target>) -> Result<(Scope, Option<Dat
 }
 
 /// Checks that a token that is good is so for every dataset.
-fn authorize_all(headers: &HeaderMap) -> Result<(), Refusal> {
+pub(crate) fn authorize_all(headers: &HeaderMap) -> Result<(), Refusal> {
     if token(headers).is_some_and(is_for_all) {
         return Ok(());
     }

@@ -141,6 +141,7 @@ impl Scatters {
                 .others
                 .client(&taker.url, &taker.fingerprint, &taker.token)?;
             client.expect_rate(taker.rate_limit_bytes_per_s.unwrap_or(0));
+            client.expect_passes(taker.lets_through);
             pieces.push(Piece {
                 fragment: named.one_more(taker.fragment)?,
                 digest: digest(&taker.digest)?,

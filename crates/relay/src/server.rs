@@ -26,7 +26,9 @@ use tokio::{
 use tokio_rustls::{TlsAcceptor, rustls::ServerConfig};
 
 use crate::{
-    RelayOptions, clock,
+    RelayOptions,
+    bucket::{Backing, Bucket, check_dir},
+    clock,
     files::{Files, Ground, Space},
     forward::Forwards,
     gather::Gathers,
@@ -80,6 +82,7 @@ impl Relay {
         let RelayOptions {
             dir,
             listen,
+            bucket,
             capacity,
             rate,
             name,
@@ -88,15 +91,7 @@ impl Relay {
             advertise,
             hours,
         } = options;
-        let opened_dir = dir.clone();
-        let opened = spawn_blocking(move || open_dir(&opened_dir, capacity, flush));
-        let (identity, store, ground) = opened.await.map_err(|cause| {
-            Error::io(
-                "open",
-                dir.display().to_string(),
-                std::io::Error::other(cause),
-            )
-        })??;
+        let (identity, store, ground) = open_all(&dir, bucket.as_ref(), capacity, flush).await?;
         let failed = |cause: std::io::Error| {
             let error = Error::io("listen on", listen.to_string(), cause);
             error.hint("is another relay running there? choose another port with --listen")
@@ -104,6 +99,7 @@ impl Relay {
         let listener = bind(listen, rate).map_err(failed)?;
         let local = listener.local_addr().map_err(failed)?;
         let (store, rate) = (Arc::new(store), Arc::new(RateLimit::new(rate)));
+        let backing = bucket.map(|bucket| Backing::new(bucket, &store));
         let files = Files::new(
             ground,
             Space::Lent(Arc::clone(&store)),
@@ -120,6 +116,7 @@ impl Relay {
             hours,
             secret: identity.secret,
             store,
+            backing,
             rate,
             files,
             scatters: Scatters::new(Arc::clone(&others)),
@@ -209,6 +206,10 @@ impl Relay {
                         () = &mut shutdown => break,
                         ended = &mut membership => return ended,
                         _ = expiry.tick() => self.remove_expired(&mut connections),
+                        () = self.service.doomed() => {
+                            let service = Arc::clone(&self.service);
+                            connections.spawn(async move { service.tidy_bucket().await });
+                        }
                         Some(_) = connections.join_next() => {}
                         (stream, permit) = accept(&self.listener, &permits) => {
                             let (door, service) = (door.clone(), Arc::clone(&self.service));
@@ -235,13 +236,42 @@ impl Relay {
             // What can't be removed now is tried again at the next turn.
             let _ = store.remove_expired(clock::unix_s());
         });
+        let service = Arc::clone(&self.service);
+        if service.backing.is_some() {
+            connections.spawn(async move { service.tidy_bucket().await });
+        }
     }
 }
 
+/// Makes or opens all that lies in a relay's directory, and makes sure that it and the bucket belong together.
+async fn open_all(
+    dir: &Path,
+    bucket: Option<&Bucket>,
+    capacity: Bytes,
+    flush: bool,
+) -> Result<(Identity, Store, Ground)> {
+    check_dir(dir, bucket)?;
+    let (opened_dir, is_backed) = (dir.to_owned(), bucket.is_some());
+    let opened = spawn_blocking(move || open_dir(&opened_dir, capacity, flush, is_backed));
+    let opened = opened.await.map_err(|cause| {
+        let shown = dir.display().to_string();
+        Error::io("open", shown, std::io::Error::other(cause))
+    })??;
+    if let Some(bucket) = bucket {
+        bucket.claim(dir, opened.0.fingerprint).await?;
+    }
+    Ok(opened)
+}
+
 /// Makes or opens all that lies in a relay's directory, and removes what has expired.
-fn open_dir(dir: &Path, capacity: Bytes, flush: bool) -> Result<(Identity, Store, Ground)> {
+fn open_dir(
+    dir: &Path,
+    capacity: Bytes,
+    flush: bool,
+    is_backed: bool,
+) -> Result<(Identity, Store, Ground)> {
     let ground = Ground::beneath(&dir.join("files"))?;
-    let store = Store::open(dir, capacity.get(), flush)?;
+    let store = Store::open(dir, capacity.get(), flush, is_backed)?;
     let failed = |refusal: crate::store::Refusal| {
         Error::new(refusal.kind, "clean", dir.display().to_string()).cause(refusal.message)
     };

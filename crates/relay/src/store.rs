@@ -36,6 +36,7 @@ use tokio::sync::watch;
 use crate::clock;
 
 pub(crate) use growth::{Awaited, Growth};
+pub(crate) use layout::{dataset_name, object_name};
 use room::{Room, Usage};
 pub(crate) use upload::{Upload, other_digest};
 
@@ -119,6 +120,8 @@ struct Index {
 pub(crate) struct Store {
     dir: PathBuf,
     flush: bool,
+    /// The bytes lie elsewhere: what is here has holes for them.
+    is_backed: bool,
     index: Mutex<Index>,
     /// Read: an object gets its final name. Write: a dataset is removed. So no object is counted
     /// whose directory is being taken away.
@@ -136,7 +139,7 @@ pub(crate) struct Store {
 
 impl Store {
     /// Opens `dir`, removes what uploads left behind, and counts what is there. Blocking.
-    pub(crate) fn open(dir: &Path, capacity: u64, flush: bool) -> Result<Self> {
+    pub(crate) fn open(dir: &Path, capacity: u64, flush: bool, is_backed: bool) -> Result<Self> {
         let lock = layout::lock(dir)?;
         let failed = |path: &Path, cause| Error::io("open", path.display().to_string(), cause);
         let incoming = dir.join("incoming");
@@ -172,6 +175,7 @@ impl Store {
         Ok(Self {
             dir: dir.to_owned(),
             flush,
+            is_backed,
             index: Mutex::new(index),
             removal: RwLock::new(()),
             expiry: Mutex::new(()),
@@ -313,6 +317,9 @@ impl Store {
             if !index.datasets.get(dataset).is_some_and(condition) {
                 return Ok(());
             }
+            if self.is_backed {
+                self.doom(dataset)?;
+            }
             fs::rename(layout::dataset_path(&self.dir, dataset), &doomed)?;
             if let Some(holding) = index.datasets.remove(dataset) {
                 index.room.remove(dataset);
@@ -337,6 +344,19 @@ impl Store {
         expired
             .iter()
             .try_for_each(|dataset| self.remove_if(dataset, is_expired))
+    }
+
+    /// Where it is kept what the bytes of which are to be removed elsewhere.
+    pub(crate) fn doomed_dir(&self) -> PathBuf {
+        self.dir.join("doomed")
+    }
+
+    /// Makes sure that what was made in a directory is there after a loss of power, where that is wanted. Blocking.
+    pub(crate) fn flush_dir(&self, directory: &Path) -> io::Result<()> {
+        match self.flush {
+            true => layout::flush_directory(directory),
+            false => Ok(()),
+        }
     }
 
     /// A new name in `incoming/`.

@@ -386,6 +386,7 @@ async fn two_relays_never_share_a_port_or_a_directory() {
         let options = RelayOptions {
             dir,
             listen,
+            bucket: None,
             capacity,
             rate: None,
             name,

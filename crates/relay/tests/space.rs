@@ -235,6 +235,7 @@ async fn what_is_reserved_survives_a_restart_and_a_damaged_file_is_said() {
         let opened = Relay::open(RelayOptions {
             dir: dir.path().to_owned(),
             listen: "127.0.0.1:0".parse().unwrap(),
+            bucket: None,
             capacity: Amount::mebi(64),
             rate: None,
             name: "test".into(),

@@ -12,11 +12,11 @@ use posthaste_endpoint::relay::{
     wire::{SenderEnd, kind_of},
 };
 use posthaste_journal::Scan;
-use posthaste_types::{DepotId, FragmentIndex, encrypted_sizes};
+use posthaste_types::{Bytes, DepotId, FragmentIndex, encrypted_sizes};
 use tokio::sync::watch;
 
 use crate::{
-    depots::{Depots, Manner, fault_of_forward, fault_of_kind},
+    depots::{Depot, Depots, Manner, fault_of_forward, fault_of_kind},
     driver::Arrival,
     follow::{self, Lead},
     hands::{Hands, Leg},
@@ -169,6 +169,9 @@ async fn forward_fragment(
 ) -> Result<(), Fault> {
     let giver = depots.get(from).ok_or(Fault::Unreachable)?;
     let taker = depots.get(leg.depot).ok_or(Fault::Unreachable)?;
+    if giver.lets_through.load(Ordering::Relaxed) {
+        return take_fragment(store, &giver, &taker, leg).await;
+    }
     if !giver.forwards.load(Ordering::Relaxed) {
         return Err(Fault::Other);
     }
@@ -179,6 +182,41 @@ async fn forward_fragment(
             .client
             .forward_fragment(&dataset, leg.chunk, leg.fragment, &taker.client, expires);
     sent.await.map_err(|error| fault_of_forward(&error))
+}
+
+/// What lies in a store sends nothing: the other one takes it there, with the leave of the relay that has the store. From
+/// store to store nobody carries anything.
+async fn take_fragment(store: &Store, giver: &Depot, taker: &Depot, leg: Leg) -> Result<(), Fault> {
+    if !taker.takes.load(Ordering::Relaxed) {
+        return Err(Fault::Other);
+    }
+    let whole = Leg {
+        fragment: FragmentIndex::WHOLE,
+        ..leg
+    };
+    let (chunk, digests) = rebuilt(store, whole).ok_or(Fault::Other)?;
+    let (size, digest) = match leg.fragment {
+        FragmentIndex::WHOLE => (chunk.size, chunk.digest),
+        fragment => {
+            let digest = digests.get(usize::from(fragment.get()) + 1);
+            let size = chunk.code.fragment_size(Bytes::new(chunk.size));
+            (size.get(), *digest.ok_or(Fault::Other)?)
+        }
+    };
+    let (Ok(dataset), Ok(expires)) = (store.dataset(leg.request), store.expires(leg.request))
+    else {
+        return Err(Fault::Other);
+    };
+    let piece = (leg.chunk, leg.fragment);
+    let taken = taker
+        .client
+        .take(&dataset, piece, (size, digest), &giver.client, expires);
+    let end = taken.await.map_err(|error| fault_of_kind(error.kind()))?;
+    if end.is_stored() {
+        return Ok(());
+    }
+    let of_giver = end.senders.first().and_then(fault_of_sender);
+    Err(of_giver.unwrap_or_else(|| fault_of_kind(kind_of(end.status))))
 }
 
 /// Lets a relay send on what is on its way to it. That ends after what it follows, and with that where it fails.
@@ -193,7 +231,8 @@ async fn follow_fragment(
     let taker = depots.get(leg.depot).ok_or(Fault::Unreachable)?;
     let mut stored = lead.clone();
     let mut stored = pin!(follow::stored(&mut stored));
-    if !giver.follows.load(Ordering::Relaxed) {
+    // A store is sent what is known to be whole.
+    if !giver.follows.load(Ordering::Relaxed) || taker.lets_through.load(Ordering::Relaxed) {
         stored.await?;
         return forward_fragment(store, depots, from, leg).await;
     }

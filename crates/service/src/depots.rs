@@ -82,6 +82,10 @@ pub(crate) struct Depot {
     pub(crate) measures: AtomicBool,
     /// Whether it said that it can code chunks.
     pub(crate) scatters: AtomicBool,
+    /// Whether it said that it can take a fragment as it is from another.
+    pub(crate) takes: AtomicBool,
+    /// Whether it said that it lets those who send and read through to a store, and does nothing with bytes itself.
+    pub(crate) lets_through: AtomicBool,
     heard: Mutex<Heard>,
     pub(crate) beaten: Notify,
 }
@@ -270,6 +274,11 @@ impl Depot {
         self.gathers.store(status.gathers, Ordering::Relaxed);
         self.mends.store(status.mends, Ordering::Relaxed);
         self.scatters.store(status.scatters, Ordering::Relaxed);
+        self.takes.store(status.takes, Ordering::Relaxed);
+        self.lets_through
+            .store(status.lets_through, Ordering::Relaxed);
+        // One that says by itself how it is was not asked.
+        self.client.expect_passes(status.lets_through);
         self.measures.store(status.measures, Ordering::Relaxed);
     }
 
@@ -397,6 +406,8 @@ pub(crate) fn open(
         gathers: AtomicBool::new(false),
         mends: AtomicBool::new(false),
         scatters: AtomicBool::new(false),
+        takes: AtomicBool::new(false),
+        lets_through: AtomicBool::new(false),
         measures: AtomicBool::new(false),
         heard: Mutex::default(),
         beaten: Notify::new(),

@@ -285,6 +285,7 @@ mod tests {
         let options = RelayOptions {
             dir: dir.to_owned(),
             listen: "127.0.0.1:0".parse().unwrap(),
+            bucket: None,
             capacity: Amount::mebi(64),
             rate: None,
             name: "test".into(),

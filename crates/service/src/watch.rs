@@ -273,6 +273,8 @@ mod tests {
             scatters: false,
             measures: false,
             reserves: false,
+            takes: false,
+            lets_through: false,
         }
     }
 

@@ -22,7 +22,7 @@ use crate::{
 
 /// The version of the service whose answers are understood here: blocks of 4000 MiB, checksums of
 /// blocks, names that XML can't hold.
-const VERSION: &str = "2021-12-02";
+pub(super) const VERSION: &str = "2021-12-02";
 
 /// How long the service may work at one request before it answers.
 const PATIENCE: Duration = STALLED_AFTER;
@@ -135,6 +135,10 @@ impl AzureClient {
     /// Names the container, for records of unfinished uploads.
     pub(super) fn place(&self) -> String {
         format!("{}/{}", self.account.base, self.container)
+    }
+
+    pub(super) fn credential(&self) -> &Credential {
+        &self.account.credential
     }
 
     pub(super) fn container(&self) -> &str {

@@ -13,7 +13,7 @@ use bytes::Bytes;
 
 use super::{LINK_SUFFIX, Length, Record, Segments, Upload, prefix_of};
 use crate::{
-    Capabilities, Checksum, Condition, Error, ErrorKind, Locus, Result,
+    Capabilities, Checksum, Condition, Errand, Error, ErrorKind, Locus, Pass, Result,
     endpoint::{
         Boxed, Endpoint, Entry, FileSpec, Kind, Listing, Reader, Whole, Writer, join, unsupported,
     },
@@ -85,6 +85,17 @@ pub(crate) trait RawStore: Send + Sync + Sized + 'static {
 
     /// Removes an object.
     fn delete(&self, key: &str) -> impl Future<Output = Result<()>> + Send;
+
+    /// As [`Endpoint::pass`].
+    fn pass(
+        &self,
+        key: &str,
+        _errand: &Errand,
+        _lifetime: Duration,
+    ) -> impl Future<Output = Result<Pass>> + Send {
+        let refused = unsupported("hand out", self.show(key));
+        async move { Err(refused) }
+    }
 
     /// Copies what another of the realm has [`Endpoint::locate`]d.
     fn copy(
@@ -434,6 +445,15 @@ impl<S: RawStore> Endpoint for Objects<S> {
             let (what, nothing) = ((&spec, Kind::Directory), (Vec::new(), Checksum::EMPTY));
             self.store.put(&key, what, nothing, None).await
         })
+    }
+
+    fn pass<'a>(
+        &'a self,
+        path: &'a [u8],
+        errand: &'a Errand,
+        lifetime: Duration,
+    ) -> Boxed<'a, Result<Pass>> {
+        Box::pin(async move { self.store.pass(&self.key(path)?, errand, lifetime).await })
     }
 
     fn realm(&self) -> Option<String> {

@@ -119,6 +119,7 @@ impl Ask<'_> {
             | Target::Space(dataset)
             | Target::Inventory(dataset)
             | Target::Object(dataset, _)
+            | Target::Pass(dataset, _)
             | Target::Forward(dataset, _)
             | Target::Gather(dataset, _)
             | Target::Scatter(dataset, _) => Some(dataset),

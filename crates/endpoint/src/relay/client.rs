@@ -5,9 +5,8 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use bytes::{Bytes, BytesMut};
-use http::{Method, Request, Response, header};
-use http_body_util::BodyExt;
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use posthaste_types::{Bytes as Amount, ChunkIndex, Digest, FragmentIndex, Timestamp};
 
@@ -15,6 +14,7 @@ use super::{
     Credential, DatasetId, RelayAddress, RelayStatus, Scope,
     cargo::{Ask, Body, Cargo, Load},
     connection::{Lease, Pool},
+    exchange::Call,
     pulse::Pulse,
     turnstile::Haste,
     wire::{self, ErrorBody, Held, Object, StatusBody, Target},
@@ -90,6 +90,18 @@ impl RelayClient {
         self.pool.rate_limit.store(bytes_per_s, Ordering::Relaxed);
     }
 
+    /// Whether it hands out passes to a store rather than take bytes itself.
+    pub(super) fn lets_through(&self) -> bool {
+        self.pool.lets_through.load(Ordering::Relaxed)
+    }
+
+    /// Takes it from others that the relay hands out passes to a store, so that no bytes are sent to it in vain.
+    pub fn expect_passes(&self, lets_through: bool) {
+        self.pool
+            .lets_through
+            .store(lets_through, Ordering::Relaxed);
+    }
+
     /// Bytes that came from this relay so far, to all clones.
     #[must_use]
     pub fn received(&self) -> Amount {
@@ -121,7 +133,9 @@ impl RelayClient {
         self.pool
             .rate_limit
             .store(rate.unwrap_or(0), Ordering::Relaxed);
-        Ok(RelayStatus::read(body))
+        let status = RelayStatus::read(body);
+        self.expect_passes(status.lets_through);
+        Ok(status)
     }
 
     /// Stores a fragment until `expires` at least. When this returns, the relay has checked the
@@ -183,6 +197,9 @@ impl RelayClient {
         object: Object,
         load: Load,
     ) -> Result<()> {
+        if self.lets_through() {
+            return self.put_through(dataset, object, load).await;
+        }
         let ask = Ask {
             operation: "store on",
             method: Method::PUT,
@@ -247,6 +264,13 @@ impl RelayClient {
                 .and_then(|text| text.parse().ok())
                 .ok_or_else(|| self.nonsense(&ask, "it tells no digest"))?,
         };
+        if response.status() == StatusCode::TEMPORARY_REDIRECT {
+            let url = header_text(&response, header::LOCATION.as_str()).map(str::to_owned);
+            let url = url.ok_or_else(|| self.nonsense(&ask, "it leads nowhere"))?;
+            self.collect(&ask, lease, response, ANSWER_BYTES_MAX, None)
+                .await?;
+            return self.get_through(url, expected).await;
+        }
         self.collect(
             &ask,
             lease,
@@ -350,90 +374,45 @@ impl RelayClient {
         })
     }
 
-    /// Sends the request and waits for the head of a good answer. A kept connection that the relay
-    /// closed meanwhile is replaced once: every request here may be sent twice.
+    pub(super) fn call_of(&self, ask: &Ask<'_>) -> Call {
+        Call {
+            operation: ask.operation,
+            path: ask.target.path(),
+            is_urgent: ask.target == Target::Status,
+            haste: self.haste,
+        }
+    }
+
+    /// Sends the request and waits for the head of an answer that is good, or leads on.
     pub(super) fn send<'a>(
         &'a self,
         ask: &'a Ask<'_>,
     ) -> Boxed<'a, Result<(Lease, Response<Incoming>)>> {
         Box::pin(async move {
-            let mut reuse = true;
-            loop {
-                let is_urgent = ask.target == Target::Status;
-                let mut lease = self.pool.lease(reuse, is_urgent, self.haste).await?;
-                let pulse = lease.connection.pulse();
-                let request = self.request(ask, &pulse)?;
-                let exchange = async {
-                    lease.connection.sender.ready().await?;
-                    lease.connection.sender.send_request(request).await
-                };
-                let exchanged = self.pool.watch(&pulse, ask.operation, exchange).await;
-                if !lease.reused && !matches!(&exchanged, Ok(Ok(_))) {
-                    self.pool.broke(&lease.connection);
-                }
-                match exchanged? {
-                    Ok(response) if response.status().is_success() => return Ok((lease, response)),
-                    Ok(response) => return Err(self.refusal(ask, lease, response).await),
-                    Err(_) if lease.reused => reuse = false,
-                    Err(cause) => return Err(self.broken(ask, cause)),
-                }
+            let call = self.call_of(ask);
+            let request = |pulse: &Arc<Pulse>| self.request(ask, pulse);
+            let (lease, response) = self.pool.exchange(&call, &request).await?;
+            let status = response.status();
+            if status.is_success() || status == StatusCode::TEMPORARY_REDIRECT {
+                return Ok((lease, response));
             }
+            Err(self.refusal(ask, lease, response).await)
         })
     }
 
     /// Reads the rest of an answer, checks it and keeps the connection.
-    pub(super) fn collect<'a>(
-        &'a self,
-        ask: &'a Ask<'_>,
+    pub(super) async fn collect(
+        &self,
+        ask: &Ask<'_>,
         lease: Lease,
         response: Response<Incoming>,
         bytes_max: u64,
         expected: Option<Digest>,
-    ) -> Boxed<'a, Result<Bytes>> {
-        Box::pin(async move {
-            let length = response
-                .headers()
-                .get(header::CONTENT_LENGTH)
-                .and_then(|value| value.to_str().ok()?.parse::<u64>().ok())
-                .unwrap_or(0);
-            if length > bytes_max {
-                return Err(self.nonsense(ask, "the answer is too long"));
-            }
-            let mut body = response.into_body();
-            let mut bytes = BytesMut::with_capacity(usize::try_from(length).unwrap_or(0));
-            let mut hasher = blake3::Hasher::new();
-            let pulse = lease.connection.pulse();
-            loop {
-                let next = self.pool.watch(&pulse, ask.operation, body.frame()).await;
-                if !matches!(&next, Ok(None | Some(Ok(_)))) {
-                    self.pool.broke(&lease.connection);
-                }
-                let Some(frame) = next? else {
-                    break;
-                };
-                let frame = frame.map_err(|cause| self.broken(ask, cause))?;
-                let Some(data) = frame.data_ref() else {
-                    continue;
-                };
-                if (bytes.len() + data.len()) as u64 > bytes_max {
-                    return Err(self.nonsense(ask, "the answer is too long"));
-                }
-                if expected.is_some() {
-                    hasher.update(data);
-                }
-                bytes.extend_from_slice(data);
-            }
-            self.pool.give_back(lease);
-            match expected {
-                Some(digest) if digest.as_bytes() != hasher.finalize().as_bytes() => {
-                    let subject = format!("{}{}", self.address.url, ask.target.path());
-                    Err(Error::new(ErrorKind::Corrupt, ask.operation, subject)
-                        .at(Locus::Source)
-                        .cause("its digest is wrong"))
-                }
-                _ => Ok(bytes.freeze()),
-            }
-        })
+    ) -> Result<Bytes> {
+        let call = self.call_of(ask);
+        let pool = &self.pool;
+        pool.collect(&call, lease, response, bytes_max, expected)
+            .await
     }
 
     /// The error a relay answered with.
@@ -470,28 +449,12 @@ impl RelayClient {
         }
     }
 
-    fn broken(&self, ask: &Ask<'_>, cause: hyper::Error) -> Error {
-        Error::new(
-            ErrorKind::Unreachable,
-            ask.operation,
-            self.address.url.clone(),
-        )
-        .at(Locus::Network)
-        .with("path", ask.target.path())
-        .cause(cause)
-        .hint("the connection broke")
-    }
-
     pub(super) fn nonsense(
         &self,
         ask: &Ask<'_>,
         cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Error {
-        Error::new(ErrorKind::Other, ask.operation, self.address.url.clone())
-            .at(Locus::Network)
-            .with("path", ask.target.path())
-            .cause(cause)
-            .hint("what answers there is no relay of this release")
+        self.pool.nonsense(&self.call_of(ask), cause)
     }
 }
 

@@ -3,32 +3,30 @@
 use std::{
     future::Future,
     io,
-    pin::{Pin, pin},
+    pin::pin,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    task::{Context, Poll},
     time::Duration,
 };
 
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
-use rustls_pki_types::ServerName;
 use socket2::SockRef;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
     task::JoinSet,
     time::{Instant, sleep, timeout},
 };
-use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use super::{
     RelayAddress,
     cargo::Body,
     pin,
-    pulse::{Arrivals, Pulse},
+    place::Place,
+    pulse::Pulse,
+    stream::{Counted, Stream, Traffic},
     turnstile::{Haste, Pass, Turnstile},
 };
 use crate::{
@@ -50,36 +48,14 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often progress is looked at.
 const STALL_CHECK: Duration = Duration::from_secs(1);
-/// Connections idle for longer are not used again: relays close them after 60 s.
-const IDLE_MAX: Duration = Duration::from_secs(20);
+/// Stores that passes of one relay lead to: more than one only while it moves.
+const STORES_MAX: usize = 2;
 /// What the kernel may hold unsent. Little, so that a path that becomes slow still shows that bytes move: megabytes that
 /// it took when the path was fast would hide it for longer than [`STALL_TIMEOUT`].
 const UNSENT_BYTES_MAX: u32 = 256 << 10;
 /// What kernels hold of a body between our last write and the relay's last read, per connection:
 /// the largest default send and receive buffers of Linux.
 const KERNEL_BUFFER_BYTES: u64 = 10 << 20;
-
-/// Bytes that crossed the network, TLS included.
-#[derive(Debug, Default)]
-pub(super) struct Traffic {
-    pub(super) sent: AtomicU64,
-    pub(super) received: AtomicU64,
-    /// Of what was sent straight: what the relay's kernel has acknowledged.
-    pub(super) arrived: Arc<Arrivals>,
-    /// The shortest TCP handshake straight to the relay, in microseconds; 0 before the first.
-    pub(super) round_trip_micros: AtomicU64,
-}
-
-impl Traffic {
-    fn saw_round_trip(&self, span: Duration) {
-        let micros = u64::try_from(span.as_micros()).unwrap_or(u64::MAX).max(1);
-        let shorter = |known| (known == 0 || micros < known).then_some(micros);
-        // Refused where it is no shorter.
-        let _ = self
-            .round_trip_micros
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, shorter);
-    }
-}
 
 /// How connections stand to others on their path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,58 +64,6 @@ pub(super) enum Manners {
     Ordinary,
     /// They take only what others leave.
     Humble,
-}
-
-/// A TCP stream that counts.
-pub(super) struct Counted {
-    pub(super) stream: TcpStream,
-    humble: Option<Humble>,
-    pulse: Arc<Pulse>,
-    traffic: Arc<Traffic>,
-}
-
-impl AsyncRead for Counted {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let poll = Pin::new(&mut self.stream).poll_read(context, buffer);
-        let count = (buffer.filled().len() - before) as u64;
-        self.pulse.moved(count);
-        self.traffic.received.fetch_add(count, Ordering::Relaxed);
-        poll
-    }
-}
-
-impl AsyncWrite for Counted {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let poll = Pin::new(&mut self.stream).poll_write(context, bytes);
-        if let Poll::Ready(Ok(count)) = &poll {
-            let this = &mut *self;
-            if let Some(humble) = &mut this.humble {
-                humble.wrote(*count, &this.stream);
-            }
-            self.pulse.moved(*count as u64);
-            self.traffic
-                .sent
-                .fetch_add(*count as u64, Ordering::Relaxed);
-        }
-        poll
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
 }
 
 /// One open connection. Dropping it closes it.
@@ -153,9 +77,9 @@ pub(super) struct Connection {
     way: usize,
 }
 
-/// A connection that speaks TLS and nothing above it yet.
+/// A connection over which nothing was asked yet.
 pub(super) struct Opened {
-    pub(super) stream: TlsStream<Counted>,
+    pub(super) stream: Stream,
     pub(super) pulse: Arc<Pulse>,
     /// How long the TCP handshake took.
     pub(super) round_trip: Duration,
@@ -170,13 +94,9 @@ pub(super) struct Lease {
     pass: Pass,
 }
 
-/// All connections to one relay.
+/// All connections to one relay, or to the store that it keeps everything in.
 pub(super) struct Pool {
-    host: String,
-    port: u16,
-    server_name: ServerName<'static>,
-    tls: TlsConnector,
-    url: String,
+    pub(super) place: Place,
     turnstile: Arc<Turnstile>,
     urgent_turnstile: Arc<Turnstile>,
     idle: Mutex<Vec<Connection>>,
@@ -187,22 +107,23 @@ pub(super) struct Pool {
     pub(super) traffic: Arc<Traffic>,
     /// Bytes a second the relay said it takes; 0 when it did not say.
     pub(super) rate_limit: Arc<AtomicU64>,
+    /// Whether it hands out passes to a store rather than take bytes itself.
+    pub(super) lets_through: Arc<AtomicBool>,
+    /// Whether the store checks what it is sent by its MD5 alone.
+    pub(super) needs_md5: Arc<AtomicBool>,
+    /// Connections to where its passes lead.
+    stores: Mutex<Vec<Arc<Pool>>>,
 }
 
 impl Pool {
     pub(super) fn new(address: &RelayAddress, ways: Vec<Way>) -> Result<Self> {
-        let (host, port) = address.host_and_port()?;
-        let invalid = || Error::new(ErrorKind::Invalid, "use the depot", address.url.clone());
-        let server_name =
-            ServerName::try_from(host.clone()).map_err(|cause| invalid().cause(cause))?;
-        let config =
-            pin::client_config(address.fingerprint).map_err(|cause| invalid().cause(cause))?;
-        Ok(Self {
-            host,
-            port,
-            server_name,
-            tls: TlsConnector::from(Arc::new(config)),
-            url: address.url.clone(),
+        Ok(Self::of(Place::of_relay(address)?, ways))
+    }
+
+    /// Connections of which nothing is known yet.
+    pub(super) fn of(place: Place, ways: Vec<Way>) -> Self {
+        Self {
+            place,
             turnstile: Turnstile::new(CONNECTIONS_MAX),
             urgent_turnstile: Turnstile::new(URGENT_CONNECTIONS_MAX),
             idle: Mutex::new(Vec::new()),
@@ -211,27 +132,48 @@ impl Pool {
             ways: Arc::new(Ways::new(ways)),
             traffic: Arc::default(),
             rate_limit: Arc::default(),
-        })
+            lets_through: Arc::default(),
+            needs_md5: Arc::default(),
+            stores: Mutex::default(),
+        }
     }
 
     /// Connections to the same relay beside these, with other manners or as streams of a reservation; what they carry is
     /// counted together.
     pub(super) fn beside(&self, manners: Manners, reservation: Option<Reserved>) -> Self {
         Self {
-            host: self.host.clone(),
-            port: self.port,
-            server_name: self.server_name.clone(),
-            tls: self.tls.clone(),
-            url: self.url.clone(),
-            turnstile: Turnstile::new(CONNECTIONS_MAX),
-            urgent_turnstile: Turnstile::new(URGENT_CONNECTIONS_MAX),
-            idle: Mutex::new(Vec::new()),
             manners,
             reservation,
             ways: Arc::clone(&self.ways),
             traffic: Arc::clone(&self.traffic),
             rate_limit: Arc::clone(&self.rate_limit),
+            lets_through: Arc::clone(&self.lets_through),
+            needs_md5: Arc::clone(&self.needs_md5),
+            ..Self::of(self.place.clone(), Vec::new())
         }
+    }
+
+    /// Connections to where passes of this relay lead, with the same manners; what they carry counts as the relay's.
+    ///
+    /// # Errors
+    /// Those of [`Place::of_store`].
+    pub(super) fn store(&self, base: &str) -> Result<Arc<Self>> {
+        let mut stores = self.stores.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = stores.iter().find(|known| known.place.url == base) {
+            return Ok(Arc::clone(known));
+        }
+        let place = Place::of_store(base, &self.place.host)?;
+        if stores.len() >= STORES_MAX {
+            // What is under way over its connections goes on.
+            stores.remove(0);
+        }
+        let store = Arc::new(Self {
+            manners: self.manners,
+            traffic: Arc::clone(&self.traffic),
+            ..Self::of(place, vec![Way::straight()])
+        });
+        stores.push(Arc::clone(&store));
+        Ok(store)
     }
 
     /// Waits for the right to a connection, one of a few set apart for what is `urgent`; then takes an idle one (if
@@ -246,7 +188,7 @@ impl Pool {
         while let Some(connection) = reuse.then(|| self.take_idle()).flatten() {
             // One of a way that was left, or only stood in for another, has done its service.
             if !connection.sender.is_closed()
-                && connection.idle_since.elapsed() < IDLE_MAX
+                && connection.idle_since.elapsed() < self.place.idle_max
                 && self.ways.is_first(connection.way)
             {
                 return Ok(Lease {
@@ -321,7 +263,7 @@ impl Pool {
                 }
             }
             Err(last.unwrap_or_else(|| {
-                Error::new(ErrorKind::Invalid, "connect to", self.url.clone())
+                Error::new(ErrorKind::Invalid, "connect to", self.place.url.clone())
                     .cause("there is no way")
             }))
         })
@@ -334,15 +276,15 @@ impl Pool {
 
     async fn connect_by(&self, way: usize) -> Result<Opened> {
         let late = || {
-            Error::new(ErrorKind::TimedOut, "connect to", self.url.clone())
+            Error::new(ErrorKind::TimedOut, "connect to", self.place.url.clone())
                 .at(Locus::Network)
                 .cause("no answer")
-                .hint("is the relay running, and does a firewall let its port through?")
+                .hint(self.place.hint)
         };
         let hops = self.ways.hops(way);
         let (stream, round_trip) = if hops.is_empty() {
             let started = Instant::now();
-            let connect = TcpStream::connect((self.host.as_str(), self.port));
+            let connect = TcpStream::connect((self.place.host.as_str(), self.place.port));
             let stream = timeout(CONNECT_TIMEOUT, connect)
                 .await
                 .map_err(|_| late())?;
@@ -351,7 +293,13 @@ impl Pool {
             self.traffic.saw_round_trip(round_trip);
             (stream, round_trip)
         } else {
-            connect_by(hops, &self.host, self.port, self.reservation.as_ref()).await?
+            connect_by(
+                hops,
+                &self.place.host,
+                self.place.port,
+                self.reservation.as_ref(),
+            )
+            .await?
         };
         stream
             .set_nodelay(true)
@@ -375,11 +323,18 @@ impl Pool {
             pulse: Arc::clone(&pulse),
             traffic: Arc::clone(&self.traffic),
         };
-        let shake = self.tls.connect(self.server_name.clone(), counted);
-        let stream = timeout(HANDSHAKE_TIMEOUT, shake)
-            .await
-            .map_err(|_| late())?;
-        let stream = stream.map_err(|cause| pin::handshake_error(&self.url, cause))?;
+        let stream = match &self.place.tls {
+            None => Stream::Plain(counted),
+            Some((tls, name)) => {
+                let shake = tls.connect(name.clone(), counted);
+                let stream = timeout(HANDSHAKE_TIMEOUT, shake)
+                    .await
+                    .map_err(|_| late())?;
+                let stream =
+                    stream.map_err(|cause| pin::handshake_error(&self.place.url, cause))?;
+                Stream::Tls(Box::new(stream))
+            }
+        };
         Ok(Opened {
             stream,
             pulse,
@@ -389,9 +344,9 @@ impl Pool {
     }
 
     fn unreachable(&self, cause: io::Error) -> Error {
-        Error::io("connect to", self.url.clone(), cause)
+        Error::io("connect to", self.place.url.clone(), cause)
             .at(Locus::Network)
-            .hint("is the relay running, and does a firewall let its port through?")
+            .hint(self.place.hint)
     }
 
     /// Runs a step of a request for as long as bytes move.
@@ -414,9 +369,11 @@ impl Pool {
             if now != seen {
                 (seen, since) = (now, Instant::now());
             } else if since.elapsed() >= patience {
-                return Err(Error::new(ErrorKind::TimedOut, operation, self.url.clone())
-                    .at(Locus::Network)
-                    .cause(format!("nothing moved for {} s", patience.as_secs())));
+                return Err(
+                    Error::new(ErrorKind::TimedOut, operation, self.place.url.clone())
+                        .at(Locus::Network)
+                        .cause(format!("nothing moved for {} s", patience.as_secs())),
+                );
             }
         }
     }

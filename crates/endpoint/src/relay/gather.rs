@@ -9,6 +9,9 @@ use super::{
 };
 use crate::{Result, clock};
 
+/// The code of what is taken as it is.
+const AS_IT_IS: &str = "1+0";
+
 /// A chunk as it is to be rebuilt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rebuilt {
@@ -40,13 +43,8 @@ impl RelayClient {
         from: &[(Self, FragmentIndex, Digest)],
         expires: Timestamp,
     ) -> Result<GatherEnd> {
-        let now_s = clock::unix_secs();
-        let sender = |(client, fragment, digest): &(Self, FragmentIndex, Digest)| GatherSender {
-            url: client.address.url.clone(),
-            fingerprint: client.address.fingerprint.to_string(),
-            token: client.credential.lent(Scope::Read, dataset, now_s),
-            fragment: fragment.get(),
-            digest: digest.to_string(),
+        let sender = |(client, fragment, digest): &(Self, FragmentIndex, Digest)| {
+            client.sender(dataset, *fragment, *digest)
         };
         let body = GatherBody {
             size: rebuilt.size,
@@ -55,9 +53,47 @@ impl RelayClient {
             expires_unix_s: expires.as_micros().div_ceil(1_000_000),
             from: from.iter().map(sender).collect(),
             keep: rebuilt.keep.map(|(_, digest)| digest.to_string()),
+            as_it_is: false,
         };
         let kept = rebuilt.keep.map_or(FragmentIndex::WHOLE, |(kept, _)| kept);
         let target = Target::Gather(*dataset, Object::Fragment(rebuilt.chunk, kept));
         self.order("gather at", target, &body).await
+    }
+
+    /// Lets the relay take a fragment as it is from another one, check its digest and store it until `expires` at least;
+    /// otherwise as [`Self::gather`].
+    ///
+    /// # Errors
+    /// As [`Self::gather`].
+    pub async fn take(
+        &self,
+        dataset: &DatasetId,
+        (chunk, fragment): (ChunkIndex, FragmentIndex),
+        (size, digest): (u64, Digest),
+        from: &Self,
+        expires: Timestamp,
+    ) -> Result<GatherEnd> {
+        let body = GatherBody {
+            size,
+            digest: digest.to_string(),
+            code: AS_IT_IS.to_owned(),
+            expires_unix_s: expires.as_micros().div_ceil(1_000_000),
+            from: vec![from.sender(dataset, fragment, digest)],
+            keep: None,
+            as_it_is: true,
+        };
+        let target = Target::Gather(*dataset, Object::Fragment(chunk, fragment));
+        self.order("fetch to", target, &body).await
+    }
+
+    fn sender(&self, dataset: &DatasetId, fragment: FragmentIndex, digest: Digest) -> GatherSender {
+        let now_s = clock::unix_secs();
+        GatherSender {
+            url: self.address.url.clone(),
+            fingerprint: self.address.fingerprint.to_string(),
+            token: self.credential.lent(Scope::Read, dataset, now_s),
+            fragment: fragment.get(),
+            digest: digest.to_string(),
+        }
     }
 }

@@ -71,7 +71,7 @@ impl RelayClient {
         budget: Amount,
         mut goes_on: impl FnMut(Duration, Duration, Amount) -> bool + Send + 'static,
     ) -> Result<Probed> {
-        let socket = SockRef::from(&opened.stream.get_ref().0.stream);
+        let socket = SockRef::from(opened.stream.tcp());
         // An improvement, no need.
         let _ = socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
         let round_trip = opened.round_trip;

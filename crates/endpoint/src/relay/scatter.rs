@@ -70,6 +70,7 @@ impl RelayClient {
                 fragment: fragment.get(),
                 digest: digest.to_string(),
                 rate_limit_bytes_per_s: (rate > 0).then_some(rate),
+                lets_through: client.lets_through(),
             }
         };
         let order = ScatterBody {

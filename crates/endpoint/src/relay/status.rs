@@ -71,6 +71,10 @@ pub struct RelayStatus {
     pub measures: bool,
     /// Whether it reserves space for datasets.
     pub reserves: bool,
+    /// Whether it can take a fragment as it is from another relay.
+    pub takes: bool,
+    /// Whether it lets those who send and read through to a store, and takes no bytes itself.
+    pub lets_through: bool,
 }
 
 impl RelayStatus {
@@ -98,6 +102,8 @@ impl RelayStatus {
             scatters: can(wire::SCATTER),
             measures: can(wire::MEASURE),
             reserves: can(wire::SPACE),
+            takes: can(wire::TAKE),
+            lets_through: can(wire::PASS),
         }
     }
 }

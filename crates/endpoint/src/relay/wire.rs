@@ -7,6 +7,7 @@ use super::DatasetId;
 use crate::ErrorKind;
 
 mod orders;
+mod pass;
 mod space;
 mod status;
 
@@ -14,6 +15,7 @@ pub use orders::{
     ForwardBody, ForwardEnd, GatherBody, GatherEnd, GatherSender, MeasureBody, MeasureEnd,
     PieceEnd, ScatterBody, ScatterPiece, ScatterTaker, SenderEnd,
 };
+pub use pass::{PassAnswer, PassBody};
 pub use space::{SpaceBody, SpaceGrant, SpaceHeld};
 pub use status::{DRAINS_KEEP, DRAINS_MOVE, HoursBody, StatusBody};
 
@@ -51,6 +53,10 @@ pub const SCATTER: &str = "scatter";
 pub const MEASURE: &str = "measure";
 /// The same: it reserves space for datasets.
 pub const SPACE: &str = "space";
+/// The same: it takes a fragment as it is from whoever has it.
+pub const TAKE: &str = "take";
+/// The same: it takes no bytes itself, but lets those who send and read through to a store.
+pub const PASS: &str = "pass";
 
 /// Longest order to code a chunk, in bytes: it names 63 relays at most.
 pub const SCATTER_ORDER_BYTES_MAX: usize = 64 << 10;
@@ -96,6 +102,8 @@ pub enum Target {
     Inventory(DatasetId),
     /// `/v1/datasets/ID/manifest`, `/v1/datasets/ID/fragments/CHUNK/FRAGMENT`
     Object(DatasetId, Object),
+    /// `/v1/datasets/ID/manifest/pass`, `/v1/datasets/ID/fragments/CHUNK/FRAGMENT/pass`
+    Pass(DatasetId, Object),
     /// `/v1/datasets/ID/fragments/CHUNK/FRAGMENT/forward`
     Forward(DatasetId, Object),
     /// `/v1/datasets/ID/fragments/CHUNK/FRAGMENT/gather`
@@ -122,6 +130,9 @@ impl Target {
             Self::Object(dataset, Object::Fragment(chunk, fragment)) => {
                 let (chunk, fragment) = (chunk.get(), fragment.get());
                 format!("/v1/datasets/{dataset}/fragments/{chunk}/{fragment}")
+            }
+            Self::Pass(dataset, object) => {
+                format!("{}/pass", Self::Object(*dataset, *object).path())
             }
             Self::Forward(dataset, object) => {
                 format!("{}/forward", Self::Object(*dataset, *object).path())
@@ -157,6 +168,10 @@ impl Target {
             ["space"] => Some(Self::Space(dataset)),
             ["inventory"] => Some(Self::Inventory(dataset)),
             ["manifest"] => Some(Self::Object(dataset, Object::Manifest)),
+            ["manifest", "pass"] => Some(Self::Pass(dataset, Object::Manifest)),
+            ["fragments", chunk, fragment, "pass"] => {
+                Some(Self::Pass(dataset, parse_fragment(chunk, fragment)?))
+            }
             ["fragments", chunk, fragment] => {
                 Some(Self::Object(dataset, parse_fragment(chunk, fragment)?))
             }
@@ -312,6 +327,8 @@ mod tests {
             Target::Inventory(dataset),
             Target::Object(dataset, Object::Manifest),
             Target::Object(dataset, fragment),
+            Target::Pass(dataset, Object::Manifest),
+            Target::Pass(dataset, fragment),
             Target::Forward(dataset, fragment),
             Target::Gather(dataset, fragment),
             Target::Scatter(dataset, fragment),

@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, request::Parts};
 use hyper::body::Incoming;
 use reqsign_aws_v4::Credential;
 use reqsign_core::Signer;
@@ -17,7 +17,7 @@ use super::{
     wire::{Refusal, encode},
 };
 use crate::{
-    Error, ErrorKind, Locus, Result, Status,
+    Error, ErrorKind, Locus, Pass, Result, Status,
     web::{self, About, STALLED_AFTER, Sent, Web, kind_of_status, read_refusal, read_whole},
 };
 
@@ -257,15 +257,7 @@ impl S3Client {
             .body(())
             .map_err(|cause| about.fail(ErrorKind::Invalid).cause(cause))?;
         let (mut head, ()) = request.into_parts();
-        self.signer.sign(&mut head, None).await.map_err(|cause| {
-            about
-                .fail(ErrorKind::Unauthenticated)
-                .cause(format!(
-                    "no usable credentials: {}",
-                    first_line(&cause.to_string())
-                ))
-                .hint("set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE or --profile")
-        })?;
+        self.sign(&mut head, None, &about).await?;
         let request = Request::from_parts(head, call.body);
         let answer = self.web.send(request, &about, call.patience).await?;
         if answer.status().is_success() {
@@ -274,6 +266,45 @@ impl S3Client {
         let (head, body) = answer.into_parts();
         let refusal = parse_refusal(&read_refusal(body).await);
         Err(refused(&about, head.status, &head.headers, &refusal))
+    }
+
+    async fn sign(
+        &self,
+        head: &mut Parts,
+        lifetime: Option<Duration>,
+        about: &About,
+    ) -> Result<()> {
+        self.signer.sign(head, lifetime).await.map_err(|cause| {
+            about
+                .fail(ErrorKind::Unauthenticated)
+                .cause(format!(
+                    "no usable credentials: {}",
+                    first_line(&cause.to_string())
+                ))
+                .hint("set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE or --profile")
+        })
+    }
+
+    /// Signs an address with which anybody may make this request of its headers, for as long as `lifetime`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unauthenticated`] without credentials that are good for so long.
+    pub(super) async fn presign(&self, call: Call<'_>, lifetime: Duration) -> Result<Pass> {
+        let about = self.about(&call);
+        let mut request = Request::builder()
+            .method(&call.method)
+            .uri(self.uri(&call, &about)?);
+        for (name, value) in &call.headers {
+            request = request.header(*name, value);
+        }
+        let request = request
+            .body(())
+            .map_err(|cause| about.fail(ErrorKind::Invalid).cause(cause))?;
+        let headers = request.headers().clone();
+        let (mut head, ()) = request.into_parts();
+        self.sign(&mut head, Some(lifetime), &about).await?;
+        let url = head.uri.to_string();
+        Ok(Pass { url, headers })
     }
 
     /// Makes the request and reads the answer whole.

@@ -44,8 +44,26 @@ pub(super) fn lock(dir: &Path) -> Result<File> {
     Ok(lock)
 }
 
+/// Below what, in a directory or a store, all of a dataset lies.
+pub(crate) fn dataset_name(dataset: &DatasetId) -> String {
+    format!("datasets/{dataset}")
+}
+
+/// The name of an object in a directory or a store once it counts.
+pub(crate) fn object_name(dataset: &DatasetId, object: Object, digest: &Digest) -> String {
+    let dataset = dataset_name(dataset);
+    match object {
+        Object::Manifest => format!("{dataset}/manifest.{digest}"),
+        Object::Fragment(chunk, fragment) => {
+            let (chunk, fragment) = (chunk.get(), fragment.get());
+            let group = chunk / GROUP_CHUNKS;
+            format!("{dataset}/{group}/{chunk}.{fragment}.{digest}")
+        }
+    }
+}
+
 pub(super) fn dataset_path(dir: &Path, dataset: &DatasetId) -> PathBuf {
-    dir.join("datasets").join(dataset.to_string())
+    dir.join(dataset_name(dataset))
 }
 
 /// Where an object lies once it counts.
@@ -55,13 +73,7 @@ pub(super) fn object_path(
     object: Object,
     digest: &Digest,
 ) -> PathBuf {
-    let dataset = dataset_path(dir, dataset);
-    match object {
-        Object::Manifest => dataset.join(format!("manifest.{digest}")),
-        Object::Fragment(chunk, fragment) => dataset
-            .join((chunk.get() / GROUP_CHUNKS).to_string())
-            .join(format!("{}.{}.{digest}", chunk.get(), fragment.get())),
-    }
+    dir.join(object_name(dataset, object, digest))
 }
 
 /// The object a file name tells of.

@@ -27,6 +27,7 @@ impl Running {
         let mut options = RelayOptions {
             dir: dir.to_owned(),
             listen: "127.0.0.1:0".parse().unwrap(),
+            bucket: None,
             capacity: Amount::mebi(64),
             rate: None,
             name: "test".into(),

@@ -16,6 +16,9 @@ pub struct ForwardBody {
     /// The rate at which it takes bodies, where that is known.
     #[serde(default)]
     pub rate_limit_bytes_per_s: Option<u64>,
+    /// Whether it lets senders through to a store.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lets_through: bool,
     /// BLAKE3 of the fragment, 64 hexadecimal digits, where it need not be there yet: what is received with this
     /// digest is sent on as it comes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -94,6 +97,9 @@ pub struct GatherBody {
     /// BLAKE3 of the fragment that is kept, 64 hexadecimal digits, where that is not the whole chunk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep: Option<String>,
+    /// Whether all of them have the fragment itself, and nothing is rebuilt: then the size and the digest are its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub as_it_is: bool,
 }
 
 /// A relay that has a fragment.
@@ -184,6 +190,9 @@ pub struct ScatterTaker {
     /// The rate at which it takes bodies, where that is known.
     #[serde(default)]
     pub rate_limit_bytes_per_s: Option<u64>,
+    /// Whether it lets senders through to a store.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lets_through: bool,
 }
 
 /// What became of one fragment of a chunk that was coded: a line of the answer. Empty lines say that the relay

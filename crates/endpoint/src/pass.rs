@@ -1,0 +1,74 @@
+//! Leave to read or write one object for a while, for whoever has no credentials: an address that the store's own
+//! signature is part of.
+
+use std::fmt;
+
+use http::HeaderMap;
+use md5::{Digest as _, Md5};
+use reqsign_core::hash::{base64_decode, base64_encode};
+
+use crate::Checksum;
+
+/// What a pass is good for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Errand {
+    /// To read the object.
+    Read,
+    /// To write it: these bytes alone, which the store checks.
+    Write(BodySum),
+}
+
+/// What the store checks the bytes of a write against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodySum {
+    /// Their CRC-64/NVME.
+    Crc64(Checksum),
+    /// Their MD5 (RFC 1864): every store knows it.
+    Md5([u8; 16]),
+}
+
+impl BodySum {
+    /// The MD5 of some bytes.
+    #[must_use]
+    pub fn md5_of(bytes: &[u8]) -> Self {
+        Self::Md5(Md5::digest(bytes).into())
+    }
+
+    /// Reads an MD5 in base64.
+    #[must_use]
+    pub fn md5_from_base64(text: &str) -> Option<Self> {
+        Some(Self::Md5(base64_decode(text).ok()?.try_into().ok()?))
+    }
+
+    /// As headers have it: base64.
+    #[must_use]
+    pub fn to_base64(self) -> String {
+        match self {
+            Self::Crc64(sum) => sum.to_base64(),
+            Self::Md5(sum) => base64_encode(&sum),
+        }
+    }
+}
+
+/// The address, which is a secret as long as it is good: it is never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Pass {
+    /// `https://host/path?query`, or `http://`.
+    pub url: String,
+    /// What a request with it must say beside `host` and `content-length`, and nothing else of that kind.
+    pub headers: HeaderMap,
+}
+
+impl Pass {
+    /// Where it leads, for people.
+    #[must_use]
+    pub fn shown(&self) -> &str {
+        self.url.split('?').next().unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Pass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Pass").field(&self.shown()).finish()
+    }
+}

@@ -1,0 +1,137 @@
+//! One request over the connections of a pool, and its answer.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use http::{Request, Response, header};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use posthaste_types::Digest;
+
+use super::{
+    cargo::Body,
+    connection::{Lease, Pool},
+    pulse::Pulse,
+    turnstile::Haste,
+};
+use crate::{Boxed, Error, ErrorKind, Locus, Result};
+
+/// What a request is about, for errors, and how it stands to others.
+#[derive(Debug, Clone)]
+pub(super) struct Call {
+    pub(super) operation: &'static str,
+    pub(super) path: String,
+    /// It has connections of its own, beside what carries fragments.
+    pub(super) is_urgent: bool,
+    pub(super) haste: Haste,
+}
+
+impl Pool {
+    /// Sends a request and waits for the head of its answer. A kept connection that was closed meanwhile is replaced
+    /// once: every request here may be sent twice.
+    pub(super) fn exchange<'a>(
+        &'a self,
+        call: &'a Call,
+        request: &'a (dyn Fn(&Arc<Pulse>) -> Result<Request<Body>> + Sync),
+    ) -> Boxed<'a, Result<(Lease, Response<Incoming>)>> {
+        Box::pin(async move {
+            let mut reuse = true;
+            loop {
+                let mut lease = self.lease(reuse, call.is_urgent, call.haste).await?;
+                let pulse = lease.connection.pulse();
+                let request = request(&pulse)?;
+                let exchange = async {
+                    lease.connection.sender.ready().await?;
+                    lease.connection.sender.send_request(request).await
+                };
+                let exchanged = self.watch(&pulse, call.operation, exchange).await;
+                if !lease.reused && !matches!(&exchanged, Ok(Ok(_))) {
+                    self.broke(&lease.connection);
+                }
+                match exchanged? {
+                    Ok(response) => return Ok((lease, response)),
+                    Err(_) if lease.reused => reuse = false,
+                    Err(cause) => return Err(self.broken(call, cause)),
+                }
+            }
+        })
+    }
+
+    /// Reads the rest of an answer, of `bytes_max` at most, checks that it has the digest that is expected, and keeps the
+    /// connection.
+    pub(super) fn collect<'a>(
+        &'a self,
+        call: &'a Call,
+        lease: Lease,
+        response: Response<Incoming>,
+        bytes_max: u64,
+        expected: Option<Digest>,
+    ) -> Boxed<'a, Result<Bytes>> {
+        Box::pin(async move {
+            let length = response
+                .headers()
+                .get(header::CONTENT_LENGTH)
+                .and_then(|value| value.to_str().ok()?.parse::<u64>().ok())
+                .unwrap_or(0);
+            if length > bytes_max {
+                return Err(self.nonsense(call, "the answer is too long"));
+            }
+            let mut body = response.into_body();
+            let mut bytes = BytesMut::with_capacity(usize::try_from(length).unwrap_or(0));
+            let mut hasher = blake3::Hasher::new();
+            let pulse = lease.connection.pulse();
+            loop {
+                let next = self.watch(&pulse, call.operation, body.frame()).await;
+                if !matches!(&next, Ok(None | Some(Ok(_)))) {
+                    self.broke(&lease.connection);
+                }
+                let Some(frame) = next? else {
+                    break;
+                };
+                let frame = frame.map_err(|cause| self.broken(call, cause))?;
+                let Some(data) = frame.data_ref() else {
+                    continue;
+                };
+                if (bytes.len() + data.len()) as u64 > bytes_max {
+                    return Err(self.nonsense(call, "the answer is too long"));
+                }
+                if expected.is_some() {
+                    hasher.update(data);
+                }
+                bytes.extend_from_slice(data);
+            }
+            self.give_back(lease);
+            match expected {
+                Some(digest) if digest.as_bytes() != hasher.finalize().as_bytes() => {
+                    let subject = format!("{}{}", self.place.url, call.path);
+                    Err(Error::new(ErrorKind::Corrupt, call.operation, subject)
+                        .at(Locus::Source)
+                        .cause("its digest is wrong"))
+                }
+                _ => Ok(bytes.freeze()),
+            }
+        })
+    }
+
+    fn broken(&self, call: &Call, cause: hyper::Error) -> Error {
+        let url = self.place.url.clone();
+        Error::new(ErrorKind::Unreachable, call.operation, url)
+            .at(Locus::Network)
+            .with("path", &call.path)
+            .cause(cause)
+            .hint("the connection broke")
+    }
+
+    pub(super) fn nonsense(
+        &self,
+        call: &Call,
+        cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Error {
+        let url = self.place.url.clone();
+        Error::new(ErrorKind::Other, call.operation, url)
+            .at(Locus::Network)
+            .with("path", &call.path)
+            .cause(cause)
+            .hint("what answers there is no relay of this release")
+    }
+}

@@ -1,0 +1,134 @@
+//! Removes from the store what datasets had there that are gone here.
+//!
+//! A file in `doomed/` for each, made before anything else of a removal: so what a relay did not come to is done by the
+//! next one.
+
+use std::{fs, io, sync::Arc};
+
+use futures_util::{StreamExt, stream};
+use posthaste_endpoint::{Endpoint, Kind, Result, join, relay::DatasetId};
+use tokio::sync::{Mutex, Notify};
+
+use crate::{
+    reception::blocking,
+    store::{Refusal, Store, dataset_name},
+};
+
+/// Objects removed at once.
+const REMOVALS_MAX: usize = 16;
+
+/// What cleans.
+pub(crate) struct Cleaner {
+    bucket: Arc<dyn Endpoint>,
+    store: Arc<Store>,
+    one: Mutex<()>,
+    wanted: Notify,
+}
+
+impl Cleaner {
+    pub(super) fn new(bucket: Arc<dyn Endpoint>, store: Arc<Store>) -> Self {
+        Self {
+            bucket,
+            store,
+            one: Mutex::default(),
+            wanted: Notify::new(),
+        }
+    }
+
+    /// Dooms a dataset, whether anything of it is known here or not: an upload that broke off leaves objects that
+    /// nobody counts.
+    pub(crate) async fn doom(&self, dataset: DatasetId) -> Result<(), Refusal> {
+        let store = Arc::clone(&self.store);
+        blocking(move || {
+            store.doom(&dataset)?;
+            store.remove(&dataset)
+        })
+        .await?;
+        self.wanted.notify_one();
+        Ok(())
+    }
+
+    /// Waits until somebody wants something removed.
+    pub(crate) async fn wanted(&self) {
+        self.wanted.notified().await;
+    }
+
+    /// Removes all that is doomed. What can't be removed now is tried again at the next turn.
+    pub(crate) async fn clean(&self) {
+        let _one = self.one.lock().await;
+        let store = Arc::clone(&self.store);
+        let Ok(doomed) = blocking(move || store.doomed().map_err(Refusal::from)).await else {
+            return;
+        };
+        for dataset in doomed {
+            match self.clean_one(&dataset).await {
+                Ok(()) => {
+                    let store = Arc::clone(&self.store);
+                    let _ = blocking(move || Ok(store.cleaned(&dataset)?)).await;
+                }
+                Err(error) => eprintln!("posthaste: {error}"),
+            }
+        }
+    }
+
+    async fn clean_one(&self, dataset: &DatasetId) -> Result<()> {
+        let root = dataset_name(dataset).into_bytes();
+        let Some(mut listing) = self.bucket.list_tree(&root).await? else {
+            return Ok(());
+        };
+        loop {
+            let page = listing.next_page().await?;
+            if page.is_empty() {
+                return Ok(());
+            }
+            let files = page.into_iter().filter(|entry| entry.kind == Kind::File);
+            let paths = files.map(|entry| join(&root, &entry.name));
+            let removals = stream::iter(paths).map(|path| async move {
+                let bucket = &self.bucket;
+                bucket.remove(&path).await
+            });
+            let mut removals = removals.buffer_unordered(REMOVALS_MAX);
+            while let Some(removed) = removals.next().await {
+                removed?;
+            }
+        }
+    }
+}
+
+impl Store {
+    /// Notes that what the store has of a dataset is to be removed. Blocking.
+    pub(crate) fn doom(&self, dataset: &DatasetId) -> io::Result<()> {
+        let directory = self.doomed_dir();
+        match fs::create_dir(&directory) {
+            Err(cause) if cause.kind() != io::ErrorKind::AlreadyExists => return Err(cause),
+            _ => {}
+        }
+        fs::File::create(directory.join(dataset.to_string()))?;
+        self.flush_dir(&directory)
+    }
+
+    /// Whether what the store had of a dataset is still being removed. Blocking.
+    pub(crate) fn is_doomed(&self, dataset: &DatasetId) -> bool {
+        self.doomed_dir().join(dataset.to_string()).exists()
+    }
+
+    fn doomed(&self) -> io::Result<Vec<DatasetId>> {
+        let items = match fs::read_dir(self.doomed_dir()) {
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            items => items?,
+        };
+        let mut doomed = Vec::new();
+        for item in items {
+            let name = item?.file_name();
+            doomed.extend(
+                name.to_str()
+                    .and_then(|name| name.parse::<DatasetId>().ok()),
+            );
+        }
+        Ok(doomed)
+    }
+
+    fn cleaned(&self, dataset: &DatasetId) -> io::Result<()> {
+        fs::remove_file(self.doomed_dir().join(dataset.to_string()))
+    }
+}

@@ -1,0 +1,201 @@
+//! Objects on their way into the store: a pass for each, and space set aside until it is there.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use posthaste_endpoint::{
+    BodySum, Checksum, Errand, ErrorKind,
+    relay::{
+        DatasetId,
+        wire::{OBJECT_BYTES_MAX, Object, PassAnswer, PassBody},
+    },
+};
+use tokio::time::Instant;
+
+use super::{Bucket, Checks};
+use crate::{
+    clock, order,
+    reception::{Reception, blocking},
+    store::{Refusal, Store, Stored, Upload, other_digest},
+};
+
+/// The request says what is to be stored.
+const BODY_BYTES_MAX: usize = 4096;
+/// Objects on their way at once: each has a file open here.
+const UNDER_WAY_MAX: usize = 512;
+/// Space is set aside for so long: 256 MiB take less at 80 kB/s.
+const PATIENCE: Duration = Duration::from_secs(60 * 60);
+
+/// Where an object on its way belongs.
+type Name = (DatasetId, Object);
+
+struct UnderWay {
+    upload: Upload,
+    stored: Stored,
+    until: Instant,
+}
+
+/// What passes were handed out for.
+pub(crate) struct Passes {
+    bucket: Bucket,
+    store: Arc<Store>,
+    under_way: Mutex<BTreeMap<Name, UnderWay>>,
+}
+
+impl Passes {
+    pub(super) fn new(bucket: Bucket, store: Arc<Store>) -> Self {
+        Self {
+            bucket,
+            store,
+            under_way: Mutex::default(),
+        }
+    }
+
+    fn under_way(&self) -> MutexGuard<'_, BTreeMap<Name, UnderWay>> {
+        self.under_way
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives up what did not come.
+    pub(crate) fn give_up_late(&self) {
+        let now = Instant::now();
+        self.under_way().retain(|_, upload| upload.until > now);
+    }
+
+    /// Hands out a pass, or looks whether what one was handed out for is there.
+    pub(crate) async fn answer(
+        &self,
+        dataset: DatasetId,
+        object: Object,
+        body: Reception,
+    ) -> Result<PassAnswer, Refusal> {
+        let body = body.read(BODY_BYTES_MAX).await?;
+        let asked: PassBody = order::read(&body, "the body says not what is to be stored")?;
+        let stored = Stored {
+            digest: order::digest(&asked.digest, "the digest is none")?,
+            size: asked.size,
+        };
+        if stored.size > OBJECT_BYTES_MAX {
+            return Err(order::invalid("it is larger than one object may be"));
+        }
+        if asked.expires_unix_s <= clock::unix_s() {
+            let what = "the dataset has expired already by the relay's clock";
+            return Err(order::invalid(what));
+        }
+        let store = Arc::clone(&self.store);
+        if blocking(move || Ok(store.is_doomed(&dataset))).await? {
+            let what = "what the dataset had here is being removed";
+            return Err(Refusal::new(ErrorKind::Busy, what));
+        }
+        if let Some(there) = self.store.find(&dataset, object) {
+            if there.digest != stored.digest {
+                return Err(other_digest());
+            }
+            let (store, expires_s) = (Arc::clone(&self.store), asked.expires_unix_s);
+            blocking(move || store.extend(&dataset, expires_s)).await?;
+            return Ok(PassAnswer::Stored);
+        }
+        match asked.is_sent {
+            true => self.count(dataset, object, stored, &asked).await,
+            false => self.let_through(dataset, object, stored, &asked).await,
+        }
+    }
+
+    async fn let_through(
+        &self,
+        dataset: DatasetId,
+        object: Object,
+        stored: Stored,
+        asked: &PassBody,
+    ) -> Result<PassAnswer, Refusal> {
+        let sum = match self.bucket.checks {
+            Checks::Crc64 => Checksum::from_base64(&asked.crc64nvme).map(BodySum::Crc64),
+            Checks::Md5 => match &asked.md5 {
+                None => return Ok(PassAnswer::NeedsMd5),
+                Some(md5) => BodySum::md5_from_base64(md5),
+            },
+        };
+        let sum = sum.ok_or_else(|| order::invalid("the checksum is none"))?;
+        let upload = self.set_aside(dataset, object, stored, asked).await?;
+        let errand = Errand::Write(sum);
+        let pass = self.bucket.pass(&dataset, object, &stored, &errand).await;
+        let pass = pass.map_err(|error| refusal_of(&error))?;
+        let text = |value: &http::HeaderValue| value.to_str().unwrap_or_default().to_owned();
+        let headers = pass.headers.iter();
+        let headers = headers.map(|(name, value)| (name.as_str().to_owned(), text(value)));
+        let headers = headers.collect();
+        let until = Instant::now() + PATIENCE;
+        let under_way = UnderWay {
+            upload,
+            stored,
+            until,
+        };
+        // One that was asked for before is given up: its sender comes again.
+        self.under_way().insert((dataset, object), under_way);
+        Ok(PassAnswer::Send {
+            url: pass.url,
+            headers,
+        })
+    }
+
+    async fn set_aside(
+        &self,
+        dataset: DatasetId,
+        object: Object,
+        stored: Stored,
+        asked: &PassBody,
+    ) -> Result<Upload, Refusal> {
+        let before = {
+            let mut under_way = self.under_way();
+            let before = under_way.remove(&(dataset, object));
+            if before.is_none() && under_way.len() >= UNDER_WAY_MAX {
+                let what = "as many objects are on their way as ever at once";
+                return Err(Refusal::new(ErrorKind::Busy, what));
+            }
+            before
+        };
+        if let Some(before) = before.filter(|before| before.stored == stored) {
+            return Ok(before.upload);
+        }
+        let (store, expires_s) = (Arc::clone(&self.store), asked.expires_unix_s);
+        let begin = move || Upload::begin(store, dataset, object, stored, expires_s);
+        blocking(begin).await
+    }
+
+    /// Counts what the store has.
+    async fn count(
+        &self,
+        dataset: DatasetId,
+        object: Object,
+        stored: Stored,
+        asked: &PassBody,
+    ) -> Result<PassAnswer, Refusal> {
+        let has = self.bucket.has(&dataset, object, &stored).await;
+        if !has.map_err(|error| refusal_of(&error))? {
+            let what = "the store does not have it";
+            return Err(Refusal::new(ErrorKind::Corrupt, what).hint("send it again"));
+        }
+        let upload = self.set_aside(dataset, object, stored, asked).await?;
+        blocking(move || upload.vouch()).await?;
+        Ok(PassAnswer::Stored)
+    }
+}
+
+/// What the store does not do for us. Its address may be private, and is not told.
+pub(super) fn refusal_of(error: &posthaste_endpoint::Error) -> Refusal {
+    eprintln!("posthaste: {error}");
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "ErrorKind may grow; the rest is alike"
+    )]
+    let kind = match error.kind() {
+        ErrorKind::Full => ErrorKind::Full,
+        ErrorKind::NotFound => ErrorKind::NotFound,
+        _ => ErrorKind::Busy,
+    };
+    Refusal::new(kind, "the relay's store does not do what it should")
+}
