@@ -125,9 +125,10 @@ pub struct Relay {
     pub name: String,
     pub directory: PathBuf,
     capacity: String,
-    rate: String,
     listen: String,
     more: Vec<String>,
+    /// The keys of its store.
+    environment: Vec<(&'static str, String)>,
     pub process: Process,
 }
 
@@ -144,18 +145,41 @@ impl Relay {
         rate: &str,
         more: &[&str],
     ) -> Self {
+        let more = [&["--rate", rate], more].concat();
+        Self::begin(folder, name, capacity, &more, Vec::new())
+    }
+
+    /// Starts one that keeps its bytes in an object store.
+    pub fn start_backed(
+        folder: &Path,
+        name: &str,
+        capacity: &str,
+        bucket: &str,
+        environment: Vec<(&'static str, String)>,
+    ) -> Self {
+        Self::begin(folder, name, capacity, &["--bucket", bucket], environment)
+    }
+
+    fn begin(
+        folder: &Path,
+        name: &str,
+        capacity: &str,
+        more: &[&str],
+        environment: Vec<(&'static str, String)>,
+    ) -> Self {
         let directory = folder.join(name);
         let more: Vec<String> = more.iter().copied().map(str::to_owned).collect();
-        let process = start_relay(&directory, name, capacity, rate, &listen(), &more);
+        let what = (capacity, &*more, &*environment);
+        let process = start_relay(&directory, name, &listen(), what);
         let url = process.ready["url"].as_str().unwrap();
         let listen = url.trim_start_matches("https://").to_owned();
         Self {
             name: name.into(),
             directory,
             capacity: capacity.into(),
-            rate: rate.into(),
             listen,
             more,
+            environment,
             process,
         }
     }
@@ -166,7 +190,8 @@ impl Relay {
 
     /// Starts it again at another port, with what it knows by itself.
     pub fn restart_elsewhere(&mut self) {
-        self.more.clear();
+        // The rate stays.
+        self.more.truncate(2);
         let before = std::mem::replace(&mut self.listen, listen());
         self.restart();
         let url = self.process.ready["url"].as_str().unwrap();
@@ -176,19 +201,14 @@ impl Relay {
 
     /// Starts it again at the same place, with other arguments.
     pub fn restart_with(&mut self, more: &[&str]) {
-        self.more = more.iter().copied().map(str::to_owned).collect();
+        self.more.truncate(2);
+        self.more.extend(more.iter().copied().map(str::to_owned));
         self.restart();
     }
 
     pub fn restart(&mut self) {
-        self.process = start_relay(
-            &self.directory,
-            &self.name,
-            &self.capacity,
-            &self.rate,
-            &self.listen,
-            &self.more,
-        );
+        let what = (&*self.capacity, &*self.more, &*self.environment);
+        self.process = start_relay(&self.directory, &self.name, &self.listen, what);
     }
 }
 
@@ -293,29 +313,17 @@ pub fn received(relays: &[Relay]) -> u64 {
 fn start_relay(
     directory: &Path,
     name: &str,
-    capacity: &str,
-    rate: &str,
     listen: &str,
-    more: &[String],
+    (capacity, more, environment): (&str, &[String], &[(&'static str, String)]),
 ) -> Process {
     let log = directory.with_extension("log");
     let directory = directory.to_str().unwrap();
-    let mut arguments = vec![
-        "relay",
-        "--json",
-        "--dir",
-        directory,
-        "--name",
-        name,
-        "--capacity",
-        capacity,
-        "--rate",
-        rate,
-        "--listen",
-        listen,
-    ];
+    let mut arguments = vec!["relay", "--json", "--dir", directory, "--name", name];
+    arguments.extend(["--capacity", capacity, "--listen", listen]);
     arguments.extend(more.iter().map(String::as_str));
-    Process::run(binary().env("TZ", RELAY_ZONE).args(&arguments), &log)
+    let mut command = binary();
+    let command = command.env("TZ", RELAY_ZONE).args(&arguments);
+    Process::run(command.envs(environment.iter().cloned()), &log)
 }
 
 /// A service that can be killed and started again with the same state.
