@@ -70,6 +70,14 @@ fn same(before: &[String], arrived: &Path) {
     assert!(differing.is_empty(), "{differing:#?}");
 }
 
+fn offload(service: &Service, scratch: &Path, to: &str) {
+    let scratch = scratch.to_str().unwrap();
+    let submit = ["offload", scratch, "--deadline", "10m", "--json"];
+    let ways = ["--via", "versity,minio,azure", "--code", "2+1"];
+    let release = ["--to", to, "--release", "when-safe"];
+    service.json(&[&submit[..], &ways, &release].concat());
+}
+
 #[test]
 fn what_goes_over_stores_comes_home_whoever_is_killed_and_no_byte_of_it_through_their_relays() {
     let folder = tempfile::tempdir().unwrap();
@@ -85,16 +93,7 @@ fn what_goes_over_stores_comes_home_whoever_is_killed_and_no_byte_of_it_through_
     let scratch = folder.path().join("scratch");
     make_tree(&scratch, 24, 5);
     let before = picture(&scratch);
-    let submit = [
-        "offload",
-        scratch.to_str().unwrap(),
-        "--deadline",
-        "10m",
-        "--json",
-    ];
-    let ways = ["--via", "versity,minio,azure", "--code", "2+1"];
-    let release = ["--to", "work", "--release", "when-safe"];
-    service.json(&[&submit[..], &ways, &release].concat());
+    offload(&service, &scratch, "work");
     service.wait_until("r1", |request| stored(request, "minio") >= 2);
     relays[0].kill();
     service.kill();
@@ -119,15 +118,7 @@ fn what_goes_over_stores_comes_home_whoever_is_killed_and_no_byte_of_it_through_
     // With a relay at the destination, which is away at first: it fetches by itself, and then no fragment is left.
     home.kill();
     service.wait_for_depots(|depot| (depot["state"] == "down") == (depot["name"] == "home"));
-    let again = [
-        "offload",
-        arrived.to_str().unwrap(),
-        "--deadline",
-        "10m",
-        "--json",
-    ];
-    let delivery = ["--to", "home", "--release", "when-safe"];
-    service.json(&[&again[..], &ways, &delivery].concat());
+    offload(&service, &arrived, "home");
     service.wait_until("r2", |request| request["state"] == "released");
     assert_eq!(stores.datasets(), 2);
     home.restart();
@@ -146,8 +137,12 @@ fn what_goes_over_stores_comes_home_whoever_is_killed_and_no_byte_of_it_through_
     }
     let told = text(&service.run(&["explain", "r2"]).stdout);
     assert!(told.contains("whole at"), "{told}");
-    // Passes and keys are in no log.
-    for log in std::fs::read_dir(folder.path()).unwrap() {
+    no_secret_is_in_a_log(folder.path());
+}
+
+/// Passes and keys are in none.
+fn no_secret_is_in_a_log(folder: &Path) {
+    for log in std::fs::read_dir(folder).unwrap() {
         let log = log.unwrap().path();
         if log.extension().is_some_and(|end| end == "log") {
             let log = std::fs::read_to_string(log).unwrap();

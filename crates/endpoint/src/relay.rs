@@ -20,6 +20,7 @@ mod passes;
 pub(crate) mod pin;
 mod place;
 mod probe;
+mod probe_store;
 mod pulse;
 mod scatter;
 mod secret_file;

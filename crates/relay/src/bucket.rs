@@ -18,6 +18,7 @@ use posthaste_endpoint::{
     kept::KeptFile,
     relay::{DatasetId, Fingerprint, is_loopback, read_by_pass, send_by_pass, wire::Object},
 };
+use posthaste_types::Digest;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -29,6 +30,10 @@ pub(crate) use passes::Passes;
 
 /// The object that says whose prefix it is.
 const CLAIM: &str = "posthaste-relay";
+/// Below what lies that a store is tried with.
+const CHECKS: &str = "check";
+/// Below what probes lie.
+const PROBES: &str = "probe";
 /// How long a pass is good to begin with: a request that has begun by then may last.
 const PASS_LIFETIME: Duration = Duration::from_secs(15 * 60);
 
@@ -63,7 +68,7 @@ impl Bucket {
         getrandom::fill(&mut noise).map_err(|cause| {
             Error::new(ErrorKind::Other, "make", "a name").cause(cause.to_string())
         })?;
-        let name = format!("check/{}", Checksum::of(&noise));
+        let name = format!("{CHECKS}/{}", Checksum::of(&noise));
         let tried = Trial {
             store: &*store,
             path: name.as_bytes(),
@@ -140,12 +145,28 @@ impl Bucket {
         pass.await
     }
 
+    /// Leave to write a probe.
+    async fn probing(&self, name: Digest, errand: &Errand) -> Result<Pass> {
+        let name = probe_name(name);
+        let pass = self.store.pass(name.as_bytes(), errand, PASS_LIFETIME);
+        pass.await
+    }
+
+    async fn remove_probe(&self, name: Digest) -> Result<()> {
+        self.store.remove(probe_name(name).as_bytes()).await
+    }
+
     /// Whether the store has as many bytes of an object as it should.
     async fn has(&self, dataset: &DatasetId, object: Object, stored: &Stored) -> Result<bool> {
         let name = object_name(dataset, object, &stored.digest);
         let found = self.store.stat(name.as_bytes(), false).await?;
         Ok(found.is_some_and(|found| found.kind == Kind::File && found.size == stored.size))
     }
+}
+
+/// Where a probe goes that is not given up before it got there.
+fn probe_name(name: Digest) -> String {
+    format!("{PROBES}/{name}")
 }
 
 /// Refuses a directory that belongs to another store than `bucket`, or to one where it should to none.
@@ -241,7 +262,7 @@ impl Trial<'_> {
     async fn reads(&self) -> Result<()> {
         let found = read_by_pass(&self.pass(&Errand::Read).await?).await?;
         let entry: Option<Entry> = self.store.stat(self.path, false).await?;
-        let mut listing = self.store.list(b"check", false).await?;
+        let mut listing = self.store.list(CHECKS.as_bytes(), false).await?;
         listing.next_page().await?;
         if found == self.bytes && entry.is_some_and(|entry| entry.size == found.len() as u64) {
             return Ok(());

@@ -57,6 +57,7 @@ impl Measures {
         let client = self
             .others
             .client(&order.url, &order.fingerprint, &order.token)?;
+        client.expect_passes(order.lets_through);
         let budget = Amount::new(order.budget_bytes);
         Ok(answer_in_time(Box::pin(async move {
             let _permit = permit;

@@ -167,6 +167,7 @@ impl Service {
     pub(crate) async fn tidy_bucket(&self) {
         if let Some(backing) = &self.backing {
             backing.passes.give_up_late();
+            backing.passes.end_probes().await;
             backing.cleaner.clean().await;
         }
     }

@@ -98,7 +98,11 @@ impl Place {
 
     /// Everything the store has of datasets.
     async fn objects(&self) -> BTreeSet<String> {
-        let store = self.open("a prefix/datasets").await;
+        self.below("a prefix/datasets").await
+    }
+
+    async fn below(&self, prefix: &str) -> BTreeSet<String> {
+        let store = self.open(prefix).await;
         let mut listing = store.list_tree(b"").await.unwrap().unwrap();
         let mut found = BTreeSet::new();
         loop {
@@ -150,7 +154,16 @@ fn wanted(bytes: &[u8]) -> PassBody {
 
 async fn pass(client: &RelayClient, body: &PassBody) -> Pass {
     let object = Object::Fragment(CHUNK, fragment(0));
-    let answer = client.ask_pass(&DATASET, object, body).await.unwrap();
+    // What is being removed is not written to.
+    let mut tries = 0..200;
+    let answer = loop {
+        match client.ask_pass(&DATASET, object, body).await {
+            Err(error) if error.kind() == ErrorKind::Busy && tries.next().is_some() => {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            answer => break answer.unwrap(),
+        }
+    };
     let PassAnswer::Send { url, headers } = answer else {
         panic!("no pass");
     };
@@ -428,5 +441,36 @@ async fn a_store_that_breaks_costs_nothing_that_counted() {
         assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
         assert!(tries.next().is_some(), "{error}");
         tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_way_to_the_store_is_measured_and_nothing_is_left_of_it() {
+    for place in Place::all() {
+        let relay = place.start().await;
+        let client = client(&relay).await;
+        // All of it, and one that has seen enough before.
+        for (budget, enough) in [(Amount::mebi(1), u64::MAX), (Amount::mebi(64), 4 << 20)] {
+            let goes_on = move |_, _, sent: Amount| sent.get() < enough;
+            let probed = client.probe(budget, goes_on).await.unwrap();
+            assert!(probed.round_trip > Duration::ZERO);
+            let (sent, arrived) = (probed.sent.get(), probed.marks.last().unwrap().1.get());
+            assert_eq!(sent, budget.get().min(enough));
+            assert!(
+                arrived > sent / 4 && arrived <= sent * 21 / 20,
+                "{arrived} of {sent}"
+            );
+        }
+        assert!(place.below("a prefix/probe").await.is_empty());
+        // Another relay measures it too.
+        let dir = tempfile::tempdir().unwrap();
+        let other = Running::start(dir.path(), |_| ()).await;
+        let measured = other
+            .client()
+            .measure(&client, Amount::mebi(8))
+            .await
+            .unwrap();
+        assert!(measured.bytes.get() > 1 << 20, "{measured:?}");
+        assert!(place.below("a prefix/probe").await.is_empty());
     }
 }

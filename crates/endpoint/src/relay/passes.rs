@@ -1,7 +1,10 @@
 //! What a relay keeps in an object store goes there and comes from there by itself: the relay hands out passes, each
 //! for one object, and says what counts.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering},
+};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header};
@@ -11,7 +14,7 @@ use tokio::task::spawn_blocking;
 
 use super::{
     DatasetId, RelayClient,
-    cargo::{Cargo, Load, read_at},
+    cargo::{Body, Cargo, Load, read_at},
     client::ANSWER_BYTES_MAX,
     connection::{Lease, Pool},
     exchange::Call,
@@ -75,14 +78,7 @@ impl RelayClient {
         match answer {
             PassAnswer::Stored => return Ok(()),
             PassAnswer::Send { url, headers } => {
-                let read = |(name, value): (String, String)| {
-                    let is_known = HEADER_PREFIXES.iter().any(|known| name.starts_with(known));
-                    let name = is_known.then(|| HeaderName::try_from(name).ok())??;
-                    Some((name, HeaderValue::try_from(value).ok()?))
-                };
-                let headers = headers.into_iter().map(read).collect::<Option<HeaderMap>>();
-                let headers = headers.ok_or_else(|| self.no_pass())?;
-                let pass = Pass { url, headers };
+                let pass = self.pass_of(url, headers)?;
                 self.through(&pass, Method::PUT)?.send(&cargo).await?;
             }
             PassAnswer::NeedsMd5 => return Err(self.no_pass()),
@@ -117,13 +113,25 @@ impl RelayClient {
         self.through(&pass, Method::GET)?.read(Some(expected)).await
     }
 
-    fn through<'a>(&self, pass: &'a Pass, method: Method) -> Result<Through<'a>> {
+    pub(super) fn through<'a>(&self, pass: &'a Pass, method: Method) -> Result<Through<'a>> {
         let uri = uri_of(pass)?;
         let store = self.pool.store(&base_of(&uri))?;
         Ok(Through::new(pass, uri, method, store, self.haste))
     }
 
-    fn no_pass(&self) -> Error {
+    /// What a relay handed out, if it makes sense.
+    pub(super) fn pass_of(&self, url: String, headers: BTreeMap<String, String>) -> Result<Pass> {
+        let read = |(name, value): (String, String)| {
+            let is_known = HEADER_PREFIXES.iter().any(|known| name.starts_with(known));
+            let name = is_known.then(|| HeaderName::try_from(name).ok())??;
+            Some((name, HeaderValue::try_from(value).ok()?))
+        };
+        let headers = headers.into_iter().map(read).collect::<Option<HeaderMap>>();
+        let headers = headers.ok_or_else(|| self.no_pass())?;
+        Ok(Pass { url, headers })
+    }
+
+    pub(super) fn no_pass(&self) -> Error {
         Error::new(ErrorKind::Other, "store on", self.address.url.clone())
             .at(Locus::Network)
             .cause("it hands out no pass that makes sense")
@@ -167,8 +175,8 @@ impl RelayClient {
 }
 
 /// One object on its way to a store or from it.
-struct Through<'a> {
-    store: Arc<Pool>,
+pub(super) struct Through<'a> {
+    pub(super) store: Arc<Pool>,
     call: Call,
     pass: &'a Pass,
     method: Method,
@@ -261,7 +269,12 @@ impl<'a> Through<'a> {
         Err(self.refusal(lease, response).await)
     }
 
-    fn request(&self, cargo: &Cargo, pulse: &Arc<Pulse>) -> Result<Request<super::cargo::Body>> {
+    fn request(&self, cargo: &Cargo, pulse: &Arc<Pulse>) -> Result<Request<Body>> {
+        self.request_with(cargo.len(), cargo.body(Some(pulse)))
+    }
+
+    /// The request with a body of so many bytes.
+    pub(super) fn request_with<B>(&self, length: u64, body: B) -> Result<Request<B>> {
         let invalid = || {
             let url = self.pass.shown().to_owned();
             Error::new(ErrorKind::Invalid, OPERATION, url).cause("the pass makes no sense")
@@ -273,9 +286,8 @@ impl<'a> Through<'a> {
             .uri(target.as_str())
             .header(header::HOST, host.as_str());
         if self.method == Method::PUT {
-            request = request.header(header::CONTENT_LENGTH, cargo.len());
+            request = request.header(header::CONTENT_LENGTH, length);
         }
-        let body = cargo.body(Some(pulse));
         let mut request = request.body(body).map_err(|_| invalid())?;
         request.headers_mut().extend(self.pass.headers.clone());
         Ok(request)

@@ -3,7 +3,7 @@
 use std::{convert::Infallible, pin::Pin, time::Duration};
 
 use bytes::Bytes;
-use futures_util::{StreamExt, stream};
+use futures_util::{Stream, stream};
 use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Limited, StreamBody};
 use hyper::{body::Frame, client::conn::http1};
@@ -27,7 +27,7 @@ const BLOCK_BYTES: usize = 64 << 10;
 /// Longest answer: a mark is 30 bytes at most, and a relay sends some thousand.
 const MARKS_BYTES_MAX: usize = 256 << 10;
 /// What the kernel may hold unsent: little, so that the end of a probe is not long in coming.
-const UNSENT_BYTES_MAX: u32 = 256 << 10;
+pub(super) const UNSENT_BYTES_MAX: u32 = 256 << 10;
 /// How long a probe may take with all that is not its own: what kernels hold when it ends, and the
 /// answer.
 const SPAN_MAX: Duration = Duration::from_secs(40);
@@ -56,9 +56,14 @@ impl RelayClient {
         budget: Amount,
         goes_on: impl FnMut(Duration, Duration, Amount) -> bool + Send + 'static,
     ) -> Result<Probed> {
-        let opened = self.pool.connect().await?;
-        let probing = timeout(SPAN_MAX, self.probe_over(opened, budget, goes_on));
-        probing.await.map_err(|_| {
+        let probing = async {
+            if self.lets_through() {
+                return self.probe_store(budget, goes_on).await;
+            }
+            let opened = self.pool.connect().await?;
+            self.probe_over(opened, budget, goes_on).await
+        };
+        timeout(SPAN_MAX, probing).await.map_err(|_| {
             Error::new(ErrorKind::TimedOut, "probe", self.address.url.clone())
                 .at(Locus::Network)
                 .cause(format!("it took longer than {} s", SPAN_MAX.as_secs()))
@@ -76,17 +81,12 @@ impl RelayClient {
         let _ = socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
         let round_trip = opened.round_trip;
         let budget = budget.get().min(wire::PROBE_BYTES_MAX);
-        let block = noise();
         let mut started = None;
-        let blocks = stream::unfold(0, move |sent| {
+        let blocks = blocks(budget, move |sent| {
             let since = started.get_or_insert_with(Instant::now).elapsed();
-            let size =
-                usize::try_from(budget - sent).map_or(BLOCK_BYTES, |left| left.min(BLOCK_BYTES));
-            let more = size > 0 && goes_on(round_trip, since, Amount::new(sent));
-            let piece = more.then(|| (Frame::data(block.slice(..size)), sent + size as u64));
-            std::future::ready(piece)
+            goes_on(round_trip, since, sent)
         });
-        let request = self.probe_request(StreamBody::new(blocks.map(Ok::<_, Infallible>)))?;
+        let request = self.probe_request(StreamBody::new(blocks))?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(opened.stream))
             .await
             .map_err(|cause| self.probe_broke(cause))?;
@@ -155,8 +155,23 @@ impl RelayClient {
     }
 }
 
+/// Blocks of no meaning, `size` bytes in all or for as long as `goes_on(bytes so far)`.
+pub(super) fn blocks(
+    size: u64,
+    mut goes_on: impl FnMut(Amount) -> bool,
+) -> impl Stream<Item = Result<Frame<Bytes>, Infallible>> {
+    let block = noise();
+    stream::unfold(0, move |sent| {
+        let left = size - sent;
+        let next = usize::try_from(left).map_or(BLOCK_BYTES, |left| left.min(BLOCK_BYTES));
+        let more = next > 0 && goes_on(Amount::new(sent));
+        let piece = more.then(|| (Ok(Frame::data(block.slice(..next))), sent + next as u64));
+        std::future::ready(piece)
+    })
+}
+
 /// A block that no network on the way can make smaller.
-fn noise() -> Bytes {
+pub(super) fn noise() -> Bytes {
     let mut block = vec![0; BLOCK_BYTES];
     blake3::Hasher::new().finalize_xof().fill(&mut block);
     block.into()

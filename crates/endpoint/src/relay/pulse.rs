@@ -100,8 +100,14 @@ impl Pulse {
     /// A number that rises with every byte that moves: also with those that the kernel took long ago and that only
     /// now reach the other side, which on a slow path takes longer than a request may stand still.
     pub(super) fn count(&self) -> u64 {
-        let arrived = acknowledged(self.socket.as_fd()).unwrap_or(0);
-        self.moved.load(Ordering::Relaxed).wrapping_add(arrived)
+        self.moved
+            .load(Ordering::Relaxed)
+            .wrapping_add(self.arrived())
+    }
+
+    /// Bytes that the other side's kernel has acknowledged.
+    pub(super) fn arrived(&self) -> u64 {
+        acknowledged(self.socket.as_fd()).unwrap_or(0)
     }
 }
 

@@ -46,10 +46,11 @@ impl Service {
                 authorize_all(&head.headers).map(|()| json(StatusCode::OK, &self.store.spaces()))
             }
             Some(Target::Status) => Ok(json(StatusCode::OK, &self.status())),
-            Some(Target::Probe) => {
-                let what = "no bytes pass this relay: it lets them through to an object store";
-                return Err((Refusal::new(ErrorKind::NotFound, what), Some((body, 0))));
-            }
+            Some(Target::Probe) => backing
+                .passes
+                .probe(body)
+                .await
+                .map(|answer| json(StatusCode::OK, &answer)),
             _ => {
                 let what = "this relay lets bytes through to an object store, and does nothing with them itself";
                 let refused = Refusal::new(ErrorKind::Unsupported, what);

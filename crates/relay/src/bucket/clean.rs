@@ -3,12 +3,19 @@
 //! A file in `doomed/` for each, made before anything else of a removal: so what a relay did not come to is done by the
 //! next one.
 
-use std::{fs, io, sync::Arc};
+use std::{
+    fs, io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
 
 use futures_util::{StreamExt, stream};
 use posthaste_endpoint::{Endpoint, Kind, Result, join, relay::DatasetId};
 use tokio::sync::{Mutex, Notify};
 
+use super::{CHECKS, PROBES};
 use crate::{
     reception::blocking,
     store::{Refusal, Store, dataset_name},
@@ -23,6 +30,8 @@ pub(crate) struct Cleaner {
     store: Arc<Store>,
     one: Mutex<()>,
     wanted: Notify,
+    /// Whether something may be left of a relay that was killed.
+    has_leftovers: AtomicBool,
 }
 
 impl Cleaner {
@@ -32,6 +41,7 @@ impl Cleaner {
             store,
             one: Mutex::default(),
             wanted: Notify::new(),
+            has_leftovers: AtomicBool::new(true),
         }
     }
 
@@ -60,8 +70,15 @@ impl Cleaner {
         let Ok(doomed) = blocking(move || store.doomed().map_err(Refusal::from)).await else {
             return;
         };
+        if self.has_leftovers.load(Relaxed) {
+            let mut is_clean = true;
+            for below in [PROBES, CHECKS] {
+                is_clean &= self.clean_below(below.as_bytes()).await.is_ok();
+            }
+            self.has_leftovers.store(!is_clean, Relaxed);
+        }
         for dataset in doomed {
-            match self.clean_one(&dataset).await {
+            match self.clean_below(dataset_name(&dataset).as_bytes()).await {
                 Ok(()) => {
                     let store = Arc::clone(&self.store);
                     let _ = blocking(move || Ok(store.cleaned(&dataset)?)).await;
@@ -71,9 +88,8 @@ impl Cleaner {
         }
     }
 
-    async fn clean_one(&self, dataset: &DatasetId) -> Result<()> {
-        let root = dataset_name(dataset).into_bytes();
-        let Some(mut listing) = self.bucket.list_tree(&root).await? else {
+    async fn clean_below(&self, root: &[u8]) -> Result<()> {
+        let Some(mut listing) = self.bucket.list_tree(root).await? else {
             return Ok(());
         };
         loop {
@@ -82,7 +98,7 @@ impl Cleaner {
                 return Ok(());
             }
             let files = page.into_iter().filter(|entry| entry.kind == Kind::File);
-            let paths = files.map(|entry| join(&root, &entry.name));
+            let paths = files.map(|entry| join(root, &entry.name));
             let removals = stream::iter(paths).map(|path| async move {
                 let bucket = &self.bucket;
                 bucket.remove(&path).await

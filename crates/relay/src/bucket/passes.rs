@@ -7,12 +7,13 @@ use std::{
 };
 
 use posthaste_endpoint::{
-    BodySum, Checksum, Errand, ErrorKind,
+    BodySum, Checksum, Errand, ErrorKind, Pass,
     relay::{
         DatasetId,
-        wire::{OBJECT_BYTES_MAX, Object, PassAnswer, PassBody},
+        wire::{OBJECT_BYTES_MAX, Object, PROBE_BYTES_MAX, PassAnswer, PassBody},
     },
 };
+use posthaste_types::Digest;
 use tokio::time::Instant;
 
 use super::{Bucket, Checks};
@@ -29,6 +30,11 @@ const UNDER_WAY_MAX: usize = 512;
 /// Space is set aside for so long: 256 MiB take less at 80 kB/s.
 const PATIENCE: Duration = Duration::from_secs(60 * 60);
 
+/// Probes under way at once: they measure each other when they are many.
+const PROBES_MAX: usize = 2;
+/// A probe takes less.
+const PROBE_PATIENCE: Duration = Duration::from_secs(60);
+
 /// Where an object on its way belongs.
 type Name = (DatasetId, Object);
 
@@ -43,6 +49,8 @@ pub(crate) struct Passes {
     bucket: Bucket,
     store: Arc<Store>,
     under_way: Mutex<BTreeMap<Name, UnderWay>>,
+    /// Probes, and until when they may take.
+    probes: Mutex<Vec<(Digest, Instant)>>,
 }
 
 impl Passes {
@@ -51,6 +59,7 @@ impl Passes {
             bucket,
             store,
             under_way: Mutex::default(),
+            probes: Mutex::default(),
         }
     }
 
@@ -73,8 +82,7 @@ impl Passes {
         object: Object,
         body: Reception,
     ) -> Result<PassAnswer, Refusal> {
-        let body = body.read(BODY_BYTES_MAX).await?;
-        let asked: PassBody = order::read(&body, "the body says not what is to be stored")?;
+        let asked = read(body).await?;
         let stored = Stored {
             digest: order::digest(&asked.digest, "the digest is none")?,
             size: asked.size,
@@ -105,6 +113,63 @@ impl Passes {
         }
     }
 
+    /// Hands out a pass for a probe, or removes what came of it.
+    pub(crate) async fn probe(&self, body: Reception) -> Result<PassAnswer, Refusal> {
+        let asked = read(body).await?;
+        let digest = order::digest(&asked.digest, "the digest is none")?;
+        if asked.size > PROBE_BYTES_MAX {
+            return Err(order::invalid("it is larger than one probe may be"));
+        }
+        if asked.is_sent {
+            let removed = self.bucket.remove_probe(digest).await;
+            removed.map_err(|error| refusal_of(&error))?;
+            self.probes().retain(|(known, _)| *known != digest);
+            return Ok(PassAnswer::Stored);
+        }
+        let Some(sum) = self.sum(&asked)? else {
+            return Ok(PassAnswer::NeedsMd5);
+        };
+        {
+            let mut probes = self.probes();
+            if probes.len() >= PROBES_MAX {
+                return Err(Refusal::new(ErrorKind::Busy, "other probes are under way"));
+            }
+            probes.push((digest, Instant::now() + PROBE_PATIENCE));
+        }
+        let pass = self.bucket.probing(digest, &Errand::Write(sum)).await;
+        Ok(sending(pass.map_err(|error| refusal_of(&error))?))
+    }
+
+    fn probes(&self) -> MutexGuard<'_, Vec<(Digest, Instant)>> {
+        self.probes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Removes probes that nobody said any more of.
+    pub(crate) async fn end_probes(&self) {
+        let now = Instant::now();
+        let late = |probe: &&(Digest, Instant)| probe.1 <= now;
+        let late: Vec<_> = self.probes().iter().filter(late).copied().collect();
+        for (digest, _) in late {
+            match self.bucket.remove_probe(digest).await {
+                Ok(()) => self.probes().retain(|(known, _)| *known != digest),
+                Err(error) => eprintln!("posthaste: {error}"),
+            }
+        }
+    }
+
+    /// What the store will check it by; none where that was not said.
+    fn sum(&self, asked: &PassBody) -> Result<Option<BodySum>, Refusal> {
+        let sum = match self.bucket.checks {
+            Checks::Crc64 => Checksum::from_base64(&asked.crc64nvme).map(BodySum::Crc64),
+            Checks::Md5 => match &asked.md5 {
+                None => return Ok(None),
+                Some(md5) => BodySum::md5_from_base64(md5),
+            },
+        };
+        sum.map(Some)
+            .ok_or_else(|| order::invalid("the checksum is none"))
+    }
+
     async fn let_through(
         &self,
         dataset: DatasetId,
@@ -112,22 +177,13 @@ impl Passes {
         stored: Stored,
         asked: &PassBody,
     ) -> Result<PassAnswer, Refusal> {
-        let sum = match self.bucket.checks {
-            Checks::Crc64 => Checksum::from_base64(&asked.crc64nvme).map(BodySum::Crc64),
-            Checks::Md5 => match &asked.md5 {
-                None => return Ok(PassAnswer::NeedsMd5),
-                Some(md5) => BodySum::md5_from_base64(md5),
-            },
+        let Some(sum) = self.sum(asked)? else {
+            return Ok(PassAnswer::NeedsMd5);
         };
-        let sum = sum.ok_or_else(|| order::invalid("the checksum is none"))?;
         let upload = self.set_aside(dataset, object, stored, asked).await?;
         let errand = Errand::Write(sum);
         let pass = self.bucket.pass(&dataset, object, &stored, &errand).await;
         let pass = pass.map_err(|error| refusal_of(&error))?;
-        let text = |value: &http::HeaderValue| value.to_str().unwrap_or_default().to_owned();
-        let headers = pass.headers.iter();
-        let headers = headers.map(|(name, value)| (name.as_str().to_owned(), text(value)));
-        let headers = headers.collect();
         let until = Instant::now() + PATIENCE;
         let under_way = UnderWay {
             upload,
@@ -136,10 +192,7 @@ impl Passes {
         };
         // One that was asked for before is given up: its sender comes again.
         self.under_way().insert((dataset, object), under_way);
-        Ok(PassAnswer::Send {
-            url: pass.url,
-            headers,
-        })
+        Ok(sending(pass))
     }
 
     async fn set_aside(
@@ -182,6 +235,21 @@ impl Passes {
         let upload = self.set_aside(dataset, object, stored, asked).await?;
         blocking(move || upload.vouch()).await?;
         Ok(PassAnswer::Stored)
+    }
+}
+
+async fn read(body: Reception) -> Result<PassBody, Refusal> {
+    let body = body.read(BODY_BYTES_MAX).await?;
+    order::read(&body, "the body says not what is to be stored")
+}
+
+fn sending(pass: Pass) -> PassAnswer {
+    let text = |value: &http::HeaderValue| value.to_str().unwrap_or_default().to_owned();
+    let headers = pass.headers.iter();
+    let headers = headers.map(|(name, value)| (name.as_str().to_owned(), text(value)));
+    PassAnswer::Send {
+        headers: headers.collect(),
+        url: pass.url,
     }
 }
 

@@ -55,6 +55,9 @@ pub struct MeasureBody {
     pub token: String,
     /// Most bytes to send.
     pub budget_bytes: u64,
+    /// Whether it lets senders through to a store.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lets_through: bool,
 }
 
 /// How it ended. White space may come before it: it says that the relay is still at it.
