@@ -11,6 +11,7 @@ mod queue;
 mod ranked;
 mod reservation;
 mod stage_in;
+mod token;
 mod wishes;
 
 use serde::{Deserialize, Deserializer, Serialize};
@@ -23,6 +24,7 @@ pub use queue::{Queue, QueueScore, QueuedJob};
 pub use ranked::Ranked;
 pub use reservation::Reservation;
 pub use stage_in::{Binding, NewStageIn, Source, StageIn};
+pub use token::{MadeToken, NewToken, Scope, Token};
 pub use wishes::Wishes;
 
 /// The path from the centre or a depot to a depot, as it is forecast now.

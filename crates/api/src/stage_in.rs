@@ -23,6 +23,12 @@ pub struct NewStageIn {
     /// `low`, `normal`, `high`, `urgent`, or a number from -9 to 9.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<String>,
+    /// Whose it is: users of a project share evenly what is left over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// On whose account it goes: projects share evenly what is left over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
     /// Most that may be read for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_bytes_per_s_max: Option<u64>,

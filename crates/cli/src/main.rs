@@ -46,6 +46,7 @@ mod stage_in;
 mod submit;
 mod test_alarms;
 mod through;
+mod token;
 mod watch;
 mod wishes;
 
@@ -81,6 +82,7 @@ enum Command {
     #[command(hide = true)]
     Peer(peer::PeerArguments),
     Depot(depot::DepotArguments),
+    Token(token::TokenArguments),
     Paths(paths::PathsArguments),
     Queue(queue::QueueArguments),
     Reserve(reserve::ReserveArguments),
@@ -122,6 +124,7 @@ fn main() -> ExitCode {
         Command::Through(arguments) => wait_for(through::run(arguments)),
         Command::Peer(arguments) => peer::run(arguments),
         Command::Depot(arguments) => wait_for(depot::run(arguments)),
+        Command::Token(arguments) => wait_for(token::run(arguments)),
         Command::Paths(arguments) => wait_for(paths::run(arguments)),
         Command::Queue(arguments) => wait_for(queue::run(arguments)),
         Command::Reserve(arguments) => wait_for(reserve::run(arguments)),

@@ -74,6 +74,10 @@ pub struct ServeArguments {
     /// [default: nobody]
     #[arg(long, value_name = "FILE")]
     alarms: Option<PathBuf>,
+    /// Note in this file who asked for a change, a line of JSON each; it is opened anew each time, so it can be moved away
+    /// [default: nowhere]
+    #[arg(long, value_name = "FILE")]
+    audit: Option<PathBuf>,
     /// Look at the queue of the batch system every 30 s, which costs a `squeue` and a `sinfo`, or a `qstat` and a `pbsnodes`, and
     /// forecast when its jobs start: slurm or pbs. `posthaste queue` shows that [default: not at all]
     #[arg(long, value_name = "SCHEDULER")]
@@ -99,6 +103,7 @@ pub async fn run(arguments: ServeArguments) -> Outcome {
     let database = arguments.database.as_deref();
     let database = database.map(|url| database::address("--database", url));
     let options = Options {
+        audit: arguments.audit,
         state: arguments.state.unwrap_or_else(config::state_directory),
         database: database.transpose()?,
         listen: arguments.listen,

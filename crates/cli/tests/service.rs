@@ -2,47 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
+#[path = "support/ask.rs"]
+mod ask;
 #[path = "support/processes.rs"]
 mod processes;
 
-use std::{
-    io::{Read, Write},
-    net::TcpStream,
-    os::unix::fs::PermissionsExt,
-    path::Path,
-    time::Duration,
-};
+use std::{io::Write, net::TcpStream, os::unix::fs::PermissionsExt, path::Path};
 
+use ask::{ask, raw};
 use processes::{Relay, Service, binary, failure, make_tree, text};
-
-/// Sends raw bytes and reads what comes back until the connection closes. A server may take the
-/// end of what we send for the end of us, so only nonsense is sent with `ends`.
-fn raw(service: &Service, bytes: &[u8], ends: bool) -> String {
-    let address = service.url.trim_start_matches("http://");
-    let mut connection = TcpStream::connect(address).unwrap();
-    connection
-        .set_read_timeout(Some(Duration::from_secs(60)))
-        .unwrap();
-    connection.write_all(bytes).unwrap();
-    if ends {
-        connection.shutdown(std::net::Shutdown::Write).unwrap();
-    }
-    let mut answer = Vec::new();
-    let _ = connection.read_to_end(&mut answer);
-    text(&answer)
-}
-
-fn ask(service: &Service, method: &str, path: &str, token: Option<&str>, body: &str) -> String {
-    let authorization = token.map_or_else(String::new, |token| {
-        format!("Authorization: Bearer {token}\r\n")
-    });
-    let request = format!(
-        "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{authorization}\
-         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    raw(service, request.as_bytes(), false)
-}
 
 #[test]
 fn nothing_but_health_is_told_without_the_token() {

@@ -23,6 +23,7 @@ mod outcome;
 mod request;
 mod schema;
 mod step;
+mod token;
 
 use std::path::Path;
 
@@ -42,6 +43,7 @@ pub use migration::{Counts, SqliteFile};
 pub use outcome::OutcomeRecord;
 pub use request::{RequestRecord, Scan, StageIn};
 pub use step::{ChunkRecord, EventRecord, Replay, Step};
+pub use token::{TOKENS_MAX, TokenRecord};
 
 /// The journal of one centre, open for one decision maker.
 #[derive(Debug)]

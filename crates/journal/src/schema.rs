@@ -8,7 +8,7 @@ use crate::{
 
 /// Each entry brings the schema from its index to the next; entries are never changed. They are in SQLite's words,
 /// of which `Database::definition` makes another database's.
-const MIGRATIONS: [&str; 16] = [
+const MIGRATIONS: [&str; 17] = [
     "
     CREATE TABLE input (
         seq INTEGER PRIMARY KEY,
@@ -111,6 +111,17 @@ const MIGRATIONS: [&str; 16] = [
     CREATE TABLE job_round (scheduler TEXT PRIMARY KEY, next INTEGER NOT NULL);",
     "ALTER TABLE request ADD COLUMN pinned TEXT NOT NULL DEFAULT '';",
     "ALTER TABLE depot ADD COLUMN prices BLOB;",
+    "CREATE TABLE token (
+        name TEXT PRIMARY KEY,
+        hash BLOB NOT NULL UNIQUE,
+        scope TEXT NOT NULL,
+        owner TEXT,
+        project TEXT,
+        below BLOB NOT NULL,
+        profiles TEXT NOT NULL,
+        created_micros INTEGER NOT NULL,
+        expires_micros INTEGER
+    );",
 ];
 
 /// Brings the schema up to date, in a transaction that has begun.

@@ -11,7 +11,7 @@ use posthaste_core::contract::{
 };
 use posthaste_journal::{
     ChunkRecord, DepotRecord, JobHold, JobPhase, JobRecord, Journal, JournalError, PhaseName,
-    RequestRecord, Scan, StageIn, Step,
+    RequestRecord, Scan, StageIn, Step, TokenRecord,
 };
 use posthaste_types::{ByteRate, Bytes, ChunkIndex, Code, DepotId, Digest, RequestId, Timestamp};
 
@@ -398,8 +398,40 @@ fn a_depot_keeps_its_number_when_its_facts_change() {
     });
 }
 
+#[test]
+fn tokens_are_kept_by_name_until_they_are_removed() {
+    everywhere(|place| {
+        let token = |name: &str, hash: u8| TokenRecord {
+            name: name.into(),
+            hash: [hash; 32],
+            scope: "submit".into(),
+            owner: Some("alice".into()),
+            project: None,
+            below: vec!["/scratch/alice".into(), "/data/a \u{e9}".into()],
+            profiles: vec!["archive".into(), "lab".into()],
+            created: Timestamp::from_secs(5),
+            expires: Some(Timestamp::from_secs(9)),
+        };
+        let plain = TokenRecord {
+            owner: None,
+            below: Vec::new(),
+            profiles: Vec::new(),
+            expires: None,
+            ..token("a", 2)
+        };
+        let mut journal = place.open();
+        assert!(journal.keep_token(&token("b", 1)).unwrap());
+        assert!(!journal.keep_token(&token("b", 3)).unwrap());
+        assert!(journal.keep_token(&plain).unwrap());
+        assert_eq!(journal.tokens().unwrap(), [plain.clone(), token("b", 1)]);
+        assert!(journal.remove_token("b").unwrap());
+        assert!(!journal.remove_token("b").unwrap());
+        assert_eq!(journal.tokens().unwrap(), [plain]);
+    });
+}
+
 /// What takes each migration after the first back, in their order.
-const BACK: [&str; 15] = [
+const BACK: [&str; 16] = [
     "ALTER TABLE request DROP COLUMN recipients;",
     "ALTER TABLE request DROP COLUMN optimizer;",
     "ALTER TABLE depot DROP COLUMN terms;",
@@ -415,6 +447,7 @@ const BACK: [&str; 15] = [
     "DROP INDEX job_of_phase; DROP TABLE job_round;",
     "ALTER TABLE request DROP COLUMN pinned;",
     "ALTER TABLE depot DROP COLUMN prices;",
+    "DROP TABLE token;",
 ];
 
 /// Makes a journal one of an older schema.

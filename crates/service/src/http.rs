@@ -1,5 +1,6 @@
 //! The REST API: authentication, routes, and one shape for every refusal.
 
+mod access;
 mod depots;
 mod events;
 mod jobs;
@@ -10,14 +11,15 @@ mod queue;
 mod requests;
 mod reservations;
 mod stage_ins;
+mod tokens;
 
 use std::sync::Arc;
 
 use axum::{
     Json, Router,
-    extract::{DefaultBodyLimit, Request, State},
-    http::{HeaderMap, StatusCode, header},
-    middleware::{self, Next},
+    extract::{DefaultBodyLimit, Request},
+    http::{StatusCode, header},
+    middleware,
     response::{IntoResponse, Response},
     routing::{get, post},
 };
@@ -27,7 +29,8 @@ use posthaste_types::RequestId;
 use tokio::sync::mpsc;
 use utoipa::OpenApi;
 
-use crate::{driver::Centre, secrets, submit::SCANS_MAX};
+use crate::{driver::Centre, submit::SCANS_MAX, tokens::Tokens};
+pub(crate) use access::Audit;
 
 /// Largest request body: a request with a thousand depot names is a tenth of this.
 const BODY_BYTES_MAX: usize = 1 << 20;
@@ -36,7 +39,9 @@ const BODY_BYTES_MAX: usize = 1 << 20;
 #[derive(Clone)]
 pub(crate) struct Desk {
     pub(crate) centre: Arc<Centre>,
-    pub(crate) token: Arc<str>,
+    pub(crate) tokens: Arc<Tokens>,
+    /// Where it is noted who asked for a change, if anywhere.
+    pub(crate) audit: Option<Arc<Audit>>,
     /// Requests whose source is to be scanned.
     pub(crate) scans: mpsc::Sender<RequestId>,
     /// Depots to watch from now on.
@@ -171,6 +176,9 @@ pub(crate) type Answer<T> = Result<T, Refusal>;
         requests::delivered,
         reservations::list,
         stage_ins::submit,
+        tokens::list,
+        tokens::add,
+        tokens::remove,
         events::stream,
     ),
     modifiers(&Bearer),
@@ -240,8 +248,13 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/v1/requests/{id}/delivered", post(requests::delivered))
         .route("/v1/reservations", get(reservations::list))
         .route("/v1/stage-ins", post(stage_ins::submit))
+        .route("/v1/tokens", get(tokens::list).post(tokens::add))
+        .route("/v1/tokens/{name}", axum::routing::delete(tokens::remove))
         .route("/v1/events", get(events::stream))
-        .layer(middleware::from_fn_with_state(desk.clone(), authenticate));
+        .layer(middleware::from_fn_with_state(
+            desk.clone(),
+            access::authenticate,
+        ));
     Router::new()
         .route("/v1/health", get(health))
         .merge(guarded)
@@ -270,31 +283,6 @@ async fn nothing_here(request: Request) -> Refusal {
         )
         .hint("GET /v1/health says whether this is posthaste; openapi/ lists the routes"),
     )
-}
-
-async fn authenticate(
-    State(desk): State<Desk>,
-    headers: HeaderMap,
-    request: Request,
-    next: Next,
-) -> Answer<Response> {
-    let given = headers
-        .get(header::AUTHORIZATION)
-        .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.strip_prefix("Bearer "));
-    if given.is_some_and(|given| secrets::same(given, &desk.token)) {
-        return Ok(next.run(request).await);
-    }
-    let why = if given.is_some() {
-        "the token is not the service's"
-    } else {
-        "no token was given"
-    };
-    Err(Refusal(
-        Error::new(ErrorKind::Unauthenticated, "use", "the service")
-            .cause(why)
-            .hint("send `Authorization: Bearer` with the content of the service's token file"),
-    ))
 }
 
 /// Gives the framework's own refusals (bad JSON, wrong method, body too large) our shape.

@@ -5,7 +5,7 @@ pub(crate) mod forget;
 pub(crate) mod held;
 mod lent;
 pub(crate) mod owner;
-mod places;
+pub(crate) mod places;
 pub(crate) mod purges;
 pub(crate) mod room;
 mod scontrol;

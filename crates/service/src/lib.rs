@@ -37,6 +37,7 @@ mod secrets;
 mod spaces;
 mod store;
 mod submit;
+mod tokens;
 mod watch;
 mod wishes;
 
@@ -74,6 +75,8 @@ const SHUTDOWN_GRACE: Duration = Duration::from_millis(200);
 /// How to run the service.
 #[derive(Debug, Clone)]
 pub struct Options {
+    /// The file in which it is noted who asked for a change.
+    pub audit: Option<PathBuf>,
     /// Where it keeps its journal, token and secrets.
     pub state: PathBuf,
     /// The database where the journal is instead; several services may wait for their turn to lead there.
@@ -162,6 +165,12 @@ impl Service {
         let store = Arc::new(store::Store::open(&options.state, database)?);
         let token_file = options.state.join("token");
         let token = secrets::token(&token_file)?;
+        let tokens = tokens::Tokens::new(token, &store.journal(|journal| journal.tokens())?);
+        let audit = options
+            .audit
+            .as_deref()
+            .map(http::Audit::open)
+            .transpose()?;
         let (inputs, queue) = mpsc::channel(driver::INPUTS_MAX);
         let centre = Arc::new(driver::Centre::restore(store, inputs, options)?);
         let (scan_sender, scans) = mpsc::channel(submit::SCANS_MAX);
@@ -173,7 +182,8 @@ impl Service {
         let outlet = outlet.transpose()?;
         let desk = http::Desk {
             centre,
-            token: token.into(),
+            tokens: Arc::new(tokens),
+            audit: audit.map(Arc::new),
             scans: scan_sender,
             watches: watch_sender,
             scratch: jobs::owner::roots(&options.scratch)?.into(),

@@ -299,6 +299,7 @@ mod tests {
 
     fn restore(state: &Path) -> Centre {
         let options = Options {
+            audit: None,
             state: state.to_owned(),
             database: None,
             listen: "127.0.0.1:0".parse().unwrap(),

@@ -67,6 +67,8 @@ async fn ask_one(service: &ServiceClient, one: &StageIn) -> Result<Answer, Failu
         ));
     }
     let new = api::NewStageIn {
+        owner: None,
+        project: None,
         sources: vec![one.source.clone()],
         to: one.destination.clone(),
         deadline: deadline(one.deadline).to_string(),

@@ -31,7 +31,7 @@ pub(crate) struct Which {
 }
 
 /// Streams events from the beginning, or from where the reader left, and goes on as they happen.
-#[utoipa::path(get, path = "/v1/events", tag = "events", params(Which),
+#[utoipa::path(get, path = "/v1/events", tag = "events", security(("bearer" = ["read"])), params(Which),
     responses((status = 200, content_type = "text/event-stream", body = api::Event),
         (status = 401, body = api::Problem), (status = 422, body = api::Problem)))]
 pub(crate) async fn stream(

@@ -76,7 +76,7 @@ impl Which {
 }
 
 /// Lists requests, newest first. Where there may be more, the header `Link` has the address of the next page.
-#[utoipa::path(get, path = "/v1/requests", tag = "requests", params(Which),
+#[utoipa::path(get, path = "/v1/requests", tag = "requests", security(("bearer" = ["read"])), params(Which),
     responses((status = 200, body = Vec<api::Request>), (status = 401, body = api::Problem),
         (status = 422, body = api::Problem)))]
 pub(crate) async fn list(

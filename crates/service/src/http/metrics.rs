@@ -21,7 +21,7 @@ type Gauges = Family<Labels, Gauge>;
 
 /// Figures for Prometheus and whatever reads its format: requests by state, the least slack, depots, and what happened since
 /// the service started.
-#[utoipa::path(get, path = "/v1/metrics", tag = "service",
+#[utoipa::path(get, path = "/v1/metrics", tag = "service", security(("bearer" = ["read"])),
     responses((status = 200, content_type = "application/openmetrics-text", body = String),
         (status = 401, body = posthaste_api::Problem)))]
 pub(crate) async fn show(State(desk): State<Desk>) -> Answer<impl IntoResponse> {

@@ -19,7 +19,7 @@ use crate::render;
 
 /// Lists the paths from the centre, and those between depots of which anything is known: what each is forecast to carry, how that is known, and how far
 /// the forecast was off so far.
-#[utoipa::path(get, path = "/v1/paths", tag = "paths",
+#[utoipa::path(get, path = "/v1/paths", tag = "paths", security(("bearer" = ["read"])),
     responses((status = 200, body = Vec<api::Path>), (status = 401, body = api::Problem)))]
 pub(crate) async fn list(State(desk): State<Desk>) -> Json<Vec<api::Path>> {
     let now = desk.centre.clock.now();
@@ -49,7 +49,7 @@ pub(crate) struct End {
 
 /// Lists the depots in the order in which those are taken of which no rate is known: near the centre and far from the destination first,
 /// landmarks last.
-#[utoipa::path(get, path = "/v1/ranking", tag = "paths", params(End),
+#[utoipa::path(get, path = "/v1/ranking", tag = "paths", security(("bearer" = ["read"])), params(End),
     responses((status = 200, body = Vec<api::Ranked>), (status = 401, body = api::Problem),
         (status = 404, body = api::Problem)))]
 pub(crate) async fn ranking(
@@ -86,7 +86,7 @@ fn named(centre: &Centre, operation: &'static str, name: &str) -> Result<DepotId
 
 /// Asks for a probe of the path to a depot: it begins once nothing is on its way there and no other
 /// probe runs, and `probed` of the path says when it has ended.
-#[utoipa::path(post, path = "/v1/paths/{to}/probe", tag = "paths",
+#[utoipa::path(post, path = "/v1/paths/{to}/probe", tag = "paths", security(("bearer" = ["operate"])),
     params(("to" = String, Path, description = "The depot's name"), Begin),
     responses((status = 202), (status = 401, body = api::Problem),
         (status = 404, body = api::Problem), (status = 502, body = api::Problem)))]

@@ -1,9 +1,9 @@
 //! Requests: submitted, shown, cancelled, explained, pulled.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
-    Json,
+    Extension, Json,
     extract::{Path, Query, State},
     http::{StatusCode, header},
     response::IntoResponse,
@@ -16,7 +16,7 @@ use posthaste_types::{ByteRate, RequestId, Timestamp};
 use serde::Deserialize;
 
 use super::{Answer, Desk};
-use crate::{render, submit as submission};
+use crate::{render, submit as submission, tokens::Caller};
 
 /// How long a ticket's tokens are good: a slow pull asks for another.
 const TICKET_TTL: Duration = Duration::from_secs(24 * 3600);
@@ -43,6 +43,13 @@ fn find(desk: &Desk, id: &str) -> Answer<RequestRecord> {
     })?)
 }
 
+/// The same of one that the caller may change, and whose data it may have.
+fn find_own(desk: &Desk, caller: &Caller, id: &str) -> Answer<RequestRecord> {
+    let record = find(desk, id)?;
+    caller.owns(&record)?;
+    Ok(record)
+}
+
 /// How to submit.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -54,7 +61,7 @@ pub(crate) struct How {
 
 /// Submits a stage-out. It is written down when this answers; whether it is admitted is known once
 /// its source has been scanned.
-#[utoipa::path(post, path = "/v1/requests", tag = "requests", params(How), request_body = api::NewRequest,
+#[utoipa::path(post, path = "/v1/requests", tag = "requests", security(("bearer" = ["submit"])), params(How), request_body = api::NewRequest,
     responses((status = 201, body = api::Request),
         (status = 200, body = api::Request,
             description = "That submission id was taken before, or it was a dry run"),
@@ -62,9 +69,12 @@ pub(crate) struct How {
         (status = 422, body = api::Problem)))]
 pub(crate) async fn submit(
     State(desk): State<Desk>,
+    Extension(caller): Extension<Arc<Caller>>,
     Query(how): Query<How>,
-    Json(new): Json<api::NewRequest>,
+    Json(mut new): Json<api::NewRequest>,
 ) -> Answer<(StatusCode, Json<api::Request>)> {
+    caller.claim(&mut new.wishes.owner, &mut new.wishes.project);
+    tokio::task::block_in_place(|| caller.reaches(new.source.as_ref()))?;
     if how.dry_run {
         return Ok((
             StatusCode::OK,
@@ -85,7 +95,7 @@ pub(crate) async fn submit(
 }
 
 /// Shows a request.
-#[utoipa::path(get, path = "/v1/requests/{id}", tag = "requests",
+#[utoipa::path(get, path = "/v1/requests/{id}", tag = "requests", security(("bearer" = ["read"])),
     params(("id" = String, Path, description = "The request's id, like r7")),
     responses((status = 200, body = api::Request), (status = 401, body = api::Problem),
         (status = 404, body = api::Problem)))]
@@ -98,12 +108,16 @@ pub(crate) async fn show(
 }
 
 /// Cancels a request. Its source stays, and depots forget what they hold of it.
-#[utoipa::path(delete, path = "/v1/requests/{id}", tag = "requests",
+#[utoipa::path(delete, path = "/v1/requests/{id}", tag = "requests", security(("bearer" = ["submit"])),
     params(("id" = String, Path, description = "The request's id, like r7")),
     responses((status = 202), (status = 401, body = api::Problem),
         (status = 404, body = api::Problem), (status = 409, body = api::Problem)))]
-pub(crate) async fn cancel(State(desk): State<Desk>, Path(id): Path<String>) -> Answer<StatusCode> {
-    let record = find(&desk, &id)?;
+pub(crate) async fn cancel(
+    State(desk): State<Desk>,
+    Extension(caller): Extension<Arc<Caller>>,
+    Path(id): Path<String>,
+) -> Answer<StatusCode> {
+    let record = find_own(&desk, &caller, &id)?;
     if record.stage_in.is_some() {
         return cancel_stage_in(&desk, &record).await;
     }
@@ -177,17 +191,18 @@ async fn cancel_stage_in(desk: &Desk, record: &RequestRecord) -> Answer<StatusCo
 }
 
 /// Changes a running request: moves its deadline, or limits what may be sent for it.
-#[utoipa::path(patch, path = "/v1/requests/{id}", tag = "requests",
+#[utoipa::path(patch, path = "/v1/requests/{id}", tag = "requests", security(("bearer" = ["submit"])),
     params(("id" = String, Path, description = "The request's id, like r7")),
     request_body = api::Change,
     responses((status = 202), (status = 401, body = api::Problem),
         (status = 404, body = api::Problem), (status = 422, body = api::Problem)))]
 pub(crate) async fn modify(
     State(desk): State<Desk>,
+    Extension(caller): Extension<Arc<Caller>>,
     Path(id): Path<String>,
     Json(new): Json<api::Change>,
 ) -> Answer<StatusCode> {
-    let record = find(&desk, &id)?;
+    let record = find_own(&desk, &caller, &id)?;
     let moment = |what: &'static str, at: Option<String>| -> Answer<Option<Timestamp>> {
         let at = at.map(|at| render::parse_moment(what, &at)).transpose()?;
         if at.is_some_and(|at| at <= desk.centre.clock.now()) {
@@ -248,7 +263,7 @@ pub(crate) async fn modify(
 }
 
 /// Explains a request: what was decided when, and why.
-#[utoipa::path(get, path = "/v1/requests/{id}/explain", tag = "requests",
+#[utoipa::path(get, path = "/v1/requests/{id}/explain", tag = "requests", security(("bearer" = ["read"])),
     params(("id" = String, Path, description = "The request's id, like r7")),
     responses((status = 200, body = Vec<api::Decision>), (status = 401, body = api::Problem),
         (status = 404, body = api::Problem)))]
@@ -268,7 +283,7 @@ pub(crate) async fn explain(
 
 /// Tells the story of a request: what was asked and answered, what happened and what was done about
 /// it, how it stands or ended, and where its slack went.
-#[utoipa::path(get, path = "/v1/requests/{id}/story", tag = "requests",
+#[utoipa::path(get, path = "/v1/requests/{id}/story", tag = "requests", security(("bearer" = ["read"])),
     params(("id" = String, Path, description = "The request's id, like r7")),
     responses((status = 200, body = api::Story), (status = 401, body = api::Problem),
         (status = 404, body = api::Problem)))]
@@ -298,16 +313,17 @@ pub(crate) async fn story(
 
 /// Gives out the manifest: the list of files and every digest. Of an encrypted dataset, the
 /// envelope that its recipients can open.
-#[utoipa::path(get, path = "/v1/requests/{id}/manifest", tag = "requests",
+#[utoipa::path(get, path = "/v1/requests/{id}/manifest", tag = "requests", security(("bearer" = ["submit"])),
     params(("id" = String, Path, description = "The request's id, like r7")),
     responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>),
         (status = 401, body = api::Problem), (status = 404, body = api::Problem),
         (status = 503, body = api::Problem)))]
 pub(crate) async fn manifest(
     State(desk): State<Desk>,
+    Extension(caller): Extension<Arc<Caller>>,
     Path(id): Path<String>,
 ) -> Answer<impl IntoResponse> {
-    let record = find(&desk, &id)?;
+    let record = find_own(&desk, &caller, &id)?;
     let manifest = tokio::task::block_in_place(|| desk.centre.store.manifest_bytes(record.id))?;
     Ok((
         [(header::CONTENT_TYPE, "application/octet-stream")],
@@ -317,15 +333,16 @@ pub(crate) async fn manifest(
 
 /// Gives somebody leave to pull: who holds the dataset, and tokens that read it and nothing else. Where
 /// sources are handed out, chunks that nobody read yet are read from now on.
-#[utoipa::path(post, path = "/v1/requests/{id}/ticket", tag = "requests",
+#[utoipa::path(post, path = "/v1/requests/{id}/ticket", tag = "requests", security(("bearer" = ["submit"])),
     params(("id" = String, Path, description = "The request's id, like r7")),
     responses((status = 200, body = api::Ticket), (status = 401, body = api::Problem),
         (status = 404, body = api::Problem)))]
 pub(crate) async fn ticket(
     State(desk): State<Desk>,
+    Extension(caller): Extension<Arc<Caller>>,
     Path(id): Path<String>,
 ) -> Answer<Json<api::Ticket>> {
-    let record = find(&desk, &id)?;
+    let record = find_own(&desk, &caller, &id)?;
     let centre = &desk.centre;
     let dataset = centre.store.dataset(record.id)?;
     let expires = centre.clock.now() + TICKET_TTL;
@@ -353,15 +370,16 @@ pub(crate) async fn ticket(
 }
 
 /// Says that the destination pulled and verified the whole dataset.
-#[utoipa::path(post, path = "/v1/requests/{id}/delivered", tag = "requests",
+#[utoipa::path(post, path = "/v1/requests/{id}/delivered", tag = "requests", security(("bearer" = ["submit"])),
     params(("id" = String, Path, description = "The request's id, like r7")),
     responses((status = 202), (status = 401, body = api::Problem),
         (status = 404, body = api::Problem)))]
 pub(crate) async fn delivered(
     State(desk): State<Desk>,
+    Extension(caller): Extension<Arc<Caller>>,
     Path(id): Path<String>,
 ) -> Answer<StatusCode> {
-    let record = find(&desk, &id)?;
+    let record = find_own(&desk, &caller, &id)?;
     desk.centre
         .tell(Input::Delivered { request: record.id })
         .await?;

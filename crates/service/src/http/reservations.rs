@@ -22,7 +22,7 @@ pub(crate) struct Which {
 
 /// Lists what is reserved on circuits or asked for, in the order of the asking. What is over is not listed: the events of
 /// its request tell of it.
-#[utoipa::path(get, path = "/v1/reservations", tag = "reservations", params(Which),
+#[utoipa::path(get, path = "/v1/reservations", tag = "reservations", security(("bearer" = ["read"])), params(Which),
     responses((status = 200, body = Vec<api::Reservation>), (status = 401, body = api::Problem)))]
 pub(crate) async fn list(
     State(desk): State<Desk>,

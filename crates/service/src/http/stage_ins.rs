@@ -1,18 +1,20 @@
 //! Stage-ins: submitted. From then on they are requests like others.
 
+use std::sync::Arc;
+
 use axum::{
-    Json,
+    Extension, Json,
     extract::{Query, State},
     http::StatusCode,
 };
 use posthaste_api as api;
 
 use super::{Answer, Desk, requests::How};
-use crate::{inbound::submit as submission, render};
+use crate::{inbound::submit as submission, render, tokens::Caller};
 
 /// Submits a stage-in. It is written down when this answers; whether it is admitted is known once its
 /// sources have been looked at.
-#[utoipa::path(post, path = "/v1/stage-ins", tag = "requests", params(How),
+#[utoipa::path(post, path = "/v1/stage-ins", tag = "requests", security(("bearer" = ["submit"])), params(How),
     request_body = api::NewStageIn,
     responses((status = 201, body = api::Request),
         (status = 200, body = api::Request,
@@ -21,9 +23,18 @@ use crate::{inbound::submit as submission, render};
         (status = 422, body = api::Problem)))]
 pub(crate) async fn submit(
     State(desk): State<Desk>,
+    Extension(caller): Extension<Arc<Caller>>,
     Query(how): Query<How>,
-    Json(new): Json<api::NewStageIn>,
+    Json(mut new): Json<api::NewStageIn>,
 ) -> Answer<(StatusCode, Json<api::Request>)> {
+    caller.claim(&mut new.owner, &mut new.project);
+    tokio::task::block_in_place(|| -> Answer<()> {
+        caller.reaches(new.to.as_ref())?;
+        for source in &new.sources {
+            caller.reads(source, new.profile.as_deref())?;
+        }
+        Ok(())
+    })?;
     if how.dry_run {
         let shown = submission::rehearse(&desk.centre, &new).await?;
         return Ok((StatusCode::OK, Json(shown)));

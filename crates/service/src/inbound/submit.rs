@@ -230,6 +230,8 @@ fn check(centre: &Centre, new: &api::NewStageIn) -> Result<RequestRecord> {
     }
     let wished = api::Wishes {
         priority: new.priority.clone(),
+        owner: new.owner.clone(),
+        project: new.project.clone(),
         ..api::Wishes::default()
     };
     Ok(RequestRecord {

@@ -63,7 +63,7 @@ fn on_scratch(desk: &Desk, path: &str) -> Result<()> {
 }
 
 /// The path with the links in what is there of it followed.
-fn as_far_as_it_is(path: &Path) -> PathBuf {
+pub(crate) fn as_far_as_it_is(path: &Path) -> PathBuf {
     let mut rest = Vec::new();
     let mut there = path;
     while let (Some(above), Some(name)) = (there.parent(), there.file_name()) {

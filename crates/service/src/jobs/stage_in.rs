@@ -146,6 +146,8 @@ fn ask_one(desk: &Desk, record: &JobRecord, (one, number): (&StageIn, usize)) ->
     let (request, fresh) = submit::accept(
         &desk.centre,
         &api::NewStageIn {
+            owner: None,
+            project: None,
             sources: vec![one.source.clone()],
             to: destination,
             deadline: just_in_time.map_or_else(

@@ -1,0 +1,246 @@
+//! Tokens of a real service: what each may, on every route there is, and whose requests it makes.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
+#[path = "support/ask.rs"]
+mod ask;
+#[path = "support/processes.rs"]
+mod processes;
+
+use std::{fs, path::Path, process::Output};
+
+use ask::ask;
+use processes::{Relay, Service, binary, failure, make_tree, text};
+use serde_json::Value;
+
+/// Makes a token, and says what is shown of it.
+fn token(service: &Service, folder: &Path, name: &str, more: &[&str]) -> String {
+    let file = folder.join(name);
+    let output = ["--output", file.to_str().unwrap()];
+    let made = service.run(&[&["token", "add", name], more, &output].concat());
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    let shown = fs::read_to_string(file).unwrap();
+    assert!(!text(&made.stdout).contains(shown.trim()));
+    shown.trim().to_owned()
+}
+
+/// The status of an answer.
+fn status(service: &Service, (method, path): (&str, &str), token: Option<&str>) -> u16 {
+    let answer = ask(service, method, path, token, "{}");
+    answer[9..12].parse().unwrap()
+}
+
+/// Every route in the document, with what it needs; none where it needs no token.
+fn routes() -> Vec<(String, String, Option<String>)> {
+    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../openapi/posthaste.json");
+    let document: Value = serde_json::from_str(&fs::read_to_string(document).unwrap()).unwrap();
+    let mut routes = Vec::new();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, route) in methods.as_object().unwrap() {
+            let needed = route["security"][0]["bearer"][0].as_str();
+            let path = path.replace("{id}", "r999").replace(['{', '}'], "");
+            routes.push((method.to_uppercase(), path, needed.map(str::to_owned)));
+        }
+    }
+    routes
+}
+
+#[test]
+fn every_route_asks_for_a_token_of_its_scope() {
+    let folder = tempfile::tempdir().unwrap();
+    let service = Service::start(folder.path());
+    let below = ["--owner", "alice", "--below", "/nowhere"];
+    let tokens = [
+        token(&service, folder.path(), "read", &["--scope", "read"]),
+        token(
+            &service,
+            folder.path(),
+            "submit",
+            &[&["--scope", "submit"], &below[..]].concat(),
+        ),
+        token(&service, folder.path(), "operate", &["--scope", "operate"]),
+    ];
+    let scopes = ["read", "submit", "operate"];
+    let routes = routes();
+    assert!(routes.len() > 30, "{routes:?}");
+    for (method, path, needed) in &routes {
+        let route = (&**method, &**path);
+        let Some(needed) = needed else {
+            assert_eq!(path, "/v1/health");
+            continue;
+        };
+        // The stream of events never ends.
+        let ends = path != "/v1/events";
+        assert_eq!(status(&service, route, None), 401, "{route:?}");
+        assert_eq!(status(&service, route, Some("pht_00")), 401, "{route:?}");
+        let least = scopes.iter().position(|scope| scope == needed).unwrap();
+        for (place, token) in tokens.iter().enumerate() {
+            if place < least {
+                assert_eq!(status(&service, route, Some(token)), 403, "{route:?}");
+            } else if ends {
+                let status = status(&service, route, Some(token));
+                assert!(!matches!(status, 401 | 500..), "{route:?}: {status}");
+            }
+        }
+    }
+    // What is nowhere in the document is nowhere.
+    assert_eq!(
+        status(&service, ("GET", "/v1/secrets"), Some(&tokens[0])),
+        404
+    );
+}
+
+/// Two people with tokens of their own and directories of their own, and a depot.
+struct Scene {
+    folder: tempfile::TempDir,
+    _relay: Relay,
+    service: Service,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let relay = Relay::start(folder.path(), "ash", "1G", "60M");
+        let audit = folder.path().join("audit");
+        let service = Service::start_with(folder.path(), &["--audit", audit.to_str().unwrap()]);
+        service.add(&relay);
+        for name in ["alice", "bob"] {
+            let below = folder.path().join(name);
+            make_tree(&below.join("run"), 3, 1);
+            let scope = ["--scope", "submit", "--owner", name];
+            let below = ["--project", "climate", "--below", below.to_str().unwrap()];
+            let file = format!("{name}.token");
+            token(&service, folder.path(), &file, &[scope, below].concat());
+        }
+        Self {
+            folder,
+            _relay: relay,
+            service,
+        }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    /// Runs a command with somebody's token.
+    fn run(&self, who: &str, arguments: &[&str]) -> Output {
+        let mut command = binary();
+        let command = command
+            .args(arguments)
+            .args(["--service", &self.service.url])
+            .args(["--token-file", &self.path(&format!("{who}.token"))]);
+        command.output().unwrap()
+    }
+
+    /// Offloads as somebody who says to be bob.
+    fn offload(&self, who: &str, source: &str) -> Output {
+        let source = self.path(source);
+        let what = ["offload", &source, "--to", "home", "--deadline", "10m"];
+        let how = ["--via", "ash", "--code", "1+0", "--owner", "bob"];
+        self.run(who, &[&what[..], &how, &["--json"]].concat())
+    }
+
+    /// Alice's first request, once it is safe.
+    fn submit(&self) {
+        let taken = self.offload("alice", "alice/run");
+        assert!(taken.status.success(), "{}", text(&taken.stderr));
+        let request: Value = serde_json::from_slice(&taken.stdout).unwrap();
+        let wishes = &request["wishes"];
+        assert_eq!(
+            (&wishes["owner"], &wishes["project"]),
+            (&"alice".into(), &"climate".into())
+        );
+        let is_safe = |request: &Value| request["state"] == "safe";
+        self.service.wait_until("r1", is_safe);
+    }
+}
+
+#[test]
+fn a_token_submits_as_its_owner_what_lies_below_its_directories() {
+    let scene = Scene::new();
+    scene.submit();
+    // What is not below, also by a link that leads out.
+    let link = scene.path("alice/way");
+    std::os::unix::fs::symlink(scene.path("bob/run"), link).unwrap();
+    for source in ["bob/run", "alice/way", "alice/../bob/run"] {
+        let (_, said) = failure(&scene.offload("alice", source));
+        assert!(said.contains("is not below"), "{said}");
+    }
+    let input = scene.path("alice/input");
+    for (from, why) in [
+        (scene.path("bob/run"), "is not below"),
+        ("s3://b/k".to_owned(), "with a profile"),
+    ] {
+        let asked = ["stage-in", &from, &input, "--deadline", "10m"];
+        let (_, said) = failure(&scene.run("alice", &asked));
+        assert!(said.contains(why), "{said}");
+    }
+    // Everybody looks; only the owner and operators change it, or get its data.
+    assert!(scene.run("bob", &["status", "r1"]).status.success());
+    let home = scene.path("home");
+    for arguments in [
+        &["cancel", "r1"][..],
+        &["deadline", "r1", "20m"],
+        &["pull", "r1", &home],
+    ] {
+        let (_, said) = failure(&scene.run("bob", arguments));
+        assert!(said.contains("it is alice's"), "{said}");
+    }
+    let pulled = scene.run("alice", &["pull", "r1", &home]);
+    assert!(pulled.status.success(), "{}", text(&pulled.stderr));
+    // Who asked is noted.
+    let noted = fs::read_to_string(scene.path("audit")).unwrap();
+    let asked = |line: &str, token: &str, path: &str, status: u16| {
+        let line: Value = serde_json::from_str(line).unwrap();
+        line["token"] == token && line["path"] == path && line["status"] == status
+    };
+    for (token, path, status) in [
+        ("alice.token", "/v1/requests", 201),
+        ("alice.token", "/v1/requests", 403),
+        ("bob.token", "/v1/requests/r1", 403),
+        ("alice.token", "/v1/requests/r1/ticket", 200),
+    ] {
+        let is_noted = noted.lines().any(|line| asked(line, token, path, status));
+        assert!(is_noted, "{path}: {noted}");
+    }
+}
+
+#[test]
+fn a_token_is_known_after_a_restart_until_it_is_taken_back_and_lies_nowhere() {
+    let mut scene = Scene::new();
+    scene.submit();
+    scene.service.kill();
+    scene.service.restart();
+    assert!(scene.run("bob", &["status"]).status.success());
+    let listed = scene.service.json(&["token", "list", "--json"]);
+    assert_eq!(listed.as_array().unwrap().len(), 2);
+    let (_, said) = failure(&scene.service.run(&[
+        "token",
+        "add",
+        "bob.token",
+        "--scope",
+        "read",
+        "--output",
+        &scene.path("again"),
+    ]));
+    assert!(said.contains("one has that name"), "{said}");
+    let removed = scene.service.run(&["token", "remove", "bob.token"]);
+    assert!(removed.status.success());
+    let (_, said) = failure(&scene.run("bob", &["status"]));
+    assert!(said.contains("good no more"), "{said}");
+    // What is shown is in no file of the service.
+    let shown = fs::read_to_string(scene.path("alice.token")).unwrap();
+    let shown = shown.trim().as_bytes();
+    let mut open = ["service", "audit", "service.log"]
+        .map(|name| scene.folder.path().join(name))
+        .to_vec();
+    while let Some(path) = open.pop() {
+        if path.is_dir() {
+            open.extend(fs::read_dir(path).unwrap().map(|item| item.unwrap().path()));
+            continue;
+        }
+        let bytes = fs::read(&path).unwrap();
+        let is_there = bytes.windows(shown.len()).any(|window| window == shown);
+        assert!(!is_there, "{}", path.display());
+    }
+}

@@ -1,0 +1,152 @@
+//! Who may ask what: each route's scope as the OpenAPI document has it, and a record of who changed something.
+
+use std::{
+    collections::HashMap,
+    fs::OpenOptions,
+    io::Write,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    sync::{Arc, LazyLock},
+};
+
+use axum::{
+    extract::{MatchedPath, Request, State},
+    http::{HeaderMap, Method, header},
+    middleware::Next,
+    response::Response,
+};
+use posthaste_api::Scope;
+use posthaste_endpoint::{Error, ErrorKind};
+use serde_json::{Value, json};
+
+use super::{Answer, Desk, Refusal, openapi};
+use crate::{render, tokens::Caller};
+
+/// What each route needs, by method and path. Any other needs everything.
+static NEEDED: LazyLock<HashMap<(String, String), Scope>> = LazyLock::new(|| {
+    let document: Value = serde_json::from_str(&openapi()).unwrap_or_default();
+    let paths = document["paths"].as_object().into_iter().flatten();
+    let routes = paths.flat_map(|(path, routes)| {
+        let routes = routes.as_object().into_iter().flatten();
+        routes.filter_map(move |(method, route)| {
+            let scope = Scope::read(route["security"][0]["bearer"][0].as_str()?)?;
+            Some(((method.to_uppercase(), path.clone()), scope))
+        })
+    });
+    routes.collect()
+});
+
+fn needed(method: &Method, path: &str) -> Scope {
+    let asked = match *method {
+        // Whoever may read what is there may ask whether it is.
+        Method::HEAD => Method::GET,
+        _ => method.clone(),
+    };
+    let key = (asked.as_str().to_owned(), path.to_owned());
+    NEEDED.get(&key).copied().unwrap_or(Scope::Operate)
+}
+
+/// Lets in who shows a token that is good for this route, and says who it is.
+pub(super) async fn authenticate(
+    State(desk): State<Desk>,
+    matched: MatchedPath,
+    headers: HeaderMap,
+    mut request: Request,
+    next: Next,
+) -> Answer<Response> {
+    let given = headers
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.strip_prefix("Bearer "));
+    let caller = given.and_then(|given| desk.tokens.caller(given, desk.centre.clock.now()));
+    let Some(caller) = caller else {
+        let why = if given.is_some() {
+            "the token is none of the service's, or is good no more"
+        } else {
+            "no token was given"
+        };
+        return Err(Refusal(
+            Error::new(ErrorKind::Unauthenticated, "use", "the service")
+                .cause(why)
+                .hint("send `Authorization: Bearer` with the content of the service's token file, or with a token that an operator made"),
+        ));
+    };
+    let needed = needed(request.method(), matched.as_str());
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let answer = if caller.scope < needed {
+        Err(Refusal(
+            Error::new(
+                ErrorKind::PermissionDenied,
+                "ask",
+                format!("{method} {path}"),
+            )
+            .with("asked by", &caller)
+            .cause(format!(
+                "it needs the scope {}, and the token has {}",
+                needed.word(),
+                caller.scope.word()
+            ))
+            .hint("an operator makes tokens with `posthaste token add --scope`"),
+        ))
+    } else {
+        request.extensions_mut().insert(Arc::clone(&caller));
+        Ok(next.run(request).await)
+    };
+    if let Some(audit) = &desk.audit
+        && method != Method::GET
+        && method != Method::HEAD
+    {
+        let status = match &answer {
+            Ok(answer) => answer.status().as_u16(),
+            Err(_) => 403,
+        };
+        let at = render::moment(desk.centre.clock.now());
+        let audit = Arc::clone(audit);
+        let line = line(&at, &caller, (&method, &path), status);
+        // Whoever asked has the answer when it is written down.
+        let noted = tokio::task::spawn_blocking(move || audit.note(&line)).await;
+        if let Ok(Err(error)) = noted {
+            eprintln!("posthaste: {error}");
+        }
+    }
+    answer
+}
+
+fn line(at: &str, caller: &Caller, (method, path): (&Method, &str), status: u16) -> String {
+    let said = json!({
+        "at": at,
+        "token": caller.token,
+        "scope": caller.scope.word(),
+        "method": method.as_str(),
+        "path": path,
+        "status": status,
+    });
+    format!("{said}\n")
+}
+
+/// The file in which it is noted who asked for a change. It is opened for each line, so that whoever moves it away gets no more of
+/// them.
+#[derive(Debug)]
+pub(crate) struct Audit(PathBuf);
+
+impl Audit {
+    /// Sees that it can be written.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub(crate) fn open(path: &Path) -> posthaste_endpoint::Result<Self> {
+        let audit = Self(path.to_owned());
+        audit.note("")?;
+        Ok(audit)
+    }
+
+    /// Notes a line. Blocking.
+    fn note(&self, line: &str) -> posthaste_endpoint::Result<()> {
+        let mut options = OpenOptions::new();
+        let options = options.create(true).append(true).mode(0o600);
+        options
+            .open(&self.0)
+            .and_then(|mut file| file.write_all(line.as_bytes()))
+            .map_err(|cause| Error::io("note who asked in", self.0.display().to_string(), cause))
+    }
+}

@@ -1,0 +1,405 @@
+//! Who asks: the service's own user, who has its token file, or somebody to whom a token was given.
+//!
+//! A token is 32 random bytes, of which a hash is kept. What it may is looked up at each request, so that one that is removed is
+//! good for nothing at once.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    path::{Component, Path, PathBuf},
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use posthaste_api as api;
+use posthaste_endpoint::{Error, ErrorKind, Location, Result};
+use posthaste_journal::{RequestRecord, TOKENS_MAX, TokenRecord};
+use posthaste_types::Timestamp;
+
+use crate::{jobs::places::as_far_as_it_is, secrets};
+
+/// What tokens begin with, so that people and programs that look for secrets know one.
+const PREFIX: &str = "pht_";
+/// Bytes of the name of a token, an owner or a project.
+const NAME_BYTES_MAX: usize = 64;
+/// Directories and profiles that a token may name.
+const PLACES_MAX: usize = 64;
+/// Longest life of a token, in seconds: ten years.
+const LIFETIME_S_MAX: u64 = 10 * 366 * 86_400;
+
+/// Somebody who asks.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    /// The token's name; none where it is the service's own.
+    pub(crate) token: Option<String>,
+    pub(crate) scope: api::Scope,
+    owner: Option<String>,
+    project: Option<String>,
+    below: Vec<PathBuf>,
+    profiles: Vec<String>,
+    expires: Option<Timestamp>,
+}
+
+impl fmt::Display for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.token {
+            None => f.write_str("the service's token"),
+            Some(name) => write!(f, "token {name}"),
+        }
+    }
+}
+
+impl Caller {
+    /// Who has the service's own token.
+    fn service() -> Self {
+        Self {
+            token: None,
+            scope: api::Scope::Operate,
+            owner: None,
+            project: None,
+            below: Vec::new(),
+            profiles: Vec::new(),
+            expires: None,
+        }
+    }
+
+    fn of(record: &TokenRecord) -> Self {
+        Self {
+            token: Some(record.name.clone()),
+            // What a later release calls so may nothing here but look.
+            scope: api::Scope::read(&record.scope).unwrap_or(api::Scope::Read),
+            owner: record.owner.clone(),
+            project: record.project.clone(),
+            below: record.below.clone(),
+            profiles: record.profiles.clone(),
+            expires: record.expires,
+        }
+    }
+
+    fn denied(&self, operation: &'static str, subject: impl Into<String>) -> Error {
+        Error::new(ErrorKind::PermissionDenied, operation, subject).with("asked by", self)
+    }
+
+    /// Whether what it may holds everywhere.
+    fn operates(&self) -> bool {
+        self.scope == api::Scope::Operate
+    }
+
+    /// Makes what is submitted its owner's, whatever was written there.
+    pub(crate) fn claim(&self, owner: &mut Option<String>, project: &mut Option<String>) {
+        if self.owner.is_some() {
+            owner.clone_from(&self.owner);
+        }
+        if self.project.is_some() {
+            project.clone_from(&self.project);
+        }
+    }
+
+    /// Sees that it may change this request, and have its data.
+    ///
+    /// # Errors
+    /// [`ErrorKind::PermissionDenied`] where it is somebody else's.
+    pub(crate) fn owns(&self, record: &RequestRecord) -> Result<()> {
+        if self.operates() || self.owner.as_deref() == Some(&*record.wishes.owner) {
+            return Ok(());
+        }
+        let whose = match &*record.wishes.owner {
+            "" => "nobody's in particular".to_owned(),
+            owner => format!("{owner}'s"),
+        };
+        Err(self
+            .denied("change or read", format!("request {}", record.id))
+            .cause(format!("it is {whose}"))
+            .hint("ask its owner, or an operator"))
+    }
+
+    /// Sees that a path lies where it may have things moved. Links in what is there of it are followed. Blocking.
+    ///
+    /// # Errors
+    /// [`ErrorKind::PermissionDenied`] where it does not.
+    pub(crate) fn reaches(&self, path: &Path) -> Result<()> {
+        let place = std::fs::canonicalize(path).unwrap_or_else(|_| as_far_as_it_is(path));
+        let is_plain = place.is_absolute() && !goes_up(&place);
+        let lies_below = |root: &PathBuf| {
+            let found = std::fs::canonicalize(root);
+            found.is_ok_and(|root| place.starts_with(root))
+        };
+        if self.operates() || is_plain && self.below.iter().any(lies_below) {
+            return Ok(());
+        }
+        let places = self.below.iter();
+        let places: Vec<_> = places.map(|root| root.display().to_string()).collect();
+        Err(self
+            .denied("move", path.display().to_string())
+            .cause(format!("it is not below {}", places.join(" or "))))
+    }
+
+    /// Sees that it may read from an address, with the credentials of this profile. Blocking.
+    ///
+    /// # Errors
+    /// [`ErrorKind::PermissionDenied`] where it may not; [`ErrorKind::Invalid`] for what is no address.
+    pub(crate) fn reads(&self, address: &str, profile: Option<&str>) -> Result<()> {
+        if self.operates() {
+            return Ok(());
+        }
+        let may_use = |profile: &str| self.profiles.iter().any(|known| known == profile);
+        let cause = match Location::parse(address.as_ref())? {
+            Location::Local(path) => return self.reaches(&path),
+            // `NAME:path`, which would be a host if there were no profile of that name.
+            Location::Host {
+                user: None, host, ..
+            } if may_use(&host) => return Ok(()),
+            Location::S3 { .. } | Location::Bucket { .. } | Location::Server(_) => match profile {
+                Some(profile) if may_use(profile) => return Ok(()),
+                Some(profile) => format!("it may not use the profile {profile}"),
+                None => "other addresses are read with a profile that it may use".to_owned(),
+            },
+            // With the keys of the service's user, whatever the profile, or by a program.
+            Location::Sftp { .. } | Location::Host { .. } | Location::Plugin { .. } => {
+                "it may read there only as NAME:path, with a profile that it may use".to_owned()
+            }
+        };
+        Err(self
+            .denied("read from", address)
+            .cause(cause)
+            .hint("an operator makes tokens with --profile"))
+    }
+}
+
+/// All tokens that are good for something.
+pub(crate) struct Tokens {
+    own: Arc<str>,
+    service: Arc<Caller>,
+    given: RwLock<HashMap<[u8; 32], Arc<Caller>>>,
+}
+
+impl Tokens {
+    /// The service's own, and those that the journal has.
+    pub(crate) fn new(own: String, given: &[TokenRecord]) -> Self {
+        let given = given.iter();
+        let given = given.map(|record| (record.hash, Arc::new(Caller::of(record))));
+        Self {
+            own: own.into(),
+            service: Arc::new(Caller::service()),
+            given: RwLock::new(given.collect()),
+        }
+    }
+
+    /// Who shows this; none where nobody was given it, or no longer has it.
+    pub(crate) fn caller(&self, shown: &str, now: Timestamp) -> Option<Arc<Caller>> {
+        if secrets::same(shown, &self.own) {
+            return Some(Arc::clone(&self.service));
+        }
+        let given = self.given.read().unwrap_or_else(PoisonError::into_inner);
+        let caller = given.get(&hash(shown))?;
+        let is_good = caller.expires.is_none_or(|until| now < until);
+        is_good.then(|| Arc::clone(caller))
+    }
+
+    /// One was made.
+    pub(crate) fn add(&self, record: &TokenRecord) {
+        let mut given = self.given.write().unwrap_or_else(PoisonError::into_inner);
+        given.insert(record.hash, Arc::new(Caller::of(record)));
+    }
+
+    /// One was removed.
+    pub(crate) fn remove(&self, name: &str) {
+        let mut given = self.given.write().unwrap_or_else(PoisonError::into_inner);
+        given.retain(|_, caller| caller.token.as_deref() != Some(name));
+    }
+}
+
+/// Whether a path has `..` in it.
+fn goes_up(path: &Path) -> bool {
+    path.components().any(|step| step == Component::ParentDir)
+}
+
+fn hash(shown: &str) -> [u8; 32] {
+    *blake3::hash(shown.as_bytes()).as_bytes()
+}
+
+/// A token as somebody wants it, and what is shown of it.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] for what makes no sense.
+pub(crate) fn make(new: &api::NewToken, now: Timestamp) -> Result<(TokenRecord, String)> {
+    check(new)?;
+    let mut noise = [0; secrets::SECRET_BYTES];
+    getrandom::fill(&mut noise).map_err(|cause| {
+        Error::new(ErrorKind::Other, "make", format!("token {}", new.name)).cause(cause.to_string())
+    })?;
+    let shown = format!("{PREFIX}{}", secrets::to_hex(&noise));
+    let record = TokenRecord {
+        name: new.name.clone(),
+        hash: hash(&shown),
+        scope: new.scope.word().to_owned(),
+        owner: new.owner.clone(),
+        project: new.project.clone(),
+        below: new.below.iter().map(PathBuf::from).collect(),
+        profiles: new.profiles.clone(),
+        created: now,
+        expires: new
+            .lifetime_s
+            .map(|lifetime_s| now + std::time::Duration::from_secs(lifetime_s)),
+    };
+    Ok((record, shown))
+}
+
+fn check(new: &api::NewToken) -> Result<()> {
+    let wrong = |cause: String| {
+        Error::new(
+            ErrorKind::Invalid,
+            "make",
+            format!("token {:.64}", new.name),
+        )
+        .cause(cause)
+    };
+    let is_name = |name: &str| {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
+        !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.chars().all(is_plain)
+    };
+    let names = [Some(&new.name), new.owner.as_ref(), new.project.as_ref()];
+    let names = names.into_iter().flatten().chain(&new.profiles);
+    for name in names {
+        if !is_name(name) {
+            let cause =
+                format!("`{name:.64}` is no name: up to 64 letters, digits, `-`, `_`, `.`, `@`");
+            return Err(wrong(cause));
+        }
+    }
+    if new.below.len() + new.profiles.len() > PLACES_MAX {
+        return Err(wrong(format!("it names more than {PLACES_MAX} places")));
+    }
+    for below in &new.below {
+        let path = Path::new(below);
+        if !path.is_absolute() || goes_up(path) || below.contains('\0') {
+            return Err(wrong(format!("`{below}` is no absolute path without `..`")));
+        }
+    }
+    if new
+        .lifetime_s
+        .is_some_and(|life| life == 0 || life > LIFETIME_S_MAX)
+    {
+        return Err(wrong("it is good for a second to ten years".to_owned()));
+    }
+    let is_bound = new.owner.is_some() && !new.below.is_empty();
+    if new.scope == api::Scope::Submit && !is_bound {
+        let error = wrong(
+            "one that submits has an owner, and directories below which its data lies".to_owned(),
+        );
+        return Err(error.hint("name them with --owner and --below"));
+    }
+    Ok(())
+}
+
+/// Why a token was not kept.
+pub(crate) fn not_kept(name: &str) -> Error {
+    Error::new(ErrorKind::Conflict, "make", format!("token {name}"))
+        .cause(format!("one has that name, or there are {TOKENS_MAX}"))
+        .hint("`posthaste token list` shows them; remove the old one first")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_secs(1000);
+
+    fn new(scope: api::Scope) -> api::NewToken {
+        api::NewToken {
+            name: "laptop".into(),
+            scope,
+            owner: Some("alice".into()),
+            project: None,
+            below: vec!["/scratch/alice".into()],
+            profiles: vec!["archive".into()],
+            lifetime_s: Some(60),
+        }
+    }
+
+    #[test]
+    fn a_token_is_good_until_it_ends_or_is_removed_and_is_not_kept() {
+        let tokens = Tokens::new("own".into(), &[]);
+        let (record, shown) = make(&new(api::Scope::Submit), NOW).unwrap();
+        assert!(!format!("{record:?}").contains(&shown[PREFIX.len()..]));
+        assert!(tokens.caller(&shown, NOW).is_none());
+        tokens.add(&record);
+        let caller = tokens.caller(&shown, NOW).unwrap();
+        assert_eq!(caller.scope, api::Scope::Submit);
+        let end = NOW + std::time::Duration::from_secs(60);
+        assert!(tokens.caller(&shown, end).is_none());
+        tokens.remove("laptop");
+        assert!(tokens.caller(&shown, NOW).is_none());
+        assert_eq!(
+            tokens.caller("own", NOW).unwrap().scope,
+            api::Scope::Operate
+        );
+        let again = Tokens::new("own".into(), &[record]);
+        assert!(again.caller(&shown, NOW).is_some());
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let wrong: [fn(&mut api::NewToken); 8] = [
+            |new| new.name = "a b".into(),
+            |new| new.name = String::new(),
+            |new| new.owner = None,
+            |new| new.below.clear(),
+            |new| new.below = vec!["scratch".into()],
+            |new| new.below = vec!["/scratch/../etc".into()],
+            |new| new.lifetime_s = Some(0),
+            |new| new.profiles = vec!["p".into(); 100],
+        ];
+        for (number, change) in wrong.iter().enumerate() {
+            let mut new = new(api::Scope::Submit);
+            change(&mut new);
+            let refused = make(&new, NOW).map(|_| ()).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Invalid, "{number}");
+        }
+    }
+
+    #[test]
+    fn a_token_reaches_what_lies_below_its_directories_and_no_link_leads_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("alice");
+        std::fs::create_dir_all(root.join("run")).unwrap();
+        std::os::unix::fs::symlink("/etc", root.join("out")).unwrap();
+        std::os::unix::fs::symlink(folder.path().join("alice"), folder.path().join("way")).unwrap();
+        let caller = |below: PathBuf| {
+            let mut new = new(api::Scope::Submit);
+            new.below = vec![below.to_str().unwrap().to_owned()];
+            Caller::of(&make(&new, NOW).unwrap().0)
+        };
+        // Where the directory is reached by a link itself, too.
+        for alice in [caller(root.clone()), caller(folder.path().join("way"))] {
+            for good in ["run", "run/later", "run/not/there/yet"] {
+                alice.reaches(&root.join(good)).unwrap();
+            }
+            for bad in [
+                "out",
+                "out/passwd",
+                "../bob",
+                "run/../../bob",
+                "new/../../bob",
+            ] {
+                let refused = alice.reaches(&root.join(bad)).unwrap_err();
+                assert_eq!(refused.kind(), ErrorKind::PermissionDenied, "{bad}");
+            }
+            alice.reaches(Path::new("relative")).unwrap_err();
+            alice.reads(root.to_str().unwrap(), None).unwrap();
+            alice.reads("s3://bucket/key", Some("archive")).unwrap();
+            alice.reads("archive:key", None).unwrap();
+            for (address, profile) in [
+                ("root:key", Some("archive")),
+                ("me@archive:key", Some("archive")),
+                ("sftp://archive/key", Some("archive")),
+                ("tape://archive/key", Some("archive")),
+                ("s3://bucket/key", None),
+                ("s3://bucket/key", Some("root")),
+                ("/etc/passwd", Some("archive")),
+            ] {
+                alice.reads(address, profile).unwrap_err();
+            }
+        }
+        Caller::service().reaches(Path::new("/etc")).unwrap();
+    }
+}
