@@ -1,6 +1,6 @@
 //! The one place of the executable that reads the environment.
 
-use std::{net::IpAddr, path::PathBuf};
+use std::{ffi::OsString, net::IpAddr, path::PathBuf};
 
 /// Where the service listens unless told otherwise.
 pub const SERVICE_URL: &str = "http://127.0.0.1:7420";
@@ -13,6 +13,11 @@ fn variable(name: &str) -> Option<PathBuf> {
     std::env::var_os(name)
         .filter(|value| !value.is_empty())
         .map(PathBuf::from)
+}
+
+/// The command line as it was typed.
+pub fn typed() -> Vec<OsString> {
+    std::env::args_os().collect()
 }
 
 /// The service's state directory: `$XDG_STATE_HOME/posthaste`, else `~/.local/state/posthaste`.

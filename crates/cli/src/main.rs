@@ -1,12 +1,13 @@
 //! The `posthaste` executable: parses the command line and calls one file per command.
 
-use std::process::ExitCode;
+use std::{ffi::OsString, process::ExitCode};
 
 use clap::{CommandFactory, Parser, Subcommand};
 
 mod answer;
 mod backup;
 mod check;
+mod check_config;
 mod client;
 mod condor;
 mod config;
@@ -39,6 +40,7 @@ mod request;
 mod reserve;
 mod screen;
 mod serve;
+mod settings;
 mod shutdown;
 mod simulate;
 mod slurm;
@@ -90,6 +92,7 @@ enum Command {
     StageIn(stage_in::StageInArguments),
     Plan(plan::PlanArguments),
     Check(check::CheckArguments),
+    CheckConfig(check_config::CheckConfigArguments),
     PurgeReport(purge_report::ReportArguments),
     List(request::ListArguments),
     Status(request::StatusArguments),
@@ -110,7 +113,18 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let outcome = match Cli::parse().command {
+    let outcome = settings::expanded(Cli::command, config::typed()).and_then(run);
+    match outcome {
+        Ok(code) => code,
+        Err(failure) => {
+            eprintln!("posthaste: {failure}");
+            failure.exit_code()
+        }
+    }
+}
+
+fn run(words: Vec<OsString>) -> Outcome {
+    match Cli::parse_from(words).command {
         Command::Copy(arguments) => copy::run(arguments),
         Command::Show(arguments) => ls::run(arguments),
         Command::Endpoints(arguments) => wait_for(endpoints::run(arguments)),
@@ -132,6 +146,7 @@ fn main() -> ExitCode {
         Command::StageIn(arguments) => wait_for(stage_in::run(arguments)),
         Command::Plan(arguments) => wait_for(plan::run(arguments)),
         Command::Check(arguments) => wait_for(check::run(arguments)),
+        Command::CheckConfig(arguments) => check_config::run(&arguments, &Cli::command()),
         Command::PurgeReport(arguments) => purge_report::run(&arguments),
         Command::List(arguments) => wait_for(request::list(arguments)),
         Command::Status(arguments) => wait_for(request::status(arguments)),
@@ -149,13 +164,6 @@ fn main() -> ExitCode {
         Command::Submit(arguments) => wait_for(submit::run(arguments)),
         Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Generate(arguments) => generate::run(&arguments, Cli::command()),
-    };
-    match outcome {
-        Ok(code) => code,
-        Err(failure) => {
-            eprintln!("posthaste: {failure}");
-            failure.exit_code()
-        }
     }
 }
 

@@ -37,6 +37,7 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(
     verbatim_doc_comment,
+    args_override_self = true,
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true
 )]
@@ -68,6 +69,10 @@ enum Verb {
 
 #[derive(Debug, Args)]
 struct RunArguments {
+    /// File of settings, whose table [relay] has these options as keys, with `_` for `-`. What is typed wins; `posthaste check-config`
+    /// checks it
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Where to keep fragments, key and secret; made if it isn't there
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
@@ -160,6 +165,9 @@ async fn open_bucket(address: &OsStr, profile: Option<String>) -> Result<Bucket,
 
 async fn serve(arguments: RunArguments) -> Outcome {
     let shutdown = Shutdown::watch(arguments.until_stdin_closes)?;
+    if let Some(file) = &arguments.config {
+        eprintln!("posthaste: with the settings of {}", file.display());
+    }
     let name = arguments.name.clone();
     let hours = arguments.hours.map(|hours| hours.to_string());
     let join = arguments.join.as_deref().map(read_invite).transpose()?;

@@ -23,12 +23,17 @@ use crate::{config, database, failure::Outcome, output, shutdown::Shutdown};
 ///
 /// Examples:
 ///   posthaste serve --state ~/posthaste &
+///   posthaste serve --config /etc/posthaste/posthaste.toml &
 ///   posthaste serve --state /shared/posthaste --database postgres:///posthaste &
 ///   posthaste serve --source-listen 0.0.0.0:7422 --source-url https://dtn1:7422 &
 ///   posthaste serve --scratch /scratch/alice --queue slurm --just-in-time &
 #[derive(Debug, Args)]
-#[command(verbatim_doc_comment)]
+#[command(verbatim_doc_comment, args_override_self = true)]
 pub struct ServeArguments {
+    /// File of settings, whose table [serve] has these options as keys, with `_` for `-`. What is typed wins; `posthaste check-config`
+    /// checks it
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Where to keep the journal and the secrets [default: ~/.local/state/posthaste]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
@@ -100,6 +105,9 @@ pub struct ServeArguments {
 /// When the state or the port is in use or can't be opened, and when the journal fails.
 pub async fn run(arguments: ServeArguments) -> Outcome {
     let shutdown = Shutdown::watch(arguments.until_stdin_closes)?;
+    if let Some(file) = &arguments.config {
+        eprintln!("posthaste: with the settings of {}", file.display());
+    }
     let database = arguments.database.as_deref();
     let database = database.map(|url| database::address("--database", url));
     let options = Options {

@@ -59,6 +59,7 @@ use tokio::{net::TcpListener, sync::mpsc, task::JoinSet};
 pub use alarms::{Alarm, read_alarms, test_alarm};
 pub use backup::{Backup, Whereabouts, back_up, copied_so_far, look as look_at_backup};
 pub use http::openapi;
+pub use jobs::purges::check_purge_policy;
 pub use lending::LendingOptions;
 pub use posthaste_core::contract::Encode;
 pub use queue::Scheduler;

@@ -40,6 +40,14 @@ pub(crate) struct Foreseen {
 /// What tells whether a file changed: when, and how long it is.
 type Stamp = (i64, i64, u64);
 
+/// Sees that a file has rules of a purge.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] for rules that are none, and the operating system's.
+pub fn check_purge_policy(file: &Path) -> Result<()> {
+    Purges::open(Some(file)).map(drop)
+}
+
 /// The rules of the site's purge.
 #[derive(Debug, Default)]
 pub(crate) struct Purges {
