@@ -187,12 +187,16 @@ pub(crate) fn check_dir(dir: &Path, bucket: Option<&Bucket>) -> Result<()> {
             let cause = format!("what it tells of lies in {}, not in {wanted}", belongs.to);
             Err(conflict(cause).hint("give each bucket a directory of its own"))
         }
-        (None, Some(_)) if dir.join("datasets").is_dir() => {
+        (None, Some(_)) if has_some(&dir.join("datasets")) => {
             let cause = "a relay keeps fragments there itself".to_owned();
             Err(conflict(cause).hint("give a relay with a bucket a directory of its own"))
         }
         _ => Ok(()),
     }
+}
+
+fn has_some(directory: &Path) -> bool {
+    std::fs::read_dir(directory).is_ok_and(|mut items| items.next().is_some())
 }
 
 /// What a directory tells of.

@@ -200,6 +200,11 @@ impl Store {
         self.index().room.change_files(had, wanted, now_s)
     }
 
+    /// Whether anything is known of the dataset.
+    pub(crate) fn knows(&self, dataset: &DatasetId) -> bool {
+        self.index().datasets.contains_key(dataset)
+    }
+
     /// What is stored of the dataset under this name.
     pub(crate) fn find(&self, dataset: &DatasetId, object: Object) -> Option<Stored> {
         self.index()
@@ -265,7 +270,7 @@ impl Store {
     }
 
     /// The same of what has its room for so long. Blocking.
-    fn keep(&self, dataset: &DatasetId, expires_s: u64) -> Result<(), Refusal> {
+    pub(crate) fn keep(&self, dataset: &DatasetId, expires_s: u64) -> Result<(), Refusal> {
         let _one = self.expiry.lock().unwrap_or_else(PoisonError::into_inner);
         let known = self
             .index()

@@ -38,6 +38,9 @@ impl Service {
             }
             Some(Target::Inventory(id)) => self.inventory(id, head.uri.query()),
             Some(Target::Dataset(id)) => {
+                if backing.passes.give_up(&id) {
+                    backing.cleaner.doom_again(id);
+                }
                 let doomed = backing.cleaner.doom(id).await;
                 doomed.map(|()| empty(StatusCode::NO_CONTENT))
             }

@@ -6,14 +6,18 @@
 use std::{
     fs, io,
     sync::{
-        Arc,
+        Arc, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 use futures_util::{StreamExt, stream};
 use posthaste_endpoint::{Endpoint, Kind, Result, join, relay::DatasetId};
-use tokio::sync::{Mutex, Notify};
+use tokio::{
+    sync::{Mutex, Notify},
+    time::Instant,
+};
 
 use super::{CHECKS, PROBES};
 use crate::{
@@ -24,6 +28,11 @@ use crate::{
 /// Objects removed at once.
 const REMOVALS_MAX: usize = 16;
 
+/// Datasets that are looked after a second time.
+const LATE_MAX: usize = 10_000;
+/// A pass is good for a quarter of an hour, and an object that has begun by then takes less than this.
+const STRAGGLES: Duration = Duration::from_secs(75 * 60);
+
 /// What cleans.
 pub(crate) struct Cleaner {
     bucket: Arc<dyn Endpoint>,
@@ -32,6 +41,8 @@ pub(crate) struct Cleaner {
     wanted: Notify,
     /// Whether something may be left of a relay that was killed.
     has_leftovers: AtomicBool,
+    /// Datasets of which something was on its way when they went, and until when it may still arrive.
+    late: std::sync::Mutex<Vec<(DatasetId, Instant)>>,
 }
 
 impl Cleaner {
@@ -42,6 +53,7 @@ impl Cleaner {
             one: Mutex::default(),
             wanted: Notify::new(),
             has_leftovers: AtomicBool::new(true),
+            late: std::sync::Mutex::default(),
         }
     }
 
@@ -58,6 +70,30 @@ impl Cleaner {
         Ok(())
     }
 
+    /// Dooms a dataset once more when nothing of it can still arrive that was let through before it went.
+    pub(crate) fn doom_again(&self, dataset: DatasetId) {
+        let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+        if late.len() < LATE_MAX {
+            late.push((dataset, Instant::now() + STRAGGLES));
+        }
+    }
+
+    /// Dooms what is due again, unless it came back meanwhile.
+    async fn doom_late(&self) {
+        let now = Instant::now();
+        let due: Vec<DatasetId> = {
+            let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+            let due = late.iter().filter(|(_, until)| *until <= now);
+            let due = due.map(|(dataset, _)| *dataset).collect();
+            late.retain(|(_, until)| *until > now);
+            due
+        };
+        for dataset in due.into_iter().filter(|dataset| !self.store.knows(dataset)) {
+            let store = Arc::clone(&self.store);
+            let _ = blocking(move || Ok(store.doom(&dataset)?)).await;
+        }
+    }
+
     /// Waits until somebody wants something removed.
     pub(crate) async fn wanted(&self) {
         self.wanted.notified().await;
@@ -66,6 +102,7 @@ impl Cleaner {
     /// Removes all that is doomed. What can't be removed now is tried again at the next turn.
     pub(crate) async fn clean(&self) {
         let _one = self.one.lock().await;
+        self.doom_late().await;
         let store = Arc::clone(&self.store);
         let Ok(doomed) = blocking(move || store.doomed().map_err(Refusal::from)).await else {
             return;

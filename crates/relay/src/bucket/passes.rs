@@ -69,6 +69,14 @@ impl Passes {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Gives up all of a dataset, and says whether anything of it was on its way.
+    pub(crate) fn give_up(&self, dataset: &DatasetId) -> bool {
+        let mut under_way = self.under_way();
+        let before = under_way.len();
+        under_way.retain(|(of, _), _| of != dataset);
+        under_way.len() < before
+    }
+
     /// Gives up what did not come.
     pub(crate) fn give_up_late(&self) {
         let now = Instant::now();
@@ -181,6 +189,9 @@ impl Passes {
             return Ok(PassAnswer::NeedsMd5);
         };
         let upload = self.set_aside(dataset, object, stored, asked).await?;
+        // Known from now on: what the store gets and nobody counts goes when the dataset does.
+        let (store, expires_s) = (Arc::clone(&self.store), asked.expires_unix_s);
+        blocking(move || store.keep(&dataset, expires_s)).await?;
         let errand = Errand::Write(sum);
         let pass = self.bucket.pass(&dataset, object, &stored, &errand).await;
         let pass = pass.map_err(|error| refusal_of(&error))?;
