@@ -69,7 +69,7 @@ enum Verb {
 
 #[derive(Debug, Args)]
 struct RunArguments {
-    /// File of settings, whose table [relay] has these options as keys, with `_` for `-`. What is typed wins; `posthaste check-config`
+    /// File of settings, whose table `[relay]` has these options as keys, with `_` for `-`. What is typed wins; `posthaste check-config`
     /// checks it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,

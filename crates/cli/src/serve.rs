@@ -30,7 +30,7 @@ use crate::{config, database, failure::Outcome, output, shutdown::Shutdown};
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment, args_override_self = true)]
 pub struct ServeArguments {
-    /// File of settings, whose table [serve] has these options as keys, with `_` for `-`. What is typed wins; `posthaste check-config`
+    /// File of settings, whose table `[serve]` has these options as keys, with `_` for `-`. What is typed wins; `posthaste check-config`
     /// checks it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,

@@ -98,6 +98,13 @@ fn a_relay_says_itself_that_it_ends_and_goes_on_saying_so_after_a_restart() {
     service.wait_for_depots(|depot| depot["state"] == "up" && depot["drain"]["moves"] == true);
     drain(&["--off"]);
     service.wait_for_depots(|depot| depot["drain"].is_null());
+    // What somebody is told is so already.
+    for _ in 0..5 {
+        let drained = service.run(&["depot", "drain", "lent"]);
+        assert!(drained.status.success(), "{}", text(&drained.stderr));
+        let said = text(&service.run(&["depot", "undrain", "lent"]).stdout);
+        assert!(said.contains("is used again"), "{said}");
+    }
     let unknown = service.run(&["depot", "drain", "nobody"]);
     let (code, line) = processes::failure(&unknown);
     assert!(code != 0 && line.contains("depot nobody"), "{line}");

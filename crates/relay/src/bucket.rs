@@ -64,6 +64,9 @@ impl Bucket {
     /// # Errors
     /// What the store refuses; [`ErrorKind::Unsupported`] where it gives no passes or checks nothing.
     pub async fn open(store: Arc<dyn Endpoint>) -> Result<Self> {
+        // What is wrong with the address or the keys the store's own endpoint says best.
+        let mut listing = store.list(b"", false).await?;
+        listing.next_page().await?;
         let mut noise = [0; 16];
         getrandom::fill(&mut noise).map_err(|cause| {
             Error::new(ErrorKind::Other, "make", "a name").cause(cause.to_string())
@@ -278,7 +281,13 @@ impl Trial<'_> {
     }
 
     async fn pass(&self, errand: &Errand) -> Result<Pass> {
-        let pass = self.store.pass(self.path, errand, PASS_LIFETIME).await?;
+        let pass = self.store.pass(self.path, errand, PASS_LIFETIME).await;
+        let pass = pass.map_err(|error| match error.kind() == ErrorKind::Unsupported {
+            true => Error::new(ErrorKind::Unsupported, "lend", self.store.show(b""))
+                .cause("nobody else can be let through to it")
+                .hint("an S3 bucket can be lent, with Google's too, and an Azure container with the account's key"),
+            false => error,
+        })?;
         if leads_without_tls(&pass.url) {
             return Err(
                 Error::new(ErrorKind::Unsupported, "use", self.store.show(b""))

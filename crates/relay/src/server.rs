@@ -250,9 +250,8 @@ async fn open_all(
     capacity: Bytes,
     flush: bool,
 ) -> Result<(Identity, Store, Ground)> {
-    check_dir(dir, bucket)?;
-    let (opened_dir, is_backed) = (dir.to_owned(), bucket.is_some());
-    let opened = spawn_blocking(move || open_dir(&opened_dir, capacity, flush, is_backed));
+    let (opened_dir, store) = (dir.to_owned(), bucket.cloned());
+    let opened = spawn_blocking(move || open_dir(&opened_dir, store.as_ref(), capacity, flush));
     let opened = opened.await.map_err(|cause| {
         let shown = dir.display().to_string();
         Error::io("open", shown, std::io::Error::other(cause))
@@ -266,12 +265,13 @@ async fn open_all(
 /// Makes or opens all that lies in a relay's directory, and removes what has expired.
 fn open_dir(
     dir: &Path,
+    bucket: Option<&Bucket>,
     capacity: Bytes,
     flush: bool,
-    is_backed: bool,
 ) -> Result<(Identity, Store, Ground)> {
     let ground = Ground::beneath(&dir.join("files"))?;
-    let store = Store::open(dir, capacity.get(), flush, is_backed)?;
+    let store = Store::open(dir, capacity.get(), flush, bucket.is_some())?;
+    check_dir(dir, bucket)?;
     let failed = |refusal: crate::store::Refusal| {
         Error::new(refusal.kind, "clean", dir.display().to_string()).cause(refusal.message)
     };

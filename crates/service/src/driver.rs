@@ -13,7 +13,7 @@ use posthaste_core::{
 use posthaste_endpoint::{Error, ErrorKind, Result, gateway::Gateways, relay::Haste};
 use posthaste_journal::{ChunkRecord, Step};
 use posthaste_types::Timestamp;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{
     Options,
@@ -40,11 +40,17 @@ const SNAPSHOT_EVERY: usize = 8192;
 pub(crate) struct Arrival {
     pub(crate) input: Input,
     pub(crate) chunk: Option<ChunkRecord>,
+    /// Who waits until it is written down.
+    pub(crate) written: Option<oneshot::Sender<()>>,
 }
 
 impl Arrival {
     pub(crate) fn bare(input: Input) -> Self {
-        Self { input, chunk: None }
+        Self {
+            input,
+            chunk: None,
+            written: None,
+        }
     }
 }
 
@@ -125,11 +131,31 @@ impl Centre {
     /// # Errors
     /// [`ErrorKind::Cancelled`] when the service is ending.
     pub(crate) async fn tell(&self, input: Input) -> Result<()> {
-        self.inputs
-            .send(Arrival::bare(input))
-            .await
-            .map_err(|_| Error::new(ErrorKind::Cancelled, "tell", "the service, which is ending"))
+        self.send(Arrival::bare(input)).await
     }
+
+    /// The same for people: it is in the journal when this returns, and the mind has taken it, so that nothing said to them is
+    /// lost or looks undone.
+    ///
+    /// # Errors
+    /// As [`Self::tell`].
+    pub(crate) async fn put_down(&self, input: Input) -> Result<()> {
+        let (written, done) = oneshot::channel();
+        let arrival = Arrival {
+            written: Some(written),
+            ..Arrival::bare(input)
+        };
+        self.send(arrival).await?;
+        done.await.map_err(|_| ending())
+    }
+
+    async fn send(&self, arrival: Arrival) -> Result<()> {
+        self.inputs.send(arrival).await.map_err(|_| ending())
+    }
+}
+
+fn ending() -> Error {
+    Error::new(ErrorKind::Cancelled, "tell", "the service, which is ending")
 }
 
 /// The loop.
@@ -242,11 +268,12 @@ impl Driver {
 
     fn step(&mut self, arrivals: Vec<Arrival>) -> Result<()> {
         let now = self.centre.clock.now();
-        let mut chunks = Vec::new();
+        let (mut chunks, mut waiting) = (Vec::new(), Vec::new());
         let mut inputs = Vec::with_capacity(arrivals.len());
         for arrival in arrivals {
             inputs.push(arrival.input);
             chunks.extend(arrival.chunk);
+            waiting.extend(arrival.written);
         }
         let mut out = Outbox::default();
         self.since_snapshot += inputs.len() + 1;
@@ -259,6 +286,10 @@ impl Driver {
             self.since_snapshot = 0;
         }
         self.journal(now, &inputs, &chunks, &out, snapshot)?;
+        for written in waiting {
+            // Who asked may have left.
+            let _ = written.send(());
+        }
         for command in out.commands {
             let manner = self.manner(&command);
             self.hands.execute(command, manner);

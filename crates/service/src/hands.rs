@@ -202,8 +202,8 @@ impl Hands {
             };
             let arrival = match ended {
                 Ok(record) => Arrival {
-                    input: leg.ended(Ok(())),
                     chunk: Some(record),
+                    ..Arrival::bare(leg.ended(Ok(())))
                 },
                 Err(fault) => Arrival::bare(leg.ended(Err(fault))),
             };

@@ -111,12 +111,12 @@ impl Inbound {
             };
             let arrival = match fetched {
                 Ok(record) => Arrival {
-                    input: Input::ChunkArrived {
+                    chunk: Some(record),
+                    ..Arrival::bare(Input::ChunkArrived {
                         request,
                         source,
                         chunk,
-                    },
-                    chunk: Some(record),
+                    })
                 },
                 Err(error) => {
                     eprintln!("posthaste: {request}: {error}");

@@ -163,7 +163,7 @@ async fn tell(inputs: &mpsc::Sender<Arrival>, leg: Leg, is_piece: bool, told: To
     }
     let arrival = Arrival {
         chunk: ended.is_ok().then_some(record),
-        input: leg.ended(ended),
+        ..Arrival::bare(leg.ended(ended))
     };
     // The driver is gone only when the service ends, and then nobody waits for this.
     let _ = inputs.send(arrival).await;

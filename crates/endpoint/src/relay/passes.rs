@@ -27,7 +27,7 @@ use super::{
 use crate::{BodySum, Error, ErrorKind, Locus, Pass, Result, Summer, gateway::Way};
 
 /// How a request to a store is called.
-const OPERATION: &str = "reach the store of";
+const OPERATION: &str = "ask the store";
 /// What stores say of bytes that are not those they were to be.
 const CORRUPT: [&str; 4] = [
     "BadDigest",

@@ -63,7 +63,7 @@ pub(crate) async fn remove(
         .journal(|journal| journal.remove_depot(depot.record.id))?;
     centre.depots.remove(depot.record.id);
     centre
-        .tell(Input::DepotRemoved {
+        .put_down(Input::DepotRemoved {
             depot: depot.record.id,
         })
         .await?;
@@ -112,7 +112,7 @@ async fn set_drain(desk: &Desk, name: &str, drain: Drain) -> Answer<Json<api::De
         drain,
         is_own: false,
     };
-    centre.tell(input).await?;
+    centre.put_down(input).await?;
     Ok(Json(render::depot(centre, &depot)))
 }
 

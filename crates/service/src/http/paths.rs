@@ -133,6 +133,6 @@ pub(crate) async fn probe(
             Input::CrossingProbeAsked { from, to: depot }
         }
     };
-    centre.tell(input).await?;
+    centre.put_down(input).await?;
     Ok(StatusCode::ACCEPTED)
 }

@@ -158,7 +158,7 @@ pub(crate) async fn cancel(
         Some(RequestState::Moving | RequestState::Safe) => {}
     }
     desk.centre
-        .tell(Input::RequestCancelled { request: record.id })
+        .put_down(Input::RequestCancelled { request: record.id })
         .await?;
     Ok(StatusCode::ACCEPTED)
 }
@@ -179,7 +179,7 @@ async fn cancel_stage_in(desk: &Desk, record: &RequestRecord) -> Answer<StatusCo
         Some(ArrivalState::Waiting | ArrivalState::Moving) => {
             let request = record.id;
             desk.centre
-                .tell(Input::RequestCancelled { request })
+                .put_down(Input::RequestCancelled { request })
                 .await?;
             return Ok(StatusCode::ACCEPTED);
         }
@@ -257,7 +257,7 @@ pub(crate) async fn modify(
         .chain(purged)
         .chain(limited)
     {
-        desk.centre.tell(input).await?;
+        desk.centre.put_down(input).await?;
     }
     Ok(StatusCode::ACCEPTED)
 }
@@ -381,7 +381,7 @@ pub(crate) async fn delivered(
 ) -> Answer<StatusCode> {
     let record = find_own(&desk, &caller, &id)?;
     desk.centre
-        .tell(Input::Delivered { request: record.id })
+        .put_down(Input::Delivered { request: record.id })
         .await?;
     Ok(StatusCode::ACCEPTED)
 }
