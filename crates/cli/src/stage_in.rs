@@ -18,6 +18,7 @@ use crate::{
     failure::{Exit, Failure, Outcome},
     ls::progress::{QUIET_FOR, draw},
     moment, output, watch,
+    wishes::AccountArguments,
 };
 
 /// How often a request whose sources are being looked at is looked at.
@@ -64,17 +65,8 @@ pub struct StageInArguments {
         default_value_t
     )]
     priority: Priority,
-    /// On whose account it goes: projects share evenly what is left over
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "POSTHASTE_PROJECT",
-        hide_env_values = true
-    )]
-    project: Option<String>,
-    /// Whose it is: users of a project share evenly
-    #[arg(long, value_name = "NAME", env = "USER", hide_env_values = true)]
-    owner: Option<String>,
+    #[command(flatten)]
+    account: AccountArguments,
     /// Most that is read for it in a second, like 200M
     #[arg(long, visible_alias = "bwlimit", value_name = "BYTES")]
     rate_max: Option<Bytes>,
@@ -186,8 +178,8 @@ impl StageInArguments {
             not_before.map(|at| moment::parse_coming("moment since when it is welcome", at));
         let is_normal = self.priority == Priority::default();
         Ok(api::NewStageIn {
-            owner: self.owner.clone(),
-            project: self.project.clone(),
+            owner: self.account.owner.clone(),
+            project: self.account.project.clone(),
             sources: self
                 .sources
                 .iter()

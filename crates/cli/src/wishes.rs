@@ -5,6 +5,22 @@ use posthaste_api as api;
 use posthaste_core::contract::{Priority, Reserve};
 use posthaste_types::ByteRate;
 
+/// Whose a request is, among whom what is left over is shared.
+#[derive(Debug, Clone, Args)]
+pub struct AccountArguments {
+    /// On whose account it goes: projects share evenly what is left over
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "POSTHASTE_PROJECT",
+        hide_env_values = true
+    )]
+    pub project: Option<String>,
+    /// Whose it is: users of a project share evenly
+    #[arg(long, value_name = "NAME", env = "USER", hide_env_values = true)]
+    pub owner: Option<String>,
+}
+
 /// What may be wished beyond the deadline.
 #[derive(Debug, Args)]
 pub struct WishesArguments {
@@ -18,17 +34,8 @@ pub struct WishesArguments {
         default_value_t
     )]
     priority: Priority,
-    /// On whose account it goes: projects share evenly what is left over
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "POSTHASTE_PROJECT",
-        hide_env_values = true
-    )]
-    project: Option<String>,
-    /// Whose it is: users of a project share evenly
-    #[arg(long, value_name = "NAME", env = "USER", hide_env_values = true)]
-    owner: Option<String>,
+    #[command(flatten)]
+    account: AccountArguments,
     /// Choose the code: any so many depots may be lost
     #[arg(long, value_name = "DEPOTS", conflicts_with_all = ["code", "durability"])]
     survive: Option<u32>,
@@ -83,8 +90,8 @@ impl WishesArguments {
         let is_normal = self.priority == Priority::default();
         api::Wishes {
             priority: (!is_normal).then(|| self.priority.to_string()),
-            owner: self.owner.clone(),
-            project: self.project.clone(),
+            owner: self.account.owner.clone(),
+            project: self.account.project.clone(),
             survive: self.survive,
             durability_percent: self.durability,
             safe_with: self.safe_with,

@@ -78,7 +78,7 @@ fn a_drained_depot_is_emptied_switched_off_and_nothing_is_missing() {
 fn a_relay_says_itself_that_it_ends_and_goes_on_saying_so_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let mut relay = Relay::start(folder.path(), "lent", "1G", "40M");
-    let service = Service::start(folder.path());
+    let mut service = Service::start(folder.path());
     let dir = relay.directory.to_str().unwrap().to_owned();
     let drain = |more: &[&str]| {
         let output = binary()
@@ -105,6 +105,12 @@ fn a_relay_says_itself_that_it_ends_and_goes_on_saying_so_after_a_restart() {
         let said = text(&service.run(&["depot", "undrain", "lent"]).stdout);
         assert!(said.contains("is used again"), "{said}");
     }
+    let drained = service.run(&["depot", "drain", "lent"]);
+    service.kill();
+    assert!(drained.status.success(), "{}", text(&drained.stderr));
+    service.restart();
+    let depots = service.json(&["depot", "list", "--json"]);
+    assert!(!depots[0]["drain"].is_null(), "{depots}");
     let unknown = service.run(&["depot", "drain", "nobody"]);
     let (code, line) = processes::failure(&unknown);
     assert!(code != 0 && line.contains("depot nobody"), "{line}");

@@ -1,11 +1,11 @@
 //! A circuit as it is written, and what of it makes sense.
 
 use std::{
-    net::IpAddr,
     path::{Path, PathBuf},
     time::Duration,
 };
 
+use posthaste_endpoint::relay::is_loopback;
 use serde::Deserialize;
 
 use super::{Approach, Circuit, Credential, FLOWS_MAX, Fixture, Flow, Local, Nsi, Oscars};
@@ -248,12 +248,10 @@ fn check_address(address: &str, credential: &Credential) -> Result<(), String> {
         Some((host, port)) if !port.ends_with(']') => host,
         _ => place,
     };
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let here = host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
     match credential {
         // What is made from a secret is good for two minutes; a gateway has no TLS of its own.
         Credential::None | Credential::Secret(_) => Ok(()),
-        Credential::Token(_) if here => Ok(()),
+        Credential::Token(_) if is_loopback(host) => Ok(()),
         Credential::Token(_) => Err("a token goes over https:// only".to_owned()),
         Credential::Certificate { .. } => Err("a certificate needs https://".to_owned()),
     }

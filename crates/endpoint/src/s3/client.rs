@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, request::Parts};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, request};
 use hyper::body::Incoming;
 use reqsign_aws_v4::Credential;
 use reqsign_core::Signer;
@@ -246,13 +246,8 @@ impl S3Client {
     /// What the store refuses, by its code; [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`].
     pub(super) async fn send(&self, call: Call<'_>) -> Result<Response<Incoming>> {
         let about = self.about(&call);
-        let mut request = Request::builder()
-            .method(&call.method)
-            .uri(self.uri(&call, &about)?);
-        for (name, value) in &call.headers {
-            request = request.header(*name, value);
-        }
-        let request = request
+        let request = self
+            .begin(&call, &about)?
             .header("x-amz-content-sha256", call.signed_as)
             .body(())
             .map_err(|cause| about.fail(ErrorKind::Invalid).cause(cause))?;
@@ -268,9 +263,20 @@ impl S3Client {
         Err(refused(&about, head.status, &head.headers, &refusal))
     }
 
+    /// The request's method, address and headers.
+    fn begin(&self, call: &Call<'_>, about: &About) -> Result<request::Builder> {
+        let mut request = Request::builder()
+            .method(&call.method)
+            .uri(self.uri(call, about)?);
+        for (name, value) in &call.headers {
+            request = request.header(*name, value);
+        }
+        Ok(request)
+    }
+
     async fn sign(
         &self,
-        head: &mut Parts,
+        head: &mut request::Parts,
         lifetime: Option<Duration>,
         about: &About,
     ) -> Result<()> {
@@ -291,13 +297,8 @@ impl S3Client {
     /// [`ErrorKind::Unauthenticated`] without credentials that are good for so long.
     pub(super) async fn presign(&self, call: Call<'_>, lifetime: Duration) -> Result<Pass> {
         let about = self.about(&call);
-        let mut request = Request::builder()
-            .method(&call.method)
-            .uri(self.uri(&call, &about)?);
-        for (name, value) in &call.headers {
-            request = request.header(*name, value);
-        }
-        let request = request
+        let request = self
+            .begin(&call, &about)?
             .body(())
             .map_err(|cause| about.fail(ErrorKind::Invalid).cause(cause))?;
         let headers = request.headers().clone();

@@ -2,12 +2,11 @@
 
 use std::{
     fs,
-    net::IpAddr,
     path::{Path, PathBuf},
 };
 
 use http::Uri;
-use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_endpoint::{Error, ErrorKind, Result, relay::is_loopback};
 use serde::Deserialize;
 
 /// Alarms in one file: each is told by a task of its own.
@@ -292,7 +291,7 @@ fn web_address(text: &str) -> Result<Uri, String> {
     let host = address.host().ok_or_else(wrong)?;
     match address.scheme_str() {
         Some("https") => Ok(address),
-        Some("http") if is_here(host) => Ok(address),
+        Some("http") if is_loopback(host) => Ok(address),
         Some("http") => Err("a webhook beyond this machine begins with https://".to_owned()),
         _ => Err(wrong()),
     }
@@ -316,16 +315,11 @@ fn mail_server(text: &str, has_login: bool) -> Result<(String, u16, Tls), String
     let host = authority.host().trim_matches(['[', ']']).to_owned();
     let (port, tls) = match address.scheme_str() {
         Some("smtps") => (465, Tls::Implicit),
-        Some("smtp") if is_here(&host) && !has_login => (25, Tls::Off),
+        Some("smtp") if is_loopback(&host) && !has_login => (25, Tls::Off),
         Some("smtp") => (587, Tls::Started),
         _ => return Err(wrong()),
     };
     Ok((host, authority.port_u16().unwrap_or(port), tls))
-}
-
-fn is_here(host: &str) -> bool {
-    let host = host.trim_matches(['[', ']']);
-    host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
 }
 
 #[cfg(test)]
