@@ -20,6 +20,10 @@ pub struct NewStageIn {
     /// when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<String>,
+    /// Names of depots near the centre on which it may wait until it is welcome, where it would have to come earlier
+    /// straight from its sources.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub via: Vec<String>,
     /// `low`, `normal`, `high`, `urgent`, or a number from -9 to 9.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<String>,
@@ -81,7 +85,10 @@ pub struct Source {
     pub chunks: u32,
     /// Bytes of those.
     pub bytes: u64,
-    /// How much of the stage-in it holds.
+    /// Whether it is a depot near the centre on which the stage-in waits.
+    #[serde(default)]
+    pub near: bool,
+    /// How much of the stage-in it holds; of a depot near the centre, what is not here yet.
     pub holds_bytes: u64,
     /// Of that, what no other source holds.
     pub alone_bytes: u64,

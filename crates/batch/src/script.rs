@@ -47,6 +47,8 @@ pub struct StageIn {
     pub destination: String,
     /// When it has to be there, where not just before the job starts; spans count from the submission.
     pub deadline: Option<Deadline>,
+    /// The depots near the centre on which it may wait until then.
+    pub via: Vec<String>,
     /// Whether the job starts without it where it can't be had.
     pub is_optional: bool,
 }

@@ -224,7 +224,8 @@ fn how_in(one: &StageIn) -> Vec<String> {
     let optional = one
         .is_optional
         .then(|| "the job starts without it too".to_owned());
-    [by].into_iter().chain(optional).collect()
+    let waits = (!one.via.is_empty()).then(|| format!("may wait on {}", one.via.join(" and ")));
+    [by].into_iter().chain(waits).chain(optional).collect()
 }
 
 fn how_out(one: &StageOut) -> Vec<String> {
@@ -266,7 +267,7 @@ fn to_json(wanted: &Wanted, answers: &Answers, now: Timestamp) -> Value {
     let stage_in = |one: &StageIn| {
         json!({
             "line": one.line, "source": one.source, "destination": one.destination,
-            "deadline": deadline(one.deadline), "optional": one.is_optional,
+            "deadline": deadline(one.deadline), "via": one.via, "optional": one.is_optional,
             "asked": answers.get(&one.line).map(Answer::to_json),
         })
     };

@@ -32,7 +32,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// may end.
 ///
 /// With --not-before it comes just in time: it begins when waiting longer would endanger the deadline.
-/// Without, it begins at once where nothing is more urgent.
+/// Without, it begins at once where nothing is more urgent. What comes too slowly for that gathers on the
+/// depots of --via first, and comes from there.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -40,6 +41,7 @@ Examples:
   posthaste stage-in s3://archive/run7 sftp://me@mirror/run7 /scratch/me/run7 --deadline 2h
   posthaste stage-in /archive/mesh s3://lab/weather-2026 /scratch/me/input --deadline 2h
   posthaste stage-in archive:run7 /scratch/me/run7 --not-before 2026-11-22T22:00 --deadline 2026-11-22T23:00
+  posthaste stage-in tape:run7 /scratch/me/run7 --not-before 22:00 --deadline 23:00 --via cache1,cache2
   posthaste stage-in https://data.example.org/mesh.h5 /scratch/me/mesh --deadline 30m --dry-run
 
 Exit codes: 0 taken (with --wait: here in time); 10 late, 11 refused; others as everywhere.")]
@@ -56,6 +58,9 @@ pub struct StageInArguments {
     /// Since when it is welcome, written alike: before, it comes only as far as the deadline needs it
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
     not_before: Option<String>,
+    /// Depots near the centre on which it may wait until it is welcome, with commas between them
+    #[arg(long, value_name = "DEPOTS", value_delimiter = ',')]
+    via: Vec<String>,
     /// How much it matters when not all can be served in time: low, normal, high, urgent, or -9 to 9;
     /// promises to others are kept whatever it is
     #[arg(
@@ -188,6 +193,7 @@ impl StageInArguments {
             to: absolute(&self.destination)?,
             deadline: moment::parse_deadline(&self.deadline)?.to_string(),
             not_before: not_before.transpose()?.map(|at| at.to_string()),
+            via: self.via.clone(),
             priority: (!is_normal).then(|| self.priority.to_string()),
             rate_bytes_per_s_max: self.rate_max.map(Bytes::get),
             profile: self.profile.clone(),
@@ -253,7 +259,7 @@ fn describe(request: &api::Request, dry_run: bool) -> String {
             ),
         );
     }
-    for source in &stage_in.sources {
+    for source in stage_in.sources.iter().filter(|source| !source.near) {
         let holds = match (source.holds_bytes, source.alone_bytes) {
             (holds, _) if holds == request.bytes => String::new(),
             (holds, alone) => format!(
@@ -271,6 +277,10 @@ fn describe(request: &api::Request, dry_run: bool) -> String {
                 ByteRate::new(source.rate_p10_bytes_per_s)
             ),
         );
+    }
+    for source in stage_in.sources.iter().filter(|source| source.near) {
+        let waits = format!("{}, where it may wait until it is welcome", source.name);
+        text += &answer::row("via", &waits);
     }
     if let Some(binding) = &stage_in.binding {
         let names = binding.sources.join(" and ");

@@ -1,11 +1,13 @@
 //! Stage-ins: which chunk comes from which source, and when it must begin to be here in time.
 //!
-//! `outlook` forecasts, forward and backward; `fetch` asks sources for chunks; `review` is what time
+//! `outlook` forecasts, forward and backward; `fetch` asks sources for chunks; `near` lets them go to depots near the
+//! centre meanwhile; `review` is what time
 //! alone brings; `loss` is what becomes of sources that fail; `ending` how a stage-in ends.
 
 mod ending;
 mod fetch;
 mod loss;
+mod near;
 mod outlook;
 mod review;
 mod views;
@@ -54,6 +56,7 @@ impl Mind {
             self.review_arrivals(out);
             self.find_stalled_sources(out);
         }
+        self.probe_near(out);
         self.fetch(out);
         self.set_next_look();
     }
@@ -61,8 +64,7 @@ impl Mind {
     /// When a stage-in wants something to be done next, if nothing happens before.
     pub(crate) fn next_arrival_alarm(&self) -> Option<Timestamp> {
         let paced = self.arrivals.live().filter_map(|(_, arrival)| {
-            let waits =
-                arrival.is_due && arrival.paced_until > self.now && arrival.open(|_| true) > 0;
+            let waits = arrival.may_read() && arrival.paced_until > self.now && arrival.open() > 0;
             waits.then_some(arrival.paced_until)
         });
         paced.chain(self.arrivals.look_at).min()

@@ -13,6 +13,7 @@ mod encode;
 mod event;
 mod fault;
 mod input;
+mod near;
 mod offer;
 mod pin;
 mod prices;
@@ -27,7 +28,8 @@ mod way;
 mod wishes;
 
 pub use arrival::{
-    ArrivalSpec, ArrivalState, ArrivalView, Binding, Cut, Holding, SourceShareView, SourceView,
+    ArrivalSpec, ArrivalState, ArrivalView, Binding, Cut, Holding, NearDepot, SourceShareView,
+    SourceView,
 };
 pub use circuit::{
     CircuitTerms, News, Obstacle, ReservationState, ReservationView, Reserve, ReserveError, Step,
@@ -39,6 +41,7 @@ pub use encode::{Encode, EncodeError};
 pub use event::{Event, Happening};
 pub use fault::{Fault, GiverEnd};
 pub use input::Input;
+pub use near::{NearNews, NearReason};
 pub(crate) use offer::Dollars;
 pub use offer::WouldBuy;
 pub use pin::PinReason;

@@ -8,7 +8,7 @@ use posthaste_types::{DepotId, RequestId};
 use crate::{
     Mind,
     books::{Depot, Forget, Release},
-    contract::{Command, DeliveryReason, Outbox, Reason, ReleasePolicy, RequestState},
+    contract::{Command, DeliveryReason, NearReason, Outbox, Reason, ReleasePolicy, RequestState},
 };
 
 /// A depot that did not answer in this time won't.
@@ -120,6 +120,10 @@ impl Mind {
 
 fn reason(forget: Forget) -> Reason {
     let destinations = forget.destinations;
+    if destinations == 0 {
+        let why = NearReason::NotNeeded;
+        return Reason::Near { why };
+    }
     let why = DeliveryReason::WholeThere { destinations };
     Reason::Delivery { why }
 }

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Leads every snapshot; another number is another layout.
-const SNAPSHOT_VERSION: u32 = 38;
+const SNAPSHOT_VERSION: u32 = 39;
 
 record! {
     /// The decision maker of one centre.
@@ -353,6 +353,7 @@ impl Mind {
                 spec,
                 holdings,
             } => self.on_arrival_asked(request, spec, &holdings, out),
+            Input::NearTold { request, news } => self.on_near_told(request, &news, out),
             Input::ChunkArrived {
                 request,
                 source,

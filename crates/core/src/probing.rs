@@ -49,6 +49,19 @@ impl Mind {
         }
     }
 
+    /// Starts a probe for a request that did not use the depot yet, if its link is free and no other is under way.
+    pub(crate) fn probe_before(
+        &mut self,
+        id: RequestId,
+        to: DepotId,
+        budget: Bytes,
+        out: &mut Outbox,
+    ) {
+        if self.may_probe() && self.stale_since(to).is_some() {
+            self.probe(to, budget, Some(id), out);
+        }
+    }
+
     /// Starts a probe that a person asked for, if its link is free and no other is under way.
     pub(crate) fn probe_asked(&mut self, out: &mut Outbox) {
         if !self.may_probe() {
@@ -123,6 +136,9 @@ impl Mind {
             payer.probed += budget;
             payer.probed_micro_usd = payer.probed_micro_usd.saturating_add(price);
         }
+        if let Some(payer) = self.arrivals.requests.get_mut(&payer) {
+            payer.probed += budget;
+        }
     }
 
     /// What a probe for the request may send, and what it may cost in millionths of a dollar; none where it is to send
@@ -181,6 +197,11 @@ impl Mind {
             depot.map_or(0, |depot| depot.terms.sending().of(bytes).micro_usd())
         };
         let saved = price(probing.budget).saturating_sub(price(sent));
+        let payer = probing.request;
+        let waits = payer.and_then(|payer| self.arrivals.requests.get_mut(&payer));
+        if let Some(payer) = waits {
+            payer.probed -= probing.budget - sent;
+        }
         if let Some(request) = probing
             .request
             .and_then(|payer| self.requests.get_mut(&payer))

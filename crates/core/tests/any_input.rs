@@ -137,8 +137,36 @@ fn stage_in() -> impl Strategy<Value = RequestId> {
 }
 
 /// What is said of stage-ins.
+fn source() -> impl Strategy<Value = SourceId> + Clone {
+    (1u32..4).prop_map(SourceId::new)
+}
+
+fn near() -> impl Strategy<Value = Input> {
+    let near = proptest::collection::vec((depot(), source()), 1..3).prop_map(|near| {
+        let near = near.into_iter();
+        let near = near.map(|(depot, source)| NearDepot { depot, source });
+        NearNews::MayWait {
+            near: near.collect(),
+        }
+    });
+    let stored = (source(), chunk(), depot()).prop_map(|(source, chunk, depot)| NearNews::Stored {
+        source,
+        chunk,
+        depot,
+    });
+    let failed = (source(), chunk(), depot(), fault()).prop_map(|(source, chunk, depot, fault)| {
+        NearNews::Failed {
+            source,
+            chunk,
+            depot,
+            fault,
+        }
+    });
+    let news = prop_oneof![near, stored, failed];
+    (stage_in(), news).prop_map(|(request, news)| Input::NearTold { request, news })
+}
+
 fn inbound() -> impl Strategy<Value = Input> {
-    let source = || (1u32..4).prop_map(SourceId::new);
     let times = (0u64..900, proptest::option::of(0u64..900), any::<bool>());
     let sizes = (0u64..3000, 0u64..300, proptest::option::of(0u64..500));
     let spec = (times, sizes, proptest::collection::vec(source(), 0..4)).prop_map(
@@ -184,6 +212,7 @@ fn inbound() -> impl Strategy<Value = Input> {
         3 => (stage_in(), source(), chunk(), fault()).prop_map(
             |(request, source, chunk, fault)| Input::ChunkMissed { request, source, chunk, fault }
         ),
+        4 => near(),
         3 => (source(), 0u64..9000, 0u64..3000, any::<bool>()).prop_map(
             |(source, bytes, window_ms, saturated)| Input::Inbound {
                 source,
@@ -593,6 +622,26 @@ fn given(command: &Command) -> Option<(RequestId, DepotId, ChunkIndex, FragmentI
     }
 }
 
+/// The answer to a chunk that is to go near the centre.
+fn prestage(command: &Command) -> Option<Input> {
+    let Command::Prestage {
+        request,
+        source,
+        chunk,
+        depot,
+        ..
+    } = *command
+    else {
+        return None;
+    };
+    let news = NearNews::Stored {
+        source,
+        chunk,
+        depot,
+    };
+    Some(Input::NearTold { request, news })
+}
+
 /// Plays the moves; `cut` is where the mind is written and read back.
 fn play(moves: &[Move], cut: Option<usize>) -> (Vec<Outbox>, Mind) {
     // The requests are small, and probes shall be seen.
@@ -603,12 +652,16 @@ fn play(moves: &[Move], cut: Option<usize>) -> (Vec<Outbox>, Mind) {
     });
     let (mut now, mut open, mut outs) = (START, Vec::new(), Vec::new());
     let mut fetches = Vec::new();
+    let mut prestaged = Vec::new();
     for (place, step) in moves.iter().enumerate() {
         if cut == Some(place) {
             mind = Mind::restore(&mind.snapshot()).unwrap();
         }
         now = now + Duration::from_millis(step.after_ms);
         let mut inputs = step.inputs.clone();
+        if step.answer && !prestaged.is_empty() {
+            inputs.push(prestaged.remove(0));
+        }
         if step.answer && !fetches.is_empty() {
             let (request, source, chunk) = fetches.remove(0);
             inputs.push(Input::ChunkArrived {
@@ -648,6 +701,7 @@ fn play(moves: &[Move], cut: Option<usize>) -> (Vec<Outbox>, Mind) {
             {
                 fetches.push((*request, *source, *chunk));
             }
+            prestaged.extend(prestage(command));
             open.extend(given(command));
             open.extend(coded(command));
         }

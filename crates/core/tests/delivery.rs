@@ -201,6 +201,7 @@ impl Desk {
             }
             Command::Forget { request, depot, .. } => return self.evict(request, depot),
             Command::Fetch { .. }
+            | Command::Prestage { .. }
             | Command::Quit { .. }
             | Command::Survey { .. }
             | Command::Settle { .. }

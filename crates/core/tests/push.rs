@@ -176,6 +176,7 @@ impl Desk {
             | Command::Release { .. }
             | Command::Forget { .. }
             | Command::Fetch { .. }
+            | Command::Prestage { .. }
             | Command::Quit { .. }
             | Command::Survey { .. }
             | Command::Settle { .. }

@@ -25,7 +25,8 @@ pub struct ChunkRecord {
     pub request: RequestId,
     /// Its place.
     pub chunk: ChunkIndex,
-    /// The chunk's own digest, then one for each fragment.
+    /// The chunk's own digest, then one for each fragment. Of a stage-in the chunk is here if there is no other; if there
+    /// is, it lies at a depot near the centre.
     pub digests: Vec<Digest>,
 }
 

@@ -81,6 +81,7 @@ impl Hands {
             | Command::Release { .. }
             | Command::Forget { .. }
             | Command::Fetch { .. }
+            | Command::Prestage { .. }
             | Command::Quit { .. }
             | Command::Survey { .. }
             | Command::Settle { .. }

@@ -248,6 +248,7 @@ impl Driver {
             | Command::Gather { .. }
             | Command::Mend { .. }
             | Command::Fetch { .. }
+            | Command::Prestage { .. }
             | Command::Quit { .. }
             | Command::Survey { .. }
             | Command::Settle { .. }
@@ -385,6 +386,7 @@ fn remains_of(happening: &Happening) -> Option<Remains> {
         | Happening::DeliveryOnTime { .. }
         | Happening::DeliveryMissed
         | Happening::Fetching
+        | Happening::Prestaging
         | Happening::SourceLeft { .. }
         | Happening::SourceBack { .. }
         | Happening::CodeChosen { .. }

@@ -103,7 +103,12 @@ impl Hands {
         circuits: Arc<Circuits>,
         inputs: mpsc::Sender<Arrival>,
     ) -> Self {
-        let inbound = Inbound::new(Arc::clone(&store), flows, inputs.clone());
+        let inbound = Inbound::new(
+            Arc::clone(&store),
+            flows,
+            Arc::clone(&depots),
+            inputs.clone(),
+        );
         Self {
             reservations: Reservations::new(circuits, inputs.clone()),
             inbound,
@@ -136,11 +141,7 @@ impl Hands {
                 depot,
                 reason: _,
             } => self.abandon(request, depot),
-            Command::Inventory {
-                request,
-                depot,
-                reason: _,
-            } => self.inventory(request, depot),
+            Command::Inventory { request, depot, .. } => self.inventory(request, depot),
             Command::Release { request, reason: _ } => self.release(request),
             Command::Forget {
                 request,
@@ -153,6 +154,7 @@ impl Hands {
             | Command::Mend { .. }
             | Command::Scatter { .. }) => self.relay(command, manner),
             command @ (Command::Fetch { .. }
+            | Command::Prestage { .. }
             | Command::Quit { .. }
             | Command::Survey { .. }
             | Command::Settle { .. }) => self.inbound.execute(&mut self.running, &command),
@@ -276,7 +278,8 @@ impl Hands {
     }
 
     fn forget(&mut self, request: RequestId, depot: DepotId, reason: &Reason) {
-        let is_elsewhere = matches!(reason, Reason::Delivery { .. });
+        // What waited near the centre for a stage-in is a copy of what its sources hold.
+        let is_elsewhere = matches!(reason, Reason::Delivery { .. } | Reason::Near { .. });
         let backup = tokio::task::block_in_place(|| self.store.backup_of(request));
         if !is_elsewhere && backup.is_some() {
             let depot = self.depots.name(depot);

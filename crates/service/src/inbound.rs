@@ -6,6 +6,7 @@ mod flow;
 pub(crate) mod landed;
 mod list;
 mod look;
+mod near;
 mod room;
 mod stage;
 pub(crate) mod submit;
@@ -16,15 +17,15 @@ use std::{
     sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
-use posthaste_core::contract::{Command, Fault, Input};
+use posthaste_core::contract::{Command, Fault, Input, NearNews};
 use posthaste_endpoint::{Error, ErrorKind, Location, Locus, Result};
-use posthaste_types::{ChunkIndex, RequestId, SourceId};
+use posthaste_types::{ChunkIndex, DepotId, RequestId, SourceId};
 use tokio::{
-    sync::mpsc,
+    sync::{Semaphore, mpsc},
     task::{AbortHandle, JoinSet},
 };
 
-use crate::{driver::Arrival, store::Store};
+use crate::{depots::Depots, driver::Arrival, store::Store};
 pub(crate) use flow::Flow;
 use stage::Stage;
 
@@ -56,6 +57,9 @@ type Stages = Arc<Mutex<HashMap<RequestId, Arc<tokio::sync::OnceCell<Arc<Stage>>
 pub(crate) struct Inbound {
     store: Arc<Store>,
     flows: Arc<Flows>,
+    depots: Arc<Depots>,
+    /// Memory, in MiB, for chunks on their way to depots near the centre.
+    memory: Arc<Semaphore>,
     inputs: mpsc::Sender<Arrival>,
     /// Fetches that a `Quit` must reach.
     fetches: HashMap<(RequestId, SourceId), Vec<AbortHandle>>,
@@ -63,10 +67,17 @@ pub(crate) struct Inbound {
 }
 
 impl Inbound {
-    pub(crate) fn new(store: Arc<Store>, flows: Arc<Flows>, inputs: mpsc::Sender<Arrival>) -> Self {
+    pub(crate) fn new(
+        store: Arc<Store>,
+        flows: Arc<Flows>,
+        depots: Arc<Depots>,
+        inputs: mpsc::Sender<Arrival>,
+    ) -> Self {
         Self {
             store,
             flows,
+            depots,
+            memory: Arc::new(Semaphore::new(near::MEMORY_MEBI as usize)),
             inputs,
             fetches: HashMap::new(),
             stages: Arc::default(),
@@ -86,6 +97,13 @@ impl Inbound {
                 chunk,
                 ..
             } => self.fetch(running, request, source, chunk),
+            Command::Prestage {
+                request,
+                source,
+                chunk,
+                depot,
+                ..
+            } => self.prestage(running, (request, source, chunk), depot),
             Command::Quit {
                 request, source, ..
             } => self.quit(request, source),
@@ -103,10 +121,13 @@ impl Inbound {
         chunk: ChunkIndex,
     ) {
         let (stage, inputs) = (self.stage(request), self.inputs.clone());
-        let flow = self.flows.of(source);
+        let (flow, depots) = (self.flows.of(source), Arc::clone(&self.depots));
         let handle = running.spawn(async move {
             let fetched = match stage.await {
-                Ok(stage) => chunk::fetch(&stage, source, &flow, chunk).await,
+                Ok(stage) => match stage.near(source) {
+                    Some(name) => near::fetch(&stage, name, &depots, &flow, chunk).await,
+                    None => chunk::fetch(&stage, source, &flow, chunk).await,
+                },
                 Err(error) => Err(error),
             };
             let arrival = match fetched {
@@ -118,18 +139,60 @@ impl Inbound {
                         chunk,
                     })
                 },
-                Err(error) => {
-                    eprintln!("posthaste: {request}: {error}");
-                    Arrival::bare(Input::ChunkMissed {
-                        request,
-                        source,
-                        chunk,
-                        fault: fault_of(&error),
-                    })
-                }
+                Err(error) => missed(request, source, chunk, &error),
             };
             let _ = inputs.send(arrival).await;
         });
+        self.keep(request, source, handle);
+    }
+
+    fn prestage(
+        &mut self,
+        running: &mut JoinSet<()>,
+        (request, source, chunk): (RequestId, SourceId, ChunkIndex),
+        depot: DepotId,
+    ) {
+        let (stage, inputs) = (self.stage(request), self.inputs.clone());
+        let (flow, depots) = (self.flows.of(source), Arc::clone(&self.depots));
+        let memory = Arc::clone(&self.memory);
+        let handle = running.spawn(async move {
+            let ended = match stage.await {
+                Ok(stage) => {
+                    let _taken = near::reserve(&memory, &stage, chunk).await;
+                    near::prestage(&stage, source, &flow, chunk, depots.get(depot)).await
+                }
+                Err(error) => Err(near::Failure::Source(error)),
+            };
+            let arrival = match ended {
+                Ok(record) => Arrival {
+                    chunk: Some(record),
+                    ..Arrival::bare(Input::NearTold {
+                        request,
+                        news: NearNews::Stored {
+                            source,
+                            chunk,
+                            depot,
+                        },
+                    })
+                },
+                Err(near::Failure::Depot(fault)) => Arrival::bare(Input::NearTold {
+                    request,
+                    news: NearNews::Failed {
+                        source,
+                        chunk,
+                        depot,
+                        fault,
+                    },
+                }),
+                Err(near::Failure::Source(error)) => missed(request, source, chunk, &error),
+            };
+            let _ = inputs.send(arrival).await;
+        });
+        self.keep(request, source, handle);
+    }
+
+    /// Keeps what a `Quit` must reach.
+    fn keep(&mut self, request: RequestId, source: SourceId, handle: AbortHandle) {
         let fetches = self.fetches.entry((request, source)).or_default();
         fetches.retain(|fetch| !fetch.is_finished());
         fetches.push(handle);
@@ -234,6 +297,17 @@ impl Inbound {
             opened.await.cloned()
         }
     }
+}
+
+/// What the mind is told of a chunk that its source did not give.
+fn missed(request: RequestId, source: SourceId, chunk: ChunkIndex, error: &Error) -> Arrival {
+    eprintln!("posthaste: {request}: {error}");
+    Arrival::bare(Input::ChunkMissed {
+        request,
+        source,
+        chunk,
+        fault: fault_of(error),
+    })
 }
 
 /// What the mind decides by. Here everything that is not a source's fault is ours.

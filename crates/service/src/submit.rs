@@ -210,7 +210,7 @@ fn deliver_by(centre: &Centre, new: &api::NewRequest, now: Timestamp) -> Result<
 }
 
 /// The depots that may hold it, each once, in order of preference.
-fn via(centre: &Centre, names: &[String]) -> Result<Vec<String>> {
+pub(crate) fn via(centre: &Centre, names: &[String]) -> Result<Vec<String>> {
     for name in names {
         if centre.depots.named(name).is_none() {
             return Err(Error::new(ErrorKind::NotFound, "send via", name)

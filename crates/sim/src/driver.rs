@@ -12,6 +12,7 @@ mod forwards;
 mod gathers;
 mod inbound;
 mod journal;
+mod near;
 mod notes;
 mod plans;
 mod probes;
@@ -154,6 +155,7 @@ struct Run<'a> {
     ways: ways::Ways,
     /// What they were told to code.
     scatters: Scatters,
+    nears: near::Nears,
     /// Bytes that left the centre, or are about to.
     left: Bytes,
     /// How long an answer can be on its way.
@@ -223,6 +225,7 @@ impl<'a> Run<'a> {
             circuits: circuits::Circuits::default(),
             ways: ways::Ways::default(),
             scatters: Scatters::default(),
+            nears: near::Nears::default(),
             left: Bytes::ZERO,
             answer_max: Duration::ZERO,
             probing: None,

@@ -106,3 +106,26 @@ fn what_lies_apart_comes_in_time_with_every_seed_and_the_source_that_binds_is_na
         "{story}"
     );
 }
+
+#[test]
+fn what_comes_slowly_gathers_near_the_centre_and_comes_late_with_every_seed() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/stage-in-near.toml");
+    let scenario = Scenario::load(&path).unwrap();
+    for seed in 0..40 {
+        let report = simulate(&scenario, seed);
+        assert!(report.is_clean(), "seed {seed}\n{}", report.to_text());
+        assert_eq!(report.count(Fate::Met), 1, "seed {seed}");
+        let gathered = |happening: &Happening| matches!(happening, Happening::Prestaging);
+        assert!(when(&report, 1, gathered).unwrap() < Duration::from_secs(10));
+        // 10000 MiB at 8 to 12 MiB/s are 14 to 21 min; from near the centre less than one.
+        let begun = |happening: &Happening| matches!(happening, Happening::Fetching);
+        let lead = Duration::from_secs(3005).saturating_sub(when(&report, 1, begun).unwrap());
+        let range = Duration::from_secs(50)..Duration::from_secs(180);
+        assert!(range.contains(&lead), "seed {seed}: {lead:?}");
+    }
+    let (_, story) = simulate_explained(&scenario, 1, RequestId::new(1));
+    let story = story.unwrap().join("\n");
+    for said in ["gathered near the centre", "came from cache"] {
+        assert!(story.contains(said), "{said}\n{story}");
+    }
+}

@@ -118,8 +118,14 @@ impl<'a> Keys<'a> {
     }
 }
 
+/// Names with commas between them.
+fn names(value: &str) -> Option<Vec<String>> {
+    let names: Vec<String> = value.split(',').map(str::to_owned).collect();
+    names.iter().all(|name| !name.is_empty()).then_some(names)
+}
+
 fn stage_in(line: usize, words: &[String]) -> Result<Said, Complaint> {
-    const KEYS: [&str; 4] = ["source", "destination", "deadline", "optional"];
+    const KEYS: [&str; 5] = ["source", "destination", "deadline", "via", "optional"];
     let keys = Keys::read(line, "stage_in", &KEYS, words)?;
     let optional = keys.understood("optional", "yes", |value| match value {
         "" | "yes" | "true" => Some(true),
@@ -131,6 +137,9 @@ fn stage_in(line: usize, words: &[String]) -> Result<Said, Complaint> {
         source: keys.needed("source")?,
         destination: keys.needed("destination")?,
         deadline: keys.understood("deadline", FORMS, Deadline::read)?,
+        via: keys
+            .understood("via", "ash,birch", names)?
+            .unwrap_or_default(),
         is_optional: optional.unwrap_or(false),
     }))
 }
@@ -158,10 +167,6 @@ fn stage_out(line: usize, words: &[String]) -> Result<Said, Complaint> {
         "any" => Some(After::Any),
         _ => None,
     })?;
-    let names = |value: &str| {
-        let names: Vec<String> = value.split(',').map(str::to_owned).collect();
-        names.iter().all(|name| !name.is_empty()).then_some(names)
-    };
     let via = keys.understood("via", "ash,birch", names)?;
     let pin = keys.understood("pin", "ash", names)?;
     Ok(Said::StageOut(StageOut {

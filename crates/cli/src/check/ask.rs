@@ -72,6 +72,7 @@ async fn ask_one(service: &ServiceClient, one: &StageIn) -> Result<Answer, Failu
         sources: vec![one.source.clone()],
         to: one.destination.clone(),
         deadline: deadline(one.deadline).to_string(),
+        via: one.via.clone(),
         // A job waits for it anyway.
         best_effort: true,
         ..api::NewStageIn::default()

@@ -60,6 +60,7 @@ impl Mind {
         out: &mut Outbox,
     ) {
         self.quit_all(id, &reason, out);
+        self.empty_near(id);
         let Some(arrival) = self.arrivals.requests.get_mut(&id) else {
             return;
         };

@@ -10,7 +10,7 @@ use posthaste_types::{Bytes, ChunkIndex, FragmentIndex, RequestId, SourceId};
 
 use crate::{
     Mind,
-    books::{Arrival, Fetch, Flight, Held, Source},
+    books::{Arrival, Fetch, Flight, Held, Near, Source},
     contract::{ArrivalState, Command, Happening, Outbox, Reason},
 };
 
@@ -39,6 +39,7 @@ impl Mind {
             while let Some(pick) = self.pick(source, &order) {
                 self.start_fetch(source, &pick, out);
             }
+            self.prestage(source, &order, out);
         }
     }
 
@@ -72,11 +73,31 @@ impl Mind {
         })
     }
 
-    /// The next chunk a source is asked for: of what lies at the fewest that answer.
+    /// The next chunk a source is asked for: of what lies at the fewest that answer; of what lies near the centre as
+    /// well only when nothing else is left.
     fn next_of(&self, id: SourceId, arrival: &Arrival) -> Option<ChunkIndex> {
+        let first = |near: &Near| near.open.first().map(ChunkIndex::new);
+        if let Some(near) = arrival.near_as(id) {
+            return first(near).filter(|_| arrival.is_near_due);
+        }
+        let far = self.next_far(id, arrival, |held| held.is_due);
+        far.or_else(|| {
+            let near = arrival.near.iter().filter(|_| arrival.is_near_due);
+            let mut chunks = near.filter_map(first);
+            chunks.find(|chunk| arrival.lies_at(*chunk, id))
+        })
+    }
+
+    /// The next chunk, of those that lie at sources only, of what lies at the fewest that answer.
+    pub(super) fn next_far(
+        &self,
+        id: SourceId,
+        arrival: &Arrival,
+        may: impl Fn(&Held) -> bool,
+    ) -> Option<ChunkIndex> {
         let held = arrival.held.iter().enumerate();
-        let held = held
-            .filter(|(_, held)| held.is_due && held.open.len() > 0 && held.sources.contains(&id));
+        let held =
+            held.filter(|(_, held)| may(held) && held.open.len() > 0 && held.sources.contains(&id));
         let (place, _) = held.min_by_key(|(_, held)| self.holders_that_answer(held))?;
         arrival.next_open(place)
     }
@@ -92,7 +113,7 @@ impl Mind {
     }
 
     /// One that is lost has one try at a time, one that nothing is known of a few.
-    fn has_room(&self, source: &Source, bytes: Bytes) -> bool {
+    pub(super) fn has_room(&self, source: &Source, bytes: Bytes) -> bool {
         if source.is_down() {
             return source.link.flights == 0;
         }
@@ -115,7 +136,7 @@ impl Mind {
         let mut others = self.others(id, arrival);
         others.any(|(other, about)| {
             let rest = arrival.spec.chunk_size;
-            let rest = rest.times(arrival.open(|held| held.sources.contains(&other)).into());
+            let rest = rest.times(arrival.open_at(other).into());
             let rest = rest.min(arrival.missing());
             arrival.lies_at(chunk, other) && about.link.finish_micros(rest) < own
         })
@@ -220,14 +241,14 @@ impl Mind {
         Some(reason)
     }
 
-    /// Ends one fetch, if it is under way. Whether it was.
+    /// Ends one fetch, or the way of a chunk to a depot near the centre, if it is under way. Whether it was.
     pub(crate) fn end_fetch(&mut self, id: RequestId, fetch: Fetch) -> bool {
         let arrivals = &mut self.arrivals;
         let Some(arrival) = arrivals.requests.get_mut(&id) else {
             return false;
         };
         let Some(flight) = arrival.fetches.remove(&fetch) else {
-            return false;
+            return self.end_prestage(id, fetch);
         };
         if let Some(source) = arrivals.sources.get_mut(&fetch.source) {
             source.link.end_flight(&flight);
@@ -252,7 +273,10 @@ impl Mind {
         let all = self.arrivals.requests.iter();
         let under_way: alloc::vec::Vec<(RequestId, Fetch)> = all
             .filter(|(id, _)| of.is_none_or(|of| of == **id))
-            .flat_map(|(id, arrival)| arrival.fetches.keys().map(|fetch| (*id, *fetch)))
+            .flat_map(|(id, arrival)| {
+                let under_way = arrival.fetches.keys().chain(arrival.prestages.keys());
+                under_way.map(|fetch| (*id, *fetch))
+            })
             .filter(|(_, fetch)| fetch.source == source)
             .collect();
         let mut ended = alloc::vec::Vec::new();

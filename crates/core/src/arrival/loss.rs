@@ -4,8 +4,13 @@ use posthaste_types::{ChunkIndex, RequestId, SourceId};
 
 use crate::{
     Mind,
+    books::Source,
     contract::{Command, Fault, Happening, Outbox, Reason},
 };
+
+/// Nothing may come from a source for so many times as long while all that was asked of it goes on to depots near the
+/// centre.
+const ONWARD_STALLS: u32 = 12;
 
 impl Mind {
     /// A source failed to give a chunk.
@@ -23,11 +28,21 @@ impl Mind {
     /// Sources with chunks on their way from which nothing comes are lost.
     pub(crate) fn find_stalled_sources(&mut self, out: &mut Outbox) {
         let (now, stall) = (self.now, self.settings.stall);
-        let sources = self.arrivals.sources.iter();
-        let stalled: alloc::vec::Vec<SourceId> = sources
-            .filter(|(_, source)| source.link.flights > 0 && source.link.progress_at + stall <= now)
-            .map(|(id, _)| *id)
-            .collect();
+        let arrivals = &self.arrivals;
+        // What goes on to a depot near the centre may have been read long ago.
+        let is_fetched_from = |id: SourceId| {
+            let mut live = arrivals.live();
+            live.any(|(_, arrival)| arrival.fetches.keys().any(|fetch| fetch.source == id))
+        };
+        let is_stalled = |id: SourceId, source: &Source| {
+            let since = source.link.progress_at;
+            source.link.flights > 0
+                && since + stall <= now
+                && (is_fetched_from(id) || since + stall * ONWARD_STALLS <= now)
+        };
+        let sources = arrivals.sources.iter();
+        let stalled = sources.filter(|(id, source)| is_stalled(**id, source));
+        let stalled: alloc::vec::Vec<SourceId> = stalled.map(|(id, _)| *id).collect();
         for id in stalled {
             let Some(source) = self.arrivals.sources.get_mut(&id) else {
                 continue;

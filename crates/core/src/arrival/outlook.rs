@@ -8,11 +8,11 @@
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::{cmp::Reverse, time::Duration};
 use posthaste_plan::{Curve, Lane, Load, Outcome, Supplies, Supply};
-use posthaste_types::{ByteRate, Bytes, RequestId, SourceId, Timestamp};
+use posthaste_types::{ByteRate, Bytes, DepotId, RequestId, SourceId, Timestamp};
 
 use crate::{
     Mind,
-    books::{Arrival, Held, Source},
+    books::{Arrival, Source},
     contract::{Binding, Forecast},
 };
 
@@ -20,6 +20,10 @@ use crate::{
 /// their names, and one part in so many of the time that is needed.
 const MARGIN: Duration = Duration::from_secs(5);
 const MARGIN_SHARE: u32 = 8;
+/// What can come this much later from near the centre than from its sources goes there first: less is not worth moving
+/// it twice. Of what has begun to go there the rest does so for less.
+const LATER: Duration = Duration::from_secs(60);
+const LATER_STILL: Duration = Duration::from_secs(5);
 
 /// Which forecast of a source's rate is counted on.
 #[derive(Debug, Clone, Copy)]
@@ -38,6 +42,20 @@ pub(crate) struct Inbound {
     supplies: Supplies,
 }
 
+/// Some of what a stage-in misses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Share {
+    /// What of a holding lies at its sources only.
+    Far(usize),
+    /// What of it lies near the centre.
+    Near(usize),
+    /// What of it goes there first, and has to come from there.
+    Onward,
+}
+
+/// When one share of a stage-in begins or is here; none when it does not fit.
+type Edge = (Share, Option<Timestamp>);
+
 /// How a stage-in fares.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fare {
@@ -48,14 +66,13 @@ pub(crate) struct Fare {
 }
 
 impl Inbound {
-    /// What is missing of a holding, where it lies.
-    fn load(&self, held: &Held) -> Load {
-        let lanes = held.sources.iter();
-        let lanes = lanes.filter_map(|source| self.places.get(source));
+    /// So many bytes, from any of these.
+    fn load<'a>(&self, bytes: Bytes, sources: impl Iterator<Item = &'a SourceId>) -> Load {
+        let lanes = sources.filter_map(|source| self.places.get(source));
         Load {
-            bytes: held.missing,
+            bytes,
             lanes: lanes
-                .map(|&supply| Lane::new(supply, held.missing, Bytes::ZERO))
+                .map(|&supply| Lane::new(supply, bytes, Bytes::ZERO))
                 .collect(),
             whole: None,
             rate_max: None,
@@ -68,65 +85,116 @@ impl Inbound {
         place.is_some_and(|place| self.gives[*place])
     }
 
-    /// Lets one holding after another take its share, those first that lie at the fewest sources that give
+    /// What a stage-in misses, and where that lies. What a depot near the centre can't give now has to come from its
+    /// sources after all.
+    fn shares(&self, arrival: &Arrival) -> Vec<(Share, Load)> {
+        let mut shares = Vec::new();
+        for (place, held) in arrival.held.iter().enumerate() {
+            let far = arrival.far(place);
+            if far > Bytes::ZERO {
+                shares.push((Share::Far(place), self.load(far, held.sources.iter())));
+            }
+            for near in &arrival.near {
+                let bytes = near.bytes.get(place).copied().unwrap_or(Bytes::ZERO);
+                if bytes > Bytes::ZERO && self.gives(near.source) {
+                    let load = self.load(bytes, core::iter::once(&near.source));
+                    shares.push((Share::Near(place), load));
+                } else if bytes > Bytes::ZERO {
+                    let load = self.load(bytes, held.sources.iter());
+                    shares.push((Share::Near(place), load));
+                }
+            }
+        }
+        shares
+    }
+
+    /// What goes near the centre first, as it has to come from there.
+    fn onward(&self, arrival: &Arrival) -> Load {
+        let held = arrival.held.iter().enumerate();
+        let held = held.filter(|(_, held)| held.may_prestage);
+        let bytes = held.map(|(place, _)| arrival.far(place)).sum();
+        let near = arrival.near.iter().map(|near| &near.source);
+        self.load(bytes, near.filter(|source| self.gives(**source)))
+    }
+
+    /// Lets one share after another be taken, those first that lie at the fewest sources that give
     /// anything: a source gives in that order too. Whatever lies where, all of it can come like this, so what
     /// it comes to is never better than what may be.
     fn fill(
         &mut self,
         arrival: &Arrival,
-        fill: impl Fn(&Supplies, &Held, &Load) -> Outcome,
-    ) -> Vec<(usize, Option<Timestamp>)> {
-        let held = arrival.held.iter().enumerate();
-        let held = held.filter(|(_, held)| held.missing > Bytes::ZERO);
-        let mut order: Vec<(usize, &Held)> = held.collect();
-        order.sort_by_key(|(_, held)| {
-            let sources = held.sources.iter();
-            sources.filter(|source| self.gives(**source)).count()
+        fill: impl Fn(&Supplies, Share, &Load) -> Outcome,
+    ) -> Vec<Edge> {
+        let mut order = self.shares(arrival);
+        order.sort_by_key(|(share, load)| {
+            let lanes = load.lanes.iter();
+            let gives = lanes.filter(|lane| self.gives[lane.supply]).count();
+            (gives, matches!(share, Share::Near(_)))
         });
+        let onward = self.onward(arrival);
+        if onward.bytes > Bytes::ZERO {
+            order.push((Share::Onward, onward));
+        }
         self.supplies.pace = arrival.spec.rate_max.map(Curve::constant);
-        let edges = order.into_iter().map(|(place, held)| {
-            let load = self.load(held);
-            let outcome = fill(&self.supplies, held, &load);
+        let edges = order.into_iter().map(|(share, load)| {
+            let outcome = fill(&self.supplies, share, &load);
             self.supplies.take(&load, &outcome);
-            (place, outcome.edge)
+            (share, outcome.edge)
         });
         let edges = edges.collect();
         self.supplies.pace = None;
         edges
     }
 
-    /// Lets one stage-in take its share, each holding from when it may on. When it would be here.
-    pub(crate) fn early(&mut self, arrival: &Arrival, from: impl Fn(&Held) -> Timestamp) -> Fare {
-        let edges = self.fill(arrival, |supplies, held, load| {
-            supplies.early(load, from(held))
+    /// Lets one stage-in take its share, each of what it misses from when it may on. When it would be here.
+    fn early(&mut self, arrival: &Arrival, from: impl Fn(Share) -> Timestamp) -> Fare {
+        let edges = self.fill(arrival, |supplies, share, load| {
+            supplies.early(load, from(share))
         });
         // None at all is later than any.
         let last = edges
             .iter()
-            .max_by_key(|(place, edge)| (edge.is_none(), *edge, Reverse(*place)));
+            .max_by_key(|(share, edge)| (edge.is_none(), *edge, Reverse(*share)));
         last.map_or_else(
             || Fare {
-                edge: arrival.held.iter().map(from).max(),
+                edge: (0..arrival.held.len())
+                    .map(|place| from(Share::Far(place)))
+                    .max(),
                 binds: None,
             },
-            |(place, edge)| Fare {
+            |(share, edge)| Fare {
                 edge: *edge,
-                binds: Some(*place),
+                binds: match share {
+                    Share::Far(place) => Some(*place),
+                    Share::Near(_) | Share::Onward => None,
+                },
             },
         )
     }
 
-    /// Promises one stage-in its share before `until`. When each holding that misses something must begin;
-    /// none when it does not fit.
-    pub(crate) fn late(
-        &mut self,
-        arrival: &Arrival,
-        from: Timestamp,
-        until: Timestamp,
-    ) -> Vec<(usize, Option<Timestamp>)> {
+    /// Promises one stage-in its share before `until`. When each of what it misses must begin; none when it does not
+    /// fit.
+    fn late(&mut self, arrival: &Arrival, from: Timestamp, until: Timestamp) -> Vec<Edge> {
         self.fill(arrival, |supplies, _, load| {
             supplies.late(load, from, until)
         })
+    }
+
+    /// When what may go near the centre first would have to begin to come from there, beside what lies there.
+    fn late_onward(
+        &self,
+        arrival: &Arrival,
+        from: Timestamp,
+        until: Timestamp,
+    ) -> Option<Timestamp> {
+        let near = arrival.near.iter();
+        let near = near.filter(|near| self.gives(near.source));
+        let held = arrival.held.iter().map(|held| held.missing);
+        let load = self.load(held.sum(), near.map(|near| &near.source));
+        if load.lanes.is_empty() {
+            return None;
+        }
+        self.supplies.late(&load, from, until).edge
     }
 }
 
@@ -134,15 +202,18 @@ impl Mind {
     /// What all sources are forecast to give.
     pub(crate) fn inbound(&self, quantile: Quantile) -> Inbound {
         let sources = &self.arrivals.sources;
-        let gives = |source: &Source| !source.is_down();
-        let supply = |source: &Source| {
-            Supply::new(self.curve_of(source, quantile), Bytes::new(u64::MAX >> 1))
+        let near = self.depots_as_sources();
+        let near = |id: &SourceId| near.get(id).copied();
+        let gives = |(id, source): (&SourceId, &Source)| !self.gives_nothing(source, near(id));
+        let supply = |(id, source): (&SourceId, &Source)| {
+            let curve = self.curve_of(source, near(id), quantile);
+            Supply::new(curve, Bytes::new(u64::MAX >> 1))
         };
         Inbound {
             places: sources.keys().copied().zip(0..).collect(),
-            gives: sources.values().map(gives).collect(),
+            gives: sources.iter().map(gives).collect(),
             supplies: Supplies {
-                depots: sources.values().map(supply).collect(),
+                depots: sources.iter().map(supply).collect(),
                 way_out: None,
                 pace: None,
             },
@@ -150,14 +221,14 @@ impl Mind {
     }
 
     /// One that is lost gives nothing until it gave something again.
-    fn curve_of(&self, source: &Source, quantile: Quantile) -> Curve {
-        let rates = source.link.rates;
+    fn curve_of(&self, source: &Source, near: Option<DepotId>, quantile: Quantile) -> Curve {
+        let rates = self.rates_of(source, near);
         let rate = match quantile {
             Quantile::P10 => rates.p10,
             Quantile::P50 => rates.p50,
             Quantile::P90 => rates.p90,
         };
-        if source.is_down() {
+        if self.gives_nothing(source, near) {
             return Curve::constant(ByteRate::ZERO);
         }
         let mut curve = Curve::constant(rate);
@@ -196,8 +267,17 @@ impl Mind {
             } else {
                 left.late(arrival, now, until)
             };
+            let onward = alone.late_onward(arrival, now, until);
+            let near = arrival.near.iter();
+            let mut usable = near.filter(|near| self.takes_more(near));
+            let nearby = match onward {
+                _ if usable.clone().next().is_none() => Nearby::Closed,
+                _ if usable.any(|near| self.is_near_unknown(near)) => Nearby::Unknown,
+                Some(at) => Nearby::From(at),
+                None => Nearby::Closed,
+            };
             if let Some(arrival) = self.arrivals.requests.get_mut(id) {
-                set_begin(arrival, &edges, until, now);
+                set_begin(arrival, &edges, nearby, until, now);
             }
         }
     }
@@ -210,7 +290,7 @@ impl Mind {
             let Some(arrival) = self.arrivals.requests.get(id) else {
                 continue;
             };
-            let from = |held: &Held| starts_at(arrival, held, now);
+            let from = |share: Share| starts_at(arrival, share, now);
             let p90 = slow.early(arrival, from);
             let p50 = middle.early(arrival, from).edge;
             let p10 = fast.early(arrival, from).edge;
@@ -259,37 +339,103 @@ fn margin(finish: Option<Timestamp>, now: Timestamp) -> Duration {
     MARGIN + needed / MARGIN_SHARE
 }
 
-/// Notes when each holding must begin, and whether its chunks may be asked for: nothing is in the way, or
-/// waiting longer would endanger the deadline.
+/// Whether a stage-in may wait near the centre.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Nearby {
+    /// No depot is there for it.
+    Closed,
+    /// From there, all of it would have to begin to come by then.
+    From(Timestamp),
+    /// Nobody knows yet what depots there carry.
+    Unknown,
+}
+
+/// Notes when each share of a stage-in must begin, and whether its chunks may be asked for: nothing is in the way, or
+/// waiting longer would endanger the deadline. What would come before it is welcome may go near the centre meanwhile, as
+/// long as that leaves time, and it can come later from there than from its sources.
 fn set_begin(
     arrival: &mut Arrival,
-    edges: &[(usize, Option<Timestamp>)],
+    edges: &[Edge],
+    nearby: Nearby,
     until: Timestamp,
     now: Timestamp,
 ) {
-    let is_welcome = arrival.spec.not_before.is_none_or(|at| at <= now);
-    let is_due = |begin_by: Option<Timestamp>| is_welcome || begin_by.is_none_or(|at| at <= now);
-    let mut first = (!arrival.is_leftover).then_some(until);
-    for (place, held) in arrival.held.iter_mut().enumerate() {
-        if held.missing == Bytes::ZERO {
+    let is_leftover = arrival.is_leftover;
+    let not_before = arrival.spec.not_before.filter(|at| *at > now);
+    let is_due =
+        |begin_by: Option<Timestamp>| not_before.is_none() || begin_by.is_none_or(|at| at <= now);
+    let edge_of = |share: Share| {
+        let mut edges = edges.iter().filter(|(of, _)| *of == share);
+        let first = edges.next().map(|(_, edge)| *edge)?;
+        // None at all is earlier than any.
+        Some(edges.fold(first, |first, (_, edge)| first.min(*edge)))
+    };
+    let gain = if arrival.is_near_said {
+        LATER_STILL
+    } else {
+        LATER
+    };
+    let mut near_first = None;
+    let mut first = (!is_leftover).then_some(until);
+    let mut all_due = false;
+    for place in 0..arrival.held.len() {
+        let has_near = arrival
+            .near
+            .iter()
+            .any(|near| near.bytes[place] > Bytes::ZERO);
+        if has_near {
+            let edge = edge_of(Share::Near(place)).flatten();
+            near_first = Some(near_first.map_or(edge, |first: Option<Timestamp>| first.min(edge)));
+        }
+        if arrival.far(place) == Bytes::ZERO {
+            arrival.held[place].is_due = false;
+            arrival.held[place].may_prestage = false;
             continue;
         }
-        let edge = edges.iter().find(|(of, _)| *of == place);
-        held.begin_by = edge.and_then(|(_, edge)| *edge);
-        held.is_due = is_due(held.begin_by);
-        first = first.and_then(|first| held.begin_by.map(|at| at.min(first)));
+        let held = &mut arrival.held[place];
+        held.begin_by = edge_of(Share::Far(place)).flatten();
+        let is_better = |begin_by: Timestamp| match nearby {
+            Nearby::Closed => false,
+            Nearby::From(at) => at >= begin_by + gain,
+            Nearby::Unknown => true,
+        };
+        let (begin_by, not_before) = (held.begin_by, not_before);
+        held.may_prestage = begin_by
+            .zip(not_before)
+            .is_some_and(|(begin_by, not_before)| begin_by < not_before && is_better(begin_by));
+        held.is_due = !held.may_prestage && is_due(held.begin_by);
+        all_due |= held.is_due;
+        if !held.may_prestage {
+            first = first.and_then(|first| held.begin_by.map(|at| at.min(first)));
+        }
+    }
+    let goes_onward = arrival.held.iter().any(|held| held.may_prestage);
+    if let (Some(edge), Nearby::From(_), true) = (edge_of(Share::Onward), nearby, goes_onward) {
+        near_first = Some(near_first.map_or(edge, |first| first.min(edge)));
+    }
+    arrival.near_begin_by = near_first.flatten();
+    arrival.is_near_due = near_first.is_some_and(&is_due);
+    if let Some(near) = near_first {
+        first = first.and_then(|first| near.map(|at| at.min(first)));
     }
     arrival.begin_by = first;
-    arrival.is_due = is_due(first);
+    arrival.is_due = all_due || arrival.is_near_due || is_due(first);
 }
 
-/// When a holding begins or goes on.
-fn starts_at(arrival: &Arrival, held: &Held, now: Timestamp) -> Timestamp {
-    if held.is_due {
+/// When a share of a stage-in begins or goes on.
+fn starts_at(arrival: &Arrival, share: Share, now: Timestamp) -> Timestamp {
+    let (is_due, begin_by) = match share {
+        Share::Far(place) => {
+            let held = &arrival.held[place];
+            (held.is_due || held.may_prestage, held.begin_by)
+        }
+        Share::Near(_) | Share::Onward => (arrival.is_near_due, arrival.near_begin_by),
+    };
+    if is_due {
         return now;
     }
     let welcome = arrival.spec.not_before.unwrap_or(now);
-    held.begin_by.unwrap_or(now).min(welcome).max(now)
+    begin_by.unwrap_or(now).min(welcome).max(now)
 }
 
 /// One that waits does not come before it may, as far as its deadline lets it wait.

@@ -18,6 +18,7 @@ impl Mind {
             self.ask_again_what_is_here(id, out);
             self.say_missed(id, out);
             self.review_arrival_risk(id, out);
+            self.leave_hopeless_near(id);
             self.give_up_if_no_source(id, out);
         }
     }
@@ -183,8 +184,11 @@ impl Mind {
             let source = self.arrivals.sources.get(id);
             source.is_some_and(|source| !source.is_hopeless(&self.settings))
         };
-        let mut held = arrival.held.iter();
-        let lost = held.find(|held| held.missing > Bytes::ZERO && !held.sources.iter().any(gives));
+        let mut held = arrival.held.iter().enumerate();
+        let lost = held.find(|(place, held)| {
+            arrival.far(*place) > Bytes::ZERO && !held.sources.iter().any(gives)
+        });
+        let lost = lost.map(|(_, held)| held);
         let Some(lost) = lost.filter(|_| arrival.state.is_live()) else {
             return;
         };
@@ -205,6 +209,8 @@ impl Mind {
         let next = |(_, arrival): (&RequestId, &Arrival)| {
             let is_quiet = !arrival.is_due
                 && arrival.fetches.is_empty()
+                && !arrival.may_read()
+                && arrival.prestages.is_empty()
                 && arrival.asked_at.is_none()
                 && arrival.finish.is_some()
                 && !arrival.at_risk

@@ -4,7 +4,7 @@ use posthaste_types::RequestId;
 
 use crate::{
     Mind,
-    books::{Arrival, SourceLane},
+    books::{Arrival, Near, SourceLane},
     contract::{ArrivalView, DepotState, SourceShareView, SourceView},
 };
 
@@ -59,11 +59,15 @@ impl Mind {
             },
             bytes_here: arrival.bytes_here,
             duplicates: arrival.duplicates,
-            shares: arrival.lanes.iter().map(|lane| self.share(lane)).collect(),
+            shares: arrival
+                .lanes
+                .iter()
+                .map(|lane| self.share(arrival, lane))
+                .collect(),
         }
     }
 
-    fn share(&self, lane: &SourceLane) -> SourceShareView {
+    fn share(&self, arrival: &Arrival, lane: &SourceLane) -> SourceShareView {
         let source = self.arrivals.sources.get(&lane.source);
         let rates = source.map(|source| source.link.believed(self.now, &self.settings));
         SourceShareView {
@@ -74,9 +78,12 @@ impl Mind {
             arrived: lane.arrived,
             bytes: lane.bytes,
             in_flight: lane.in_flight,
-            holds: lane.holds,
+            holds: arrival
+                .near_as(lane.source)
+                .map_or(lane.holds, Near::missing),
             alone: lane.alone,
             rates: rates.unwrap_or_else(|| self.settings.prior.quantiles(None)),
+            near: lane.near,
         }
     }
 }

@@ -2,9 +2,9 @@ use alloc::{
     collections::{BTreeMap, BTreeSet},
     vec::Vec,
 };
-use posthaste_types::{Bytes, ChunkIndex, RequestId, SourceId, Timestamp, record};
+use posthaste_types::{Bytes, ChunkIndex, DepotId, RequestId, SourceId, Timestamp, record};
 
-use super::{Bitmap, Flight, Source};
+use super::{Bitmap, Flight, Near, Prestage, Source};
 use crate::contract::{
     ArrivalSpec, ArrivalState, Binding, Cut, Decision, Fault, Forecast, Holding,
 };
@@ -14,6 +14,8 @@ record! {
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct SourceLane {
         pub(crate) source: SourceId,
+        /// The depot near the centre that it is; none of any other.
+        pub(crate) near: Option<DepotId>,
         /// It no longer holds what it held.
         pub(crate) is_gone: bool,
         /// Chunks that came from it first, and their bytes.
@@ -39,6 +41,8 @@ record! {
         pub(crate) begin_by: Option<Timestamp>,
         /// Whether its chunks may be asked for, as of the last look.
         pub(crate) is_due: bool,
+        /// Whether they may go to depots near the centre meanwhile.
+        pub(crate) may_prestage: bool,
     }
 }
 
@@ -78,6 +82,17 @@ record! {
         pub(crate) here: Bitmap,
         pub(crate) bytes_here: Bytes,
         pub(crate) fetches: BTreeMap<Fetch, Flight>,
+        /// Depots near the centre on which it may wait, and what is on its way there.
+        pub(crate) near: Vec<Near>,
+        pub(crate) prestages: BTreeMap<Fetch, Prestage>,
+        /// When what waits there must begin to come, as of the last look; none when it does not fit.
+        pub(crate) near_begin_by: Option<Timestamp>,
+        /// Whether it may.
+        pub(crate) is_near_due: bool,
+        /// Whether it was said that data goes there.
+        pub(crate) is_near_said: bool,
+        /// What was sent to learn how fast.
+        pub(crate) probed: Bytes,
         pub(crate) lanes: Vec<SourceLane>,
         /// When the driver was asked what is here, while the answer is out. Nothing is fetched meanwhile.
         pub(crate) asked_at: Option<Timestamp>,
@@ -96,6 +111,21 @@ record! {
     }
 }
 
+impl SourceLane {
+    pub(crate) fn new(source: SourceId, near: Option<DepotId>) -> Self {
+        Self {
+            source,
+            near,
+            is_gone: false,
+            arrived: 0,
+            bytes: Bytes::ZERO,
+            in_flight: 0,
+            holds: Bytes::ZERO,
+            alone: Bytes::ZERO,
+        }
+    }
+}
+
 impl Arrival {
     /// Sources of one stage-in: more replicas than anybody keeps.
     pub(crate) const LANES_MAX: usize = 16;
@@ -104,16 +134,9 @@ impl Arrival {
         let mut seen = BTreeSet::new();
         let sources = spec.sources.iter().copied();
         let sources = sources.filter(|source| seen.insert(*source));
-        let lanes = sources.take(Self::LANES_MAX).map(|source| SourceLane {
-            source,
-            is_gone: false,
-            arrived: 0,
-            bytes: Bytes::ZERO,
-            in_flight: 0,
-            holds: Bytes::ZERO,
-            alone: Bytes::ZERO,
-        });
-        let mut lanes: Vec<SourceLane> = lanes.collect();
+        let lanes = sources.take(Self::LANES_MAX);
+        let mut lanes: Vec<SourceLane> =
+            lanes.map(|source| SourceLane::new(source, None)).collect();
         let cut = spec.cut(holdings);
         let chunks = cut.as_ref().map_or(0, Cut::chunks);
         let all: Vec<SourceId> = lanes.iter().map(|lane| lane.source).collect();
@@ -128,6 +151,7 @@ impl Arrival {
                     missing: cut.bytes_of(place),
                     begin_by: None,
                     is_due: false,
+                    may_prestage: false,
                 }
             })
         });
@@ -156,6 +180,12 @@ impl Arrival {
             here: Bitmap::empty(chunks),
             bytes_here: Bytes::ZERO,
             fetches: BTreeMap::new(),
+            near: Vec::new(),
+            prestages: BTreeMap::new(),
+            near_begin_by: None,
+            is_near_due: false,
+            is_near_said: false,
+            probed: Bytes::ZERO,
             lanes,
             asked_at: None,
             held_until: Timestamp::default(),
@@ -205,7 +235,7 @@ impl Arrival {
     }
 
     /// The place of the holding that a chunk is of, and the chunk's place in that.
-    fn place_of(&self, chunk: u32) -> Option<(usize, u32)> {
+    pub(super) fn place_of(&self, chunk: u32) -> Option<(usize, u32)> {
         let cut = self.cut.as_ref().filter(|cut| chunk < cut.chunks())?;
         let place = cut.holding_of(chunk);
         (place < self.held.len()).then(|| (place, chunk - cut.chunks_of(place).start))
@@ -219,6 +249,9 @@ impl Arrival {
 
     /// Whether a source may be asked for a chunk.
     pub(crate) fn lies_at(&self, chunk: ChunkIndex, source: SourceId) -> bool {
+        if let Some(near) = self.near_as(source) {
+            return near.held.contains(chunk.get());
+        }
         let held = self.held_of(chunk);
         held.is_some_and(|held| held.sources.contains(&source))
     }
@@ -230,26 +263,43 @@ impl Arrival {
         Some(ChunkIndex::new(first + open))
     }
 
-    /// Takes the next chunk of a holding: it is on its way from now on.
+    /// Takes a chunk: it is on its way from now on.
     pub(crate) fn take_open(&mut self, chunk: ChunkIndex) {
-        let Some((place, local)) = self.place_of(chunk.get()) else {
-            return;
-        };
-        let first = self.held[place].open.pop();
-        debug_assert_eq!(first, Some(local), "the first open chunk is picked");
+        if let Some((place, local)) = self.place_of(chunk.get()) {
+            self.held[place].open.remove(local);
+        }
+        for near in &mut self.near {
+            near.open.remove(chunk.get());
+        }
     }
 
     /// It is no longer on its way, and not here.
     pub(crate) fn reopen(&mut self, chunk: ChunkIndex) {
-        if let Some((place, local)) = self.place_of(chunk.get()) {
+        let mut near = self.near.iter_mut();
+        if let Some(near) = near.find(|near| near.held.contains(chunk.get())) {
+            near.open.insert(chunk.get());
+        } else if let Some((place, local)) = self.place_of(chunk.get()) {
             self.held[place].open.insert(local);
         }
     }
 
-    /// Chunks that are neither here nor on their way, of those that lie where `is_counted` says.
-    pub(crate) fn open(&self, is_counted: impl Fn(&Held) -> bool) -> u32 {
-        let held = self.held.iter().filter(|held| is_counted(held));
-        held.map(|held| held.open.len()).sum()
+    /// Chunks that are neither here nor on their way.
+    pub(crate) fn open(&self) -> u32 {
+        let far = self.held.iter().map(|held| held.open.len());
+        let near = self.near.iter().map(|near| near.open.len());
+        far.chain(near).sum()
+    }
+
+    /// Those of them that a source may be asked for, and at most as many more as lie near the centre.
+    pub(crate) fn open_at(&self, source: SourceId) -> u32 {
+        if let Some(near) = self.near_as(source) {
+            return near.open.len();
+        }
+        let held = self.held.iter();
+        let held = held.filter(|held| held.sources.contains(&source));
+        let far: u32 = held.map(|held| held.open.len()).sum();
+        let near = self.near.iter().map(|near| near.open.len());
+        far + near.sum::<u32>()
     }
 
     /// A source no longer gives what lies where this chunk does. Whether it gives nothing at all now.
@@ -282,6 +332,7 @@ impl Arrival {
         self.here.insert(chunk);
         let bytes = self.chunk_bytes(chunk);
         self.bytes_here += bytes;
+        self.leave_near(chunk);
         if let Some((place, local)) = self.place_of(chunk) {
             let held = &mut self.held[place];
             held.open.remove(local);
@@ -305,6 +356,7 @@ impl Arrival {
         for chunk in chunks.filter(|chunk| *chunk < all) {
             self.take(chunk);
         }
+        self.found_near();
     }
 
     /// How often a chunk is on its way.
@@ -321,6 +373,8 @@ impl Arrival {
     pub(crate) fn close_books(&mut self) {
         self.here = Bitmap::empty(0);
         self.held = Vec::new();
+        self.near.clear();
+        self.prestages.clear();
         self.binding = None;
         (self.at_risk, self.finish, self.begin_by) = (false, None, None);
         self.asked_at = None;
@@ -352,6 +406,7 @@ impl Arrival {
             && (!self.state.is_live() || !self.held.is_empty())
             && self.here.fits(chunks)
             && self.fetches.keys().all(is_known)
+            && self.is_near_sound()
     }
 }
 

@@ -78,6 +78,15 @@ impl Bitmap {
             .map(|place| place * 64 + word.trailing_zeros())
     }
 
+    /// All members, the lowest first.
+    pub(crate) fn members(&self) -> impl Iterator<Item = u32> + '_ {
+        let words = (0u32..).zip(&self.words).skip(self.hint as usize);
+        words.flat_map(|(place, word)| {
+            let bits = (0..64).filter(move |bit| word >> bit & 1 == 1);
+            bits.map(move |bit| place * 64 + bit)
+        })
+    }
+
     /// Takes the lowest member out.
     pub(crate) fn pop(&mut self) -> Option<u32> {
         if self.count == 0 {

@@ -5,7 +5,7 @@ record! {
     /// A depot is to remove what it holds of a request.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) struct Forget {
-        /// So many destinations have all of it.
+        /// So many destinations have all of it; none: it waited there for a stage-in that is over.
         pub(crate) destinations: u32,
         /// It removes it by itself then.
         pub(crate) until: Timestamp,

@@ -1,7 +1,7 @@
 use alloc::{string::String, vec, vec::Vec};
 use core::ops::Range;
 use posthaste_forecast::{Quantiles, Score};
-use posthaste_types::{ByteRate, Bytes, RequestId, SourceId, Timestamp, record};
+use posthaste_types::{ByteRate, Bytes, DepotId, RequestId, SourceId, Timestamp, record};
 
 use super::{DepotState, Forecast, Priority};
 
@@ -40,6 +40,22 @@ record! {
         /// Where they lie; each is a source of the stage-in.
         pub sources: Vec<SourceId>,
     }
+}
+
+record! {
+    /// A depot near the centre, on which a stage-in may wait.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct NearDepot {
+        /// To which it is sent.
+        pub depot: DepotId,
+        /// As which it is read.
+        pub source: SourceId,
+    }
+}
+
+impl NearDepot {
+    /// Most that one stage-in may wait on.
+    pub const MOST: usize = 8;
 }
 
 impl ArrivalSpec {
@@ -258,6 +274,9 @@ record! {
         pub alone: Bytes,
         /// What it is forecast to give, to all stage-ins together.
         pub rates: Quantiles,
+        /// The depot near the centre that it is, on which the stage-in waits; none of any other source. What it holds
+        /// is what lies there now and is not here yet.
+        pub near: Option<DepotId>,
     }
 }
 

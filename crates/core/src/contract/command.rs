@@ -158,8 +158,22 @@ record! {
             /// Why from there and why now.
             reason: Reason,
         },
-        /// Stop every fetch of the stage-in from the source; none of them writes anything afterwards, and
-        /// the mind no longer counts on them.
+        /// Read the chunk from the source, note its digest and store it whole at a depot near the centre, to be fetched
+        /// from there later. Answered by `NearTold`, or by `ChunkMissed` where the source did not give it.
+        67 = Prestage {
+            /// For this stage-in.
+            request: RequestId,
+            /// From this source.
+            source: SourceId,
+            /// This chunk.
+            chunk: ChunkIndex,
+            /// To this depot.
+            depot: DepotId,
+            /// Why there and why now.
+            reason: Reason,
+        },
+        /// Stop everything that the stage-in reads from the source, wherever it goes; none of it is written here afterwards,
+        /// and the mind no longer counts on it.
         41 = Quit {
             /// For this stage-in.
             request: RequestId,
@@ -307,6 +321,7 @@ impl Command {
             | Self::Mend { reason, .. }
             | Self::Scatter { reason, .. }
             | Self::Fetch { reason, .. }
+            | Self::Prestage { reason, .. }
             | Self::Quit { reason, .. }
             | Self::Survey { reason, .. }
             | Self::Settle { reason, .. }

@@ -118,6 +118,8 @@ record! {
         96 = Crowded,
         /// The first chunks of a stage-in are being fetched.
         120 = Fetching,
+        /// A stage-in's data goes to depots near the centre, to come from there when it is welcome.
+        126 = Prestaging,
         /// All of a stage-in is here.
         121 = Arrived {
             /// Size of it.
@@ -195,6 +197,7 @@ impl Happening {
             Self::Unpinned => "unpinned",
             Self::CodeChosen { .. } => "code-chosen",
             Self::Fetching => "fetching",
+            Self::Prestaging => "prestaging",
             Self::Arrived { .. } => "arrived",
             Self::SourceLeft { .. } => "source-left",
             Self::SourceBack { .. } => "source-back",
@@ -252,6 +255,7 @@ impl fmt::Display for Happening {
             Self::Unpinned => f.write_str("unpinned"),
             Self::CodeChosen { code } => write!(f, "code {code} chosen"),
             Self::Fetching => f.write_str("fetching"),
+            Self::Prestaging => f.write_str("prestaging"),
             Self::Arrived { bytes } => write!(f, "arrived, {bytes}"),
             Self::SourceLeft { name } => write!(f, "source {name} left"),
             Self::SourceBack { name } => write!(f, "source {name} gives again"),

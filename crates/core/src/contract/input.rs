@@ -8,7 +8,7 @@ use posthaste_types::{
 
 use super::{
     ArrivalSpec, CircuitTerms, DepotPrices, DepotTerms, Drain, Encode, Fault, GiverEnd, Holding,
-    News, RequestSpec, SpaceNews, Wishes,
+    NearNews, News, RequestSpec, SpaceNews, Wishes,
 };
 
 record! {
@@ -168,6 +168,13 @@ record! {
             /// Whether it can.
             reserves: bool,
         },
+        /// Something became known of depots near the centre, on which a stage-in may wait until it is welcome.
+        127 = NearTold {
+            /// The stage-in.
+            request: RequestId,
+            /// What.
+            news: NearNews,
+        },
         /// A depot was told to remove what it holds of a request.
         123 = Forgotten {
             /// The request.
@@ -177,8 +184,7 @@ record! {
             /// Nothing is left there; else it did not answer or could not do it.
             done: bool,
         },
-        /// What became of a [`Command::ReserveSpace`](super::Command::ReserveSpace) or a
-        /// [`Command::ReleaseSpace`](super::Command::ReleaseSpace).
+        /// What became of a command `ReserveSpace` or `ReleaseSpace`.
         118 = SpaceTold {
             /// For this request.
             request: RequestId,
@@ -310,8 +316,7 @@ record! {
             /// The round trip between them; none when it failed.
             round_trip: Option<Duration>,
         },
-        /// The shortest round trip between the centre and a depot that was seen lately. Without it, nothing is known of
-        /// how far it is.
+        /// The shortest round trip to a depot that was seen lately. Without it, nothing is known of how far it is.
         113 = DistanceTold {
             /// The depot.
             depot: DepotId,
@@ -371,8 +376,7 @@ record! {
             /// By when; none for any time.
             deliver_by: Option<Timestamp>,
         },
-        /// How those did who sent fragments of a chunk to a destination that gathers it. What became of the
-        /// chunk is said after this.
+        /// How those did who sent fragments of a chunk to a destination that gathers it, whose end is said after this.
         84 = GatherTold {
             /// For this request.
             request: RequestId,
@@ -394,8 +398,7 @@ record! {
             /// Why. [`Fault::Other`]: it can't.
             fault: Fault,
         },
-        /// How long a depot that coded a chunk took to send a fragment on, which is said to be stored after
-        /// this.
+        /// How long a depot that coded a chunk took to send a fragment on, which is said to be stored after this.
         92 = PieceTold {
             /// For this request.
             request: RequestId,
@@ -428,9 +431,7 @@ record! {
             /// The circuit.
             circuit: CircuitId,
         },
-        /// What became of a [`Command::Reserve`](super::Command::Reserve), a
-        /// [`Command::Rearrange`](super::Command::Rearrange) or a
-        /// [`Command::GiveBack`](super::Command::GiveBack), or of what was reserved by itself.
+        /// What became of a command `Reserve`, `Rearrange` or `GiveBack`, or of what was reserved by itself.
         103 = ReservationTold {
             /// The reservation.
             reservation: ReservationId,

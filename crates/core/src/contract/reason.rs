@@ -6,7 +6,9 @@ use alloc::{string::String, vec::Vec};
 use posthaste_plan::tuner;
 use posthaste_types::{ByteRate, Bytes, Code, DepotId, Timestamp, record};
 
-use super::{Binding, DrainReason, Fault, PinReason, SpaceReason, Survive, WayReason, WouldBuy};
+use super::{
+    Binding, DrainReason, Fault, NearReason, PinReason, SpaceReason, Survive, WayReason, WouldBuy,
+};
 pub use circuit::CircuitReason;
 pub use delivery::DeliveryReason;
 
@@ -207,6 +209,8 @@ record! {
             /// Which file, by which rule.
             rule: String,
         },
+        /// It is about depots near the centre, on which a stage-in may wait.
+        223 = Near { #[doc = "Why."] why: NearReason },
         /// About a depot that must hold its share of the dataset.
         221 = Pinned { #[doc = "Why."] why: PinReason },
         /// Where it lies, the destination takes it from: nothing is sent over the centre's way out again.

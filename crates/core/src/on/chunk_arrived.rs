@@ -42,7 +42,7 @@ impl Mind {
         }
     }
 
-    fn say_source_is_back(&mut self, source: SourceId, out: &mut Outbox) {
+    pub(crate) fn say_source_is_back(&mut self, source: SourceId, out: &mut Outbox) {
         for id in self.arrivals.users(source) {
             let name = self.name_of_source(source);
             let happening = Happening::SourceBack { name };

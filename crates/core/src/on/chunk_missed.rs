@@ -19,7 +19,18 @@ impl Mind {
         if !self.end_fetch(request, Fetch { chunk, source }) {
             return;
         }
+        let arrival = self.arrivals.requests.get(&request);
+        let is_near = arrival.is_some_and(|arrival| arrival.near_as(source).is_some());
         match fault {
+            Fault::SourceChanged
+            | Fault::SourcesDiffer
+            | Fault::SourceVanished
+            | Fault::SourceUnreadable
+            | Fault::Corrupt
+                if is_near =>
+            {
+                self.lose_near(request, chunk);
+            }
             Fault::SourceChanged | Fault::SourcesDiffer => {
                 let name = self.name_of_source(source);
                 let reason = Reason::SourceLost { name, fault };

@@ -15,6 +15,9 @@ impl Mind {
         held: &[(ChunkIndex, FragmentIndex)],
         out: &mut Outbox,
     ) {
+        if self.is_stage_in(id) {
+            return self.found_near(id, depot, held);
+        }
         let is_up = self.depots.get(&depot).is_some_and(|depot| depot.is_up());
         let Some(request) = self.requests.get_mut(&id) else {
             return;

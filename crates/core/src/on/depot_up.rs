@@ -57,6 +57,7 @@ impl Mind {
             self.ask_if_used(request, id, Reason::DepotBack, out);
             self.fill_fan_out(request, out);
         }
+        self.ask_near(id, out);
         if !out.commands.iter().any(|command| is_asked(command, id)) {
             // Nothing was there to lose.
             self.judge_loss(id, true);

@@ -16,6 +16,7 @@ impl Mind {
         let chunks = arrival.chunks();
         // What was on its way still, as after a restart, is wanted no more.
         self.quit_all(id, &Reason::AllHere { chunks }, out);
+        self.empty_near(id);
         let Some(arrival) = self.arrivals.requests.get_mut(&id) else {
             return;
         };

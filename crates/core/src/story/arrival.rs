@@ -108,6 +108,9 @@ impl Teller<'_> {
             },
             Some(Happening::Refused) => format!("it was refused: {why}"),
             Some(Happening::Fetching) => format!("it began: {why}"),
+            Some(Happening::Prestaging) => {
+                format!("it began to be gathered near the centre: {why}")
+            }
             Some(Happening::AtRisk { .. }) => format!("it was said to be at risk: {why}"),
             Some(Happening::OnTime { .. }) => format!("the danger was over: {why}"),
             Some(Happening::Missed) => format!("the deadline passed and it was not here: {why}"),

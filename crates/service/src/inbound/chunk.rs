@@ -22,14 +22,14 @@ const WRITE_BYTES: usize = 1 << 20;
 
 /// Some bytes of a file.
 #[derive(Debug, Clone)]
-struct Strip {
+pub(super) struct Strip {
     file: usize,
     at: u64,
     bytes: bytes::Bytes,
 }
 
 /// A fetch that may write its chunk, until it is dropped.
-struct Turn {
+pub(super) struct Turn {
     slot: Arc<Mutex<Slot>>,
     number: u64,
 }
@@ -76,46 +76,136 @@ pub(super) async fn fetch(
 ) -> Result<ChunkRecord> {
     let place = stage.place(source)?;
     let turn = Arc::new(Turn::begin(stage.slot(chunk), stage.next_fetch()));
-    let pieces = stage.pieces(chunk);
+    let _fetching = flow.begin();
+    let mut intake = Intake::into_draft(stage, &turn);
+    intake.read_all(place, flow, chunk).await?;
+    intake.settle(&turn, chunk).await
+}
+
+/// Reads a chunk into memory, to go elsewhere.
+///
+/// # Errors
+/// As [`fetch`], but those of writing.
+pub(super) async fn read_whole(
+    stage: &Arc<Stage>,
+    source: SourceId,
+    flow: &Flow,
+    chunk: ChunkIndex,
+) -> Result<(bytes::Bytes, Digest)> {
+    let place = stage.place(source)?;
     let _fetching = flow.begin();
     let mut intake = Intake {
         stage,
-        turn: &turn,
         hasher: blake3::Hasher::new(),
-        kept: (!turn.may_write()).then(Vec::new),
+        goes: Goes::Whole(bytes::BytesMut::new()),
     };
-    for piece in &pieces {
-        if let Err(error) = read(&mut intake, place, flow, piece).await {
-            stage.close_reader(place, piece.file);
-            return Err(error);
+    intake.read_all(place, flow, chunk).await?;
+    let digest = intake.digest();
+    let Goes::Whole(bytes) = intake.goes else {
+        return Err(Error::new(ErrorKind::Other, "read", "a chunk").at(Locus::Source));
+    };
+    Ok((bytes.freeze(), digest))
+}
+
+/// Writes a chunk that came in one, and returns its digest, once it is durable.
+///
+/// # Errors
+/// What writing brings, with [`Locus::Destination`].
+pub(super) async fn write_whole(
+    stage: &Arc<Stage>,
+    chunk: ChunkIndex,
+    bytes: bytes::Bytes,
+) -> Result<ChunkRecord> {
+    let turn = Arc::new(Turn::begin(stage.slot(chunk), stage.next_fetch()));
+    let mut intake = Intake::into_draft(stage, &turn);
+    intake.hasher.update(&bytes);
+    let mut rest = bytes;
+    for piece in stage.pieces(chunk) {
+        let mut at = piece.range.start;
+        while at < piece.range.end {
+            let left = usize::try_from(piece.range.end - at).unwrap_or(usize::MAX);
+            let bytes = rest.split_to(left.min(WRITE_BYTES).min(rest.len()));
+            if bytes.is_empty() {
+                let subject = format!("{chunk}");
+                return Err(Error::new(ErrorKind::Corrupt, "write", subject).at(Locus::Source));
+            }
+            let next = at + bytes.len() as u64;
+            let file = piece.file;
+            intake.take(Strip { file, at, bytes }).await?;
+            at = next;
         }
     }
-    let digest = Digest::new(*intake.hasher.finalize().as_bytes());
-    let files = pieces.iter().map(|piece| piece.file).collect();
-    finish(stage, &turn, intake.kept, files, digest).await?;
-    Ok(ChunkRecord {
-        request: stage.request,
-        chunk,
-        digests: vec![digest],
-    })
+    intake.settle(&turn, chunk).await
 }
 
 /// Takes a chunk as it comes.
 struct Intake<'a> {
     stage: &'a Arc<Stage>,
-    turn: &'a Arc<Turn>,
     hasher: blake3::Hasher,
-    /// What was read so far, where another fetch writes.
-    kept: Option<Vec<Strip>>,
+    goes: Goes<'a>,
 }
 
-impl Intake<'_> {
-    async fn take(&mut self, strip: Strip) -> Result<()> {
-        if let Some(kept) = &mut self.kept {
-            kept.push(strip);
-            return Ok(());
+/// Where it goes.
+enum Goes<'a> {
+    /// To where it belongs.
+    Draft(&'a Arc<Turn>),
+    /// Nowhere yet: another fetch writes.
+    Kept(Vec<Strip>),
+    /// Into memory, in one.
+    Whole(bytes::BytesMut),
+}
+
+impl<'a> Intake<'a> {
+    fn into_draft(stage: &'a Arc<Stage>, turn: &'a Arc<Turn>) -> Self {
+        Self {
+            stage,
+            hasher: blake3::Hasher::new(),
+            goes: if turn.may_write() {
+                Goes::Draft(turn)
+            } else {
+                Goes::Kept(Vec::new())
+            },
         }
-        write(self.stage, self.turn, strip).await
+    }
+
+    async fn read_all(&mut self, place: usize, flow: &Flow, chunk: ChunkIndex) -> Result<()> {
+        for piece in self.stage.pieces(chunk) {
+            if let Err(error) = read(self, place, flow, &piece).await {
+                self.stage.close_reader(place, piece.file);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    async fn take(&mut self, strip: Strip) -> Result<()> {
+        match &mut self.goes {
+            Goes::Draft(turn) => return write(self.stage, turn, strip).await,
+            Goes::Kept(kept) => kept.push(strip),
+            Goes::Whole(whole) => whole.extend_from_slice(&strip.bytes),
+        }
+        Ok(())
+    }
+
+    fn digest(&self) -> Digest {
+        Digest::new(*self.hasher.finalize().as_bytes())
+    }
+
+    /// Makes it durable.
+    async fn settle(self, turn: &Arc<Turn>, chunk: ChunkIndex) -> Result<ChunkRecord> {
+        let (stage, digest) = (self.stage, self.digest());
+        let pieces = stage.pieces(chunk).into_iter();
+        let kept = match self.goes {
+            Goes::Kept(kept) => Some(kept),
+            Goes::Draft(_) | Goes::Whole(_) => None,
+        };
+        let files = pieces.map(|piece| piece.file).collect();
+        finish(stage, turn, kept, files, digest).await?;
+        Ok(ChunkRecord {
+            request: stage.request,
+            chunk,
+            digests: vec![digest],
+        })
     }
 }
 

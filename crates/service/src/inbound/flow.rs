@@ -26,6 +26,8 @@ struct Window {
     opened: Option<Instant>,
     bytes: u64,
     fetches: u32,
+    /// How much ever came from it, where it is known by that, as of the last look.
+    seen: Option<u64>,
     /// Nothing was asked for at some time of the window, or it was only just begun.
     was_idle: bool,
     latest: ByteRate,
@@ -55,6 +57,14 @@ impl Flow {
 
     pub(crate) fn add(&self, bytes: usize) {
         self.with(|window| window.bytes += bytes as u64);
+    }
+
+    /// So much ever came from it. What came since the last look counts, while anything is asked of it.
+    pub(crate) fn catch_up(&self, total: u64) {
+        self.with(|window| {
+            let before = window.seen.replace(total).unwrap_or(total);
+            window.bytes += total.saturating_sub(before);
+        });
     }
 
     /// What it gave lately.
@@ -94,6 +104,9 @@ impl Drop for Fetching<'_> {
         self.flow.with(|window| {
             window.fetches -= 1;
             window.was_idle |= window.fetches == 0;
+            if window.fetches == 0 {
+                window.seen = None;
+            }
             if window.fetches == 0 && window.bytes == 0 {
                 (window.opened, window.latest) = (None, ByteRate::ZERO);
             }

@@ -13,14 +13,15 @@ use std::{
 
 use posthaste_core::contract::Cut;
 use posthaste_endpoint::{Endpoint, Error, ErrorKind, Locus, Reader, Result};
+use posthaste_engine::dataset::DatasetId;
 use posthaste_journal::{Scan, StageIn};
-use posthaste_types::{ChunkIndex, Digest, RequestId, SourceId};
+use posthaste_types::{ChunkIndex, Digest, RequestId, SourceId, Timestamp};
 use tokio::sync::OnceCell;
 
 use super::{
     draft::Draft,
     list::{List, Piece},
-    look,
+    look, near,
 };
 use crate::store::Store;
 
@@ -33,6 +34,8 @@ pub(super) struct Slot {
     /// The fetch that writes it; none: 0.
     pub(super) writer: u64,
     pub(super) done: Option<Digest>,
+    /// What it is, where it lies at a depot near the centre.
+    pub(super) near: Option<Digest>,
 }
 
 type Readers = HashMap<(usize, usize), Arc<dyn Reader>>;
@@ -45,6 +48,12 @@ pub(super) struct Stage {
     wanted: StageIn,
     /// The number of each source, in their order.
     numbers: Vec<SourceId>,
+    /// The depots near the centre on which it may wait, by as what they are read.
+    near: Vec<(SourceId, String)>,
+    /// What it is called there.
+    pub(super) dataset: DatasetId,
+    /// By when it was wanted as it was asked for.
+    pub(super) deadline: Timestamp,
     endpoints: Vec<OnceCell<Arc<dyn Endpoint>>>,
     readers: Mutex<Readers>,
     starts: Vec<u64>,
@@ -88,13 +97,26 @@ impl Stage {
             .collect::<Result<_>>()?;
         let known = store.journal(|journal| journal.chunks(request))?;
         let slots = known.into_iter().filter_map(|known| {
-            let done = known.digests.first().copied();
-            let slot = Slot { writer: 0, done };
-            done.map(|_| (known.chunk, Arc::new(Mutex::new(slot))))
+            let digest = known.digests.first().copied()?;
+            let is_here = near::is_here(&known);
+            let slot = Slot {
+                writer: 0,
+                done: is_here.then_some(digest),
+                near: (!is_here).then_some(digest),
+            };
+            Some((known.chunk, Arc::new(Mutex::new(slot))))
         });
+        let near = record.via.iter().map(|name| {
+            let number = store.journal(|journal| journal.source(&near::way(name)))?;
+            Ok((number, name.clone()))
+        });
+        let near = near.collect::<Result<_>>()?;
         let destination = PathBuf::from(&record.destination);
         Ok(Self {
             request,
+            near,
+            dataset: store.dataset(request)?,
+            deadline: record.deadline,
             starts: list.starts(),
             list,
             draft: Draft::new(&destination, &record.dataset),
@@ -117,6 +139,13 @@ impl Stage {
     pub(super) fn place(&self, source: SourceId) -> Result<usize> {
         let place = self.numbers.iter().position(|number| *number == source);
         place.ok_or_else(|| Error::new(ErrorKind::NotFound, "read", format!("source {source}")))
+    }
+
+    /// The name of the depot near the centre that a source is.
+    pub(super) fn near(&self, source: SourceId) -> Option<&str> {
+        let mut near = self.near.iter();
+        let found = near.find(|(number, _)| *number == source);
+        found.map(|(_, name)| name.as_str())
     }
 
     async fn endpoint(&self, place: usize) -> Result<&Arc<dyn Endpoint>> {
@@ -170,7 +199,7 @@ impl Stage {
         self.list.pieces(&self.starts, self.range(chunk))
     }
 
-    fn range(&self, chunk: ChunkIndex) -> Range<u64> {
+    pub(super) fn range(&self, chunk: ChunkIndex) -> Range<u64> {
         self.cut.range(chunk.get())
     }
 
@@ -213,14 +242,18 @@ impl Stage {
                     stage.draft.has(&about.path, about.size)
                 })
             };
-            let chunks = known.into_iter().map(|known| known.chunk);
+            let here = known.iter().filter(|known| near::is_here(known));
+            let chunks = here.map(|known| known.chunk);
             let here = chunks.filter(|chunk| {
                 let pieces = stage.pieces(*chunk);
                 has_landed || pieces.iter().all(|piece| is_there(piece.file))
             });
             let here: Vec<ChunkIndex> = here.collect();
             let mut slots = stage.slots.lock().unwrap_or_else(PoisonError::into_inner);
-            slots.retain(|chunk, _| here.binary_search(chunk).is_ok());
+            slots.retain(|chunk, slot| {
+                let slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+                here.binary_search(chunk).is_ok() || slot.near.is_some()
+            });
             Ok(here)
         })
         .await

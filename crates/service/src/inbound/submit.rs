@@ -5,15 +5,15 @@ use std::{ffi::OsStr, sync::Arc};
 use posthaste_api as api;
 use posthaste_core::{
     Mind,
-    contract::{ArrivalSpec, Input, Outbox, Wishes},
+    contract::{ArrivalSpec, Input, NearDepot, NearNews, Outbox, Wishes},
 };
 use posthaste_endpoint::{Error, ErrorKind, Location, Result};
 use posthaste_engine::dataset::DatasetId;
 use posthaste_journal::{RequestRecord, Scan, StageIn};
 use posthaste_types::{ByteRate, Bytes, Code, Record, RequestId, SourceId};
 
-use super::{list::List, look, room, stage, ways};
-use crate::{driver::Centre, render, wishes};
+use super::{list::List, look, near, room, stage, ways};
+use crate::{depots::Depot, driver::Centre, render, submit, wishes};
 
 /// Sources of one stage-in.
 pub(super) const SOURCES_MAX: usize = 16;
@@ -71,7 +71,10 @@ pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewStageIn) -> Res
         (number, way)
     });
     let numbers: Vec<(SourceId, String)> = numbers.collect();
-    let inputs = inputs(&record, &numbers, &list);
+    let mut inputs = inputs(&record, &numbers, &list);
+    let near = (0u32..).zip(near(centre, &record));
+    let near = near.map(|(place, depot)| (SourceId::new(u32::MAX / 2 - place), depot));
+    inputs.extend(may_wait(record.id, near.collect()));
     mind.step(centre.clock.now(), inputs, &mut Outbox::default());
     Ok(render::request(centre, &mind, &record))
 }
@@ -128,10 +131,51 @@ pub(crate) async fn submit(centre: &Centre, record: &RequestRecord) -> Result<()
     let list = List::restore(&list).map_err(|cause| {
         Error::new(ErrorKind::Corrupt, "read", format!("the list of {id}")).cause(cause)
     })?;
-    for input in inputs(record, &numbers, &list) {
+    let mut near_by = Vec::new();
+    for depot in near(centre, record) {
+        let way = near::way(&depot.record.name);
+        let number = centre.store.journal(|journal| journal.source(&way))?;
+        near_by.push((number, depot));
+    }
+    let inputs = inputs(record, &numbers, &list).into_iter();
+    for input in inputs.chain(may_wait(id, near_by)) {
         centre.tell(input).await?;
     }
     Ok(())
+}
+
+/// The names of the depots near the centre on which one that is asked for may wait.
+fn via(centre: &Centre, new: &api::NewStageIn) -> Result<Vec<String>> {
+    if new.via.len() > NearDepot::MOST {
+        let why = format!("a stage-in waits on {} depots at most", NearDepot::MOST);
+        return Err(invalid("the depots", &why));
+    }
+    submit::via(centre, &new.via)
+}
+
+/// The depots near the centre on which it may wait.
+fn near(centre: &Centre, record: &RequestRecord) -> Vec<Arc<Depot>> {
+    let named = record.via.iter();
+    named.filter_map(|name| centre.depots.named(name)).collect()
+}
+
+/// What the mind is told of them.
+fn may_wait(request: RequestId, depots: Vec<(SourceId, Arc<Depot>)>) -> Vec<Input> {
+    if depots.is_empty() {
+        return Vec::new();
+    }
+    let found = depots.iter().map(|(source, depot)| Input::SourceFound {
+        source: *source,
+        name: depot.record.name.clone(),
+        rate_max: None,
+    });
+    let near = depots.iter().map(|(source, depot)| NearDepot {
+        depot: depot.record.id,
+        source: *source,
+    });
+    let near = near.collect();
+    let news = NearNews::MayWait { near };
+    found.chain([Input::NearTold { request, news }]).collect()
 }
 
 /// What the mind is told of a stage-in.
@@ -242,7 +286,7 @@ fn check(centre: &Centre, new: &api::NewStageIn) -> Result<RequestRecord> {
         only: Vec::new(),
         destination: new.to.clone(),
         code: Code::NONE,
-        via: Vec::new(),
+        via: via(centre, new)?,
         pinned: Vec::new(),
         recipients: Vec::new(),
         release: false,

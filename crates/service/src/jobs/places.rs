@@ -17,6 +17,7 @@ pub(super) fn check(desk: &Desk, wanted: &Wanted) -> Result<()> {
     for one in &wanted.stage_ins {
         at_line(one.line, check_source(&one.source))?;
         at_line(one.line, on_scratch(desk, &one.destination))?;
+        at_line(one.line, in_the_books(desk, &one.via))?;
     }
     for one in &wanted.stage_outs {
         at_line(one.line, on_scratch(desk, &one.source))?;

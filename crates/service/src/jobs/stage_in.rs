@@ -156,6 +156,7 @@ fn ask_one(desk: &Desk, record: &JobRecord, (one, number): (&StageIn, usize)) ->
             ),
             // As late as its deadline lets it come.
             not_before: just_in_time.map(|at| render::moment(at - WELCOME_BEFORE)),
+            via: one.via.clone(),
             // The job waits for it anyway.
             best_effort: true,
             submission_id: Some(name(record, number)),

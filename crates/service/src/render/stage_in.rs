@@ -68,6 +68,7 @@ fn source(centre: &Centre, share: &SourceShareView) -> api::Source {
         state: state.to_owned(),
         chunks: share.arrived,
         bytes: share.bytes.get(),
+        near: share.near.is_some(),
         holds_bytes: share.holds.get(),
         alone_bytes: share.alone.get(),
         in_flight: share.in_flight,

@@ -20,6 +20,8 @@ struct Watch {
     /// Those of them the mind was told of since it last started.
     told: BTreeSet<ChunkIndex>,
     under_way: BTreeSet<(SourceId, ChunkIndex)>,
+    /// Chunks that ever lay at depots near the centre, by the chunk: the driver asks each for what it took alone.
+    near: BTreeSet<ChunkIndex>,
     is_over: bool,
 }
 
@@ -59,6 +61,7 @@ impl Arrivals {
             here: BTreeSet::new(),
             told: BTreeSet::new(),
             under_way: BTreeSet::new(),
+            near: BTreeSet::new(),
             is_over: false,
         });
         watch.chunks()
@@ -90,10 +93,12 @@ impl Arrivals {
         let Some(watch) = self.watched.get_mut(&request) else {
             return ensure(NAME, false, || format!("{request} was never asked for"));
         };
-        let is_known = watch.spec.sources.contains(&source)
-            && chunk.get() < watch.chunks()
-            && watch.lies_at(source, chunk)
-            && !watch.is_over;
+        let is_there = if watch.spec.sources.contains(&source) {
+            watch.lies_at(source, chunk)
+        } else {
+            watch.near.contains(&chunk)
+        };
+        let is_known = chunk.get() < watch.chunks() && is_there && !watch.is_over;
         let is_new = watch.under_way.insert((source, chunk));
         let was_told = watch.told.contains(&chunk);
         ensure(NAME, is_known && is_new && !was_told, || {
@@ -101,6 +106,52 @@ impl Arrivals {
                 "{chunk} of {request} is asked of {source}: known {is_known}, new {is_new}, here already {was_told}"
             )
         })
+    }
+
+    /// A chunk is asked of a source, to go to a depot near the centre.
+    pub(crate) fn on_prestage(
+        &mut self,
+        request: RequestId,
+        source: SourceId,
+        chunk: ChunkIndex,
+    ) -> Result<(), Found> {
+        let Some(watch) = self.watched.get(&request) else {
+            return ensure(NAME, false, || format!("{request} was never asked for"));
+        };
+        let is_known =
+            watch.spec.sources.contains(&source) && watch.lies_at(source, chunk) && !watch.is_over;
+        let mut under_way = watch.under_way.iter();
+        let is_new = !under_way.any(|(_, other)| *other == chunk);
+        let was_told = watch.told.contains(&chunk);
+        ensure(NAME, is_known && is_new && !was_told, || {
+            format!(
+                "{chunk} of {request} is to wait near the centre: known {is_known}, new {is_new}, here already {was_told}"
+            )
+        })
+    }
+
+    /// A depot near the centre has a chunk.
+    pub(crate) fn on_kept_near(&mut self, request: RequestId, chunk: ChunkIndex) {
+        if let Some(watch) = self.watched.get_mut(&request) {
+            watch.near.insert(chunk);
+        }
+    }
+
+    /// A depot is to remove what it has of a request: of a stage-in only once that is over.
+    pub(crate) fn on_forget(&self, request: RequestId) -> Result<(), Found> {
+        let watch = self.watched.get(&request);
+        ensure(NAME, watch.is_none_or(|watch| watch.is_over), || {
+            format!("depots are to remove {request}, which is not here")
+        })
+    }
+
+    pub(crate) fn is_known(&self, request: RequestId) -> bool {
+        self.watched.contains_key(&request)
+    }
+
+    /// How many chunks one has.
+    pub(crate) fn chunks_of(&self, request: RequestId) -> u32 {
+        self.watched.get(&request).map_or(0, Watch::chunks)
     }
 
     /// A fetch ended, in whatever way.
@@ -141,6 +192,12 @@ impl Arrivals {
     /// By when it is wanted.
     pub(crate) fn deadline(&self, request: RequestId) -> Option<Timestamp> {
         self.watched.get(&request).map(|watch| watch.spec.deadline)
+    }
+
+    /// The size of one.
+    pub(crate) fn bytes(&self, request: RequestId) -> Bytes {
+        let watch = self.watched.get(&request);
+        watch.map_or(Bytes::ZERO, |watch| watch.spec.bytes)
     }
 
     /// The size of a chunk.

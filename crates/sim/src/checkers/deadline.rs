@@ -102,6 +102,7 @@ impl Deadlines {
             | Happening::Crowded
             | Happening::Unpinned
             | Happening::Fetching
+            | Happening::Prestaging
             | Happening::SourceLeft { .. }
             | Happening::SourceBack { .. }
             | Happening::CodeChosen { .. }

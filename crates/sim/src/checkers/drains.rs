@@ -28,6 +28,13 @@ impl Drains {
         self.drained.contains(&depot)
     }
 
+    /// Something of a stage-in is to wait there.
+    pub(crate) fn on_prestage(&self, depot: DepotId) -> Result<(), Found> {
+        ensure(NAME, !self.is_drained(depot), || {
+            format!("{depot} is drained, and stage-ins are to wait there")
+        })
+    }
+
     /// The mind commands something for a request.
     pub(crate) fn on_command(&self, command: &Command, spec: &RequestSpec) -> Result<(), Found> {
         let is_wrong =
@@ -49,6 +56,7 @@ impl Drains {
             | Command::Probe { .. }
             | Command::Solve { .. }
             | Command::Fetch { .. }
+            | Command::Prestage { .. }
             | Command::Quit { .. }
             | Command::Survey { .. }
             | Command::Settle { .. }

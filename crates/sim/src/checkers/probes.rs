@@ -57,6 +57,13 @@ impl Probes {
         self.planned += Bytes::new(spec.bytes.times(u64::from(total)).get() / u64::from(data));
     }
 
+    /// A stage-in of so much may wait at these depots.
+    pub(crate) fn on_near(&mut self, bytes: Bytes, depots: impl Iterator<Item = DepotId>) {
+        let dearest = depots.map(|depot| self.price(depot, bytes)).max();
+        self.priced += dearest.unwrap_or(0);
+        self.planned += bytes;
+    }
+
     /// The terms a depot is lent on.
     pub(crate) fn on_lent(&mut self, depot: DepotId, terms: &DepotTerms) {
         self.terms.insert(depot, terms.clone());
@@ -96,7 +103,8 @@ impl Probes {
             return Ok(());
         }
         self.paid += self.price(depot, budget);
-        let most = self.priced * self.permille / 1000;
+        // Each price is rounded up to a millionth of a dollar.
+        let most = self.priced * self.permille / 1000 + self.probes;
         ensure(NAME, self.paid <= most, || {
             format!(
                 "probes cost {} micro-dollars, and {most} is the most",

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use posthaste_core::contract::{Event, Happening, Input, RequestState};
+use posthaste_core::contract::{Event, Happening, Input, NearNews, RequestState};
 use posthaste_types::RequestId;
 
 use super::{Pending, Run, START};
@@ -21,6 +21,15 @@ impl Run<'_> {
         } = input
         {
             self.on_stage_in(*request, spec, holdings);
+        }
+        if let Input::NearTold {
+            request,
+            news: NearNews::MayWait { near },
+        } = input
+        {
+            let bytes = self.checkers.arrivals.bytes(*request);
+            let near = near.iter().map(|near| near.depot);
+            self.checkers.probes.on_near(bytes, near);
         }
         if let Input::ArrivalMoved {
             request,
@@ -145,6 +154,10 @@ impl Run<'_> {
                     | Input::ArrivalAsked { .. }
                     | Input::ArrivalGathered { .. }
                     | Input::ArrivalMoved { .. }
+                    | Input::NearTold {
+                        news: NearNews::MayWait { .. },
+                        ..
+                    }
                     | Input::RequestAskedBy { .. }
                     | Input::RequestPinned { .. }
                     | Input::RequestCancelled { .. }

@@ -19,7 +19,9 @@ impl Run<'_> {
             .releases
             .on_claim(request, is_release, weakest);
         self.checkers.note(self.now, found);
-        self.check_pins(request);
+        if !self.pulled.contains(&request) {
+            self.check_pins(request);
+        }
     }
 
     /// A dataset that is safe lies on every depot that it is pinned to, as far as that is there.

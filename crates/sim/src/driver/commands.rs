@@ -151,6 +151,13 @@ impl Run<'_> {
                 chunk,
                 ..
             } => self.fetch(request, source, chunk),
+            Command::Prestage {
+                request,
+                source,
+                chunk,
+                depot,
+                ..
+            } => self.prestage((request, source, chunk), depot),
             Command::Quit {
                 request, source, ..
             } => self.quit(request, source),
@@ -299,7 +306,9 @@ impl Run<'_> {
 
     fn inventory(&mut self, request: RequestId, depot: DepotId) {
         let spec = self.world.specs.get(&request);
-        let whole = spec.is_some_and(|spec| spec.destinations.contains(&depot));
+        let whole = spec.map_or(self.checkers.arrivals.is_known(request), |spec| {
+            spec.destinations.contains(&depot)
+        });
         let Some(site) = self.world.site(depot) else {
             return;
         };
@@ -343,6 +352,8 @@ impl Run<'_> {
         let is_unwanted = view.is_some_and(|view| {
             matches!(view.state, RequestState::Cancelled | RequestState::Failed)
         });
+        let found = self.checkers.arrivals.on_forget(request);
+        self.checkers.note(self.now, found);
         let lacking = self.world.undelivered(request);
         let found = crate::checkers::on_forget(request, is_unwanted, lacking);
         self.checkers.note(self.now, found);

@@ -67,6 +67,7 @@ impl Fates {
             | Happening::Crowded
             | Happening::Unpinned
             | Happening::Fetching
+            | Happening::Prestaging
             | Happening::SourceLeft { .. }
             | Happening::SourceBack { .. }
             | Happening::CodeChosen { .. }

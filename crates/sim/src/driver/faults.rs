@@ -217,6 +217,7 @@ impl Run<'_> {
         self.lose_gathers(depot, span);
         let lost = self.world.drop_all(place);
         self.lose(lost);
+        self.break_off_near(depot);
         // A fragment stored a moment before may still be answered; then it is believed until the
         // depot is known to be gone.
         let span = Duration::from_millis(self.dice.between(1, BREAK_NOTICED_MS_MAX));
@@ -240,7 +241,7 @@ impl Run<'_> {
                 continue;
             }
             let span = Duration::from_millis(self.dice.between(1, BREAK_NOTICED_MS_MAX));
-            if self.on_to_be_coded(&arrival, Some(span)) {
+            if self.on_to_be_coded(&arrival, Some(span)) || self.on_near(&arrival, Some(span)) {
                 continue;
             }
             let Some(to) = to.place() else { continue };
@@ -266,6 +267,9 @@ impl Run<'_> {
         for place in 0..self.world.sites.len() {
             let depot = self.world.sites[place].id;
             for sending in self.world.drop_sends(place, |_| true) {
+                if self.checkers.arrivals.is_known(sending.request) {
+                    continue;
+                }
                 let send = (depot, sending.request, sending.chunk, sending.fragment);
                 self.end_send(send, End::Dropped);
             }

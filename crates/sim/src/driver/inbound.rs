@@ -60,6 +60,9 @@ impl Run<'_> {
                 }
             };
             self.after(at, Pending::Ask { input });
+            if let Some(input) = self.near_of(request, plan) {
+                self.after(at, Pending::Ask { input });
+            }
             for one in &plan.moves {
                 let mut draw =
                     |amount: Amount| at + Duration::from_millis(amount.draw_milli(&mut dice));
@@ -96,7 +99,7 @@ impl Run<'_> {
             deadline: START + at + deadline,
             not_before,
             sources: origins
-                .filter(|origin| named(&origin.name))
+                .filter(|origin| origin.near.is_none() && named(&origin.name))
                 .map(|origin| origin.id)
                 .collect(),
             priority: plan.priority().unwrap_or_default(),
@@ -163,8 +166,9 @@ impl Run<'_> {
             return;
         };
         let origin = &self.world.origins[place];
-        if origin.condition == Condition::Dead {
-            let fault = Fault::Unreachable;
+        let lacks = self.lacks(source, request, chunk);
+        let is_dead = origin.condition == Condition::Dead;
+        if let Some(fault) = is_dead.then_some(Fault::Unreachable).or(lacks) {
             self.tell_after(
                 CONNECT_TIMEOUT,
                 Input::ChunkMissed {
@@ -198,6 +202,7 @@ impl Run<'_> {
             }
         }
         self.forget_chunks(|of, from| of == request && from == source);
+        self.quit_near(|of, from| of == request && from == source);
     }
 
     /// Forgets answers about chunks that are on their way to the mind.
@@ -283,12 +288,15 @@ impl Run<'_> {
         let latency = Duration::from_micros(origin.latency_micros);
         let Sending { request, chunk, .. } = arrival.sending;
         let is_corrupt = self.dice.chance(self.scenario.corrupt_permille);
-        let span = Duration::from_millis(self.dice.between(1, 40));
         let fault = if is_changed {
             Some(Fault::SourceChanged)
         } else {
             is_corrupt.then_some(Fault::Corrupt)
         };
+        if self.on_read_for_near((request, source, chunk), fault) {
+            return;
+        }
+        let span = Duration::from_millis(self.dice.between(1, 40));
         let input = match fault {
             None => {
                 self.checkers.arrivals.on_noted(request, chunk);
@@ -325,6 +333,7 @@ impl Run<'_> {
             self.world.drop_inbound(place, |_| true);
         }
         self.forget_chunks(|_, _| true);
+        self.quit_near(|_, _| true);
         self.checkers.arrivals.forget_told();
     }
 

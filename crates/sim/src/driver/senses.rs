@@ -107,7 +107,7 @@ impl Run<'_> {
             self.on_chunk(&arrival);
             return;
         }
-        if self.on_block(&sending) {
+        if self.on_block(&sending) || self.on_near(&arrival, None) {
             return;
         }
         if self.on_gathered(&arrival, false) {

@@ -12,6 +12,8 @@ use crate::report::Fate;
 #[serde(deny_unknown_fields)]
 pub(crate) struct SourcePlan {
     pub(crate) name: String,
+    /// It is this depot, read by the centre: it holds what waits there for stage-ins, and nothing else.
+    pub(crate) near: Option<String>,
     /// Of its path to the centre.
     pub(crate) rate_mib_per_s: Amount,
     #[serde(default = "default_latency")]
@@ -49,6 +51,9 @@ pub(crate) struct StageInPlan {
     /// Where it lies. Empty: all sources there are.
     #[serde(default)]
     pub(crate) sources: Vec<String>,
+    /// Depots near the centre on which it may wait; each is also a source of that name.
+    #[serde(default)]
+    pub(crate) via: Vec<String>,
     /// What lies at which of them. Empty: each holds all of it.
     #[serde(default)]
     pub(crate) holdings: Vec<HoldingPlan>,
@@ -137,9 +142,20 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), String> {
             return Err(format!("two sources are called `{}`", source.name));
         }
         super::check::check_time("jitter_every_s", source.jitter_every_s)?;
+        let is_depot = |name: &String| scenario.depots.iter().any(|depot| depot.name == *name);
+        if let Some(near) = source.near.as_ref().filter(|near| !is_depot(near)) {
+            return Err(format!("no depot is called `{near}`"));
+        }
     }
     for plan in &scenario.stage_ins {
         plan.priority()?;
+        let is_near = |via: &String| {
+            let mut sources = scenario.sources.iter();
+            sources.any(|source| source.near.as_ref() == Some(via))
+        };
+        if let Some(via) = plan.via.iter().find(|via| !is_near(via)) {
+            return Err(format!("no source is near as `{via}`"));
+        }
         if let Some(name) = plan
             .sources
             .iter()

@@ -1,6 +1,7 @@
 //! Draws a scenario: a world as a seed would have it, with everything that can go wrong in it.
 
 mod circuits;
+mod near;
 
 use std::fmt::Write;
 
@@ -112,7 +113,9 @@ pub fn draw(seed: u64) -> String {
     let dice = &mut Dice::new(seed, "swarm of stage-ins");
     if dice.chance(500) {
         let apart = &mut Dice::new(seed, "swarm of holdings");
-        stage_ins(dice, apart, &mut text);
+        let near = near::Near::draw(depots, seed);
+        near.write(&mut text);
+        stage_ins(dice, apart, near, &mut text);
     }
     text
 }
@@ -137,7 +140,7 @@ fn head(seed: u64, dice: &mut Dice) -> String {
 }
 
 /// Sources, what is wanted from them, and what befalls them.
-fn stage_ins(dice: &mut Dice, apart: &mut Dice, text: &mut String) {
+fn stage_ins(dice: &mut Dice, apart: &mut Dice, mut near: near::Near, text: &mut String) {
     let sources = dice.between(1, 4);
     for number in 1..=sources {
         let (rate, latency) = (tenths(dice.between(5, 300)), dice.between(1, 150));
@@ -163,6 +166,7 @@ fn stage_ins(dice: &mut Dice, apart: &mut Dice, text: &mut String) {
     for _ in 0..dice.between(1, 4) {
         let named = stage_in(sources, dice, text);
         holdings(&named, apart, text);
+        near.wait(text);
     }
     for _ in 0..dice.between(0, 5) {
         let kinds = ["dies", "vanishes", "slows", "source-changes"];
@@ -512,6 +516,8 @@ mod tests {
             "purge_s",
             "usd_per_gb_month",
             "[[stage-in]]",
+            "near = \"depot-1\"",
+            "via = [\"depot-1\"",
             "not_before_s",
             "rate_max_mib_per_s",
             "source = \"source-1\"",

@@ -111,6 +111,10 @@ impl<'a> Builder<'a> {
             id: SourceId::new(number),
             name: plan.name.clone(),
             node,
+            near: self.world.sites.iter().find_map(|site| {
+                let is_it = plan.near.as_ref() == Some(&site.name);
+                is_it.then_some(site.id)
+            }),
             course,
             condition: Condition::Well,
             latency_micros,

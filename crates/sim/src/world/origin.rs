@@ -1,6 +1,6 @@
 //! A source of stage-ins: whether it is there, and the way from it.
 
-use posthaste_types::SourceId;
+use posthaste_types::{DepotId, SourceId};
 
 use super::{Condition, Node, course::CourseId};
 
@@ -10,6 +10,8 @@ pub(crate) struct Origin {
     pub(crate) id: SourceId,
     pub(crate) name: String,
     pub(crate) node: Node,
+    /// The depot near the centre that it is, on its way back.
+    pub(crate) near: Option<DepotId>,
     /// Of its path to the centre.
     pub(super) course: CourseId,
     pub(crate) condition: Condition,

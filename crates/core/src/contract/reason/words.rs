@@ -189,6 +189,7 @@ impl fmt::Display for Reason {
             }
             Self::HasIt => f.write_str("others have it, and it leaves the centre once"),
             Self::Drained { why } => why.fmt(f),
+            Self::Near { why } => why.fmt(f),
             Self::Pinned { why } => why.fmt(f),
             Self::Foreseen { purge_at, rule } => match purge_at {
                 Some(at) => write!(f, "the purge takes the first file of its source at {at}: {rule}"),

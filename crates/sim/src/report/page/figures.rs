@@ -54,6 +54,7 @@ pub(super) fn class(what: &What) -> Option<&'static str> {
             | Happening::DeliveryOnTime { .. }
             | Happening::CodeChosen { .. }
             | Happening::Fetching
+            | Happening::Prestaging
             | Happening::SourceLeft { .. }
             | Happening::SourceBack { .. }
             | Happening::Thinned { .. }

@@ -1,0 +1,47 @@
+//! Depots near the centre, on which stage-ins may wait.
+
+use std::fmt::Write;
+
+use super::tenths;
+use crate::random::Dice;
+
+/// Depots that are read as well.
+pub(super) struct Near {
+    depots: Vec<u64>,
+    dice: Dice,
+}
+
+impl Near {
+    /// None in half of all worlds; of dice of their own, so that the rest is what it would be without them.
+    pub(super) fn draw(depots: u64, seed: u64) -> Self {
+        let mut dice = Dice::new(seed, "swarm of depots near");
+        let is_any = dice.chance(500);
+        let depots = (1..=depots).filter(|_| is_any && dice.chance(500));
+        Self {
+            depots: depots.collect(),
+            dice,
+        }
+    }
+
+    /// The way back from each.
+    pub(super) fn write(&self, text: &mut String) {
+        let mut dice = self.dice.clone();
+        for depot in &self.depots {
+            let (rate, latency) = (tenths(dice.between(5, 900)), dice.between(1, 50));
+            let _ = writeln!(
+                text,
+                "\n[[source]]\nname = \"near-{depot}\"\nnear = \"depot-{depot}\"\nrate_mib_per_s = {rate}\nlatency_ms = {latency}"
+            );
+        }
+    }
+
+    /// Lets the last stage-in wait at some of them, mostly.
+    pub(super) fn wait(&mut self, text: &mut String) {
+        let dice = &mut self.dice;
+        let via = self.depots.iter().filter(|_| dice.chance(700));
+        let via: Vec<String> = via.map(|depot| format!("\"depot-{depot}\"")).collect();
+        if !via.is_empty() {
+            let _ = writeln!(text, "via = [{}]", via.join(", "));
+        }
+    }
+}
