@@ -17,7 +17,7 @@ fn a_script_says_what_is_to_be_there_and_what_is_to_leave() {
         "#!/bin/bash\n\
          #SBATCH --time=02:00:00\n\
          #POSTHASTE stage_in source=sftp://archive/run7 destination=/scratch/run7\n\
-         #POSTHASTE stage_in source=\"s3:in put/%j\" destination='/scratch/in put' deadline=2h optional\n\
+         #POSTHASTE stage_in source=\"s3:in put/%j\" destination='/scratch/in put' deadline=2h via=cache,oak optional\n\
          #POSTHASTE depot ash:50GB when=20-06 load<0.5\n\
          srun ./simulate\n\
          #POSTHASTE stage_out source=/scratch/run7/*.h5 destination=home deadline=2026-12-01T18:00 via=ash,birch pin=birch code=8+4 release=when-safe after=ok\n",
@@ -28,6 +28,8 @@ fn a_script_says_what_is_to_be_there_and_what_is_to_leave() {
     assert_eq!((second.line, second.is_optional), (4, true));
     assert_eq!(second.source, "s3:in put/%j");
     assert_eq!(second.destination, "/scratch/in put");
+    assert_eq!(second.via, ["cache", "oak"]);
+    assert!(wanted.stage_ins[0].via.is_empty());
     assert_eq!(
         second.deadline,
         Some(Deadline::Within(Duration::from_secs(7200)))

@@ -190,7 +190,8 @@ impl Inbound {
         let near = arrival.near.iter();
         let near = near.filter(|near| self.gives(near.source));
         let held = arrival.held.iter().map(|held| held.missing);
-        let load = self.load(held.sum(), near.map(|near| &near.source));
+        let mut load = self.load(held.sum(), near.map(|near| &near.source));
+        load.rate_max = arrival.spec.rate_max;
         if load.lanes.is_empty() {
             return None;
         }
