@@ -202,9 +202,14 @@ impl Mind {
         let all = left.scene(belief);
         let named: Vec<usize> = lanes.iter().copied().chain(destination).collect();
         let places = places_of(&named, request, &left.places);
-        let depots = places
-            .iter()
-            .map(|&place| all.supplies.depots[place].clone());
+        // Data is no fluid: where space binds, the last place of a depot is not counted on. A pinned one takes its column.
+        let depots = named.iter().zip(&places).map(|(&lane, &place)| {
+            let mut supply = all.supplies.depots[place].clone();
+            if !request.is_pinned(lane) {
+                supply.space -= request.piece(lane);
+            }
+            supply
+        });
         let scene = Scene {
             now: all.now,
             supplies: Supplies {

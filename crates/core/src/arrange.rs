@@ -93,6 +93,7 @@ impl Mind {
                 Vec::new()
             },
             kept_free: self.kept_free(id, request),
+            held: self.held_free(id, request),
             is_asking: request.lanes.iter().any(|lane| lane.asked_at.is_some()),
             is_final: request.is_final(),
         }

@@ -7,15 +7,16 @@
 mod follow;
 mod outlook;
 mod promise;
+mod space;
 
 use alloc::{collections::BTreeMap, vec::Vec};
-use core::{cmp::Reverse, time::Duration};
+use core::cmp::Reverse;
 use posthaste_plan::deliver::{self, Deliver, Piece, Spot};
 use posthaste_types::{ByteRate, Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId};
 
 use crate::{
     Mind,
-    books::{Depot, FlightKey, Forwarded, Push, Request},
+    books::{FlightKey, Forwarded, Push, Request},
     contract::{Command, Happening, Outbox, Reason},
     outlook::SLICE_PAUSE,
 };
@@ -24,14 +25,6 @@ use crate::{
 const LOOKS_MAX: usize = 512;
 /// Chunks that wait for a busy way, of which so many are looked at in one go.
 const OPENED_MAX: usize = 16;
-
-/// So many times what others have that is not safe yet and goes to a destination stays free there: who
-/// comes meanwhile has a deadline, and what is safe has none.
-const ROOM_TIMES: u64 = 8;
-/// For so long after it is safe it leaves them that room: where some always come, it would wait for ever.
-const ROOM_LASTS: Duration = Duration::from_secs(3600);
-/// Requests that are looked at for that, the most urgent first.
-const MOVING_MAX: usize = 64;
 
 /// A depot or destination as a request sees it now, whatever the chunk.
 struct Perch {
@@ -133,8 +126,8 @@ impl Mind {
         if !request.delivery.as_ref().is_some_and(Push::has_work) {
             return false;
         }
-        let perches = self.perches(request);
-        let rooms = self.rooms(request, &perches);
+        let perches = self.perches(id, request);
+        let rooms = self.rooms(id, request, &perches);
         if rooms.is_empty() {
             return false;
         }
@@ -160,6 +153,9 @@ impl Mind {
         delivery.said = said;
         if let Some(request) = self.requests.get_mut(&id) {
             request.delivery = Some(delivery);
+        }
+        if has_started {
+            self.hold_for_delivery(id);
         }
         has_started
     }
@@ -300,7 +296,7 @@ impl Mind {
         u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
     }
 
-    fn perches(&self, request: &Request) -> Vec<Perch> {
+    fn perches(&self, id: RequestId, request: &Request) -> Vec<Perch> {
         let live = request.replica.live();
         let lanes = request.lanes.iter().enumerate();
         let perches = lanes.filter_map(|(place, lane)| {
@@ -320,13 +316,13 @@ impl Mind {
                     && is_there
                     && is_free
                     && depot.is_within_hours(self.now)
-                    && self.space_to_deliver(request, lane.depot, depot) >= chunk,
+                    && self.space_to_deliver(id, request, place) >= chunk,
             })
         });
         perches.collect()
     }
 
-    fn rooms(&self, request: &Request, perches: &[Perch]) -> Rooms {
+    fn rooms(&self, id: RequestId, request: &Request, perches: &[Perch]) -> Rooms {
         let open = perches.iter().enumerate().filter(|(_, at)| at.is_open);
         let rooms = open.filter_map(|(place, at)| {
             let depot = self.depots.get(&at.depot)?;
@@ -337,57 +333,11 @@ impl Mind {
             let under_way = self.pushes.to(at.depot, None).count();
             let under_way = u32::try_from(under_way).unwrap_or(u32::MAX);
             let chunk = request.spec.chunk_size.get().max(1);
-            let space = self.space_to_deliver(request, at.depot, depot);
+            let space = self.space_to_deliver(id, request, at.lane);
             let space = u32::try_from(space.get() / chunk).unwrap_or(u32::MAX);
             Some((place, most.saturating_sub(under_way).min(space.max(1))))
         });
         rooms.filter(|(_, room)| *room > 0).collect()
-    }
-
-    /// Space of a destination for what is safe already: what was promised to who is not comes first, and where no
-    /// moment was promised for the delivery also, for a while, who may come meanwhile.
-    fn space_to_deliver(&self, request: &Request, at: DepotId, depot: &Depot) -> Bytes {
-        let left = depot.space() - self.index.kept(at);
-        let has_waited = request
-            .safe_at
-            .is_some_and(|at| at + ROOM_LASTS <= self.now);
-        if has_waited || request.promised_by().is_some() {
-            return left;
-        }
-        if !request.is_moving()
-            && let Some(lane) = request.lane_of(at)
-        {
-            let lacks = request.spec.bytes - request.replica.stored(lane).1;
-            // What does not fit as a whole frees no depot, and is in the way of others.
-            if left + depot.arriving < lacks {
-                return Bytes::ZERO;
-            }
-            if self.frees_much(request, lacks) {
-                return left;
-            }
-        }
-        let moving = self.index.after(None).take(MOVING_MAX);
-        let moving = moving.filter_map(|urgency| self.requests.get(&urgency.request));
-        let is_other = |other: &&Request| !core::ptr::eq(*other, request);
-        let here = moving.filter(is_other);
-        let here = here.filter(|other| other.lead_depot() == Some(at));
-        let rest: Bytes = here.map(|other| other.replica.unsafe_bytes()).sum();
-        left.min(depot.space() - rest.times(ROOM_TIMES))
-    }
-
-    /// Whether depots that are full are rid of much more than the destination takes by it: twice as much, and so that they
-    /// have half as much again as now.
-    fn frees_much(&self, request: &Request, lacks: Bytes) -> bool {
-        if request.wishes.keep_until.is_some() {
-            return false;
-        }
-        let depots = request.depot_lanes();
-        let (frees, has) = depots.fold((Bytes::ZERO, Bytes::ZERO), |(frees, has), lane| {
-            let depot = self.depots.get(&request.lanes[lane].depot);
-            let space = depot.map_or(Bytes::ZERO, Depot::space);
-            (frees + request.replica.stored(lane).1, has + space)
-        });
-        lacks.times(2) <= frees && has <= frees.times(2)
     }
 
     /// Depots and destinations as one chunk sees them.

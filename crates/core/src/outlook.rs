@@ -282,7 +282,7 @@ impl Mind {
             depots: counted
                 .map(|(id, depot)| {
                     let mut supply = Supply::new(curve(id, depot), depot.space());
-                    supply.keep(self.index.kept(*id));
+                    supply.keep(self.index.kept(*id) + self.index.held(*id));
                     supply
                 })
                 .collect(),

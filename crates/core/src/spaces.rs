@@ -205,6 +205,15 @@ impl Mind {
         all.filter(|(_, kept)| *kept > Bytes::ZERO).collect()
     }
 
+    /// Space held for a delivery that began at each of its destinations.
+    pub(crate) fn held_free(&self, id: RequestId, request: &Request) -> Vec<(DepotId, Bytes)> {
+        let all = request.destinations().map(|lane| {
+            let held = self.held_for_delivery(id, request, lane);
+            (request.lanes[lane].depot, held)
+        });
+        all.filter(|(_, held)| *held > Bytes::ZERO).collect()
+    }
+
     /// A request that does not move needs no space beyond what is stored.
     pub(crate) fn end_space(&mut self, id: RequestId) {
         if self.spaces.is_idle() {

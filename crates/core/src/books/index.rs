@@ -60,6 +60,8 @@ record! {
         pub(crate) uses: Vec<DepotId>,
         /// Space kept for it.
         pub(crate) kept_free: Vec<(DepotId, Bytes)>,
+        /// Space held at destinations for what of it is safe and goes there.
+        pub(crate) held: Vec<(DepotId, Bytes)>,
         /// A depot is being asked what it holds of it.
         pub(crate) is_asking: bool,
         /// Nothing about it can change any more.
@@ -80,6 +82,7 @@ record! {
         pushes: BTreeMap<DepotId, BTreeSet<Urgency>>,
         users: BTreeMap<DepotId, BTreeSet<RequestId>>,
         kept: BTreeMap<DepotId, Bytes>,
+        held: BTreeMap<DepotId, Bytes>,
         timers: BTreeSet<(Timestamp, DepotId)>,
         timer_of: BTreeMap<DepotId, Timestamp>,
         asking: BTreeSet<RequestId>,
@@ -146,16 +149,8 @@ impl Index {
                 self.users.entry(depot).or_default().insert(id);
             }
         }
-        if old.kept_free != new.kept_free {
-            for &(depot, bytes) in &new.kept_free {
-                *self.kept.entry(depot).or_default() += bytes;
-            }
-            for (depot, bytes) in &old.kept_free {
-                if let Some(kept) = self.kept.get_mut(depot) {
-                    *kept -= *bytes;
-                }
-            }
-        }
+        change_sums(&mut self.kept, &old.kept_free, &new.kept_free);
+        change_sums(&mut self.held, &old.held, &new.held);
         set_member(&mut self.due, id, new.is_due);
         set_member(&mut self.watched, id, new.is_watched);
         set_member(&mut self.asking, id, new.is_asking);
@@ -222,19 +217,27 @@ impl Index {
         self.kept.get(&depot).copied().unwrap_or_default()
     }
 
+    /// Space held at the destination for deliveries that began, all together.
+    pub(crate) fn held(&self, depot: DepotId) -> Bytes {
+        self.held.get(&depot).copied().unwrap_or_default()
+    }
+
     /// Space kept for one request, on each of its depots.
     pub(crate) fn kept_for(&self, id: RequestId) -> &[(DepotId, Bytes)] {
         self.entries.get(&id).map_or(&[], |entry| &entry.kept_free)
     }
 
-    /// What is left of `space` on the depot after what is kept there for others than this request.
+    /// What is left of `space` on the depot after what is kept there for others than this request: beyond what is kept for
+    /// it, what deliveries hold is not there either.
     pub(crate) fn space_for(&self, id: RequestId, depot: DepotId, space: Bytes) -> Bytes {
-        let kept = self.kept(depot);
-        if kept == Bytes::ZERO {
+        let (kept, held) = (self.kept(depot), self.held(depot));
+        if kept + held == Bytes::ZERO {
             return space;
         }
         let mine = self.kept_for(id).iter().find(|(on, _)| *on == depot);
-        space - (kept - mine.map_or(Bytes::ZERO, |(_, bytes)| *bytes))
+        let mine = mine.map_or(Bytes::ZERO, |(_, bytes)| *bytes);
+        let left = space - (kept - mine);
+        left.min(mine.max(left - held))
     }
 
     /// Whether that is at least so much: cheap where space is ample.
@@ -245,7 +248,8 @@ impl Index {
         space: Bytes,
         bytes: Bytes,
     ) -> bool {
-        space >= self.kept(depot) + bytes || self.space_for(id, depot, space) >= bytes
+        space >= self.kept(depot) + self.held(depot) + bytes
+            || self.space_for(id, depot, space) >= bytes
     }
 
     /// Notes when time alone changes something about a depot next.
@@ -322,6 +326,25 @@ impl Index {
     pub(crate) fn forgettable(&self, most: u32) -> Vec<RequestId> {
         let beyond = self.finals.len().saturating_sub(most as usize);
         self.finals.iter().take(beyond).copied().collect()
+    }
+}
+
+/// Brings sums up to date with what one request has part in.
+fn change_sums(
+    sums: &mut BTreeMap<DepotId, Bytes>,
+    old: &[(DepotId, Bytes)],
+    new: &[(DepotId, Bytes)],
+) {
+    if old == new {
+        return;
+    }
+    for &(depot, bytes) in new {
+        *sums.entry(depot).or_default() += bytes;
+    }
+    for (depot, bytes) in old {
+        if let Some(sum) = sums.get_mut(depot) {
+            *sum -= *bytes;
+        }
     }
 }
 

@@ -36,6 +36,8 @@ record! {
         pub(crate) flying: u32,
         /// Lanes of which it was said that something is pushed on to them, as a mask.
         pub(crate) said: u64,
+        /// Lanes on which space is held until all of it is there, as a mask.
+        pub(crate) holds: u64,
         /// It was said that all lies nearer.
         pub(crate) is_said_done: bool,
     }
@@ -55,6 +57,7 @@ impl Push {
             turns_at: Timestamp::default(),
             flying,
             said: 0,
+            holds: 0,
             is_said_done: false,
         }
     }

@@ -31,8 +31,8 @@ impl Mind {
         if !request.destinations().any(follows) {
             return false;
         }
-        let perches = self.perches(request);
-        let rooms = self.rooms(request, &perches);
+        let perches = self.perches(id, request);
+        let rooms = self.rooms(id, request, &perches);
         let mut idle: BTreeSet<(usize, usize)> = BTreeSet::new();
         for &to in rooms.keys() {
             let from = perches.iter().enumerate();

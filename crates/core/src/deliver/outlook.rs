@@ -72,6 +72,7 @@ impl Mind {
         let order: Vec<RequestId> = self.index.delivering().take(LOOKS_MAX).collect();
         let mut busy: [Busy; 3] = Default::default();
         for id in order {
+            self.hold_for_delivery(id);
             let Some(request) = self.requests.get(&id) else {
                 continue;
             };
