@@ -417,6 +417,15 @@ fn stage_in_lines(request: &api::Request) -> Vec<Line> {
                 Style::Plain,
             )
     }));
+    let waiting = stage_in.sources.iter();
+    let waiting = waiting.filter(|source| source.near && source.holds_bytes > 0);
+    lines.extend(waiting.map(|source| {
+        let (bytes, name) = (Bytes::new(source.holds_bytes), &source.name);
+        Line::new(
+            format!("{bytes} wait at {name} until it is welcome"),
+            Style::Plain,
+        )
+    }));
     lines
 }
 

@@ -18,8 +18,8 @@ use crate::{
 
 /// Chunks on their way to one depot near the centre for one stage-in: what hides the way there, and little in memory.
 const FLIGHTS_MAX: u32 = 4;
-/// What lies at a depot near the centre is forgotten this long after a deadline by the depot itself.
-const KEPT_AFTER: Duration = Duration::from_secs(24 * 3600);
+/// What lies at a depot near the centre it removes by itself so long after the deadline, as the driver has it kept.
+const KEPT_AFTER: Duration = Duration::from_secs(7 * 24 * 3600);
 
 impl Mind {
     /// The depots that are read as sources, as they are near the centre of some stage-in.

@@ -322,14 +322,15 @@ impl Mind {
     /// What decides when a stage-in is here, if it does not lie at all of its sources.
     fn binding(&self, arrival: &Arrival, fare: Fare) -> Option<Binding> {
         let held = arrival.held.get(fare.binds?)?;
-        let lanes = arrival.lanes.iter().filter(|lane| !lane.is_gone).count();
+        let lanes = arrival.lanes.iter();
+        let lanes = lanes.filter(|lane| !lane.is_gone && lane.near.is_none());
         let names = held
             .sources
             .iter()
             .map(|source| self.name_of_source(*source));
-        (held.sources.len() < lanes).then(|| Binding {
+        (held.sources.len() < lanes.count()).then(|| Binding {
             names: names.collect(),
-            bytes: held.missing,
+            bytes: arrival.far(fare.binds.unwrap_or_default()),
         })
     }
 }
