@@ -205,7 +205,12 @@ impl Mind {
         // Data is no fluid: where space binds, the last place of a depot is not counted on. A pinned one takes its column.
         let depots = named.iter().zip(&places).map(|(&lane, &place)| {
             let mut supply = all.supplies.depots[place].clone();
-            if !request.is_pinned(lane) {
+            let room = if request.is_destination(lane) {
+                spec.bytes
+            } else {
+                request.replica.room(lane)
+            };
+            if supply.space < room && !request.is_pinned(lane) {
                 supply.space -= request.piece(lane);
             }
             supply
