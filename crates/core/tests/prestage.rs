@@ -348,6 +348,27 @@ fn a_depot_that_takes_nothing_is_left_alone_and_the_deadline_kept() {
 }
 
 #[test]
+fn a_full_depot_holds_nothing_up() {
+    let mut desk = Desk::new(1, 100);
+    desk.give(vec![Input::DepotUp {
+        depot: CACHE,
+        free: Bytes::mebi(30),
+        rate_max: None,
+    }]);
+    desk.pass(at(3600), 1, 100);
+    let view = desk.view();
+    assert_eq!(view.chunks_here, 1000);
+    assert!(
+        (1..=30).contains(&view.shares[1].arrived),
+        "{:?}",
+        view.shares
+    );
+    // The archive gives at least half as much: what can't wait there begins with a margin.
+    let begun = desk.begun().unwrap();
+    assert!(begun < at(1700), "{begun}");
+}
+
+#[test]
 fn a_restart_keeps_what_lies_there() {
     let mut desk = Desk::new(1, 100);
     desk.pass(at(500), 1, 100);

@@ -238,7 +238,7 @@ const WHY: &str = "\nWhat is missing, and why. The row that is asked the feasibl
     is lost by the mind itself, which knows neither rates nor failures to come, and forecasts both.\n\n\
     - **storage**: refusals for want of space. Who is asked the feasible only keeps no more by number, so it is not unknown requests that cost: \
     what is safe is delivered to the destination, which is no part of what the clairvoyant has to do, and until all of it is there it lies on \
-    depots as well. Depots evict it then, but newcomers are weighed by the space there is, not by what deliveries under way will leave.\n\
+    depots as well. Depots evict it then; of what is refused all the same most finds less space in all than it has bytes: larger requests were taken before, which whoever knows who comes refuses.\n\
     - **failures**, **offline**: promises are broken, hardly anything is refused. What depots lose has to be sent again, and \
     forecasts do not count on it; requests are fed to more depots where some come and go, which leaves time for some of it. Whoever knows the moments of failures makes \
     safe between them.\n\

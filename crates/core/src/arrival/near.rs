@@ -43,11 +43,13 @@ impl Mind {
     }
 
     /// Whether a depot takes more of a stage-in that waits there.
-    pub(super) fn takes_more(&self, near: &Near) -> bool {
+    pub(super) fn takes_more(&self, arrival: &Arrival, near: &Near) -> bool {
         let depot = self.depots.get(&near.depot);
         let source = self.arrivals.sources.get(&near.source);
+        let needed = near.flying + arrival.spec.chunk_size;
         let is_usable = |depot: &Depot| {
-            depot.is_up() && !depot.is_draining() && depot.is_within_hours(self.now)
+            let is_open = depot.is_up() && !depot.is_draining();
+            is_open && depot.is_within_hours(self.now) && depot.space() >= needed
         };
         depot.is_some_and(is_usable)
             && source.is_some_and(|source| !source.is_down())
@@ -85,7 +87,7 @@ impl Mind {
             let near = arrival
                 .near
                 .iter()
-                .filter(|near| may && self.takes_more(near));
+                .filter(|near| may && self.takes_more(arrival, near));
             let mut wanted =
                 near.filter_map(|near| Some((near.depot, self.probe_budget(arrival, near)?)));
             wanted.next().map(|(depot, budget)| (*id, depot, budget))
@@ -130,10 +132,8 @@ impl Mind {
     /// The depot near the centre from which a chunk more would be here first.
     fn nearest(&self, arrival: &Arrival, bytes: Bytes) -> Option<DepotId> {
         let takes = |near: &&Near| {
-            let depot = self.depots.get(&near.depot);
-            let has_space = depot.is_some_and(|depot| depot.space() >= near.flying + bytes);
             let is_to_be_probed = self.probe_budget(arrival, near).is_some();
-            has_space && near.in_flight < FLIGHTS_MAX && !is_to_be_probed && self.takes_more(near)
+            near.in_flight < FLIGHTS_MAX && !is_to_be_probed && self.takes_more(arrival, near)
         };
         let near = arrival.near.iter().filter(takes);
         let first = near.min_by_key(|near| {

@@ -270,7 +270,7 @@ impl Mind {
             };
             let onward = alone.late_onward(arrival, now, until);
             let near = arrival.near.iter();
-            let mut usable = near.filter(|near| self.takes_more(near));
+            let mut usable = near.filter(|near| self.takes_more(arrival, near));
             let nearby = match onward {
                 _ if usable.clone().next().is_none() => Nearby::Closed,
                 _ if usable.any(|near| self.is_near_unknown(near)) => Nearby::Unknown,
