@@ -52,6 +52,7 @@ fn what_a_slow_source_gives_waits_near_and_comes_from_there_though_the_service_i
     let id = ask(&centre, "35s", "40s");
     let request = centre.wait_until(&id, |request| waiting(request) >= 12);
     assert_eq!(chunks(&request, "chunks_safe"), 0, "{request}");
+    assert_eq!(request["at_risk"], false, "{request}");
     assert!(said_by(&relay).used.get() >= 12 << 20);
     centre.kill();
     centre.restart();

@@ -174,9 +174,11 @@ impl Mind {
         if let Some(rate) = arrival.spec.rate_max {
             arrival.paced_until = arrival.paced_until.max(now) + rate.time_for(bytes);
         }
+        let held = arrival.held.iter().filter(|held| held.may_prestage);
+        let begin_by = held.filter_map(|held| held.begin_by).min();
         let reason = Reason::Near {
             why: NearReason::ComesEarly {
-                begin_by: arrival.begin_by.unwrap_or(now),
+                begin_by: begin_by.unwrap_or(now),
                 not_before: arrival.spec.not_before.unwrap_or(now),
             },
         };

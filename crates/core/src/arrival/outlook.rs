@@ -108,10 +108,10 @@ impl Inbound {
         shares
     }
 
-    /// What goes near the centre first, as it has to come from there.
+    /// What goes near the centre first, as it has to come from there. Nothing where nobody knows what comes from there.
     fn onward(&self, arrival: &Arrival) -> Load {
         let held = arrival.held.iter().enumerate();
-        let held = held.filter(|(_, held)| held.may_prestage);
+        let held = held.filter(|(_, held)| held.may_prestage && arrival.is_near_known);
         let bytes = held.map(|(place, _)| arrival.far(place)).sum();
         let near = arrival.near.iter().map(|near| &near.source);
         self.load(bytes, near.filter(|source| self.gives(**source)))
@@ -411,8 +411,9 @@ fn set_begin(
             first = first.and_then(|first| held.begin_by.map(|at| at.min(first)));
         }
     }
+    arrival.is_near_known = matches!(nearby, Nearby::From(_));
     let goes_onward = arrival.held.iter().any(|held| held.may_prestage);
-    if let (Some(edge), Nearby::From(_), true) = (edge_of(Share::Onward), nearby, goes_onward) {
+    if let (Some(edge), true) = (edge_of(Share::Onward), arrival.is_near_known && goes_onward) {
         near_first = Some(near_first.map_or(edge, |first| first.min(edge)));
     }
     arrival.near_begin_by = near_first.flatten();

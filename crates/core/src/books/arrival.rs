@@ -89,6 +89,8 @@ record! {
         pub(crate) near_begin_by: Option<Timestamp>,
         /// Whether it may.
         pub(crate) is_near_due: bool,
+        /// Whether it was known, as of the last look, what comes from there.
+        pub(crate) is_near_known: bool,
         /// Whether it was said that data goes there.
         pub(crate) is_near_said: bool,
         /// What was sent to learn how fast.
@@ -184,6 +186,7 @@ impl Arrival {
             prestages: BTreeMap::new(),
             near_begin_by: None,
             is_near_due: false,
+            is_near_known: false,
             is_near_said: false,
             probed: Bytes::ZERO,
             lanes,

@@ -58,12 +58,13 @@ impl Teller<'_> {
         let deadline = moved.unwrap_or(spec.deadline);
         let asked = self.moment(view.submitted);
         let by = self.moment(deadline);
-        let names: Vec<&str> = view
-            .shares
-            .iter()
-            .map(|share| share.name.as_str())
-            .collect();
-        let is_parted = view.shares.iter().any(|share| share.holds < spec.bytes);
+        let (near, sources): (Vec<&SourceShareView>, Vec<&SourceShareView>) =
+            view.shares.iter().partition(|share| share.near.is_some());
+        let name_all = |shares: &[&SourceShareView], word| {
+            let names: Vec<&str> = shares.iter().map(|share| share.name.as_str()).collect();
+            words::list(&names, word)
+        };
+        let is_parted = sources.iter().any(|share| share.holds < spec.bytes);
         let not_before = match spec.not_before {
             Some(at) => format!(", not before {}", self.moment(at)),
             None => String::new(),
@@ -75,9 +76,14 @@ impl Teller<'_> {
             spec.bytes,
             words::count(files, "file"),
             words::span(deadline.since(view.submitted)),
-            words::list(&names, if is_parted { "and" } else { "or" }),
+            name_all(&sources, if is_parted { "and" } else { "or" }),
         ));
-        for share in view.shares.iter().filter(|_| is_parted) {
+        if !near.is_empty() {
+            let waits = name_all(&near, "and");
+            self.lines
+                .push(format!("Until it is welcome it may wait at {waits}."));
+        }
+        for share in sources.iter().filter(|_| is_parted) {
             let alone = match share.alone {
                 Bytes::ZERO => String::new(),
                 alone if alone == share.holds => ", which no other does".into(),
