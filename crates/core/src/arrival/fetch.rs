@@ -6,7 +6,7 @@
 //! a source that would be later with one chunk than the others with all that is left takes none, and one
 //! that has nothing to do asks again for what another is late with.
 
-use posthaste_types::{Bytes, ChunkIndex, FragmentIndex, RequestId, SourceId};
+use posthaste_types::{Bytes, ChunkIndex, RequestId, SourceId};
 
 use crate::{
     Mind,
@@ -184,14 +184,7 @@ impl Mind {
             return;
         };
         let bytes = arrival.chunk_bytes(pick.chunk.get());
-        let flight = Flight {
-            fragment: FragmentIndex::WHOLE,
-            bytes,
-            since: now,
-            is_raised: false,
-            is_scattered: false,
-            keep_micro_usd: 0,
-        };
+        let flight = Flight::of_chunk(bytes, now);
         from.link.begin_flight(now, &flight);
         if !pick.is_duplicate {
             arrival.take_open(pick.chunk);
@@ -205,9 +198,7 @@ impl Mind {
         if let Some(lane) = arrival.lane_mut(source) {
             lane.in_flight += 1;
         }
-        if let Some(rate) = arrival.spec.rate_max {
-            arrival.paced_until = arrival.paced_until.max(now) + rate.time_for(bytes);
-        }
+        arrival.pace(now, bytes);
         let reason = match (pick.is_duplicate, begun) {
             (true, _) => Reason::Endgame,
             (false, Some(reason)) => reason,

@@ -6,7 +6,6 @@ use alloc::{
     string::String,
     vec::Vec,
 };
-use core::time::Duration;
 use posthaste_forecast::Quantiles;
 use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, SourceId};
 
@@ -18,8 +17,6 @@ use crate::{
 
 /// Chunks on their way to one depot near the centre for one stage-in: what hides the way there, and little in memory.
 const FLIGHTS_MAX: u32 = 4;
-/// What lies at a depot near the centre it removes by itself so long after the deadline, as the driver has it kept.
-const KEPT_AFTER: Duration = Duration::from_secs(7 * 24 * 3600);
 
 impl Mind {
     /// The depots that are read as sources, as they are near the centre of some stage-in.
@@ -161,19 +158,10 @@ impl Mind {
             return;
         };
         let bytes = arrival.chunk_bytes(fetch.chunk.get());
-        let flight = Flight {
-            fragment: FragmentIndex::WHOLE,
-            bytes,
-            since: now,
-            is_raised: false,
-            is_scattered: false,
-            keep_micro_usd: 0,
-        };
+        let flight = Flight::of_chunk(bytes, now);
         from.link.begin_flight(now, &flight);
         arrival.begin_prestage(fetch, depot, flight);
-        if let Some(rate) = arrival.spec.rate_max {
-            arrival.paced_until = arrival.paced_until.max(now) + rate.time_for(bytes);
-        }
+        arrival.pace(now, bytes);
         let held = arrival.held.iter().filter(|held| held.may_prestage);
         let begin_by = held.filter_map(|held| held.begin_by).min();
         let reason = Reason::Near {
@@ -214,6 +202,7 @@ impl Mind {
         true
     }
 
+    /// Something became known of depots near the centre.
     pub(crate) fn on_near_told(&mut self, id: RequestId, news: &NearNews, out: &mut Outbox) {
         match *news {
             NearNews::MayWait { ref near } => self.on_may_wait(id, near),
@@ -361,7 +350,7 @@ impl Mind {
         };
         let forget = Forget {
             destinations: 0,
-            until: arrival.spec.deadline.max(now) + KEPT_AFTER,
+            until: arrival.spec.deadline.max(now) + NearDepot::KEPT,
             due: now,
             told: 0,
         };

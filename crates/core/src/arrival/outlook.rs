@@ -96,12 +96,13 @@ impl Inbound {
             }
             for near in &arrival.near {
                 let bytes = near.bytes.get(place).copied().unwrap_or(Bytes::ZERO);
-                if bytes > Bytes::ZERO && self.gives(near.source) {
-                    let load = self.load(bytes, core::iter::once(&near.source));
-                    shares.push((Share::Near(place), load));
-                } else if bytes > Bytes::ZERO {
-                    let load = self.load(bytes, held.sources.iter());
-                    shares.push((Share::Near(place), load));
+                let from = if self.gives(near.source) {
+                    core::slice::from_ref(&near.source)
+                } else {
+                    &held.sources[..]
+                };
+                if bytes > Bytes::ZERO {
+                    shares.push((Share::Near(place), self.load(bytes, from.iter())));
                 }
             }
         }

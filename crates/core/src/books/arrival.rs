@@ -276,6 +276,13 @@ impl Arrival {
         }
     }
 
+    /// So much is read for it from now on: with a limit, nothing more is before that is paid for.
+    pub(crate) fn pace(&mut self, now: Timestamp, bytes: Bytes) {
+        if let Some(rate) = self.spec.rate_max {
+            self.paced_until = self.paced_until.max(now) + rate.time_for(bytes);
+        }
+    }
+
     /// It is no longer on its way, and not here.
     pub(crate) fn reopen(&mut self, chunk: ChunkIndex) {
         let mut near = self.near.iter_mut();

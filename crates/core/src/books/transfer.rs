@@ -27,6 +27,20 @@ record! {
     }
 }
 
+impl Flight {
+    /// A whole chunk that is read from a source.
+    pub(crate) fn of_chunk(bytes: Bytes, since: Timestamp) -> Self {
+        Self {
+            fragment: FragmentIndex::WHOLE,
+            bytes,
+            since,
+            is_raised: false,
+            is_scattered: false,
+            keep_micro_usd: 0,
+        }
+    }
+}
+
 record! {
     /// Everything in flight. Bounded by the windows of the depots.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -1,5 +1,5 @@
 use alloc::{string::String, vec, vec::Vec};
-use core::ops::Range;
+use core::{ops::Range, time::Duration};
 use posthaste_forecast::{Quantiles, Score};
 use posthaste_types::{ByteRate, Bytes, DepotId, RequestId, SourceId, Timestamp, record};
 
@@ -56,6 +56,8 @@ record! {
 impl NearDepot {
     /// Most that one stage-in may wait on.
     pub const MOST: usize = 8;
+    /// How long after a deadline it keeps what waits there: jobs may start late.
+    pub const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 }
 
 impl ArrivalSpec {

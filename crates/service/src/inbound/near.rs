@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use posthaste_core::contract::Fault;
+use posthaste_core::contract::{Fault, NearDepot};
 use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
 use posthaste_journal::ChunkRecord;
 use posthaste_types::{Bytes, ChunkIndex, Digest, FragmentIndex, SourceId};
@@ -20,8 +20,6 @@ use crate::{
 
 /// How often it is looked at what came from a depot.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// What waits is kept this long after it was stored there, or after its deadline where that is later: jobs may start late.
-const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Memory for chunks on their way to such depots, of all stage-ins together, in MiB.
 pub(super) const MEMORY_MEBI: u32 = 512;
@@ -72,7 +70,7 @@ pub(super) async fn prestage(
     let read = chunk::read_whole(stage, source, flow, chunk).await;
     let (bytes, digest) = read.map_err(Failure::Source)?;
     let size = Bytes::new(bytes.len() as u64);
-    let expires = stage.deadline.max(Clock::default().now()) + KEPT;
+    let expires = stage.deadline.max(Clock::default().now()) + NearDepot::KEPT;
     let metered = Metered::start(&depot, false);
     let stored = depot
         .client
