@@ -98,10 +98,15 @@ pub struct NewRequest {
     #[schema(example = json!(["result.h5"]))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub only: Vec<String>,
-    /// The names of where it goes, each of which gets all of it. One name may stand without a list.
+    /// The names of where it goes, each of which gets all of it. One name may stand without a list. Or one address,
+    /// like `s3://bucket/run7`: files go there straight, as they are.
     #[serde(deserialize_with = "one_or_several")]
     #[schema(example = json!(["home"]))]
     pub to: Vec<String>,
+    /// The profile of the service's user whose credentials open the address that it goes to; those of the environment
+    /// when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
     /// When it must be safe, RFC 3339. May be left out where `deliver_by` says when it is wanted: what is
     /// delivered is safe.
     #[schema(example = "2026-11-20T18:00:00Z")]
@@ -116,10 +121,12 @@ pub struct NewRequest {
     /// before that too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub purge_at: Option<String>,
-    /// Names of the depots that may hold it, in order of preference.
+    /// Names of the depots that may hold it, in order of preference; none where it goes to an address.
+    #[serde(default)]
     pub via: Vec<String>,
-    /// The erasure code, `k+m`.
+    /// The erasure code, `k+m`; left out where it goes to an address.
     #[schema(example = "4+1")]
+    #[serde(default)]
     pub code: String,
     /// For whom it is encrypted, so that depots see nothing of it but sizes: recipients of the age
     /// format, `age1…`. Not encrypted when left out.

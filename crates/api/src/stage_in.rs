@@ -51,6 +51,12 @@ pub struct NewStageIn {
 /// What a stage-in has beyond what every request has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StageIn {
+    /// Whether it goes the other way: a stage-out to an address.
+    #[serde(default)]
+    pub goes_out: bool,
+    /// Whether what it read is still to be removed, once all of it is there.
+    #[serde(default)]
+    pub releases: bool,
     /// Since when it is welcome, RFC 3339.
     pub not_before: Option<String>,
     /// The latest moment to begin, or to go on, that still holds the deadline with its margin, RFC 3339.

@@ -159,6 +159,7 @@ async fn offload(
         source: scratch.display().to_string(),
         only: Vec::new(),
         to: vec!["home".into()],
+        profile: None,
         deadline: Some(deadline.to_string()),
         via: stage.depots(),
         code: CODE.into(),

@@ -12,20 +12,21 @@ use crate::{
     client::{ServiceArguments, ServiceClient},
     failure::{Exit, Failure, Outcome},
     keys::RecipientArguments,
-    moment, output, watch,
+    moment, output, stage_in, watch,
     wishes::WishesArguments,
 };
 
 /// How often a request that is being scanned is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Submits a stage-out: DIR leaves this machine by a deadline, through depots
+/// Submits a stage-out: DIR leaves this machine by a deadline, through depots or straight to an address
 ///
 /// Says whether the deadline can be met; if not, the earliest one that can and what would buy it.
 /// The service does the work: this command may end.
 ///
-/// Example:
+/// Examples:
 ///   posthaste offload /scratch/run7 --to home --deadline 10m --via a,b,c --code 2+1 --release when-safe
+///   posthaste offload /scratch/run7 --to s3://lab/run7 --deadline 2h --release when-safe
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct OffloadArguments {
@@ -52,9 +53,14 @@ pub struct OffloadArguments {
 pub struct WishArguments {
     /// The directory or file
     source: PathBuf,
-    /// Where it goes: a name, or depots that each get all of it; chunks may go to them directly
+    /// Where it goes: a name, or depots that each get all of it; chunks may go to them directly. Or one address, where
+    /// nothing is yet, like s3://bucket/prefix, sftp://user@host/path, NAME:path or /archive/path: its files go there
+    /// straight, as they are
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', required = true)]
     to: Vec<String>,
+    /// Profile of the service's user for the address, where that has no name of its own
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
     /// When it must be safe: 10m, 2h30m, 3d, 2026-11-20T18:00 (local) or with a zone
     /// [default: --deliver-by]
     #[arg(
@@ -70,8 +76,8 @@ pub struct WishArguments {
     /// When the first file of DIR is to be purged, as with --deadline: it must be safe before that too
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
     purge_at: Option<String>,
-    /// Depots that may hold it, in order of preference
-    #[arg(long, value_name = "DEPOT,…", value_delimiter = ',', required = true)]
+    /// Depots that may hold it, in order of preference; none where it goes to an address
+    #[arg(long, value_name = "DEPOT,…", value_delimiter = ',')]
     via: Vec<String>,
     /// Erasure code k+m: any m depots may be lost [default: one may be lost, k+1 = the depots]
     #[arg(long, value_name = "K+M")]
@@ -102,7 +108,7 @@ enum Release {
     /// You keep it
     #[default]
     Never,
-    /// As soon as every chunk survives the loss of the configured number of depots
+    /// As soon as every chunk survives the loss of the configured number of depots, or all of it is at its address
     WhenSafe,
 }
 
@@ -148,7 +154,11 @@ pub async fn run(arguments: OffloadArguments) -> Outcome {
     if arguments.json && !arguments.wait {
         output::json(&request);
     } else if !arguments.json {
-        let text = describe(&request, arguments.dry_run) + "\n" + &answer::forecast(&request);
+        let text = if request.stage_in.is_some() {
+            stage_in::describe(&request, arguments.dry_run)
+        } else {
+            describe(&request, arguments.dry_run) + "\n" + &answer::forecast(&request)
+        };
         output::line(text.trim_end());
         let offers = answer::offers(&request, &arguments.wish.via);
         if !offers.is_empty() {
@@ -188,19 +198,32 @@ impl WishArguments {
             source.display()
         ))
     })?;
+        let is_address = |to: &String| to.starts_with('/') || to.contains(':');
+        let is_straight = self.to.iter().any(is_address);
+        if self.via.is_empty() && !is_straight {
+            let what = "can't offload without depots: --via is missing";
+            return Err(Failure::usage(format!(
+                "{what} (`posthaste depot list` shows them; an address like s3://bucket/run7 needs none)"
+            )));
+        }
         let pinned = self.wishes.pinned().iter();
         let more = pinned.filter(|name| !self.via.contains(name)).count();
         let depots = u8::try_from(self.via.len() + more).unwrap_or(Code::FRAGMENTS_MAX);
         let spread = depots.saturating_sub(1).clamp(1, Code::FRAGMENTS_MAX);
         let code = match self.code {
-            Some(code) => code,
-            None if depots == 1 => Code::NONE,
-            None => Code::new(spread, 1).map_err(anyhow::Error::from)?,
+            Some(code) => code.to_string(),
+            None if is_straight => String::new(),
+            None if depots == 1 => Code::NONE.to_string(),
+            None => {
+                let code = Code::new(spread, 1).map_err(anyhow::Error::from)?;
+                code.to_string()
+            }
         };
         Ok(api::NewRequest {
             source: source.to_owned(),
             only: Vec::new(),
             to: self.to.clone(),
+            profile: self.profile.clone(),
             deadline: self
                 .deadline
                 .as_deref()
@@ -220,7 +243,7 @@ impl WishArguments {
                 .transpose()?
                 .map(|at| at.to_string()),
             via: self.via.clone(),
-            code: code.to_string(),
+            code,
             encrypt_for: self.recipients.resolve()?,
             release: match self.release {
                 Release::Never => api::Release::Never,

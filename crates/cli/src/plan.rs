@@ -12,7 +12,7 @@ use crate::{
     failure::{Exit, Failure, Outcome},
     moment,
     offload::WishArguments,
-    output,
+    output, stage_in,
 };
 
 /// Says what would become of a stage-out, and changes nothing
@@ -60,7 +60,12 @@ pub async fn run(arguments: PlanArguments) -> Outcome {
         ));
     }
     if !arguments.json {
-        output::line(describe(&request).trim_end());
+        let text = if request.stage_in.is_some() {
+            stage_in::describe(&request, true)
+        } else {
+            describe(&request)
+        };
+        output::line(text.trim_end());
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -325,10 +325,12 @@ pub async fn cancel(arguments: CancelArguments) -> Outcome {
     let path = format!("/v1/requests/{}", arguments.id);
     let request: api::Request = service.get(&path).await?;
     service.tell(Method::DELETE, &path).await?;
-    let what = if request.stage_in.is_some() {
-        "what was written of it is removed"
-    } else {
-        "its source stays"
+    let what = match &request.stage_in {
+        Some(stage_in) if stage_in.goes_out => {
+            "its source stays, and what is there of it already too"
+        }
+        Some(_) => "what was written of it is removed",
+        None => "its source stays",
     };
     output::line(&format!("{} cancelled: {what}", arguments.id));
     Ok(ExitCode::SUCCESS)

@@ -222,7 +222,8 @@ fn absolute(text: &str) -> Result<String, Failure> {
         .ok_or_else(|| Failure::usage(format!("can't use the path {text}: it is not UTF-8")))
 }
 
-fn describe(request: &api::Request, dry_run: bool) -> String {
+/// What was answered, for people.
+pub fn describe(request: &api::Request, dry_run: bool) -> String {
     let verb = if dry_run { "would be taken" } else { "taken" };
     let risk = if request.at_risk { " (AT RISK)" } else { "" };
     let mut text = format!(
@@ -240,8 +241,9 @@ fn describe(request: &api::Request, dry_run: bool) -> String {
         let slack = request.slack_s.map_or_else(String::new, |slack| {
             format!(" (slack {})", moment::show_seconds(slack))
         });
+        let place = if stage_in.goes_out { "there" } else { "here" };
         text += &answer::row(
-            "here",
+            place,
             &format!(
                 "as likely as not by {}, nine times in ten by {}{slack}",
                 moment::time_of_day(&finish.p50),
@@ -268,8 +270,9 @@ fn describe(request: &api::Request, dry_run: bool) -> String {
                 Bytes::new(alone)
             ),
         };
+        let row = if stage_in.goes_out { "path" } else { "from" };
         text += &answer::row(
-            "from",
+            row,
             &format!(
                 "{}{holds}, {} as likely as not, {} nine times in ten at least",
                 source.name,

@@ -90,7 +90,8 @@ pub fn is_settled(request: &api::Request) -> bool {
     }
     match request.state.as_str() {
         "safe" => request.release == api::Release::Never,
-        "refused" | "released" | "delivered" | "arrived" | "cancelled" | "failed" => true,
+        "arrived" => !request.stage_in.as_ref().is_some_and(|one| one.releases),
+        "refused" | "released" | "delivered" | "cancelled" | "failed" => true,
         _ => false,
     }
 }
@@ -370,10 +371,10 @@ fn progress_line(request: &api::Request) -> Line {
 
 /// What it is to be by its deadline.
 fn end_of(request: &api::Request) -> &'static str {
-    if request.stage_in.is_some() {
-        "here"
-    } else {
-        "safe"
+    match &request.stage_in {
+        Some(stage_in) if stage_in.goes_out => "there",
+        Some(_) => "here",
+        None => "safe",
     }
 }
 
@@ -394,7 +395,12 @@ fn stage_in_lines(request: &api::Request) -> Vec<Line> {
     lines.push(Line::new(
         format!(
             "{:<32} {:<8} {:>8} {:>12} {:>10} {:>14}",
-            "SOURCE", "STATE", "CHUNKS", "BYTES", "IN FLIGHT", "RATE"
+            if stage_in.goes_out { "PATH" } else { "SOURCE" },
+            "STATE",
+            "CHUNKS",
+            "BYTES",
+            "IN FLIGHT",
+            "RATE"
         ),
         Style::Dim,
     ));

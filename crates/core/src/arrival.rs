@@ -1,7 +1,7 @@
 //! Stage-ins: which chunk comes from which source, and when it must begin to be here in time.
 //!
 //! `outlook` forecasts, forward and backward; `fetch` asks sources for chunks; `near` lets them go to depots near the
-//! centre meanwhile; `review` is what time
+//! centre meanwhile; `outward` removes the source of what goes the other way; `review` is what time
 //! alone brings; `loss` is what becomes of sources that fail; `ending` how a stage-in ends.
 
 mod ending;
@@ -9,15 +9,17 @@ mod fetch;
 mod loss;
 mod near;
 mod outlook;
+mod outward;
 mod review;
 mod views;
 
-use alloc::string::String;
+use alloc::{collections::BTreeMap, string::String};
 use posthaste_types::{RequestId, SourceId, Timestamp};
 
 use crate::{
     Mind,
-    contract::{Happening, Outbox, Reason},
+    books::{Arrival, Outward},
+    contract::{ArrivalState, Happening, Outbox, Reason},
 };
 
 impl Mind {
@@ -47,6 +49,7 @@ impl Mind {
 
     /// What time alone brings to stage-ins, and then what is to be fetched.
     pub(crate) fn bring_in(&mut self, out: &mut Outbox) {
+        self.release_outward(out);
         if self.arrivals.live().next().is_none() {
             self.arrivals.look_at = None;
             return;
@@ -67,25 +70,33 @@ impl Mind {
             let waits = arrival.may_read() && arrival.paced_until > self.now && arrival.open() > 0;
             waits.then_some(arrival.paced_until)
         });
-        paced.chain(self.arrivals.look_at).min()
+        let release = self.next_outward_release();
+        paced.chain(self.arrivals.look_at).chain(release).min()
     }
 
     /// Forgets the oldest finished stage-ins beyond the number kept.
     pub(crate) fn forget_oldest_arrivals(&mut self) {
-        let requests = &mut self.arrivals.requests;
+        let (requests, outward) = (&mut self.arrivals.requests, &mut self.arrivals.outward);
+        let is_over =
+            |id: &RequestId, arrival: &Arrival, outward: &BTreeMap<RequestId, Outward>| {
+                let has_arrived = arrival.state == ArrivalState::Arrived;
+                let is_released = outward.get(id).is_none_or(|outward| !outward.waits());
+                !arrival.state.is_live() && (!has_arrived || is_released)
+            };
         let over = requests
-            .values()
-            .filter(|arrival| !arrival.state.is_live())
+            .iter()
+            .filter(|(id, arrival)| is_over(id, arrival, outward))
             .count()
             .saturating_sub(self.settings.finished_max as usize);
         for _ in 0..over {
             let oldest = requests
                 .iter()
-                .find(|(_, arrival)| !arrival.state.is_live());
+                .find(|(id, arrival)| is_over(id, arrival, outward));
             let Some(id) = oldest.map(|(id, _)| *id) else {
                 break;
             };
             requests.remove(&id);
+            outward.remove(&id);
         }
     }
 

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Leads every snapshot; another number is another layout.
-const SNAPSHOT_VERSION: u32 = 40;
+const SNAPSHOT_VERSION: u32 = 41;
 
 record! {
     /// The decision maker of one centre.
@@ -354,6 +354,7 @@ impl Mind {
                 holdings,
             } => self.on_arrival_asked(request, spec, &holdings, out),
             Input::NearTold { request, news } => self.on_near_told(request, &news, out),
+            Input::GoesOut { request, release } => self.on_goes_out(request, release),
             Input::ChunkArrived {
                 request,
                 source,

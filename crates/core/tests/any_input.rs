@@ -213,6 +213,11 @@ fn inbound() -> impl Strategy<Value = Input> {
             |(request, source, chunk, fault)| Input::ChunkMissed { request, source, chunk, fault }
         ),
         4 => near(),
+        3 => (stage_in(), any::<bool>())
+            .prop_map(|(request, release)| Input::GoesOut { request, release }),
+        1 => stage_in().prop_map(|request| Input::SourceReleased { request }),
+        1 => (stage_in(), fault())
+            .prop_map(|(request, fault)| Input::SourceKept { request, fault }),
         3 => (source(), 0u64..9000, 0u64..3000, any::<bool>()).prop_map(
             |(source, bytes, window_ms, saturated)| Input::Inbound {
                 source,

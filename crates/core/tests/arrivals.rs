@@ -675,3 +675,77 @@ fn a_restart_keeps_what_lies_where() {
     desk.pass(20, [10, 10]);
     assert!(desk.is_settled(R1, true), "{:?}", desk.view(R1));
 }
+
+/// A stage-out of which all is there.
+fn gone_out(release: bool) -> Desk {
+    let mut desk = Desk::new([10, 5]);
+    let request = R1;
+    desk.give(vec![Input::GoesOut { request, release }]);
+    desk.ask(R1, spec(60, None));
+    desk.pass(12, [10, 5]);
+    assert!(desk.releases() == 0, "all of it has to be there");
+    desk.give(vec![Input::Landed { request }]);
+    assert!(desk.view(R1).goes_out);
+    desk
+}
+
+impl Desk {
+    /// How often the source was to be removed.
+    fn releases(&self) -> usize {
+        let commands = self.commands.iter();
+        let is_release = |command: &&Command| matches!(command, Command::Release { .. });
+        commands.filter(is_release).count()
+    }
+
+    fn keep(&mut self, fault: Fault) {
+        let request = R1;
+        self.give(vec![Input::SourceKept { request, fault }]);
+    }
+}
+
+#[test]
+fn what_goes_out_is_removed_only_where_that_was_asked_and_once() {
+    assert_eq!(gone_out(false).releases(), 0);
+    let mut desk = gone_out(true);
+    assert_eq!((desk.releases(), desk.view(R1).releases), (1, true));
+    desk.pass(90, [0, 0]);
+    assert_eq!(desk.releases(), 1, "its answer is waited for");
+    let request = R1;
+    desk.give(vec![Input::SourceReleased { request }]);
+    let view = desk.view(R1);
+    assert_eq!((view.state, view.releases), (ArrivalState::Released, false));
+    let said = ["admitted", "fetching", "arrived", "released"];
+    assert_eq!(desk.said(R1), said);
+    let tale = desk.mind.arrival_tale(R1).unwrap();
+    let story = posthaste_core::story::tell_arrival(&tale).join(" ");
+    assert!(story.contains("all of it was there"), "{story}");
+}
+
+#[test]
+fn a_removal_that_failed_is_tried_again_unless_that_can_not_help() {
+    let mut desk = gone_out(true);
+    desk.keep(Fault::Other);
+    assert_eq!(desk.releases(), 1);
+    assert!(desk.mind.next_wakeup().is_some_and(|at| at > desk.now));
+    desk.pass(31, [0, 0]);
+    assert_eq!(desk.releases(), 2);
+    // Killed before an answer: nobody knows what became of it.
+    desk.give(vec![Input::DriverStarted]);
+    assert_eq!(desk.releases(), 3);
+    desk.keep(Fault::SourceChanged);
+    desk.pass(4000, [0, 0]);
+    assert_eq!(desk.releases(), 3, "it changed, and stays");
+    assert_eq!(desk.view(R1).state, ArrivalState::Arrived);
+    assert!(!desk.view(R1).releases);
+}
+
+#[test]
+fn what_is_known_as_a_stage_in_is_not_turned_around() {
+    let mut desk = Desk::new([10, 5]);
+    desk.ask(R1, spec(60, None));
+    desk.give(vec![Input::GoesOut {
+        request: R1,
+        release: true,
+    }]);
+    assert!(!desk.view(R1).goes_out);
+}

@@ -18,7 +18,9 @@ use crate::{
     driver::Arrival,
     follow::{Lead, Leads},
     inbound::{Flows, Inbound, landed},
-    monotonic, probe, release,
+    monotonic,
+    outbound::Outbound,
+    probe, release,
     sealed::{Opened, Sealed},
     store::{Remains, Store},
 };
@@ -41,6 +43,7 @@ pub(crate) struct Hands {
     pub(crate) leads: Leads,
     opened: Arc<Opened>,
     inbound: Inbound,
+    outbound: Outbound,
     reservations: Reservations,
 }
 
@@ -103,6 +106,7 @@ impl Hands {
         circuits: Arc<Circuits>,
         inputs: mpsc::Sender<Arrival>,
     ) -> Self {
+        let outbound = Outbound::new(Arc::clone(&store), Arc::clone(&flows), inputs.clone());
         let inbound = Inbound::new(
             Arc::clone(&store),
             flows,
@@ -111,6 +115,7 @@ impl Hands {
         );
         Self {
             reservations: Reservations::new(circuits, inputs.clone()),
+            outbound,
             inbound,
             store,
             depots,
@@ -142,7 +147,13 @@ impl Hands {
                 reason: _,
             } => self.abandon(request, depot),
             Command::Inventory { request, depot, .. } => self.inventory(request, depot),
-            Command::Release { request, reason: _ } => self.release(request),
+            Command::Release { request, reason: _ } => {
+                if self.outbound.has(request) {
+                    self.outbound.release(&mut self.running, request);
+                } else {
+                    self.release(request);
+                }
+            }
             Command::Forget {
                 request,
                 depot,
@@ -153,6 +164,14 @@ impl Hands {
             | Command::Gather { .. }
             | Command::Mend { .. }
             | Command::Scatter { .. }) => self.relay(command, manner),
+            command @ (Command::Fetch { request, .. }
+            | Command::Quit { request, .. }
+            | Command::Survey { request, .. }
+            | Command::Settle { request, .. })
+                if self.outbound.has(request) =>
+            {
+                self.outbound.execute(&mut self.running, &command);
+            }
             command @ (Command::Fetch { .. }
             | Command::Prestage { .. }
             | Command::Quit { .. }
@@ -368,6 +387,7 @@ impl Hands {
     /// A request has ended: what was kept to carry it out is no longer needed.
     pub(crate) fn retire(&mut self, request: RequestId, remains: Remains) {
         self.opened.forget(request);
+        self.outbound.forget(request);
         let store = Arc::clone(&self.store);
         self.running.spawn_blocking(move || {
             if let Err(error) = store.retire_key(request, remains) {

@@ -5,7 +5,7 @@ mod draft;
 mod flow;
 pub(crate) mod landed;
 mod list;
-mod look;
+pub(crate) mod look;
 mod near;
 mod room;
 mod stage;
@@ -339,7 +339,7 @@ fn fault_of(error: &Error) -> Fault {
 }
 
 /// What sources share one way by: the server or bucket of an address, or the path of a file system.
-fn way_of(address: &str) -> String {
+pub(crate) fn way_of(address: &str) -> String {
     let is_local = Location::parse(std::ffi::OsStr::new(address))
         .is_ok_and(|location| matches!(location, Location::Local(_)));
     if is_local {

@@ -25,6 +25,7 @@ mod leadership;
 mod lending;
 mod members;
 mod meter;
+mod outbound;
 mod probe;
 mod program;
 mod queue;

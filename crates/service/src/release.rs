@@ -69,8 +69,16 @@ async fn store_manifest(sealed: &Sealed, store: &Arc<Store>, depots: &Depots) ->
     }))
 }
 
-/// Where the request comes from a backup, only what is older than that goes.
-fn remove(root: &Path, list: &FileList, keeps_root: bool, backup: Option<Timestamp>) -> Result<()> {
+/// Removes what is in the list and unchanged. Where the request comes from a backup, only what is older than that goes.
+///
+/// # Errors
+/// [`ErrorKind::Changed`] when some file changed, which then stays; and the operating system's.
+pub(crate) fn remove(
+    root: &Path,
+    list: &FileList,
+    keeps_root: bool,
+    backup: Option<Timestamp>,
+) -> Result<()> {
     let mut kept = None;
     let is_to_go = |entry: &&FileEntry| !keeps_root || !entry.path.is_empty();
     // Children come after their directory in the list, so backwards empties each first.

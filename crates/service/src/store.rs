@@ -221,7 +221,11 @@ impl Store {
         self.keep(&self.mark_path(alarm), text.as_bytes())
     }
 
-    fn list(&self, request: RequestId) -> Result<FileList> {
+    /// A dataset's list.
+    ///
+    /// # Errors
+    /// The operating system's, and that it can't be read.
+    pub(crate) fn list(&self, request: RequestId) -> Result<FileList> {
         let path = self.list_path(request);
         let shown = path.display().to_string();
         let bytes = fs::read(&path).map_err(|cause| Error::io("read", &shown, cause))?;

@@ -23,7 +23,7 @@ use posthaste_journal::{RequestRecord, Scan};
 use posthaste_types::{Bytes, RequestId, Timestamp, encrypted_sizes};
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::{driver::Centre, hands::solved, inbound, render, store::Remains, wishes};
+use crate::{driver::Centre, hands::solved, inbound, outbound, render, store::Remains, wishes};
 use told::{asked, ids};
 
 /// How long depots keep a dataset after its deadline, unless the request says.
@@ -55,7 +55,10 @@ pub(crate) fn accept(centre: &Centre, new: &api::NewRequest) -> Result<(RequestR
     {
         return Ok((known, false));
     }
-    let mut record = check(centre, new)?;
+    let mut record = match outbound::submit::address(centre, new) {
+        Some(address) => outbound::submit::check(centre, new, address)?,
+        None => check(centre, new)?,
+    };
     centre.store.make_key(&record)?;
     record.id = centre
         .store
@@ -69,6 +72,10 @@ pub(crate) fn accept(centre: &Centre, new: &api::NewRequest) -> Result<(RequestR
 /// # Errors
 /// As [`accept`], and the scan's.
 pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewRequest) -> Result<api::Request> {
+    if let Some(address) = outbound::submit::address(centre, new) {
+        let record = outbound::submit::check(centre, new, address)?;
+        return outbound::submit::rehearse(centre, record).await;
+    }
     let mut record = check(centre, new)?;
     record.id = REHEARSED;
     let (root, only) = source(new)?;
@@ -128,7 +135,7 @@ fn recipients(texts: &[String]) -> Result<Vec<String>> {
 }
 
 /// The optimizer of that name; the default one without a name.
-fn optimizer(name: Option<&str>) -> Result<Method> {
+pub(crate) fn optimizer(name: Option<&str>) -> Result<Method> {
     let named = name.map(str::parse::<Method>).transpose();
     let named = named
         .map_err(|cause| Error::new(ErrorKind::Invalid, "submit", "the request").cause(cause))?;
@@ -144,7 +151,7 @@ fn wishes(centre: &Centre, new: &api::NewRequest, keep_until: Option<Timestamp>)
 }
 
 /// When the source is to be purged, where that was said.
-fn purge_at(new: &api::NewRequest, now: Timestamp) -> Result<Option<Timestamp>> {
+pub(crate) fn purge_at(new: &api::NewRequest, now: Timestamp) -> Result<Option<Timestamp>> {
     let at = new.purge_at.as_deref();
     let at = at
         .map(|at| render::parse_moment("the purge", at))
@@ -244,7 +251,7 @@ fn destinations(centre: &Centre, names: &[String]) -> Result<String> {
 }
 
 /// The directory of a request, and which files in it are meant where not all are: of a source that is a file, that one.
-fn source(new: &api::NewRequest) -> Result<(PathBuf, Vec<String>)> {
+pub(crate) fn source(new: &api::NewRequest) -> Result<(PathBuf, Vec<String>)> {
     let invalid = |why: String, hint: &str| {
         let error = Error::new(ErrorKind::Invalid, "submit", &new.source);
         error.cause(why).hint(hint)
@@ -357,7 +364,9 @@ pub(crate) async fn scan_all(centre: Arc<Centre>, mut queue: mpsc::Receiver<Requ
 
 async fn scan(centre: &Arc<Centre>, request: RequestId) -> Result<()> {
     let record = centre.store.request(request)?;
-    let sealed = if record.stage_in.is_some() {
+    let sealed = if outbound::goes_out(&record) {
+        outbound::submit::scan(centre, &record).await
+    } else if record.stage_in.is_some() {
         inbound::submit::scan(centre, &record).await
     } else {
         let here = Arc::clone(centre);
@@ -398,7 +407,7 @@ fn seal(centre: &Centre, record: &RequestRecord) -> Result<Scan> {
 }
 
 /// What a request is about, listed.
-fn listed(root: &Path, only: &[String]) -> Result<FileList> {
+pub(crate) fn listed(root: &Path, only: &[String]) -> Result<FileList> {
     if only.is_empty() {
         dataset::scan(root)
     } else {
@@ -422,6 +431,9 @@ fn sealed(record: &RequestRecord, list: &FileList) -> Scan {
 /// [`ErrorKind::NotFound`] when a depot was taken out of the books meanwhile.
 pub(crate) async fn submit(centre: &Centre, request: RequestId) -> Result<()> {
     let record = centre.store.request(request)?;
+    if outbound::goes_out(&record) {
+        return outbound::submit::submit(centre, &record).await;
+    }
     if record.stage_in.is_some() {
         return inbound::submit::submit(centre, &record).await;
     }

@@ -138,6 +138,18 @@ impl Caller {
     /// # Errors
     /// [`ErrorKind::PermissionDenied`] where it may not; [`ErrorKind::Invalid`] for what is no address.
     pub(crate) fn reads(&self, address: &str, profile: Option<&str>) -> Result<()> {
+        self.opens("read from", address, profile)
+    }
+
+    /// The same of writing.
+    ///
+    /// # Errors
+    /// As [`Caller::reads`].
+    pub(crate) fn writes(&self, address: &str, profile: Option<&str>) -> Result<()> {
+        self.opens("write to", address, profile)
+    }
+
+    fn opens(&self, verb: &'static str, address: &str, profile: Option<&str>) -> Result<()> {
         if self.operates() {
             return Ok(());
         }
@@ -151,15 +163,15 @@ impl Caller {
             Location::S3 { .. } | Location::Bucket { .. } | Location::Server(_) => match profile {
                 Some(profile) if may_use(profile) => return Ok(()),
                 Some(profile) => format!("it may not use the profile {profile}"),
-                None => "other addresses are read with a profile that it may use".to_owned(),
+                None => "other addresses are opened with a profile that it may use".to_owned(),
             },
             // With the keys of the service's user, whatever the profile, or by a program.
             Location::Sftp { .. } | Location::Host { .. } | Location::Plugin { .. } => {
-                "it may read there only as NAME:path, with a profile that it may use".to_owned()
+                "it may go there only as NAME:path, with a profile that it may use".to_owned()
             }
         };
         Err(self
-            .denied("read from", address)
+            .denied(verb, address)
             .cause(cause)
             .hint("an operator makes tokens with --profile"))
     }

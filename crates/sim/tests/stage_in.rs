@@ -129,3 +129,26 @@ fn what_comes_slowly_gathers_near_the_centre_and_comes_late_with_every_seed() {
         assert!(story.contains(said), "{said}\n{story}");
     }
 }
+
+#[test]
+fn what_goes_out_leaves_scratch_once_all_of_it_is_there_with_every_seed() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/stage-out.toml");
+    let scenario = Scenario::load(&path).unwrap();
+    let mut retried = 0;
+    for seed in 0..40 {
+        let report = simulate(&scenario, seed);
+        assert!(report.is_clean(), "seed {seed}\n{}", report.to_text());
+        assert_eq!(report.count(Fate::Met), 2, "seed {seed}");
+        let arrived = |happening: &Happening| matches!(happening, Happening::Arrived { .. });
+        let released = |happening: &Happening| *happening == Happening::Released;
+        let kept = |happening: &Happening| *happening == Happening::ReleaseFailed;
+        // The second one keeps the world going until the first has left scratch.
+        let arrived = when(&report, 1, arrived).unwrap();
+        assert!(
+            when(&report, 1, released).unwrap() >= arrived,
+            "seed {seed}"
+        );
+        retried += u32::from(when(&report, 1, kept).is_some());
+    }
+    assert!(retried > 0, "no removal was ever tried again");
+}

@@ -4,7 +4,7 @@ use posthaste_types::RequestId;
 
 use crate::{
     Mind,
-    books::{Arrival, Near, SourceLane},
+    books::{Arrival, Near, Outward, SourceLane},
     contract::{ArrivalView, DepotState, SourceShareView, SourceView},
 };
 
@@ -36,10 +36,13 @@ impl Mind {
     }
 
     fn view_arrival(&self, id: RequestId, arrival: &Arrival) -> ArrivalView {
+        let outward = self.arrivals.outward.get(&id);
         ArrivalView {
             request: id,
             spec: arrival.spec.clone(),
             state: arrival.state,
+            goes_out: outward.is_some(),
+            releases: outward.is_some_and(Outward::waits),
             at_risk: arrival.at_risk,
             missed: arrival.missed
                 && arrival

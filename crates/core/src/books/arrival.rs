@@ -4,7 +4,7 @@ use alloc::{
 };
 use posthaste_types::{Bytes, ChunkIndex, DepotId, RequestId, SourceId, Timestamp, record};
 
-use super::{Bitmap, Flight, Near, Prestage, Source};
+use super::{Bitmap, Flight, Near, Outward, Prestage, Source};
 use crate::contract::{
     ArrivalSpec, ArrivalState, Binding, Cut, Decision, Fault, Forecast, Holding,
 };
@@ -426,6 +426,8 @@ record! {
     pub(crate) struct Arrivals {
         pub(crate) requests: BTreeMap<RequestId, Arrival>,
         pub(crate) sources: BTreeMap<SourceId, Source>,
+        /// Which of them go the other way; one is told before it is asked for.
+        pub(crate) outward: BTreeMap<RequestId, Outward>,
         /// When all of them are looked at next, while any is live.
         pub(crate) look_at: Option<Timestamp>,
     }

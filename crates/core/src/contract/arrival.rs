@@ -224,6 +224,8 @@ record! {
         5 = Cancelled,
         /// Can't go on; nothing of it is here.
         6 = Failed,
+        /// All of it is where it was to go, and its source was removed.
+        7 = Released,
     }
 }
 
@@ -239,6 +241,7 @@ impl ArrivalState {
             Self::Arrived => "arrived",
             Self::Cancelled => "cancelled",
             Self::Failed => "failed",
+            Self::Released => "released",
         }
     }
 
@@ -247,7 +250,9 @@ impl ArrivalState {
     pub const fn is_live(self) -> bool {
         match self {
             Self::Waiting | Self::Moving | Self::Landing => true,
-            Self::Refused | Self::Arrived | Self::Cancelled | Self::Failed => false,
+            Self::Refused | Self::Arrived | Self::Cancelled | Self::Failed | Self::Released => {
+                false
+            }
         }
     }
 }
@@ -292,6 +297,10 @@ record! {
         pub spec: ArrivalSpec,
         /// Where it stands.
         pub state: ArrivalState,
+        /// Whether it goes the other way: from scratch to an address elsewhere.
+        pub goes_out: bool,
+        /// Whether its source is still to be removed, once all of it is there.
+        pub releases: bool,
         /// Whether its deadline is in danger.
         pub at_risk: bool,
         /// Whether the deadline passed before it was here.

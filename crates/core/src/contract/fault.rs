@@ -26,7 +26,7 @@ record! {
         8 = Other,
         /// Two sources of a stage-in do not hold the same.
         96 = SourcesDiffer,
-        /// What came can't be written at the centre.
+        /// What came can't be written where it goes.
         97 = Unwritable,
     }
 }
@@ -62,7 +62,7 @@ impl fmt::Display for Fault {
             Self::SourceChanged => "a source file changed",
             Self::SourceVanished => "a source file vanished",
             Self::SourceUnreadable => "a source file can't be read",
-            Self::Unwritable => "it can't be written here",
+            Self::Unwritable => "it can't be written where it goes",
             Self::SourcesDiffer => "it holds something else than another source",
             Self::Other => "it failed",
         })

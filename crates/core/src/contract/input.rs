@@ -175,6 +175,13 @@ record! {
             /// What.
             news: NearNews,
         },
+        /// A stage-in goes the other way: from scratch to an address elsewhere. Told in the same step as that it was asked for.
+        128 = GoesOut {
+            /// The request.
+            request: RequestId,
+            /// Whether what it reads is removed from scratch once all of it is there.
+            release: bool,
+        },
         /// A depot was told to remove what it holds of a request.
         123 = Forgotten {
             /// The request.

@@ -42,6 +42,7 @@ impl Mind {
         self.take_up_reservations(out);
         self.ask_for_space_again();
         self.forgets.set_due(None, self.now);
+        self.release_outward_again();
         self.ask_what_is_here(out);
         self.look_now();
         self.ask_for_plan_again(out);

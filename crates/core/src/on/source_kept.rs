@@ -1,5 +1,5 @@
 use core::time::Duration;
-use posthaste_types::RequestId;
+use posthaste_types::{RequestId, Timestamp};
 
 use crate::{
     Mind,
@@ -14,30 +14,44 @@ const RELEASES_MAX: u32 = 7;
 const AGAIN_AFTER: Duration = Duration::from_secs(30);
 const AGAIN_AFTER_MAX: Duration = Duration::from_secs(3600);
 
+impl Release {
+    /// What becomes of a release that failed so many times: it is tried again some times, unless that can't help.
+    pub(crate) fn failed(fault: Fault, attempts: u32, now: Timestamp) -> Reason {
+        let is_lasting = matches!(fault, Fault::SourceChanged | Fault::SourceVanished);
+        if is_lasting || attempts >= RELEASES_MAX {
+            return Reason::GaveUp { fault, attempts };
+        }
+        let pause = AGAIN_AFTER * (1 << attempts.saturating_sub(1).min(16));
+        Reason::ReleaseAgain {
+            fault,
+            attempt: attempts + 1,
+            at: now + pause.min(AGAIN_AFTER_MAX),
+        }
+    }
+
+    /// How far it is for that reason, and when it is tried again.
+    pub(crate) const fn after(reason: &Reason) -> (Self, Option<Timestamp>) {
+        match reason {
+            Reason::ReleaseAgain { at, .. } => (Self::Pending, Some(*at)),
+            _ => (Self::Kept, None),
+        }
+    }
+}
+
 impl Mind {
-    /// The source could not be removed; it stays, and people are told. Unless that can't help, it is tried
-    /// again, some times.
+    /// The source could not be removed; it stays, and people are told.
     pub(crate) fn on_source_kept(&mut self, id: RequestId, fault: Fault, out: &mut Outbox) {
         let now = self.now;
         let Some(request) = self.requests.get_mut(&id) else {
+            self.on_outward_kept(id, fault, out);
             return;
         };
         if request.release != Release::Commanded {
             return;
         }
         request.release_failures += 1;
-        let attempts = request.release_failures;
-        let is_lasting = matches!(fault, Fault::SourceChanged | Fault::SourceVanished);
-        let reason = if is_lasting || attempts >= RELEASES_MAX {
-            request.release = Release::Kept;
-            Reason::GaveUp { fault, attempts }
-        } else {
-            let pause = AGAIN_AFTER * (1 << attempts.saturating_sub(1).min(16));
-            let at = now + pause.min(AGAIN_AFTER_MAX);
-            (request.release, request.release_at) = (Release::Pending, Some(at));
-            let attempt = attempts + 1;
-            Reason::ReleaseAgain { fault, attempt, at }
-        };
+        let reason = Release::failed(fault, request.release_failures, now);
+        (request.release, request.release_at) = Release::after(&reason);
         self.tell(out, Some(id), None, Happening::ReleaseFailed, reason);
         self.deliver_if_there(id, out);
     }

@@ -36,6 +36,7 @@ impl Mind {
     /// from what the depots hold.
     pub(crate) fn on_source_released(&mut self, id: RequestId, out: &mut Outbox) {
         let Some(request) = self.requests.get(&id) else {
+            self.on_outward_released(id, out);
             return;
         };
         if request.release == Release::Done || !request.is_kept() {

@@ -71,10 +71,11 @@ impl Teller<'_> {
         };
         let files = u32::try_from(spec.files).unwrap_or(u32::MAX);
         self.lines.push(format!(
-            "At {asked} {} was asked for: {} in {} here by {by}, {} later{not_before}, from {}.",
+            "At {asked} {} was asked for: {} in {} {} by {by}, {} later{not_before}, from {}.",
             view.request,
             spec.bytes,
             words::count(files, "file"),
+            place_of(view),
             words::span(deadline.since(view.submitted)),
             name_all(&sources, if is_parted { "and" } else { "or" }),
         ));
@@ -119,7 +120,10 @@ impl Teller<'_> {
             }
             Some(Happening::AtRisk { .. }) => format!("it was said to be at risk: {why}"),
             Some(Happening::OnTime { .. }) => format!("the danger was over: {why}"),
-            Some(Happening::Missed) => format!("the deadline passed and it was not here: {why}"),
+            Some(Happening::Missed) => {
+                let place = place_of(view);
+                format!("the deadline passed and it was not {place}: {why}")
+            }
             Some(Happening::SourceLeft { name }) => format!("{name} was left: {}", lost(why)),
             Some(Happening::SourceBack { name }) => format!("{name} gave again"),
             Some(Happening::Cancelled) => format!("it was cancelled: {why}"),
@@ -128,7 +132,8 @@ impl Teller<'_> {
                 let slack = view.spec.deadline.slack_micros(decision.at);
                 let side = if slack >= 0 { "before" } else { "after" };
                 let span = words::span_micros(slack);
-                format!("all of it was here, {span} {side} the deadline: {why}")
+                let place = place_of(view);
+                format!("all of it was {place}, {span} {side} the deadline: {why}")
             }
             Some(other) => format!("{other}: {why}"),
         };
@@ -163,8 +168,9 @@ impl Teller<'_> {
             (false, false) => "on time",
         };
         let here = format!(
-            "Now, at {now}, {} of {chunks} chunks are here",
-            view.chunks_here
+            "Now, at {now}, {} of {chunks} chunks are {}",
+            view.chunks_here,
+            place_of(view)
         );
         let begins = match (view.state, view.begin_by) {
             (ArrivalState::Waiting, Some(at)) if at > self.tale.now => {
@@ -180,6 +186,11 @@ impl Teller<'_> {
             "{here}{begins}; all will be as likely as not by {middle}, nine times in ten by {late}: {verdict}."
         )
     }
+}
+
+/// Where it is when it has arrived.
+const fn place_of(view: &ArrivalView) -> &'static str {
+    if view.goes_out { "there" } else { "here" }
 }
 
 fn gave(share: &SourceShareView) -> String {

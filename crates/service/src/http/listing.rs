@@ -126,7 +126,8 @@ pub(crate) async fn list(
 /// Whether something still comes of the request by itself.
 fn is_open(mind: &Mind, record: &RequestRecord, state: &str) -> bool {
     match state {
-        "refused" | "delivered" | "arrived" | "cancelled" | "failed" => false,
+        "refused" | "delivered" | "cancelled" | "failed" => false,
+        "arrived" => mind.arrival(record.id).is_some_and(|view| view.releases),
         "released" => mind.is_awaited(record.id),
         "safe" => record.release || mind.is_awaited(record.id),
         _ => true,

@@ -16,7 +16,7 @@ use posthaste_types::{ByteRate, RequestId, Timestamp};
 use serde::Deserialize;
 
 use super::{Answer, Desk};
-use crate::{render, submit as submission, tokens::Caller};
+use crate::{outbound, render, submit as submission, tokens::Caller};
 
 /// How long a ticket's tokens are good: a slow pull asks for another.
 const TICKET_TTL: Duration = Duration::from_secs(24 * 3600);
@@ -74,7 +74,14 @@ pub(crate) async fn submit(
     Json(mut new): Json<api::NewRequest>,
 ) -> Answer<(StatusCode, Json<api::Request>)> {
     caller.claim(&mut new.wishes.owner, &mut new.wishes.project);
-    tokio::task::block_in_place(|| caller.reaches(new.source.as_ref()))?;
+    let address = outbound::submit::address(&desk.centre, &new);
+    tokio::task::block_in_place(|| -> Answer<()> {
+        caller.reaches(new.source.as_ref())?;
+        if let Some(address) = &address {
+            caller.writes(address, new.profile.as_deref())?;
+        }
+        Ok(())
+    })?;
     if how.dry_run {
         return Ok((
             StatusCode::OK,
@@ -173,6 +180,7 @@ async fn cancel_stage_in(desk: &Desk, record: &RequestRecord) -> Answer<StatusCo
         Some(
             state @ (ArrivalState::Refused
             | ArrivalState::Arrived
+            | ArrivalState::Released
             | ArrivalState::Cancelled
             | ArrivalState::Failed),
         ) => format!("it is already {}", state.name()),

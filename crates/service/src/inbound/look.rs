@@ -27,21 +27,29 @@ const SAMPLE_BYTES: u64 = 64 << 10;
 /// Files of which some is read at once, to see that they are the same.
 const SAMPLED_AT_ONCE: usize = 16;
 
-/// Everything is opened through one, so that the caps of a profile hold for all stage-ins together.
+/// Everything is opened through one, so that the caps of a profile hold for all requests together.
 static ACCESS: LazyLock<Access> = LazyLock::new(|| Access::new(None, Vec::new()));
 
 /// Opens a source.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for an address that makes no sense, and what opening it brings.
+/// As [`open_at`].
 pub(super) async fn open(address: &str, profile: Option<&String>) -> Result<Arc<dyn Endpoint>> {
+    let opened = open_at(address, profile).await;
+    opened.map_err(|error| error.at(Locus::Source))
+}
+
+/// Opens an address.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] for an address that makes no sense, and what opening it brings.
+pub(crate) async fn open_at(address: &str, profile: Option<&String>) -> Result<Arc<dyn Endpoint>> {
     let access = match profile {
         Some(profile) => ACCESS.with_profile(profile.clone()),
         None => ACCESS.clone(),
     };
     let location = Location::parse(std::ffi::OsStr::new(address))?;
-    let opened = access.open(location, DraftRules::default()).await;
-    opened.map_err(|error| error.at(Locus::Source))
+    access.open(location, DraftRules::default()).await
 }
 
 /// What one source holds.

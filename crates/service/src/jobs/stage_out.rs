@@ -266,6 +266,7 @@ fn request(one: &StageOut) -> api::NewRequest {
         source: String::new(),
         only: Vec::new(),
         to: vec![one.destination.clone()],
+        profile: None,
         deadline: None,
         deliver_by: None,
         purge_at: None,

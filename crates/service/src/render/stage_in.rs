@@ -6,7 +6,7 @@ use posthaste_core::{
 use posthaste_journal::RequestRecord;
 
 use super::{finish, moment, seconds};
-use crate::driver::Centre;
+use crate::{driver::Centre, outbound::goes_out};
 
 /// What a request shows of itself where it is a stage-in.
 pub(super) fn fill(centre: &Centre, mind: &Mind, record: &RequestRecord, shown: &mut api::Request) {
@@ -19,6 +19,8 @@ pub(super) fn fill(centre: &Centre, mind: &Mind, record: &RequestRecord, shown: 
     }
     let view = view.as_ref();
     shown.stage_in = Some(api::StageIn {
+        goes_out: goes_out(record),
+        releases: view.is_some_and(|view| view.releases),
         not_before: view
             .map_or(wanted.not_before, |view| view.spec.not_before)
             .map(moment),

@@ -1,4 +1,5 @@
-//! What is kept of a stage-in while it is under way: its list, and what its draft was when it landed.
+//! What is kept of a stage-in while it is under way: its list, and what its draft was when it landed; of a stage-out to an
+//! address, that what lies there is its own.
 
 use std::{fs, path::PathBuf};
 
@@ -43,6 +44,19 @@ impl Store {
         fs::read_to_string(self.stage_in_path(request, "landing")).ok()
     }
 
+    /// Keeps that what lies at the address of a stage-out from now on is its own, durable when this returns.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub(crate) fn keep_claim(&self, request: RequestId) -> Result<()> {
+        self.keep(&self.stage_in_path(request, "claim"), b"")
+    }
+
+    /// Whether what lies there is its own.
+    pub(crate) fn is_claimed(&self, request: RequestId) -> bool {
+        self.stage_in_path(request, "claim").exists()
+    }
+
     /// Whether anything of it is kept.
     pub(crate) fn has_list(&self, request: RequestId) -> bool {
         self.stage_in_path(request, "stage-in").exists()
@@ -52,5 +66,6 @@ impl Store {
     pub(crate) fn forget_list(&self, request: RequestId) {
         let _ = fs::remove_file(self.stage_in_path(request, "stage-in"));
         let _ = fs::remove_file(self.stage_in_path(request, "landing"));
+        let _ = fs::remove_file(self.stage_in_path(request, "claim"));
     }
 }

@@ -29,6 +29,8 @@ struct Watch {
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals {
     watched: BTreeMap<RequestId, Watch>,
+    /// Those whose source is to be removed, and whether all of it is there.
+    outward: BTreeMap<RequestId, bool>,
 }
 
 impl Watch {
@@ -65,6 +67,26 @@ impl Arrivals {
             is_over: false,
         });
         watch.chunks()
+    }
+
+    /// One goes the other way, and its source is to be removed in the end.
+    pub(crate) fn on_goes_out(&mut self, request: RequestId) {
+        self.outward.entry(request).or_insert(false);
+    }
+
+    /// All of one has its name.
+    pub(crate) fn on_landed(&mut self, request: RequestId) {
+        if let Some(is_there) = self.outward.get_mut(&request) {
+            *is_there = true;
+        }
+    }
+
+    /// What was read for one is to be removed.
+    pub(crate) fn on_release(&self, request: RequestId) -> Result<(), Found> {
+        let is_there = self.outward.get(&request);
+        ensure(NAME, is_there.is_some_and(|is_there| *is_there), || {
+            format!("{request} is removed where it came from: asked for and there {is_there:?}")
+        })
     }
 
     /// It is wanted at another moment than was said.

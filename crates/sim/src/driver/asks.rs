@@ -22,6 +22,9 @@ impl Run<'_> {
         {
             self.on_stage_in(*request, spec, holdings);
         }
+        if let Input::GoesOut { request, .. } = input {
+            self.checkers.arrivals.on_goes_out(*request);
+        }
         if let Input::NearTold {
             request,
             news: NearNews::MayWait { near },
@@ -154,6 +157,7 @@ impl Run<'_> {
                     | Input::ArrivalAsked { .. }
                     | Input::ArrivalGathered { .. }
                     | Input::ArrivalMoved { .. }
+                    | Input::GoesOut { .. }
                     | Input::NearTold {
                         news: NearNews::MayWait { .. },
                         ..

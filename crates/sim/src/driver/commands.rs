@@ -138,6 +138,9 @@ impl Run<'_> {
             } => self.scatter((depot, request, chunk), fragment, &to),
             Command::Abandon { request, depot, .. } => self.abandon(request, depot),
             Command::Inventory { request, depot, .. } => self.inventory(request, depot),
+            Command::Release { request, .. } if self.checkers.arrivals.is_known(request) => {
+                self.release_arrival(request);
+            }
             Command::Release { request, .. } => {
                 self.check_claim(request, u8::MAX, true);
                 let epoch = self.epoch;

@@ -23,6 +23,9 @@ const FIRST_AFTER: Duration = Duration::from_millis(200);
 /// How soon a broken connection is noticed, in milliseconds.
 const BREAK_NOTICED_MS_MAX: u64 = 1500;
 
+/// How often, of a thousand times, what is to be removed can't be just then.
+const KEPT_PERMILLE: u64 = 200;
+
 impl Run<'_> {
     /// What the mind is told of the sources.
     pub(super) fn found_sources(&self) -> Vec<Input> {
@@ -59,6 +62,13 @@ impl Run<'_> {
                     holdings,
                 }
             };
+            if plan.release {
+                let input = Input::GoesOut {
+                    request,
+                    release: true,
+                };
+                self.after(at, Pending::Ask { input });
+            }
             self.after(at, Pending::Ask { input });
             if let Some(input) = self.near_of(request, plan) {
                 self.after(at, Pending::Ask { input });
@@ -254,6 +264,20 @@ impl Run<'_> {
         }
     }
 
+    /// What was read for one that goes the other way is to be removed.
+    pub(super) fn release_arrival(&mut self, request: RequestId) {
+        let found = self.checkers.arrivals.on_release(request);
+        self.checkers.note(self.now, found);
+        let span = Duration::from_millis(self.dice.between(10, 2000));
+        let input = if self.dice.chance(KEPT_PERMILLE) {
+            let fault = Fault::Other;
+            Input::SourceKept { request, fault }
+        } else {
+            Input::SourceReleased { request }
+        };
+        self.tell_after(span, input);
+    }
+
     /// What the checkers must know of an input before the mind does.
     pub(super) fn on_told_inbound(&mut self, input: &Input) {
         match input {
@@ -274,6 +298,7 @@ impl Run<'_> {
             Input::ArrivalSurveyed { request, chunks } => {
                 self.checkers.arrivals.on_told(*request, chunks);
             }
+            Input::Landed { request } => self.checkers.arrivals.on_landed(*request),
             _ => {}
         }
     }

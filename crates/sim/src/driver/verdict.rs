@@ -288,7 +288,8 @@ fn fate_of_arrival(view: &ArrivalView) -> Fate {
         ArrivalState::Waiting
         | ArrivalState::Moving
         | ArrivalState::Landing
-        | ArrivalState::Arrived => match view.arrived_at {
+        | ArrivalState::Arrived
+        | ArrivalState::Released => match view.arrived_at {
             Some(at) if at <= view.spec.deadline => Fate::Met,
             Some(_) => Fate::Late,
             None => Fate::Unsafe,

@@ -54,6 +54,9 @@ pub(crate) struct StageInPlan {
     /// Depots near the centre on which it may wait; each is also a source of that name.
     #[serde(default)]
     pub(crate) via: Vec<String>,
+    /// It goes the other way: out, and what it reads is removed once all of it is there.
+    #[serde(default)]
+    pub(crate) release: bool,
     /// What lies at which of them. Empty: each holds all of it.
     #[serde(default)]
     pub(crate) holdings: Vec<HoldingPlan>,

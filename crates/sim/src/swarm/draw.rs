@@ -115,7 +115,8 @@ pub fn draw(seed: u64) -> String {
         let apart = &mut Dice::new(seed, "swarm of holdings");
         let near = near::Near::draw(depots, seed);
         near.write(&mut text);
-        stage_ins(dice, apart, near, &mut text);
+        let outward = Dice::new(seed, "swarm of stage-outs");
+        stage_ins(dice, apart, (near, outward), &mut text);
     }
     text
 }
@@ -140,7 +141,12 @@ fn head(seed: u64, dice: &mut Dice) -> String {
 }
 
 /// Sources, what is wanted from them, and what befalls them.
-fn stage_ins(dice: &mut Dice, apart: &mut Dice, mut near: near::Near, text: &mut String) {
+fn stage_ins(
+    dice: &mut Dice,
+    apart: &mut Dice,
+    (mut near, mut outward): (near::Near, Dice),
+    text: &mut String,
+) {
     let sources = dice.between(1, 4);
     for number in 1..=sources {
         let (rate, latency) = (tenths(dice.between(5, 300)), dice.between(1, 150));
@@ -167,6 +173,9 @@ fn stage_ins(dice: &mut Dice, apart: &mut Dice, mut near: near::Near, text: &mut
         let named = stage_in(sources, dice, text);
         holdings(&named, apart, text);
         near.wait(text);
+        if outward.chance(250) {
+            text.push_str("release = true\n");
+        }
     }
     for _ in 0..dice.between(0, 5) {
         let kinds = ["dies", "vanishes", "slows", "source-changes"];

@@ -260,9 +260,9 @@ fn write_arrival(f: &mut fmt::Formatter<'_>, reason: &Reason) -> fmt::Result {
                 "no source is left that could give the rest; the last: {fault}"
             )
         }
-        Reason::AllHere { chunks: 1 } => f.write_str("its chunk is here, its digest noted"),
+        Reason::AllHere { chunks: 1 } => f.write_str("its chunk arrived, its digest checked"),
         Reason::AllHere { chunks } => {
-            write!(f, "all {chunks} chunks are here, their digests noted")
+            write!(f, "all {chunks} chunks arrived, their digests checked")
         }
         Reason::CameEarly {
             not_before,

@@ -1,0 +1,191 @@
+//! `posthaste offload --to ADDRESS` against a real service and a real store, with everything that goes wrong.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
+#[path = "support/sources.rs"]
+mod sources;
+
+use std::fs;
+
+use serde_json::Value;
+use sources::{Centre, chunks, make_tree, picture, text};
+
+/// A centre with results on scratch, and what they are.
+fn with_results(rate: &str, files: usize) -> (Centre, Vec<(std::path::PathBuf, Vec<u8>)>) {
+    let centre = Centre::with(rate, "40M", 0);
+    make_tree(&centre.scratch("out"), files);
+    let whole = picture(&centre.scratch("out"));
+    (centre, whole)
+}
+
+fn offload(centre: &Centre, more: &[&str]) -> Value {
+    let from = centre.scratch("out");
+    let mut arguments = vec!["offload", from.to_str().unwrap(), "--json"];
+    arguments.extend_from_slice(more);
+    centre.json(&arguments)
+}
+
+fn refused(centre: &Centre, more: &[&str]) -> (Option<i32>, String) {
+    let from = centre.scratch("out");
+    let mut arguments = vec!["offload", from.to_str().unwrap(), "--deadline", "10m"];
+    arguments.extend_from_slice(more);
+    let output = centre.run(&arguments);
+    assert!(!output.status.success(), "{more:?}");
+    let said = text(&output.stderr);
+    assert_eq!(said.lines().count(), 1, "{said}");
+    (output.status.code(), said)
+}
+
+fn is_state(state: &str) -> impl Fn(&Value) -> bool {
+    move |request| request["state"] == state
+}
+
+#[test]
+fn results_reach_a_bucket_as_they_are_and_leave_scratch_once_they_are_there() {
+    let (centre, whole) = with_results("40M", 40);
+    let there = centre.s3.bucket_folder().join("results/run7");
+    let more = ["--to", "archive:results/run7", "--deadline", "10m"];
+    let rehearsed = offload(&centre, &[&more[..], &["--dry-run"]].concat());
+    assert_eq!(rehearsed["id"], "r0");
+    assert!(!there.exists(), "nothing moves for a rehearsal");
+    let request = offload(&centre, &[&more[..], &["--release", "when-safe"]].concat());
+    let id = request["id"].as_str().unwrap();
+    assert_eq!(request["stage_in"]["goes_out"], true);
+    let request = centre.wait_until(id, is_state("released"));
+    assert_eq!(picture(&there), whole);
+    assert!(!centre.scratch("out").exists(), "scratch is free");
+    assert_eq!(request["missed"], false);
+    assert_eq!(chunks(&request, "chunks"), chunks(&request, "chunks_safe"));
+    let story = text(&centre.run(&["explain", id]).stdout);
+    for said in ["from here to archive", "all of it was there", "released"] {
+        assert!(story.contains(said), "{said}: {story}");
+    }
+    let known = text(&centre.run(&["list", "--all"]).stdout);
+    assert!(known.contains("released"), "{known}");
+}
+
+#[test]
+fn a_killed_service_and_a_store_that_is_away_cost_nothing_but_time() {
+    let (mut centre, whole) = with_results("8M", 100);
+    let request = offload(&centre, &["--to", "archive:run7", "--deadline", "20m"]);
+    let id = request["id"].as_str().unwrap();
+    let before = centre.wait_until(id, |request| chunks(request, "chunks_safe") >= 4);
+    centre.kill();
+    centre.restart();
+    let after = centre.json(&["status", id, "--json"]);
+    assert!(chunks(&after, "chunks_safe") >= chunks(&before, "chunks_safe"));
+    centre.wait_until(id, |request| chunks(request, "chunks_safe") >= 8);
+    centre.s3.kill();
+    centre.wait_until(id, |request| {
+        request["stage_in"]["sources"][0]["state"] == "down"
+    });
+    centre.s3.restart().unwrap();
+    let request = centre.wait_until(id, is_state("arrived"));
+    assert_eq!(picture(&centre.s3.bucket_folder().join("run7")), whole);
+    assert_eq!(
+        picture(&centre.scratch("out")),
+        whole,
+        "nobody asked for its removal"
+    );
+    assert_eq!(request["missed"], false);
+    // Of what was there before nothing went again: some 100 MiB in 25 chunks, those under way when something died twice.
+    let sent = centre.json(&["paths", "--json"]);
+    assert!(sent.to_string().contains("here to archive"), "{sent}");
+}
+
+#[test]
+fn what_changed_after_it_was_listed_stays_on_scratch() {
+    let (centre, whole) = with_results("8M", 60);
+    let more = [
+        "--to",
+        "archive:run7",
+        "--deadline",
+        "20m",
+        "--release",
+        "when-safe",
+    ];
+    let request = offload(&centre, &more);
+    let id = request["id"].as_str().unwrap();
+    centre.wait_until(id, |request| chunks(request, "chunks_safe") >= 4);
+    // Small files go first, or are there by now.
+    let changed = centre.scratch("out/deep/er/small");
+    fs::write(&changed, "something else").unwrap();
+    centre.wait_until(id, |request| {
+        request["state"] == "arrived" && request["stage_in"]["releases"] == false
+    });
+    assert_eq!(fs::read(&changed).unwrap(), b"something else");
+    let left = picture(&centre.scratch("out"));
+    assert_eq!(left.len(), 1, "the others were removed: {left:?}");
+    assert_eq!(
+        picture(&centre.s3.bucket_folder().join("run7")).len(),
+        whole.len()
+    );
+    let story = text(&centre.run(&["explain", id]).stdout);
+    assert!(
+        story.contains("could not be released") || story.contains("changed"),
+        "{story}"
+    );
+}
+
+#[test]
+fn nothing_is_replaced_and_what_makes_no_sense_is_refused() {
+    let (centre, whole) = with_results("4M", 40);
+    let bucket = centre.s3.bucket_folder();
+    fs::create_dir_all(bucket.join("old/deep")).unwrap();
+    fs::write(bucket.join("old/deep/theirs"), "theirs").unwrap();
+    let (_, said) = refused(&centre, &["--to", "archive:old"]);
+    assert!(
+        said.contains("already") && said.contains("nothing is ever replaced"),
+        "{said}"
+    );
+    for (more, what) in [
+        (&["--to", "archive:x", "--code", "2+1"][..], "erasure code"),
+        (&["--to", "archive:x,home"], "more than one destination"),
+        (&["--to", "archive:x", "--keep", "1d"], "depots keep it"),
+        (&["--to", "home"], "--via"),
+        (&["--to", "s3://"], "s3://"),
+        (&["--to", "archive:x", "--profile", "nobody"], "nobody"),
+    ] {
+        let (_, said) = refused(&centre, more);
+        assert!(said.contains(what), "{what}: {said}");
+    }
+    let request = offload(&centre, &["--to", "archive:new", "--deadline", "10m"]);
+    let id = request["id"].as_str().unwrap();
+    let (code, said) = refused(&centre, &["--to", "archive:new/deep"]);
+    assert!(said.contains("goes there too"), "{code:?} {said}");
+    centre.wait_until(id, |request| chunks(request, "chunks_safe") >= 1);
+    assert!(centre.run(&["cancel", id]).status.success());
+    centre.wait_until(id, is_state("cancelled"));
+    assert_eq!(picture(&centre.scratch("out")), whole, "its source stays");
+    let (_, said) = refused(&centre, &["--to", "archive:new"]);
+    assert!(said.contains("already"), "{said}");
+}
+
+#[test]
+fn one_file_goes_to_a_directory_of_this_machine() {
+    let (centre, _) = with_results("40M", 2);
+    let archive = centre.folder.path().join("archive");
+    fs::create_dir(&archive).unwrap();
+    let from = centre.scratch("out/deep/file 0001");
+    let bytes = fs::read(&from).unwrap();
+    let to = archive.join("results");
+    let arguments = [
+        "offload",
+        from.to_str().unwrap(),
+        "--to",
+        to.to_str().unwrap(),
+        "--deadline",
+        "5m",
+        "--release",
+        "when-safe",
+        "--wait",
+    ];
+    let output = centre.run(&arguments);
+    assert!(
+        output.status.success(),
+        "{}\n{}",
+        text(&output.stderr),
+        centre.log()
+    );
+    assert_eq!(fs::read(to.join("file 0001")).unwrap(), bytes);
+    assert!(!from.exists() && centre.scratch("out/deep/file 0000").exists());
+}

@@ -1,0 +1,245 @@
+//! Stage-outs to an address: files leave as they are, and others read there what was written.
+//!
+//! To the mind one is a stage-in that goes the other way, over a path of its own. The copy engine chooses the order of
+//! files and what goes at once, so a chunk is so many bytes of the whole here, whichever they are: a command to fetch one
+//! is leave to move as much more, and it has arrived when as much more is there.
+
+mod carrier;
+mod release;
+pub(crate) mod submit;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use posthaste_core::contract::{Command, Fault, Input};
+use posthaste_endpoint::{Error, ErrorKind, Locus};
+use posthaste_journal::RequestRecord;
+use posthaste_types::{Bytes, ChunkIndex, RequestId, SourceId};
+use tokio::{sync::mpsc, task::JoinSet};
+
+use crate::{driver::Arrival, inbound::Flows, store::Store};
+use carrier::{Carrier, Granted};
+
+/// Whether a request goes to an address: of a stage-in the destination is a path.
+pub(crate) fn goes_out(record: &RequestRecord) -> bool {
+    record.stage_in.is_some() && !record.destination.starts_with('/')
+}
+
+/// Carries out what the mind commands of stage-outs to addresses; owned by the hands.
+pub(crate) struct Outbound {
+    store: Arc<Store>,
+    flows: Arc<Flows>,
+    inputs: mpsc::Sender<Arrival>,
+    /// Those that are under way; of other requests, none.
+    carriers: HashMap<RequestId, Option<Arc<Carrier>>>,
+}
+
+impl Outbound {
+    pub(crate) fn new(store: Arc<Store>, flows: Arc<Flows>, inputs: mpsc::Sender<Arrival>) -> Self {
+        Self {
+            store,
+            flows,
+            inputs,
+            carriers: HashMap::new(),
+        }
+    }
+
+    /// Whether a request is one of these. Reads the journal where it is new; nobody else may touch one that can't be read.
+    pub(crate) fn has(&mut self, request: RequestId) -> bool {
+        self.find(request).is_none_or(|found| found.is_some())
+    }
+
+    /// One of these, if the request is one; none where nobody can tell now.
+    fn find(&mut self, request: RequestId) -> Option<Option<Arc<Carrier>>> {
+        if let Some(known) = self.carriers.get(&request) {
+            return Some(known.clone());
+        }
+        let store = &self.store;
+        match tokio::task::block_in_place(|| Carrier::open(store, request)) {
+            Ok(opened) => {
+                let opened = opened.map(Arc::new);
+                self.carriers.insert(request, opened.clone());
+                Some(opened)
+            }
+            Err(error) => {
+                eprintln!("posthaste: {request}: {error}");
+                None
+            }
+        }
+    }
+
+    fn carrier(&mut self, request: RequestId) -> Option<Arc<Carrier>> {
+        self.find(request).flatten()
+    }
+
+    /// A request is over.
+    pub(crate) fn forget(&mut self, request: RequestId) {
+        self.carriers.remove(&request);
+    }
+
+    /// Starts carrying out `command`; how it ends arrives as an input.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the hands carry out what is not about stage-outs to addresses"
+    )]
+    pub(crate) fn execute(&mut self, running: &mut JoinSet<()>, command: &Command) {
+        match *command {
+            Command::Fetch {
+                request,
+                source,
+                chunk,
+                ..
+            } => self.fetch(running, (request, source), chunk),
+            Command::Quit { request, .. } => {
+                if let Some(carrier) = self.carrier(request) {
+                    carrier.stop();
+                }
+            }
+            Command::Survey { request, .. } => self.survey(running, request),
+            Command::Settle { request, keep, .. } => self.settle(running, request, keep),
+            _ => {}
+        }
+    }
+
+    fn fetch(
+        &mut self,
+        running: &mut JoinSet<()>,
+        (request, source): (RequestId, SourceId),
+        chunk: ChunkIndex,
+    ) {
+        let Some(carrier) = self.carrier(request) else {
+            return;
+        };
+        let flow = self.flows.of(source);
+        let inputs = self.inputs.clone();
+        if carrier.grant(chunk, source) {
+            let handle = running.spawn(async move {
+                let mut told = inputs.clone();
+                let ended = Arc::clone(&carrier).carry(&flow, &mut told).await;
+                if let Err(error) = ended {
+                    eprintln!("posthaste: {request}: {error}");
+                    let fault = fault_of(&error);
+                    for Granted { chunk, source } in carrier.take_back() {
+                        let input = Input::ChunkMissed {
+                            request,
+                            source,
+                            chunk,
+                            fault,
+                        };
+                        let _ = inputs.send(Arrival::bare(input)).await;
+                    }
+                }
+            });
+            if let Some(Some(carrier)) = self.carriers.get(&request) {
+                carrier.runs_as(handle);
+            }
+        }
+    }
+
+    fn survey(&mut self, running: &mut JoinSet<()>, request: RequestId) {
+        let (store, inputs) = (Arc::clone(&self.store), self.inputs.clone());
+        running.spawn(async move {
+            let known =
+                tokio::task::block_in_place(|| store.journal(|journal| journal.chunks(request)));
+            match known {
+                Ok(known) => {
+                    let chunks = known.into_iter().map(|known| known.chunk).collect();
+                    let input = Input::ArrivalSurveyed { request, chunks };
+                    let _ = inputs.send(Arrival::bare(input)).await;
+                }
+                Err(error) => eprintln!("posthaste: {request}: {error}"),
+            }
+        });
+    }
+
+    /// Sees that all of it is there; or stops, and what is there already stays: others may read it.
+    fn settle(&mut self, running: &mut JoinSet<()>, request: RequestId, keep: bool) {
+        let carrier = self.carrier(request);
+        let inputs = self.inputs.clone();
+        if let Some(carrier) = &carrier {
+            carrier.stop();
+        }
+        if !keep {
+            self.carriers.remove(&request);
+            return;
+        }
+        let Some(carrier) = carrier else {
+            return;
+        };
+        running.spawn(async move {
+            let input = match carrier.complete().await {
+                Ok(()) => Input::Landed { request },
+                Err(error) => {
+                    eprintln!("posthaste: {request}: {error}");
+                    Input::LandingFailed {
+                        request,
+                        fault: fault_of(&error),
+                    }
+                }
+            };
+            let _ = inputs.send(Arrival::bare(input)).await;
+        });
+    }
+
+    /// Removes what a request took away.
+    pub(crate) fn release(&mut self, running: &mut JoinSet<()>, request: RequestId) {
+        self.carriers.remove(&request);
+        let (store, inputs) = (Arc::clone(&self.store), self.inputs.clone());
+        running.spawn(async move {
+            let released = release::release(&store, request).await;
+            let input = match released {
+                Ok(()) => Input::SourceReleased { request },
+                Err(error) => {
+                    eprintln!("posthaste: {request}: {error}");
+                    let fault = fault_of(&error);
+                    Input::SourceKept { request, fault }
+                }
+            };
+            let _ = inputs.send(Arrival::bare(input)).await;
+        });
+    }
+}
+
+/// What the mind decides by: the source is on scratch, and what fails elsewhere is the path's fault or that of where it
+/// goes.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "ErrorKind may grow; the rest is alike"
+)]
+fn fault_of(error: &Error) -> Fault {
+    if error.locus() == Locus::Source {
+        return match error.kind() {
+            ErrorKind::Changed => Fault::SourceChanged,
+            ErrorKind::NotFound => Fault::SourceVanished,
+            ErrorKind::PermissionDenied | ErrorKind::Unsupported | ErrorKind::Invalid => {
+                Fault::SourceUnreadable
+            }
+            _ => Fault::Other,
+        };
+    }
+    match error.kind() {
+        ErrorKind::Full => Fault::Full,
+        ErrorKind::PermissionDenied
+        | ErrorKind::NotFound
+        | ErrorKind::Unsupported
+        | ErrorKind::Invalid
+        | ErrorKind::Conflict => Fault::Unwritable,
+        ErrorKind::Unauthenticated => Fault::Unauthenticated,
+        ErrorKind::Corrupt => Fault::Corrupt,
+        ErrorKind::Busy => Fault::Busy,
+        ErrorKind::Unreachable | ErrorKind::TimedOut => Fault::Unreachable,
+        _ => Fault::Other,
+    }
+}
+
+fn locked<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whole chunks in so many bytes.
+fn whole_chunks(bytes: u64, chunk_size: Bytes) -> u32 {
+    let whole = bytes.checked_div(chunk_size.get()).unwrap_or(0);
+    u32::try_from(whole).unwrap_or(u32::MAX)
+}

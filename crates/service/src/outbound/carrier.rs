@@ -1,0 +1,342 @@
+//! A stage-out to an address that is under way: what may move, what has, and the copy that moves it.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ffi::OsStr,
+    os::unix::ffi::OsStrExt,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use posthaste_core::contract::Input;
+use posthaste_endpoint::{
+    Endpoint, Error, ErrorKind, Result,
+    posix::{DraftRules, Posix},
+};
+use posthaste_engine::copy::{
+    self, Ending, Figures, Filter, Links, Notice, Options, Place, Progress, Source, Throttle,
+};
+use posthaste_journal::{ChunkRecord, RequestRecord, Scan};
+use posthaste_types::{ByteRate, Bytes, ChunkIndex, RequestId, SourceId};
+use tokio::{sync::mpsc, task::AbortHandle};
+
+use super::{goes_out, locked, submit, whole_chunks};
+use crate::{driver::Arrival, inbound::Flow, store::Store};
+
+/// How often it is looked at how far the copy is.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// A copy that has leave for nothing more for so many looks ends; it goes on where it was.
+const IDLE_LOOKS: u32 = 15;
+/// As good as not at all.
+const PAUSED: ByteRate = ByteRate::new(1);
+
+/// Leave to move a chunk's bytes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Granted {
+    pub(super) chunk: ChunkIndex,
+    pub(super) source: SourceId,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Leaves that were given and not used up.
+    granted: VecDeque<Granted>,
+    /// Chunks that arrived.
+    arrived: u32,
+    runs: bool,
+    copy: Option<AbortHandle>,
+    /// All of it is there.
+    is_complete: bool,
+}
+
+/// One that is under way.
+pub(super) struct Carrier {
+    store: Arc<Store>,
+    record: RequestRecord,
+    bytes: u64,
+    chunk_size: Bytes,
+    chunks: u32,
+    state: Mutex<State>,
+}
+
+impl Carrier {
+    /// Opens it where it stands; none where the request is no stage-out to an address.
+    ///
+    /// # Errors
+    /// The journal's.
+    pub(super) fn open(store: &Arc<Store>, request: RequestId) -> Result<Option<Self>> {
+        let record = store.request(request)?;
+        let Some(Scan::Sealed {
+            bytes, chunk_size, ..
+        }) = record.scan
+        else {
+            return Ok(None);
+        };
+        if !goes_out(&record) {
+            return Ok(None);
+        }
+        let known = store.journal(|journal| journal.chunks(request))?;
+        let arrived = u32::try_from(known.len()).unwrap_or(u32::MAX);
+        let whole = whole_chunks(bytes.get(), chunk_size);
+        let is_even = bytes.get() == u64::from(whole) * chunk_size.get();
+        Ok(Some(Self {
+            store: Arc::clone(store),
+            record,
+            bytes: bytes.get(),
+            chunk_size,
+            chunks: whole + u32::from(!is_even),
+            state: Mutex::new(State {
+                arrived,
+                ..State::default()
+            }),
+        }))
+    }
+
+    /// Gives leave to move another chunk. Whether a copy is to begin.
+    pub(super) fn grant(&self, chunk: ChunkIndex, source: SourceId) -> bool {
+        let mut state = locked(&self.state);
+        state.granted.push_back(Granted { chunk, source });
+        !std::mem::replace(&mut state.runs, true)
+    }
+
+    /// The copy that was begun, to be stopped by this.
+    pub(super) fn runs_as(&self, copy: AbortHandle) {
+        locked(&self.state).copy = Some(copy);
+    }
+
+    /// Takes back every leave that was not used.
+    pub(super) fn take_back(&self) -> Vec<Granted> {
+        let mut state = locked(&self.state);
+        state.runs = false;
+        state.granted.drain(..).collect()
+    }
+
+    /// Stops the copy; what was sent of unfinished files is found again.
+    pub(super) fn stop(&self) {
+        let mut state = locked(&self.state);
+        if let Some(copy) = state.copy.take() {
+            copy.abort();
+        }
+        state.runs = false;
+        state.granted.clear();
+    }
+
+    /// Moves what there is leave for, and says what has arrived, until all of it has or there is leave for nothing more.
+    ///
+    /// # Errors
+    /// Why the copy ended before its end.
+    pub(super) async fn carry(
+        self: Arc<Self>,
+        flow: &Flow,
+        inputs: &mut mpsc::Sender<Arrival>,
+    ) -> Result<()> {
+        if locked(&self.state).is_complete {
+            self.tell_rest(inputs).await;
+            return Ok(());
+        }
+        let (throttle, progress) = (Throttle::default(), Arc::new(Progress::default()));
+        let copying = self.copy(throttle.clone(), Arc::clone(&progress));
+        tokio::pin!(copying);
+        let (mut seen, mut idle) = (0, 0);
+        let mut fetching = Some(flow.begin());
+        loop {
+            let ended = tokio::select! {
+                ended = &mut copying => Some(ended),
+                () = tokio::time::sleep(LOOK_EVERY) => None,
+            };
+            let figures = progress.figures();
+            let moved = figures.bytes.saturating_sub(seen);
+            flow.add(usize::try_from(moved).unwrap_or(usize::MAX));
+            seen = figures.bytes;
+            if let Some(ended) = ended {
+                ended?;
+                locked(&self.state).is_complete = true;
+                self.tell_rest(inputs).await;
+                return Ok(());
+            }
+            let done = self.done(&figures);
+            self.tell_arrived(done, inputs).await;
+            let (has_leave, is_ahead) = self.standing(done);
+            throttle.set(is_ahead.then_some(PAUSED));
+            if has_leave && !is_ahead {
+                fetching.get_or_insert_with(|| flow.begin());
+            } else {
+                fetching = None;
+            }
+            idle = if has_leave { 0 } else { idle + 1 };
+            if idle >= IDLE_LOOKS && self.ends_idle() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Says of all there is leave for that it has arrived: all of it is there.
+    async fn tell_rest(&self, inputs: &mut mpsc::Sender<Arrival>) {
+        while !self.ends_idle() {
+            self.tell_arrived(self.bytes, inputs).await;
+        }
+    }
+
+    /// Whether there is leave to move more, and whether more moved than there was leave for.
+    fn standing(&self, done: u64) -> (bool, bool) {
+        let state = locked(&self.state);
+        let granted = u64::try_from(state.granted.len()).unwrap_or(u64::MAX);
+        let may = (u64::from(state.arrived) + granted).saturating_mul(self.chunk_size.get());
+        (granted > 0, done > may)
+    }
+
+    /// Ends the copy unless leave was given just now.
+    fn ends_idle(&self) -> bool {
+        let mut state = locked(&self.state);
+        state.runs = !state.granted.is_empty();
+        !state.runs
+    }
+
+    /// How much of it is there.
+    fn done(&self, figures: &Figures) -> u64 {
+        let sent = figures.bytes + figures.resumed_bytes;
+        if figures.walked {
+            // What is left out of the total was there already.
+            return self
+                .bytes
+                .saturating_sub(figures.total_bytes.saturating_sub(sent));
+        }
+        sent
+    }
+
+    /// Says which chunks have arrived. The last one has when the copy has ended well.
+    async fn tell_arrived(&self, done: u64, inputs: &mut mpsc::Sender<Arrival>) {
+        loop {
+            let granted = {
+                let mut state = locked(&self.state);
+                let is_last = state.arrived + 1 >= self.chunks;
+                let is_there = whole_chunks(done, self.chunk_size) > state.arrived && !is_last;
+                if !is_there && !state.is_complete {
+                    return;
+                }
+                let Some(granted) = state.granted.pop_front() else {
+                    return;
+                };
+                state.arrived += 1;
+                granted
+            };
+            let request = self.record.id;
+            let Granted { chunk, source } = granted;
+            let arrival = Arrival {
+                chunk: Some(ChunkRecord {
+                    request,
+                    chunk,
+                    digests: Vec::new(),
+                }),
+                ..Arrival::bare(Input::ChunkArrived {
+                    request,
+                    source,
+                    chunk,
+                })
+            };
+            let _ = inputs.send(arrival).await;
+        }
+    }
+
+    /// Sees that all of it is there, and brings what is not.
+    ///
+    /// # Errors
+    /// Why it is not there.
+    pub(super) async fn complete(&self) -> Result<()> {
+        if !locked(&self.state).is_complete {
+            self.copy(Throttle::default(), Arc::default()).await?;
+            locked(&self.state).is_complete = true;
+        }
+        Ok(())
+    }
+
+    /// Copies all that is not there yet.
+    async fn copy(&self, throttle: Throttle, progress: Arc<Progress>) -> Result<()> {
+        let destination = submit::open(&self.record).await?;
+        self.claim(destination.as_ref()).await?;
+        let worst: Arc<Mutex<Option<Error>>> = Arc::default();
+        let source = PathBuf::from(OsStr::from_bytes(&self.record.source));
+        let source = Source {
+            place: Place::local(Posix::new(source, DraftRules::default())),
+            name: Vec::new(),
+            content: true,
+        };
+        // What the store keeps no checksum of is read back before scratch lets go of it.
+        let verify = self.record.release && !destination.capabilities().stores_checksum();
+        let options = Options {
+            filter: self.filter()?,
+            method: self.record.optimizer,
+            history: BTreeMap::new(),
+            throttle,
+            links: Links::Keep,
+            rules: DraftRules::default(),
+            again: false,
+            verify,
+            dry_run: false,
+            continues: true,
+            transfer_max: None,
+            duration_max: None,
+            on_notice: Arc::new({
+                let (worst, to) = (Arc::clone(&worst), self.record.destination.clone());
+                move |notice| {
+                    if let Notice::Failed(error) = notice {
+                        keep_worst(&worst, error, &to);
+                    }
+                }
+            }),
+        };
+        let place = Place::remote(destination);
+        let ending = copy::copy(vec![source], place, false, options, progress).await;
+        let failed = locked(&worst).take();
+        judge(ending, failed, &self.record)
+    }
+
+    /// The files that were named, and nothing else of their directory.
+    fn filter(&self) -> Result<Filter> {
+        let only = &self.record.only;
+        let named: Vec<String> = only.iter().map(|name| globset::escape(name)).collect();
+        let below: &[String] = if only.is_empty() {
+            &[]
+        } else {
+            &["*/**".to_owned()]
+        };
+        Filter::new(&named, below)
+    }
+
+    /// Sees, before anything is written, that nothing is there that it would replace; once. What is there later is its own.
+    async fn claim(&self, destination: &dyn Endpoint) -> Result<()> {
+        let id = self.record.id;
+        if tokio::task::block_in_place(|| self.store.is_claimed(id)) {
+            return Ok(());
+        }
+        let list = tokio::task::block_in_place(|| self.store.list(id))?;
+        submit::check_free(destination, &list).await?;
+        tokio::task::block_in_place(|| self.store.keep_claim(id))
+    }
+}
+
+/// Keeps what says most of why a copy failed: what lasts, before what may pass.
+fn keep_worst(worst: &Mutex<Option<Error>>, error: &Error, destination: &str) {
+    let mut worst = locked(worst);
+    let is_worse = worst
+        .as_ref()
+        .is_none_or(|known| known.is_temporary() && !error.is_temporary());
+    if is_worse {
+        let told = Error::new(error.kind(), "copy to", destination);
+        *worst = Some(told.cause(error.to_string()).at(error.locus()));
+    }
+}
+
+/// Whether a copy brought everything.
+fn judge(ending: Ending, failed: Option<Error>, record: &RequestRecord) -> Result<()> {
+    if let Some(error) = ending.fatal.or(failed) {
+        return Err(error);
+    }
+    let is_whole = ending.temporary + ending.left_out + ending.other == 0 && ending.limit.is_none();
+    if is_whole {
+        return Ok(());
+    }
+    let why = ending.last_error.unwrap_or_default();
+    Err(Error::new(ErrorKind::Other, "copy to", &record.destination).cause(why))
+}

@@ -1,0 +1,25 @@
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::PathBuf, sync::Arc};
+
+use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_types::RequestId;
+
+use crate::{release::remove, store::Store};
+
+/// Removes what a request took away: only what is in its list, and only while it is as it was when that was made.
+///
+/// # Errors
+/// [`ErrorKind::Changed`] when some file changed, which then stays; and the operating system's.
+pub(super) async fn release(store: &Arc<Store>, request: RequestId) -> Result<()> {
+    let store = Arc::clone(store);
+    let removed = tokio::task::spawn_blocking(move || {
+        let record = store.request(request)?;
+        let list = store.list(request)?;
+        let root = PathBuf::from(OsStr::from_bytes(&record.source));
+        // Of a directory of which files were named, they alone were asked to go.
+        let keeps_root = !record.only.is_empty();
+        remove(&root, &list, keeps_root, store.backup_of(request))
+    });
+    removed.await.map_err(|cause| {
+        Error::new(ErrorKind::Cancelled, "remove", "the source").cause(cause.to_string())
+    })?
+}

@@ -1,0 +1,402 @@
+//! Takes a stage-out to an address: sees whether it can go there, and hands it to the mind.
+
+use std::{collections::BTreeSet, ffi::OsStr, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
+
+use posthaste_api as api;
+use posthaste_core::{
+    Mind,
+    contract::{ArrivalSpec, Input, Outbox},
+};
+use posthaste_endpoint::{Endpoint, Error, ErrorKind, Kind, Location, Locus, Result};
+use posthaste_engine::dataset::{DatasetId, FileKind, FileList};
+use posthaste_journal::{RequestRecord, Scan, StageIn};
+use posthaste_types::{Bytes, Code, RequestId, SourceId};
+
+use super::goes_out;
+use crate::{
+    driver::Centre,
+    inbound::{look::open_at, submit::chunk_size_for, way_of},
+    render, submit, wishes,
+};
+
+/// Bytes of an address.
+const ADDRESS_BYTES_MAX: usize = 4096;
+/// The number of a request that is only rehearsed.
+const REHEARSED: RequestId = RequestId::new(0);
+
+/// The address that a request is to go to; none where it goes to whoever has a name.
+pub(crate) fn address(centre: &Centre, new: &api::NewRequest) -> Option<String> {
+    let is_address = |to: &&String| {
+        (to.starts_with('/') || to.contains(':')) && centre.depots.named(to).is_none()
+    };
+    let to = new.to.iter().find(is_address)?;
+    Some(if to.starts_with('/') {
+        format!("file://{to}")
+    } else {
+        to.clone()
+    })
+}
+
+/// Checks a request that goes to an address, and what it says beyond that.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] for what makes no sense there, [`ErrorKind::Conflict`] where another one goes there too.
+pub(crate) fn check(
+    centre: &Centre,
+    new: &api::NewRequest,
+    address: String,
+) -> Result<RequestRecord> {
+    let (source, only) = submit::source(new)?;
+    check_address(&address)?;
+    check_plain(new)?;
+    let now = centre.clock.now();
+    let moment = |what: &'static str, at: &Option<String>| {
+        let at = at.as_deref().map(|at| render::parse_moment(what, at));
+        at.transpose()
+    };
+    let deadline = moment("the deadline", &new.deadline)?;
+    let deliver_by = moment("when it is wanted there", &new.deliver_by)?;
+    let purge_at = submit::purge_at(new, now)?;
+    let wanted = deadline.into_iter().chain(deliver_by).chain(purge_at).min();
+    let Some(wanted) = wanted.filter(|_| deadline.or(deliver_by).is_some()) else {
+        return Err(invalid(&new.source, "it has no deadline").hint("say when it must be there"));
+    };
+    if wanted <= now {
+        let why = format!("the deadline {} has passed", render::moment(wanted));
+        return Err(invalid(&new.source, &why).hint("give a later one"));
+    }
+    let wishes = wishes::read(&new.wishes, |_| None)?;
+    let record = RequestRecord {
+        id: RequestId::new(0),
+        submission: new.submission_id.clone(),
+        dataset: DatasetId::random()?.to_string(),
+        source: source.as_os_str().as_bytes().to_vec(),
+        only,
+        destination: address,
+        code: Code::NONE,
+        via: Vec::new(),
+        pinned: Vec::new(),
+        recipients: Vec::new(),
+        release: new.release == api::Release::WhenSafe,
+        best_effort: new.best_effort,
+        optimizer: submit::optimizer(new.optimizer.as_deref())?,
+        stage_in: Some(StageIn {
+            sources: vec![source.to_string_lossy().into_owned()],
+            profile: new.profile.clone(),
+            not_before: None,
+            rate_max: wishes.rate_max,
+        }),
+        wishes,
+        created: now,
+        deadline: wanted,
+        purge_at,
+        expires: wanted,
+        scan: None,
+        submitted: false,
+        ended: None,
+    };
+    check_alone(centre, &record)?;
+    Ok(record)
+}
+
+fn invalid(what: &str, why: &str) -> Error {
+    Error::new(ErrorKind::Invalid, "submit", what).cause(why.to_owned())
+}
+
+fn check_address(address: &str) -> Result<()> {
+    let location = Location::parse(OsStr::new(address))?;
+    if address.len() > ADDRESS_BYTES_MAX {
+        return Err(invalid("the destination", "it is too long"));
+    }
+    if let Location::Local(path) = &location
+        && (!path.is_absolute() || path.file_name().is_none())
+    {
+        let why = "the path is relative, or no path with a name";
+        return Err(invalid(address, why).hint("give an absolute path"));
+    }
+    Ok(())
+}
+
+/// Sees that nothing is asked that depots would be needed for: files arrive as they are, straight.
+fn check_plain(new: &api::NewRequest) -> Result<()> {
+    let plain = api::Wishes {
+        priority: new.wishes.priority.clone(),
+        owner: new.wishes.owner.clone(),
+        project: new.wishes.project.clone(),
+        rate_bytes_per_s_max: new.wishes.rate_bytes_per_s_max,
+        ..api::Wishes::default()
+    };
+    let what = if new.to.len() > 1 {
+        "more than one destination"
+    } else if !new.via.is_empty() {
+        "depots on the way"
+    } else if !new.code.is_empty() {
+        "erasure code"
+    } else if !new.encrypt_for.is_empty() {
+        "encryption"
+    } else if new.keep_s.is_some() {
+        "a time that depots keep it"
+    } else if new.wishes != plain {
+        "what only depots can do"
+    } else {
+        return Ok(());
+    };
+    let why = format!("it goes straight to an address, and {what} can't be had then");
+    Err(invalid(&new.source, &why)
+        .hint("leave that out, or name a destination that pulls it or runs a relay"))
+}
+
+/// Sees that no other request goes to the same place: what one wrote the other would take for its own.
+fn check_alone(centre: &Centre, new: &RequestRecord) -> Result<()> {
+    let live: Vec<RequestId> = {
+        let mind = centre.mind();
+        let views = mind.stage_ins();
+        let live = views.filter(|view| view.goes_out && (view.state.is_live() || view.releases));
+        live.map(|view| view.request).collect()
+    };
+    for request in live {
+        let other = centre.store.request(request)?;
+        if overlap(&places(new), &places(&other)) {
+            let why = format!("{request} goes there too, and is not through");
+            return Err(
+                Error::new(ErrorKind::Conflict, "stage out to", &new.destination)
+                    .cause(why)
+                    .hint("wait for that one, or name another place")
+                    .at(Locus::Destination),
+            );
+        }
+    }
+    Ok(())
+}
+
+/// What a request writes: everything below these.
+fn places(record: &RequestRecord) -> Vec<String> {
+    let root = record.destination.trim_end_matches('/');
+    if record.only.is_empty() {
+        return vec![root.to_owned()];
+    }
+    let names = record.only.iter();
+    names.map(|name| format!("{root}/{name}")).collect()
+}
+
+fn overlap(some: &[String], others: &[String]) -> bool {
+    let is_in = |one: &str, other: &str| {
+        let rest = one.strip_prefix(other);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    some.iter().any(|one| {
+        let mut others = others.iter();
+        others.any(|other| is_in(one, other) || is_in(other, one))
+    })
+}
+
+/// What would be decided of a request, were it submitted: asked of a copy of the mind, so that nothing changes.
+///
+/// # Errors
+/// What listing its source brings, and what is found at the address.
+pub(crate) async fn rehearse(
+    centre: &Arc<Centre>,
+    mut record: RequestRecord,
+) -> Result<api::Request> {
+    record.id = REHEARSED;
+    let (scan, _) = look(&record).await?;
+    record.scan = Some(scan);
+    let copy = centre.mind().snapshot();
+    let mut mind = Mind::restore(&copy)
+        .map_err(|cause| Error::new(ErrorKind::Other, "copy", "the mind").cause(cause))?;
+    let way = way(&record);
+    let known = mind.sources().find(|view| view.name == way);
+    let number = known.map_or(SourceId::new(u32::MAX), |view| view.source);
+    let inputs = inputs(&record, number, way);
+    mind.step(centre.clock.now(), inputs, &mut Outbox::default());
+    Ok(render::request(centre, &mind, &record))
+}
+
+/// Lists the source of a request, looks at where it goes, and keeps the list.
+///
+/// # Errors
+/// As [`rehearse`].
+pub(crate) async fn scan(centre: &Arc<Centre>, record: &RequestRecord) -> Result<Scan> {
+    let (scan, list) = look(record).await?;
+    tokio::task::block_in_place(|| centre.store.keep_list(record.id, &list))?;
+    for skipped in &list.skipped {
+        let shown = String::from_utf8_lossy(skipped);
+        eprintln!(
+            "posthaste: {}: left out {}: no file",
+            record.id,
+            shown.escape_debug()
+        );
+    }
+    Ok(scan)
+}
+
+async fn look(record: &RequestRecord) -> Result<(Scan, FileList)> {
+    let root = Path::new(OsStr::from_bytes(&record.source)).to_owned();
+    let only = record.only.clone();
+    let list = tokio::task::spawn_blocking(move || submit::listed(&root, &only)).await;
+    let list = list.map_err(|cause| {
+        Error::new(ErrorKind::Cancelled, "list", "the source").cause(cause.to_string())
+    })??;
+    match look_there(record, &list).await {
+        // Who is away for now is looked at again before anything is written.
+        Err(error) if !error.is_temporary() => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    let bytes = Bytes::new(list.bytes);
+    let scan = Scan::Sealed {
+        bytes,
+        files: list.regular_files() as u64,
+        chunk_size: chunk_size_for(bytes),
+    };
+    Ok((scan, list))
+}
+
+async fn look_there(record: &RequestRecord, list: &FileList) -> Result<()> {
+    let endpoint = open(record).await?;
+    let can = endpoint.capabilities();
+    let refused = |why: &str, hint: &str| {
+        Error::new(ErrorKind::Unsupported, "stage out to", endpoint.show(b""))
+            .cause(why.to_owned())
+            .hint(hint)
+            .at(Locus::Destination)
+    };
+    if !can.writes {
+        let hint = "`posthaste endpoints` shows what each one can";
+        return Err(refused("nothing can be written there", hint));
+    }
+    let is_link = |kind: &FileKind| matches!(kind, FileKind::Symlink { .. });
+    if !can.links && list.files.iter().any(|file| is_link(&file.kind)) {
+        let why = "there are symbolic links in it, which that can't keep";
+        return Err(refused(why, "pack it first, or remove the links"));
+    }
+    check_free(endpoint.as_ref(), list).await
+}
+
+/// Sees that nothing is there that it would replace.
+///
+/// # Errors
+/// [`ErrorKind::Conflict`] where something is, and the endpoint's.
+pub(super) async fn check_free(endpoint: &dyn Endpoint, list: &FileList) -> Result<()> {
+    let at = |error: Error| error.at(Locus::Destination);
+    let taken = |path: &[u8]| {
+        Error::new(ErrorKind::Conflict, "stage out to", endpoint.show(path))
+            .cause("something is there already")
+            .hint("name a place where nothing is yet: nothing is ever replaced")
+            .at(Locus::Destination)
+    };
+    let Some(there) = endpoint.stat(b"", true).await.map_err(at)? else {
+        return Ok(());
+    };
+    if there.kind != Kind::Directory {
+        return Err(taken(b""));
+    }
+    let paths = list.files.iter().map(|file| file.path.as_slice());
+    let tops = paths.filter(|path| !path.is_empty() && !path.contains(&b'/'));
+    let tops: BTreeSet<&[u8]> = tops.collect();
+    let mut listing = endpoint.list(b"", false).await.map_err(at)?;
+    loop {
+        let page = listing.next_page().await.map_err(at)?;
+        if page.is_empty() {
+            return Ok(());
+        }
+        if let Some(entry) = page.iter().find(|entry| tops.contains(&entry.name[..])) {
+            return Err(taken(&entry.name));
+        }
+    }
+}
+
+/// Opens where a request goes.
+///
+/// # Errors
+/// What opening it brings.
+pub(super) async fn open(record: &RequestRecord) -> Result<Arc<dyn Endpoint>> {
+    let profile = record.stage_in.as_ref();
+    let profile = profile.and_then(|stage| stage.profile.as_ref());
+    let opened = open_at(&record.destination, profile).await;
+    opened.map_err(|error| error.at(Locus::Destination))
+}
+
+/// The name of the path that it takes.
+fn way(record: &RequestRecord) -> String {
+    format!("here to {}", way_of(&record.destination))
+}
+
+/// Hands a request whose source is listed to the mind.
+///
+/// # Errors
+/// The journal's, and that the service is ending.
+pub(crate) async fn submit(centre: &Centre, record: &RequestRecord) -> Result<()> {
+    if !goes_out(record) {
+        return Ok(());
+    }
+    let way = way(record);
+    let number = centre.store.journal(|journal| journal.source(&way))?;
+    for input in inputs(record, number, way) {
+        centre.tell(input).await?;
+    }
+    Ok(())
+}
+
+/// What the mind is told of it.
+fn inputs(record: &RequestRecord, source: SourceId, name: String) -> Vec<Input> {
+    let (
+        Some(wanted),
+        Some(Scan::Sealed {
+            bytes,
+            files,
+            chunk_size,
+        }),
+    ) = (&record.stage_in, &record.scan)
+    else {
+        return Vec::new();
+    };
+    let request = record.id;
+    let spec = ArrivalSpec {
+        bytes: *bytes,
+        files: *files,
+        chunk_size: *chunk_size,
+        deadline: record.deadline,
+        not_before: None,
+        sources: vec![source],
+        priority: record.wishes.priority,
+        rate_max: wanted.rate_max,
+        best_effort: record.best_effort,
+    };
+    vec![
+        Input::SourceFound {
+            source,
+            name,
+            rate_max: None,
+        },
+        Input::GoesOut {
+            request,
+            release: record.release,
+        },
+        Input::ArrivalAsked { request, spec },
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn two_that_write_below_each_other_overlap() {
+        let some = |places: &[&str]| places.iter().map(|&place| place.into()).collect();
+        let overlap = |one: &[&str], other: &[&str]| {
+            let (one, other): (Vec<String>, Vec<String>) = (some(one), some(other));
+            let found = super::overlap(&one, &other);
+            assert_eq!(found, super::overlap(&other, &one));
+            found
+        };
+        assert!(overlap(&["s3://b/run"], &["s3://b/run"]));
+        assert!(overlap(&["s3://b/run"], &["s3://b/run/out/x"]));
+        assert!(!overlap(&["s3://b/run"], &["s3://b/run7"]));
+        assert!(!overlap(
+            &["s3://b/run/a", "s3://b/run/b"],
+            &["s3://b/run/c"]
+        ));
+        assert!(overlap(
+            &["s3://b/run/a", "s3://b/run/b"],
+            &["s3://b/run/b"]
+        ));
+    }
+}
