@@ -41,7 +41,7 @@ pub struct CheckArguments {
     /// Print what it asks for as JSON
     #[arg(long)]
     json: bool,
-    /// Refuse also what the service can't do for a job in a queue: relative paths, URLs as destinations, hours and loads of depots
+    /// Refuse also what the service can't do for a job in a queue: relative paths, depots on the way to an address, hours and loads of depots
     #[arg(long)]
     queued: bool,
     /// Ask the service too, as for a job in a queue: whether it takes the script, how large each input is and when it would be here.
@@ -101,14 +101,7 @@ pub(crate) fn of_a_job(wanted: &Wanted) -> Vec<Complaint> {
         complaint(line, what)
     });
     let outs = wanted.stage_outs.iter();
-    let nameless = outs.filter(|one| one.destination.contains([':', '/']));
-    let nameless = nameless.map(|one| {
-        let what = format!(
-            "{} is the name of no destination: what leaves a job goes to depots, or where a relay runs",
-            one.destination
-        );
-        complaint(one.line, what)
-    });
+    let nowhere = outs.filter_map(|one| Some(complaint(one.line, goes_nowhere(one)?)));
     let lent = wanted.depots.iter().filter_map(|lent| {
         let term = match (lent.hours.is_always(), lent.load_max_permille) {
             (_, Some(_)) => "load<",
@@ -121,7 +114,28 @@ pub(crate) fn of_a_job(wanted: &Wanted) -> Vec<Complaint> {
         );
         Some(complaint(lent.line, what))
     });
-    relative.chain(nameless).chain(lent).collect()
+    relative.chain(nowhere).chain(lent).collect()
+}
+
+/// Why what a job leaves can't go where it is to.
+fn goes_nowhere(one: &StageOut) -> Option<String> {
+    let to = &one.destination;
+    if !to.starts_with('/') && !to.contains(':') {
+        let is_name = !to.contains('/');
+        let what = format!("{to} is neither the name of a destination nor an address");
+        return (!is_name).then_some(what);
+    }
+    let unkept = [
+        ("via=", !one.via.is_empty()),
+        ("pin=", !one.pin.is_empty()),
+        ("code=", one.code.is_some()),
+    ];
+    let unkept = unkept.into_iter().find(|(_, is_said)| *is_said);
+    unkept.map(|(key, _)| {
+        format!(
+            "`{key}` can't be kept on the way to {to}: what goes to an address goes there straight"
+        )
+    })
 }
 
 fn read(path: &PathBuf, shown: &str) -> Result<String, Failure> {

@@ -443,8 +443,12 @@ mod tests {
                 "line 1: `load<` of ash",
             ),
             (
-                "#POSTHASTE stage_out source=/b destination=s3:c\n",
-                "line 1: s3:c is the name",
+                "#POSTHASTE stage_out source=/b destination=b/c\n",
+                "line 1: b/c is neither the name",
+            ),
+            (
+                "#POSTHASTE stage_out source=/b destination=s3:c code=2+1\n",
+                "line 1: `code=` can't be kept on the way to s3:c",
             ),
             (
                 "#POSTHASTE stage_out source=/b/%j destination=home\n#Deadline 2h\n",

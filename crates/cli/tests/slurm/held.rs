@@ -106,8 +106,10 @@ fn a_held_job_is_released_with_its_data_and_what_it_leaves_leaves() {
          #POSTHASTE depot b:1M\n\
          #POSTHASTE stage_out source=SCRATCH/out-%j destination=home after=ok\n\
          #POSTHASTE stage_out source=SCRATCH/*.nc destination=home via=a release=when-safe\n\
+         #POSTHASTE stage_out source=SCRATCH/log*/last destination=archive:logs/%j release=when-safe\n\
          [ $POSTHASTE_STAGE_IN_1 = SCRATCH/weather ] || exit 1\n\
          mkdir out-$SLURM_JOB_ID; echo x > out-$SLURM_JOB_ID/x\n\
+         mkdir -p log1/last log2/last; echo a > log1/last/a; echo b > log2/last/b\n\
          cp -r weather used; echo 1 > 1.nc; echo 2 > 2.nc\n",
     );
     refusals(&centre);
@@ -133,6 +135,7 @@ fn a_held_job_is_released_with_its_data_and_what_it_leaves_leaves() {
     assert_eq!(shares.len(), 1, "{safe}");
     assert_eq!(shares[0]["depot"], "b", "it alone is lent for the job");
     files_leave(&centre);
+    logs_are_there(&centre, job);
     is_cancelled(&centre);
 }
 
@@ -160,6 +163,23 @@ fn files_leave(centre: &Centre) {
     pulled.sort_unstable();
     assert_eq!(pulled, ["1.nc", "2.nc"]);
     assert_eq!(fs::read_to_string(home.join("2.nc")).unwrap(), "2\n");
+}
+
+/// What two directories hold lies at its address as it was, each below the name of its own, and left scratch.
+fn logs_are_there(centre: &Centre, job: u32) {
+    let there = centre.s3.bucket_folder().join(format!("logs/{job}"));
+    let scratch = centre.scratch();
+    let are_there = |_: &Slurm| {
+        let is_left = |name: &str| !scratch.join(name).join("last").exists();
+        Ok(there.exists() && is_left("log1") && is_left("log2"))
+    };
+    centre
+        .slurm
+        .wait_until("its logs leave", are_there)
+        .unwrap();
+    for (path, held) in [("log1/last/a", "a\n"), ("log2/last/b", "b\n")] {
+        assert_eq!(fs::read_to_string(there.join(path)).unwrap(), held);
+    }
 }
 
 /// Whoever waits for a job's data is told that the job was cancelled.

@@ -25,6 +25,7 @@ fn a_job_starts_with_its_data_and_frees_its_node_before_what_it_leaves_is_safe()
          #POSTHASTE stage_in source=archive:run destination=SCRATCH/weather\n\
          #POSTHASTE stage_in source=tape: destination=SCRATCH/mesh\n\
          #POSTHASTE stage_out source=SCRATCH/o*t destination=home via=a,b code=1+1 release=when-safe\n\
+         #POSTHASTE stage_out source=SCRATCH/mesh/own destination=archive:own\n\
          [ \"$POSTHASTE_STAGE_IN_2\" = SCRATCH/mesh ] || exit 3\n\
          mkdir out && find mesh -type f | xargs cat > out/result.h5 && echo x >> mesh/own\n",
     );
@@ -59,5 +60,7 @@ fn a_job_starts_with_its_data_and_frees_its_node_before_what_it_leaves_is_safe()
         .service
         .wait_until(id, |request| request["state"] == "released");
     assert!(!result.exists(), "it was to be removed when safe");
+    let own = centre.s3.bucket_folder().join("own/own");
+    assert_eq!(fs::read_to_string(own).unwrap(), "x\n");
     drop(centre.ssh);
 }

@@ -6,7 +6,11 @@ use posthaste_batch::script::Wanted;
 use posthaste_endpoint::{Error, ErrorKind, Result};
 
 use super::owner;
-use crate::{http::Desk, inbound::submit::check_source};
+use crate::{
+    http::Desk,
+    inbound::submit::check_source,
+    outbound::submit::{address_of, check_address, is_address},
+};
 
 /// Sees that sources can be read as addresses, that the rest lies on scratch, and that depots are in the books.
 ///
@@ -23,6 +27,9 @@ pub(super) fn check(desk: &Desk, wanted: &Wanted) -> Result<()> {
         at_line(one.line, on_scratch(desk, &one.source))?;
         at_line(one.line, in_the_books(desk, &one.via))?;
         at_line(one.line, in_the_books(desk, &one.pin))?;
+        if is_address(&one.destination) {
+            at_line(one.line, check_address(&address_of(&one.destination)))?;
+        }
     }
     Ok(())
 }

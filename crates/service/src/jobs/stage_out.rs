@@ -25,6 +25,7 @@ use super::{
 };
 use crate::{
     http::{Answer, Desk, Refusal},
+    outbound::submit::is_address,
     render, submit,
 };
 
@@ -192,7 +193,18 @@ fn ask_for(
 ) -> Answer<()> {
     let source = owner::on_scratch(desk, source)?;
     let permit = desk.reserve_scan(&source)?;
-    let (via, code) = ways(desk, one, lent, &|| bytes_of(Path::new(&source), &new.only))?;
+    let goes_straight = goes_straight(desk, one);
+    let (to, via, code) = if goes_straight {
+        let below = below_pattern(&one.source, Path::new(&source));
+        (
+            vec![one.destination.clone() + &below],
+            Vec::new(),
+            String::new(),
+        )
+    } else {
+        let (via, code) = ways(desk, one, lent, &|| bytes_of(Path::new(&source), &new.only))?;
+        (new.to, via, code.to_string())
+    };
     let now = desk.centre.clock.now();
     let look = || desk.purges.foresee(Path::new(&source), &new.only, now);
     // It leaves all the same where nobody can tell.
@@ -203,8 +215,9 @@ fn ask_for(
     let purge_at = foreseen.and_then(|foreseen| foreseen.at);
     let new = api::NewRequest {
         source,
+        to,
         via,
-        code: code.to_string(),
+        code,
         purge_at: purge_at.map(render::moment),
         ..new
     };
@@ -212,10 +225,34 @@ fn ask_for(
     if fresh {
         permit.send(request.id);
     }
-    if !lent.is_empty() {
+    if !lent.is_empty() && !goes_straight {
         lent.take(&request.via, request.code, size(&request)?);
     }
     Ok(())
+}
+
+/// Whether what a directive names goes to an address.
+fn goes_straight(desk: &Desk, one: &StageOut) -> bool {
+    is_address(&one.destination) && desk.centre.depots.named(&one.destination).is_none()
+}
+
+/// The path that something which a pattern matched keeps below its destination: all that follows what the pattern says of
+/// every one. Nothing of a pattern that matches itself alone.
+fn below_pattern(pattern: &str, source: &Path) -> String {
+    let components = Path::new(pattern).components();
+    let is_said = |component: &Component<'_>| {
+        let Component::Normal(name) = component else {
+            return true;
+        };
+        !name.as_bytes().iter().any(|byte| b"*?[{".contains(byte))
+    };
+    let said: PathBuf = components.take_while(is_said).collect();
+    let said = std::fs::canonicalize(&said).unwrap_or(said);
+    let below = source.strip_prefix(&said).unwrap_or(Path::new(""));
+    match below.as_os_str().is_empty() {
+        true => String::new(),
+        false => format!("/{}", below.display()),
+    }
 }
 
 /// The depots that something may go over, and its code: those that its directive names, else those that are lent for the job,
@@ -415,12 +452,27 @@ pub(super) fn show(desk: &Desk, record: &JobRecord, wanted: &Wanted) -> Result<V
 
 /// Whether the only copy is no longer the one on scratch.
 pub(super) fn is_safe(state: &str) -> bool {
-    matches!(state, "safe" | "released" | "delivered")
+    matches!(state, "safe" | "released" | "delivered" | "arrived")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_pattern_matches_keeps_its_path_below_what_all_have() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(folder.path()).unwrap();
+        fs::create_dir_all(root.join("run1/out")).unwrap();
+        let below = |pattern: &str, source: &str| {
+            let pattern = root.join(pattern).display().to_string();
+            below_pattern(&pattern, &root.join(source))
+        };
+        assert_eq!(below("run1/out", "run1/out"), "");
+        assert_eq!(below("run1/*.h5", "run1"), "");
+        assert_eq!(below("run?/out", "run1/out"), "/run1/out");
+        assert_eq!(below("*/o*", "run1/out"), "/run1/out");
+    }
 
     #[test]
     fn patterns_match_what_is_there() {

@@ -26,15 +26,22 @@ const REHEARSED: RequestId = RequestId::new(0);
 
 /// The address that a request is to go to; none where it goes to whoever has a name.
 pub(crate) fn address(centre: &Centre, new: &api::NewRequest) -> Option<String> {
-    let is_address = |to: &&String| {
-        (to.starts_with('/') || to.contains(':')) && centre.depots.named(to).is_none()
-    };
-    let to = new.to.iter().find(is_address)?;
-    Some(if to.starts_with('/') {
+    let is_one = |to: &&String| is_address(to) && centre.depots.named(to).is_none();
+    new.to.iter().find(is_one).map(|to| address_of(to))
+}
+
+/// Whether a destination is written as an address is, and no name.
+pub(crate) fn is_address(to: &str) -> bool {
+    to.starts_with('/') || to.contains(':')
+}
+
+/// The address of a destination: of a path, one that tells it from that of a stage-in.
+pub(crate) fn address_of(to: &str) -> String {
+    if to.starts_with('/') {
         format!("file://{to}")
     } else {
-        to.clone()
-    })
+        to.to_owned()
+    }
 }
 
 /// Checks a request that goes to an address, and what it says beyond that.
@@ -103,7 +110,11 @@ fn invalid(what: &str, why: &str) -> Error {
     Error::new(ErrorKind::Invalid, "submit", what).cause(why.to_owned())
 }
 
-fn check_address(address: &str) -> Result<()> {
+/// Sees that an address can be that of a destination.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] for what can't be read, and for paths without a name.
+pub(crate) fn check_address(address: &str) -> Result<()> {
     let location = Location::parse(OsStr::new(address))?;
     if address.len() > ADDRESS_BYTES_MAX {
         return Err(invalid("the destination", "it is too long"));
