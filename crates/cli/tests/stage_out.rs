@@ -186,3 +186,37 @@ fn one_file_goes_to_a_directory_of_this_machine() {
     assert_eq!(fs::read(to.join("file 0001")).unwrap(), bytes);
     assert!(!from.exists() && centre.scratch("out/deep/file 0000").exists());
 }
+
+#[test]
+fn what_somebody_changed_there_is_noticed_before_scratch_lets_go() {
+    let (mut centre, whole) = with_results("40M", 60);
+    let archive = centre.folder.path().join("archive");
+    let to = archive.to_str().unwrap().to_owned();
+    let more = [
+        "--to",
+        &to,
+        "--deadline",
+        "20m",
+        "--bwlimit",
+        "8M",
+        "--release",
+        "when-safe",
+    ];
+    let request = offload(&centre, &more);
+    let id = request["id"].as_str().unwrap();
+    centre.wait_until(id, |request| chunks(request, "chunks_safe") >= 4);
+    centre.kill();
+    // Of the same size and time: a copy that looks at these takes it for its own.
+    let there = archive.join("deep/file 0000");
+    let then = fs::metadata(&there).unwrap().modified().unwrap();
+    fs::write(&there, vec![7; 1 << 20]).unwrap();
+    let file = fs::File::options().write(true).open(&there).unwrap();
+    file.set_modified(then).unwrap();
+    centre.restart();
+    let request = centre.wait_until(id, is_state("failed"));
+    let why = request["reason"].as_str().unwrap();
+    assert!(why.contains("damaged"), "{why}");
+    assert_eq!(picture(&centre.scratch("out")), whole, "all of it stays");
+    let said = "what is there is not what is on scratch";
+    assert!(centre.log().contains(said), "{}", centre.log());
+}

@@ -749,3 +749,47 @@ fn what_is_known_as_a_stage_in_is_not_turned_around() {
     }]);
     assert!(!desk.view(R1).goes_out);
 }
+
+#[test]
+fn what_goes_out_waits_as_long_as_it_takes_where_it_goes_is_back() {
+    let mut desk = Desk::new([10, 5]);
+    let request = R1;
+    desk.give(vec![Input::GoesOut {
+        request,
+        release: true,
+    }]);
+    desk.ask(R1, spec(60, None));
+    let fail = |desk: &mut Desk, fault| {
+        for _ in 0..7200 {
+            let missed = std::mem::take(&mut desk.asked).into_iter();
+            let missed = missed.map(|(request, source, chunk)| Input::ChunkMissed {
+                request,
+                source,
+                chunk,
+                fault,
+            });
+            desk.give(missed.collect());
+            desk.pass(1, [0, 0]);
+        }
+    };
+    fail(&mut desk, Fault::Unreachable);
+    let view = desk.view(R1);
+    assert!(view.state.is_live() && view.missed, "{view:?}");
+    let said = desk.said(R1);
+    assert!(
+        said.contains(&"at-risk") && said.contains(&"missed"),
+        "{said:?}"
+    );
+    desk.pass(400, [10, 5]);
+    assert!(desk.is_settled(R1, true), "it is back");
+    for _ in 0..20 {
+        let fault = Fault::Unreachable;
+        desk.give(vec![Input::LandingFailed { request, fault }]);
+        desk.pass(301, [0, 0]);
+    }
+    assert_eq!(desk.view(R1).state, ArrivalState::Landing);
+    let fault = Fault::Corrupt;
+    desk.give(vec![Input::LandingFailed { request, fault }]);
+    assert_eq!(desk.view(R1).state, ArrivalState::Failed);
+    assert_eq!(desk.releases(), 0);
+}

@@ -7,6 +7,7 @@
 mod carrier;
 mod release;
 pub(crate) mod submit;
+mod verify;
 
 use std::{
     collections::HashMap,
@@ -158,16 +159,14 @@ impl Outbound {
     fn settle(&mut self, running: &mut JoinSet<()>, request: RequestId, keep: bool) {
         let carrier = self.carrier(request);
         let inputs = self.inputs.clone();
-        if let Some(carrier) = &carrier {
-            carrier.stop();
-        }
-        if !keep {
-            self.carriers.remove(&request);
-            return;
-        }
         let Some(carrier) = carrier else {
             return;
         };
+        if !keep {
+            carrier.stop();
+            self.carriers.remove(&request);
+            return;
+        }
         running.spawn(async move {
             let input = match carrier.complete().await {
                 Ok(()) => Input::Landed { request },

@@ -194,11 +194,7 @@ impl Mind {
         };
         let fault = arrival.last_fault.unwrap_or(Fault::Unreachable);
         // Results have nowhere else to go: where it leads may be back as long as scratch keeps them.
-        let may_pass = matches!(
-            fault,
-            Fault::Unreachable | Fault::Busy | Fault::Corrupt | Fault::Other
-        );
-        if may_pass && self.arrivals.outward.contains_key(&id) {
+        if fault.may_pass() && self.arrivals.outward.contains_key(&id) {
             return;
         }
         let mut others = arrival.lanes.iter().filter(|lane| !lane.is_gone);

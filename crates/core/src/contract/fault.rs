@@ -32,6 +32,22 @@ record! {
 }
 
 impl Fault {
+    /// Whether whoever is asked may do it another time, with nothing changed by anybody.
+    #[must_use]
+    pub const fn may_pass(self) -> bool {
+        match self {
+            Self::Unreachable | Self::Busy | Self::Other => true,
+            Self::Full
+            | Self::Unauthenticated
+            | Self::Corrupt
+            | Self::SourceChanged
+            | Self::SourceVanished
+            | Self::SourceUnreadable
+            | Self::SourcesDiffer
+            | Self::Unwritable => false,
+        }
+    }
+
     /// Whether the source, not the depot, is at fault: no other depot can help.
     #[must_use]
     pub const fn is_of_source(self) -> bool {

@@ -62,7 +62,8 @@ impl Mind {
         let attempts = arrival.local_failures;
         let pause = settings.hold * (1 << (attempts - 1).min(16));
         arrival.held_until = now + pause.min(settings.hold_max);
-        if attempts >= settings.fruitless_max {
+        let goes_on = fault.may_pass() && self.arrivals.outward.contains_key(&id);
+        if attempts >= settings.fruitless_max && !goes_on {
             let reason = Reason::GaveUp { fault, attempts };
             self.end_arrival(id, ArrivalState::Failed, reason, out);
         }

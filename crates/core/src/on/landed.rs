@@ -45,7 +45,8 @@ impl Mind {
             return;
         }
         arrival.state = ArrivalState::Moving;
-        if matches!(fault, Fault::Full | Fault::Unwritable | Fault::Busy) {
+        let is_away = fault.may_pass() && self.arrivals.outward.contains_key(&id);
+        if is_away || matches!(fault, Fault::Full | Fault::Unwritable | Fault::Busy) {
             self.hold_arrival(id, fault, out);
         } else {
             let reason = Reason::GaveUp { fault, attempts: 1 };

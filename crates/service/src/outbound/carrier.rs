@@ -21,7 +21,7 @@ use posthaste_journal::{ChunkRecord, RequestRecord, Scan};
 use posthaste_types::{ByteRate, Bytes, ChunkIndex, RequestId, SourceId};
 use tokio::{sync::mpsc, task::AbortHandle};
 
-use super::{goes_out, locked, submit, whole_chunks};
+use super::{goes_out, locked, submit, verify::verify, whole_chunks};
 use crate::{driver::Arrival, inbound::Flow, store::Store};
 
 /// How often it is looked at how far the copy is.
@@ -48,6 +48,8 @@ struct State {
     copy: Option<AbortHandle>,
     /// All of it is there.
     is_complete: bool,
+    /// And all of it was copied in one go, checked on its way.
+    is_fresh: bool,
 }
 
 /// One that is under way.
@@ -56,8 +58,9 @@ pub(super) struct Carrier {
     record: RequestRecord,
     bytes: u64,
     chunk_size: Bytes,
-    chunks: u32,
     state: Mutex<State>,
+    /// Held by whoever copies.
+    turn: tokio::sync::Mutex<()>,
 }
 
 impl Carrier {
@@ -78,18 +81,16 @@ impl Carrier {
         }
         let known = store.journal(|journal| journal.chunks(request))?;
         let arrived = u32::try_from(known.len()).unwrap_or(u32::MAX);
-        let whole = whole_chunks(bytes.get(), chunk_size);
-        let is_even = bytes.get() == u64::from(whole) * chunk_size.get();
         Ok(Some(Self {
             store: Arc::clone(store),
             record,
             bytes: bytes.get(),
             chunk_size,
-            chunks: whole + u32::from(!is_even),
             state: Mutex::new(State {
                 arrived,
                 ..State::default()
             }),
+            turn: tokio::sync::Mutex::default(),
         }))
     }
 
@@ -131,6 +132,7 @@ impl Carrier {
         flow: &Flow,
         inputs: &mut mpsc::Sender<Arrival>,
     ) -> Result<()> {
+        let _turn = self.turn.lock().await;
         if locked(&self.state).is_complete {
             self.tell_rest(inputs).await;
             return Ok(());
@@ -150,8 +152,7 @@ impl Carrier {
             flow.add(usize::try_from(moved).unwrap_or(usize::MAX));
             seen = figures.bytes;
             if let Some(ended) = ended {
-                ended?;
-                locked(&self.state).is_complete = true;
+                self.is_there(&ended?);
                 self.tell_rest(inputs).await;
                 return Ok(());
             }
@@ -164,7 +165,9 @@ impl Carrier {
             } else {
                 fetching = None;
             }
-            idle = if has_leave { 0 } else { idle + 1 };
+            // Once all of it was sent its end is waited for.
+            let waits = has_leave || done >= self.bytes;
+            idle = if waits { 0 } else { idle + 1 };
             if idle >= IDLE_LOOKS && self.ends_idle() {
                 return Ok(());
             }
@@ -205,14 +208,20 @@ impl Carrier {
         sent
     }
 
-    /// Says which chunks have arrived. The last one has when the copy has ended well.
+    /// A copy ended well.
+    fn is_there(&self, figures: &Figures) {
+        let mut state = locked(&self.state);
+        state.is_complete = true;
+        state.is_fresh = figures.unchanged == 0 && figures.resumed_bytes == 0;
+    }
+
+    /// Says which chunks have arrived.
     async fn tell_arrived(&self, done: u64, inputs: &mut mpsc::Sender<Arrival>) {
         loop {
             let granted = {
                 let mut state = locked(&self.state);
-                let is_last = state.arrived + 1 >= self.chunks;
-                let is_there = whole_chunks(done, self.chunk_size) > state.arrived && !is_last;
-                if !is_there && !state.is_complete {
+                let is_there = whole_chunks(done, self.chunk_size) > state.arrived;
+                if !is_there && done < self.bytes {
                     return;
                 }
                 let Some(granted) = state.granted.pop_front() else {
@@ -239,20 +248,36 @@ impl Carrier {
         }
     }
 
-    /// Sees that all of it is there, and brings what is not.
+    /// Sees that all of it is there, brings what is not, and compares it with what scratch is to let go of.
     ///
     /// # Errors
     /// Why it is not there.
     pub(super) async fn complete(&self) -> Result<()> {
+        let _turn = self.turn.lock().await;
         if !locked(&self.state).is_complete {
-            self.copy(Throttle::default(), Arc::default()).await?;
-            locked(&self.state).is_complete = true;
+            let figures = self.copy(Throttle::default(), Arc::default()).await?;
+            self.is_there(&figures);
         }
-        Ok(())
+        if !self.record.release {
+            return Ok(());
+        }
+        let destination = submit::open(&self.record).await?;
+        let is_checked = destination.capabilities().stores_checksum();
+        if is_checked && locked(&self.state).is_fresh {
+            return Ok(());
+        }
+        let list = tokio::task::block_in_place(|| self.store.list(self.record.id))?;
+        let root = PathBuf::from(OsStr::from_bytes(&self.record.source));
+        let verified = verify(destination.as_ref(), &root, &list).await;
+        if verified.is_err() {
+            // It is looked at anew, and what is not there is brought.
+            locked(&self.state).is_complete = false;
+        }
+        verified
     }
 
     /// Copies all that is not there yet.
-    async fn copy(&self, throttle: Throttle, progress: Arc<Progress>) -> Result<()> {
+    async fn copy(&self, throttle: Throttle, progress: Arc<Progress>) -> Result<Figures> {
         let destination = submit::open(&self.record).await?;
         self.claim(destination.as_ref()).await?;
         let worst: Arc<Mutex<Option<Error>>> = Arc::default();
@@ -262,8 +287,6 @@ impl Carrier {
             name: Vec::new(),
             content: true,
         };
-        // What the store keeps no checksum of is read back before scratch lets go of it.
-        let verify = self.record.release && !destination.capabilities().stores_checksum();
         let options = Options {
             filter: self.filter()?,
             method: self.record.optimizer,
@@ -272,7 +295,7 @@ impl Carrier {
             links: Links::Keep,
             rules: DraftRules::default(),
             again: false,
-            verify,
+            verify: false,
             dry_run: false,
             continues: true,
             transfer_max: None,
@@ -329,13 +352,13 @@ fn keep_worst(worst: &Mutex<Option<Error>>, error: &Error, destination: &str) {
 }
 
 /// Whether a copy brought everything.
-fn judge(ending: Ending, failed: Option<Error>, record: &RequestRecord) -> Result<()> {
+fn judge(ending: Ending, failed: Option<Error>, record: &RequestRecord) -> Result<Figures> {
     if let Some(error) = ending.fatal.or(failed) {
         return Err(error);
     }
     let is_whole = ending.temporary + ending.left_out + ending.other == 0 && ending.limit.is_none();
     if is_whole {
-        return Ok(());
+        return Ok(ending.figures);
     }
     let why = ending.last_error.unwrap_or_default();
     Err(Error::new(ErrorKind::Other, "copy to", &record.destination).cause(why))

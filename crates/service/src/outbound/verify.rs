@@ -1,0 +1,100 @@
+//! Compares what lies at an address with what lies on scratch, before scratch lets go of it.
+
+use std::{
+    fs,
+    io::Read,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use posthaste_endpoint::{Checksum, Endpoint, Error, ErrorKind, Locus, Result, Summer};
+use posthaste_engine::dataset::{FileEntry, FileKind, FileList};
+
+/// Files compared at once.
+const AT_ONCE: usize = 4;
+/// Bytes of scratch read at once.
+const BLOCK_BYTES: usize = 1 << 20;
+
+/// Sees that each file of a list lies there as it lies here. Where the store tells its own checksum nothing is read back.
+///
+/// # Errors
+/// At [`Locus::Destination`]: [`ErrorKind::Corrupt`] where one differs or is missing, and the endpoint's; and those of reading
+/// scratch.
+pub(super) async fn verify(destination: &dyn Endpoint, root: &Path, list: &FileList) -> Result<()> {
+    stream::iter(0..list.files.len())
+        .map(|place| async move {
+            let file = &list.files[place];
+            match file.kind {
+                FileKind::Regular => verify_one(destination, root, file).await,
+                FileKind::Directory | FileKind::Symlink { .. } => Ok(()),
+            }
+        })
+        .buffer_unordered(AT_ONCE)
+        .try_collect::<()>()
+        .await
+}
+
+async fn verify_one(destination: &dyn Endpoint, root: &Path, file: &FileEntry) -> Result<()> {
+    let (path, size) = (file.below(root), file.size);
+    let then = (file.mtime_s, i64::from(file.mtime_ns));
+    let here = tokio::task::spawn_blocking(move || sum_of(&path, size, then)).await;
+    let here = here.map_err(|cause| {
+        Error::new(ErrorKind::Cancelled, "compare", "a file").cause(cause.to_string())
+    })??;
+    // What changed meanwhile stays on scratch whatever lies there.
+    let Some(here) = here else {
+        return Ok(());
+    };
+    let there = sum_there(destination, &file.path).await;
+    let there = there.map_err(|error| error.at(Locus::Destination))?;
+    if there == Some((here, size)) {
+        return Ok(());
+    }
+    let why = match there {
+        None => "it is not there".to_owned(),
+        Some((_, bytes)) if bytes != size => format!("{bytes} bytes are there, not {size}"),
+        Some(_) => "what is there is not what is on scratch".to_owned(),
+    };
+    let shown = destination.show(&file.path);
+    Err(Error::new(ErrorKind::Corrupt, "verify", shown)
+        .cause(why)
+        .at(Locus::Destination))
+}
+
+/// The checksum and the size of a file at an address; none where there is none.
+async fn sum_there(destination: &dyn Endpoint, path: &[u8]) -> Result<Option<(Checksum, u64)>> {
+    let Some(entry) = destination.stat(path, false).await? else {
+        return Ok(None);
+    };
+    let reader = destination.open(path, &entry).await?;
+    if let Some(sum) = reader.checksum() {
+        return Ok(Some((sum, entry.size)));
+    }
+    let mut summer = Summer::default();
+    let mut bytes = reader.read(0..entry.size).await?;
+    while let Some(some) = bytes.next().await {
+        summer.add(&some?);
+    }
+    Ok(Some((summer.sum(), entry.size)))
+}
+
+/// The checksum of a file on scratch; none where it is not as it was listed.
+fn sum_of(path: &PathBuf, size: u64, mtime: (i64, i64)) -> Result<Option<Checksum>> {
+    let failed = |cause| Error::io("read", path.display().to_string(), cause).at(Locus::Source);
+    let mut file = match fs::File::open(path) {
+        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(failed)?,
+    };
+    let about = file.metadata().map_err(failed)?;
+    if (about.len(), (about.mtime(), about.mtime_nsec())) != (size, mtime) {
+        return Ok(None);
+    }
+    let (mut summer, mut block) = (Summer::default(), vec![0; BLOCK_BYTES]);
+    loop {
+        match file.read(&mut block).map_err(failed)? {
+            0 => return Ok(Some(summer.sum())),
+            read => summer.add(&block[..read]),
+        }
+    }
+}
