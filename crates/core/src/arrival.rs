@@ -18,8 +18,8 @@ use posthaste_types::{RequestId, SourceId, Timestamp};
 
 use crate::{
     Mind,
-    books::{Arrival, Outward},
-    contract::{ArrivalState, Happening, Outbox, Reason},
+    books::{Arrival, Fetch, Outward},
+    contract::{ArrivalState, Happening, Outbox, Reason, StageInNews},
 };
 
 impl Mind {
@@ -39,6 +39,25 @@ impl Mind {
     ) {
         for id in self.arrivals.users(source) {
             self.tell(out, Some(id), None, happening.clone(), reason.clone());
+        }
+    }
+
+    /// Something became known of a stage-in.
+    pub(crate) fn on_stage_in_told(&mut self, id: RequestId, news: &StageInNews, out: &mut Outbox) {
+        match *news {
+            StageInNews::MayWait { ref near } => self.on_may_wait(id, near),
+            StageInNews::Stored {
+                source,
+                chunk,
+                depot,
+            } => self.on_prestaged(id, Fetch { chunk, source }, depot, out),
+            StageInNews::Failed {
+                source,
+                chunk,
+                depot,
+                fault,
+            } => self.on_prestage_failed(id, Fetch { chunk, source }, depot, fault),
+            StageInNews::GoesOut { release } => self.on_goes_out(id, release),
         }
     }
 

@@ -29,7 +29,7 @@ mod wishes;
 
 pub use arrival::{
     ArrivalSpec, ArrivalState, ArrivalView, Binding, Cut, Holding, NearDepot, SourceShareView,
-    SourceView,
+    SourceView, StageInNews,
 };
 pub use circuit::{
     CircuitTerms, News, Obstacle, ReservationState, ReservationView, Reserve, ReserveError, Step,
@@ -41,7 +41,7 @@ pub use encode::{Encode, EncodeError};
 pub use event::{Event, Happening};
 pub use fault::{Fault, GiverEnd};
 pub use input::Input;
-pub use near::{NearNews, NearReason};
+pub use near::NearReason;
 pub(crate) use offer::Dollars;
 pub use offer::WouldBuy;
 pub use pin::PinReason;

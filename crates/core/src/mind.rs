@@ -353,8 +353,7 @@ impl Mind {
                 spec,
                 holdings,
             } => self.on_arrival_asked(request, spec, &holdings, out),
-            Input::NearTold { request, news } => self.on_near_told(request, &news, out),
-            Input::GoesOut { request, release } => self.on_goes_out(request, release),
+            Input::StageInTold { request, news } => self.on_stage_in_told(request, &news, out),
             Input::ChunkArrived {
                 request,
                 source,

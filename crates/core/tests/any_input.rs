@@ -145,25 +145,27 @@ fn near() -> impl Strategy<Value = Input> {
     let near = proptest::collection::vec((depot(), source()), 1..3).prop_map(|near| {
         let near = near.into_iter();
         let near = near.map(|(depot, source)| NearDepot { depot, source });
-        NearNews::MayWait {
+        StageInNews::MayWait {
             near: near.collect(),
         }
     });
-    let stored = (source(), chunk(), depot()).prop_map(|(source, chunk, depot)| NearNews::Stored {
-        source,
-        chunk,
-        depot,
-    });
+    let stored =
+        (source(), chunk(), depot()).prop_map(|(source, chunk, depot)| StageInNews::Stored {
+            source,
+            chunk,
+            depot,
+        });
     let failed = (source(), chunk(), depot(), fault()).prop_map(|(source, chunk, depot, fault)| {
-        NearNews::Failed {
+        StageInNews::Failed {
             source,
             chunk,
             depot,
             fault,
         }
     });
-    let news = prop_oneof![near, stored, failed];
-    (stage_in(), news).prop_map(|(request, news)| Input::NearTold { request, news })
+    let out = any::<bool>().prop_map(|release| StageInNews::GoesOut { release });
+    let news = prop_oneof![near, stored, failed, out];
+    (stage_in(), news).prop_map(|(request, news)| Input::StageInTold { request, news })
 }
 
 fn inbound() -> impl Strategy<Value = Input> {
@@ -213,8 +215,6 @@ fn inbound() -> impl Strategy<Value = Input> {
             |(request, source, chunk, fault)| Input::ChunkMissed { request, source, chunk, fault }
         ),
         4 => near(),
-        3 => (stage_in(), any::<bool>())
-            .prop_map(|(request, release)| Input::GoesOut { request, release }),
         1 => stage_in().prop_map(|request| Input::SourceReleased { request }),
         1 => (stage_in(), fault())
             .prop_map(|(request, fault)| Input::SourceKept { request, fault }),
@@ -639,12 +639,12 @@ fn prestage(command: &Command) -> Option<Input> {
     else {
         return None;
     };
-    let news = NearNews::Stored {
+    let news = StageInNews::Stored {
         source,
         chunk,
         depot,
     };
-    Some(Input::NearTold { request, news })
+    Some(Input::StageInTold { request, news })
 }
 
 /// Plays the moves; `cut` is where the mind is written and read back.

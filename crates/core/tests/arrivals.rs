@@ -680,7 +680,7 @@ fn a_restart_keeps_what_lies_where() {
 fn gone_out(release: bool) -> Desk {
     let mut desk = Desk::new([10, 5]);
     let request = R1;
-    desk.give(vec![Input::GoesOut { request, release }]);
+    desk.go_out(release);
     desk.ask(R1, spec(60, None));
     desk.pass(12, [10, 5]);
     assert!(desk.releases() == 0, "all of it has to be there");
@@ -695,6 +695,12 @@ impl Desk {
         let commands = self.commands.iter();
         let is_release = |command: &&Command| matches!(command, Command::Release { .. });
         commands.filter(is_release).count()
+    }
+
+    fn go_out(&mut self, release: bool) {
+        let news = StageInNews::GoesOut { release };
+        let request = R1;
+        self.give(vec![Input::StageInTold { request, news }]);
     }
 
     fn keep(&mut self, fault: Fault) {
@@ -743,10 +749,7 @@ fn a_removal_that_failed_is_tried_again_unless_that_can_not_help() {
 fn what_is_known_as_a_stage_in_is_not_turned_around() {
     let mut desk = Desk::new([10, 5]);
     desk.ask(R1, spec(60, None));
-    desk.give(vec![Input::GoesOut {
-        request: R1,
-        release: true,
-    }]);
+    desk.go_out(true);
     assert!(!desk.view(R1).goes_out);
 }
 
@@ -754,10 +757,7 @@ fn what_is_known_as_a_stage_in_is_not_turned_around() {
 fn what_goes_out_waits_as_long_as_it_takes_where_it_goes_is_back() {
     let mut desk = Desk::new([10, 5]);
     let request = R1;
-    desk.give(vec![Input::GoesOut {
-        request,
-        release: true,
-    }]);
+    desk.go_out(true);
     desk.ask(R1, spec(60, None));
     let fail = |desk: &mut Desk, fault| {
         for _ in 0..7200 {
@@ -781,7 +781,13 @@ fn what_goes_out_waits_as_long_as_it_takes_where_it_goes_is_back() {
         "{said:?}"
     );
     desk.pass(400, [10, 5]);
-    assert!(desk.is_settled(R1, true), "it is back");
+    assert!(
+        desk.is_settled(R1, true),
+        "{:?} {:?} {:?}",
+        desk.view(R1),
+        desk.asked,
+        desk.now
+    );
     for _ in 0..20 {
         let fault = Fault::Unreachable;
         desk.give(vec![Input::LandingFailed { request, fault }]);

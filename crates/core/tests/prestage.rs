@@ -96,9 +96,9 @@ impl Desk {
         }];
         desk.give(vec![
             Input::ArrivalAsked { request: R, spec },
-            Input::NearTold {
+            Input::StageInTold {
                 request: R,
-                news: NearNews::MayWait { near },
+                news: StageInNews::MayWait { near },
             },
         ]);
         desk
@@ -127,9 +127,9 @@ impl Desk {
             let mut inputs = Vec::new();
             for chunk in take(&mut self.prestages, archive) {
                 self.near.insert(chunk);
-                inputs.push(Input::NearTold {
+                inputs.push(Input::StageInTold {
                     request: R,
-                    news: NearNews::Stored {
+                    news: StageInNews::Stored {
                         source: ARCHIVE,
                         chunk,
                         depot: CACHE,
@@ -308,9 +308,9 @@ fn a_depot_that_takes_nothing_is_left_alone_and_the_deadline_kept() {
     for turn in 0..600 {
         let mut inputs = Vec::new();
         for chunk in std::mem::take(&mut desk.prestages) {
-            inputs.push(Input::NearTold {
+            inputs.push(Input::StageInTold {
                 request: R,
-                news: NearNews::Failed {
+                news: StageInNews::Failed {
                     source: ARCHIVE,
                     chunk,
                     depot: CACHE,
@@ -327,9 +327,9 @@ fn a_depot_that_takes_nothing_is_left_alone_and_the_deadline_kept() {
     assert!((4..60).contains(&tries), "{tries}");
     while desk.now < at(3600) {
         let failed = std::mem::take(&mut desk.prestages).into_iter();
-        let failed = failed.map(|chunk| Input::NearTold {
+        let failed = failed.map(|chunk| Input::StageInTold {
             request: R,
-            news: NearNews::Failed {
+            news: StageInNews::Failed {
                 source: ARCHIVE,
                 chunk,
                 depot: CACHE,

@@ -1,5 +1,7 @@
 //! Carries out what the mind commands, and tells it how that ended.
 
+mod metered;
+
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use posthaste_core::contract::{Command, Fault, Input, Reason};
@@ -18,12 +20,12 @@ use crate::{
     driver::Arrival,
     follow::{Lead, Leads},
     inbound::{Flows, Inbound, landed},
-    monotonic,
     outbound::Outbound,
     probe, release,
     sealed::{Opened, Sealed},
     store::{Remains, Store},
 };
+pub(crate) use metered::Metered;
 
 /// How often a depot is told to forget a dataset. Once is not enough: it may not answer just then, and a
 /// fragment of which it had all bytes when it was told may be stored afterwards.
@@ -147,13 +149,7 @@ impl Hands {
                 reason: _,
             } => self.abandon(request, depot),
             Command::Inventory { request, depot, .. } => self.inventory(request, depot),
-            Command::Release { request, reason: _ } => {
-                if self.outbound.has(request) {
-                    self.outbound.release(&mut self.running, request);
-                } else {
-                    self.release(request);
-                }
-            }
+            Command::Release { request, reason: _ } => self.release(request),
             Command::Forget {
                 request,
                 depot,
@@ -164,19 +160,11 @@ impl Hands {
             | Command::Gather { .. }
             | Command::Mend { .. }
             | Command::Scatter { .. }) => self.relay(command, manner),
-            command @ (Command::Fetch { request, .. }
-            | Command::Quit { request, .. }
-            | Command::Survey { request, .. }
-            | Command::Settle { request, .. })
-                if self.outbound.has(request) =>
-            {
-                self.outbound.execute(&mut self.running, &command);
-            }
             command @ (Command::Fetch { .. }
             | Command::Prestage { .. }
             | Command::Quit { .. }
             | Command::Survey { .. }
-            | Command::Settle { .. }) => self.inbound.execute(&mut self.running, &command),
+            | Command::Settle { .. }) => self.stage(&command),
             command @ (Command::Reserve { .. }
             | Command::Rearrange { .. }
             | Command::GiveBack { .. }) => self.reservations.execute(&mut self.running, &command),
@@ -270,7 +258,30 @@ impl Hands {
         });
     }
 
+    /// Carries out what is about a stage-in, or about what goes out to an address.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "nothing else is about what goes out"
+    )]
+    fn stage(&mut self, command: &Command) {
+        let goes_out = match command {
+            Command::Fetch { request, .. }
+            | Command::Quit { request, .. }
+            | Command::Survey { request, .. }
+            | Command::Settle { request, .. } => self.outbound.has(*request),
+            _ => false,
+        };
+        if goes_out {
+            self.outbound.execute(&mut self.running, command);
+        } else {
+            self.inbound.execute(&mut self.running, command);
+        }
+    }
+
     fn release(&mut self, request: RequestId) {
+        if self.outbound.has(request) {
+            return self.outbound.release(&mut self.running, request);
+        }
         let sealed = self.sealed(request);
         let (depots, store, inputs) = (
             Arc::clone(&self.depots),
@@ -454,36 +465,6 @@ async fn send_fragment(
     metered.end(if stored.is_ok() { size } else { Bytes::ZERO });
     stored.map_err(|error| fault_of(&error))?;
     Ok(fragment.record)
-}
-
-/// Counts a send in its depot's meter, also when the send is aborted.
-pub(crate) struct Metered<'a> {
-    depot: &'a crate::depots::Depot,
-    gives_way: bool,
-    stored: Bytes,
-}
-
-impl<'a> Metered<'a> {
-    pub(crate) fn start(depot: &'a crate::depots::Depot, gives_way: bool) -> Self {
-        depot.meter.on_start(monotonic(), gives_way);
-        Self {
-            depot,
-            gives_way,
-            stored: Bytes::ZERO,
-        }
-    }
-
-    pub(crate) fn end(mut self, stored: Bytes) {
-        self.stored = stored;
-    }
-}
-
-impl Drop for Metered<'_> {
-    fn drop(&mut self) {
-        self.depot
-            .meter
-            .on_end(monotonic(), self.gives_way, self.stored);
-    }
 }
 
 async fn held(

@@ -17,7 +17,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
-use posthaste_core::contract::{Command, Fault, Input, NearNews};
+use posthaste_core::contract::{Command, Fault, Input, StageInNews};
 use posthaste_endpoint::{Error, ErrorKind, Location, Locus, Result};
 use posthaste_types::{ChunkIndex, DepotId, RequestId, SourceId};
 use tokio::{
@@ -166,18 +166,18 @@ impl Inbound {
             let arrival = match ended {
                 Ok(record) => Arrival {
                     chunk: Some(record),
-                    ..Arrival::bare(Input::NearTold {
+                    ..Arrival::bare(Input::StageInTold {
                         request,
-                        news: NearNews::Stored {
+                        news: StageInNews::Stored {
                             source,
                             chunk,
                             depot,
                         },
                     })
                 },
-                Err(near::Failure::Depot(fault)) => Arrival::bare(Input::NearTold {
+                Err(near::Failure::Depot(fault)) => Arrival::bare(Input::StageInTold {
                     request,
-                    news: NearNews::Failed {
+                    news: StageInNews::Failed {
                         source,
                         chunk,
                         depot,

@@ -59,6 +59,7 @@ impl Mind {
             name: self.name_of_source(id),
             fault,
         };
+        self.keep_hope(id, fault);
         for request in self.end_fetches(id, None) {
             out.commands.push(Command::Quit {
                 request,
@@ -76,6 +77,17 @@ impl Mind {
             self.tell_users(id, &Happening::SourceLeft { name }, &reason, out);
         }
         self.look_at_arrivals_now();
+    }
+
+    /// A path by which something goes out is tried for as long as what it failed of may pass: results have nowhere else to go.
+    fn keep_hope(&mut self, id: SourceId, fault: Fault) {
+        let users = self.arrivals.users(id);
+        let goes_out = |request: &RequestId| self.arrivals.outward.contains_key(request);
+        let is_way_out = fault.may_pass() && users.iter().any(goes_out);
+        if is_way_out && let Some(source) = self.arrivals.sources.get_mut(&id) {
+            let most = self.settings.fruitless_max.saturating_sub(1);
+            source.losses = source.losses.min(most);
+        }
     }
 
     /// A source no longer holds what it held: nothing more is read from it of what lies where this chunk

@@ -12,7 +12,7 @@ use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Sour
 use crate::{
     Mind,
     books::{Arrival, Depot, Fetch, Flight, Forget, Near, Source},
-    contract::{Command, Fault, Happening, NearDepot, NearNews, NearReason, Outbox, Reason},
+    contract::{Command, Fault, Happening, NearDepot, NearReason, Outbox, Reason},
 };
 
 /// Chunks on their way to one depot near the centre for one stage-in: what hides the way there, and little in memory.
@@ -202,26 +202,8 @@ impl Mind {
         true
     }
 
-    /// Something became known of depots near the centre.
-    pub(crate) fn on_near_told(&mut self, id: RequestId, news: &NearNews, out: &mut Outbox) {
-        match *news {
-            NearNews::MayWait { ref near } => self.on_may_wait(id, near),
-            NearNews::Stored {
-                source,
-                chunk,
-                depot,
-            } => self.on_prestaged(id, Fetch { chunk, source }, depot, out),
-            NearNews::Failed {
-                source,
-                chunk,
-                depot,
-                fault,
-            } => self.on_prestage_failed(id, Fetch { chunk, source }, depot, fault),
-        }
-    }
-
     /// A stage-in may wait at these depots.
-    fn on_may_wait(&mut self, id: RequestId, near: &[NearDepot]) {
+    pub(super) fn on_may_wait(&mut self, id: RequestId, near: &[NearDepot]) {
         let sources = &self.arrivals.sources;
         let live = self.arrivals.requests.get_mut(&id);
         let Some(arrival) = live.filter(|arrival| arrival.state.is_live()) else {
@@ -236,7 +218,13 @@ impl Mind {
     }
 
     /// A depot near the centre holds a chunk. What nobody waits for any more changes nothing.
-    fn on_prestaged(&mut self, id: RequestId, fetch: Fetch, depot: DepotId, out: &mut Outbox) {
+    pub(super) fn on_prestaged(
+        &mut self,
+        id: RequestId,
+        fetch: Fetch,
+        depot: DepotId,
+        out: &mut Outbox,
+    ) {
         let now = self.now;
         if !self.end_prestage(id, fetch) {
             return;
@@ -259,7 +247,13 @@ impl Mind {
     }
 
     /// A depot near the centre did not take a chunk: it gets none for a while.
-    fn on_prestage_failed(&mut self, id: RequestId, fetch: Fetch, depot: DepotId, fault: Fault) {
+    pub(super) fn on_prestage_failed(
+        &mut self,
+        id: RequestId,
+        fetch: Fetch,
+        depot: DepotId,
+        fault: Fault,
+    ) {
         if !self.end_prestage(id, fetch) {
             return;
         }

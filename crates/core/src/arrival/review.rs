@@ -193,10 +193,6 @@ impl Mind {
             return;
         };
         let fault = arrival.last_fault.unwrap_or(Fault::Unreachable);
-        // Results have nowhere else to go: where it leads may be back as long as scratch keeps them.
-        if fault.may_pass() && self.arrivals.outward.contains_key(&id) {
-            return;
-        }
         let mut others = arrival.lanes.iter().filter(|lane| !lane.is_gone);
         let reason = if others.any(|lane| gives(&lane.source)) {
             let bytes = lost.missing;

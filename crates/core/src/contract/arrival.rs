@@ -1,9 +1,11 @@
 use alloc::{string::String, vec, vec::Vec};
 use core::{ops::Range, time::Duration};
 use posthaste_forecast::{Quantiles, Score};
-use posthaste_types::{ByteRate, Bytes, DepotId, RequestId, SourceId, Timestamp, record};
+use posthaste_types::{
+    ByteRate, Bytes, ChunkIndex, DepotId, RequestId, SourceId, Timestamp, record,
+};
 
-use super::{DepotState, Forecast, Priority};
+use super::{DepotState, Fault, Forecast, Priority};
 
 record! {
     /// A stage-in as the mind sees it: what its sources hold, and when it must be at the centre.
@@ -50,6 +52,44 @@ record! {
         pub depot: DepotId,
         /// As which it is read.
         pub source: SourceId,
+    }
+}
+
+record! {
+    /// What became known of a stage-in: which way it goes, and how it stands with depots near the centre, on which it may
+    /// wait.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub enum StageInNews {
+        /// It may wait at these.
+        0 = MayWait {
+            /// Those depots, and as what they are read.
+            near: Vec<NearDepot>,
+        },
+        /// One stored a chunk and checked its digest, which is noted.
+        1 = Stored {
+            /// Read from this source.
+            source: SourceId,
+            /// This chunk.
+            chunk: ChunkIndex,
+            /// At this depot.
+            depot: DepotId,
+        },
+        /// One did not take a chunk; its source did give it.
+        2 = Failed {
+            /// Read from this source.
+            source: SourceId,
+            /// This chunk.
+            chunk: ChunkIndex,
+            /// At this depot.
+            depot: DepotId,
+            /// Why.
+            fault: Fault,
+        },
+        /// It goes the other way: from scratch to an address elsewhere. Told before it is asked for.
+        3 = GoesOut {
+            /// Whether what it reads is removed from scratch once all of it is there.
+            release: bool,
+        },
     }
 }
 

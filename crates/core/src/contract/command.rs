@@ -159,7 +159,7 @@ record! {
             reason: Reason,
         },
         /// Read the chunk from the source, note its digest and store it whole at a depot near the centre, to be fetched
-        /// from there later. Answered by `NearTold`, or by `ChunkMissed` where the source did not give it.
+        /// from there later. Answered by `StageInTold`, or by `ChunkMissed` where the source did not give it.
         67 = Prestage {
             /// For this stage-in.
             request: RequestId,

@@ -8,7 +8,7 @@ use posthaste_types::{
 
 use super::{
     ArrivalSpec, CircuitTerms, DepotPrices, DepotTerms, Drain, Encode, Fault, GiverEnd, Holding,
-    NearNews, News, RequestSpec, SpaceNews, Wishes,
+    News, RequestSpec, SpaceNews, StageInNews, Wishes,
 };
 
 record! {
@@ -168,19 +168,12 @@ record! {
             /// Whether it can.
             reserves: bool,
         },
-        /// Something became known of depots near the centre, on which a stage-in may wait until it is welcome.
-        127 = NearTold {
+        /// Something became known of a stage-in.
+        127 = StageInTold {
             /// The stage-in.
             request: RequestId,
             /// What.
-            news: NearNews,
-        },
-        /// A stage-in goes the other way: from scratch to an address elsewhere. Told in the same step as that it was asked for.
-        128 = GoesOut {
-            /// The request.
-            request: RequestId,
-            /// Whether what it reads is removed from scratch once all of it is there.
-            release: bool,
+            news: StageInNews,
         },
         /// A depot was told to remove what it holds of a request.
         123 = Forgotten {

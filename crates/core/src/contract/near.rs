@@ -1,43 +1,8 @@
 //! Why a stage-in waits at depots near the centre, and how people read that.
 
-use alloc::vec::Vec;
 use core::fmt;
 
-use posthaste_types::{ChunkIndex, DepotId, SourceId, Timestamp, record};
-
-use super::{Fault, NearDepot};
-
-record! {
-    /// What became known of depots near the centre, on which a stage-in may wait.
-    #[derive(Debug, Clone, PartialEq, Eq)]
-    pub enum NearNews {
-        /// It may wait at these.
-        0 = MayWait {
-            /// Those depots, and as what they are read.
-            near: Vec<NearDepot>,
-        },
-        /// One stored a chunk and checked its digest, which is noted.
-        1 = Stored {
-            /// Read from this source.
-            source: SourceId,
-            /// This chunk.
-            chunk: ChunkIndex,
-            /// At this depot.
-            depot: DepotId,
-        },
-        /// One did not take a chunk; its source did give it.
-        2 = Failed {
-            /// Read from this source.
-            source: SourceId,
-            /// This chunk.
-            chunk: ChunkIndex,
-            /// At this depot.
-            depot: DepotId,
-            /// Why.
-            fault: Fault,
-        },
-    }
-}
+use posthaste_types::{Timestamp, record};
 
 record! {
     /// Why something was decided about depots near the centre on which a stage-in may wait.

@@ -31,9 +31,10 @@ impl Release {
 
     /// How far it is for that reason, and when it is tried again.
     pub(crate) const fn after(reason: &Reason) -> (Self, Option<Timestamp>) {
-        match reason {
-            Reason::ReleaseAgain { at, .. } => (Self::Pending, Some(*at)),
-            _ => (Self::Kept, None),
+        if let Reason::ReleaseAgain { at, .. } = reason {
+            (Self::Pending, Some(*at))
+        } else {
+            (Self::Kept, None)
         }
     }
 }

@@ -5,7 +5,7 @@ use std::{ffi::OsStr, sync::Arc};
 use posthaste_api as api;
 use posthaste_core::{
     Mind,
-    contract::{ArrivalSpec, Input, NearDepot, NearNews, Outbox, Wishes},
+    contract::{ArrivalSpec, Input, NearDepot, Outbox, StageInNews, Wishes},
 };
 use posthaste_endpoint::{Error, ErrorKind, Location, Result};
 use posthaste_engine::dataset::DatasetId;
@@ -174,8 +174,10 @@ fn may_wait(request: RequestId, depots: Vec<(SourceId, Arc<Depot>)>) -> Vec<Inpu
         source: *source,
     });
     let near = near.collect();
-    let news = NearNews::MayWait { near };
-    found.chain([Input::NearTold { request, news }]).collect()
+    let news = StageInNews::MayWait { near };
+    found
+        .chain([Input::StageInTold { request, news }])
+        .collect()
 }
 
 /// What the mind is told of a stage-in.

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, ffi::OsStr, os::unix::ffi::OsStrExt, path::Path
 use posthaste_api as api;
 use posthaste_core::{
     Mind,
-    contract::{ArrivalSpec, Input, Outbox},
+    contract::{ArrivalSpec, Input, Outbox, StageInNews},
 };
 use posthaste_endpoint::{Endpoint, Error, ErrorKind, Kind, Location, Locus, Result};
 use posthaste_engine::dataset::{DatasetId, FileKind, FileList};
@@ -379,9 +379,11 @@ fn inputs(record: &RequestRecord, source: SourceId, name: String) -> Vec<Input> 
             name,
             rate_max: None,
         },
-        Input::GoesOut {
+        Input::StageInTold {
             request,
-            release: record.release,
+            news: StageInNews::GoesOut {
+                release: record.release,
+            },
         },
         Input::ArrivalAsked { request, spec },
     ]

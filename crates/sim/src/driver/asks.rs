@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use posthaste_core::contract::{Event, Happening, Input, NearNews, RequestState};
+use posthaste_core::contract::{Event, Happening, Input, RequestState, StageInNews};
 use posthaste_types::RequestId;
 
 use super::{Pending, Run, START};
@@ -22,12 +22,16 @@ impl Run<'_> {
         {
             self.on_stage_in(*request, spec, holdings);
         }
-        if let Input::GoesOut { request, .. } = input {
+        if let Input::StageInTold {
+            request,
+            news: StageInNews::GoesOut { .. },
+        } = input
+        {
             self.checkers.arrivals.on_goes_out(*request);
         }
-        if let Input::NearTold {
+        if let Input::StageInTold {
             request,
-            news: NearNews::MayWait { near },
+            news: StageInNews::MayWait { near },
         } = input
         {
             let bytes = self.checkers.arrivals.bytes(*request);
@@ -157,9 +161,8 @@ impl Run<'_> {
                     | Input::ArrivalAsked { .. }
                     | Input::ArrivalGathered { .. }
                     | Input::ArrivalMoved { .. }
-                    | Input::GoesOut { .. }
-                    | Input::NearTold {
-                        news: NearNews::MayWait { .. },
+                    | Input::StageInTold {
+                        news: StageInNews::MayWait { .. } | StageInNews::GoesOut { .. },
                         ..
                     }
                     | Input::RequestAskedBy { .. }

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use posthaste_core::contract::{ArrivalSpec, ArrivalView, Fault, Holding, Input};
+use posthaste_core::contract::{ArrivalSpec, ArrivalView, Fault, Holding, Input, StageInNews};
 use posthaste_types::{ByteRate, Bytes, ChunkIndex, FragmentIndex, RequestId, SourceId, Timestamp};
 
 use super::{Blow, CONNECT_TIMEOUT, MEASURE_EVERY, Pending, Run, START};
@@ -63,10 +63,8 @@ impl Run<'_> {
                 }
             };
             if plan.release {
-                let input = Input::GoesOut {
-                    request,
-                    release: true,
-                };
+                let news = StageInNews::GoesOut { release: true };
+                let input = Input::StageInTold { request, news };
                 self.after(at, Pending::Ask { input });
             }
             self.after(at, Pending::Ask { input });

@@ -7,7 +7,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use posthaste_core::contract::{Fault, Input, NearDepot, NearNews};
+use posthaste_core::contract::{Fault, Input, NearDepot, StageInNews};
 use posthaste_types::{ChunkIndex, DepotId, FragmentIndex, RequestId, SourceId};
 
 use super::{CONNECT_TIMEOUT, Pending, Run};
@@ -48,9 +48,9 @@ impl Run<'_> {
             Some(NearDepot { depot, source })
         });
         let near: Vec<NearDepot> = near.collect();
-        (!near.is_empty()).then_some(Input::NearTold {
+        (!near.is_empty()).then_some(Input::StageInTold {
             request,
-            news: NearNews::MayWait { near },
+            news: StageInNews::MayWait { near },
         })
     }
 
@@ -101,19 +101,19 @@ impl Run<'_> {
         self.nears.under_way.remove(&leg);
         let (request, source, chunk) = leg;
         let news = match fault {
-            None => NearNews::Stored {
+            None => StageInNews::Stored {
                 source,
                 chunk,
                 depot,
             },
-            Some(fault) => NearNews::Failed {
+            Some(fault) => StageInNews::Failed {
                 source,
                 chunk,
                 depot,
                 fault,
             },
         };
-        let input = Input::NearTold { request, news };
+        let input = Input::StageInTold { request, news };
         self.tell_after(span, input);
     }
 
@@ -188,20 +188,22 @@ impl Run<'_> {
                 });
             }
         }
-        let answers = self
-            .queue
-            .iter()
-            .filter_map(|(key, pending)| match pending {
-                Pending::Tell {
-                    input:
-                        Input::NearTold {
-                            request,
-                            news: NearNews::Stored { source, .. } | NearNews::Failed { source, .. },
-                        },
-                    ..
-                } => matches(*request, *source).then_some(*key),
-                _ => None,
-            });
+        let answers =
+            self.queue
+                .iter()
+                .filter_map(|(key, pending)| match pending {
+                    Pending::Tell {
+                        input:
+                            Input::StageInTold {
+                                request,
+                                news:
+                                    StageInNews::Stored { source, .. }
+                                    | StageInNews::Failed { source, .. },
+                            },
+                        ..
+                    } => matches(*request, *source).then_some(*key),
+                    _ => None,
+                });
         let answers: Vec<_> = answers.collect();
         for key in answers {
             self.queue.remove(&key);

@@ -1,0 +1,33 @@
+use posthaste_types::Bytes;
+
+use crate::{depots::Depot, monotonic};
+
+/// Counts a send in its depot's meter, also when the send is aborted.
+pub(crate) struct Metered<'a> {
+    depot: &'a Depot,
+    gives_way: bool,
+    stored: Bytes,
+}
+
+impl<'a> Metered<'a> {
+    pub(crate) fn start(depot: &'a Depot, gives_way: bool) -> Self {
+        depot.meter.on_start(monotonic(), gives_way);
+        Self {
+            depot,
+            gives_way,
+            stored: Bytes::ZERO,
+        }
+    }
+
+    pub(crate) fn end(mut self, stored: Bytes) {
+        self.stored = stored;
+    }
+}
+
+impl Drop for Metered<'_> {
+    fn drop(&mut self) {
+        self.depot
+            .meter
+            .on_end(monotonic(), self.gives_way, self.stored);
+    }
+}
