@@ -398,7 +398,8 @@ impl Hands {
     /// A request has ended: what was kept to carry it out is no longer needed.
     pub(crate) fn retire(&mut self, request: RequestId, remains: Remains) {
         self.opened.forget(request);
-        self.outbound.forget(request);
+        let is_released = matches!(remains, Remains::Envelope);
+        self.outbound.forget(request, is_released);
         let store = Arc::clone(&self.store);
         self.running.spawn_blocking(move || {
             if let Err(error) = store.retire_key(request, remains) {

@@ -27,7 +27,7 @@ use posthaste_relay::{Outlet, Position, Shelf};
 use posthaste_types::{ByteRate, Digest, FragmentIndex, RequestId, Timestamp};
 use tokio::sync::mpsc;
 
-use crate::{driver::Centre, members::Members, monotonic};
+use crate::{driver::Centre, members::Members, monotonic, outbound::goes_out};
 
 /// Requests whose chunks wait to be read; who asks for more is told to come back.
 pub(crate) const READS_MAX: usize = 64;
@@ -182,7 +182,12 @@ fn may_lend(centre: &Centre, record: &RequestRecord) -> Result<u64> {
         return Err(refused("it was not scanned yet"));
     };
     if record.stage_in.is_some() {
-        return Err(refused("it is a stage-in"));
+        let what = if goes_out(record) {
+            "it goes straight to its address"
+        } else {
+            "it is a stage-in"
+        };
+        return Err(refused(what));
     }
     let view = centre.mind().request(record.id);
     let view = view.ok_or_else(|| refused("the request is over"))?;

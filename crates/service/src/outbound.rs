@@ -75,8 +75,12 @@ impl Outbound {
         self.find(request).flatten()
     }
 
-    /// A request is over.
-    pub(crate) fn forget(&mut self, request: RequestId) {
+    /// A request is over, and that is written down; unless `is_released` what it read may still be to be removed.
+    pub(crate) fn forget(&mut self, request: RequestId, is_released: bool) {
+        let carrier = self.carrier(request);
+        if carrier.is_some_and(|carrier| is_released || !carrier.releases()) {
+            self.store.forget_outward(request);
+        }
         self.carriers.remove(&request);
     }
 
@@ -165,6 +169,7 @@ impl Outbound {
         if !keep {
             carrier.stop();
             self.carriers.remove(&request);
+            self.store.forget_outward(request);
             return;
         }
         running.spawn(async move {

@@ -4,13 +4,14 @@ use std::{
     path::Path,
     process::{Child, Command, Stdio},
     thread,
+    time::Duration,
 };
 
 use anyhow::{Context, Result, bail, ensure};
 use tempfile::TempDir;
 
 use crate::{
-    LOOK_EVERY, LOOKS_MAX, Running, free_port,
+    LOOK_EVERY, Running, free_port,
     install::{self, DebianProgram},
 };
 
@@ -19,6 +20,12 @@ const SUBMITTER: &str = "65534";
 
 /// Jobs of one processor that run at once, whatever the machine has.
 const NODE_CPUS: u32 = 4;
+
+/// Between two questions: each is a program that starts.
+const ASK_EVERY: Duration = Duration::from_millis(100);
+
+/// Questions until something counts as never coming true: five minutes.
+const ASKS_MAX: u32 = 3_000;
 
 /// How long its programs may take to end, in looks of [`LOOK_EVERY`]: 10 s.
 const ENDING_LOOKS_MAX: u32 = 500;
@@ -85,7 +92,7 @@ impl Slurm {
     /// When it ends or does not answer.
     pub fn start_controller(&mut self) -> Result<()> {
         let mut controller = Running(self.spawn(install::SLURM_CONTROLLER, &["-i"])?);
-        for _ in 0..LOOKS_MAX {
+        for _ in 0..ASKS_MAX {
             if self.ask("scontrol", &["ping"]).is_ok() {
                 self.controller = Some(controller);
                 return Ok(());
@@ -93,7 +100,7 @@ impl Slurm {
             if let Some(status) = controller.0.try_wait()? {
                 bail!("slurmctld ended at once: {status}\n{}", self.log());
             }
-            thread::sleep(LOOK_EVERY);
+            thread::sleep(ASK_EVERY);
         }
         bail!("slurmctld does not answer\n{}", self.log())
     }
@@ -193,11 +200,11 @@ impl Slurm {
         what: &str,
         mut condition: impl FnMut(&Self) -> Result<bool>,
     ) -> Result<()> {
-        for _ in 0..LOOKS_MAX {
+        for _ in 0..ASKS_MAX {
             if condition(self)? {
                 return Ok(());
             }
-            thread::sleep(LOOK_EVERY);
+            thread::sleep(ASK_EVERY);
         }
         bail!("never: {what}\n{}", self.log())
     }

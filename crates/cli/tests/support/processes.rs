@@ -18,6 +18,8 @@ use posthaste_endpoint::{
 };
 use serde_json::Value;
 
+/// Between two looks at something: most of them start a program.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Nothing here takes longer, on any machine.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -100,7 +102,7 @@ impl Process {
                 return status.code().unwrap();
             }
             assert!(start.elapsed() < PATIENCE, "it does not end");
-            std::thread::sleep(Duration::from_millis(50));
+            std::thread::sleep(LOOK_EVERY);
         }
     }
 
@@ -463,7 +465,7 @@ impl Service {
                 return;
             }
             assert!(start.elapsed() < PATIENCE, "depots are still {depots}");
-            std::thread::sleep(Duration::from_millis(50));
+            std::thread::sleep(LOOK_EVERY);
         }
     }
 
@@ -481,7 +483,7 @@ impl Service {
                 "{id} is still {request}\n{}",
                 fs::read_to_string(log).unwrap_or_default()
             );
-            std::thread::sleep(Duration::from_millis(50));
+            std::thread::sleep(LOOK_EVERY);
         }
     }
 }

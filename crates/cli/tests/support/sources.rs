@@ -12,6 +12,8 @@ use std::{
 use posthaste_testbed::{S3Server, WebFace, WebServer};
 use serde_json::Value;
 
+/// Between two looks at something: most of them start a program.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Nothing here takes longer, on any machine.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -122,7 +124,7 @@ impl Centre {
                 return request;
             }
             assert!(start.elapsed() < PATIENCE, "{request}\n{}", self.log());
-            std::thread::sleep(Duration::from_millis(50));
+            std::thread::sleep(LOOK_EVERY);
         }
     }
 

@@ -170,12 +170,15 @@ pub(crate) async fn cancel(
     Ok(StatusCode::ACCEPTED)
 }
 
-/// Cancels a stage-in: what was written of it is removed.
+/// Cancels a stage-in: what was written of it is removed. Of one that goes out, what is there already stays.
 async fn cancel_stage_in(desk: &Desk, record: &RequestRecord) -> Answer<StatusCode> {
     let view = desk.centre.mind().arrival(record.id);
     let why = match view.map(|view| view.state) {
         None if record.scan.is_none() => "its sources are still being looked at".to_owned(),
         None => "it is over".to_owned(),
+        Some(ArrivalState::Landing) if outbound::goes_out(record) => {
+            "all of it is there".to_owned()
+        }
         Some(ArrivalState::Landing) => "all of it is here, its files get their names".to_owned(),
         Some(
             state @ (ArrivalState::Refused
@@ -225,8 +228,8 @@ pub(crate) async fn modify(
     if purge_at.is_some() && record.stage_in.is_some() {
         let what = format!("the purge of {id}");
         let error = Error::new(ErrorKind::Invalid, "move", what);
-        let error = error.cause("the sources of a stage-in are not purged");
-        return Err(error.hint("only an offload has a purge").into());
+        let error = error.cause("only an offload over depots has one that moves");
+        return Err(error.hint("move its deadline").into());
     }
     let deliver_by = match new.deliver_by.as_deref() {
         None => None,

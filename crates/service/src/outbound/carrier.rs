@@ -11,7 +11,7 @@ use std::{
 
 use posthaste_core::contract::Input;
 use posthaste_endpoint::{
-    Endpoint, Error, ErrorKind, Result,
+    Endpoint, Error, ErrorKind, Location, Result,
     posix::{DraftRules, Posix},
 };
 use posthaste_engine::copy::{
@@ -19,7 +19,10 @@ use posthaste_engine::copy::{
 };
 use posthaste_journal::{ChunkRecord, RequestRecord, Scan};
 use posthaste_types::{ByteRate, Bytes, ChunkIndex, RequestId, SourceId};
-use tokio::{sync::mpsc, task::AbortHandle};
+use tokio::{
+    sync::{Notify, mpsc},
+    task::AbortHandle,
+};
 
 use super::{goes_out, locked, submit, verify::verify, whole_chunks};
 use crate::{driver::Arrival, inbound::Flow, store::Store};
@@ -52,6 +55,24 @@ struct State {
     is_fresh: bool,
 }
 
+/// What moved lately: a copy may be ahead of its leave by what it moves in a second, or it would wait for each answer.
+#[derive(Debug, Default)]
+struct Pace {
+    /// Since the last look.
+    moved: u64,
+    bytes_per_s: u64,
+}
+
+impl Pace {
+    /// Bytes in a second, as of this look.
+    fn look(&mut self) -> u64 {
+        let looks = 1000 / u64::try_from(LOOK_EVERY.as_millis()).unwrap_or(1000);
+        let latest = std::mem::take(&mut self.moved).saturating_mul(looks);
+        self.bytes_per_s = self.bytes_per_s / 2 + latest / 2;
+        self.bytes_per_s
+    }
+}
+
 /// One that is under way.
 pub(super) struct Carrier {
     store: Arc<Store>,
@@ -59,6 +80,8 @@ pub(super) struct Carrier {
     bytes: u64,
     chunk_size: Bytes,
     state: Mutex<State>,
+    /// Leave was given.
+    more: Notify,
     /// Held by whoever copies.
     turn: tokio::sync::Mutex<()>,
 }
@@ -90,14 +113,21 @@ impl Carrier {
                 arrived,
                 ..State::default()
             }),
+            more: Notify::new(),
             turn: tokio::sync::Mutex::default(),
         }))
+    }
+
+    /// Whether what it reads is removed in the end.
+    pub(super) fn releases(&self) -> bool {
+        self.record.release
     }
 
     /// Gives leave to move another chunk. Whether a copy is to begin.
     pub(super) fn grant(&self, chunk: ChunkIndex, source: SourceId) -> bool {
         let mut state = locked(&self.state);
         state.granted.push_back(Granted { chunk, source });
+        self.more.notify_one();
         !std::mem::replace(&mut state.runs, true)
     }
 
@@ -140,16 +170,19 @@ impl Carrier {
         let (throttle, progress) = (Throttle::default(), Arc::new(Progress::default()));
         let copying = self.copy(throttle.clone(), Arc::clone(&progress));
         tokio::pin!(copying);
-        let (mut seen, mut idle) = (0, 0);
+        let (mut seen, mut idle, mut pace) = (0, 0, Pace::default());
         let mut fetching = Some(flow.begin());
+        let mut looks = tokio::time::interval(LOOK_EVERY);
         loop {
-            let ended = tokio::select! {
-                ended = &mut copying => Some(ended),
-                () = tokio::time::sleep(LOOK_EVERY) => None,
+            let (ended, is_look) = tokio::select! {
+                ended = &mut copying => (Some(ended), false),
+                () = self.more.notified() => (None, false),
+                _ = looks.tick() => (None, true),
             };
             let figures = progress.figures();
             let moved = figures.bytes.saturating_sub(seen);
             flow.add(usize::try_from(moved).unwrap_or(usize::MAX));
+            pace.moved += moved;
             seen = figures.bytes;
             if let Some(ended) = ended {
                 self.is_there(&ended?);
@@ -158,7 +191,10 @@ impl Carrier {
             }
             let done = self.done(&figures);
             self.tell_arrived(done, inputs).await;
-            let (has_leave, is_ahead) = self.standing(done);
+            if !is_look {
+                continue;
+            }
+            let (has_leave, is_ahead) = self.standing(done.saturating_sub(pace.look()));
             throttle.set(is_ahead.then_some(PAUSED));
             if has_leave && !is_ahead {
                 fetching.get_or_insert_with(|| flow.begin());
@@ -309,7 +345,12 @@ impl Carrier {
                 }
             }),
         };
-        let place = Place::remote(destination);
+        let location = Location::parse(OsStr::new(&self.record.destination))?;
+        let place = if let Location::Local(path) = location {
+            Place::local(Posix::new(path, DraftRules::default()))
+        } else {
+            Place::remote(destination)
+        };
         let ending = copy::copy(vec![source], place, false, options, progress).await;
         let failed = locked(&worst).take();
         judge(ending, failed, &self.record)

@@ -52,6 +52,12 @@ impl Store {
         self.keep(&self.stage_in_path(request, "claim"), b"")
     }
 
+    /// Removes what was kept of a stage-out to an address that is over. What stays behind is only in the way.
+    pub(crate) fn forget_outward(&self, request: RequestId) {
+        let _ = fs::remove_file(self.list_path(request));
+        let _ = fs::remove_file(self.stage_in_path(request, "claim"));
+    }
+
     /// Whether what lies there is its own.
     pub(crate) fn is_claimed(&self, request: RequestId) -> bool {
         self.stage_in_path(request, "claim").exists()
@@ -66,6 +72,5 @@ impl Store {
     pub(crate) fn forget_list(&self, request: RequestId) {
         let _ = fs::remove_file(self.stage_in_path(request, "stage-in"));
         let _ = fs::remove_file(self.stage_in_path(request, "landing"));
-        let _ = fs::remove_file(self.stage_in_path(request, "claim"));
     }
 }
