@@ -293,6 +293,14 @@ impl Mind {
                 continue;
             };
             let from = |share: Share| starts_at(arrival, share, now);
+            if arrival.is_whole() {
+                // Its files get their names.
+                let finish = Some(Forecast::at(now));
+                if let Some(arrival) = self.arrivals.requests.get_mut(id) {
+                    (arrival.finish, arrival.binding) = (finish, None);
+                }
+                continue;
+            }
             let p90 = slow.early(arrival, from);
             let p50 = middle.early(arrival, from).edge;
             let p10 = fast.early(arrival, from).edge;

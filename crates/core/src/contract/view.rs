@@ -55,6 +55,18 @@ record! {
     }
 }
 
+impl Forecast {
+    /// One that is certain.
+    #[must_use]
+    pub const fn at(moment: Timestamp) -> Self {
+        Self {
+            p10: moment,
+            p50: moment,
+            p90: moment,
+        }
+    }
+}
+
 record! {
     /// How a depot is doing.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]

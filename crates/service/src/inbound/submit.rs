@@ -104,7 +104,7 @@ fn sealed(list: &List) -> Scan {
 
 /// Small enough that several are on their way from a slow source, large enough that a fast one is not asked
 /// a hundred times a second.
-pub(crate) fn chunk_size_for(bytes: Bytes) -> Bytes {
+fn chunk_size_for(bytes: Bytes) -> Bytes {
     const GIBI: u64 = 1 << 30;
     Bytes::mebi(match bytes.get() / GIBI {
         0..8 => 4,

@@ -31,6 +31,8 @@ use crate::{driver::Arrival, inbound::Flow, store::Store};
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// A copy that has leave for nothing more for so many looks ends; it goes on where it was.
 const IDLE_LOOKS: u32 = 15;
+/// After so many looks without a byte nothing is learnt of the path: sooner than a window of its measurement is over.
+const QUIET_LOOKS: u32 = 3;
 /// As good as not at all.
 const PAUSED: ByteRate = ByteRate::new(1);
 
@@ -61,15 +63,28 @@ struct Pace {
     /// Since the last look.
     moved: u64,
     bytes_per_s: u64,
+    /// Looks in a row in which nothing did.
+    quiet_looks: u32,
 }
 
 impl Pace {
     /// Bytes in a second, as of this look.
     fn look(&mut self) -> u64 {
         let looks = 1000 / u64::try_from(LOOK_EVERY.as_millis()).unwrap_or(1000);
+        self.quiet_looks = if self.moved > 0 {
+            0
+        } else {
+            self.quiet_looks + 1
+        };
         let latest = std::mem::take(&mut self.moved).saturating_mul(looks);
         self.bytes_per_s = self.bytes_per_s / 2 + latest / 2;
         self.bytes_per_s
+    }
+
+    /// Whether it says nothing of the path that nothing moves: stores put large files together, and then it is they who
+    /// take their time.
+    fn is_quiet(&self) -> bool {
+        self.quiet_looks >= QUIET_LOOKS
     }
 }
 
@@ -196,7 +211,7 @@ impl Carrier {
             }
             let (has_leave, is_ahead) = self.standing(done.saturating_sub(pace.look()));
             throttle.set(is_ahead.then_some(PAUSED));
-            if has_leave && !is_ahead {
+            if has_leave && !is_ahead && !pace.is_quiet() {
                 fetching.get_or_insert_with(|| flow.begin());
             } else {
                 fetching = None;

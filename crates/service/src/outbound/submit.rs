@@ -15,7 +15,7 @@ use posthaste_types::{Bytes, Code, RequestId, SourceId};
 use super::goes_out;
 use crate::{
     driver::Centre,
-    inbound::{look::open_at, submit::chunk_size_for, way_of},
+    inbound::{look::open_at, way_of},
     render, submit, wishes,
 };
 
@@ -260,6 +260,11 @@ async fn look(record: &RequestRecord) -> Result<(Scan, FileList)> {
         chunk_size: chunk_size_for(bytes),
     };
     Ok((scan, list))
+}
+
+/// A chunk is leave to move as much, and how far it is is told by chunks: some hundreds of them.
+fn chunk_size_for(bytes: Bytes) -> Bytes {
+    Bytes::mebi((bytes.get() >> 30).clamp(4, 1024))
 }
 
 async fn look_there(record: &RequestRecord, list: &FileList) -> Result<()> {
