@@ -1,4 +1,6 @@
-//! Which requests a listing shows, page by page.
+//! Which requests a listing shows, and what of each, page by page.
+
+use std::{collections::BTreeSet, sync::LazyLock};
 
 use axum::{
     Json,
@@ -10,6 +12,11 @@ use posthaste_core::Mind;
 use posthaste_endpoint::{Error, ErrorKind, Result, encode};
 use posthaste_journal::RequestRecord;
 use serde::Deserialize;
+use serde_json::Value;
+use utoipa::{
+    PartialSchema,
+    openapi::{RefOr, Schema},
+};
 
 use super::{
     Answer, Desk,
@@ -51,7 +58,15 @@ pub(crate) struct Which {
     before: Option<String>,
     /// Most to show: 10,000 at most, and where nothing is said.
     limit: Option<usize>,
+    /// Only these properties of each, with commas between, like `id,state`; all of them where nothing is said.
+    fields: Option<String>,
 }
+
+/// The properties that a request has.
+static FIELDS: LazyLock<BTreeSet<String>> = LazyLock::new(|| match api::Request::schema() {
+    RefOr::T(Schema::Object(object)) => object.properties.into_keys().collect(),
+    RefOr::T(_) | RefOr::Ref(_) => BTreeSet::new(),
+});
 
 impl Which {
     /// The states that are wanted; none where all are.
@@ -73,6 +88,37 @@ impl Which {
             None => Ok(Some(states)),
         }
     }
+
+    /// The properties that are wanted; none where all are.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for one that requests don't have.
+    fn fields(&self) -> Result<Option<BTreeSet<&str>>> {
+        let Some(text) = &self.fields else {
+            return Ok(None);
+        };
+        let fields: BTreeSet<&str> = text.split(',').collect();
+        match fields.iter().find(|field| !FIELDS.contains(**field)) {
+            Some(unknown) => {
+                let known: Vec<&str> = FIELDS.iter().map(String::as_str).collect();
+                Err(Error::new(ErrorKind::Invalid, "list", "requests")
+                    .cause(format!("a request has no `{}`", unknown.escape_debug()))
+                    .hint(format!("it has {}", known.join(", "))))
+            }
+            None => Ok(Some(fields)),
+        }
+    }
+}
+
+/// A request with these properties alone; with all where none are named.
+fn pick(request: &api::Request, fields: Option<&BTreeSet<&str>>) -> Result<Value> {
+    let shown = serde_json::to_value(request);
+    let mut shown =
+        shown.map_err(|cause| Error::new(ErrorKind::Other, "show", &request.id).cause(cause))?;
+    if let (Some(fields), Value::Object(properties)) = (fields, &mut shown) {
+        properties.retain(|name, _| fields.contains(name.as_str()));
+    }
+    Ok(shown)
 }
 
 /// Lists requests, newest first. Where there may be more, the header `Link` has the address of the next page.
@@ -82,8 +128,8 @@ impl Which {
 pub(crate) async fn list(
     State(desk): State<Desk>,
     Query(which): Query<Which>,
-) -> Answer<(HeaderMap, Json<Vec<api::Request>>)> {
-    let states = which.states()?;
+) -> Answer<(HeaderMap, Json<Vec<Value>>)> {
+    let (states, fields) = (which.states()?, which.fields()?);
     let limit = which.limit.unwrap_or(PAGE_MAX).min(PAGE_MAX);
     let mut before = which.before.as_deref().map(parse_id).transpose()?;
     let is_wanted = |mind: &Mind, record: &RequestRecord| {
@@ -120,7 +166,8 @@ pub(crate) async fn list(
     if let Some(last) = shown.last().filter(|_| shown.len() == limit) {
         headers.extend(next_page(&which, limit, last).map(|link| (header::LINK, link)));
     }
-    Ok((headers, Json(shown)))
+    let shown = shown.iter().map(|request| pick(request, fields.as_ref()));
+    Ok((headers, Json(shown.collect::<Result<_>>()?)))
 }
 
 /// Whether something still comes of the request by itself.
@@ -136,7 +183,11 @@ fn is_open(mind: &Mind, record: &RequestRecord, state: &str) -> bool {
 
 /// Where a listing goes on behind `last` (RFC 8288).
 fn next_page(which: &Which, limit: usize, last: &api::Request) -> Option<HeaderValue> {
-    let choice = [("state", &which.state), ("to", &which.to)];
+    let choice = [
+        ("state", &which.state),
+        ("to", &which.to),
+        ("fields", &which.fields),
+    ];
     let choice = choice
         .into_iter()
         .filter_map(|(name, value)| Some((name, value.as_deref()?)));
@@ -160,6 +211,22 @@ mod tests {
             to: to.map(str::to_owned),
             before: None,
             limit: None,
+            fields: None,
+        }
+    }
+
+    #[test]
+    fn properties_that_are_named_are_those_of_a_request() {
+        let which = |fields: &str| Which {
+            fields: Some(fields.to_owned()),
+            ..which(None, None)
+        };
+        let both = which("state,id");
+        assert_eq!(both.fields().unwrap().unwrap(), ["id", "state"].into());
+        for wrong in ["", "id,", "stat", "ID"] {
+            let refused = which(wrong);
+            let refused = refused.fields().map(|_| ()).unwrap_err().to_string();
+            assert!(refused.contains("a request has no"), "{refused}");
         }
     }
 
