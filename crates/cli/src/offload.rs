@@ -1,6 +1,6 @@
 //! `posthaste offload`: submits a stage-out and says whether it will be on time.
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{process::ExitCode, time::Duration};
 
 use clap::{Args, ValueEnum};
 use posthaste_api as api;
@@ -12,7 +12,9 @@ use crate::{
     client::{ServiceArguments, ServiceClient},
     failure::{Exit, Failure, Outcome},
     keys::RecipientArguments,
-    moment, output, stage_in, watch,
+    moment, output,
+    stage_in::{self, absolute_address},
+    watch,
     wishes::WishesArguments,
 };
 
@@ -27,6 +29,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Examples:
 ///   posthaste offload /scratch/run7 --to home --deadline 10m --via a,b,c --code 2+1 --release when-safe
 ///   posthaste offload /scratch/run7 --to s3://lab/run7 --deadline 2h --release when-safe
+///   posthaste offload s3://lab/run7 --to sftp://me@archive/run7 --deadline 1d
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct OffloadArguments {
@@ -51,8 +54,9 @@ pub struct OffloadArguments {
 /// What is wanted of a stage-out.
 #[derive(Debug, Args)]
 pub struct WishArguments {
-    /// The directory or file
-    source: PathBuf,
+    /// The directory or file; where --to is an address, also an address
+    #[arg(value_name = "DIR")]
+    source: String,
     /// Where it goes: a name, or depots that each get all of it; chunks may go to them directly. Or one address, where
     /// nothing is yet, like s3://bucket/prefix, sftp://user@host/path, NAME:path or /archive/path: its files go there
     /// straight, as they are
@@ -186,18 +190,7 @@ impl WishArguments {
     /// # Errors
     /// For names and moments that make no sense.
     pub fn request(&self, submission_id: Option<String>) -> Result<api::NewRequest, Failure> {
-        let source = std::path::absolute(&self.source).map_err(|cause| {
-            Failure::usage(format!(
-                "can't use the source {}: {cause}",
-                self.source.display()
-            ))
-        })?;
-        let source = source.to_str().ok_or_else(|| {
-        Failure::usage(format!(
-            "can't offload {}: the name of the source itself is not UTF-8 (names inside it may be anything; offload its parent)",
-            source.display()
-        ))
-    })?;
+        let source = absolute_address(&self.source)?;
         let is_address = |to: &String| to.starts_with('/') || to.contains(':');
         let is_straight = self.to.iter().any(is_address);
         if self.via.is_empty() && !is_straight {
@@ -220,7 +213,7 @@ impl WishArguments {
             }
         };
         Ok(api::NewRequest {
-            source: source.to_owned(),
+            source,
             only: Vec::new(),
             to: self.to.clone(),
             profile: self.profile.clone(),

@@ -204,7 +204,10 @@ impl StageInArguments {
 }
 
 /// The address as it means the same elsewhere: paths are made absolute.
-fn absolute_address(text: &str) -> Result<String, Failure> {
+///
+/// # Errors
+/// For what is no address, and paths that can't be said.
+pub fn absolute_address(text: &str) -> Result<String, Failure> {
     if let Location::Local(path) = Location::parse(std::ffi::OsStr::new(text))? {
         absolute(&path.to_string_lossy())
     } else {

@@ -70,6 +70,7 @@ fn nonsense_is_answered_in_our_words_and_the_service_lives_on() {
         ("GET", "/v1/requests/r99", "", "404"),
         ("GET", "/v1/requests/banana", "", "422"),
         ("GET", "/v1/requests?state=late", "", "422"),
+        ("GET", "/v1/requests?fields=id,stat", "", "422"),
         ("GET", "/v1/requests?before=banana", "", "422"),
         ("GET", "/v1/requests?limit=all", "", "400"),
         ("GET", "/v1/events?after=x", "", "400"),
@@ -262,6 +263,16 @@ fn listings_choose_and_go_on_page_by_page() {
     assert!(page.contains("\"r3\"") && page.contains("\"r2\"") && !page.contains("\"r1\""));
     let next = "link: </v1/requests?limit=2&before=r2&to=home>; rel=\"next\"";
     assert!(page.contains(next), "{page}");
+    let page = "/v1/requests?limit=2&before=r4&fields=id,state";
+    let page = ask(&service, "GET", page, Some(token.trim()), "");
+    assert!(
+        page.contains("{\"id\":\"r3\",\"state\":\"safe\"}"),
+        "{page}"
+    );
+    assert!(
+        page.contains("&fields=id%2Cstate>") || page.contains("&fields=id,state>"),
+        "{page}"
+    );
     let late = service.run(&["list", "--state", "late"]);
     assert_eq!(late.status.code(), Some(2));
     let said = text(&late.stderr);

@@ -220,3 +220,42 @@ fn what_somebody_changed_there_is_noticed_before_scratch_lets_go() {
     let said = "what is there is not what is on scratch";
     assert!(centre.log().contains(said), "{}", centre.log());
 }
+
+#[test]
+fn what_lies_elsewhere_goes_elsewhere() {
+    let centre = Centre::with("40M", "40M", 12);
+    let bucket = centre.s3.bucket_folder();
+    let far = |from: &str, to: &str| {
+        let arguments = ["offload", from, "--to", to, "--deadline", "10m", "--json"];
+        let request = centre.json(&arguments);
+        centre.wait_until(request["id"].as_str().unwrap(), is_state("arrived"))
+    };
+    let request = far("mirror:run", "archive:copies/run");
+    let run = picture(&bucket.join("run"));
+    assert_eq!(picture(&bucket.join("copies/run")), run);
+    let path = &request["stage_in"]["sources"][0]["name"];
+    assert_eq!(path, "mirror to archive");
+    let here = centre.folder.path().join("here");
+    far("archive:copies/run", here.to_str().unwrap());
+    assert_eq!(picture(&here), run);
+    far("archive:copies/run/deep/er/small", "archive:one");
+    assert_eq!(fs::read(bucket.join("one/small")).unwrap(), b"small");
+    let release = ["--deadline", "10m", "--release", "when-safe"];
+    for (from, more, what) in [
+        ("archive:run", &release[..], "lies on this machine"),
+        ("archive:none", &release[..2], "nothing is there"),
+        (
+            "archive:run",
+            &["--deadline", "10m", "--code", "2+1"],
+            "erasure code",
+        ),
+    ] {
+        let arguments = [&["offload", from, "--to", "archive:other"], more].concat();
+        let output = centre.run(&arguments);
+        let said = text(&output.stderr);
+        assert!(
+            !output.status.success() && said.contains(what),
+            "{what}: {said}"
+        );
+    }
+}

@@ -4,7 +4,7 @@ mod chunk;
 mod draft;
 mod flow;
 pub(crate) mod landed;
-mod list;
+pub(crate) mod list;
 pub(crate) mod look;
 mod near;
 mod room;
@@ -25,7 +25,7 @@ use tokio::{
     task::{AbortHandle, JoinSet},
 };
 
-use crate::{depots::Depots, driver::Arrival, store::Store};
+use crate::{depots::Depots, driver::Arrival, outbound::goes_out, store::Store};
 pub(crate) use flow::Flow;
 use stage::Stage;
 
@@ -260,7 +260,7 @@ impl Inbound {
     /// Ends what a crash left half ended: drafts of stage-ins that are over go, and their lists with them.
     pub(crate) async fn sweep(store: &Arc<Store>) -> Result<()> {
         for record in store.journal(|journal| journal.requests())? {
-            let is_over = record.stage_in.is_some() && record.ended.is_some();
+            let is_over = record.stage_in.is_some() && record.ended.is_some() && !goes_out(&record);
             if !is_over || !store.has_list(record.id) {
                 continue;
             }

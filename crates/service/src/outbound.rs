@@ -5,6 +5,7 @@
 //! is leave to move as much more, and it has arrived when as much more is there.
 
 mod carrier;
+mod listed;
 mod release;
 pub(crate) mod submit;
 mod verify;

@@ -76,11 +76,11 @@ pub(crate) async fn submit(
     caller.claim(&mut new.wishes.owner, &mut new.wishes.project);
     let address = outbound::submit::address(&desk.centre, &new);
     tokio::task::block_in_place(|| -> Answer<()> {
-        caller.reaches(new.source.as_ref())?;
-        if let Some(address) = &address {
-            caller.writes(address, new.profile.as_deref())?;
-        }
-        Ok(())
+        let Some(address) = &address else {
+            return Ok(caller.reaches(new.source.as_ref())?);
+        };
+        caller.reads(&new.source, new.profile.as_deref())?;
+        Ok(caller.writes(address, new.profile.as_deref())?)
     })?;
     if how.dry_run {
         return Ok((

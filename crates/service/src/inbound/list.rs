@@ -9,8 +9,8 @@ use posthaste_types::{Bytes, Malformed, Record, SourceId, record};
 record! {
     /// A file, relative to the directory that the stage-in becomes.
     #[derive(Debug, Clone, PartialEq, Eq)]
-    pub(super) struct File {
-        pub(super) path: Vec<u8>,
+    pub(crate) struct File {
+        pub(crate) path: Vec<u8>,
         pub(super) size: u64,
     }
 }
@@ -18,7 +18,7 @@ record! {
 record! {
     /// What a source said of a file.
     #[derive(Debug, Clone, PartialEq, Eq)]
-    pub(super) struct Stamp {
+    pub(crate) struct Stamp {
         secs: Option<i64>,
         nanos: u32,
         pub(super) mode: Option<u32>,
@@ -45,7 +45,7 @@ impl Stamp {
 record! {
     /// Files in a row that lie at the same sources.
     #[derive(Debug, Clone, PartialEq, Eq)]
-    pub(super) struct Run {
+    pub(crate) struct Run {
         pub(super) files: u64,
         /// Places of those sources, ascending.
         pub(super) places: Vec<u32>,
@@ -55,13 +55,13 @@ record! {
 record! {
     /// A stage-in as it was found.
     #[derive(Debug, Clone, PartialEq, Eq)]
-    pub(super) struct List {
+    pub(crate) struct List {
         /// For each source, whether it is a single file: that has no path there.
-        pub(super) singles: Vec<bool>,
+        pub(crate) singles: Vec<bool>,
         /// Parents before what is in them.
-        pub(super) directories: Vec<Vec<u8>>,
+        pub(crate) directories: Vec<Vec<u8>>,
         /// Run by run, and each in the order of their paths, which is that of their bytes.
-        pub(super) files: Vec<File>,
+        pub(crate) files: Vec<File>,
         /// Which of them lie where.
         pub(super) runs: Vec<Run>,
         /// For each source, for each file that lies there.
@@ -78,7 +78,7 @@ pub(super) struct Piece {
 }
 
 impl List {
-    pub(super) fn bytes(&self) -> Bytes {
+    pub(crate) fn bytes(&self) -> Bytes {
         let sizes = self.files.iter().map(|file| Bytes::new(file.size));
         sizes.sum()
     }
@@ -204,7 +204,7 @@ impl List {
     }
 
     /// Whether bytes from a file make a list that can be used.
-    pub(super) fn restore(bytes: &[u8]) -> Result<Self, Malformed> {
+    pub(crate) fn restore(bytes: &[u8]) -> Result<Self, Malformed> {
         let list = Self::from_bytes(bytes)?;
         let sources = list.singles.len();
         let held = |source: usize| -> u64 {

@@ -34,7 +34,7 @@ static ACCESS: LazyLock<Access> = LazyLock::new(|| Access::new(None, Vec::new())
 ///
 /// # Errors
 /// As [`open_at`].
-pub(super) async fn open(address: &str, profile: Option<&String>) -> Result<Arc<dyn Endpoint>> {
+pub(crate) async fn open(address: &str, profile: Option<&String>) -> Result<Arc<dyn Endpoint>> {
     let opened = open_at(address, profile).await;
     opened.map_err(|error| error.at(Locus::Source))
 }
@@ -65,7 +65,7 @@ pub(super) struct Held {
 /// # Errors
 /// [`ErrorKind::NotFound`] where there is nothing, [`ErrorKind::Conflict`] where two differ in a file, and
 /// the endpoints' own.
-pub(super) async fn look(wanted: &StageIn) -> Result<Arc<List>> {
+pub(crate) async fn look(wanted: &StageIn) -> Result<Arc<List>> {
     let mut looking = JoinSet::new();
     for (place, address) in wanted.sources.iter().enumerate() {
         let (address, profile) = (address.clone(), wanted.profile.clone());

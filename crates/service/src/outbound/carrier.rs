@@ -24,8 +24,12 @@ use tokio::{
     task::AbortHandle,
 };
 
-use super::{goes_out, locked, submit, verify::verify, whole_chunks};
-use crate::{driver::Arrival, inbound::Flow, store::Store};
+use super::{goes_out, listed::Listed, locked, submit, verify::verify, whole_chunks};
+use crate::{
+    driver::Arrival,
+    inbound::{Flow, look},
+    store::Store,
+};
 
 /// How often it is looked at how far the copy is.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -330,14 +334,10 @@ impl Carrier {
     /// Copies all that is not there yet.
     async fn copy(&self, throttle: Throttle, progress: Arc<Progress>) -> Result<Figures> {
         let destination = submit::open(&self.record).await?;
-        self.claim(destination.as_ref()).await?;
+        let listed = tokio::task::block_in_place(|| Listed::kept(&self.store, &self.record))?;
+        self.claim(destination.as_ref(), &listed).await?;
+        let (source, into) = self.source(&listed).await?;
         let worst: Arc<Mutex<Option<Error>>> = Arc::default();
-        let source = PathBuf::from(OsStr::from_bytes(&self.record.source));
-        let source = Source {
-            place: Place::local(Posix::new(source, DraftRules::default())),
-            name: Vec::new(),
-            content: true,
-        };
         let options = Options {
             filter: self.filter()?,
             method: self.record.optimizer,
@@ -366,9 +366,30 @@ impl Carrier {
         } else {
             Place::remote(destination)
         };
-        let ending = copy::copy(vec![source], place, false, options, progress).await;
+        let ending = copy::copy(vec![source], place, into, options, progress).await;
         let failed = locked(&worst).take();
         judge(ending, failed, &self.record)
+    }
+
+    /// What is copied, and whether it goes into the destination by its own name.
+    async fn source(&self, listed: &Listed) -> Result<(Source, bool)> {
+        let path = OsStr::from_bytes(&self.record.source);
+        let place = match listed {
+            Listed::Here(_) => Place::local(Posix::new(PathBuf::from(path), DraftRules::default())),
+            Listed::There(_) => {
+                let profile = self.record.stage_in.as_ref();
+                let profile = profile.and_then(|wanted| wanted.profile.as_ref());
+                Place::remote(look::open(&path.to_string_lossy(), profile).await?)
+            }
+        };
+        let is_single = listed.is_single();
+        let name = Location::parse(path)?.name().filter(|_| is_single);
+        let source = Source {
+            place,
+            name: name.unwrap_or_default(),
+            content: !is_single,
+        };
+        Ok((source, is_single))
     }
 
     /// The files that were named, and nothing else of their directory.
@@ -384,13 +405,12 @@ impl Carrier {
     }
 
     /// Sees, before anything is written, that nothing is there that it would replace; once. What is there later is its own.
-    async fn claim(&self, destination: &dyn Endpoint) -> Result<()> {
+    async fn claim(&self, destination: &dyn Endpoint, listed: &Listed) -> Result<()> {
         let id = self.record.id;
         if tokio::task::block_in_place(|| self.store.is_claimed(id)) {
             return Ok(());
         }
-        let list = tokio::task::block_in_place(|| self.store.list(id))?;
-        submit::check_free(destination, &list).await?;
+        submit::check_free(destination, listed).await?;
         tokio::task::block_in_place(|| self.store.keep_claim(id))
     }
 }

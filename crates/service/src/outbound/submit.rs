@@ -1,6 +1,6 @@
 //! Takes a stage-out to an address: sees whether it can go there, and hands it to the mind.
 
-use std::{collections::BTreeSet, ffi::OsStr, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
+use std::{ffi::OsStr, sync::Arc};
 
 use posthaste_api as api;
 use posthaste_core::{
@@ -8,11 +8,11 @@ use posthaste_core::{
     contract::{ArrivalSpec, Input, Outbox, StageInNews},
 };
 use posthaste_endpoint::{Endpoint, Error, ErrorKind, Kind, Location, Locus, Result};
-use posthaste_engine::dataset::{DatasetId, FileKind, FileList};
+use posthaste_engine::dataset::DatasetId;
 use posthaste_journal::{RequestRecord, Scan, StageIn};
-use posthaste_types::{Bytes, Code, RequestId, SourceId};
+use posthaste_types::{Bytes, Code, Record, RequestId, SourceId};
 
-use super::goes_out;
+use super::{goes_out, listed::Listed};
 use crate::{
     driver::Centre,
     inbound::{look::open_at, way_of},
@@ -53,7 +53,7 @@ pub(crate) fn check(
     new: &api::NewRequest,
     address: String,
 ) -> Result<RequestRecord> {
-    let (source, only) = submit::source(new)?;
+    let (source, only) = source(new)?;
     check_address(&address)?;
     check_plain(new)?;
     let now = centre.clock.now();
@@ -77,7 +77,7 @@ pub(crate) fn check(
         id: RequestId::new(0),
         submission: new.submission_id.clone(),
         dataset: DatasetId::random()?.to_string(),
-        source: source.as_os_str().as_bytes().to_vec(),
+        source: source.clone().into_bytes(),
         only,
         destination: address,
         code: Code::NONE,
@@ -88,7 +88,7 @@ pub(crate) fn check(
         best_effort: new.best_effort,
         optimizer: submit::optimizer(new.optimizer.as_deref())?,
         stage_in: Some(StageIn {
-            sources: vec![source.to_string_lossy().into_owned()],
+            sources: vec![source],
             profile: new.profile.clone(),
             not_before: None,
             rate_max: wishes.rate_max,
@@ -104,6 +104,32 @@ pub(crate) fn check(
     };
     check_alone(centre, &record)?;
     Ok(record)
+}
+
+/// Where it comes from, and which files of that are meant where not all are.
+fn source(new: &api::NewRequest) -> Result<(String, Vec<String>)> {
+    if !is_far(&new.source) {
+        let (folder, only) = submit::source(new)?;
+        let shown = folder.display().to_string();
+        let folder = folder.into_os_string().into_string();
+        let folder = folder.map_err(|_| invalid(&shown, "its name is not UTF-8"));
+        return Ok((folder?, only));
+    }
+    check_address(&new.source)?;
+    if !new.only.is_empty() {
+        let why = "files can be named of a directory of this machine only";
+        return Err(invalid(&new.source, why).hint("name each one's own address"));
+    }
+    if new.release == api::Release::WhenSafe {
+        let why = "only what lies on this machine can be removed in the end";
+        return Err(invalid(&new.source, why).hint("leave --release out"));
+    }
+    Ok((new.source.clone(), Vec::new()))
+}
+
+/// Whether a source lies elsewhere.
+pub(crate) fn is_far(source: &str) -> bool {
+    is_address(source) && !source.starts_with('/')
 }
 
 fn invalid(what: &str, why: &str) -> Error {
@@ -228,38 +254,39 @@ pub(crate) async fn rehearse(
 /// # Errors
 /// As [`rehearse`].
 pub(crate) async fn scan(centre: &Arc<Centre>, record: &RequestRecord) -> Result<Scan> {
-    let (scan, list) = look(record).await?;
-    tokio::task::block_in_place(|| centre.store.keep_list(record.id, &list))?;
-    for skipped in &list.skipped {
-        let shown = String::from_utf8_lossy(skipped);
-        eprintln!(
-            "posthaste: {}: left out {}: no file",
-            record.id,
-            shown.escape_debug()
-        );
+    let (scan, listed) = look(record).await?;
+    let (id, store) = (record.id, &centre.store);
+    match listed {
+        Listed::Here(list) => {
+            tokio::task::block_in_place(|| store.keep_list(id, &list))?;
+            for skipped in &list.skipped {
+                let shown = String::from_utf8_lossy(skipped);
+                eprintln!(
+                    "posthaste: {id}: left out {}: no file",
+                    shown.escape_debug()
+                );
+            }
+        }
+        Listed::There(list) => {
+            tokio::task::block_in_place(|| store.keep_stage_in_list(id, &list.to_bytes()))?;
+        }
     }
     Ok(scan)
 }
 
-async fn look(record: &RequestRecord) -> Result<(Scan, FileList)> {
-    let root = Path::new(OsStr::from_bytes(&record.source)).to_owned();
-    let only = record.only.clone();
-    let list = tokio::task::spawn_blocking(move || submit::listed(&root, &only)).await;
-    let list = list.map_err(|cause| {
-        Error::new(ErrorKind::Cancelled, "list", "the source").cause(cause.to_string())
-    })??;
-    match look_there(record, &list).await {
+async fn look(record: &RequestRecord) -> Result<(Scan, Listed)> {
+    let listed = Listed::look(record).await?;
+    match look_there(record, &listed).await {
         // Who is away for now is looked at again before anything is written.
         Err(error) if !error.is_temporary() => return Err(error),
         Ok(()) | Err(_) => {}
     }
-    let bytes = Bytes::new(list.bytes);
     let scan = Scan::Sealed {
-        bytes,
-        files: list.regular_files() as u64,
-        chunk_size: chunk_size_for(bytes),
+        bytes: listed.bytes(),
+        files: listed.files(),
+        chunk_size: chunk_size_for(listed.bytes()),
     };
-    Ok((scan, list))
+    Ok((scan, listed))
 }
 
 /// A chunk is leave to move as much, and how far it is is told by chunks: some hundreds of them.
@@ -267,7 +294,7 @@ fn chunk_size_for(bytes: Bytes) -> Bytes {
     Bytes::mebi((bytes.get() >> 30).clamp(4, 1024))
 }
 
-async fn look_there(record: &RequestRecord, list: &FileList) -> Result<()> {
+async fn look_there(record: &RequestRecord, listed: &Listed) -> Result<()> {
     let endpoint = open(record).await?;
     let can = endpoint.capabilities();
     let refused = |why: &str, hint: &str| {
@@ -280,19 +307,18 @@ async fn look_there(record: &RequestRecord, list: &FileList) -> Result<()> {
         let hint = "`posthaste endpoints` shows what each one can";
         return Err(refused("nothing can be written there", hint));
     }
-    let is_link = |kind: &FileKind| matches!(kind, FileKind::Symlink { .. });
-    if !can.links && list.files.iter().any(|file| is_link(&file.kind)) {
+    if !can.links && listed.has_links() {
         let why = "there are symbolic links in it, which that can't keep";
         return Err(refused(why, "pack it first, or remove the links"));
     }
-    check_free(endpoint.as_ref(), list).await
+    check_free(endpoint.as_ref(), listed).await
 }
 
 /// Sees that nothing is there that it would replace.
 ///
 /// # Errors
 /// [`ErrorKind::Conflict`] where something is, and the endpoint's.
-pub(super) async fn check_free(endpoint: &dyn Endpoint, list: &FileList) -> Result<()> {
+pub(super) async fn check_free(endpoint: &dyn Endpoint, listed: &Listed) -> Result<()> {
     let at = |error: Error| error.at(Locus::Destination);
     let taken = |path: &[u8]| {
         Error::new(ErrorKind::Conflict, "stage out to", endpoint.show(path))
@@ -306,9 +332,7 @@ pub(super) async fn check_free(endpoint: &dyn Endpoint, list: &FileList) -> Resu
     if there.kind != Kind::Directory {
         return Err(taken(b""));
     }
-    let paths = list.files.iter().map(|file| file.path.as_slice());
-    let tops = paths.filter(|path| !path.is_empty() && !path.contains(&b'/'));
-    let tops: BTreeSet<&[u8]> = tops.collect();
+    let tops = listed.tops();
     let mut listing = endpoint.list(b"", false).await.map_err(at)?;
     loop {
         let page = listing.next_page().await.map_err(at)?;
@@ -334,7 +358,13 @@ pub(super) async fn open(record: &RequestRecord) -> Result<Arc<dyn Endpoint>> {
 
 /// The name of the path that it takes.
 fn way(record: &RequestRecord) -> String {
-    format!("here to {}", way_of(&record.destination))
+    let source = String::from_utf8_lossy(&record.source);
+    let from = if is_far(&source) {
+        way_of(&source)
+    } else {
+        "here".to_owned()
+    };
+    format!("{from} to {}", way_of(&record.destination))
 }
 
 /// Hands a request whose source is listed to the mind.

@@ -55,6 +55,7 @@ impl Store {
     /// Removes what was kept of a stage-out to an address that is over. What stays behind is only in the way.
     pub(crate) fn forget_outward(&self, request: RequestId) {
         let _ = fs::remove_file(self.list_path(request));
+        let _ = fs::remove_file(self.stage_in_path(request, "stage-in"));
         let _ = fs::remove_file(self.stage_in_path(request, "claim"));
     }
 

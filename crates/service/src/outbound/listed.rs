@@ -1,0 +1,108 @@
+use std::{collections::BTreeSet, ffi::OsStr, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
+
+use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_engine::dataset::{FileKind, FileList};
+use posthaste_journal::RequestRecord;
+use posthaste_types::Bytes;
+
+use super::submit::is_far;
+use crate::{
+    inbound::{list::List, look},
+    store::Store,
+    submit,
+};
+
+/// What a request is about.
+pub(super) enum Listed {
+    /// It lies on this machine.
+    Here(FileList),
+    /// It lies elsewhere.
+    There(Arc<List>),
+}
+
+impl Listed {
+    /// Lists it.
+    ///
+    /// # Errors
+    /// What listing brings.
+    pub(super) async fn look(record: &RequestRecord) -> Result<Self> {
+        if is_far(&String::from_utf8_lossy(&record.source))
+            && let Some(wanted) = &record.stage_in
+        {
+            return Ok(Self::There(look::look(wanted).await?));
+        }
+        let root = Path::new(OsStr::from_bytes(&record.source)).to_owned();
+        let only = record.only.clone();
+        let list = tokio::task::spawn_blocking(move || submit::listed(&root, &only)).await;
+        let list = list.map_err(|cause| {
+            Error::new(ErrorKind::Cancelled, "list", "the source").cause(cause.to_string())
+        })??;
+        Ok(Self::Here(list))
+    }
+
+    /// As it was kept.
+    ///
+    /// # Errors
+    /// The operating system's, and that it can't be read.
+    pub(super) fn kept(store: &Store, record: &RequestRecord) -> Result<Self> {
+        if !is_far(&String::from_utf8_lossy(&record.source)) {
+            return Ok(Self::Here(store.list(record.id)?));
+        }
+        let list = List::restore(&store.stage_in_list(record.id)?);
+        let list = list.map_err(|cause| {
+            let subject = format!("the list of {}", record.id);
+            Error::new(ErrorKind::Corrupt, "read", subject).cause(cause)
+        })?;
+        Ok(Self::There(Arc::new(list)))
+    }
+
+    pub(super) fn bytes(&self) -> Bytes {
+        match self {
+            Self::Here(list) => Bytes::new(list.bytes),
+            Self::There(list) => list.bytes(),
+        }
+    }
+
+    pub(super) fn files(&self) -> u64 {
+        match self {
+            Self::Here(list) => list.regular_files() as u64,
+            Self::There(list) => list.files.len() as u64,
+        }
+    }
+
+    /// Whether it is a single file, which lies elsewhere.
+    pub(super) fn is_single(&self) -> bool {
+        match self {
+            Self::Here(_) => false,
+            Self::There(list) => list.singles.first().is_some_and(|is_single| *is_single),
+        }
+    }
+
+    pub(super) fn has_links(&self) -> bool {
+        match self {
+            Self::Here(list) => {
+                let kinds = list.files.iter().map(|file| &file.kind);
+                kinds
+                    .into_iter()
+                    .any(|kind| matches!(kind, FileKind::Symlink { .. }))
+            }
+            Self::There(_) => false,
+        }
+    }
+
+    /// The names of what lies right below it.
+    pub(super) fn tops(&self) -> BTreeSet<&[u8]> {
+        let is_top = |path: &&[u8]| !path.is_empty() && !path.contains(&b'/');
+        match self {
+            Self::Here(list) => {
+                let paths = list.files.iter().map(|file| &file.path[..]);
+                paths.filter(is_top).collect()
+            }
+            Self::There(list) => {
+                let files = list.files.iter().map(|file| &file.path[..]);
+                let folders = list.directories.iter().map(|path| &path[..]);
+                files.chain(folders).filter(is_top).collect()
+            }
+        }
+    }
+}
