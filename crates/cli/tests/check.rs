@@ -111,8 +111,12 @@ fn what_can_t_be_for_a_job_in_a_queue_is_refused_where_asked() {
             "job.sh: line 2: b is no absolute path",
         ),
         (
-            "#POSTHASTE stage_out source=/b destination=s3:c\n",
-            "line 1: s3:c is the name of no destination",
+            "#POSTHASTE stage_out source=/b destination=b/c\n",
+            "line 1: b/c is neither the name of a destination nor an address",
+        ),
+        (
+            "#POSTHASTE stage_out source=/b destination=s3:c via=ash\n",
+            "line 1: `via=` can't be kept on the way to s3:c",
         ),
         (
             "#POSTHASTE depot elm:50GB\n#POSTHASTE depot ash:50GB when=20-06\n",

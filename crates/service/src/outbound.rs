@@ -78,8 +78,10 @@ impl Outbound {
 
     /// A request is over, and that is written down; unless `is_released` what it read may still be to be removed.
     pub(crate) fn forget(&mut self, request: RequestId, is_released: bool) {
-        let carrier = self.carrier(request);
-        if carrier.is_some_and(|carrier| is_released || !carrier.releases()) {
+        if let Some(carrier) = self.carrier(request) {
+            if carrier.releases() && !is_released {
+                return;
+            }
             self.store.forget_outward(request);
         }
         self.carriers.remove(&request);
@@ -188,12 +190,19 @@ impl Outbound {
         });
     }
 
-    /// Removes what a request took away.
+    /// Removes what a request took away, once that was compared with what is there.
     pub(crate) fn release(&mut self, running: &mut JoinSet<()>, request: RequestId) {
-        self.carriers.remove(&request);
+        let carrier = self.carrier(request);
         let (store, inputs) = (Arc::clone(&self.store), self.inputs.clone());
         running.spawn(async move {
-            let released = release::release(&store, request).await;
+            let compared = match carrier {
+                Some(carrier) => carrier.verify().await,
+                None => Err(Error::new(ErrorKind::Other, "read", "the journal")),
+            };
+            let released = match compared {
+                Ok(()) => release::release(&store, request).await,
+                Err(error) => Err(error),
+            };
             let input = match released {
                 Ok(()) => Input::SourceReleased { request },
                 Err(error) => {

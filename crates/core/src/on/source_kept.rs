@@ -17,7 +17,10 @@ const AGAIN_AFTER_MAX: Duration = Duration::from_secs(3600);
 impl Release {
     /// What becomes of a release that failed so many times: it is tried again some times, unless that can't help.
     pub(crate) fn failed(fault: Fault, attempts: u32, now: Timestamp) -> Reason {
-        let is_lasting = matches!(fault, Fault::SourceChanged | Fault::SourceVanished);
+        let is_lasting = matches!(
+            fault,
+            Fault::SourceChanged | Fault::SourceVanished | Fault::Corrupt
+        );
         if is_lasting || attempts >= RELEASES_MAX {
             return Reason::GaveUp { fault, attempts };
         }

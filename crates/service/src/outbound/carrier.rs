@@ -303,7 +303,7 @@ impl Carrier {
         }
     }
 
-    /// Sees that all of it is there, brings what is not, and compares it with what scratch is to let go of.
+    /// Sees that all of it is there, and brings what is not.
     ///
     /// # Errors
     /// Why it is not there.
@@ -313,9 +313,14 @@ impl Carrier {
             let figures = self.copy(Throttle::default(), Arc::default()).await?;
             self.is_there(&figures);
         }
-        if !self.record.release {
-            return Ok(());
-        }
+        Ok(())
+    }
+
+    /// Compares what is there with what scratch is to let go of; nothing where the store checked all of it on its way.
+    ///
+    /// # Errors
+    /// As [`verify`].
+    pub(super) async fn verify(&self) -> Result<()> {
         let destination = submit::open(&self.record).await?;
         let is_checked = destination.capabilities().stores_checksum();
         if is_checked && locked(&self.state).is_fresh {
@@ -323,12 +328,7 @@ impl Carrier {
         }
         let list = tokio::task::block_in_place(|| self.store.list(self.record.id))?;
         let root = PathBuf::from(OsStr::from_bytes(&self.record.source));
-        let verified = verify(destination.as_ref(), &root, &list).await;
-        if verified.is_err() {
-            // It is looked at anew, and what is not there is brought.
-            locked(&self.state).is_complete = false;
-        }
-        verified
+        verify(destination.as_ref(), &root, &list).await
     }
 
     /// Copies all that is not there yet.
