@@ -121,6 +121,16 @@ impl Centre {
         self.mind.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A mind that knows the same, to be asked what it would decide: nothing comes of that.
+    ///
+    /// # Errors
+    /// When what it knows can't be read back.
+    pub(crate) fn copy_of_mind(&self) -> Result<Mind> {
+        let known = self.mind().snapshot();
+        Mind::restore(&known)
+            .map_err(|cause| Error::new(ErrorKind::Other, "copy", "the mind").cause(cause))
+    }
+
     /// Hears of the number of the newest event.
     pub(crate) fn newest_event(&self) -> watch::Receiver<u64> {
         self.newest_event.subscribe()

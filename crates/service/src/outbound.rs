@@ -123,10 +123,9 @@ impl Outbound {
         let flow = self.flows.of(source);
         let inputs = self.inputs.clone();
         if carrier.grant(chunk, source) {
+            let begun = Arc::clone(&carrier);
             let handle = running.spawn(async move {
-                let mut told = inputs.clone();
-                let ended = Arc::clone(&carrier).carry(&flow, &mut told).await;
-                if let Err(error) = ended {
+                if let Err(error) = carrier.carry(&flow, &inputs).await {
                     eprintln!("posthaste: {request}: {error}");
                     let fault = fault_of(&error);
                     for Granted { chunk, source } in carrier.take_back() {
@@ -140,9 +139,7 @@ impl Outbound {
                     }
                 }
             });
-            if let Some(Some(carrier)) = self.carriers.get(&request) {
-                carrier.runs_as(handle);
-            }
+            begun.runs_as(handle);
         }
     }
 

@@ -10,9 +10,8 @@ use std::{
 };
 
 use posthaste_api as api;
-use posthaste_core::{
-    Mind,
-    contract::{Command, Input, Method, Outbox, ReleasePolicy, RequestSpec, Wishes},
+use posthaste_core::contract::{
+    Command, Input, Method, Outbox, ReleasePolicy, RequestSpec, Wishes,
 };
 use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
 use posthaste_engine::{
@@ -84,9 +83,7 @@ pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewRequest) -> Res
         Error::new(ErrorKind::Cancelled, "scan", &new.source).cause(cause.to_string())
     })??;
     record.scan = Some(sealed(&record, &list));
-    let copy = centre.mind().snapshot();
-    let mut mind = Mind::restore(&copy)
-        .map_err(|cause| Error::new(ErrorKind::Other, "copy", "the mind").cause(cause))?;
+    let mut mind = centre.copy_of_mind()?;
     if let Some(spec) = specification(centre, &record)? {
         let pinned = ids(centre, &record.pinned)?;
         let mut inputs = vec![asked(&record, spec, pinned)];

@@ -3,10 +3,7 @@
 use std::{ffi::OsStr, sync::Arc};
 
 use posthaste_api as api;
-use posthaste_core::{
-    Mind,
-    contract::{ArrivalSpec, Input, NearDepot, Outbox, StageInNews, Wishes},
-};
+use posthaste_core::contract::{ArrivalSpec, Input, NearDepot, Outbox, StageInNews, Wishes};
 use posthaste_endpoint::{Error, ErrorKind, Location, Result};
 use posthaste_engine::dataset::DatasetId;
 use posthaste_journal::{RequestRecord, Scan, StageIn};
@@ -57,9 +54,7 @@ pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewStageIn) -> Res
     let list = look::look(&wanted).await?;
     room::check(centre, record.id, &record.destination, list.bytes())?;
     record.scan = Some(sealed(&list));
-    let copy = centre.mind().snapshot();
-    let mut mind = Mind::restore(&copy)
-        .map_err(|cause| Error::new(ErrorKind::Other, "copy", "the mind").cause(cause))?;
+    let mut mind = centre.copy_of_mind()?;
     // Sources that are known keep their forecasts; others get numbers that nobody has.
     let known: Vec<(SourceId, String)> = mind
         .sources()

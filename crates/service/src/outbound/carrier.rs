@@ -176,11 +176,7 @@ impl Carrier {
     ///
     /// # Errors
     /// Why the copy ended before its end.
-    pub(super) async fn carry(
-        self: Arc<Self>,
-        flow: &Flow,
-        inputs: &mut mpsc::Sender<Arrival>,
-    ) -> Result<()> {
+    pub(super) async fn carry(&self, flow: &Flow, inputs: &mpsc::Sender<Arrival>) -> Result<()> {
         let _turn = self.turn.lock().await;
         if locked(&self.state).is_complete {
             self.tell_rest(inputs).await;
@@ -230,7 +226,7 @@ impl Carrier {
     }
 
     /// Says of all there is leave for that it has arrived: all of it is there.
-    async fn tell_rest(&self, inputs: &mut mpsc::Sender<Arrival>) {
+    async fn tell_rest(&self, inputs: &mpsc::Sender<Arrival>) {
         while !self.ends_idle() {
             self.tell_arrived(self.bytes, inputs).await;
         }
@@ -271,7 +267,7 @@ impl Carrier {
     }
 
     /// Says which chunks have arrived.
-    async fn tell_arrived(&self, done: u64, inputs: &mut mpsc::Sender<Arrival>) {
+    async fn tell_arrived(&self, done: u64, inputs: &mpsc::Sender<Arrival>) {
         loop {
             let granted = {
                 let mut state = locked(&self.state);

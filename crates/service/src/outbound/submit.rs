@@ -3,10 +3,7 @@
 use std::{ffi::OsStr, sync::Arc};
 
 use posthaste_api as api;
-use posthaste_core::{
-    Mind,
-    contract::{ArrivalSpec, Input, Outbox, StageInNews},
-};
+use posthaste_core::contract::{ArrivalSpec, Input, Outbox, StageInNews};
 use posthaste_endpoint::{Endpoint, Error, ErrorKind, Kind, Location, Locus, Result};
 use posthaste_engine::dataset::DatasetId;
 use posthaste_journal::{RequestRecord, Scan, StageIn};
@@ -238,9 +235,7 @@ pub(crate) async fn rehearse(
     record.id = REHEARSED;
     let (scan, _) = look(&record).await?;
     record.scan = Some(scan);
-    let copy = centre.mind().snapshot();
-    let mut mind = Mind::restore(&copy)
-        .map_err(|cause| Error::new(ErrorKind::Other, "copy", "the mind").cause(cause))?;
+    let mut mind = centre.copy_of_mind()?;
     let way = way(&record);
     let known = mind.sources().find(|view| view.name == way);
     let number = known.map_or(SourceId::new(u32::MAX), |view| view.source);
