@@ -142,6 +142,10 @@ fn tools() -> Vec<Found> {
                 .context("can't have the receivers' side of Standard Webhooks"),
         ),
         (
+            "fts-rest-transfer-submit",
+            install::ensure_fts_clients().context("can't have FTS's clients and Rucio"),
+        ),
+        (
             "lua5.1",
             install::ensure_debian_program(install::LUA)
                 .context("can't have Lua for Slurm's plug-in"),

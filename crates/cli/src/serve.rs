@@ -7,7 +7,12 @@ use posthaste_endpoint::gateway::Gateways;
 use posthaste_service::{Encode, LendingOptions, Options, Scheduler, Service};
 use posthaste_types::{ByteRate, Bytes};
 
-use crate::{config, database, failure::Outcome, output, shutdown::Shutdown};
+use crate::{
+    config, database,
+    failure::{Failure, Outcome},
+    output,
+    shutdown::Shutdown,
+};
 
 /// Runs the service: takes requests, decides, moves data through depots
 ///
@@ -43,6 +48,9 @@ pub struct ServeArguments {
     /// Where the REST API listens; port 0 takes any free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7420")]
     listen: SocketAddr,
+    /// Where FTS's REST interface listens too, as on port 8446; the API has it below /fts3 anyway [default: nowhere else]
+    #[arg(long, value_name = "ADDRESS")]
+    fts_listen: Option<SocketAddr>,
     /// Listen beyond loopback: a TLS proxy stands in front, for the API itself speaks plain HTTP
     #[arg(long)]
     behind_tls: bool,
@@ -91,7 +99,7 @@ pub struct ServeArguments {
     /// at once: less lies on scratch, and a job that starts unexpectedly early waits for its data
     #[arg(long, requires = "queue")]
     just_in_time: bool,
-    /// Print one JSON object with url, token_file and source_url once it listens
+    /// Print one JSON object with url, token_file, source_url and fts_url once it listens
     #[arg(long)]
     json: bool,
     /// End when standard input does
@@ -115,6 +123,7 @@ pub async fn run(arguments: ServeArguments) -> Outcome {
         state: arguments.state.unwrap_or_else(config::state_directory),
         database: database.transpose()?,
         listen: arguments.listen,
+        fts_listen: arguments.fts_listen,
         behind_tls: arguments.behind_tls,
         lending: arguments.source_listen.map(|listen| LendingOptions {
             listen,
@@ -150,21 +159,34 @@ pub async fn run(arguments: ServeArguments) -> Outcome {
         // It may have waited for its turn to lead.
         () = &mut told => return Ok(ExitCode::SUCCESS),
     };
+    announce(&service, arguments.json)?;
+    service.run(told).await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says where it is reached.
+fn announce(service: &Service, as_json: bool) -> Result<(), Failure> {
     let url = format!("http://{}", service.address()?);
+    let fts_url = service
+        .fts_address()?
+        .map(|address| format!("http://{address}"));
     let token_file = service.token_file().display().to_string();
-    if arguments.json {
+    if as_json {
         let source_url = service.source_url();
         output::json(&serde_json::json!({
             "url": url,
             "token_file": token_file,
             "source_url": source_url,
+            "fts_url": fts_url,
         }));
     } else {
         output::line(&format!("posthaste serves {url} (token in {token_file})"));
+        if let Some(url) = &fts_url {
+            output::line(&format!("speaks FTS's interface at {url}"));
+        }
         if let Some(url) = service.source_url() {
             output::line(&format!("hands out sources at {url}"));
         }
     }
-    service.run(told).await?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }

@@ -75,6 +75,14 @@ impl Access {
         self
     }
 
+    /// Whether there is a profile of that name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] and [`ErrorKind::PermissionDenied`] for an unusable `profiles.toml`.
+    pub fn has_profile(&self, name: &str) -> Result<bool> {
+        Ok(self.profile(name)?.is_some())
+    }
+
     fn profile(&self, name: &str) -> Result<Option<Profile>> {
         config::profile(self.profiles_file.as_deref(), name)
     }

@@ -170,7 +170,7 @@ pub trait Reader: Send + Sync {
     fn entry(&self) -> &Entry;
     /// What the store says the whole file's checksum is.
     fn checksum(&self) -> Option<Checksum>;
-    /// Streams `range`. It ends with an error if fewer bytes are there.
+    /// Streams `range`, of which nothing is an empty one. It ends with an error if fewer bytes are there.
     fn read(&self, range: Range<u64>) -> Boxed<'_, Result<ByteStream>>;
     /// Fails with [`crate::ErrorKind::Changed`] unless the file still is what was opened.
     fn confirm(&self) -> Boxed<'_, Result<()>>;

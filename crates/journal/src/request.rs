@@ -43,6 +43,8 @@ pub struct RequestRecord {
     /// Where it comes from and since when it is welcome, where it is a stage-in: its destination is a
     /// path here then, and its source the first of these.
     pub stage_in: Option<StageIn>,
+    /// Where it is a single file that goes to an address under the name that the address has.
+    pub one_file: Option<OneFile>,
     /// When it was submitted.
     pub created: Timestamp,
     /// When it must be safe.
@@ -85,6 +87,21 @@ record! {
         pub not_before: Option<Timestamp>,
         /// Most that may be read for it.
         pub rate_max: Option<ByteRate>,
+    }
+}
+
+record! {
+    /// A single file that goes to an address: the address is its own.
+    #[derive(Debug, Clone, PartialEq, Eq, Default)]
+    pub struct OneFile {
+        /// Whether it takes the place of a file that is there.
+        pub replaces: bool,
+        /// The profile with whose credentials it is written; those of the environment where none is named.
+        pub profile: Option<String>,
+        /// Whether what is there in the end is read back and compared with what was sent.
+        pub verify: bool,
+        /// What is to be there in the end, like `adler32:0123abcd`.
+        pub checksum: Option<String>,
     }
 }
 
@@ -148,6 +165,9 @@ fn from_row(row: &Row) -> Result<RequestRecord, Trouble> {
         stage_in: row
             .get::<_, Option<Vec<u8>>>("stage_in")?
             .and_then(|bytes| StageIn::from_bytes(&bytes).ok()),
+        one_file: row
+            .get::<_, Option<Vec<u8>>>("one_file")?
+            .and_then(|bytes| OneFile::from_bytes(&bytes).ok()),
         created: moment("created_micros")?,
         deadline: moment("deadline_micros")?,
         purge_at: row
@@ -190,13 +210,15 @@ impl Journal {
             request.purge_at.map(|at| to_sql(at.as_micros())),
             (!request.only.is_empty()).then(|| request.only.to_bytes()),
             request.pinned.join(","),
+            request.one_file.as_ref().map(Record::to_bytes),
         ];
         let id: u64 = self.write(|database| {
             let row = database.query_row(
                 "INSERT INTO request (submission, dataset, source, destination, code, via, release,
                  best_effort, created_micros, deadline_micros, expires_micros, recipients, optimizer,
-                 wishes, stage_in, purge_micros, only_files, pinned)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)
+                 wishes, stage_in, purge_micros, only_files, pinned, one_file)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,
+                 ?19)
                  RETURNING id",
                 &arguments,
             )?;

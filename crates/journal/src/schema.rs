@@ -8,7 +8,7 @@ use crate::{
 
 /// Each entry brings the schema from its index to the next; entries are never changed. They are in SQLite's words,
 /// of which `Database::definition` makes another database's.
-const MIGRATIONS: [&str; 17] = [
+const MIGRATIONS: [&str; 18] = [
     "
     CREATE TABLE input (
         seq INTEGER PRIMARY KEY,
@@ -122,6 +122,39 @@ const MIGRATIONS: [&str; 17] = [
         created_micros INTEGER NOT NULL,
         expires_micros INTEGER
     );",
+    "ALTER TABLE request ADD COLUMN one_file BLOB;
+    CREATE TABLE fts_job (
+        id TEXT PRIMARY KEY,
+        owner TEXT NOT NULL,
+        project TEXT NOT NULL,
+        asked TEXT NOT NULL,
+        priority INTEGER NOT NULL,
+        created_micros INTEGER NOT NULL,
+        ended_micros INTEGER,
+        cancelled INTEGER NOT NULL DEFAULT 0
+    );
+    CREATE INDEX fts_job_created ON fts_job (created_micros);
+    CREATE INDEX fts_job_ended ON fts_job (ended_micros);
+    CREATE TABLE fts_file (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        job TEXT NOT NULL,
+        place INTEGER NOT NULL,
+        asked TEXT NOT NULL,
+        deadline_micros INTEGER NOT NULL,
+        priority INTEGER NOT NULL,
+        state INTEGER NOT NULL,
+        settled INTEGER NOT NULL,
+        request INTEGER,
+        attempts INTEGER NOT NULL DEFAULT 0,
+        not_before_micros INTEGER NOT NULL,
+        tried TEXT NOT NULL DEFAULT '[]',
+        reason TEXT NOT NULL DEFAULT '',
+        bytes INTEGER,
+        begun_micros INTEGER,
+        ended_micros INTEGER
+    );
+    CREATE INDEX fts_file_of_job ON fts_file (job, id);
+    CREATE INDEX fts_file_open ON fts_file (state, deadline_micros) WHERE settled = 0;",
 ];
 
 /// Brings the schema up to date, in a transaction that has begun.

@@ -10,8 +10,8 @@ use posthaste_core::contract::{
     DepotTerms, Event, Fault, Happening, Input, Method, Reason, ReleasePolicy, RequestSpec, Wishes,
 };
 use posthaste_journal::{
-    ChunkRecord, DepotRecord, JobHold, JobPhase, JobRecord, Journal, JournalError, PhaseName,
-    RequestRecord, Scan, StageIn, Step, TokenRecord,
+    ChunkRecord, DepotRecord, JobHold, JobPhase, JobRecord, Journal, JournalError, OneFile,
+    PhaseName, RequestRecord, Scan, StageIn, Step, TokenRecord,
 };
 use posthaste_types::{ByteRate, Bytes, ChunkIndex, Code, DepotId, Digest, RequestId, Timestamp};
 
@@ -158,6 +158,12 @@ fn request() -> RequestRecord {
             profile: Some("lab".into()),
             not_before: Some(Timestamp::from_secs(7)),
             rate_max: None,
+        }),
+        one_file: Some(OneFile {
+            replaces: true,
+            profile: None,
+            verify: false,
+            checksum: Some("md5:00".into()),
         }),
         created: Timestamp::from_secs(1),
         deadline: Timestamp::from_secs(2),
@@ -431,7 +437,7 @@ fn tokens_are_kept_by_name_until_they_are_removed() {
 }
 
 /// What takes each migration after the first back, in their order.
-const BACK: [&str; 16] = [
+const BACK: [&str; 17] = [
     "ALTER TABLE request DROP COLUMN recipients;",
     "ALTER TABLE request DROP COLUMN optimizer;",
     "ALTER TABLE depot DROP COLUMN terms;",
@@ -448,6 +454,7 @@ const BACK: [&str; 16] = [
     "ALTER TABLE request DROP COLUMN pinned;",
     "ALTER TABLE depot DROP COLUMN prices;",
     "DROP TABLE token;",
+    "ALTER TABLE request DROP COLUMN one_file; DROP TABLE fts_file; DROP TABLE fts_job;",
 ];
 
 /// Makes a journal one of an older schema.
@@ -475,6 +482,7 @@ fn a_journal_from_before_encryption_is_taken_over() {
         before.optimizer = Method::Auto;
         before.wishes = Wishes::default();
         (before.stage_in, before.purge_at) = (None, None);
+        before.one_file = None;
         before.only.clear();
         let journal = place.open();
         assert_eq!(journal.request(before.id).unwrap(), Some(before));
@@ -510,6 +518,7 @@ fn a_journal_from_before_optimizers_is_taken_over() {
         before.optimizer = Method::Auto;
         before.wishes = Wishes::default();
         (before.stage_in, before.purge_at) = (None, None);
+        before.one_file = None;
         before.only.clear();
         let journal = place.open();
         assert_eq!(journal.request(before.id).unwrap(), Some(before));

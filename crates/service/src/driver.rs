@@ -24,6 +24,7 @@ use crate::{
     hands::Hands,
     inbound::Flows,
     lending::Lending,
+    outbound::Outgoing,
     sealed::Opened,
     store::{Remains, Store},
 };
@@ -65,6 +66,8 @@ pub(crate) struct Centre {
     pub(crate) lending: OnceLock<Lending>,
     /// The ways on which rate can be reserved.
     pub(crate) circuits: Arc<Circuits>,
+    /// Stage-outs to addresses: where each writes, and what went wrong.
+    pub(crate) outgoing: Arc<Outgoing>,
     /// The gateways that some depots are reached through.
     pub(crate) gateways: Gateways,
     pub(crate) clock: Clock,
@@ -108,6 +111,7 @@ impl Centre {
             flows: Arc::default(),
             opened: Arc::default(),
             lending: OnceLock::new(),
+            outgoing: Arc::default(),
             gateways: options.gateways.clone(),
             clock: Clock::default(),
             inputs,
@@ -184,6 +188,7 @@ impl Driver {
             Arc::clone(&centre.flows),
             Arc::clone(&centre.opened),
             Arc::clone(&centre.circuits),
+            Arc::clone(&centre.outgoing),
             centre.inputs.clone(),
         );
         Self {

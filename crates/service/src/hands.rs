@@ -20,7 +20,7 @@ use crate::{
     driver::Arrival,
     follow::{Lead, Leads},
     inbound::{Flows, Inbound, landed},
-    outbound::Outbound,
+    outbound::{Outbound, Outgoing},
     probe, release,
     sealed::{Opened, Sealed},
     store::{Remains, Store},
@@ -106,9 +106,11 @@ impl Hands {
         flows: Arc<Flows>,
         opened: Arc<Opened>,
         circuits: Arc<Circuits>,
+        outgoing: Arc<Outgoing>,
         inputs: mpsc::Sender<Arrival>,
     ) -> Self {
-        let outbound = Outbound::new(Arc::clone(&store), Arc::clone(&flows), inputs.clone());
+        let flowing = Arc::clone(&flows);
+        let outbound = Outbound::new(Arc::clone(&store), flowing, outgoing, inputs.clone());
         let inbound = Inbound::new(
             Arc::clone(&store),
             flows,
@@ -402,9 +404,8 @@ impl Hands {
         self.outbound.forget(request, is_released);
         let store = Arc::clone(&self.store);
         self.running.spawn_blocking(move || {
-            if let Err(error) = store.retire_key(request, remains) {
-                eprintln!("posthaste: {request}: {error}");
-            }
+            let retired = store.retire_key(request, remains);
+            let _ = retired.inspect_err(|error| eprintln!("posthaste: {request}: {error}"));
         });
     }
 

@@ -29,7 +29,7 @@ use posthaste_types::RequestId;
 use tokio::sync::mpsc;
 use utoipa::OpenApi;
 
-use crate::{driver::Centre, submit::SCANS_MAX, tokens::Tokens};
+use crate::{driver::Centre, fts, submit::SCANS_MAX, tokens::Tokens};
 pub(crate) use access::Audit;
 
 /// Largest request body: a request with a thousand depot names is a tenth of this.
@@ -56,6 +56,8 @@ pub(crate) struct Desk {
     pub(crate) asking: Arc<std::sync::Mutex<()>>,
     /// Jobs that are looked at before it is time.
     pub(crate) looks: Arc<crate::jobs::held::Looks>,
+    /// Jobs of FTS's interface.
+    pub(crate) fts: Arc<fts::Fts>,
     /// The queue that is looked at, where one is.
     pub(crate) outlook: Option<Arc<crate::queue::Outlook>>,
 }
@@ -251,12 +253,15 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/v1/tokens", get(tokens::list).post(tokens::add))
         .route("/v1/tokens/{name}", axum::routing::delete(tokens::remove))
         .route("/v1/events", get(events::stream))
+        .merge(fts::routes())
         .layer(middleware::from_fn_with_state(
             desk.clone(),
             access::authenticate,
         ));
     Router::new()
         .route("/v1/health", get(health))
+        .route(fts::PREFIX, get(fts::root))
+        .route(&format!("{}/", fts::PREFIX), get(fts::root))
         .merge(guarded)
         .fallback(nothing_here)
         .layer(middleware::map_response(explain_rejection))

@@ -16,6 +16,7 @@ mod depots;
 mod driver;
 mod enlist;
 mod follow;
+mod fts;
 mod hands;
 mod http;
 mod inbound;
@@ -26,6 +27,7 @@ mod lending;
 mod members;
 mod meter;
 mod outbound;
+mod ports;
 mod probe;
 mod program;
 mod queue;
@@ -85,6 +87,8 @@ pub struct Options {
     pub database: Option<DatabaseUrl>,
     /// Where its API listens; port 0 takes any free one.
     pub listen: SocketAddr,
+    /// Where FTS's interface listens too, beside its place below the API's; nowhere else without.
+    pub fts_listen: Option<SocketAddr>,
     /// Listen beyond loopback although the API speaks plain HTTP: a TLS proxy stands in front.
     pub behind_tls: bool,
     /// Where sources are handed out to whoever pulls, while they are there; nowhere without.
@@ -113,6 +117,7 @@ pub struct Options {
 pub struct Service {
     desk: http::Desk,
     listener: TcpListener,
+    fts_listener: Option<TcpListener>,
     driver: driver::Driver,
     scans: mpsc::Receiver<posthaste_types::RequestId>,
     watches: mpsc::Receiver<Arc<depots::Depot>>,
@@ -145,23 +150,18 @@ impl Service {
     /// [`ErrorKind::Conflict`] when the port or the state is in use, [`ErrorKind::Invalid`] for an
     /// address beyond loopback, and the operating system's and the database's.
     pub async fn open(options: &Options) -> Result<Self> {
-        if !options.listen.ip().is_loopback() && !options.behind_tls {
-            return Err(
-                Error::new(ErrorKind::Invalid, "listen on", options.listen.to_string())
-                    .cause("the API speaks plain HTTP, and that address is beyond loopback")
-                    .hint("put a TLS proxy in front and add --behind-tls, or listen on 127.0.0.1"),
-            );
-        }
+        ports::check(options)?;
         let tellers = options.alarms.iter().map(alarms::Teller::open);
         let tellers = tellers.collect::<Result<Vec<_>>>()?;
         let lead = match &options.database {
             Some(address) => Some(leadership::Lead::take(address).await?),
             None => None,
         };
-        let listener = TcpListener::bind(options.listen).await.map_err(|cause| {
-            Error::io("listen on", options.listen.to_string(), cause)
-                .hint("is a service running already? choose another with --listen")
-        })?;
+        let listener = ports::bind(options.listen, "--listen").await?;
+        let fts_listener = match options.fts_listen {
+            Some(address) => Some(ports::bind(address, "--fts-listen").await?),
+            None => None,
+        };
         let epoch = lead.as_ref().map(|lead| lead.epoch);
         let database = options.database.as_ref().zip(epoch);
         let store = Arc::new(store::Store::open(&options.state, database)?);
@@ -193,6 +193,7 @@ impl Service {
             forgotten: forget,
             asking: Arc::default(),
             looks: Arc::default(),
+            fts: Arc::default(),
             outlook: options.queue.map(|queue| {
                 let outlook = queue::Outlook::new(queue, options.just_in_time);
                 Arc::new(outlook)
@@ -201,6 +202,7 @@ impl Service {
         Ok(Self {
             desk,
             listener,
+            fts_listener,
             driver,
             scans,
             watches,
@@ -220,6 +222,17 @@ impl Service {
     pub fn address(&self) -> Result<SocketAddr> {
         self.listener
             .local_addr()
+            .map_err(|cause| Error::io("look at", "the listener", cause))
+    }
+
+    /// Where FTS's interface listens too, if anywhere.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn fts_address(&self) -> Result<Option<SocketAddr>> {
+        let address = self.fts_listener.as_ref().map(TcpListener::local_addr);
+        address
+            .transpose()
             .map_err(|cause| Error::io("look at", "the listener", cause))
     }
 
@@ -244,6 +257,7 @@ impl Service {
         let Self {
             desk,
             listener,
+            fts_listener,
             driver,
             scans,
             watches,
@@ -279,17 +293,19 @@ impl Service {
         }
         choose_encoding(&desk.centre, encoding).await?;
         resume(&desk).await?;
+        let clerk = fts::run(
+            Arc::clone(&centre),
+            Arc::clone(&desk.fts),
+            desk.scans.clone(),
+        );
+        running.spawn(clerk);
         let (end, ended) = tokio::sync::watch::channel(false);
-        let mut told = ended.clone();
-        running.spawn(async move {
-            let stop = async move {
-                let _ = told.wait_for(|end| *end).await;
-            };
-            axum::serve(listener, http::router(desk))
-                .with_graceful_shutdown(stop)
-                .await
-                .map_err(|cause| Error::io("serve", "the API", cause))
-        });
+        let routes = http::router(desk);
+        if let Some(listener) = fts_listener {
+            let routes = fts::at_root(routes.clone());
+            running.spawn(ports::answer(listener, routes, ended.clone()));
+        }
+        running.spawn(ports::answer(listener, routes, ended));
         let outcome = tokio::select! {
             () = shutdown => Ok(()),
             Some(first) = running.join_next() => flatten(first),
@@ -394,6 +410,9 @@ async fn resume(desk: &http::Desk) -> Result<()> {
         .iter()
         .rev()
     {
+        if outbound::goes_out(record) && outbound::submit::is_open(centre, record) {
+            centre.outgoing.places.take(record);
+        }
         match record.scan {
             None => {
                 let _ = desk.scans.send(record.id).await;

@@ -5,7 +5,10 @@
 //! is leave to move as much more, and it has arrived when as much more is there.
 
 mod carrier;
+mod complaints;
+mod expected;
 mod listed;
+mod places;
 mod release;
 pub(crate) mod submit;
 mod verify;
@@ -23,26 +26,43 @@ use tokio::{sync::mpsc, task::JoinSet};
 
 use crate::{driver::Arrival, inbound::Flows, store::Store};
 use carrier::{Carrier, Granted};
+pub(crate) use complaints::Complaints;
+pub(crate) use expected::Expected;
+pub(crate) use places::Places;
 
 /// Whether a request goes to an address: of a stage-in the destination is a path.
 pub(crate) fn goes_out(record: &RequestRecord) -> bool {
     record.stage_in.is_some() && !record.destination.starts_with('/')
 }
 
+/// What is known of stage-outs to addresses beside the mind and the journal.
+#[derive(Debug, Default)]
+pub(crate) struct Outgoing {
+    pub(crate) places: Places,
+    pub(crate) complaints: Complaints,
+}
+
 /// Carries out what the mind commands of stage-outs to addresses; owned by the hands.
 pub(crate) struct Outbound {
     store: Arc<Store>,
     flows: Arc<Flows>,
+    outgoing: Arc<Outgoing>,
     inputs: mpsc::Sender<Arrival>,
     /// Those that are under way; of other requests, none.
     carriers: HashMap<RequestId, Option<Arc<Carrier>>>,
 }
 
 impl Outbound {
-    pub(crate) fn new(store: Arc<Store>, flows: Arc<Flows>, inputs: mpsc::Sender<Arrival>) -> Self {
+    pub(crate) fn new(
+        store: Arc<Store>,
+        flows: Arc<Flows>,
+        outgoing: Arc<Outgoing>,
+        inputs: mpsc::Sender<Arrival>,
+    ) -> Self {
         Self {
             store,
             flows,
+            outgoing,
             inputs,
             carriers: HashMap::new(),
         }
@@ -83,6 +103,7 @@ impl Outbound {
                 return;
             }
             self.store.forget_outward(request);
+            self.outgoing.places.give_back(carrier.record());
         }
         self.carriers.remove(&request);
     }
@@ -121,12 +142,12 @@ impl Outbound {
             return;
         };
         let flow = self.flows.of(source);
-        let inputs = self.inputs.clone();
+        let (inputs, outgoing) = (self.inputs.clone(), Arc::clone(&self.outgoing));
         if carrier.grant(chunk, source) {
             let begun = Arc::clone(&carrier);
             let handle = running.spawn(async move {
                 if let Err(error) = carrier.carry(&flow, &inputs).await {
-                    eprintln!("posthaste: {request}: {error}");
+                    outgoing.complaints.note(request, &error);
                     let fault = fault_of(&error);
                     for Granted { chunk, source } in carrier.take_back() {
                         let input = Input::ChunkMissed {
@@ -162,7 +183,7 @@ impl Outbound {
     /// Sees that all of it is there; or stops, and what is there already stays: others may read it.
     fn settle(&mut self, running: &mut JoinSet<()>, request: RequestId, keep: bool) {
         let carrier = self.carrier(request);
-        let inputs = self.inputs.clone();
+        let (inputs, outgoing) = (self.inputs.clone(), Arc::clone(&self.outgoing));
         let Some(carrier) = carrier else {
             return;
         };
@@ -170,13 +191,14 @@ impl Outbound {
             carrier.stop();
             self.carriers.remove(&request);
             self.store.forget_outward(request);
+            self.outgoing.places.give_back(carrier.record());
             return;
         }
         running.spawn(async move {
             let input = match carrier.complete().await {
                 Ok(()) => Input::Landed { request },
                 Err(error) => {
-                    eprintln!("posthaste: {request}: {error}");
+                    outgoing.complaints.note(request, &error);
                     Input::LandingFailed {
                         request,
                         fault: fault_of(&error),
@@ -191,6 +213,7 @@ impl Outbound {
     pub(crate) fn release(&mut self, running: &mut JoinSet<()>, request: RequestId) {
         let carrier = self.carrier(request);
         let (store, inputs) = (Arc::clone(&self.store), self.inputs.clone());
+        let outgoing = Arc::clone(&self.outgoing);
         running.spawn(async move {
             let compared = match carrier {
                 Some(carrier) => carrier.verify().await,
@@ -203,7 +226,7 @@ impl Outbound {
             let input = match released {
                 Ok(()) => Input::SourceReleased { request },
                 Err(error) => {
-                    eprintln!("posthaste: {request}: {error}");
+                    outgoing.complaints.note(request, &error);
                     let fault = fault_of(&error);
                     Input::SourceKept { request, fault }
                 }

@@ -47,22 +47,39 @@ const NAME_BYTES_MAX: usize = 200;
 /// [`ErrorKind::Invalid`] for what makes no sense, [`ErrorKind::NotFound`] for a source or a depot
 /// that isn't there.
 pub(crate) fn accept(centre: &Centre, new: &api::NewRequest) -> Result<(RequestRecord, bool)> {
-    if let Some(submission) = &new.submission_id
-        && let Some(known) = centre
-            .store
-            .journal(|journal| journal.submission(submission))?
-    {
+    if let Some(known) = known(centre, new)? {
         return Ok((known, false));
     }
-    let mut record = match outbound::submit::address(centre, new) {
+    let record = match outbound::submit::address(centre, new) {
         Some(address) => outbound::submit::check(centre, new, address)?,
         None => check(centre, new)?,
     };
+    Ok((write_down(centre, record)?, true))
+}
+
+/// The request that was submitted under this submission id before.
+///
+/// # Errors
+/// The journal's.
+pub(crate) fn known(centre: &Centre, new: &api::NewRequest) -> Result<Option<RequestRecord>> {
+    let Some(submission) = &new.submission_id else {
+        return Ok(None);
+    };
+    let store = &centre.store;
+    store.journal(|journal| journal.submission(submission))
+}
+
+/// Writes down a request that was checked, which gets its number.
+///
+/// # Errors
+/// The journal's.
+pub(crate) fn write_down(centre: &Centre, mut record: RequestRecord) -> Result<RequestRecord> {
     centre.store.make_key(&record)?;
-    record.id = centre
-        .store
-        .journal(|journal| journal.insert_request(&record))?;
-    Ok((record, true))
+    record.id = (centre.store).journal(|journal| journal.insert_request(&record))?;
+    if outbound::goes_out(&record) {
+        centre.outgoing.places.take(&record);
+    }
+    Ok(record)
 }
 
 /// What would be decided of a request, were it submitted: asked of a copy of the mind, so that
@@ -330,6 +347,7 @@ fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
             ..wishes(centre, new, new.keep_s.map(|_| kept_from + keep))?
         },
         stage_in: None,
+        one_file: None,
         created: now,
         deadline,
         purge_at: purge_at(new, now)?,

@@ -80,7 +80,7 @@ impl Caller {
     }
 
     /// Whether what it may holds everywhere.
-    fn operates(&self) -> bool {
+    pub(crate) fn operates(&self) -> bool {
         self.scope == api::Scope::Operate
     }
 
@@ -99,15 +99,23 @@ impl Caller {
     /// # Errors
     /// [`ErrorKind::PermissionDenied`] where it is somebody else's.
     pub(crate) fn owns(&self, record: &RequestRecord) -> Result<()> {
-        if self.operates() || self.owner.as_deref() == Some(&*record.wishes.owner) {
+        self.stands_for(&record.wishes.owner, || format!("request {}", record.id))
+    }
+
+    /// Sees that it may change what is this owner's, nobody's in particular where that is empty.
+    ///
+    /// # Errors
+    /// [`ErrorKind::PermissionDenied`] where it is somebody else's.
+    pub(crate) fn stands_for(&self, owner: &str, what: impl FnOnce() -> String) -> Result<()> {
+        if self.operates() || self.owner.as_deref() == Some(owner) {
             return Ok(());
         }
-        let whose = match &*record.wishes.owner {
+        let whose = match owner {
             "" => "nobody's in particular".to_owned(),
             owner => format!("{owner}'s"),
         };
         Err(self
-            .denied("change or read", format!("request {}", record.id))
+            .denied("change or read", what())
             .cause(format!("it is {whose}"))
             .hint("ask its owner, or an operator"))
     }

@@ -31,6 +31,7 @@ mod ssh_server;
 #[cfg(feature = "reservations")]
 mod stand_in;
 mod store_mask;
+mod tls_front;
 mod web_server;
 
 use std::{
@@ -62,6 +63,7 @@ pub use ssh_server::SshServer;
 #[cfg(feature = "reservations")]
 pub use stand_in::Fault;
 pub use store_mask::{StoreLooks, StoreMask};
+pub use tls_front::TlsFront;
 pub use web_server::{WebFace, WebServer};
 
 /// Between two looks whether a server listens.

@@ -54,7 +54,11 @@ impl Reader for S3Reader {
 
     fn read(&self, range: Range<u64>) -> Boxed<'_, Result<ByteStream>> {
         Box::pin(async move {
-            let span = format!("bytes={}-{}", range.start, range.end.saturating_sub(1));
+            if range.is_empty() {
+                let nothing: ByteStream = Box::pin(futures_util::stream::empty());
+                return Ok(nothing);
+            }
+            let span = format!("bytes={}-{}", range.start, range.end - 1);
             let mut call = Call::new(Method::GET, &self.key, "read").header("range", span);
             if let Some(version) = &self.entry.version {
                 call = call.header("if-match", &**version);

@@ -21,6 +21,7 @@ pub fn request(dataset: &str) -> RequestRecord {
         optimizer: Method::Auto,
         wishes: Wishes::default(),
         stage_in: None,
+        one_file: None,
         created: Timestamp::from_secs(1),
         deadline: Timestamp::from_secs(2),
         purge_at: None,

@@ -20,7 +20,7 @@ use posthaste_endpoint::{Error, ErrorKind};
 use serde_json::{Value, json};
 
 use super::{Answer, Desk, Refusal, openapi};
-use crate::{render, tokens::Caller};
+use crate::{fts, render, tokens::Caller};
 
 /// What each route needs, by method and path. Any other needs everything.
 static NEEDED: LazyLock<HashMap<(String, String), Scope>> = LazyLock::new(|| {
@@ -42,6 +42,14 @@ fn needed(method: &Method, path: &str) -> Scope {
         Method::HEAD => Method::GET,
         _ => method.clone(),
     };
+    // These are in no document of ours: FTS has its own.
+    if path.starts_with(fts::PREFIX) {
+        return if asked == Method::GET {
+            Scope::Read
+        } else {
+            Scope::Submit
+        };
+    }
     let key = (asked.as_str().to_owned(), path.to_owned());
     NEEDED.get(&key).copied().unwrap_or(Scope::Operate)
 }

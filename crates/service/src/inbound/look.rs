@@ -52,6 +52,14 @@ pub(crate) async fn open_at(address: &str, profile: Option<&String>) -> Result<A
     access.open(location, DraftRules::default()).await
 }
 
+/// Whether the service's user has a profile of that name.
+///
+/// # Errors
+/// That the profiles can't be read.
+pub(crate) fn has_profile(name: &str) -> Result<bool> {
+    ACCESS.has_profile(name)
+}
+
 /// What one source holds.
 pub(super) struct Held {
     pub(super) is_single: bool,

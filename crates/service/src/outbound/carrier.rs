@@ -24,7 +24,9 @@ use tokio::{
     task::AbortHandle,
 };
 
-use super::{goes_out, listed::Listed, locked, submit, verify::verify, whole_chunks};
+use super::{
+    expected::Expected, goes_out, listed::Listed, locked, submit, verify::verify, whole_chunks,
+};
 use crate::{
     driver::Arrival,
     inbound::{Flow, look},
@@ -135,6 +137,10 @@ impl Carrier {
             more: Notify::new(),
             turn: tokio::sync::Mutex::default(),
         }))
+    }
+
+    pub(super) fn record(&self) -> &RequestRecord {
+        &self.record
     }
 
     /// Whether what it reads is removed in the end.
@@ -309,7 +315,21 @@ impl Carrier {
             let figures = self.copy(Throttle::default(), Arc::default()).await?;
             self.is_there(&figures);
         }
-        Ok(())
+        let expected = self.record.one_file.as_ref();
+        let expected = expected.and_then(|one| one.checksum.as_deref());
+        match expected.map(Expected::restore).transpose()? {
+            Some(expected) => {
+                let destination = submit::open(&self.record).await?;
+                let compared = expected.compare(destination.as_ref()).await;
+                let is_wrong = |error: &Error| error.kind() == ErrorKind::Corrupt;
+                if compared.as_ref().err().is_some_and(is_wrong) {
+                    // Nobody is to take it for what it is not.
+                    destination.remove(b"").await?;
+                }
+                compared
+            }
+            None => Ok(()),
+        }
     }
 
     /// Compares what is there with what scratch is to let go of; nothing where the store checked all of it on its way.
@@ -334,6 +354,7 @@ impl Carrier {
         self.claim(destination.as_ref(), &listed).await?;
         let (source, into) = self.source(&listed).await?;
         let worst: Arc<Mutex<Option<Error>>> = Arc::default();
+        let one = self.record.one_file.as_ref();
         let options = Options {
             filter: self.filter()?,
             method: self.record.optimizer,
@@ -341,8 +362,8 @@ impl Carrier {
             throttle,
             links: Links::Keep,
             rules: DraftRules::default(),
-            again: false,
-            verify: false,
+            again: one.is_some_and(|one| one.replaces),
+            verify: one.is_some_and(|one| one.verify),
             dry_run: false,
             continues: true,
             transfer_max: None,
@@ -385,7 +406,7 @@ impl Carrier {
             name: name.unwrap_or_default(),
             content: !is_single,
         };
-        Ok((source, is_single))
+        Ok((source, is_single && self.record.one_file.is_none()))
     }
 
     /// The files that were named, and nothing else of their directory.
@@ -406,7 +427,7 @@ impl Carrier {
         if tokio::task::block_in_place(|| self.store.is_claimed(id)) {
             return Ok(());
         }
-        submit::check_free(destination, listed).await?;
+        submit::check_free(&self.record, destination, listed).await?;
         tokio::task::block_in_place(|| self.store.keep_claim(id))
     }
 }

@@ -90,6 +90,7 @@ pub(crate) fn check(
             not_before: None,
             rate_max: wishes.rate_max,
         }),
+        one_file: None,
         wishes,
         created: now,
         deadline: wanted,
@@ -180,48 +181,26 @@ fn check_plain(new: &api::NewRequest) -> Result<()> {
         .hint("leave that out, or name a destination that pulls it or runs a relay"))
 }
 
-/// Sees that no other request goes to the same place: what one wrote the other would take for its own.
+/// Sees that no other request goes to the same place.
+///
+/// # Errors
+/// As [`Places::check`](super::Places::check).
 fn check_alone(centre: &Centre, new: &RequestRecord) -> Result<()> {
-    let live: Vec<RequestId> = {
-        let mind = centre.mind();
-        let views = mind.stage_ins();
-        let live = views.filter(|view| view.goes_out && (view.state.is_live() || view.releases));
-        live.map(|view| view.request).collect()
+    let is_over = |request: RequestId| {
+        let known = centre.store.request(request);
+        known.is_ok_and(|known| !is_open(centre, &known))
     };
-    for request in live {
-        let other = centre.store.request(request)?;
-        if overlap(&places(new), &places(&other)) {
-            let why = format!("{request} goes there too, and is not through");
-            return Err(
-                Error::new(ErrorKind::Conflict, "stage out to", &new.destination)
-                    .cause(why)
-                    .hint("wait for that one, or name another place")
-                    .at(Locus::Destination),
-            );
-        }
-    }
-    Ok(())
+    centre.outgoing.places.check(new, is_over)
 }
 
-/// What a request writes: everything below these.
-fn places(record: &RequestRecord) -> Vec<String> {
-    let root = record.destination.trim_end_matches('/');
-    if record.only.is_empty() {
-        return vec![root.to_owned()];
+/// Whether a request may still write to its place, or removes what it wrote from here.
+pub(crate) fn is_open(centre: &Centre, record: &RequestRecord) -> bool {
+    match (centre.mind().arrival(record.id), &record.scan) {
+        (Some(view), _) => view.state.is_live() || view.releases,
+        (None, None) => true,
+        (None, Some(Scan::Sealed { .. })) => !record.submitted && record.ended.is_none(),
+        (None, Some(Scan::Failed { .. })) => false,
     }
-    let names = record.only.iter();
-    names.map(|name| format!("{root}/{name}")).collect()
-}
-
-fn overlap(some: &[String], others: &[String]) -> bool {
-    let is_in = |one: &str, other: &str| {
-        let rest = one.strip_prefix(other);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
-    some.iter().any(|one| {
-        let mut others = others.iter();
-        others.any(|other| is_in(one, other) || is_in(other, one))
-    })
 }
 
 /// What would be decided of a request, were it submitted: asked of a copy of the mind, so that nothing changes.
@@ -271,6 +250,7 @@ pub(crate) async fn scan(centre: &Arc<Centre>, record: &RequestRecord) -> Result
 
 async fn look(record: &RequestRecord) -> Result<(Scan, Listed)> {
     let listed = Listed::look(record).await?;
+    check_one(record, &listed)?;
     match look_there(record, &listed).await {
         // Who is away for now is looked at again before anything is written.
         Err(error) if !error.is_temporary() => return Err(error),
@@ -306,14 +286,29 @@ async fn look_there(record: &RequestRecord, listed: &Listed) -> Result<()> {
         let why = "there are symbolic links in it, which that can't keep";
         return Err(refused(why, "pack it first, or remove the links"));
     }
-    check_free(endpoint.as_ref(), listed).await
+    check_free(record, endpoint.as_ref(), listed).await
+}
+
+/// Sees that what is to be one file is one.
+fn check_one(record: &RequestRecord, listed: &Listed) -> Result<()> {
+    if record.one_file.is_none() || listed.is_single() {
+        return Ok(());
+    }
+    let source = String::from_utf8_lossy(&record.source).into_owned();
+    Err(Error::new(ErrorKind::Invalid, "copy", source)
+        .cause("it is a directory, and one file was asked for")
+        .at(Locus::Source))
 }
 
 /// Sees that nothing is there that it would replace.
 ///
 /// # Errors
 /// [`ErrorKind::Conflict`] where something is, and the endpoint's.
-pub(super) async fn check_free(endpoint: &dyn Endpoint, listed: &Listed) -> Result<()> {
+pub(super) async fn check_free(
+    record: &RequestRecord,
+    endpoint: &dyn Endpoint,
+    listed: &Listed,
+) -> Result<()> {
     let at = |error: Error| error.at(Locus::Destination);
     let taken = |path: &[u8]| {
         Error::new(ErrorKind::Conflict, "stage out to", endpoint.show(path))
@@ -324,7 +319,14 @@ pub(super) async fn check_free(endpoint: &dyn Endpoint, listed: &Listed) -> Resu
     let Some(there) = endpoint.stat(b"", true).await.map_err(at)? else {
         return Ok(());
     };
-    if there.kind != Kind::Directory {
+    let is_file = there.kind != Kind::Directory;
+    if let Some(one) = &record.one_file {
+        return match is_file && one.replaces {
+            true => Ok(()),
+            false => Err(taken(b"")),
+        };
+    }
+    if is_file {
         return Err(taken(b""));
     }
     let tops = listed.tops();
@@ -345,8 +347,10 @@ pub(super) async fn check_free(endpoint: &dyn Endpoint, listed: &Listed) -> Resu
 /// # Errors
 /// What opening it brings.
 pub(super) async fn open(record: &RequestRecord) -> Result<Arc<dyn Endpoint>> {
-    let profile = record.stage_in.as_ref();
-    let profile = profile.and_then(|stage| stage.profile.as_ref());
+    let profile = match (&record.one_file, &record.stage_in) {
+        (Some(one), _) => one.profile.as_ref(),
+        (None, stage) => stage.as_ref().and_then(|stage| stage.profile.as_ref()),
+    };
     let opened = open_at(&record.destination, profile).await;
     opened.map_err(|error| error.at(Locus::Destination))
 }
@@ -417,29 +421,4 @@ fn inputs(record: &RequestRecord, source: SourceId, name: String) -> Vec<Input> 
         },
         Input::ArrivalAsked { request, spec },
     ]
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn two_that_write_below_each_other_overlap() {
-        let some = |places: &[&str]| places.iter().map(|&place| place.into()).collect();
-        let overlap = |one: &[&str], other: &[&str]| {
-            let (one, other): (Vec<String>, Vec<String>) = (some(one), some(other));
-            let found = super::overlap(&one, &other);
-            assert_eq!(found, super::overlap(&other, &one));
-            found
-        };
-        assert!(overlap(&["s3://b/run"], &["s3://b/run"]));
-        assert!(overlap(&["s3://b/run"], &["s3://b/run/out/x"]));
-        assert!(!overlap(&["s3://b/run"], &["s3://b/run7"]));
-        assert!(!overlap(
-            &["s3://b/run/a", "s3://b/run/b"],
-            &["s3://b/run/c"]
-        ));
-        assert!(overlap(
-            &["s3://b/run/a", "s3://b/run/b"],
-            &["s3://b/run/b"]
-        ));
-    }
 }

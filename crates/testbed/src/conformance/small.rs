@@ -1,5 +1,6 @@
 //! Small files and directories.
 
+use futures_util::StreamExt;
 use posthaste_endpoint::Parcel;
 
 use super::{
@@ -23,6 +24,13 @@ pub(super) async fn files_keep_bytes_and_attributes(stage: &Stage) {
         assert_eq!(whole.checksum, Checksum::of(&bytes));
         assert_eq!(whole.entry.size, bytes.len() as u64);
         stage.is_dressed(&whole.entry, MODE);
+        let reader = stage.endpoint.open(b"small/file", &found).await.unwrap();
+        let mut body = reader.read(0..found.size).await.unwrap();
+        let mut streamed = Vec::new();
+        while let Some(some) = body.next().await {
+            streamed.extend(some.unwrap());
+        }
+        assert_eq!(streamed, bytes, "read as a stream");
     }
     let is_new = stage.through.make_directory(b"small").await.unwrap();
     assert!(!is_new, "it was new twice");

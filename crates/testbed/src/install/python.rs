@@ -113,37 +113,100 @@ pub fn ensure_python_program(program: PythonProgram) -> Result<PathBuf> {
     say(&format!(
         "installing {wanted} from the Python package index"
     ));
-    // An environment holds its own path, so it is made where it stays, and anew if it is not whole.
+    make_environment(&folder)?;
+    install_into(&folder, &[&wanted])?;
+    find_below(&folder, program.program)
+        .with_context(|| format!("{wanted} has no {}", program.program))
+}
+
+/// The clients of FTS, and Rucio, which drives FTS through a part of its server: their package, version and pins.
+const FTS_CLIENT: &str = "fts3==3.14.2";
+const RUCIO: &str = "rucio==39.4.2";
+const FTS_PINS: &str = include_str!("fts-clients.txt");
+const FTS_FOLDER: &str = "fts-clients-3.14.2-39.4.2";
+
+/// The folder of FTS's own command line programs, and of a Python with Rucio's tool that drives FTS.
+///
+/// # Errors
+/// When they are missing; the message says what to run.
+pub fn find_fts_clients() -> Result<PathBuf> {
+    let folder = tools_folder().join(FTS_FOLDER).join("bin");
+    let is_there = folder.join("fts-rest-transfer-submit").exists();
+    ensure!(
+        is_there,
+        "the tests need FTS's clients from the Python package index: run `cargo xtask test`"
+    );
+    Ok(folder)
+}
+
+/// Installs them where they are missing.
+///
+/// # Errors
+/// When Python can't be had, the index does not serve a package, or one can't be built.
+pub fn ensure_fts_clients() -> Result<PathBuf> {
+    if let Ok(found) = find_fts_clients() {
+        return Ok(found);
+    }
+    let folder = tools_folder().join(FTS_FOLDER);
+    say("installing FTS's clients and Rucio from the Python package index");
+    make_environment(&folder)?;
+    // What binds OpenSSL is built here, by a program that the index serves too.
+    if !Path::new("/usr/include/openssl/ssl.h").exists() {
+        apt_install("libssl-dev")?;
+    }
+    let tools = ["swig==4.2.1", "setuptools==75.8.0", "wheel==0.45.1"];
+    install_into(&folder, &tools)?;
+    install_into(&folder, &["--no-build-isolation", "M2Crypto==0.51.0"])?;
+    let pins = folder.join("pins.txt");
+    fs::write(&pins, FTS_PINS)?;
+    let pins = pins.to_string_lossy().into_owned();
+    install_into(&folder, &["--constraint", &pins, FTS_CLIENT, RUCIO])?;
+    find_fts_clients()
+}
+
+/// Makes an environment of Python's. It holds its own path, so it is made where it stays, and anew if it is not whole.
+fn make_environment(folder: &Path) -> Result<()> {
     if folder.exists() {
-        fs::remove_dir_all(&folder)?;
+        fs::remove_dir_all(folder)?;
     }
     let python = ensure_python()?;
     let make = || {
         Command::new(&python)
             .args(["-m", "venv"])
-            .arg(&folder)
+            .arg(folder)
             .output()
     };
     if !make()?.status.success() {
         apt_install("python3-venv")?;
         make()?;
     }
+    Ok(())
+}
+
+/// Installs into an environment, which is removed where that fails.
+fn install_into(folder: &Path, wanted: &[&str]) -> Result<()> {
+    #[expect(clippy::disallowed_methods, reason = "the programs of the machine")]
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let places = std::iter::once(folder.join("bin")).chain(std::env::split_paths(&path));
     let output = Command::new(folder.join("bin/python"))
-        .args(["-m", "pip", "install", "--quiet", &wanted])
+        .args(["-m", "pip", "install", "--quiet"])
+        .args(wanted)
+        // Some are built, with programs that were installed before.
+        .env("PATH", std::env::join_paths(places)?)
         .stdin(Stdio::null())
         .output()
         .context("run pip")?;
     if !output.status.success() {
-        fs::remove_dir_all(&folder)?;
+        fs::remove_dir_all(folder)?;
     }
     let reason = String::from_utf8_lossy(&output.stderr).into_owned();
     ensure!(
         output.status.success(),
-        "the Python package index does not serve {wanted}: {}",
+        "the Python package index does not serve {}: {}",
+        wanted.join(" "),
         last_line(&reason)
     );
-    find_below(&folder, program.program)
-        .with_context(|| format!("{wanted} has no {}", program.program))
+    Ok(())
 }
 
 /// The file below `folder`; of what matches `*` the first that has it.

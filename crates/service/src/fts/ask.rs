@@ -1,0 +1,672 @@
+//! A job as FTS's clients ask for it. What is refused is said in FTS's words where clients know them.
+
+use std::time::Duration;
+
+use posthaste_types::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::state::Kind;
+use crate::outbound::Expected;
+
+/// Most files of a job, each way to have one counted.
+const FILES_MAX: usize = 10_000;
+/// Bytes of what a client keeps with a job, or with a file.
+const METADATA_BYTES_MAX: usize = 4096;
+/// Bytes of an address.
+const ADDRESS_BYTES_MAX: usize = 4096;
+/// When a job that names no moment is to be done.
+const DEADLINE_DEFAULT: Duration = Duration::from_secs(7 * 86_400);
+/// Most attempts after the first, and most minutes between two.
+const RETRIES_MAX: u32 = 100;
+const RETRY_DELAY_MIN_MAX: u64 = 24 * 60;
+/// Ways to choose among several sources, all of which begin with the first here.
+const STRATEGIES: [&str; 10] = [
+    "auto",
+    "orderly",
+    "queue",
+    "success",
+    "throughput",
+    "file-throughput",
+    "pending-data",
+    "waiting-time",
+    "waiting-time-with-error",
+    "duration",
+];
+
+/// Why a job is not taken: a line for people. FTS's clients show it with this status alone.
+pub(super) type Refused = String;
+
+/// A job.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) asked: Asked,
+    pub(super) priority: u8,
+    pub(super) files: Vec<(u32, Pair)>,
+    /// Of a job that may be asked for twice: its id follows from this.
+    pub(super) sid: Option<String>,
+    /// When it is to be done.
+    pub(super) deadline: Timestamp,
+}
+
+/// What holds for all of a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Asked {
+    pub(super) kind: Kind,
+    pub(super) metadata: Map<String, Value>,
+    /// Whether what is there in the end is compared: `n`, or of whom checksums are wanted, `s`, `t` or `b`.
+    pub(super) verify: char,
+    pub(super) replaces: Replaces,
+    pub(super) retries: u32,
+    /// Minutes between two attempts, as FTS's clients count them.
+    pub(super) retry_delay_min: u64,
+    /// Seconds since 1970 after which nothing of it begins.
+    pub(super) queue_until_s: Option<u64>,
+    /// Whether it named a moment by which it is to be done, and is refused where that can't be.
+    pub(super) has_deadline: bool,
+    /// Most seconds that a file may make no progress.
+    pub(super) timeout_s: Option<u64>,
+}
+
+/// Whether a file takes the place of one that is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Replaces {
+    Never,
+    Always,
+    /// From the second attempt on.
+    OnRetry,
+    /// At places that files only pass.
+    OnTheWay,
+}
+
+impl Replaces {
+    /// FTS's letter for it.
+    pub(super) fn flag(self) -> Option<char> {
+        match self {
+            Self::Never => None,
+            Self::Always => Some('Y'),
+            Self::OnRetry => Some('R'),
+            Self::OnTheWay => Some('M'),
+        }
+    }
+}
+
+/// A file, from one place to one other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Pair {
+    pub(super) source: String,
+    pub(super) destination: String,
+    pub(super) checksum: String,
+    pub(super) bytes: u64,
+    pub(super) metadata: Value,
+    pub(super) activity: String,
+    pub(super) strategy: String,
+}
+
+impl Pair {
+    /// What is to be there in the end, where a value was given.
+    ///
+    /// # Errors
+    /// Why it is no checksum.
+    pub(super) fn expected(&self) -> Result<Option<Expected>, String> {
+        match self.checksum.split_once(':') {
+            None | Some((_, "")) => Ok(None),
+            Some((algorithm, value)) => Expected::read(algorithm, value).map(Some),
+        }
+    }
+}
+
+/// Reads a job.
+///
+/// # Errors
+/// Why it is none.
+pub(super) fn read(body: &[u8], now: Timestamp) -> Result<Job, Refused> {
+    let body: Value =
+        serde_json::from_slice(body).map_err(|_| "Badly formatted JSON request".to_owned())?;
+    let Value::Object(body) = body else {
+        return Err("Expecting a dictionary".into());
+    };
+    let empty = Map::new();
+    let params = match body.get("params") {
+        None | Some(Value::Null) => &empty,
+        Some(Value::Object(params)) => params,
+        Some(_) => return Err("Invalid value within the request: params is no object".into()),
+    };
+    let files = match body.get("files") {
+        None | Some(Value::Null) => return Err("No transfers operations specified".into()),
+        Some(Value::Array(files)) => files,
+        Some(_) => return Err("Malformed request: files is no list".into()),
+    };
+    let pairs = pairs(files)?;
+    let kind = kind(params, &pairs)?;
+    refuse_tape(params)?;
+    let queue_until =
+        lasts(params.get("max_time_in_queue")).map(|lasts| lasts.map_or(now, |lasts| now + lasts));
+    let metadata = job_metadata(params.get("job_metadata"))?;
+    let named = match metadata.get("deadline") {
+        None | Some(Value::Null) => None,
+        Some(text) => Some(deadline(text, now)?),
+    };
+    let deadline = named.or(queue_until);
+    let verify = verify(
+        params.get("verify_checksum"),
+        pairs.last().map(|(_, pair)| pair),
+    )?;
+    for (_, pair) in &pairs {
+        pair.expected()?;
+    }
+    let retries = number(params, "retry")?.unwrap_or(0).max(0);
+    let delay = number(params, "retry_delay")?.unwrap_or(0).max(0);
+    let timeout = number(params, "timeout")?.filter(|timeout| *timeout > 0);
+    number(params, "nostreams")?;
+    number(params, "buffer_size")?;
+    let priority = number(params, "priority")?.unwrap_or(3).clamp(1, 5);
+    Ok(Job {
+        priority: u8::try_from(priority).unwrap_or(3),
+        sid: sid(params)?,
+        deadline: deadline.unwrap_or(now + DEADLINE_DEFAULT),
+        asked: Asked {
+            verify,
+            replaces: replaces(params, kind)?,
+            kind,
+            metadata,
+            retries: u32::try_from(retries)
+                .unwrap_or(RETRIES_MAX)
+                .min(RETRIES_MAX),
+            retry_delay_min: delay.unsigned_abs().min(RETRY_DELAY_MIN_MAX),
+            queue_until_s: queue_until.map(|at| at.as_micros() / 1_000_000),
+            has_deadline: named.is_some(),
+            timeout_s: timeout.map(i64::unsigned_abs),
+        },
+        files: pairs,
+    })
+}
+
+/// What is asked for of tapes, which nobody here has.
+fn refuse_tape(params: &Map<String, Value>) -> Result<(), Refused> {
+    for key in ["bring_online", "archive_timeout"] {
+        // Clients also write what is no number, which means that nothing is wanted.
+        if number(params, key).is_ok_and(|value| value.is_some_and(|value| value > 0)) {
+            return Err(format!(
+                "Invalid value within the request: {key} is for tapes, which can't be reached from here"
+            ));
+        }
+    }
+    if flag(params, "overwrite_when_only_on_disk") {
+        return Err(
+            "'overwrite-when-only-on-disk' requires a tape, which can't be reached from here"
+                .into(),
+        );
+    }
+    Ok(())
+}
+
+/// Every way to have each file.
+fn pairs(files: &[Value]) -> Result<Vec<(u32, Pair)>, Refused> {
+    let mut pairs = Vec::new();
+    for (place, file) in (0..).zip(files) {
+        let Value::Object(file) = file else {
+            return Err("Malformed request: a file is no object".into());
+        };
+        let (sources, destinations) = (
+            addresses(file, "sources")?,
+            addresses(file, "destinations")?,
+        );
+        for source in &sources {
+            for destination in &destinations {
+                if pairs.len() == FILES_MAX {
+                    return Err(format!(
+                        "Invalid value within the request: more than {FILES_MAX} files"
+                    ));
+                }
+                pairs.push((place, pair(file, source, destination)?));
+            }
+        }
+    }
+    if pairs.is_empty() {
+        return Err("No valid pairs available".into());
+    }
+    Ok(pairs)
+}
+
+fn pair(file: &Map<String, Value>, source: &str, destination: &str) -> Result<Pair, Refused> {
+    let text = |key: &str, default: &str| match file.get(key) {
+        Some(Value::String(text)) if !text.is_empty() && text.len() <= METADATA_BYTES_MAX => {
+            text.clone()
+        }
+        _ => default.to_owned(),
+    };
+    let strategy = text("selection_strategy", "auto");
+    if !STRATEGIES.contains(&strategy.as_str()) {
+        return Err(format!(
+            "{} algorithm is not supported by Scheduler",
+            strategy.escape_debug()
+        ));
+    }
+    Ok(Pair {
+        source: source.to_owned(),
+        destination: destination.to_owned(),
+        checksum: text("checksum", "ADLER32"),
+        bytes: size(file.get("filesize"))?,
+        metadata: metadata(file.get("metadata"))?.map_or(Value::Null, Value::Object),
+        activity: text("activity", "default"),
+        strategy,
+    })
+}
+
+fn size(given: Option<&Value>) -> Result<u64, Refused> {
+    let wrong = |given: &Value| {
+        format!("Invalid value within the request: {given} is no size of a file in bytes")
+    };
+    match given {
+        None | Some(Value::Null) => Ok(0),
+        Some(Value::String(text)) => text
+            .trim()
+            .parse()
+            .map_err(|_| wrong(&json!(text.escape_debug().to_string()))),
+        Some(Value::Number(number)) => {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "no file is larger than what fits; less than nothing becomes nothing"
+            )]
+            let whole = number.as_f64().map(|size| size as u64);
+            number.as_u64().or(whole).ok_or_else(|| wrong(&json!(0)))
+        }
+        Some(other) => Err(wrong(other)),
+    }
+}
+
+fn addresses(file: &Map<String, Value>, key: &str) -> Result<Vec<String>, Refused> {
+    let list = match file.get(key) {
+        None => return Err(format!("Missing parameter: '{key}'")),
+        Some(Value::Array(list)) => list,
+        Some(_) => return Err(format!("Malformed request: {key} is no list")),
+    };
+    let address = |value: &Value| match value {
+        Value::String(text) => check_address(text.trim()),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            Err(format!("Malformed request: {key} holds what is no address"))
+        }
+    };
+    list.iter().map(address).collect()
+}
+
+fn check_address(address: &str) -> Result<String, Refused> {
+    let wrong = |why: &str| {
+        let shown: String = address.chars().take(200).collect();
+        Err(format!(
+            "Invalid value within the request: {why} ({})",
+            shown.escape_debug()
+        ))
+    };
+    if address.len() > ADDRESS_BYTES_MAX || address.contains(char::is_control) {
+        return wrong("Unusable address");
+    }
+    let Some((scheme, rest)) = address.split_once("://") else {
+        return wrong("Missing scheme");
+    };
+    if scheme == "file" {
+        return wrong("Can not transfer local files");
+    }
+    let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+    if host.is_empty() {
+        return wrong("Missing host");
+    }
+    // A password in an address would be shown to whoever looks at the job.
+    if host
+        .rsplit_once('@')
+        .is_some_and(|(user, _)| user.contains(':'))
+    {
+        return Err(
+            "Invalid value within the request: passwords don't belong into addresses".into(),
+        );
+    }
+    if path.trim_matches('/').is_empty() {
+        return wrong("Missing path");
+    }
+    Ok(address.to_owned())
+}
+
+fn kind(params: &Map<String, Value>, pairs: &[(u32, Pair)]) -> Result<Kind, Refused> {
+    let (hops, reuse) = (flag(params, "multihop"), flag(params, "reuse"));
+    let places = pairs.last().map_or(0, |(place, _)| *place as usize + 1);
+    if pairs.len() > places {
+        if places > 1 || hops || reuse {
+            return Err("Multiple replica jobs must only have one unique file".into());
+        }
+        return Ok(Kind::Replicas);
+    }
+    if hops {
+        return Ok(Kind::Hops);
+    }
+    Ok(if reuse { Kind::Reuse } else { Kind::Plain })
+}
+
+fn replaces(params: &Map<String, Value>, kind: Kind) -> Result<Replaces, Refused> {
+    let (always, on_retry, on_the_way) = (
+        flag(params, "overwrite"),
+        flag(params, "overwrite_on_retry"),
+        flag(params, "overwrite_hop"),
+    );
+    match (always, on_retry, on_the_way) {
+        (false, false, false) => Ok(Replaces::Never),
+        (true, false, false) => Ok(Replaces::Always),
+        (false, true, false) => Ok(Replaces::OnRetry),
+        (false, false, true) if kind == Kind::Hops => Ok(Replaces::OnTheWay),
+        (false, false, true) => Err("'overwrite-hop' requires multihop job submission".into()),
+        _ => Err("Incompatible overwrite flags used at the same time".into()),
+    }
+}
+
+/// Whether something is on: clients write it as a truth, a number or a word.
+fn flag(params: &Map<String, Value>, key: &str) -> bool {
+    match params.get(key) {
+        Some(Value::Bool(is_on)) => *is_on,
+        Some(Value::Number(number)) => number.as_f64().is_some_and(|number| number != 0.0),
+        Some(Value::String(word)) => word.starts_with(['y', 'Y']),
+        _ => false,
+    }
+}
+
+/// A whole number, which clients also write as text.
+fn number(params: &Map<String, Value>, key: &str) -> Result<Option<i64>, Refused> {
+    let read = match params.get(key) {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::String(text)) => text.trim().parse().ok(),
+        Some(Value::Number(number)) => number.as_i64().or_else(|| {
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "what does not fit is cut to what does"
+            )]
+            number.as_f64().map(|number| number as i64)
+        }),
+        Some(Value::Bool(is_on)) => Some((*is_on).into()),
+        Some(_) => None,
+    };
+    let wrong = || format!("Invalid value within the request: {key} is no whole number");
+    read.map(Some).ok_or_else(wrong)
+}
+
+/// How long something may wait; none at all where it is negative. Hours where it is a number, else with a unit behind it; what is
+/// neither is no limit.
+fn lasts(given: Option<&Value>) -> Option<Option<Duration>> {
+    let (count, unit_s) = match given? {
+        Value::Number(number) => (number.as_i64()?, 3600),
+        Value::String(text) => {
+            let unit = text.chars().last()?;
+            let unit_s = match unit.to_ascii_lowercase() {
+                's' => 1,
+                'm' => 60,
+                'h' => 3600,
+                'd' => 86_400,
+                _ => return None,
+            };
+            (text[..text.len() - 1].parse::<i64>().ok()?, unit_s)
+        }
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => return None,
+    };
+    if count == 0 {
+        return None;
+    }
+    let count = u64::try_from(count).ok();
+    // Ten years are for ever.
+    let most = 10 * 366 * 86_400;
+    Some(count.map(|count| Duration::from_secs(count.saturating_mul(unit_s).min(most))))
+}
+
+fn deadline(given: &Value, now: Timestamp) -> Result<Timestamp, Refused> {
+    let text = given.as_str().unwrap_or_default();
+    let at = crate::render::parse_moment("job_metadata.deadline", text);
+    let at = at.map_err(|error| format!("Invalid value within the request: {error}"))?;
+    if at <= now {
+        return Err(
+            "Invalid value within the request: the deadline in job_metadata has passed".into(),
+        );
+    }
+    Ok(at)
+}
+
+/// What a client keeps with a job or a file: FTS makes an object of a word.
+fn metadata(given: Option<&Value>) -> Result<Option<Map<String, Value>>, Refused> {
+    let object = match given {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::Object(object)) => object.clone(),
+        Some(Value::String(label)) => Map::from_iter([("label".into(), json!(label))]),
+        Some(_) => return Err("Metadata neither JSON nor String".into()),
+    };
+    let bytes = serde_json::to_vec(&object).map_or(usize::MAX, |bytes| bytes.len());
+    if bytes > METADATA_BYTES_MAX {
+        return Err(format!(
+            "Job Submission Refused, metadata exceeds size limit of {METADATA_BYTES_MAX}"
+        ));
+    }
+    Ok(Some(object))
+}
+
+/// Of a job there always is some: clients look into it.
+fn job_metadata(given: Option<&Value>) -> Result<Map<String, Value>, Refused> {
+    let mut object = metadata(given)?.unwrap_or_default();
+    object.insert("auth_method".into(), json!("oauth2"));
+    Ok(object)
+}
+
+fn verify(given: Option<&Value>, last: Option<&Pair>) -> Result<char, Refused> {
+    let has_value = last.is_some_and(|pair| matches!(pair.expected(), Ok(Some(_))));
+    let letter = match given {
+        Some(Value::Bool(true)) => 'b',
+        Some(Value::String(word)) => word
+            .chars()
+            .next()
+            .map_or('n', |first| first.to_ascii_lowercase()),
+        _ if has_value => 't',
+        _ => 'n',
+    };
+    if ['n', 's', 't', 'b'].contains(&letter) {
+        return Ok(letter);
+    }
+    Err("Invalid value within the request: verify_checksum is source, target, both or none".into())
+}
+
+fn sid(params: &Map<String, Value>) -> Result<Option<String>, Refused> {
+    match (params.get("id_generator"), params.get("sid")) {
+        (Some(Value::String(how)), Some(Value::String(sid)))
+            if how == "deterministic" && !sid.is_empty() && sid.len() <= METADATA_BYTES_MAX =>
+        {
+            Ok(Some(sid.clone()))
+        }
+        (Some(Value::String(how)), _) if how == "deterministic" => {
+            Err("Need sid for deterministic job id generation".into())
+        }
+        _ => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_secs(1_000_000);
+
+    fn job(params: Value, files: Value) -> Result<Job, Refused> {
+        read(
+            json!({"params": params, "files": files})
+                .to_string()
+                .as_bytes(),
+            NOW,
+        )
+    }
+
+    fn file(source: &str, destination: &str) -> Value {
+        json!({"sources": [source], "destinations": [destination]})
+    }
+
+    #[test]
+    fn a_job_is_read_as_the_clients_write_it() {
+        // As FTS's own command line writes it, nulls and all.
+        let params = json!({"overwrite": false, "reuse": false, "job_metadata": null, "verify_checksum": "n",
+            "copy_pin_lifetime": -1, "bring_online": -1, "archive_timeout": -1, "timeout": null, "retry": 0,
+            "priority": null, "multihop": false, "nostreams": "4", "buffer_size": null, "unmanaged_tokens": false});
+        let files = json!([{"sources": ["https://a:443/p/f1 "], "destinations": ["davs://b/p/f1"],
+            "checksum": "ADLER32", "filesize": null, "activity": null, "metadata": "mine",
+            "source_tokens": ["secret"], "destination_tokens": ["secret"]}]);
+        let read = job(params, files).unwrap();
+        assert_eq!((read.priority, read.asked.verify), (3, 'n'));
+        assert_eq!(read.deadline, NOW + DEADLINE_DEFAULT);
+        assert_eq!(read.asked.kind, Kind::Plain);
+        let (_, pair) = &read.files[0];
+        assert_eq!(pair.source, "https://a:443/p/f1");
+        assert_eq!(pair.metadata, json!({"label": "mine"}));
+        assert!(
+            !format!("{read:?}").contains("secret"),
+            "tokens are not kept"
+        );
+        // As Rucio does.
+        let params = json!({"account": "root", "verify_checksum": "both", "copy_pin_lifetime": 172_800,
+            "job_metadata": {"issuer": "rucio", "multi_sources": false}, "overwrite": true, "priority": 4,
+            "max_time_in_queue": "36h", "id_generator": "deterministic", "sid": "abc", "retry": 2});
+        let read = job(params, json!([file("davs://a/f", "davs://b/f")])).unwrap();
+        assert_eq!(read.sid.as_deref(), Some("abc"));
+        assert_eq!((read.asked.verify, read.priority), ('b', 4));
+        assert_eq!(read.asked.replaces, Replaces::Always);
+        assert_eq!(read.deadline, NOW + Duration::from_secs(36 * 3600));
+        assert!(!read.asked.has_deadline);
+        assert_eq!(read.asked.metadata["issuer"], "rucio");
+    }
+
+    #[test]
+    fn what_waits_no_longer_is_written_in_hours_or_with_a_unit() {
+        let hours = |given: Value| lasts(Some(&given)).flatten().map(|lasts| lasts.as_secs());
+        assert_eq!(hours(json!(2)), Some(7200));
+        assert_eq!(hours(json!("90m")), Some(5400));
+        assert_eq!(hours(json!("1D")), Some(86_400));
+        for none in [
+            json!(0),
+            json!("5"),
+            json!("x"),
+            json!(""),
+            json!("é"),
+            json!(1.5),
+            json!(null),
+        ] {
+            assert_eq!(lasts(Some(&none)), None, "{none}");
+        }
+        assert_eq!(lasts(Some(&json!(-1))), Some(None), "over at once");
+    }
+
+    #[test]
+    fn a_deadline_is_a_moment_to_come() {
+        let with = |deadline: Value| {
+            let params = json!({"job_metadata": {"deadline": deadline}, "max_time_in_queue": 1});
+            job(params, json!([file("https://a/f", "https://b/f")]))
+        };
+        let read = with(json!("2030-01-01T00:00:00Z")).unwrap();
+        assert!(read.asked.has_deadline);
+        assert_eq!(read.deadline, Timestamp::from_secs(1_893_456_000));
+        for wrong in [json!("tomorrow"), json!(5), json!("1970-01-01T00:00:00Z")] {
+            with(wrong).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_in_the_words_that_clients_know() {
+        let good = || json!([file("https://a/f", "https://b/f")]);
+        let two = json!([{"sources": ["https://a/f", "https://c/f"], "destinations": ["https://b/f"]},
+            {"sources": ["https://a/g"], "destinations": ["https://b/g"]}]);
+        let cases = [
+            (json!({}), json!(null), "No transfers operations specified"),
+            (json!({}), json!([]), "No valid pairs available"),
+            (
+                json!({}),
+                json!([{"sources": ["https://a/f"]}]),
+                "Missing parameter: 'destinations'",
+            ),
+            (
+                json!({}),
+                json!([file("a/f", "https://b/f")]),
+                "Missing scheme",
+            ),
+            (
+                json!({}),
+                json!([file("https:///f", "https://b/f")]),
+                "Missing host",
+            ),
+            (
+                json!({}),
+                json!([file("https://a/", "https://b/f")]),
+                "Missing path",
+            ),
+            (
+                json!({}),
+                json!([file("file:///etc/passwd", "https://b/f")]),
+                "local files",
+            ),
+            (
+                json!({}),
+                json!([file("https://u:p@a/f", "https://b/f")]),
+                "passwords",
+            ),
+            (json!({}), two, "one unique file"),
+            (
+                json!({"priority": "x"}),
+                good(),
+                "priority is no whole number",
+            ),
+            (json!({"bring_online": 60}), good(), "tapes"),
+            (json!({"job_metadata": [1]}), good(), "Metadata neither"),
+            (
+                json!({"job_metadata": "x".repeat(5000)}),
+                good(),
+                "size limit",
+            ),
+            (
+                json!({"overwrite": true, "overwrite_on_retry": true}),
+                good(),
+                "Incompatible",
+            ),
+            (json!({"overwrite_hop": true}), good(), "requires multihop"),
+            (json!({"id_generator": "deterministic"}), good(), "Need sid"),
+            (
+                json!({"verify_checksum": "perhaps"}),
+                good(),
+                "verify_checksum",
+            ),
+            (json!([]), good(), "params"),
+        ];
+        for (params, files, said) in cases {
+            let refused = job(params, files).map(|_| ()).unwrap_err();
+            assert!(refused.contains(said), "{refused}");
+        }
+    }
+
+    #[test]
+    fn checksums_and_bodies_that_are_none_are_refused() {
+        for (checksum, is_good) in [
+            ("md5:zz", false),
+            ("FOO:12", false),
+            ("ADLER32:0a0b0c0d", true),
+        ] {
+            let files = json!([{"sources": ["https://a/f"], "destinations": ["https://b/f"], "checksum": checksum}]);
+            assert_eq!(job(json!({}), files).is_ok(), is_good, "{checksum}");
+        }
+        read(b"{", NOW).unwrap_err();
+        read(b"[]", NOW).unwrap_err();
+    }
+
+    #[test]
+    fn several_ways_to_a_file_share_its_place() {
+        let files = json!([{"sources": ["https://a/f", "https://c/f"], "destinations": ["https://b/f"],
+            "selection_strategy": "orderly"}]);
+        let read = job(json!({}), files).unwrap();
+        assert_eq!(read.asked.kind, Kind::Replicas);
+        let places: Vec<u32> = read.files.iter().map(|(place, _)| *place).collect();
+        assert_eq!(places, [0, 0]);
+        let hops = json!([
+            file("https://a/f", "https://b/f"),
+            file("https://b/f", "https://c/f")
+        ]);
+        let read = job(json!({"multihop": true, "overwrite_hop": true}), hops).unwrap();
+        assert_eq!(read.asked.kind, Kind::Hops);
+        assert_eq!(read.asked.replaces, Replaces::OnTheWay);
+    }
+}

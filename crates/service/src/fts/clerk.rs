@@ -1,0 +1,474 @@
+//! Hands out requests for the files of jobs, follows them, and tries again what failed. It keeps nothing in memory but how long
+//! files have stood still: what it goes by is in the journal, so it goes on where it was after any end.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use posthaste_api as api;
+use posthaste_core::contract::Input;
+use posthaste_endpoint::{Error, Result};
+use posthaste_journal::{FtsFile, FtsJob, FtsState, OneFile, RequestRecord};
+use posthaste_types::{RequestId, Timestamp};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::{
+    Fts,
+    ask::{Asked, Replaces},
+    office::{asked_of, end, look, opened_with, pair_of},
+    outcome::{Outcome, outcome},
+    show,
+    state::Kind,
+};
+use crate::{driver::Centre, outbound, render, submit as submission};
+
+/// Files that have a request at once: each step of the mind looks at all of them. The others wait, the most urgent first.
+const GIVEN_MAX: usize = 1000;
+/// Files that are given one in one go, and ended.
+const ROUND_MAX: u32 = 256;
+/// Between two rounds while there is something to follow, where nothing happens; and at least.
+const FOLLOW_EVERY: Duration = Duration::from_secs(1);
+const ROUND_APART: Duration = Duration::from_millis(100);
+/// How long a file may make no progress while something goes wrong, where its job does not say.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// How long jobs are known that ended, and how many are forgotten in one go.
+const KEPT: Duration = Duration::from_secs(14 * 86_400);
+const FORGOTTEN_AT_ONCE: u32 = 100;
+/// Attempts that a file remembers.
+const TRIED_MAX: usize = 20;
+
+const TOO_LONG: &str =
+    "Job has been canceled because it stayed in the queue for too long (max-time-in-queue timeout)";
+
+/// Runs until the service ends.
+///
+/// # Errors
+/// The journal's.
+pub(crate) async fn run(
+    centre: Arc<Centre>,
+    fts: Arc<Fts>,
+    scans: mpsc::Sender<RequestId>,
+) -> Result<()> {
+    let mut clerk = Clerk {
+        newest: centre.newest_event(),
+        centre,
+        fts,
+        scans,
+        stalls: HashMap::new(),
+        forgot_at: None,
+    };
+    loop {
+        clerk.forget()?;
+        let round = tokio::task::block_in_place(|| clerk.round())?;
+        for request in round.cancel {
+            let input = Input::RequestCancelled { request };
+            clerk.centre.put_down(input).await?;
+        }
+        if round.is_busy {
+            tokio::time::sleep(ROUND_APART).await;
+            tokio::select! {
+                () = clerk.fts.told.notified() => {}
+                _ = clerk.newest.changed() => {}
+                () = tokio::time::sleep(FOLLOW_EVERY) => {}
+            }
+        } else {
+            // Retries wait for their time, and old jobs for theirs.
+            tokio::select! {
+                () = clerk.fts.told.notified() => {}
+                () = tokio::time::sleep(FOLLOW_EVERY * 5) => {}
+            }
+        }
+    }
+}
+
+struct Clerk {
+    centre: Arc<Centre>,
+    fts: Arc<Fts>,
+    scans: mpsc::Sender<RequestId>,
+    newest: tokio::sync::watch::Receiver<u64>,
+    /// Of files whose request complains: since when, and with how many chunks there.
+    stalls: HashMap<u64, (Timestamp, u32)>,
+    forgot_at: Option<Timestamp>,
+}
+
+/// What a round leaves to be done.
+struct Round {
+    /// Whether there is anything to follow.
+    is_busy: bool,
+    /// Requests that nobody wants any more.
+    cancel: Vec<RequestId>,
+}
+
+/// What a round changed.
+#[derive(Default)]
+struct Changes {
+    files: BTreeMap<u64, FtsFile>,
+    jobs: BTreeSet<String>,
+}
+
+impl Changes {
+    fn add(&mut self, file: FtsFile) {
+        self.jobs.insert(file.job.clone());
+        self.files.insert(file.id, file);
+    }
+}
+
+impl Clerk {
+    /// Forgets jobs that ended long ago, now and then.
+    fn forget(&mut self) -> Result<()> {
+        let now = self.centre.clock.now();
+        if self
+            .forgot_at
+            .is_some_and(|at| now.since(at) < Duration::from_secs(60))
+        {
+            return Ok(());
+        }
+        self.forgot_at = Some(now);
+        let before = Timestamp::from_micros(
+            now.as_micros()
+                .saturating_sub(u64::try_from(KEPT.as_micros()).unwrap_or(u64::MAX)),
+        );
+        let store = &self.centre.store;
+        tokio::task::block_in_place(|| {
+            store.journal(|journal| journal.forget_fts_jobs(before, FORGOTTEN_AT_ONCE))
+        })?;
+        Ok(())
+    }
+
+    /// Follows what was given out, gives out more, and writes down what that changed.
+    fn round(&mut self) -> Result<Round> {
+        let fts = Arc::clone(&self.fts);
+        let _turn = fts.turn();
+        let now = self.centre.clock.now();
+        let given = self
+            .centre
+            .store
+            .journal(|journal| journal.fts_files_given())?;
+        let (mut changes, mut jobs) = (Changes::default(), HashMap::new());
+        let (mut under_way, mut cancel) = (0, Vec::new());
+        for file in given {
+            let asked = self.asked(&mut jobs, &file)?;
+            let (state, settled) = (file.state, file.is_settled);
+            let file = self.follow(file, &asked, now)?;
+            under_way += usize::from(!file.is_settled);
+            let is_unwanted = !file.is_settled && file.state != FtsState::Given;
+            cancel.extend(file.request.filter(|_| is_unwanted));
+            if (file.state, file.is_settled) != (state, settled) {
+                self.go_on_after(&file, &asked, &mut changes, now)?;
+                changes.add(file);
+            }
+        }
+        let room = GIVEN_MAX.saturating_sub(under_way);
+        let most = u32::try_from(room).unwrap_or(ROUND_MAX).min(ROUND_MAX);
+        let store = &self.centre.store;
+        let waiting = store.journal(|journal| journal.fts_files_waiting(now, most))?;
+        let is_busy = under_way + waiting.len() > 0;
+        for file in waiting {
+            if changes.files.contains_key(&file.id) {
+                continue;
+            }
+            // Of an attempt that was given up: it may still write there.
+            if let Some(before) = file.request
+                && !matches!(
+                    outcome(&self.centre, before)?,
+                    Outcome::Done(_) | Outcome::Lost { .. }
+                )
+            {
+                cancel.push(before);
+                continue;
+            }
+            let (job, asked) = self.job(&mut jobs, &file)?;
+            let Some(file) = self.give(file, &job, &asked, now)? else {
+                break;
+            };
+            if file.is_settled {
+                self.go_on_after(&file, &asked, &mut changes, now)?;
+            }
+            changes.add(file);
+        }
+        self.write_down(changes, now)?;
+        Ok(Round { is_busy, cancel })
+    }
+
+    fn job(
+        &self,
+        jobs: &mut HashMap<String, (FtsJob, Arc<Asked>)>,
+        file: &FtsFile,
+    ) -> Result<(FtsJob, Arc<Asked>)> {
+        if let Some(known) = jobs.get(&file.job) {
+            return Ok(known.clone());
+        }
+        let job = self
+            .centre
+            .store
+            .journal(|journal| journal.fts_job(&file.job))?;
+        let job = job.ok_or_else(|| {
+            Error::new(
+                posthaste_endpoint::ErrorKind::Corrupt,
+                "find",
+                format!("job {}", file.job),
+            )
+        })?;
+        let asked = Arc::new(asked_of(&job)?);
+        jobs.insert(file.job.clone(), (job.clone(), Arc::clone(&asked)));
+        Ok((job, asked))
+    }
+
+    fn asked(
+        &self,
+        jobs: &mut HashMap<String, (FtsJob, Arc<Asked>)>,
+        file: &FtsFile,
+    ) -> Result<Arc<Asked>> {
+        Ok(self.job(jobs, file)?.1)
+    }
+
+    /// What became of a file that has a request.
+    fn follow(&mut self, mut file: FtsFile, asked: &Asked, now: Timestamp) -> Result<FtsFile> {
+        let Some(request) = file.request else {
+            return Ok(file);
+        };
+        let outcome = outcome(&self.centre, request)?;
+        let is_given = file.state == FtsState::Given;
+        match outcome {
+            Outcome::Waits if is_given && is_overdue(asked, now) => {
+                end(&mut file, FtsState::Cancelled, TOO_LONG, now);
+            }
+            Outcome::Waits => {}
+            Outcome::Moves { chunks, begun } if is_given => {
+                file.begun = begun;
+                if let Some(reason) = self.gives_up(&file, request, chunks, asked, now) {
+                    self.stalls.remove(&file.id);
+                    self.fail(&mut file, asked, reason, now);
+                    // Its request is ended before another one is made.
+                    file.is_settled = false;
+                }
+            }
+            Outcome::Moves { .. } => {}
+            Outcome::Done(done) => {
+                self.stalls.remove(&file.id);
+                file.is_settled = true;
+                if is_given {
+                    (file.bytes, file.begun) = (done.bytes, done.begun);
+                    end(&mut file, FtsState::Finished, "", now);
+                }
+            }
+            Outcome::Lost { reason, is_refused } => {
+                self.stalls.remove(&file.id);
+                file.is_settled = true;
+                if is_given && is_refused {
+                    end(&mut file, FtsState::Failed, &reason, now);
+                } else if is_given {
+                    self.fail(&mut file, asked, reason, now);
+                }
+            }
+        }
+        Ok(file)
+    }
+
+    /// Why a file that moves is given up, if it is: it can't go well, or has stood still for too long.
+    fn gives_up(
+        &mut self,
+        file: &FtsFile,
+        request: RequestId,
+        chunks: u32,
+        asked: &Asked,
+        now: Timestamp,
+    ) -> Option<String> {
+        let complaint = self.centre.outgoing.complaints.of(request)?;
+        if !complaint.may_pass {
+            return Some(complaint.text);
+        }
+        let stall = self.stalls.entry(file.id).or_insert((now, chunks));
+        if stall.1 != chunks {
+            *stall = (now, chunks);
+        }
+        let patience = asked.timeout_s.map_or(PATIENCE, Duration::from_secs);
+        (now.since(stall.0) >= patience).then_some(complaint.text)
+    }
+
+    /// An attempt failed: the next one is made after a while, where there is one left.
+    fn fail(&self, file: &mut FtsFile, asked: &Asked, reason: String, now: Timestamp) {
+        let mut tried: Vec<Value> = serde_json::from_str(&file.tried).unwrap_or_default();
+        tried.push(json!({
+            "attempt": file.attempts,
+            "datetime": show::moment(now),
+            "reason": reason,
+        }));
+        let too_many = tried.len().saturating_sub(TRIED_MAX);
+        tried.drain(..too_many);
+        file.tried = Value::Array(tried).to_string();
+        if file.attempts > asked.retries {
+            end(file, FtsState::Failed, &reason, now);
+            return;
+        }
+        (file.state, file.is_settled) = (FtsState::Waiting, false);
+        let again = now + Duration::from_secs(60 * asked.retry_delay_min);
+        // One that may not wait so long ends in time.
+        file.not_before = queue_until(asked).map_or(again, |until| again.min(until));
+        file.reason = reason;
+        file.begun = None;
+    }
+
+    /// Lets the next file of the job begin where that waited for this one.
+    fn go_on_after(
+        &self,
+        file: &FtsFile,
+        asked: &Asked,
+        changes: &mut Changes,
+        now: Timestamp,
+    ) -> Result<()> {
+        if !asked.kind.goes_on_after(file.state) {
+            return Ok(());
+        }
+        let files = self
+            .centre
+            .store
+            .journal(|journal| journal.fts_files(&file.job))?;
+        let next = files
+            .into_iter()
+            .find(|next| next.state == FtsState::NotUsed && !changes.files.contains_key(&next.id));
+        if let Some(mut next) = next {
+            (next.state, next.is_settled, next.not_before) = (FtsState::Waiting, false, now);
+            changes.add(next);
+        }
+        Ok(())
+    }
+
+    /// Makes a request for a file; none where there is no room now.
+    fn give(
+        &self,
+        mut file: FtsFile,
+        job: &FtsJob,
+        asked: &Asked,
+        now: Timestamp,
+    ) -> Result<Option<FtsFile>> {
+        if is_overdue(asked, now) {
+            end(&mut file, FtsState::Cancelled, TOO_LONG, now);
+            file.is_settled = true;
+            return Ok(Some(file));
+        }
+        let Ok(permit) = self.scans.try_reserve() else {
+            return Ok(None);
+        };
+        match self.request(&file, job, asked) {
+            Ok((record, is_new)) => {
+                if is_new {
+                    permit.send(record.id);
+                }
+                (file.request, file.state) = (Some(record.id), FtsState::Given);
+                file.attempts += 1;
+            }
+            Err(error) => {
+                file.attempts += 1;
+                file.is_settled = true;
+                self.fail(&mut file, asked, error.to_string(), now);
+            }
+        }
+        Ok(Some(file))
+    }
+
+    /// The request of the next attempt at a file, and whether it is new: after a crash it may be there already.
+    fn request(
+        &self,
+        file: &FtsFile,
+        job: &FtsJob,
+        asked: &Asked,
+    ) -> Result<(RequestRecord, bool)> {
+        let pair = pair_of(file)?;
+        let (source, profile) = opened_with(&pair.source)?;
+        let (destination, into_profile) = opened_with(&pair.destination)?;
+        let optional = |text: &String| (!text.is_empty()).then(|| text.clone());
+        let new = api::NewRequest {
+            source,
+            only: Vec::new(),
+            to: vec![destination.clone()],
+            profile,
+            deadline: Some(render::moment(file.deadline)),
+            deliver_by: None,
+            purge_at: None,
+            via: Vec::new(),
+            code: String::new(),
+            encrypt_for: Vec::new(),
+            release: api::Release::Never,
+            best_effort: !asked.has_deadline,
+            keep_s: None,
+            submission_id: Some(format!("fts:{}:{}", file.id, file.attempts + 1)),
+            optimizer: None,
+            wishes: api::Wishes {
+                // Theirs go from 1 to 5, and 3 is what nobody asked for.
+                priority: Some((i16::from(file.priority) - 3).to_string()),
+                owner: optional(&job.owner),
+                project: optional(&job.project),
+                ..api::Wishes::default()
+            },
+        };
+        if let Some(known) = submission::known(&self.centre, &new)? {
+            return Ok((known, false));
+        }
+        let mut record = outbound::submit::check(&self.centre, &new, destination)?;
+        let expected = pair.expected().ok().flatten();
+        let checksum = expected.filter(|_| asked.verify != 'n');
+        record.one_file = Some(OneFile {
+            replaces: replaces(asked, file, self.is_last_hop(file, asked)?),
+            profile: into_profile,
+            verify: asked.verify != 'n' && checksum.is_none(),
+            checksum: checksum.map(|sum| sum.to_string()),
+        });
+        Ok((submission::write_down(&self.centre, record)?, true))
+    }
+
+    fn is_last_hop(&self, file: &FtsFile, asked: &Asked) -> Result<bool> {
+        if asked.kind != Kind::Hops {
+            return Ok(true);
+        }
+        let store = &self.centre.store;
+        let files = store.journal(|journal| journal.fts_files(&file.job))?;
+        Ok(files.last().is_none_or(|last| last.id == file.id))
+    }
+
+    /// Writes down what changed, and which jobs ended with it.
+    fn write_down(&self, changes: Changes, now: Timestamp) -> Result<()> {
+        if changes.files.is_empty() {
+            return Ok(());
+        }
+        let files: Vec<FtsFile> = changes.files.into_values().collect();
+        let store = &self.centre.store;
+        store.journal(|journal| journal.change_fts(&[], &files))?;
+        let mut ended = Vec::new();
+        for id in &changes.jobs {
+            let job = store.journal(|journal| journal.fts_job(id))?;
+            let Some(job) = job.filter(|job| job.ended.is_none()) else {
+                continue;
+            };
+            let standing = look(&self.centre, job)?;
+            if standing.state.is_final() {
+                ended.push(FtsJob {
+                    ended: Some(now),
+                    ..standing.job
+                });
+            }
+        }
+        store.journal(|journal| journal.change_fts(&ended, &[]))
+    }
+}
+
+/// Whether nothing of a job may begin any more.
+fn is_overdue(asked: &Asked, now: Timestamp) -> bool {
+    queue_until(asked).is_some_and(|until| until <= now)
+}
+
+fn queue_until(asked: &Asked) -> Option<Timestamp> {
+    asked.queue_until_s.map(Timestamp::from_secs)
+}
+
+fn replaces(asked: &Asked, file: &FtsFile, is_last: bool) -> bool {
+    match asked.replaces {
+        Replaces::Never => false,
+        Replaces::Always => true,
+        Replaces::OnRetry => file.attempts > 0,
+        Replaces::OnTheWay => !is_last,
+    }
+}

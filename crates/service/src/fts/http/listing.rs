@@ -1,0 +1,119 @@
+//! Which jobs a listing shows.
+
+use axum::{Json, response::IntoResponse};
+use posthaste_journal::FtsJobs;
+use posthaste_types::Timestamp;
+use serde_json::{Value, json};
+
+use super::{Answer, Call, JOBS_MAX};
+use crate::fts::{
+    office::{self, Denial, Standing, account},
+    show,
+    state::JobState,
+};
+
+impl Call<'_> {
+    /// The jobs that a query asks for.
+    fn chosen(&self) -> Result<Vec<Standing>, Denial> {
+        let asked = |key: &str| self.asked.get(key).filter(|value| !value.is_empty());
+        let limit = asked("limit").and_then(|limit| limit.parse::<u32>().ok());
+        if limit.is_some_and(|limit| limit > JOBS_MAX) {
+            let why = format!("The limit must be positive and less or equal than {JOBS_MAX}");
+            return Err(Denial::bad(why));
+        }
+        let states = asked("state_in");
+        let since = match asked("time_window") {
+            Some(window) => Some(self.since(window)?),
+            None => None,
+        };
+        let which = FtsJobs {
+            owner: None,
+            // Without a moment or a number only what has not ended is shown.
+            ended_since: since.filter(|_| states.is_some() && limit.is_none()),
+            all: states.is_some() && limit.is_some(),
+            most: JOBS_MAX,
+        };
+        let centre = &self.desk.centre;
+        let jobs = centre.store.journal(|journal| journal.fts_jobs(which))?;
+        let mut chosen = Vec::new();
+        let most = limit.unwrap_or(JOBS_MAX) as usize;
+        for job in jobs {
+            let is_whose = |key: &str, value: &str| asked(key).is_none_or(|asked| asked == value);
+            if !is_whose("user_dn", &show::name_of(&job.owner))
+                || !is_whose("vo_name", account(&job.project))
+                || !is_whose("dlg_id", &show::delegation_of(&job.owner))
+            {
+                continue;
+            }
+            let standing = office::look(centre, job)?;
+            let is_in = states.is_none_or(|states| {
+                states
+                    .split(',')
+                    .any(|state| state == standing.state.word())
+            });
+            let shown = show::job(&standing);
+            let is_server = |key: &str| {
+                asked(key).is_none_or(|server| shown[key] == Value::String(server.clone()))
+            };
+            if is_in && is_server("source_se") && is_server("dest_se") {
+                chosen.push(standing);
+            }
+            if chosen.len() == most {
+                break;
+            }
+        }
+        Ok(chosen)
+    }
+
+    /// A time before now, in hours, or hours and minutes with a colon between them.
+    fn since(&self, window: &str) -> Result<Timestamp, Denial> {
+        let (hours, minutes) = window.split_once(':').unwrap_or((window, "0"));
+        let parsed = hours.parse::<u64>().ok().zip(minutes.parse::<u64>().ok());
+        let (hours, minutes) =
+            parsed.ok_or_else(|| Denial::bad("Invalid time window: write H or H:M"))?;
+        let back = hours
+            .saturating_mul(60)
+            .saturating_add(minutes)
+            .saturating_mul(60_000_000);
+        let now = self.desk.centre.clock.now().as_micros();
+        Ok(Timestamp::from_micros(now.saturating_sub(back)))
+    }
+
+    pub(super) fn list(&self) -> Answer {
+        let fields = self.asked.get("fields").map(String::as_str);
+        let jobs = self.chosen()?;
+        let shown: Vec<_> = jobs
+            .iter()
+            .map(|standing| show::pick(show::job(standing), fields))
+            .collect();
+        Ok(Json(shown).into_response())
+    }
+
+    /// Files of jobs that have not ended, and have not ended themselves.
+    pub(super) fn open_files(&self) -> Answer {
+        let mut shown = Vec::new();
+        for standing in self.chosen()? {
+            let open = standing.files.iter();
+            let open = open.filter(|seen| office::is_open(seen.file.state));
+            shown.extend(open.map(|seen| show::file(&standing, seen)));
+        }
+        Ok(Json(shown).into_response())
+    }
+
+    pub(super) fn hosts(&self) -> Answer {
+        let centre = &self.desk.centre;
+        let open = FtsJobs {
+            most: JOBS_MAX,
+            ..FtsJobs::default()
+        };
+        let mut active = 0;
+        for job in centre.store.journal(|journal| journal.fts_jobs(open))? {
+            let standing = office::look(centre, job)?;
+            if standing.state == JobState::Active {
+                active += standing.files.iter().filter(|seen| seen.moves).count();
+            }
+        }
+        let shown = json!({ "posthaste": { "active": active, "staging": 0 } });
+        Ok(Json(shown).into_response())
+    }
+}

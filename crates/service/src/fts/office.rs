@@ -1,0 +1,339 @@
+//! Takes jobs, keeps them, ends them, and looks at how they stand.
+
+use std::collections::BTreeSet;
+
+use axum::http::StatusCode;
+use posthaste_core::contract::ArrivalState;
+use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_journal::{FtsFile, FtsJob, FtsState};
+use posthaste_types::Timestamp;
+use uuid::Uuid;
+
+use super::{
+    ask::{self, Asked, Pair},
+    state::{JobState, Kind, of_job},
+};
+use crate::{driver::Centre, http::Desk, inbound::look::has_profile, tokens::Caller};
+
+/// From this and the name of whoever asks follow the ids of jobs that may be asked for twice. Clients are told it.
+pub(super) const BASE: Uuid = Uuid::from_u128(0x6f1c_5e0a_7b0e_4a57_9d6c_0f5a_3c1d_2b44);
+/// On whose account a job goes that is on nobody's.
+const NOBODY: &str = "posthaste";
+/// What somebody ended says so.
+const ENDED_BY_USER: &str = "Job canceled by the user";
+
+/// Why something is not done, and with which status that is said.
+#[derive(Debug)]
+pub(super) struct Denial {
+    pub(super) status: StatusCode,
+    pub(super) message: String,
+}
+
+impl Denial {
+    pub(super) fn bad(message: impl Into<String>) -> Self {
+        let (status, message) = (StatusCode::BAD_REQUEST, message.into());
+        Self { status, message }
+    }
+}
+
+impl From<Error> for Denial {
+    fn from(error: Error) -> Self {
+        #[expect(
+            clippy::wildcard_enum_match_arm,
+            reason = "ErrorKind may grow; the rest is ours"
+        )]
+        let status = match error.kind() {
+            ErrorKind::PermissionDenied => StatusCode::FORBIDDEN,
+            ErrorKind::Invalid | ErrorKind::Unsupported => StatusCode::BAD_REQUEST,
+            ErrorKind::NotFound => StatusCode::NOT_FOUND,
+            ErrorKind::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        let message = error.to_string();
+        Self { status, message }
+    }
+}
+
+/// A job as it stands.
+pub(super) struct Standing {
+    pub(super) job: FtsJob,
+    pub(super) asked: Asked,
+    pub(super) files: Vec<Seen>,
+    pub(super) state: JobState,
+}
+
+/// A file as it stands.
+pub(super) struct Seen {
+    pub(super) file: FtsFile,
+    pub(super) pair: Pair,
+    /// Whether its bytes move.
+    pub(super) moves: bool,
+}
+
+/// Whose jobs go on which account: in FTS's words a virtual organisation.
+pub(super) fn account(project: &str) -> &str {
+    if project.is_empty() { NOBODY } else { project }
+}
+
+/// An address as posthaste writes it, and the profile that has the name of its host. Of S3's the host is no part here.
+///
+/// # Errors
+/// That profiles can't be read, and [`ErrorKind::Invalid`] where one is needed and there is none.
+pub(super) fn opened_with(address: &str) -> Result<(String, Option<String>)> {
+    let (scheme, rest) = address.split_once("://").unwrap_or(("", address));
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let host = host_of(authority);
+    let profile = has_profile(host)?.then(|| host.to_owned());
+    match (scheme, profile) {
+        ("s3" | "s3s", Some(profile)) => Ok((format!("s3://{path}"), Some(profile))),
+        ("s3s", None) => Err(Error::new(ErrorKind::Invalid, "open", address)
+            .cause(format!("there is no profile with the name {host}"))
+            .hint("an operator writes one, with the store's address and keys")),
+        (_, profile) => Ok((address.to_owned(), profile)),
+    }
+}
+
+fn host_of(authority: &str) -> &str {
+    let host = authority
+        .rsplit_once('@')
+        .map_or(authority, |(_, host)| host);
+    match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((host, _)) => host,
+        None => host.split_once(':').map_or(host, |(host, _)| host),
+    }
+}
+
+/// The server of an address, as FTS names it: without a port.
+pub(super) fn server_of(address: &str) -> String {
+    let (scheme, rest) = address.split_once("://").unwrap_or(("", address));
+    let authority = rest.split('/').next().unwrap_or(rest);
+    format!("{scheme}://{}", host_of(authority))
+}
+
+/// Takes a job: its id. Blocking.
+pub(super) fn submit(desk: &Desk, caller: &Caller, body: &[u8]) -> Result<String, Denial> {
+    let now = desk.centre.clock.now();
+    let job = ask::read(body, now).map_err(Denial::bad)?;
+    let (mut owner, mut project) = (None, None);
+    caller.claim(&mut owner, &mut project);
+    let (owner, project) = (owner.unwrap_or_default(), project.unwrap_or_default());
+    for (_, pair) in &job.files {
+        let (source, profile) = opened_with(&pair.source)?;
+        caller.reads(&source, profile.as_deref())?;
+        let (destination, profile) = opened_with(&pair.destination)?;
+        caller.writes(&destination, profile.as_deref())?;
+    }
+    if job.asked.kind == Kind::Reuse {
+        let servers = job
+            .files
+            .iter()
+            .map(|(_, pair)| (server_of(&pair.source), server_of(&pair.destination)));
+        if servers.collect::<BTreeSet<_>>().len() > 1 {
+            return Err(Denial::bad(
+                "Reuse jobs must only contain transfers for the same source and destination storage",
+            ));
+        }
+    }
+    let id = match &job.sid {
+        None => Uuid::new_v4(),
+        Some(sid) => {
+            let account = Uuid::new_v5(&BASE, account(&project).as_bytes());
+            Uuid::new_v5(&account, sid.as_bytes())
+        }
+    };
+    let record = FtsJob {
+        id: id.to_string(),
+        owner,
+        project,
+        asked: json_of(&job.asked)?,
+        priority: job.priority,
+        created: now,
+        ended: None,
+        is_cancelled: false,
+    };
+    let mut files = Vec::with_capacity(job.files.len());
+    for (number, (place, pair)) in job.files.iter().enumerate() {
+        let state = job.asked.kind.begins(number);
+        files.push(FtsFile {
+            id: 0,
+            job: record.id.clone(),
+            place: *place,
+            asked: json_of(pair)?,
+            deadline: job.deadline,
+            priority: job.priority,
+            state,
+            is_settled: state == FtsState::NotUsed,
+            request: None,
+            attempts: 0,
+            not_before: now,
+            tried: "[]".into(),
+            reason: String::new(),
+            bytes: None,
+            begun: None,
+            ended: None,
+        });
+    }
+    let store = &desk.centre.store;
+    if !store.journal(|journal| journal.keep_fts_job(&record, &files))? {
+        return Err(Denial {
+            status: StatusCode::CONFLICT,
+            message: "The sid provided by the user is duplicated".into(),
+        });
+    }
+    desk.fts.told.notify_one();
+    Ok(record.id)
+}
+
+fn json_of(value: &impl serde::Serialize) -> Result<String> {
+    serde_json::to_string(value)
+        .map_err(|cause| Error::new(ErrorKind::Other, "keep", "a job").cause(cause))
+}
+
+pub(super) fn asked_of(job: &FtsJob) -> Result<Asked> {
+    serde_json::from_str(&job.asked).map_err(|cause| {
+        Error::new(ErrorKind::Corrupt, "read", format!("job {}", job.id)).cause(cause)
+    })
+}
+
+pub(super) fn pair_of(file: &FtsFile) -> Result<Pair> {
+    serde_json::from_str(&file.asked).map_err(|cause| {
+        Error::new(
+            ErrorKind::Corrupt,
+            "read",
+            format!("a file of job {}", file.job),
+        )
+        .cause(cause)
+    })
+}
+
+/// A job as it stands, if there is one of that id. Blocking.
+pub(super) fn find(centre: &Centre, id: &str) -> Result<Option<Standing>> {
+    let job = centre.store.journal(|journal| journal.fts_job(id))?;
+    job.map(|job| look(centre, job)).transpose()
+}
+
+/// How a job stands. Blocking.
+pub(super) fn look(centre: &Centre, job: FtsJob) -> Result<Standing> {
+    let files = centre.store.journal(|journal| journal.fts_files(&job.id))?;
+    let asked = asked_of(&job)?;
+    let mut seen = Vec::with_capacity(files.len());
+    for mut file in files {
+        let pair = pair_of(&file)?;
+        let moves = file.state == FtsState::Given && see(centre, &mut file);
+        seen.push(Seen { file, pair, moves });
+    }
+    let state = if job.is_cancelled {
+        JobState::Cancelled
+    } else {
+        let states = seen.iter().map(|seen| (seen.file.place, seen.file.state));
+        of_job(asked.kind, states, seen.iter().any(|seen| seen.moves))
+    };
+    Ok(Standing {
+        job,
+        asked,
+        files: seen,
+        state,
+    })
+}
+
+/// Whether the bytes of a file that has a request move; since when.
+fn see(centre: &Centre, file: &mut FtsFile) -> bool {
+    let mind = centre.mind();
+    let view = file.request.and_then(|request| mind.arrival(request));
+    file.begun = view.as_ref().and_then(|view| view.begun_at);
+    view.is_some_and(|view| match view.state {
+        ArrivalState::Moving | ArrivalState::Landing => view.begun_at.is_some(),
+        ArrivalState::Waiting
+        | ArrivalState::Refused
+        | ArrivalState::Arrived
+        | ArrivalState::Released
+        | ArrivalState::Cancelled
+        | ArrivalState::Failed => false,
+    })
+}
+
+/// Ends a job, or some of its files, where it has not ended; how it stands then. Blocking.
+pub(super) fn cancel(
+    desk: &Desk,
+    job: FtsJob,
+    is_meant: impl Fn(&FtsFile) -> bool,
+) -> Result<Standing> {
+    let _turn = desk.fts.turn();
+    let mut standing = look(&desk.centre, job)?;
+    if standing.state.is_final() {
+        return Ok(standing);
+    }
+    let now = desk.centre.clock.now();
+    let mut changed = Vec::new();
+    for seen in &mut standing.files {
+        let file = &mut seen.file;
+        if is_open(file.state) && is_meant(file) {
+            end(file, FtsState::Cancelled, ENDED_BY_USER, now);
+            (file.is_settled, seen.moves) = (file.request.is_none(), false);
+            changed.push(file.clone());
+        }
+    }
+    let is_whole = standing.files.iter().all(|seen| !is_open(seen.file.state));
+    if is_whole {
+        (standing.job.is_cancelled, standing.job.ended) = (true, Some(now));
+        standing.state = JobState::Cancelled;
+    }
+    let jobs = std::slice::from_ref(&standing.job);
+    let store = &desk.centre.store;
+    store.journal(|journal| journal.change_fts(jobs, &changed))?;
+    desk.fts.told.notify_one();
+    Ok(standing)
+}
+
+/// Gives a job another priority, where it has not ended: what has no request yet goes by it. Blocking.
+pub(super) fn set_priority(desk: &Desk, job: FtsJob, priority: u8) -> Result<Standing> {
+    let _turn = desk.fts.turn();
+    let mut standing = look(&desk.centre, job)?;
+    if standing.state.is_final() {
+        return Ok(standing);
+    }
+    standing.job.priority = priority;
+    let waiting = standing.files.iter_mut().map(|seen| &mut seen.file);
+    let waiting = waiting.filter(|file| file.request.is_none());
+    let changed: Vec<FtsFile> = waiting
+        .map(|file| {
+            file.priority = priority;
+            file.clone()
+        })
+        .collect();
+    let jobs = std::slice::from_ref(&standing.job);
+    let store = &desk.centre.store;
+    store.journal(|journal| journal.change_fts(jobs, &changed))?;
+    Ok(standing)
+}
+
+/// Whether something still comes of a file, or may.
+pub(super) fn is_open(state: FtsState) -> bool {
+    matches!(
+        state,
+        FtsState::NotUsed | FtsState::Waiting | FtsState::Given
+    )
+}
+
+/// A file ends.
+pub(super) fn end(file: &mut FtsFile, state: FtsState, reason: &str, now: Timestamp) {
+    (file.state, file.ended) = (state, Some(now));
+    reason.clone_into(&mut file.reason);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_have_no_ports() {
+        for (address, server) in [
+            ("https://a.example:8443/x", "https://a.example"),
+            ("sftp://me@b:22/x", "sftp://b"),
+            ("davs://[::1]:1/x", "davs://::1"),
+            ("s3://bucket/key", "s3://bucket"),
+        ] {
+            assert_eq!(server_of(address), server);
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! What went wrong last on the way of a stage-out to an address, in the words of who it happened to: the mind decides by kinds of
+//! faults and keeps no words.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+};
+
+use posthaste_endpoint::Error;
+use posthaste_types::RequestId;
+
+/// Requests whose last words are kept: the newest.
+const KEPT_MAX: usize = 10_000;
+
+/// The last one.
+#[derive(Debug, Clone)]
+pub(crate) struct Complaint {
+    pub(crate) text: String,
+    /// Whether it may go well when it is tried again.
+    pub(crate) may_pass: bool,
+}
+
+/// Of each request that had any.
+#[derive(Debug, Default)]
+pub(crate) struct Complaints(Mutex<BTreeMap<RequestId, Complaint>>);
+
+impl Complaints {
+    /// Notes what went wrong, and says it in the log.
+    pub(super) fn note(&self, request: RequestId, error: &Error) {
+        eprintln!("posthaste: {request}: {error}");
+        let complaint = Complaint {
+            text: error.to_string(),
+            may_pass: error.is_temporary(),
+        };
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.insert(request, complaint);
+        while kept.len() > KEPT_MAX {
+            kept.pop_first();
+        }
+    }
+
+    /// What went wrong last, if anything since the service started.
+    pub(crate) fn of(&self, request: RequestId) -> Option<Complaint> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.get(&request).cloned()
+    }
+}

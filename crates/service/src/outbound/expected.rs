@@ -1,0 +1,217 @@
+//! What somebody says a file is, by a checksum of their choice: compared with what lies there in the end.
+
+use futures_util::StreamExt;
+use posthaste_endpoint::{Endpoint, Error, ErrorKind, Locus, Result};
+
+/// Algorithms that can be asked for, by the names that people write, and the digits of each in hexadecimal.
+const ALGORITHMS: [(&str, Algorithm, usize); 5] = [
+    ("adler32", Algorithm::Adler32, 8),
+    ("crc32", Algorithm::Crc32, 8),
+    ("crc32c", Algorithm::Crc32c, 8),
+    ("md5", Algorithm::Md5, 32),
+    ("sha256", Algorithm::Sha256, 64),
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Algorithm {
+    Adler32,
+    Crc32,
+    Crc32c,
+    Md5,
+    Sha256,
+}
+
+/// A checksum that a file is to have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Expected {
+    algorithm: Algorithm,
+    name: &'static str,
+    /// In lower case.
+    value: String,
+}
+
+impl std::fmt::Display for Expected {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.name, self.value)
+    }
+}
+
+impl Expected {
+    /// Reads the name of an algorithm and a value in hexadecimal. Leading zeros may be left out, as many programs do.
+    ///
+    /// # Errors
+    /// Why it is no checksum.
+    pub(crate) fn read(algorithm: &str, value: &str) -> core::result::Result<Self, String> {
+        let plain: String = algorithm
+            .chars()
+            .filter(|c| *c != '-')
+            .map(|c| c.to_ascii_lowercase())
+            .collect();
+        let known = ALGORITHMS.iter().find(|(name, _, _)| *name == plain);
+        let Some(&(name, algorithm, digits)) = known else {
+            let names: Vec<&str> = ALGORITHMS.iter().map(|(name, _, _)| *name).collect();
+            return Err(format!(
+                "the checksum `{}` is not known: there are {}",
+                algorithm.escape_debug(),
+                names.join(", ")
+            ));
+        };
+        let value = value.trim().to_ascii_lowercase();
+        let is_hex = value.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if value.is_empty() || value.len() > digits || !is_hex {
+            return Err(format!(
+                "`{}` is no {name} in hexadecimal",
+                value.escape_debug()
+            ));
+        }
+        Ok(Self {
+            algorithm,
+            name,
+            value: format!("{value:0>digits$}"),
+        })
+    }
+
+    /// Reads what its `Display` writes.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for anything else.
+    pub(super) fn restore(text: &str) -> Result<Self> {
+        let (algorithm, value) = text.split_once(':').unwrap_or((text, ""));
+        Self::read(algorithm, value)
+            .map_err(|cause| Error::new(ErrorKind::Invalid, "read", "a checksum").cause(cause))
+    }
+
+    /// Reads back what lies at an endpoint and compares.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`] at [`Locus::Destination`] where it is something else, [`ErrorKind::NotFound`] where nothing is there,
+    /// and the endpoint's.
+    pub(super) async fn compare(&self, endpoint: &dyn Endpoint) -> Result<()> {
+        let at = |error: Error| error.at(Locus::Destination);
+        let shown = endpoint.show(b"");
+        let entry = endpoint.stat(b"", true).await.map_err(at)?;
+        let entry = entry.ok_or_else(|| {
+            Error::new(ErrorKind::NotFound, "verify", shown.clone()).at(Locus::Destination)
+        })?;
+        let mut sum = Sum::new(self.algorithm);
+        if entry.size > 0 {
+            let reader = endpoint.open(b"", &entry).await.map_err(at)?;
+            let mut bytes = reader.read(0..entry.size).await.map_err(at)?;
+            while let Some(some) = bytes.next().await {
+                sum.add(&some.map_err(at)?);
+            }
+        }
+        let found = sum.value();
+        if found == self.value {
+            return Ok(());
+        }
+        let why = format!(
+            "{self} was to be there, and {}:{found} is: it was something else at its source, or was damaged",
+            self.name
+        );
+        Err(at(
+            Error::new(ErrorKind::Corrupt, "verify", shown).cause(why)
+        ))
+    }
+}
+
+/// A checksum in the making.
+enum Sum {
+    Adler32(adler2::Adler32),
+    Crc(crc_fast::Digest),
+    Md5(md5::Md5),
+    Sha256(ring::digest::Context),
+}
+
+impl Sum {
+    fn new(algorithm: Algorithm) -> Self {
+        use md5::Digest as _;
+        match algorithm {
+            Algorithm::Adler32 => Self::Adler32(adler2::Adler32::new()),
+            Algorithm::Crc32 => {
+                Self::Crc(crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32IsoHdlc))
+            }
+            Algorithm::Crc32c => {
+                Self::Crc(crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi))
+            }
+            Algorithm::Md5 => Self::Md5(md5::Md5::new()),
+            Algorithm::Sha256 => Self::Sha256(ring::digest::Context::new(&ring::digest::SHA256)),
+        }
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        use md5::Digest as _;
+        match self {
+            Self::Adler32(sum) => sum.write_slice(bytes),
+            Self::Crc(sum) => sum.update(bytes),
+            Self::Md5(sum) => sum.update(bytes),
+            Self::Sha256(sum) => sum.update(bytes),
+        }
+    }
+
+    /// In hexadecimal, lower case.
+    fn value(self) -> String {
+        use md5::Digest as _;
+        match self {
+            Self::Adler32(sum) => format!("{:08x}", sum.checksum()),
+            Self::Crc(sum) => format!("{:08x}", sum.finalize()),
+            Self::Md5(sum) => crate::secrets::to_hex(&sum.finalize()),
+            Self::Sha256(sum) => crate::secrets::to_hex(sum.finish().as_ref()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of the nine digits from 1, as their specifications and other programs give them.
+    const NINE: [(&str, &str); 5] = [
+        ("adler32", "091e01de"),
+        ("crc32", "cbf43926"),
+        ("crc32c", "e3069283"),
+        ("md5", "25f9e794323b453885f5181f1b624d0b"),
+        (
+            "sha256",
+            "15e2b0d3c33891ebb0f1ef609ec419420c20e320ce94c65fbc8c3312448eb225",
+        ),
+    ];
+
+    #[test]
+    fn sums_are_those_of_other_programs() {
+        for (name, value) in NINE {
+            let (_, algorithm, _) = ALGORITHMS
+                .iter()
+                .find(|(known, _, _)| *known == name)
+                .unwrap();
+            let mut sum = Sum::new(*algorithm);
+            sum.add(b"1234");
+            sum.add(b"56789");
+            assert_eq!(sum.value(), value, "{name}");
+        }
+    }
+
+    #[test]
+    fn checksums_are_read_as_people_write_them() {
+        let read = |algorithm, value| Expected::read(algorithm, value).map(|sum| sum.to_string());
+        assert_eq!(read("ADLER32", "91E01DE").unwrap(), "adler32:091e01de");
+        assert_eq!(
+            read("SHA-256", NINE[4].1).unwrap(),
+            format!("sha256:{}", NINE[4].1)
+        );
+        for (algorithm, value) in [
+            ("adler32", ""),
+            ("adler32", "xyz"),
+            ("md5", "0"),
+            ("sha1", "00"),
+        ] {
+            let is_short_md5 = algorithm == "md5";
+            assert_eq!(
+                read(algorithm, value).is_err(),
+                !is_short_md5,
+                "{algorithm}:{value}"
+            );
+        }
+        assert!(read("crc32", "123456789").is_err());
+    }
+}
