@@ -14,6 +14,7 @@ mod programs;
 mod purge;
 mod queue;
 mod relay;
+mod service;
 pub mod site;
 pub mod stage;
 pub mod streams;
@@ -92,6 +93,11 @@ const ALL: &[Benchmark] = &[
         "relay",
         relay::run,
         "[--runs N] [--seconds N]: what a gateway on a long path is worth, and what it costs",
+    ),
+    (
+        "service",
+        service::run,
+        "[--requests N] [--journal sqlite|postgres]: what the service answers in a second, and what queued requests cost it",
     ),
     (
         "tuner",

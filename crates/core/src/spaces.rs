@@ -29,6 +29,9 @@ const BEYOND: Duration = Duration::from_secs(3600);
 const PROLONG_AT: Duration = Duration::from_secs(1800);
 /// A depot that is away is given nothing back before.
 const AWAY: Duration = Duration::from_secs(60);
+/// Requests that a depot is asked to keep space for at once, half of what a relay keeps: others use it too. The rest go without until
+/// some of those are through.
+const KEPT_AT_ONCE: usize = 512;
 /// Times that space is given back without an answer: then its own end must do, which comes before that.
 const RETURNS_MAX: u32 = 9;
 
@@ -70,7 +73,11 @@ impl Mind {
         let now = self.now;
         let known = self.spaces.get(at, id).copied();
         let is_new = known.is_none();
-        if (is_new && wish == Bytes::ZERO) || !self.depots.get(&at).is_some_and(Depot::is_up) {
+        let is_one_too_many = is_new && self.spaces.count_at(at) >= KEPT_AT_ONCE;
+        if (is_new && wish == Bytes::ZERO)
+            || is_one_too_many
+            || !self.depots.get(&at).is_some_and(Depot::is_up)
+        {
             return;
         }
         let space = known.unwrap_or_default();

@@ -300,3 +300,46 @@ fn what_a_depot_kept_before_it_was_gone_is_not_counted_on() {
     let asked = desk.asked();
     assert!(asked.iter().any(|(depot, _)| *depot == ASH), "{asked:?}");
 }
+
+#[test]
+fn a_depot_is_asked_to_keep_space_for_so_many_requests_and_then_for_the_next_ones() {
+    let mut desk = Desk::new(true);
+    desk.give(vec![up(ASH, 400_000), up(BIRCH, 400_000)]);
+    let asked = 600;
+    for number in 1..=asked {
+        let spec = RequestSpec {
+            bytes: Bytes::mebi(160),
+            files: 1,
+            chunk_size: Bytes::mebi(8),
+            deadline: desk.now + Duration::from_secs(400_000),
+            code: "1+1".parse().unwrap(),
+            via: vec![ASH, BIRCH],
+            destinations: Vec::new(),
+            release: ReleasePolicy::Never,
+            best_effort: false,
+        };
+        let request = RequestId::new(number);
+        desk.give(vec![Input::RequestSubmitted { request, spec }]);
+    }
+    desk.wait(30);
+    let at_ash = |asked: Vec<(DepotId, Option<Bytes>)>| {
+        let at_ash = asked.iter().filter(|(depot, _)| *depot == ASH);
+        at_ash.filter(|(_, bytes)| bytes.is_some()).count()
+    };
+    assert_eq!(at_ash(desk.asked()), 512);
+    // Those that are through make room for others.
+    for number in 1..=10 {
+        let request = RequestId::new(number);
+        desk.give(vec![Input::RequestCancelled { request }]);
+        for depot in [ASH, BIRCH] {
+            let news = SpaceNews::Released;
+            desk.give(vec![Input::SpaceTold {
+                request,
+                depot,
+                news,
+            }]);
+        }
+    }
+    desk.wait(30);
+    assert_eq!(at_ash(desk.asked()), 10);
+}

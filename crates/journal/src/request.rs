@@ -5,7 +5,7 @@ use posthaste_types::{ByteRate, Bytes, Code, Record, RequestId, SourceId, Timest
 
 use crate::{
     Journal, JournalError,
-    database::{Row, Trouble, Value, number_of, params},
+    database::{Database, Row, Trouble, Value, number_of, params},
     from_sql, to_sql,
 };
 
@@ -185,46 +185,96 @@ fn names(joined: &str) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
+fn insert(database: &dyn Database, request: &RequestRecord) -> Result<RequestId, Trouble> {
+    let arguments = params![
+        request.submission,
+        request.dataset,
+        request.source,
+        request.destination,
+        request.code.to_string(),
+        request.via.join(","),
+        request.release,
+        request.best_effort,
+        to_sql(request.created.as_micros()),
+        to_sql(request.deadline.as_micros()),
+        to_sql(request.expires.as_micros()),
+        request.recipients.join(","),
+        request.optimizer.to_string(),
+        request.wishes.to_bytes(),
+        request.stage_in.as_ref().map(Record::to_bytes),
+        request.purge_at.map(|at| to_sql(at.as_micros())),
+        (!request.only.is_empty()).then(|| request.only.to_bytes()),
+        request.pinned.join(","),
+        request.one_file.as_ref().map(Record::to_bytes),
+    ];
+    let row = database.query_row(
+        "INSERT INTO request (submission, dataset, source, destination, code, via, release,
+         best_effort, created_micros, deadline_micros, expires_micros, recipients, optimizer,
+         wishes, stage_in, purge_micros, only_files, pinned, one_file)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,
+         ?19)
+         RETURNING id",
+        &arguments,
+    )?;
+    Ok(RequestId::new(from_sql(number_of(row)?)))
+}
+
+fn keep_scan(database: &dyn Database, request: RequestId, scan: &Scan) -> Result<(), Trouble> {
+    let (bytes, files, chunk_size, error) = match scan {
+        Scan::Sealed {
+            bytes,
+            files,
+            chunk_size,
+        } => (
+            Some(to_sql(bytes.get())),
+            Some(to_sql(*files)),
+            Some(to_sql(chunk_size.get())),
+            None,
+        ),
+        Scan::Failed { error } => (None, None, None, Some(error)),
+    };
+    database.execute(
+        "UPDATE request SET bytes = ?2, files = ?3, chunk_size = ?4, scan_error = ?5
+         WHERE id = ?1",
+        &params![to_sql(request.get()), bytes, files, chunk_size, error],
+    )?;
+    Ok(())
+}
+
 impl Journal {
     /// Keeps a new request and gives it its number.
     ///
     /// # Errors
     /// [`JournalError::Database`], also when the submission id is already taken.
     pub fn insert_request(&mut self, request: &RequestRecord) -> Result<RequestId, JournalError> {
-        let arguments = params![
-            request.submission,
-            request.dataset,
-            request.source,
-            request.destination,
-            request.code.to_string(),
-            request.via.join(","),
-            request.release,
-            request.best_effort,
-            to_sql(request.created.as_micros()),
-            to_sql(request.deadline.as_micros()),
-            to_sql(request.expires.as_micros()),
-            request.recipients.join(","),
-            request.optimizer.to_string(),
-            request.wishes.to_bytes(),
-            request.stage_in.as_ref().map(Record::to_bytes),
-            request.purge_at.map(|at| to_sql(at.as_micros())),
-            (!request.only.is_empty()).then(|| request.only.to_bytes()),
-            request.pinned.join(","),
-            request.one_file.as_ref().map(Record::to_bytes),
-        ];
-        let id: u64 = self.write(|database| {
-            let row = database.query_row(
-                "INSERT INTO request (submission, dataset, source, destination, code, via, release,
-                 best_effort, created_micros, deadline_micros, expires_micros, recipients, optimizer,
-                 wishes, stage_in, purge_micros, only_files, pinned, one_file)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,
-                 ?19)
-                 RETURNING id",
-                &arguments,
-            )?;
-            Ok(from_sql(number_of(row)?))
-        })?;
-        Ok(RequestId::new(id))
+        self.write(|database| insert(database, request))
+    }
+
+    /// Keeps new requests together, or none of them; their numbers in their order.
+    ///
+    /// # Errors
+    /// As [`Journal::insert_request`], of any of them.
+    pub fn insert_requests(
+        &mut self,
+        requests: &[RequestRecord],
+    ) -> Result<Vec<RequestId>, JournalError> {
+        self.write(|database| {
+            let inserted = requests.iter().map(|request| insert(database, request));
+            inserted.collect()
+        })
+    }
+
+    /// Keeps how the scans of requests' sources ended, together.
+    ///
+    /// # Errors
+    /// [`JournalError::Database`].
+    pub fn keep_scans(&mut self, scans: &[(RequestId, Scan)]) -> Result<(), JournalError> {
+        self.write(|database| {
+            for (request, scan) in scans {
+                keep_scan(database, *request, scan)?;
+            }
+            Ok(())
+        })
     }
 
     /// Keeps how the scan of the request's source ended.
@@ -232,28 +282,7 @@ impl Journal {
     /// # Errors
     /// [`JournalError::Database`].
     pub fn keep_scan(&mut self, request: RequestId, scan: &Scan) -> Result<(), JournalError> {
-        let (bytes, files, chunk_size, error) = match scan {
-            Scan::Sealed {
-                bytes,
-                files,
-                chunk_size,
-            } => (
-                Some(to_sql(bytes.get())),
-                Some(to_sql(*files)),
-                Some(to_sql(chunk_size.get())),
-                None,
-            ),
-            Scan::Failed { error } => (None, None, None, Some(error)),
-        };
-        let arguments = params![to_sql(request.get()), bytes, files, chunk_size, error];
-        self.write(|database| {
-            database.execute(
-                "UPDATE request SET bytes = ?2, files = ?3, chunk_size = ?4, scan_error = ?5
-                 WHERE id = ?1",
-                &arguments,
-            )?;
-            Ok(())
-        })
+        self.write(|database| keep_scan(database, request, scan))
     }
 
     /// Every request, newest first.

@@ -23,8 +23,10 @@ use crate::{backup, sealed::Sealed, secrets};
 mod encryption;
 mod relearn;
 mod stage_in;
+mod together;
 
 pub(crate) use encryption::Remains;
+use together::Together;
 
 /// The file of the journal in the state directory.
 pub(crate) const JOURNAL: &str = "journal.db";
@@ -38,6 +40,9 @@ pub(crate) const MARKS: &str = "alarms";
 pub(crate) struct Store {
     directory: PathBuf,
     journal: Mutex<Journal>,
+    /// Requests and scans that are to be kept.
+    inserts: Together<RequestRecord, RequestId>,
+    scans: Together<(RequestId, Scan), ()>,
     /// The number of the lease it is written under; 0 without.
     epoch: u64,
     /// Held while an envelope is made, so that it is made once.
@@ -75,6 +80,8 @@ impl Store {
             restored_from: backup::restored_from(directory)?,
             directory: directory.into(),
             journal: Mutex::new(journal),
+            inserts: Together::default(),
+            scans: Together::default(),
             epoch: database.map_or(0, |(_, epoch)| epoch.get()),
             envelopes: Mutex::default(),
         })

@@ -30,7 +30,7 @@ const KEEP_DEFAULT: Duration = Duration::from_secs(30 * 86400);
 /// Requests waiting for their scan. One more is refused rather than forgotten.
 pub(crate) const SCANS_MAX: usize = 10_000;
 /// Scans at once: each keeps one list in memory and one directory tree busy.
-const SCANS_AT_ONCE: usize = 2;
+const SCANS_AT_ONCE: usize = 4;
 /// Depots and destinations one request may name: they fit the bits of one word of the mind.
 const HOLDERS_MAX: usize = 64;
 /// The number of a request that is only rehearsed.
@@ -75,7 +75,7 @@ pub(crate) fn known(centre: &Centre, new: &api::NewRequest) -> Result<Option<Req
 /// The journal's.
 pub(crate) fn write_down(centre: &Centre, mut record: RequestRecord) -> Result<RequestRecord> {
     centre.store.make_key(&record)?;
-    record.id = (centre.store).journal(|journal| journal.insert_request(&record))?;
+    record.id = centre.store.insert_request(record.clone())?;
     if outbound::goes_out(&record) {
         centre.outgoing.places.take(&record);
     }
@@ -396,9 +396,7 @@ async fn scan(centre: &Arc<Centre>, request: RequestId) -> Result<()> {
             error: error.to_string(),
         },
     };
-    centre
-        .store
-        .journal(|journal| journal.keep_scan(request, &scan))?;
+    tokio::task::block_in_place(|| centre.store.keep_scan(request, scan))?;
     if sealed.is_err() {
         centre.store.retire_key(request, Remains::Nothing)?;
     }

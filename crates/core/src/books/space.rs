@@ -71,6 +71,11 @@ impl Spaces {
         self.at.get(&depot)?.get(&request)
     }
 
+    /// For how many requests a depot keeps space, or is asked to.
+    pub(crate) fn count_at(&self, depot: DepotId) -> usize {
+        self.at.get(&depot).map_or(0, BTreeMap::len)
+    }
+
     /// What a depot keeps, for whom.
     pub(crate) fn at(&self, depot: DepotId) -> impl Iterator<Item = (RequestId, &Space)> {
         let all = self.at.get(&depot).into_iter().flatten();

@@ -26,7 +26,7 @@ use crate::render;
 
 /// Requests of one page, at most and unless less is asked for.
 const PAGE_MAX: usize = 10_000;
-/// Requests read from the journal at once.
+/// Requests read from the journal at once, where not all that are read are shown.
 const BATCH: u32 = 1_000;
 
 /// Stands for every state that something still comes of.
@@ -142,9 +142,12 @@ pub(crate) async fn list(
     };
     let mut shown = Vec::new();
     while shown.len() < limit {
+        let left = u32::try_from(limit - shown.len()).unwrap_or(BATCH);
+        let chooses = which.to.is_some() || states.is_some();
+        let batch = if chooses { BATCH } else { left.min(BATCH) };
         let read = || {
             let store = &desk.centre.store;
-            store.journal(|journal| journal.requests_before(before, BATCH))
+            store.journal(|journal| journal.requests_before(before, batch))
         };
         let records = tokio::task::block_in_place(read)?;
         let Some(last) = records.last() else {

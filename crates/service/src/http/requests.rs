@@ -89,7 +89,7 @@ pub(crate) async fn submit(
         ));
     }
     let permit = desk.reserve_scan(&new.source)?;
-    let (record, fresh) = submission::accept(&desk.centre, &new)?;
+    let (record, fresh) = tokio::task::block_in_place(|| submission::accept(&desk.centre, &new))?;
     if fresh {
         permit.send(record.id);
     }

@@ -40,7 +40,7 @@ pub(crate) async fn submit(
         return Ok((StatusCode::OK, Json(shown)));
     }
     let permit = desk.reserve_scan(&new.to)?;
-    let (record, fresh) = submission::accept(&desk.centre, &new)?;
+    let (record, fresh) = tokio::task::block_in_place(|| submission::accept(&desk.centre, &new))?;
     if fresh {
         permit.send(record.id);
     }

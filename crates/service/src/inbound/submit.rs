@@ -34,9 +34,7 @@ pub(crate) fn accept(centre: &Centre, new: &api::NewStageIn) -> Result<(RequestR
         return Ok((known, false));
     }
     let mut record = check(centre, new)?;
-    record.id = centre
-        .store
-        .journal(|journal| journal.insert_request(&record))?;
+    record.id = centre.store.insert_request(record.clone())?;
     Ok((record, true))
 }
 

@@ -1,0 +1,99 @@
+//! Writes of several callers in one transaction: each costs a wait for the disk, whatever it holds.
+
+use std::{
+    mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_journal::{Journal, JournalError, RequestRecord, Scan};
+use posthaste_types::RequestId;
+
+use super::{Store, journal_error};
+
+/// How a write ended, for who waits for it.
+type Slot<R> = Arc<Mutex<Option<Result<R>>>>;
+
+/// Writes of one kind that wait: whoever has the journal next writes all of them.
+#[derive(Debug)]
+pub(super) struct Together<W, R> {
+    waiting: Mutex<Vec<(W, Slot<R>)>>,
+}
+
+impl<W, R> Default for Together<W, R> {
+    fn default() -> Self {
+        Self {
+            waiting: Mutex::default(),
+        }
+    }
+}
+
+impl<W, R> Together<W, R> {
+    /// Writes something, with what others want to write meanwhile: by `many` where there is more than one, and where that fails each by `one`.
+    fn write(
+        &self,
+        journal: &Mutex<Journal>,
+        what: W,
+        one: impl Fn(&mut Journal, &W) -> Result<R, JournalError>,
+        many: impl FnOnce(&mut Journal, &[W]) -> Result<Vec<R>, JournalError>,
+    ) -> Result<R> {
+        let mine = Slot::default();
+        locked(&self.waiting).push((what, Arc::clone(&mine)));
+        let mut journal = locked(journal);
+        if let Some(done) = locked(&mine).take() {
+            return done;
+        }
+        let (wanted, slots): (Vec<W>, Vec<Slot<R>>) =
+            mem::take(&mut *locked(&self.waiting)).into_iter().unzip();
+        let together = (wanted.len() > 1).then(|| many(&mut journal, &wanted));
+        let done: Vec<Result<R>> = match together {
+            Some(Ok(done)) => done.into_iter().map(Ok).collect(),
+            // One of them may be at fault, and the others are not.
+            Some(Err(_)) | None => {
+                let each = wanted.iter().map(|what| one(&mut journal, what));
+                each.map(|done| done.map_err(journal_error)).collect()
+            }
+        };
+        for (slot, done) in slots.iter().zip(done) {
+            *locked(slot) = Some(done);
+        }
+        drop(journal);
+        let done = locked(&mine).take();
+        done.unwrap_or_else(|| Err(Error::new(ErrorKind::Other, "append to", "the journal")))
+    }
+}
+
+fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Store {
+    /// Keeps a new request and gives it its number. Blocking.
+    ///
+    /// # Errors
+    /// The journal's, also when the submission id is taken.
+    pub(crate) fn insert_request(&self, record: RequestRecord) -> Result<RequestId> {
+        self.inserts.write(
+            &self.journal,
+            record,
+            Journal::insert_request,
+            Journal::insert_requests,
+        )
+    }
+
+    /// Keeps how the scan of a request's source ended. Blocking.
+    ///
+    /// # Errors
+    /// The journal's.
+    pub(crate) fn keep_scan(&self, request: RequestId, scan: Scan) -> Result<()> {
+        self.scans.write(
+            &self.journal,
+            (request, scan),
+            |journal, (request, scan)| journal.keep_scan(*request, scan),
+            |journal, scans| {
+                journal.keep_scans(scans)?;
+                Ok(vec![(); scans.len()])
+            },
+        )
+    }
+}

@@ -1,0 +1,234 @@
+//! The service that is measured, and the relay it has.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, ensure};
+use posthaste_testbed::PostgresServer;
+use serde_json::Value;
+
+use super::{load::Load, now, ready};
+
+/// Where the journal is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Sqlite,
+    Postgres,
+}
+
+impl Kind {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Sqlite => "SQLite",
+            Self::Postgres => "PostgreSQL",
+        }
+    }
+}
+
+/// A process that ends with its owner.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A service with one depot.
+pub(super) struct Subject {
+    pub(super) kind: Kind,
+    pub(super) address: String,
+    pub(super) token: String,
+    program: PathBuf,
+    folder: PathBuf,
+    database: Option<String>,
+    service: Running,
+    _relay: Running,
+    _postgres: Option<PostgresServer>,
+}
+
+impl Subject {
+    pub(super) fn start(program: &Path, folder: &Path, kind: Kind) -> Result<Self> {
+        let postgres = match kind {
+            Kind::Sqlite => None,
+            Kind::Postgres => Some(PostgresServer::start()?),
+        };
+        let database = match &postgres {
+            Some(server) => Some(server.new_database()?),
+            None => None,
+        };
+        let relay_folder = folder.join("relay");
+        let mut relay = Command::new(program);
+        relay
+            .args([
+                "relay",
+                "--json",
+                "--listen",
+                "127.0.0.1:0",
+                "--name",
+                "depot",
+            ])
+            .args(["--capacity", "2T", "--rate", "1M", "--dir"])
+            .arg(&relay_folder);
+        let (relay, said) = start(&mut relay, &folder.join("relay.log"))?;
+        let (service, where_it_is) = serve(program, folder, database.as_deref())?;
+        let mut subject = Self {
+            kind,
+            address: String::new(),
+            token: String::new(),
+            program: program.to_owned(),
+            folder: folder.to_owned(),
+            database,
+            service,
+            _relay: relay,
+            _postgres: postgres,
+        };
+        subject.find(&where_it_is)?;
+        let text = |key: &str| said[key].as_str().unwrap_or_default().to_owned();
+        let added = Command::new(program)
+            .args(["depot", "add", "depot", &text("url")])
+            .args(["--fingerprint", &text("fingerprint")])
+            .args(["--secret-file", &text("secret_file")])
+            .args(["--service", &format!("http://{}", subject.address)])
+            .arg("--token-file")
+            .arg(subject.state().join("token"))
+            .output()?;
+        ensure!(
+            added.status.success(),
+            "{}",
+            String::from_utf8_lossy(&added.stderr)
+        );
+        Ok(subject)
+    }
+
+    fn state(&self) -> PathBuf {
+        self.folder.join("state")
+    }
+
+    /// Starts the service again.
+    fn restart(&mut self) -> Result<()> {
+        let _ = self.service.0.kill();
+        let _ = self.service.0.wait();
+        let (service, said) = serve(&self.program, &self.folder, self.database.as_deref())?;
+        self.service = service;
+        self.find(&said)
+    }
+
+    /// Keeps where the service said it is.
+    fn find(&mut self, said: &Value) -> Result<()> {
+        let url = said["url"].as_str().context("it has no address")?;
+        url.trim_start_matches("http://")
+            .clone_into(&mut self.address);
+        self.token = fs::read_to_string(self.state().join("token"))?
+            .trim()
+            .to_owned();
+        Ok(())
+    }
+
+    /// A file of a MiB.
+    pub(super) fn source(&self) -> Result<String> {
+        let path = self.folder.join("source.bin");
+        fs::write(&path, vec![7; 1 << 20])?;
+        Ok(path.display().to_string())
+    }
+
+    fn stat(&self, name: &str) -> Result<String> {
+        Ok(fs::read_to_string(format!(
+            "/proc/{}/{name}",
+            self.service.0.id()
+        ))?)
+    }
+
+    /// Bytes that are in memory of its own.
+    pub(super) fn memory(&self) -> Result<u64> {
+        let status = self.stat("status")?;
+        let line = status.lines().find(|line| line.starts_with("RssAnon:"));
+        let kib = line.and_then(|line| line.split_whitespace().nth(1));
+        Ok(kib.context("no memory is told")?.parse::<u64>()? << 10)
+    }
+
+    /// The share of one core that it takes, in percent.
+    pub(super) fn busy_percent(&self, window: Duration) -> Result<f64> {
+        let ticks = || -> Result<f64> {
+            let stat = self.stat("stat")?;
+            let (_, fields) = stat.rsplit_once(')').context("no times are told")?;
+            let fields: Vec<&str> = fields.split_whitespace().collect();
+            Ok(fields[11].parse::<f64>()? + fields[12].parse::<f64>()?)
+        };
+        let before = ticks()?;
+        thread::sleep(window);
+        // The kernel counts in hundredths of a second, which are percent of one.
+        Ok((ticks()? - before) / window.as_secs_f64())
+    }
+
+    fn ask(&self, path: &str) -> Result<Value> {
+        let load = Load::new(self);
+        let (status, said) = load.connect()?.ask(&self.token, "GET", path, "")?;
+        ensure!(status == 200, "{path}: {status} {said}");
+        Ok(serde_json::from_str(&said)?)
+    }
+
+    /// Waits until no source is still to be scanned.
+    pub(super) fn wait_until_admitted(&self, patience: Duration) -> Result<()> {
+        let begun = now();
+        loop {
+            let path = "/v1/requests?state=scanning&limit=1&fields=id";
+            if self.ask(path)?.as_array().is_some_and(Vec::is_empty) {
+                return Ok(());
+            }
+            ensure!(begun.elapsed() < patience, "some are still scanned");
+            thread::sleep(Duration::from_millis(500));
+        }
+    }
+
+    /// Kills it and starts it again: after how long it answers, and something is moved.
+    pub(super) fn kill_and_restart(&mut self, patience: Duration) -> Result<(Duration, Duration)> {
+        let safe = |subject: &Self| -> Result<usize> {
+            let page = subject.ask("/v1/requests?state=safe&fields=id")?;
+            Ok(page.as_array().map_or(0, Vec::len))
+        };
+        let before = safe(self)?;
+        let begun = now();
+        self.restart()?;
+        let answers = begun.elapsed();
+        while safe(self)? <= before {
+            ensure!(begun.elapsed() < patience, "nothing moves");
+            thread::sleep(Duration::from_millis(100));
+        }
+        Ok((answers, begun.elapsed()))
+    }
+}
+
+fn serve(program: &Path, folder: &Path, database: Option<&str>) -> Result<(Running, Value)> {
+    let mut service = Command::new(program);
+    service
+        .args(["serve", "--json", "--listen", "127.0.0.1:0", "--state"])
+        .arg(folder.join("state"));
+    if let Some(database) = database {
+        service.args(["--database", database]);
+    }
+    start(&mut service, &folder.join("service.log"))
+}
+
+/// Starts what says in its first line where it is.
+fn start(command: &mut Command, log: &Path) -> Result<(Running, Value)> {
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(fs::File::create(log)?)
+        .spawn()?;
+    let mut running = Running(child);
+    let mut line = String::new();
+    if let Some(out) = running.0.stdout.as_mut() {
+        BufReader::new(out).read_line(&mut line)?;
+    }
+    let said = ready(&line, "posthaste")?;
+    Ok((running, said))
+}
