@@ -124,6 +124,17 @@ pub enum Scan {
     },
 }
 
+/// What the scan of a request's source brought.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scanned {
+    /// The request.
+    pub request: RequestId,
+    /// How it ended.
+    pub scan: Scan,
+    /// The list of its files, where that is small enough to be kept here.
+    pub list: Option<Vec<u8>>,
+}
+
 fn from_row(row: &Row) -> Result<RequestRecord, Trouble> {
     let moment = |column: &str| -> Result<Timestamp, Trouble> {
         Ok(Timestamp::from_micros(from_sql(row.get(column)?)))
@@ -268,13 +279,35 @@ impl Journal {
     ///
     /// # Errors
     /// [`JournalError::Database`].
-    pub fn keep_scans(&mut self, scans: &[(RequestId, Scan)]) -> Result<(), JournalError> {
+    pub fn keep_scans(&mut self, scans: &[Scanned]) -> Result<(), JournalError> {
         self.write(|database| {
-            for (request, scan) in scans {
-                keep_scan(database, *request, scan)?;
+            for scanned in scans {
+                keep_scan(database, scanned.request, &scanned.scan)?;
+                if let Some(list) = &scanned.list {
+                    database.execute(
+                        "INSERT INTO small_list (request, list) VALUES (?1, ?2)
+                         ON CONFLICT (request) DO UPDATE SET list = ?2",
+                        &params![to_sql(scanned.request.get()), list],
+                    )?;
+                }
             }
             Ok(())
         })
+    }
+
+    /// The list of a request's files, where that is kept here.
+    ///
+    /// # Errors
+    /// [`JournalError::Database`].
+    pub fn small_list(&self, request: RequestId) -> Result<Option<Vec<u8>>, JournalError> {
+        let read = || {
+            let row = self.database.query_row(
+                "SELECT list FROM small_list WHERE request = ?1",
+                &params![to_sql(request.get())],
+            )?;
+            row.map(|row| row.get(0)).transpose()
+        };
+        read().map_err(self.failed("read"))
     }
 
     /// Keeps how the scan of the request's source ended.

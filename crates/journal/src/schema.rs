@@ -8,7 +8,7 @@ use crate::{
 
 /// Each entry brings the schema from its index to the next; entries are never changed. They are in SQLite's words,
 /// of which `Database::definition` makes another database's.
-const MIGRATIONS: [&str; 18] = [
+const MIGRATIONS: [&str; 19] = [
     "
     CREATE TABLE input (
         seq INTEGER PRIMARY KEY,
@@ -155,6 +155,7 @@ const MIGRATIONS: [&str; 18] = [
     );
     CREATE INDEX fts_file_of_job ON fts_file (job, id);
     CREATE INDEX fts_file_open ON fts_file (state, deadline_micros) WHERE settled = 0;",
+    "CREATE TABLE small_list (request INTEGER PRIMARY KEY, list BLOB NOT NULL);",
 ];
 
 /// Brings the schema up to date, in a transaction that has begun.

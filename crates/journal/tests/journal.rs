@@ -11,7 +11,7 @@ use posthaste_core::contract::{
 };
 use posthaste_journal::{
     ChunkRecord, DepotRecord, JobHold, JobPhase, JobRecord, Journal, JournalError, OneFile,
-    PhaseName, RequestRecord, Scan, StageIn, Step, TokenRecord,
+    PhaseName, RequestRecord, Scan, Scanned, StageIn, Step, TokenRecord,
 };
 use posthaste_types::{ByteRate, Bytes, ChunkIndex, Code, DepotId, Digest, RequestId, Timestamp};
 
@@ -205,7 +205,16 @@ fn a_request_comes_back_with_its_scan_and_its_digests() {
             files: 2,
             chunk_size: Bytes::new(4),
         };
-        journal.keep_scan(request.id, &scan).unwrap();
+        let list = Some(b"a small list".to_vec());
+        let scanned = Scanned {
+            request: request.id,
+            scan: scan.clone(),
+            list: list.clone(),
+        };
+        assert_eq!(journal.small_list(request.id).unwrap(), None);
+        // Twice, as after a crash in between.
+        journal.keep_scans(&[scanned.clone(), scanned]).unwrap();
+        assert_eq!(journal.small_list(request.id).unwrap(), list);
         request.scan = Some(scan);
         assert_eq!(journal.submission("mine").unwrap(), Some(request.clone()));
         assert_eq!(journal.requests().unwrap(), [request.clone()]);
@@ -437,7 +446,7 @@ fn tokens_are_kept_by_name_until_they_are_removed() {
 }
 
 /// What takes each migration after the first back, in their order.
-const BACK: [&str; 17] = [
+const BACK: [&str; 18] = [
     "ALTER TABLE request DROP COLUMN recipients;",
     "ALTER TABLE request DROP COLUMN optimizer;",
     "ALTER TABLE depot DROP COLUMN terms;",
@@ -455,6 +464,7 @@ const BACK: [&str; 17] = [
     "ALTER TABLE depot DROP COLUMN prices;",
     "DROP TABLE token;",
     "ALTER TABLE request DROP COLUMN one_file; DROP TABLE fts_file; DROP TABLE fts_job;",
+    "DROP TABLE small_list;",
 ];
 
 /// Makes a journal one of an older schema.

@@ -14,7 +14,7 @@ use posthaste_engine::{
     envelope::Cipher,
 };
 use posthaste_journal::{
-    DatabaseUrl, Epoch, Journal, JournalError, RequestRecord, Scan, TroubleKind,
+    DatabaseUrl, Epoch, Journal, JournalError, RequestRecord, Scan, Scanned, TroubleKind,
 };
 use posthaste_types::{ChunkIndex, Digest, RequestId, Timestamp};
 
@@ -28,6 +28,8 @@ mod together;
 pub(crate) use encryption::Remains;
 use together::Together;
 
+/// Largest list of files that is kept in the journal: one of a few files costs no file of its own, which is two waits for the disk.
+const SMALL_LIST_BYTES_MAX: usize = 4096;
 /// The file of the journal in the state directory.
 pub(crate) const JOURNAL: &str = "journal.db";
 /// The file there that says in which database the journal is instead.
@@ -42,7 +44,7 @@ pub(crate) struct Store {
     journal: Mutex<Journal>,
     /// Requests and scans that are to be kept.
     inserts: Together<RequestRecord, RequestId>,
-    scans: Together<(RequestId, Scan), ()>,
+    scans: Together<Scanned, ()>,
     /// The number of the lease it is written under; 0 without.
     epoch: u64,
     /// Held while an envelope is made, so that it is made once.
@@ -188,6 +190,23 @@ impl Store {
         self.keep(&self.list_path(request), &list.to_bytes())
     }
 
+    /// The same of one that may be small: then it is given back, to be kept in the journal with what the scan brought.
+    ///
+    /// # Errors
+    /// As [`Store::keep_list`].
+    pub(crate) fn keep_if_large(
+        &self,
+        request: RequestId,
+        list: &FileList,
+    ) -> Result<Option<Vec<u8>>> {
+        let bytes = list.to_bytes();
+        if bytes.len() <= SMALL_LIST_BYTES_MAX {
+            return Ok(Some(bytes));
+        }
+        self.keep(&self.list_path(request), &bytes)?;
+        Ok(None)
+    }
+
     /// Writes a file, whole and durable when this returns, and only while nobody else leads.
     fn keep(&self, path: &Path, bytes: &[u8]) -> Result<()> {
         let failed = |cause| Error::io("write", path.display().to_string(), cause);
@@ -235,7 +254,13 @@ impl Store {
     pub(crate) fn list(&self, request: RequestId) -> Result<FileList> {
         let path = self.list_path(request);
         let shown = path.display().to_string();
-        let bytes = fs::read(&path).map_err(|cause| Error::io("read", &shown, cause))?;
+        let bytes = match fs::read(&path) {
+            Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => {
+                let small = self.journal(|journal| journal.small_list(request))?;
+                small.ok_or_else(|| Error::io("read", &shown, cause))?
+            }
+            read => read.map_err(|cause| Error::io("read", &shown, cause))?,
+        };
         FileList::from_bytes(&bytes)
     }
 

@@ -1,13 +1,9 @@
 //! Takes a stage-out: writes it down, scans its source, hands it to the mind.
 
+mod scans;
 mod told;
 
-use std::{
-    os::unix::ffi::OsStrExt,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{os::unix::ffi::OsStrExt, path::PathBuf, sync::Arc, time::Duration};
 
 use posthaste_api as api;
 use posthaste_core::contract::{
@@ -15,22 +11,21 @@ use posthaste_core::contract::{
 };
 use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
 use posthaste_engine::{
-    dataset::{self, FileList},
+    dataset,
     envelope::age::{RECIPIENTS_MAX, Recipient},
 };
 use posthaste_journal::{RequestRecord, Scan};
-use posthaste_types::{Bytes, RequestId, Timestamp, encrypted_sizes};
-use tokio::sync::{Semaphore, mpsc};
+use posthaste_types::{RequestId, Timestamp, encrypted_sizes};
 
-use crate::{driver::Centre, hands::solved, inbound, outbound, render, store::Remains, wishes};
+use crate::{driver::Centre, hands::solved, inbound, outbound, render, wishes};
+use scans::sealed;
+pub(crate) use scans::{listed, scan_all};
 use told::{asked, ids};
 
 /// How long depots keep a dataset after its deadline, unless the request says.
 const KEEP_DEFAULT: Duration = Duration::from_secs(30 * 86400);
 /// Requests waiting for their scan. One more is refused rather than forgotten.
 pub(crate) const SCANS_MAX: usize = 10_000;
-/// Scans at once: each keeps one list in memory and one directory tree busy.
-const SCANS_AT_ONCE: usize = 4;
 /// Depots and destinations one request may name: they fit the bits of one word of the mind.
 const HOLDERS_MAX: usize = 64;
 /// The number of a request that is only rehearsed.
@@ -356,86 +351,6 @@ fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
         submitted: false,
         ended: None,
     })
-}
-
-/// Scans sources one after another, also those a crash left unscanned.
-pub(crate) async fn scan_all(centre: Arc<Centre>, mut queue: mpsc::Receiver<RequestId>) {
-    let permits = Arc::new(Semaphore::new(SCANS_AT_ONCE));
-    let mut running = tokio::task::JoinSet::new();
-    while let Some(request) = queue.recv().await {
-        while running.try_join_next().is_some() {}
-        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else {
-            return;
-        };
-        let centre = Arc::clone(&centre);
-        running.spawn(async move {
-            if let Err(error) = scan(&centre, request).await {
-                eprintln!("posthaste: {request}: {error}");
-            }
-            drop(permit);
-        });
-    }
-}
-
-async fn scan(centre: &Arc<Centre>, request: RequestId) -> Result<()> {
-    let record = centre.store.request(request)?;
-    let sealed = if outbound::goes_out(&record) {
-        outbound::submit::scan(centre, &record).await
-    } else if record.stage_in.is_some() {
-        inbound::submit::scan(centre, &record).await
-    } else {
-        let here = Arc::clone(centre);
-        let sealed = tokio::task::spawn_blocking(move || seal(&here, &record)).await;
-        sealed.map_err(|cause| {
-            Error::new(ErrorKind::Cancelled, "scan", request.to_string()).cause(cause.to_string())
-        })?
-    };
-    let scan = match &sealed {
-        Ok(scan) => scan.clone(),
-        Err(error) => Scan::Failed {
-            error: error.to_string(),
-        },
-    };
-    tokio::task::block_in_place(|| centre.store.keep_scan(request, scan))?;
-    if sealed.is_err() {
-        centre.store.retire_key(request, Remains::Nothing)?;
-    }
-    sealed?;
-    submit(centre, request).await
-}
-
-fn seal(centre: &Centre, record: &RequestRecord) -> Result<Scan> {
-    let root = Path::new(std::ffi::OsStr::from_bytes(&record.source));
-    let list = listed(root, &record.only)?;
-    centre.store.keep_list(record.id, &list)?;
-    for skipped in &list.skipped {
-        let shown = String::from_utf8_lossy(skipped);
-        eprintln!(
-            "posthaste: {}: left out {}: no file",
-            record.id,
-            shown.escape_debug()
-        );
-    }
-    Ok(sealed(record, &list))
-}
-
-/// What a request is about, listed.
-pub(crate) fn listed(root: &Path, only: &[String]) -> Result<FileList> {
-    if only.is_empty() {
-        dataset::scan(root)
-    } else {
-        dataset::scan_files(root, only)
-    }
-}
-
-fn sealed(record: &RequestRecord, list: &FileList) -> Scan {
-    let bytes = Bytes::new(list.bytes);
-    let files = list.regular_files() as u64;
-    Scan::Sealed {
-        bytes,
-        files,
-        chunk_size: dataset::chunk_size_for(bytes, !record.recipients.is_empty()),
-    }
 }
 
 /// Hands a sealed request to the mind.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use posthaste_endpoint::{Error, ErrorKind, Result};
-use posthaste_journal::{Journal, JournalError, RequestRecord, Scan};
+use posthaste_journal::{Journal, JournalError, RequestRecord, Scanned};
 use posthaste_types::RequestId;
 
 use super::{Store, journal_error};
@@ -81,15 +81,15 @@ impl Store {
         )
     }
 
-    /// Keeps how the scan of a request's source ended. Blocking.
+    /// Keeps what the scan of a request's source brought. Blocking.
     ///
     /// # Errors
     /// The journal's.
-    pub(crate) fn keep_scan(&self, request: RequestId, scan: Scan) -> Result<()> {
+    pub(crate) fn keep_scan(&self, scanned: Scanned) -> Result<()> {
         self.scans.write(
             &self.journal,
-            (request, scan),
-            |journal, (request, scan)| journal.keep_scan(*request, scan),
+            scanned,
+            |journal, scanned| journal.keep_scans(std::slice::from_ref(scanned)),
             |journal, scans| {
                 journal.keep_scans(scans)?;
                 Ok(vec![(); scans.len()])

@@ -1,0 +1,104 @@
+//! Scans the sources of requests, and writes down what they hold.
+
+use std::{os::unix::ffi::OsStrExt, path::Path, sync::Arc};
+
+use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_engine::dataset::{self, FileList};
+use posthaste_journal::{RequestRecord, Scan, Scanned};
+use posthaste_types::{Bytes, RequestId};
+use tokio::sync::{Semaphore, mpsc};
+
+use super::submit;
+use crate::{driver::Centre, inbound, outbound, store::Remains};
+
+/// Scans at once: each keeps one list in memory and one directory tree busy.
+const SCANS_AT_ONCE: usize = 4;
+
+/// Scans sources one after another, also those a crash left unscanned.
+pub(crate) async fn scan_all(centre: Arc<Centre>, mut queue: mpsc::Receiver<RequestId>) {
+    let permits = Arc::new(Semaphore::new(SCANS_AT_ONCE));
+    let mut running = tokio::task::JoinSet::new();
+    while let Some(request) = queue.recv().await {
+        while running.try_join_next().is_some() {}
+        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else {
+            return;
+        };
+        let centre = Arc::clone(&centre);
+        running.spawn(async move {
+            if let Err(error) = scan(&centre, request).await {
+                eprintln!("posthaste: {request}: {error}");
+            }
+            drop(permit);
+        });
+    }
+}
+
+async fn scan(centre: &Arc<Centre>, request: RequestId) -> Result<()> {
+    let record = centre.store.request(request)?;
+    let sealed = if outbound::goes_out(&record) {
+        let scan = outbound::submit::scan(centre, &record).await;
+        scan.map(|scan| (scan, None))
+    } else if record.stage_in.is_some() {
+        let scan = inbound::submit::scan(centre, &record).await;
+        scan.map(|scan| (scan, None))
+    } else {
+        let here = Arc::clone(centre);
+        let sealed = tokio::task::spawn_blocking(move || seal(&here, &record)).await;
+        sealed.map_err(|cause| {
+            Error::new(ErrorKind::Cancelled, "scan", request.to_string()).cause(cause.to_string())
+        })?
+    };
+    let (scan, list, failed) = match sealed {
+        Ok((scan, list)) => (scan, list, None),
+        Err(error) => {
+            let said = error.to_string();
+            (Scan::Failed { error: said }, None, Some(error))
+        }
+    };
+    let scanned = Scanned {
+        request,
+        scan,
+        list,
+    };
+    tokio::task::block_in_place(|| centre.store.keep_scan(scanned))?;
+    if let Some(error) = failed {
+        centre.store.retire_key(request, Remains::Nothing)?;
+        return Err(error);
+    }
+    submit(centre, request).await
+}
+
+/// Lists a source; a small list is still to be kept.
+fn seal(centre: &Centre, record: &RequestRecord) -> Result<(Scan, Option<Vec<u8>>)> {
+    let root = Path::new(std::ffi::OsStr::from_bytes(&record.source));
+    let list = listed(root, &record.only)?;
+    let small = centre.store.keep_if_large(record.id, &list)?;
+    for skipped in &list.skipped {
+        let shown = String::from_utf8_lossy(skipped);
+        eprintln!(
+            "posthaste: {}: left out {}: no file",
+            record.id,
+            shown.escape_debug()
+        );
+    }
+    Ok((sealed(record, &list), small))
+}
+
+/// What a request is about, listed.
+pub(crate) fn listed(root: &Path, only: &[String]) -> Result<FileList> {
+    if only.is_empty() {
+        dataset::scan(root)
+    } else {
+        dataset::scan_files(root, only)
+    }
+}
+
+pub(super) fn sealed(record: &RequestRecord, list: &FileList) -> Scan {
+    let bytes = Bytes::new(list.bytes);
+    let files = list.regular_files() as u64;
+    Scan::Sealed {
+        bytes,
+        files,
+        chunk_size: dataset::chunk_size_for(bytes, !record.recipients.is_empty()),
+    }
+}
