@@ -444,6 +444,11 @@ pub struct Change {
     /// Most that may be sent for it from here; 0 for no limit.
     #[serde(default, alias = "rate_max", skip_serializing_if = "Option::is_none")]
     pub rate_bytes_per_s_max: Option<u64>,
+    /// How much it matters beside others when not all can be served in time: `low`, `normal`, `high`, `urgent`, or a number from -9
+    /// to 9.
+    #[schema(example = "high")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<String>,
 }
 
 /// Why the service said no.

@@ -28,7 +28,7 @@ pub struct DeadlineArguments {
 
 /// Changes a running request; what is not named stays
 #[derive(Debug, Args)]
-#[group(required = true, multiple = true, args = ["deadline", "deliver_by", "purge_at", "bwlimit"])]
+#[group(required = true, multiple = true, args = ["deadline", "deliver_by", "purge_at", "bwlimit", "priority"])]
 pub struct ModifyArguments {
     /// The request's id, like r7
     id: String,
@@ -44,6 +44,9 @@ pub struct ModifyArguments {
     /// Most to send for it a second, over all paths together: 10M, 1.5G; off for no limit
     #[arg(long, value_name = "RATE", value_parser = limit)]
     bwlimit: Option<ByteRate>,
+    /// How much it matters beside others: low, normal, high, urgent, or a number from -9 to 9
+    #[arg(long, value_name = "PRIORITY", allow_hyphen_values = true)]
+    priority: Option<String>,
     #[command(flatten)]
     service: ServiceArguments,
 }
@@ -269,6 +272,7 @@ pub async fn move_deadline(arguments: DeadlineArguments) -> Outcome {
         deliver_by: None,
         purge_at: None,
         bwlimit: None,
+        priority: None,
         service: arguments.service,
     })
     .await
@@ -292,6 +296,7 @@ pub async fn modify(arguments: ModifyArguments) -> Outcome {
         deadline: deadline.transpose()?.map(|deadline| deadline.to_string()),
         purge_at: purge_at.transpose()?.map(|at| at.to_string()),
         rate_bytes_per_s_max: arguments.bwlimit.map(ByteRate::get),
+        priority: arguments.priority,
     };
     let service = ServiceClient::open(&arguments.service)?;
     let path = format!("/v1/requests/{}", arguments.id);
@@ -312,6 +317,9 @@ pub async fn modify(arguments: ModifyArguments) -> Outcome {
         Some(ByteRate::ZERO) => output::line(&format!("{id}: no limit")),
         Some(rate) => output::line(&format!("{id}: at most {rate}")),
         None => {}
+    }
+    if let Some(priority) = &new.priority {
+        output::line(&format!("{id}: priority {priority}"));
     }
     Ok(ExitCode::SUCCESS)
 }

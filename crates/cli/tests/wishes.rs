@@ -63,6 +63,11 @@ fn a_limit_holds_over_all_relays_and_can_be_lifted() {
     assert_eq!(wrong.status.code(), Some(2));
     let (_, said) = centre.refused(&["modify", id, "--purge-at", "2001-01-01T00:00:00Z"]);
     assert!(said.contains("the purge"), "{said}");
+    let (_, said) = centre.refused(&["modify", id, "--priority", "most"]);
+    assert!(said.contains("low, normal, high, urgent"), "{said}");
+    let ranked = centre.service.run(&["modify", id, "--priority", "-9"]);
+    assert!(ranked.status.success(), "{}", text(&ranked.stderr));
+    assert_eq!(centre.service.status(id)["wishes"]["priority"], "-9");
     let lifted = centre.service.run(&["modify", id, "--bwlimit", "50M"]);
     assert!(lifted.status.success(), "{}", text(&lifted.stderr));
     // At the old limit this would take three minutes.
@@ -75,6 +80,7 @@ fn a_limit_holds_over_all_relays_and_can_be_lifted() {
         story.contains("was changed from 100.0 KiB/s to 50.0 MiB/s"),
         "{story}"
     );
+    assert!(story.contains("priority changed"), "{story}");
 }
 
 #[test]

@@ -314,6 +314,7 @@ impl Mind {
                 deadline,
             } => self.on_arrival_moved(request, not_before, deadline, out),
             Input::RateLimited { request, rate_max } => self.on_rate_limited(request, rate_max),
+            Input::PriorityMoved { request, priority } => self.on_priority_moved(request, priority),
             Input::Probed {
                 depot,
                 sent,

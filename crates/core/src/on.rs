@@ -28,6 +28,7 @@ mod gather_told;
 mod inbound;
 mod landed;
 mod plan_solved;
+mod priority_moved;
 mod probe_asked;
 mod probed;
 mod rate_limited;

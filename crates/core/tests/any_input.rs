@@ -469,6 +469,9 @@ fn asked() -> impl Strategy<Value = Input> {
         1 => (request(), proptest::option::of(0u64..5000)).prop_map(|(request, rate)| {
             Input::RateLimited { request, rate_max: rate.map(ByteRate::new) }
         }),
+        1 => (request(), -9i64..=9).prop_map(|(request, level)| {
+            Input::PriorityMoved { request, priority: Priority::new(level).unwrap_or_default() }
+        }),
     ]
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use desk::Desk;
 use posthaste_core::{Settings, contract::*};
-use posthaste_types::RequestId;
+use posthaste_types::{Bytes, DepotId, RequestId};
 
 const LARGE: RequestId = RequestId::new(1);
 const SMALL: [RequestId; 2] = [RequestId::new(2), RequestId::new(3)];
@@ -79,4 +79,47 @@ fn one_that_is_late_stays_first_where_nobody_gains_by_it() {
     assert!(!is_on_time(&desk, LARGE));
     let conceded = |reason: &Reason| matches!(reason, Reason::Concedes { .. });
     assert!(!reasons(&desk, LARGE).iter().any(conceded));
+}
+
+#[test]
+fn what_a_user_makes_more_urgent_goes_before_what_nobody_was_promised_either() {
+    let mut desk = Desk::new(Settings::default());
+    let [first, second] = SMALL;
+    for request in [first, second] {
+        let spec = RequestSpec {
+            bytes: Bytes::mebi(3000),
+            files: 1,
+            chunk_size: Bytes::mebi(4),
+            deadline: desk.now + Duration::from_secs(20),
+            code: "1+0".parse().unwrap(),
+            via: (1..=3).map(DepotId::new).collect(),
+            destinations: Vec::new(),
+            release: ReleasePolicy::Never,
+            best_effort: true,
+        };
+        desk.give(Input::RequestSubmitted { request, spec });
+    }
+    desk.measure(10, Duration::from_secs(3));
+    let is_before = |desk: &Desk, one, other| {
+        let finish = |id| desk.mind.request(id).unwrap().finish.unwrap().p50;
+        finish(one) < finish(other)
+    };
+    let priority = "urgent".parse().unwrap();
+    let request = second;
+    desk.give(Input::PriorityMoved { request, priority });
+    desk.measure(10, Duration::from_secs(2));
+    assert!(is_before(&desk, second, first));
+    desk.give(Input::PriorityMoved {
+        request,
+        priority: Priority::LEAST,
+    });
+    desk.measure(10, Duration::from_secs(2));
+    assert!(is_before(&desk, first, second));
+    let told = Reason::NewPriority {
+        from: priority,
+        to: Priority::LEAST,
+    };
+    assert!(reasons(&desk, second).contains(&told));
+    let story = desk.mind.story(second).unwrap().join(" ");
+    assert!(story.contains("priority changed"), "{story}");
 }

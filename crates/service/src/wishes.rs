@@ -15,6 +15,14 @@ fn invalid(what: &str, why: impl ToString) -> Error {
     Error::new(ErrorKind::Invalid, "submit", what).cause(why.to_string())
 }
 
+/// Reads a priority.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] for what is none.
+pub(crate) fn priority(text: &str) -> Result<Priority> {
+    text.parse().map_err(|cause| invalid("the priority", cause))
+}
+
 /// The wishes as the mind takes them.
 ///
 /// # Errors
@@ -27,10 +35,7 @@ pub(crate) fn read(new: &api::Wishes, depot: impl Fn(&str) -> Option<DepotId>) -
         })
     });
     let forbidden: Vec<DepotId> = forbidden.collect::<Result<_>>()?;
-    let priority = new.priority.as_deref().map(str::parse::<Priority>);
-    let priority = priority
-        .transpose()
-        .map_err(|cause| invalid("the priority", cause))?;
+    let priority = new.priority.as_deref().map(self::priority).transpose()?;
     Ok(Wishes {
         priority: priority.unwrap_or_default(),
         owner: name("the owner", new.owner.as_deref())?,

@@ -8,7 +8,7 @@ use posthaste_types::{
 
 use super::{
     ArrivalSpec, CircuitTerms, DepotPrices, DepotTerms, Drain, Encode, Fault, GiverEnd, Holding,
-    News, RequestSpec, SpaceNews, StageInNews, Wishes,
+    News, Priority, RequestSpec, SpaceNews, StageInNews, Wishes,
 };
 
 record! {
@@ -324,10 +324,7 @@ record! {
             round_trip: Duration,
         },
         /// A person asks for a probe of the path to a depot.
-        33 = ProbeAsked {
-            /// The depot.
-            depot: DepotId,
-        },
+        33 = ProbeAsked { #[doc = "The depot."] depot: DepotId },
         /// A person asks for a probe of the path from one depot to another.
         114 = CrossingProbeAsked {
             /// The depot that is to send.
@@ -342,6 +339,8 @@ record! {
             /// The new limit; none for no limit.
             rate_max: Option<ByteRate>,
         },
+        /// A user gave a running request another priority.
+        128 = PriorityMoved { #[doc = "The request."] request: RequestId, #[doc = "The new one."] priority: Priority },
         /// How a [`Command::Solve`](super::Command::Solve) ended.
         80 = PlanSolved {
             /// The number of the question.

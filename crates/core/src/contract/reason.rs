@@ -7,7 +7,8 @@ use posthaste_plan::tuner;
 use posthaste_types::{ByteRate, Bytes, Code, DepotId, Timestamp, record};
 
 use super::{
-    Binding, DrainReason, Fault, NearReason, PinReason, SpaceReason, Survive, WayReason, WouldBuy,
+    Binding, DrainReason, Fault, NearReason, PinReason, Priority, SpaceReason, Survive, WayReason,
+    WouldBuy,
 };
 pub use circuit::CircuitReason;
 pub use delivery::DeliveryReason;
@@ -319,6 +320,13 @@ record! {
             from: Option<ByteRate>,
             /// From now on.
             to: Option<ByteRate>,
+        },
+        /// A user gave the request another priority.
+        224 = NewPriority {
+            /// Before.
+            from: Priority,
+            /// From now on.
+            to: Priority,
         },
         /// A stage-in was admitted.
         120 = Inbound {

@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use super::{
     Fts,
     ask::{Asked, Replaces},
-    office::{asked_of, end, look, opened_with, pair_of},
+    office::{asked_of, end, look, opened_with, ours, pair_of},
     outcome::{Outcome, outcome},
     show,
     state::Kind,
@@ -398,8 +398,7 @@ impl Clerk {
             submission_id: Some(format!("fts:{}:{}", file.id, file.attempts + 1)),
             optimizer: None,
             wishes: api::Wishes {
-                // Theirs go from 1 to 5, and 3 is what nobody asked for.
-                priority: Some((i16::from(file.priority) - 3).to_string()),
+                priority: Some(ours(file.priority).to_string()),
                 owner: optional(&job.owner),
                 project: optional(&job.project),
                 ..api::Wishes::default()

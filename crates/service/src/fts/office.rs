@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use axum::http::StatusCode;
-use posthaste_core::contract::ArrivalState;
+use posthaste_core::contract::{ArrivalState, Input, Priority};
 use posthaste_endpoint::{Error, ErrorKind, Result};
 use posthaste_journal::{FtsFile, FtsJob, FtsState};
 use posthaste_types::Timestamp;
+use tokio::runtime::Handle;
 use uuid::Uuid;
 
 use super::{
@@ -285,7 +286,12 @@ pub(super) fn cancel(
     Ok(standing)
 }
 
-/// Gives a job another priority, where it has not ended: what has no request yet goes by it. Blocking.
+/// Theirs go from 1 to 5, and 3 is what nobody asked for.
+pub(super) fn ours(priority: u8) -> Priority {
+    Priority::new(i64::from(priority) - 3).unwrap_or_default()
+}
+
+/// Gives a job another priority, where it has not ended. Blocking.
 pub(super) fn set_priority(desk: &Desk, job: FtsJob, priority: u8) -> Result<Standing> {
     let _turn = desk.fts.turn();
     let mut standing = look(&desk.centre, job)?;
@@ -293,9 +299,9 @@ pub(super) fn set_priority(desk: &Desk, job: FtsJob, priority: u8) -> Result<Sta
         return Ok(standing);
     }
     standing.job.priority = priority;
-    let waiting = standing.files.iter_mut().map(|seen| &mut seen.file);
-    let waiting = waiting.filter(|file| file.request.is_none());
-    let changed: Vec<FtsFile> = waiting
+    let open = standing.files.iter_mut().map(|seen| &mut seen.file);
+    let open = open.filter(|file| is_open(file.state));
+    let changed: Vec<FtsFile> = open
         .map(|file| {
             file.priority = priority;
             file.clone()
@@ -304,6 +310,13 @@ pub(super) fn set_priority(desk: &Desk, job: FtsJob, priority: u8) -> Result<Sta
     let jobs = std::slice::from_ref(&standing.job);
     let store = &desk.centre.store;
     store.journal(|journal| journal.change_fts(jobs, &changed))?;
+    for request in changed.iter().filter_map(|file| file.request) {
+        let input = Input::PriorityMoved {
+            request,
+            priority: ours(priority),
+        };
+        Handle::current().block_on(desk.centre.put_down(input))?;
+    }
     Ok(standing)
 }
 

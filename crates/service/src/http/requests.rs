@@ -16,7 +16,7 @@ use posthaste_types::{ByteRate, RequestId, Timestamp};
 use serde::Deserialize;
 
 use super::{Answer, Desk};
-use crate::{outbound, render, submit as submission, tokens::Caller};
+use crate::{outbound, render, submit as submission, tokens::Caller, wishes};
 
 /// How long a ticket's tokens are good: a slow pull asks for another.
 const TICKET_TTL: Duration = Duration::from_secs(24 * 3600);
@@ -201,7 +201,7 @@ async fn cancel_stage_in(desk: &Desk, record: &RequestRecord) -> Answer<StatusCo
         .into())
 }
 
-/// Changes a running request: moves its deadline, or limits what may be sent for it.
+/// Changes a running request: moves its deadline, limits what may be sent for it, or gives it another priority.
 #[utoipa::path(patch, path = "/v1/requests/{id}", tag = "requests", security(("bearer" = ["submit"])),
     params(("id" = String, Path, description = "The request's id, like r7")),
     request_body = api::Change,
@@ -249,6 +249,8 @@ pub(crate) async fn modify(
             .into());
     }
     let request = record.id;
+    let priority = new.priority.as_deref().map(wishes::priority).transpose()?;
+    let ranked = priority.map(|priority| Input::PriorityMoved { request, priority });
     let delivered = deliver_by.map(|deliver_by| Input::DeliveryMoved {
         request,
         deliver_by,
@@ -267,6 +269,7 @@ pub(crate) async fn modify(
         .chain(delivered)
         .chain(purged)
         .chain(limited)
+        .chain(ranked)
     {
         desk.centre.put_down(input).await?;
     }

@@ -179,6 +179,9 @@ impl fmt::Display for Reason {
                     shown(to)
                 )
             }
+            Self::NewPriority { from, to } => {
+                write!(f, "the user changed it from {from} to {to}")
+            }
             Self::Delivery { why } => super::delivery::write(f, why),
             Self::GoesOnAsItComes => {
                 f.write_str("nothing else goes that way, so it goes on while it still arrives")
