@@ -136,10 +136,10 @@ impl Mind {
     /// Depots that something of the request may go on to: those beyond the first level it uses, and
     /// destinations; all of them where something is made again.
     fn nearer(&self, request: &Request) -> Vec<DepotId> {
-        if request.mend.as_ref().is_some_and(Push::has_work) {
+        if request.mend.as_deref().is_some_and(Push::has_work) {
             return request.lanes.iter().map(|lane| lane.depot).collect();
         }
-        let delivers = request.delivery.as_ref().is_some_and(Push::has_work);
+        let delivers = request.delivery.as_deref().is_some_and(Push::has_work);
         let whole = request.destinations().filter(|_| delivers);
         let whole = whole.map(|lane| request.lanes[lane].depot);
         if request.push.is_none() {

@@ -9,7 +9,7 @@ mod outlook;
 mod promise;
 mod space;
 
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
 use core::cmp::Reverse;
 use posthaste_plan::deliver::{self, Deliver, Piece, Spot};
 use posthaste_types::{ByteRate, Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId};
@@ -53,7 +53,7 @@ impl Mind {
         };
         let is_wanted = request.lead().is_some() && request.replica.chunks() > 0;
         if is_wanted && let Some(request) = self.requests.get_mut(&id) {
-            request.delivery = Some(Push::new(request.replica.chunks(), 0));
+            request.delivery = Some(Box::new(Push::new(request.replica.chunks(), 0)));
             self.pushes.offer(id);
         } else if let Some(request) = self.requests.get_mut(&id)
             && request.lead().is_some()
@@ -123,7 +123,7 @@ impl Mind {
         let Some(request) = self.requests.get(&id).filter(|request| request.is_kept()) else {
             return false;
         };
-        if !request.delivery.as_ref().is_some_and(Push::has_work) {
+        if !request.delivery.as_deref().is_some_and(Push::has_work) {
             return false;
         }
         let perches = self.perches(id, request);

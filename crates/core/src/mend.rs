@@ -4,7 +4,7 @@
 //! The centre has no part in it: a depot that has nothing of a chunk takes as many of its fragments as the code needs, rebuilds the
 //! one that is lost, and keeps that one alone.
 
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
 use posthaste_plan::deliver::{self, Deliver, Piece, Spot};
 use posthaste_types::{ChunkIndex, DepotId, FragmentIndex, RequestId};
 
@@ -47,7 +47,7 @@ impl Mind {
         if self.requests.get(&id).is_some_and(lacks)
             && let Some(request) = self.requests.get_mut(&id)
         {
-            request.mend = Some(Push::new(request.replica.chunks(), 0));
+            request.mend = Some(Box::new(Push::new(request.replica.chunks(), 0)));
             self.pushes.offer(id);
         }
     }
@@ -71,7 +71,7 @@ impl Mind {
     pub(crate) fn mend_for(&mut self, id: RequestId, out: &mut Outbox) -> bool {
         let has_work = |request: &Request| {
             request.state == RequestState::Released
-                && request.mend.as_ref().is_some_and(Push::has_work)
+                && request.mend.as_deref().is_some_and(Push::has_work)
         };
         let Some(request) = self.requests.get(&id).filter(|of| has_work(of)) else {
             return false;

@@ -68,16 +68,15 @@ impl Mind {
             return;
         }
         let now = self.now;
-        let mut asked = self.depots.iter().filter(|(_, depot)| {
+        let asked = self.depots.iter().find(|(_, depot)| {
             depot.link.is_probe_asked
                 && depot.is_up()
                 && depot.link.flights == 0
                 && is_open(depot, now)
         });
-        if let Some(depot) = asked.next().map(|(id, _)| *id) {
+        if let Some(depot) = asked.map(|(id, _)| *id) {
             return self.probe(depot, self.settings.probe_bytes_max, None, out);
         }
-        drop(asked);
         self.probe_crossing_asked(out);
     }
 

@@ -5,7 +5,7 @@
 //! [`record!`](crate::record!) macro declares a type and its encoding together, so that the two
 //! can't drift apart.
 
-use alloc::{collections::BTreeMap, collections::BTreeSet, string::String, vec::Vec};
+use alloc::{boxed::Box, collections::BTreeMap, collections::BTreeSet, string::String, vec::Vec};
 use core::{fmt, time::Duration};
 
 /// A list or string longer than this is refused before memory is taken for it. 2^28 elements are
@@ -191,6 +191,16 @@ impl<T: Record> Record for Vec<T> {
     fn read(input: &mut &[u8]) -> Result<Self, Malformed> {
         let length = read_length(input)?;
         (0..length).map(|_| T::read(input)).collect()
+    }
+}
+
+impl<T: Record> Record for Box<T> {
+    fn write(&self, out: &mut Vec<u8>) {
+        (**self).write(out);
+    }
+
+    fn read(input: &mut &[u8]) -> Result<Self, Malformed> {
+        Ok(Self::new(T::read(input)?))
     }
 }
 

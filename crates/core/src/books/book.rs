@@ -1,7 +1,4 @@
-use alloc::{
-    collections::{BTreeMap, btree_map},
-    vec::Vec,
-};
+use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
 use posthaste_types::{Malformed, Record};
 
 /// Entries by number, and which of them may have changed since somebody last asked.
@@ -10,7 +7,8 @@ use posthaste_types::{Malformed, Record};
 /// costs what it touched and not all there is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Book<K, V> {
-    entries: BTreeMap<K, V>,
+    /// Boxed: nodes of the map have room for eleven, and a good part of that is empty.
+    entries: BTreeMap<K, Box<V>>,
     touched: Vec<K>,
 }
 
@@ -39,18 +37,18 @@ impl<K: Record + Ord, V: Record> Record for Book<K, V> {
 
 impl<K: Ord + Copy, V> Book<K, V> {
     pub(crate) fn get(&self, key: &K) -> Option<&V> {
-        self.entries.get(key)
+        self.entries.get(key).map(|entry| &**entry)
     }
 
     /// The entry, to be changed.
     pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         self.touch(*key);
-        self.entries.get_mut(key)
+        self.entries.get_mut(key).map(|entry| &mut **entry)
     }
 
     pub(crate) fn insert(&mut self, key: K, value: V) {
         self.touch(key);
-        self.entries.insert(key, value);
+        self.entries.insert(key, Box::new(value));
     }
 
     pub(crate) fn remove(&mut self, key: &K) {
@@ -62,8 +60,8 @@ impl<K: Ord + Copy, V> Book<K, V> {
         self.entries.contains_key(key)
     }
 
-    pub(crate) fn iter(&self) -> btree_map::Iter<'_, K, V> {
-        self.entries.iter()
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (&K, &V)> {
+        self.entries.iter().map(|(key, entry)| (key, &**entry))
     }
 
     pub(crate) fn keys(&self) -> impl Iterator<Item = &K> {
@@ -71,7 +69,7 @@ impl<K: Ord + Copy, V> Book<K, V> {
     }
 
     pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
-        self.entries.values()
+        self.entries.values().map(|entry| &**entry)
     }
 
     /// What is derived from the entry must be looked at again.

@@ -19,6 +19,10 @@ pub(crate) fn remember(decisions: &mut Vec<Decision>, decision: Decision, most: 
     if decisions.len() >= most {
         decisions.remove(usize::from(most > 1));
     }
+    // Most requests have few, and there are many requests.
+    if decisions.len() == decisions.capacity() {
+        decisions.reserve_exact(decisions.len().max(1));
+    }
     decisions.push(decision);
 }
 

@@ -4,7 +4,7 @@ mod pieces;
 mod pinned;
 mod wishes;
 
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
 use posthaste_plan::{Pace, tuner::Method};
 use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, Timestamp, record};
 
@@ -150,11 +150,11 @@ record! {
         /// How much of each chunk is on its way; late copies outlive their stripe.
         flying: BTreeMap<ChunkIndex, u32>,
         /// What may go on between depots; none where all are of one level.
-        pub(crate) push: Option<Push>,
+        pub(crate) push: Option<Box<Push>>,
         /// What destinations may take from each other; none where there is one only.
-        pub(crate) delivery: Option<Push>,
+        pub(crate) delivery: Option<Box<Push>>,
         /// What depots may make again of it without its source; none before anything was lost.
-        pub(crate) mend: Option<Push>,
+        pub(crate) mend: Option<Box<Push>>,
         /// It was said that chunks are not safe, and not yet that they are again, since the source left.
         pub(crate) is_thin: bool,
         /// How that stands beside when it is wanted there.
@@ -478,6 +478,8 @@ fn lanes_of(spec: &RequestSpec, wishes: &Wishes, pinned: &[DepotId]) -> Vec<Lane
             lanes.push(Lane::new(depot, lanes.len()));
         }
     }
+    // They are large, and there will be no more.
+    lanes.shrink_to_fit();
     lanes
 }
 

@@ -1,6 +1,6 @@
 //! What may go on between depots, after something about it changed.
 
-use alloc::collections::BTreeSet;
+use alloc::{boxed::Box, collections::BTreeSet};
 use posthaste_types::{ChunkIndex, DepotId, RequestId};
 
 use super::is_ripe;
@@ -28,7 +28,7 @@ impl Mind {
         });
         let flying = u32::try_from(flying.sum::<usize>()).unwrap_or(u32::MAX);
         if let Some(request) = self.requests.get_mut(&id) {
-            request.push = can_push.then(|| Push::new(request.replica.chunks(), flying));
+            request.push = can_push.then(|| Box::new(Push::new(request.replica.chunks(), flying)));
             self.pushes.offer(id);
         }
     }
