@@ -18,10 +18,10 @@ use tokio::sync::mpsc;
 use super::{
     Fts,
     ask::{Asked, Replaces},
-    office::{asked_of, end, look, opened_with, ours, pair_of},
+    office::{asked_of, end, opened_with, ours, pair_of},
     outcome::{Outcome, outcome},
     show,
-    state::Kind,
+    state::{Kind, of_job},
 };
 use crate::{driver::Centre, outbound, render, submit as submission};
 
@@ -156,10 +156,14 @@ impl Clerk {
             under_way += usize::from(!file.is_settled);
             let is_unwanted = !file.is_settled && file.state != FtsState::Given;
             cancel.extend(file.request.filter(|_| is_unwanted));
-            if (file.state, file.is_settled) != (state, settled) {
-                self.go_on_after(&file, &asked, &mut changes, now)?;
-                changes.add(file);
+            if (file.state, file.is_settled) == (state, settled) {
+                continue;
             }
+            // While its request may still write, nothing else goes to the same place.
+            if file.is_settled {
+                self.go_on_after(&file, &asked, &mut changes, now)?;
+            }
+            changes.add(file);
         }
         let room = GIVEN_MAX.saturating_sub(under_way);
         let most = u32::try_from(room).unwrap_or(ROUND_MAX).min(ROUND_MAX);
@@ -433,24 +437,28 @@ impl Clerk {
         if changes.files.is_empty() {
             return Ok(());
         }
-        let files: Vec<FtsFile> = changes.files.into_values().collect();
         let store = &self.centre.store;
-        store.journal(|journal| journal.change_fts(&[], &files))?;
         let mut ended = Vec::new();
         for id in &changes.jobs {
             let job = store.journal(|journal| journal.fts_job(id))?;
             let Some(job) = job.filter(|job| job.ended.is_none()) else {
                 continue;
             };
-            let standing = look(&self.centre, job)?;
-            if standing.state.is_final() {
+            let files = store.journal(|journal| journal.fts_files(id))?;
+            let states = files.iter().map(|file| {
+                let changed = changes.files.get(&file.id).unwrap_or(file);
+                (changed.place, changed.state)
+            });
+            if of_job(asked_of(&job)?.kind, states, false).is_final() {
+                let ended_at = Some(now);
                 ended.push(FtsJob {
-                    ended: Some(now),
-                    ..standing.job
+                    ended: ended_at,
+                    ..job
                 });
             }
         }
-        store.journal(|journal| journal.change_fts(&ended, &[]))
+        let files: Vec<FtsFile> = changes.files.into_values().collect();
+        store.journal(|journal| journal.change_fts(&ended, &files))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Which jobs a listing shows.
 
 use axum::{Json, response::IntoResponse};
-use posthaste_journal::FtsJobs;
+use posthaste_journal::{FtsJobs, FtsState};
 use posthaste_types::Timestamp;
 use serde_json::{Value, json};
 
@@ -9,8 +9,10 @@ use super::{Answer, Call, JOBS_MAX};
 use crate::fts::{
     office::{self, Denial, Standing, account},
     show,
-    state::JobState,
 };
+
+/// Files of jobs that one listing looks at, whatever they are.
+const FILES_MAX: usize = 100_000;
 
 impl Call<'_> {
     /// The jobs that a query asks for.
@@ -35,7 +37,7 @@ impl Call<'_> {
         };
         let centre = &self.desk.centre;
         let jobs = centre.store.journal(|journal| journal.fts_jobs(which))?;
-        let mut chosen = Vec::new();
+        let (mut chosen, mut looked_at) = (Vec::new(), 0);
         let most = limit.unwrap_or(JOBS_MAX) as usize;
         for job in jobs {
             let is_whose = |key: &str, value: &str| asked(key).is_none_or(|asked| asked == value);
@@ -46,6 +48,7 @@ impl Call<'_> {
                 continue;
             }
             let standing = office::look(centre, job)?;
+            looked_at += standing.files.len();
             let is_in = states.is_none_or(|states| {
                 states
                     .split(',')
@@ -58,7 +61,7 @@ impl Call<'_> {
             if is_in && is_server("source_se") && is_server("dest_se") {
                 chosen.push(standing);
             }
-            if chosen.len() == most {
+            if chosen.len() == most || looked_at > FILES_MAX {
                 break;
             }
         }
@@ -100,19 +103,12 @@ impl Call<'_> {
         Ok(Json(shown).into_response())
     }
 
+    /// This one, and how many files have a request.
     pub(super) fn hosts(&self) -> Answer {
-        let centre = &self.desk.centre;
-        let open = FtsJobs {
-            most: JOBS_MAX,
-            ..FtsJobs::default()
-        };
-        let mut active = 0;
-        for job in centre.store.journal(|journal| journal.fts_jobs(open))? {
-            let standing = office::look(centre, job)?;
-            if standing.state == JobState::Active {
-                active += standing.files.iter().filter(|seen| seen.moves).count();
-            }
-        }
+        let store = &self.desk.centre.store;
+        let given = store.journal(|journal| journal.fts_files_given())?;
+        let given = given.iter();
+        let active = given.filter(|file| file.state == FtsState::Given).count();
         let shown = json!({ "posthaste": { "active": active, "staging": 0 } });
         Ok(Json(shown).into_response())
     }
