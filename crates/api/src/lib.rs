@@ -6,6 +6,7 @@
 
 mod delivery;
 mod depot;
+mod directory;
 mod job;
 mod queue;
 mod ranked;
@@ -19,6 +20,7 @@ use utoipa::ToSchema;
 
 pub use delivery::Delivery;
 pub use depot::{Depot, DepotDrain, Invite, LentTerms, NewDepot, NewDrain, NewInvite, OwnHours};
+pub use directory::{Directory, DirectoryEntry};
 pub use job::{Job, JobEnd, JobName, Moved, NewJob, Scratch};
 pub use queue::{Queue, QueueScore, QueuedJob};
 pub use ranked::Ranked;

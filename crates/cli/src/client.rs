@@ -27,6 +27,10 @@ const PAGE: usize = 1_000;
 /// An answer that isn't there after this long won't come.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
+/// How often a service that is not through is asked again, which waits a minute itself; and the pause before that.
+const BUSY_TRIES: u32 = 30;
+const BUSY_PAUSE: Duration = Duration::from_secs(1);
+
 /// Which service to speak to.
 #[derive(Debug, Clone, Args)]
 pub struct ServiceArguments {
@@ -130,23 +134,7 @@ impl ServiceClient {
         path: &str,
         body: Option<Vec<u8>>,
     ) -> Result<Bytes, Failure> {
-        let response = self.send(method, path, body).await?;
-        let status = response.status();
-        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX)
-            .collect()
-            .await;
-        let body = body.map_err(|cause| {
-            Failure::new(
-                Exit::Temporary,
-                format!("can't read the service's answer: {cause}"),
-            )
-        })?;
-        let body = body.to_bytes();
-        if status.is_success() {
-            Ok(body)
-        } else {
-            Err(refusal(status, &body))
-        }
+        read(self.send(method, path, body).await?).await
     }
 
     /// Asks for one thing.
@@ -155,6 +143,27 @@ impl ServiceClient {
     /// The service's refusal, or that it can't be reached.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
         parse(&self.ask(Method::GET, path, None).await?)
+    }
+
+    /// Asks for what may take long: again and again, by the path `again`, while the service says that it is not through.
+    ///
+    /// # Errors
+    /// As [`ServiceClient::get`].
+    pub async fn get_patiently<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        again: &str,
+    ) -> Result<T, Failure> {
+        let (mut path, mut tries) = (path, 1);
+        loop {
+            let response = self.send(Method::GET, path, None).await?;
+            let is_busy = response.status() == StatusCode::SERVICE_UNAVAILABLE;
+            if !is_busy || tries >= BUSY_TRIES {
+                return parse(&read(response).await?);
+            }
+            (path, tries) = (again, tries + 1);
+            tokio::time::sleep(BUSY_PAUSE).await;
+        }
     }
 
     /// Requests, newest first: those that `choice` names, like `&state=open`, and `most` of them.
@@ -273,6 +282,26 @@ impl ServiceClient {
                 .map(http_body_util::Collected::to_bytes)
                 .unwrap_or_default(),
         ))
+    }
+}
+
+/// What was answered, or why nothing was.
+async fn read(response: Response<Incoming>) -> Result<Bytes, Failure> {
+    let status = response.status();
+    let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX)
+        .collect()
+        .await;
+    let body = body.map_err(|cause| {
+        Failure::new(
+            Exit::Temporary,
+            format!("can't read the service's answer: {cause}"),
+        )
+    })?;
+    let body = body.to_bytes();
+    if status.is_success() {
+        Ok(body)
+    } else {
+        Err(refusal(status, &body))
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod lines;
 pub mod progress;
+mod remote;
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode, sync::Arc};
 
@@ -35,6 +36,9 @@ const PAGES_AHEAD: usize = 32;
 /// paths relative to the address. Buckets are listed with many requests at once, other trees
 /// several directories at a time.
 ///
+/// With --service, a service lists it, with its credentials: what it listed lately it tells at once, and
+/// what lies below it lists ahead.
+///
 /// With --checkpoint, what is found is kept in a folder until it is printed, and a listing that
 /// was killed goes on where it was when the same command is given again.
 #[derive(Args, Debug)]
@@ -45,6 +49,7 @@ Examples:
   posthaste ls -R --json s3://bucket | jq -r 'select(.Size > 1e9).Path'
   posthaste ls -R -0 --files-only . | xargs -0 sha256sum
   posthaste ls -R --checkpoint scan s3://bucket > all    goes on when run again
+  posthaste ls --service http://127.0.0.1:7420 archive:run-7    as a service knows it
 
 Exit codes: 0 all was listed; 3 no such directory, 4 no such file; 5 part of it could not be
 listed for now; 6 part of it can't be listed; 7 not allowed to.")]
@@ -82,7 +87,7 @@ pub struct ShowArguments {
     /// Keep what is found in this folder until it is printed; go on from there when it was killed
     #[arg(long, value_name = "DIR", requires = "recursive")]
     checkpoint: Option<PathBuf>,
-    /// Profile of ~/.config/posthaste/profiles.toml, or of ~/.aws when not found there
+    /// Profile of ~/.config/posthaste/profiles.toml, or of ~/.aws when not found there; with --service, of its user
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
     /// Option for ssh as in ssh_config, like Port=2222; may be repeated
@@ -91,6 +96,21 @@ pub struct ShowArguments {
     /// The gateways known, and which hosts lie behind them [default: gateways.toml beside profiles.toml, if there]
     #[arg(long, value_name = "FILE")]
     gateways: Option<PathBuf>,
+    /// Let this service list it, which keeps what it listed for a while; paths are those of its machine
+    #[arg(long, value_name = "URL", help_heading = "Service",
+          conflicts_with_all = ["checkpoint", "follow", "ssh_option", "gateways"])]
+    service: Option<String>,
+    /// File with the service's token [default: the token of the service's default state directory]
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "POSTHASTE_TOKEN_FILE",
+        help_heading = "Service"
+    )]
+    token_file: Option<PathBuf>,
+    /// Let the service list it anew, whatever it knows
+    #[arg(long, requires = "service", help_heading = "Service")]
+    refresh: bool,
 }
 
 /// Lists; the exit code is rclone's (`docs/reference/exit-codes.md`).
@@ -105,7 +125,23 @@ pub fn run(arguments: ShowArguments) -> Outcome {
     runtime.block_on(run_async(arguments))
 }
 
+impl ShowArguments {
+    fn lines(&self) -> Result<Lines, Failure> {
+        Ok(Lines::new(Shape {
+            long: self.long,
+            json: self.json,
+            null: self.null,
+            files_only: self.files_only,
+            dirs_only: self.dirs_only,
+            filter: Filter::new(&self.include, &self.exclude)?,
+        }))
+    }
+}
+
 async fn run_async(arguments: ShowArguments) -> Outcome {
+    if let Some(url) = &arguments.service {
+        return remote::print(&arguments, url, arguments.lines()?).await;
+    }
     let access = Access::new(arguments.profile.clone(), arguments.ssh_option.clone())
         .with_gateways(through::known(arguments.gateways.as_deref())?);
     let mut location = Location::parse(&arguments.address)?;
@@ -125,14 +161,7 @@ async fn run_async(arguments: ShowArguments) -> Outcome {
             | Location::Plugin { .. } => LISTED_AT_ONCE,
         },
     };
-    let lines = Lines::new(Shape {
-        long: arguments.long,
-        json: arguments.json,
-        null: arguments.null,
-        files_only: arguments.files_only,
-        dirs_only: arguments.dirs_only,
-        filter: Filter::new(&arguments.include, &arguments.exclude)?,
-    });
+    let lines = arguments.lines()?;
     let name = location.name().unwrap_or_default();
     let endpoint = access.open(location, DraftRules::default()).await?;
     let there = endpoint.stat(b"", true).await.map_err(at_source)?;

@@ -70,6 +70,10 @@ pub struct ServeArguments {
     /// What the way out carries in a second, like 100M, all depots together [default: not known]
     #[arg(long, value_name = "BYTES")]
     way_out: Option<Bytes>,
+    /// Memory for directories that were listed for whoever asks: the least used are forgotten first. A directory of a million
+    /// entries takes about 50M
+    #[arg(long, value_name = "BYTES", default_value = "64M")]
+    listing_cache: Bytes,
     /// The gateways known, and which depots lie behind them; read at the start
     #[arg(long, value_name = "FILE")]
     gateways: Option<PathBuf>,
@@ -132,6 +136,7 @@ pub async fn run(arguments: ServeArguments) -> Outcome {
                 .source_rate
                 .map(|rate| ByteRate::new(rate.get().max(1))),
         }),
+        listing_cache: arguments.listing_cache,
         encode: arguments.encode,
         way_out: arguments
             .way_out

@@ -159,6 +159,23 @@ impl Error {
         self
     }
 
+    /// The same error for somebody else who waited for the same: its cause is kept as text.
+    #[must_use]
+    pub fn retold(&self) -> Self {
+        let cause = self.cause.as_ref();
+        Self {
+            kind: self.kind,
+            status: self.status,
+            locus: self.locus,
+            operation: self.operation,
+            subject: self.subject.clone(),
+            context: self.context.clone(),
+            cause: cause.map(|cause| cause.to_string().into()),
+            hint: self.hint.clone(),
+            retry_after_ms: self.retry_after_ms,
+        }
+    }
+
     /// When to try again, where the other side said so.
     pub fn pause(&self) -> Option<Duration> {
         self.retry_after_ms
@@ -277,5 +294,26 @@ impl error::Error for Error {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         let cause = self.cause.as_deref()?;
         Some(cause)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_that_is_told_again_says_the_same() {
+        let cause = io::Error::from(io::ErrorKind::PermissionDenied);
+        let error = Error::io("list", "/closed", cause)
+            .hint("ask its owner")
+            .with("asked by", "alice")
+            .at(Locus::Source)
+            .retry_after(Duration::from_secs(2));
+        let again = error.retold();
+        assert_eq!(again.to_string(), error.to_string());
+        assert_eq!(again.kind(), ErrorKind::PermissionDenied);
+        assert_eq!(again.locus(), Locus::Source);
+        assert_eq!(again.context(), error.context());
+        assert_eq!((again.pause(), again.is_temporary()), (error.pause(), true));
     }
 }

@@ -24,6 +24,7 @@ use crate::{
     hands::Hands,
     inbound::Flows,
     lending::Lending,
+    listing::Listings,
     outbound::Outgoing,
     sealed::Opened,
     store::{Remains, Store},
@@ -68,6 +69,8 @@ pub(crate) struct Centre {
     pub(crate) circuits: Arc<Circuits>,
     /// Stage-outs to addresses: where each writes, and what went wrong.
     pub(crate) outgoing: Arc<Outgoing>,
+    /// Directories that were listed for somebody.
+    pub(crate) listings: Arc<Listings>,
     /// The gateways that some depots are reached through.
     pub(crate) gateways: Gateways,
     pub(crate) clock: Clock,
@@ -87,6 +90,7 @@ impl Centre {
     pub(crate) fn restore(
         store: Arc<Store>,
         inputs: mpsc::Sender<Arrival>,
+        listings: &Arc<Listings>,
         options: &Options,
     ) -> Result<Self> {
         let mut replay = store.journal(|journal| journal.replay())?;
@@ -111,7 +115,8 @@ impl Centre {
             flows: Arc::default(),
             opened: Arc::default(),
             lending: OnceLock::new(),
-            outgoing: Arc::default(),
+            outgoing: Arc::new(Outgoing::new(listings)),
+            listings: Arc::clone(listings),
             gateways: options.gateways.clone(),
             clock: Clock::default(),
             inputs,
@@ -138,6 +143,26 @@ impl Centre {
     /// Hears of the number of the newest event.
     pub(crate) fn newest_event(&self) -> watch::Receiver<u64> {
         self.newest_event.subscribe()
+    }
+
+    /// What somebody was told of directories before this is no longer so.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "nothing else makes or removes files"
+    )]
+    fn note_written(&self, input: &Input) {
+        let request = match *input {
+            Input::Landed { request }
+            | Input::LandingFailed { request, .. }
+            | Input::SourceReleased { request }
+            | Input::SourceKept { request, .. } => request,
+            _ => return,
+        };
+        if let Ok(record) = self.store.request(request) {
+            self.listings
+                .wrote(&String::from_utf8_lossy(&record.source));
+            self.listings.wrote(&record.destination);
+        }
     }
 
     /// Tells the mind something that needs nothing else journaled.
@@ -305,6 +330,9 @@ impl Driver {
         for written in waiting {
             // Who asked may have left.
             let _ = written.send(());
+        }
+        for input in &inputs {
+            self.centre.note_written(input);
         }
         for command in out.commands {
             let manner = self.manner(&command);

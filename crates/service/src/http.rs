@@ -2,6 +2,7 @@
 
 mod access;
 mod depots;
+mod directory;
 mod events;
 mod jobs;
 mod listing;
@@ -151,6 +152,7 @@ pub(crate) type Answer<T> = Result<T, Refusal>;
         depots::undrain,
         depots::invite,
         depots::withdraw,
+        directory::show,
         jobs::list,
         jobs::names,
         jobs::register,
@@ -231,6 +233,7 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/v1/jobs/{scheduler}/{job}/ended", post(jobs::ended))
         .route("/v1/jobs/{scheduler}/{job}/look", post(jobs::look))
         .route("/v1/scratch", get(jobs::scratch))
+        .route("/v1/listing", get(directory::show))
         .route("/v1/metrics", get(metrics::show))
         .route("/v1/paths", get(paths::list))
         .route("/v1/ranking", get(paths::ranking))

@@ -24,6 +24,7 @@ mod invites;
 mod jobs;
 mod leadership;
 mod lending;
+mod listing;
 mod members;
 mod meter;
 mod outbound;
@@ -56,7 +57,7 @@ use posthaste_core::contract::Input;
 use posthaste_endpoint::{Error, ErrorKind, Result, gateway::Gateways};
 use posthaste_journal::{DatabaseUrl, Scan};
 use posthaste_relay::Outlet;
-use posthaste_types::ByteRate;
+use posthaste_types::{ByteRate, Bytes};
 use tokio::{net::TcpListener, sync::mpsc, task::JoinSet};
 
 pub use alarms::{Alarm, read_alarms, test_alarm};
@@ -64,6 +65,7 @@ pub use backup::{Backup, Whereabouts, back_up, copied_so_far, look as look_at_ba
 pub use http::openapi;
 pub use jobs::purges::check_purge_policy;
 pub use lending::LendingOptions;
+pub use listing::CACHE_BYTES as LISTING_CACHE_BYTES;
 pub use posthaste_core::contract::Encode;
 pub use queue::Scheduler;
 pub use secrets::{make_private_directory, read_private, write_private};
@@ -93,6 +95,8 @@ pub struct Options {
     pub behind_tls: bool,
     /// Where sources are handed out to whoever pulls, while they are there; nowhere without.
     pub lending: Option<LendingOptions>,
+    /// Bytes of directory listings that are kept in memory.
+    pub listing_cache: Bytes,
     /// Where chunks are coded.
     pub encode: Encode,
     /// What the way out carries, all depots together; none where nobody knows.
@@ -123,6 +127,8 @@ pub struct Service {
     watches: mpsc::Receiver<Arc<depots::Depot>>,
     /// Jobs that are gone, whose data may still be on its way.
     forgotten: mpsc::Receiver<posthaste_journal::JobRecord>,
+    /// Directories that are to be listed for somebody.
+    listed: mpsc::Receiver<listing::Start>,
     token_file: PathBuf,
     encoding: (Encode, Option<ByteRate>),
     /// What lets it decide, where others wait for that.
@@ -174,7 +180,9 @@ impl Service {
             .map(http::Audit::open)
             .transpose()?;
         let (inputs, queue) = mpsc::channel(driver::INPUTS_MAX);
-        let centre = Arc::new(driver::Centre::restore(store, inputs, options)?);
+        let (listings, listed) = listing::Listings::new(options.listing_cache.get());
+        let centre = driver::Centre::restore(store, inputs, &listings, options)?;
+        let centre = Arc::new(centre);
         let (scan_sender, scans) = mpsc::channel(submit::SCANS_MAX);
         let (watch_sender, watches) = mpsc::channel(WATCHES_MAX);
         let (forget, forgotten) = mpsc::channel(jobs::forget::FORGOTTEN_MAX);
@@ -207,6 +215,7 @@ impl Service {
             scans,
             watches,
             forgotten,
+            listed,
             token_file,
             encoding: (options.encode, options.way_out),
             lead,
@@ -262,6 +271,7 @@ impl Service {
             scans,
             watches,
             forgotten,
+            listed,
             outlet,
             encoding,
             tellers,
@@ -276,6 +286,7 @@ impl Service {
         running.spawn(watch_depots(Arc::clone(&centre), watches));
         running.spawn(read_meters(Arc::clone(&centre)));
         running.spawn(circuits::sweep_all(Arc::clone(&centre)));
+        running.spawn(Arc::clone(&centre.listings).run(listed));
         for follower in followers {
             running.spawn(follower.follow(Arc::clone(&centre)));
         }

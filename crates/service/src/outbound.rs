@@ -24,7 +24,7 @@ use posthaste_journal::RequestRecord;
 use posthaste_types::{Bytes, ChunkIndex, RequestId, SourceId};
 use tokio::{sync::mpsc, task::JoinSet};
 
-use crate::{driver::Arrival, inbound::Flows, store::Store};
+use crate::{driver::Arrival, inbound::Flows, listing::Listings, store::Store};
 use carrier::{Carrier, Granted};
 pub(crate) use complaints::Complaints;
 pub(crate) use expected::Expected;
@@ -36,10 +36,21 @@ pub(crate) fn goes_out(record: &RequestRecord) -> bool {
 }
 
 /// What is known of stage-outs to addresses beside the mind and the journal.
-#[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     pub(crate) places: Places,
     pub(crate) complaints: Complaints,
+    /// Directories that were listed for somebody: what is written to them makes that untrue.
+    listings: Arc<Listings>,
+}
+
+impl Outgoing {
+    pub(crate) fn new(listings: &Arc<Listings>) -> Self {
+        Self {
+            places: Places::default(),
+            complaints: Complaints::default(),
+            listings: Arc::clone(listings),
+        }
+    }
 }
 
 /// Carries out what the mind commands of stage-outs to addresses; owned by the hands.
@@ -146,6 +157,7 @@ impl Outbound {
         if carrier.grant(chunk, source) {
             let begun = Arc::clone(&carrier);
             let handle = running.spawn(async move {
+                let _writing = outgoing.listings.writing(carrier.record());
                 if let Err(error) = carrier.carry(&flow, &inputs).await {
                     outgoing.complaints.note(request, &error);
                     let fault = fault_of(&error);
@@ -195,6 +207,7 @@ impl Outbound {
             return;
         }
         running.spawn(async move {
+            let _writing = outgoing.listings.writing(carrier.record());
             let input = match carrier.complete().await {
                 Ok(()) => Input::Landed { request },
                 Err(error) => {

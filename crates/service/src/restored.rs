@@ -306,6 +306,7 @@ mod tests {
             fts_listen: None,
             behind_tls: false,
             lending: None,
+            listing_cache: Amount::mebi(1),
             encode: Encode::Centre,
             way_out: None,
             gateways: Gateways::default(),
@@ -317,7 +318,8 @@ mod tests {
             just_in_time: false,
         };
         let store = Arc::new(Store::open(state, None).unwrap());
-        Centre::restore(store, mpsc::channel(1).0, &options).unwrap()
+        let (listings, _) = crate::listing::Listings::new(0);
+        Centre::restore(store, mpsc::channel(1).0, &listings, &options).unwrap()
     }
 
     fn list() -> FileList {

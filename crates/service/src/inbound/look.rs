@@ -44,12 +44,31 @@ pub(crate) async fn open(address: &str, profile: Option<&String>) -> Result<Arc<
 /// # Errors
 /// [`ErrorKind::Invalid`] for an address that makes no sense, and what opening it brings.
 pub(crate) async fn open_at(address: &str, profile: Option<&String>) -> Result<Arc<dyn Endpoint>> {
+    let location = Location::parse(std::ffi::OsStr::new(address))?;
+    open_location(location, profile).await
+}
+
+/// Opens what an address stands for.
+///
+/// # Errors
+/// What opening it brings.
+pub(crate) async fn open_location(
+    location: Location,
+    profile: Option<&String>,
+) -> Result<Arc<dyn Endpoint>> {
     let access = match profile {
         Some(profile) => ACCESS.with_profile(profile.clone()),
         None => ACCESS.clone(),
     };
-    let location = Location::parse(std::ffi::OsStr::new(address))?;
     access.open(location, DraftRules::default()).await
+}
+
+/// Where a location really is: `NAME:path` lies below the address of the profile NAME.
+///
+/// # Errors
+/// That the profiles can't be read.
+pub(crate) fn resolve(location: Location) -> Result<Location> {
+    ACCESS.resolve(location)
 }
 
 /// Whether the service's user has a profile of that name.

@@ -1,0 +1,44 @@
+//! Directories of any endpoint, as the service lists them.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A page of a directory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Directory {
+    /// As it was asked for.
+    pub address: String,
+    /// By their names, byte by byte.
+    pub entries: Vec<DirectoryEntry>,
+    /// When it was known to be so, RFC 3339.
+    pub as_of: String,
+    /// Whether the service knew it already, and did not list it for this.
+    pub cached: bool,
+    /// Path and query that the next page has; absent on the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// What lies in a directory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DirectoryEntry {
+    /// Its name. What is no UTF-8 in it is shown as U+FFFD.
+    pub name: String,
+    /// Its name, percent-encoded, where it is not UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name_encoded: Option<String>,
+    /// `file`, `directory`, `link` or `special`.
+    pub kind: String,
+    /// Bytes; of a link, those of where it points. Absent for directories.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// When it was changed, RFC 3339, where a listing tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub modified: Option<String>,
+    /// When the store took it, RFC 3339, where it tells that rather than when it was changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored: Option<String>,
+    /// Permission bits in octal, like `0644`, where they are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
+}

@@ -1,0 +1,556 @@
+//! Where something is listed: with whose credentials, at which place, and which path there.
+
+use std::{ffi::OsStr, fmt, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
+
+use posthaste_endpoint::{Error, ErrorKind, Location, Protocol, Result};
+
+/// A directory of some endpoint, opened with one credential. Two that are equal are the same directory, as the same somebody sees
+/// it.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Place {
+    /// All that is the same for everything that is opened together.
+    root: Arc<Root>,
+    /// As the endpoint has it, `/` between names.
+    path: Vec<u8>,
+}
+
+/// An endpoint without a path, as one credential opens it.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Root {
+    /// The profile that was named; the environment's credentials without.
+    profile: Option<String>,
+    /// Everything of the address but its path. It may hold a signature, so it is never shown.
+    authority: String,
+    site: Site,
+}
+
+/// What writes and reads of one server have in common, whoever makes them and however they are addressed.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(crate) struct Site(String);
+
+/// Something that was written: what is listed there, above it and below it is no longer so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Written {
+    site: Site,
+    path: Vec<u8>,
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:?} {}",
+            self.root.site,
+            String::from_utf8_lossy(&self.path)
+        )
+    }
+}
+
+impl Place {
+    /// Where an address leads with a profile. `resolve` says what stands behind `NAME:path`, where NAME is a profile. Blocking:
+    /// links in local paths are followed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for an address that makes no sense here, and what following links brings.
+    pub(crate) fn of(
+        address: &str,
+        profile: Option<&str>,
+        resolve: impl FnOnce(Location) -> Result<Location>,
+    ) -> Result<Self> {
+        let location = Location::parse(OsStr::new(address))?;
+        let mut profile = profile;
+        let mut path = path_of(&location).to_vec();
+        let mut site = site_of(&location);
+        if let Location::Local(local) = &location {
+            profile = None;
+            path = followed(local)?;
+        } else if goes_up(&path) {
+            return Err(invalid(
+                address,
+                "its path goes up",
+                "write where it leads, without `..`",
+            ));
+        }
+        if let Location::Host {
+            user: None, host, ..
+        } = &location
+        {
+            let resolved = resolve(location.clone())?;
+            if resolved != location {
+                // The profile of that name opens it, whatever other was named.
+                profile = Some(host);
+                path = trimmed_start(&path).to_vec();
+            }
+            site = site_of(&resolved);
+        }
+        let root = Root {
+            profile: profile.map(str::to_owned),
+            authority: authority_of(&location),
+            site,
+        };
+        Ok(Self {
+            root: Arc::new(root),
+            path,
+        })
+    }
+
+    pub(crate) fn site(&self) -> &Site {
+        &self.root.site
+    }
+
+    pub(crate) fn root(&self) -> &Arc<Root> {
+        &self.root
+    }
+
+    pub(crate) fn path(&self) -> &[u8] {
+        &self.path
+    }
+
+    /// The path of a place on this machine.
+    pub(crate) fn local(&self) -> Option<&Path> {
+        let is_local = self.root.authority == LOCAL;
+        is_local.then(|| Path::new(OsStr::from_bytes(&self.path)))
+    }
+
+    /// The directory of this name in it.
+    pub(crate) fn child(&self, name: &[u8]) -> Self {
+        let is_bare = self.path.is_empty() && !self.root.has_slash();
+        let slash: &[u8] = if is_bare || self.path.ends_with(b"/") {
+            b""
+        } else {
+            b"/"
+        };
+        Self {
+            root: Arc::clone(&self.root),
+            path: [&self.path, slash, name].concat(),
+        }
+    }
+
+    /// The directory that it lies in, and its name there.
+    pub(crate) fn parent(&self) -> Option<(Self, &[u8])> {
+        let slash = self.path.iter().rposition(|byte| *byte == b'/');
+        let (above, name) = match slash {
+            None => (&b""[..], &self.path[..]),
+            Some(0) if self.root.has_slash() => (&b""[..], &self.path[1..]),
+            Some(0) => (&b"/"[..], &self.path[1..]),
+            Some(at) => (&self.path[..at], &self.path[at + 1..]),
+        };
+        let parent = Self {
+            root: Arc::clone(&self.root),
+            path: above.to_vec(),
+        };
+        (!name.is_empty()).then_some((parent, name))
+    }
+
+    /// The directory at this path below it.
+    pub(crate) fn below_it(&self, path: &[u8]) -> Self {
+        if path.is_empty() {
+            return self.clone();
+        }
+        self.child(path)
+    }
+
+    /// Whether it is this directory or lies somewhere in it.
+    pub(crate) fn lies_in(&self, other: &Self) -> bool {
+        let rest = self.path.strip_prefix(&*other.path);
+        let is_below = |rest: &[u8]| {
+            rest.is_empty()
+                || other.path.is_empty()
+                || other.path.ends_with(b"/")
+                || rest.starts_with(b"/")
+        };
+        self.root == other.root && rest.is_some_and(is_below)
+    }
+
+    /// Where an endpoint is opened that lists this and what lies beside it.
+    pub(crate) fn top(&self) -> Vec<u8> {
+        let scheme = self.root.authority.split(':').next().unwrap_or_default();
+        match scheme {
+            "file" => b"/".to_vec(),
+            "sftp" if self.path.starts_with(b"/") => b"/".to_vec(),
+            "sftp" | "s3" | "azblob" | "gs" | "webdav" | "webdavs" => Vec::new(),
+            _ if self.root.is_named() => Vec::new(),
+            _ => self.path.clone(),
+        }
+    }
+
+    /// Its path as an endpoint has it that was opened at `base`; none where it does not lie there.
+    pub(crate) fn below<'p>(&'p self, base: &[u8]) -> Option<&'p [u8]> {
+        let is_absolute = |path: &[u8]| path.starts_with(b"/");
+        if base.is_empty() {
+            let fits = self.root.has_slash() || !is_absolute(&self.path);
+            return fits.then(|| trimmed_start(&self.path));
+        }
+        let rest = self.path.strip_prefix(base)?;
+        let is_below = rest.is_empty() || base.ends_with(b"/") || is_absolute(rest);
+        is_below.then(|| trimmed_start(rest))
+    }
+
+    /// The address of `path` at the same endpoint, to be opened with its profile.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] where such an address can't be written.
+    pub(crate) fn location(&self, path: &[u8]) -> Result<Location> {
+        let authority = OsStr::new(&self.root.authority[..]);
+        if self.root.authority == LOCAL {
+            return Ok(Location::Local(OsStr::from_bytes(path).into()));
+        }
+        let mut location = Location::parse(authority)?;
+        let text = || {
+            String::from_utf8(path.to_vec()).map_err(|_| {
+                Error::new(ErrorKind::Invalid, "list", "a directory").cause("its name is not UTF-8")
+            })
+        };
+        match &mut location {
+            Location::Local(local) => *local = OsStr::from_bytes(path).into(),
+            Location::S3 { key, .. } | Location::Bucket { key, .. } => *key = text()?,
+            Location::Sftp { path: there, .. } | Location::Host { path: there, .. } => {
+                *there = path.to_vec();
+            }
+            Location::Server(server) => server.path = path.to_vec(),
+            Location::Plugin { rest, .. } => *rest = path.to_vec(),
+        }
+        Ok(location)
+    }
+
+    /// Whether what was written makes a listing of this one that was made before untrue.
+    pub(crate) fn is_touched_by(&self, written: &Written) -> bool {
+        self.root.site == written.site && overlap(&self.path, &written.path, self.root.is_named())
+    }
+}
+
+impl Root {
+    pub(crate) fn profile(&self) -> Option<&String> {
+        self.profile.as_ref()
+    }
+
+    /// Its path begins with a slash wherever it has any.
+    fn has_slash(&self) -> bool {
+        let scheme = self.authority.split("://").next().unwrap_or_default();
+        matches!(
+            scheme,
+            "http" | "https" | "webdav" | "webdavs" | "ftp" | "ftps" | "posthaste"
+        )
+    }
+
+    /// A profile stands behind it, whose own path is not in the path here.
+    fn is_named(&self) -> bool {
+        self.authority.ends_with(':') && self.profile.as_deref() == self.authority.strip_suffix(':')
+    }
+
+    /// Bytes that it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.authority.len() + self.profile.as_ref().map_or(0, String::len) + self.site.0.len()
+    }
+}
+
+impl Site {
+    /// It is this machine.
+    pub(crate) fn is_here(&self) -> bool {
+        self.0 == HERE
+    }
+
+    /// It is spoken to over SSH.
+    pub(crate) fn is_ssh(&self) -> bool {
+        self.0.starts_with(SSH)
+    }
+}
+
+impl Written {
+    /// What a request writes that goes to an address, and so what was listed where. Blocking.
+    ///
+    /// # Errors
+    /// As [`Place::of`].
+    pub(crate) fn at(
+        address: &str,
+        resolve: impl FnOnce(Location) -> Result<Location>,
+    ) -> Result<Self> {
+        let location = resolve(Location::parse(OsStr::new(address))?)?;
+        let path = match &location {
+            Location::Local(local) => followed(local)?,
+            Location::S3 { .. }
+            | Location::Sftp { .. }
+            | Location::Bucket { .. }
+            | Location::Server(_)
+            | Location::Host { .. }
+            | Location::Plugin { .. } => path_of(&location).to_vec(),
+        };
+        Ok(Self {
+            site: site_of(&location),
+            path,
+        })
+    }
+}
+
+/// The authority of places on this machine, and what they have in common.
+const LOCAL: &str = "file:";
+const HERE: &str = "here";
+/// How the names of hosts begin that are spoken to over SSH.
+const SSH: &str = "ssh ";
+
+/// Whether one lies at, above or below the other. Paths whose beginnings are not known to be the same may; so may what a profile
+/// names.
+fn overlap(one: &[u8], other: &[u8], is_named: bool) -> bool {
+    let is_absolute = |path: &[u8]| path.starts_with(b"/");
+    if is_named || is_absolute(one) != is_absolute(other) {
+        return true;
+    }
+    let (one, other) = (trimmed(one), trimmed(other));
+    let (short, long) = if one.len() < other.len() {
+        (one, other)
+    } else {
+        (other, one)
+    };
+    let rest = long.strip_prefix(short);
+    rest.is_some_and(|rest| short.is_empty() || rest.is_empty() || rest.starts_with(b"/"))
+}
+
+fn trimmed_start(path: &[u8]) -> &[u8] {
+    let start = path.iter().take_while(|byte| **byte == b'/').count();
+    &path[start..]
+}
+
+fn trimmed(path: &[u8]) -> &[u8] {
+    let path = trimmed_start(path);
+    let slashes = path.iter().rev().take_while(|byte| **byte == b'/').count();
+    &path[..path.len() - slashes]
+}
+
+fn goes_up(path: &[u8]) -> bool {
+    path.split(|byte| *byte == b'/').any(|name| name == b"..")
+}
+
+/// An absolute path without links in what is there of it.
+fn followed(path: &Path) -> Result<Vec<u8>> {
+    let shown = path.display().to_string();
+    if !path.is_absolute() {
+        let hint = "the service has directories of its own: write the path from the root on";
+        return Err(invalid(&shown, "it is no absolute path", hint));
+    }
+    let followed = match std::fs::canonicalize(path) {
+        Ok(followed) => followed,
+        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => {
+            crate::jobs::places::as_far_as_it_is(path)
+        }
+        Err(cause) => return Err(Error::io("list", shown, cause)),
+    };
+    Ok(followed.as_os_str().as_bytes().to_vec())
+}
+
+fn path_of(location: &Location) -> &[u8] {
+    match location {
+        Location::Local(path) => path.as_os_str().as_bytes(),
+        Location::S3 { key, .. } | Location::Bucket { key, .. } => key.as_bytes(),
+        Location::Sftp { path, .. } | Location::Host { path, .. } => path,
+        Location::Server(server) => &server.path,
+        Location::Plugin { rest, .. } => rest,
+    }
+}
+
+/// Everything but the path, as an address that leads to the root of it.
+fn authority_of(location: &Location) -> String {
+    let user = |user: &Option<String>| match user {
+        Some(user) => format!("{user}@"),
+        None => String::new(),
+    };
+    let port = |port: Option<u16>| port.map_or_else(String::new, |port| format!(":{port}"));
+    match location {
+        Location::Local(_) => LOCAL.to_owned(),
+        Location::S3 { bucket, .. } => format!("s3://{bucket}"),
+        Location::Sftp {
+            user: who,
+            host,
+            port: at,
+            path: _,
+        } => format!("sftp://{}{}{}", user(who), bracketed(host), port(*at)),
+        Location::Bucket { store, bucket, .. } => match store {
+            posthaste_endpoint::Store::Azblob => format!("azblob://{bucket}"),
+            posthaste_endpoint::Store::Gcs => format!("gs://{bucket}"),
+        },
+        Location::Server(server) => {
+            let query = server.query.as_ref();
+            let query = query.map_or_else(String::new, |query| format!("?{query}"));
+            format!(
+                "{}://{}{}{}{query}",
+                server.protocol.scheme(),
+                user(&server.user),
+                bracketed(&server.host),
+                port(server.port)
+            )
+        }
+        Location::Host {
+            user: who, host, ..
+        } => format!("{}{}:", user(who), bracketed(host)),
+        Location::Plugin { scheme, .. } => format!("{scheme}://"),
+    }
+}
+
+/// An address of IPv6 between brackets, as it is written in addresses.
+fn bracketed(host: &str) -> String {
+    if host.contains(':') {
+        format!("[{host}]")
+    } else {
+        host.to_owned()
+    }
+}
+
+fn site_of(location: &Location) -> Site {
+    Site(match location {
+        Location::Local(_) => HERE.to_owned(),
+        Location::S3 { bucket, .. } | Location::Bucket { bucket, .. } => format!("bucket {bucket}"),
+        Location::Sftp { host, .. } | Location::Host { host, .. } => {
+            format!("{SSH}{}", host.to_lowercase())
+        }
+        Location::Server(server) => match server.protocol {
+            Protocol::Http
+            | Protocol::Https
+            | Protocol::WebDav
+            | Protocol::WebDavs
+            | Protocol::Ftp
+            | Protocol::Ftps
+            | Protocol::Posthaste => format!("server {}", server.host.to_lowercase()),
+        },
+        Location::Plugin { scheme, .. } => format!("plug-in {scheme}"),
+    })
+}
+
+fn invalid(address: &str, cause: &'static str, hint: &'static str) -> Error {
+    Error::new(ErrorKind::Invalid, "list", address)
+        .cause(cause)
+        .hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(address: &str, profile: Option<&str>) -> Place {
+        Place::of(address, profile, named).unwrap()
+    }
+
+    /// `archive:` is a profile, and everything else is what it is.
+    fn named(location: Location) -> Result<Location> {
+        if let Location::Host {
+            user: None,
+            host,
+            path,
+        } = &location
+            && host == "archive"
+        {
+            let path = String::from_utf8_lossy(path);
+            return Location::parse(OsStr::new(&format!("s3://vault/base/{path}")));
+        }
+        Ok(location)
+    }
+
+    #[test]
+    fn a_directory_has_one_place_however_it_is_come_to() {
+        for (address, name, child) in [
+            ("s3://b", "run", "s3://b/run"),
+            ("s3://b/run/", "a b", "s3://b/run/a b"),
+            ("sftp://me@h:22/", "x", "sftp://me@h:22/x"),
+            ("sftp://h/data", "x", "sftp://h/data/x"),
+            ("sftp://h/~", "x", "sftp://h/~/x"),
+            ("webdav://h:8080", "x", "webdav://h:8080/x"),
+            ("https://h/a?sig=1", "x", "https://h/a/x?sig=1"),
+            ("archive:", "x", "archive:x"),
+            ("archive:/x", "y", "archive:x/y"),
+            ("/", "tmp", "/tmp"),
+        ] {
+            let (parent, child) = (place(address, None), place(child, None));
+            assert_eq!(parent.child(name.as_bytes()), child, "{address}");
+            assert_eq!(child.parent(), Some((parent, name.as_bytes())), "{address}");
+        }
+        assert!(place("s3://b", None).parent().is_none());
+        assert!(place("sftp://h/", None).parent().is_none());
+        assert!(place("webdav://h", None).parent().is_none());
+    }
+
+    #[test]
+    fn what_lies_in_a_directory_is_known_by_its_path() {
+        let lies = |one: &str, other: &str| place(one, None).lies_in(&place(other, None));
+        assert!(lies("s3://b/x/y", "s3://b/x") && lies("s3://b/x", "s3://b/x"));
+        assert!(lies("s3://b/x", "s3://b") && lies("/tmp", "/"));
+        assert!(!lies("s3://b/xy", "s3://b/x") && !lies("s3://b", "s3://b/x"));
+        assert!(!lies("s3://c/x", "s3://b"));
+    }
+
+    #[test]
+    fn credentials_keep_places_apart() {
+        let with = |profile| place("s3://vault/base/x", profile);
+        assert_ne!(with(Some("archive")), with(Some("mine")));
+        assert_ne!(with(Some("archive")), with(None));
+        assert_ne!(with(Some("archive")), place("archive:x", None));
+        // What is named opens itself, whatever else was said.
+        assert_eq!(place("archive:x", Some("mine")), place("archive:x", None));
+        assert_eq!(place("/tmp", Some("mine")), place("/tmp", None));
+    }
+
+    #[test]
+    fn endpoints_are_opened_where_their_neighbours_are_listed_too() {
+        for (address, top, below) in [
+            ("s3://b/run/a", "", "run/a"),
+            ("sftp://h/data/x", "/", "data/x"),
+            ("sftp://h/~/x", "", "x"),
+            ("webdav://h/x", "", "x"),
+            ("https://h/x/y", "/x/y", ""),
+            ("me@h:/x/y", "/x/y", ""),
+            ("archive:x", "", "x"),
+            ("/tmp", "/", "tmp"),
+        ] {
+            let place = place(address, None);
+            assert_eq!(place.top(), top.as_bytes(), "{address}");
+            assert_eq!(place.below(top.as_bytes()), Some(below.as_bytes()));
+            let there = place.location(place.path()).unwrap();
+            let then = path_of(&there);
+            assert_eq!(then, place.path(), "{address}");
+        }
+        assert_eq!(place("sftp://h/~/x", None).below(b"/"), None);
+        assert_eq!(place("sftp://h/x", None).below(b""), None);
+        assert_eq!(place("me@h:/xy", None).below(b"/x"), None);
+        assert_eq!(place("me@h:/x/y", None).below(b"/x"), Some(&b"y"[..]));
+    }
+
+    #[test]
+    fn what_is_written_touches_what_lies_there_and_above_and_below() {
+        let written = |address: &str| Written::at(address, named).unwrap();
+        let run = written("s3://vault/base/run");
+        for (address, is_touched) in [
+            ("s3://vault/base/run", true),
+            ("s3://vault/base/run/deep/er", true),
+            ("s3://vault/base", true),
+            ("s3://vault", true),
+            ("s3://vault/base/run-2", false),
+            ("s3://vault/other", false),
+            ("s3://other/base/run", false),
+            // Where the profile leads is not in the path.
+            ("archive:run", true),
+            ("/tmp", false),
+        ] {
+            let touched = place(address, Some("p")).is_touched_by(&run);
+            assert_eq!(touched, is_touched, "{address}");
+        }
+        let over = written("archive:run");
+        assert_eq!(over, run);
+        let ssh = written("sftp://me@h/data");
+        for address in ["sftp://h/data/x", "other@h:/data", "sftp://h/~/x", "H:x"] {
+            assert!(place(address, None).is_touched_by(&ssh), "{address}");
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for (address, why) in [
+            ("relative/path", "absolute"),
+            ("s3://b/../x", "goes up"),
+            ("sftp://h/a/../../etc", "goes up"),
+            ("s3://", "s3://"),
+            ("", "empty"),
+        ] {
+            let refused = Place::of(address, None, named).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Invalid, "{address}");
+            assert!(refused.to_string().contains(why), "{refused}");
+        }
+        assert_eq!(place("/tmp/../tmp", None), place("/tmp", None));
+    }
+}
