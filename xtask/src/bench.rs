@@ -6,6 +6,7 @@ mod deadlines;
 pub mod figures;
 mod lab;
 mod list;
+mod listing;
 mod manners;
 mod measure;
 mod mind;
@@ -63,6 +64,11 @@ const ALL: &[Benchmark] = &[
         list::run,
         "[--dir DIR] [--runs N] [--objects N] [--entries N]: posthaste ls beside rclone, s5cmd, aws and \
          find",
+    ),
+    (
+        "listing",
+        listing::run,
+        "[--dir DIR] [--runs N] [--most N] [--ours]: trees listed through the service, the first and the second time, over 60 ms",
     ),
     (
         "manners",
