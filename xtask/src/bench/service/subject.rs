@@ -61,7 +61,7 @@ impl Subject {
             Kind::Postgres => Some(PostgresServer::start()?),
         };
         let database = match &postgres {
-            Some(server) => Some(server.new_database()?),
+            Some(server) => Some(server.url(&server.new_database()?)),
             None => None,
         };
         let relay_folder = folder.join("relay");
@@ -229,6 +229,7 @@ fn start(command: &mut Command, log: &Path) -> Result<(Running, Value)> {
     if let Some(out) = running.0.stdout.as_mut() {
         BufReader::new(out).read_line(&mut line)?;
     }
-    let said = ready(&line, "posthaste")?;
+    let log = || fs::read_to_string(log).unwrap_or_default();
+    let said = ready(&line, "posthaste").with_context(log)?;
     Ok((running, said))
 }
