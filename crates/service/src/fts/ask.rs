@@ -37,6 +37,9 @@ const STRATEGIES: [&str; 10] = [
 /// Why a job is not taken: a line for people. FTS's clients show it with this status alone.
 pub(super) type Refused = String;
 
+/// What is said of a job that deletes: clients know it by a status of its own.
+pub(super) const DELETION: &str = "Deletion jobs are no longer supported by FTS";
+
 /// A job.
 #[derive(Debug)]
 pub(super) struct Job {
@@ -126,6 +129,9 @@ pub(super) fn read(body: &[u8], now: Timestamp) -> Result<Job, Refused> {
     let Value::Object(body) = body else {
         return Err("Expecting a dictionary".into());
     };
+    if body.contains_key("delete") {
+        return Err(DELETION.into());
+    }
     let empty = Map::new();
     let params = match body.get("params") {
         None | Some(Value::Null) => &empty,

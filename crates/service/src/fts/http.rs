@@ -13,7 +13,7 @@ use axum::{
     routing::any,
 };
 use posthaste_journal::{FtsFile, FtsJob, FtsJobs, FtsState};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tower_service::Service as _;
 use uuid::Uuid;
 
@@ -201,14 +201,6 @@ impl Call<'_> {
     }
 
     fn submit(&self, body: &[u8]) -> Answer {
-        let is_deletion = serde_json::from_slice::<Map<String, Value>>(body)
-            .is_ok_and(|body| body.contains_key("delete"));
-        if is_deletion {
-            return Err(Denial {
-                status: StatusCode::METHOD_NOT_ALLOWED,
-                message: "Deletion jobs are no longer supported by FTS".into(),
-            });
-        }
         let id = office::submit(self.desk, self.caller, body)?;
         Ok(Json(json!({ "job_id": id })).into_response())
     }

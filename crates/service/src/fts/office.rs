@@ -1,6 +1,6 @@
 //! Takes jobs, keeps them, ends them, and looks at how they stand.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use axum::http::StatusCode;
 use posthaste_core::contract::{ArrivalState, Input, Priority};
@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use uuid::Uuid;
 
 use super::{
-    ask::{self, Asked, Pair},
+    ask::{self, Asked, DELETION, Pair},
     state::{JobState, Kind, of_job},
 };
 use crate::{driver::Centre, http::Desk, inbound::look::has_profile, tokens::Caller};
@@ -81,16 +81,35 @@ pub(super) fn account(project: &str) -> &str {
 /// # Errors
 /// That profiles can't be read, and [`ErrorKind::Invalid`] where one is needed and there is none.
 pub(super) fn opened_with(address: &str) -> Result<(String, Option<String>)> {
-    let (scheme, rest) = address.split_once("://").unwrap_or(("", address));
-    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let host = host_of(authority);
-    let profile = has_profile(host)?.then(|| host.to_owned());
-    match (scheme, profile) {
-        ("s3" | "s3s", Some(profile)) => Ok((format!("s3://{path}"), Some(profile))),
-        ("s3s", None) => Err(Error::new(ErrorKind::Invalid, "open", address)
-            .cause(format!("there is no profile with the name {host}"))
-            .hint("an operator writes one, with the store's address and keys")),
-        (_, profile) => Ok((address.to_owned(), profile)),
+    Openers::default().of(address)
+}
+
+/// Hosts for which it was looked whether there is a profile: jobs name few of them, thousands of times.
+#[derive(Default)]
+struct Openers(HashMap<String, bool>);
+
+impl Openers {
+    /// As [`opened_with`].
+    fn of(&mut self, address: &str) -> Result<(String, Option<String>)> {
+        let (scheme, rest) = address.split_once("://").unwrap_or(("", address));
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let host = host_of(authority);
+        let is_one = match self.0.get(host) {
+            Some(is_one) => *is_one,
+            None => {
+                let is_one = has_profile(host)?;
+                self.0.insert(host.to_owned(), is_one);
+                is_one
+            }
+        };
+        let profile = is_one.then(|| host.to_owned());
+        match (scheme, profile) {
+            ("s3" | "s3s", Some(profile)) => Ok((format!("s3://{path}"), Some(profile))),
+            ("s3s", None) => Err(Error::new(ErrorKind::Invalid, "open", address)
+                .cause(format!("there is no profile with the name {host}"))
+                .hint("an operator writes one, with the store's address and keys")),
+            (_, profile) => Ok((address.to_owned(), profile)),
+        }
     }
 }
 
@@ -111,17 +130,22 @@ pub(super) fn server_of(address: &str) -> String {
     format!("{scheme}://{}", host_of(authority))
 }
 
-/// Takes a job: its id. Blocking.
-pub(super) fn submit(desk: &Desk, caller: &Caller, body: &[u8]) -> Result<String, Denial> {
-    let now = desk.centre.clock.now();
-    let job = ask::read(body, now).map_err(Denial::bad)?;
-    let (mut owner, mut project) = (None, None);
-    caller.claim(&mut owner, &mut project);
-    let (owner, project) = (owner.unwrap_or_default(), project.unwrap_or_default());
+/// Why a job is not taken.
+fn refusal(message: String) -> Denial {
+    let status = match message.as_str() {
+        DELETION => StatusCode::METHOD_NOT_ALLOWED,
+        _ => StatusCode::BAD_REQUEST,
+    };
+    Denial { status, message }
+}
+
+/// Sees that the caller may read from and write to all places of a job, and that it makes sense of them together.
+fn check_places(caller: &Caller, job: &ask::Job) -> Result<(), Denial> {
+    let mut openers = Openers::default();
     for (_, pair) in &job.files {
-        let (source, profile) = opened_with(&pair.source)?;
+        let (source, profile) = openers.of(&pair.source)?;
         caller.reads(&source, profile.as_deref())?;
-        let (destination, profile) = opened_with(&pair.destination)?;
+        let (destination, profile) = openers.of(&pair.destination)?;
         caller.writes(&destination, profile.as_deref())?;
     }
     if job.asked.kind == Kind::Reuse {
@@ -135,6 +159,17 @@ pub(super) fn submit(desk: &Desk, caller: &Caller, body: &[u8]) -> Result<String
             ));
         }
     }
+    Ok(())
+}
+
+/// Takes a job: its id. Blocking.
+pub(super) fn submit(desk: &Desk, caller: &Caller, body: &[u8]) -> Result<String, Denial> {
+    let now = desk.centre.clock.now();
+    let job = ask::read(body, now).map_err(refusal)?;
+    let (mut owner, mut project) = (None, None);
+    caller.claim(&mut owner, &mut project);
+    let (owner, project) = (owner.unwrap_or_default(), project.unwrap_or_default());
+    check_places(caller, &job)?;
     let id = match &job.sid {
         None => Uuid::new_v4(),
         Some(sid) => {
