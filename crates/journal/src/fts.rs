@@ -111,9 +111,7 @@ impl FtsState {
 
 /// Which jobs a listing shows.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct FtsJobs<'a> {
-    /// Only this one's.
-    pub owner: Option<&'a str>,
+pub struct FtsJobs {
     /// Only those that ended since then; those that have not ended where nothing is said.
     pub ended_since: Option<Timestamp>,
     /// Whichever ended or not, instead.
@@ -262,7 +260,7 @@ impl Journal {
     ///
     /// # Errors
     /// [`JournalError::Database`].
-    pub fn fts_jobs(&self, which: FtsJobs<'_>) -> Result<Vec<FtsJob>, JournalError> {
+    pub fn fts_jobs(&self, which: FtsJobs) -> Result<Vec<FtsJob>, JournalError> {
         // A moment that all are behind, and one that none is: the same statement for all.
         let (since, open) = match (which.all, which.ended_since) {
             (true, _) => (0, true),
@@ -270,10 +268,10 @@ impl Journal {
             (false, None) => (i64::MAX, true),
         };
         self.select_fts_jobs(
-            "SELECT * FROM fts_job WHERE (?1 = '' OR owner = ?1)
-             AND (ended_micros >= ?2 OR (?3 = 1 AND ended_micros IS NULL))
-             ORDER BY created_micros DESC, id LIMIT ?4",
-            &params![which.owner.unwrap_or(""), since, open, which.most],
+            "SELECT * FROM fts_job
+             WHERE ended_micros >= ?1 OR (?2 = 1 AND ended_micros IS NULL)
+             ORDER BY created_micros DESC, id LIMIT ?3",
+            &params![since, open, which.most],
         )
     }
 

@@ -1,4 +1,4 @@
-//! FTS's REST interface, so that what drives FTS drives posthaste: Rucio, DIRAC and FTS's own clients.
+//! FTS's REST interface, so that what drives FTS drives posthaste: Rucio and FTS's own clients.
 //!
 //! A job has files; each is moved by requests of its own from one address to another, one at a time. `ask` reads what clients
 //! send, `office` keeps it and answers about it, `clerk` hands out requests and follows them (`outcome`), `state` has FTS's rules of how jobs

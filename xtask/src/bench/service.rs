@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 use super::{figures, say, stage};
@@ -260,10 +260,4 @@ fn lines() -> Vec<Line> {
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
 fn now() -> Instant {
     Instant::now()
-}
-
-/// Reads the answer of a program that serves, as JSON in its first line.
-fn ready(line: &str, program: &str) -> Result<Value> {
-    ensure!(!line.is_empty(), "{program} did not start");
-    serde_json::from_str(line).with_context(|| format!("{program} said {line}"))
 }

@@ -138,3 +138,23 @@ fn jiff_in(seconds: u64) -> String {
         .unwrap();
     text(&output.stdout).trim().to_owned()
 }
+
+#[test]
+fn what_makes_no_progress_is_given_up() {
+    let mut world = World::with("1M");
+    make(&world.web.files().join("big"), 30_000_000, 1);
+    let files = one(&world.from("big"), &World::into("big"));
+    let job = world.post(&json!({ "files": files, "params": { "timeout": 3 } }));
+    let begun = now();
+    while world.get(&format!("/jobs/{job}"))["job_state"] != "ACTIVE" {
+        assert!(begun.elapsed() < PATIENCE);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    world.s3.kill();
+    assert_eq!(world.end(&job), "FAILED");
+    assert!(
+        world.reasons(&job)[0].contains("no connection"),
+        "{:?}",
+        world.reasons(&job)
+    );
+}

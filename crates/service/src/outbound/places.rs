@@ -44,7 +44,7 @@ impl Places {
     }
 
     /// Gives back the places of a request.
-    pub(super) fn give_back(&self, record: &RequestRecord) {
+    pub(crate) fn give_back(&self, record: &RequestRecord) {
         let mut taken = self.locked();
         for place in places(record) {
             if taken.get(&place) == Some(&record.id) {

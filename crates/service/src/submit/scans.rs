@@ -42,7 +42,7 @@ async fn scan(centre: &Arc<Centre>, request: RequestId) -> Result<()> {
         let scan = inbound::submit::scan(centre, &record).await;
         scan.map(|scan| (scan, None))
     } else {
-        let here = Arc::clone(centre);
+        let (here, record) = (Arc::clone(centre), record.clone());
         let sealed = tokio::task::spawn_blocking(move || seal(&here, &record)).await;
         sealed.map_err(|cause| {
             Error::new(ErrorKind::Cancelled, "scan", request.to_string()).cause(cause.to_string())
@@ -63,6 +63,9 @@ async fn scan(centre: &Arc<Centre>, request: RequestId) -> Result<()> {
     tokio::task::block_in_place(|| centre.store.keep_scan(scanned))?;
     if let Some(error) = failed {
         centre.store.retire_key(request, Remains::Nothing)?;
+        if outbound::goes_out(&record) {
+            centre.outgoing.places.give_back(&record);
+        }
         return Err(error);
     }
     submit(centre, request).await

@@ -24,7 +24,7 @@ pub(super) type Call = (String, String, String);
 /// How long answers took.
 pub(super) struct Latency {
     median: Duration,
-    pub(super) p99: Duration,
+    p99: Duration,
 }
 
 impl fmt::Display for Latency {

@@ -2,9 +2,8 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     thread,
     time::Duration,
 };
@@ -13,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use posthaste_testbed::PostgresServer;
 use serde_json::Value;
 
-use super::{load::Load, now, ready};
+use super::{super::streams::Running, load::Load, now};
 
 /// Where the journal is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,16 +27,6 @@ impl Kind {
             Self::Sqlite => "SQLite",
             Self::Postgres => "PostgreSQL",
         }
-    }
-}
-
-/// A process that ends with its owner.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -156,16 +145,9 @@ impl Subject {
 
     /// The share of one core that it takes, in percent.
     pub(super) fn busy_percent(&self, window: Duration) -> Result<f64> {
-        let ticks = || -> Result<f64> {
-            let stat = self.stat("stat")?;
-            let (_, fields) = stat.rsplit_once(')').context("no times are told")?;
-            let fields: Vec<&str> = fields.split_whitespace().collect();
-            Ok(fields[11].parse::<f64>()? + fields[12].parse::<f64>()?)
-        };
-        let before = ticks()?;
+        let before = self.service.cpu_s()?;
         thread::sleep(window);
-        // The kernel counts in hundredths of a second, which are percent of one.
-        Ok((ticks()? - before) / window.as_secs_f64())
+        Ok((self.service.cpu_s()? - before) / window.as_secs_f64() * 100.0)
     }
 
     fn ask(&self, path: &str) -> Result<Value> {
@@ -225,11 +207,7 @@ fn start(command: &mut Command, log: &Path) -> Result<(Running, Value)> {
         .stderr(fs::File::create(log)?)
         .spawn()?;
     let mut running = Running(child);
-    let mut line = String::new();
-    if let Some(out) = running.0.stdout.as_mut() {
-        BufReader::new(out).read_line(&mut line)?;
-    }
     let log = || fs::read_to_string(log).unwrap_or_default();
-    let said = ready(&line, "posthaste").with_context(log)?;
+    let said = serde_json::from_str(&running.first_line().with_context(log)?)?;
     Ok((running, said))
 }

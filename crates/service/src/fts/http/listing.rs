@@ -29,7 +29,6 @@ impl Call<'_> {
             None => None,
         };
         let which = FtsJobs {
-            owner: None,
             // Without a moment or a number only what has not ended is shown.
             ended_since: since.filter(|_| states.is_some() && limit.is_none()),
             all: states.is_some() && limit.is_some(),
