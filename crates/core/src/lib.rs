@@ -4,7 +4,7 @@
 //! is known (of requests, replicas, transfers, depots and links); one file under `on`
 //! takes each kind of input; `arrange` keeps them in order, `dispatch` places fragments, `outlook`
 //! forecasts, `review` and `course` change what is under way, `tuning` how much of it at once,
-//! `planning` asks for plans over time, `reserving` for rate on circuits, `spaces` for space on depots, `probing` for what nobody measured, `ways` chooses among several to one depot, `way_out` knows whether the centre's own line is full,
+//! `planning` asks for plans over time, `reserving` for rate on circuits, `spaces` for space on depots, `probing` for what nobody measured, `ways` chooses among several to one depot, `movers` gives work to processes that move data, `way_out` knows whether the centre's own line is full,
 //! `memory` keeps what was decided and `story` tells it. Nothing here reads a clock, a file, a socket or a random
 //! number.
 #![no_std]
@@ -28,6 +28,7 @@ mod lighter;
 mod memory;
 mod mend;
 mod mind;
+pub mod movers;
 mod on;
 mod outlook;
 mod planning;

@@ -9,6 +9,7 @@ mod checkers;
 mod crowd;
 pub mod deadlines;
 mod driver;
+pub mod movers;
 mod random;
 mod rehearsal;
 mod report;

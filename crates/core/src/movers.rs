@@ -1,0 +1,602 @@
+//! Which mover does what (`docs/algorithms/movers.md`): work is handed out by lease to whoever asks for it, and given again
+//! where its mover is silent. What no mover may do any more is the driver's to do itself.
+//!
+//! The driver tells what it hears with the time; nothing here is written down. After a restart movers join anew, and the
+//! mind commands anew what was under way.
+
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    string::String,
+    vec::Vec,
+};
+use core::time::Duration;
+use posthaste_types::Timestamp;
+
+/// Work of a mover that said nothing for this long is given to another.
+pub const LEASE_LASTS: Duration = Duration::from_secs(10);
+/// Failures in a row, of work that others could do, after which a mover rests…
+const FAILURES_MAX: u32 = 3;
+/// …for so long: it may see another file system, or lack a profile.
+const REST: Duration = Duration::from_secs(60);
+/// Movers that may have lost the same work before nobody else is given it.
+const LOSSES_MAX: u32 = 2;
+/// Movers at once.
+pub const MOVERS_MAX: usize = 4096;
+/// Pieces of work that one mover may have at once.
+pub const SLOTS_MAX: u32 = 256;
+
+macro_rules! number {
+    ($(#[$about:meta])* $name:ident) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(u64);
+
+        impl $name {
+            /// By its number.
+            #[must_use]
+            pub const fn new(number: u64) -> Self {
+                Self(number)
+            }
+
+            /// Its number.
+            #[must_use]
+            pub const fn get(self) -> u64 {
+                self.0
+            }
+        }
+    };
+}
+
+number!(
+    /// A mover, from when it joins until it leaves or is silent too long.
+    MoverId
+);
+number!(
+    /// The right of one mover to do one piece of work.
+    LeaseId
+);
+number!(
+    /// A piece of work, numbered by whoever offers it.
+    Ticket
+);
+
+/// A piece of work that waits, or is under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Offer {
+    /// Its number: no other has it.
+    pub ticket: Ticket,
+    /// When it should be done; the earliest goes first.
+    pub due: Timestamp,
+    /// What it shares reading with: of one group as much as possible goes to one mover.
+    pub group: u64,
+}
+
+/// What a mover is told when it asks.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Turn {
+    /// What it is to do from now on.
+    pub given: Vec<(LeaseId, Ticket)>,
+    /// What it is to stop: nobody waits for it any more.
+    pub stop: Vec<LeaseId>,
+    /// It gets nothing new.
+    pub drains: bool,
+}
+
+/// How a mover is, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct View {
+    /// Its number.
+    pub id: MoverId,
+    /// What it calls itself.
+    pub name: String,
+    /// How much it may have at once.
+    pub slots: u32,
+    /// How much it has.
+    pub leases: usize,
+    /// Since when it is there.
+    pub joined: Timestamp,
+    /// When it was heard last.
+    pub heard: Timestamp,
+    /// How much it has done.
+    pub done: u64,
+    /// How much it could not do.
+    pub failed: u64,
+    /// It gets nothing new, by somebody's wish.
+    pub drains: bool,
+    /// Until when it rests after failures.
+    pub rests_until: Option<Timestamp>,
+}
+
+#[derive(Debug)]
+struct Mover {
+    name: String,
+    slots: u32,
+    joined: Timestamp,
+    heard: Timestamp,
+    /// What it may take now, as it said last.
+    free: u32,
+    leases: BTreeSet<LeaseId>,
+    stop: Vec<LeaseId>,
+    drains: bool,
+    /// It said that it takes nothing more.
+    leaves: bool,
+    failures: u32,
+    rests_until: Option<Timestamp>,
+    done: u64,
+    failed: u64,
+}
+
+impl Mover {
+    fn may_take(&self, now: Timestamp) -> bool {
+        !self.drains && !self.leaves && self.rests_until.is_none_or(|until| until <= now)
+    }
+}
+
+#[derive(Debug)]
+struct Work {
+    offer: Offer,
+    /// Whose it is; none while it waits.
+    lease: Option<LeaseId>,
+    /// Movers that were given it and fell silent.
+    losses: u32,
+}
+
+/// Who is there, and who does what.
+#[derive(Debug, Default)]
+pub struct Roster {
+    movers: BTreeMap<MoverId, Mover>,
+    leases: BTreeMap<LeaseId, (MoverId, Ticket)>,
+    works: BTreeMap<Ticket, Work>,
+    /// What waits, in the order in which it is given.
+    waiting: BTreeSet<(Timestamp, Ticket)>,
+    /// The same by what it shares reading with.
+    groups: BTreeSet<(u64, Ticket)>,
+    /// Names of movers that are to get nothing, whenever they are there.
+    drained: BTreeSet<String>,
+    /// What no mover is to do, for the driver.
+    left: Vec<Ticket>,
+    next: u64,
+}
+
+impl Roster {
+    /// One whose numbers begin after those of others before it: `first` grows from start to start.
+    #[must_use]
+    pub fn starting_at(first: u64) -> Self {
+        Self {
+            next: first,
+            ..Self::default()
+        }
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// A mover is there. One of the same name that was there before is gone. None where there are too many.
+    pub fn join(&mut self, now: Timestamp, name: &str, slots: u32) -> Option<MoverId> {
+        let before = self.movers.iter().find(|(_, mover)| mover.name == name);
+        if let Some(id) = before.map(|(id, _)| *id) {
+            self.remove(id, now);
+        }
+        if self.movers.len() >= MOVERS_MAX {
+            return None;
+        }
+        let id = MoverId(self.number());
+        let mover = Mover {
+            name: name.into(),
+            slots: slots.clamp(1, SLOTS_MAX),
+            joined: now,
+            heard: now,
+            free: 0,
+            leases: BTreeSet::new(),
+            stop: Vec::new(),
+            drains: self.drained.contains(name),
+            leaves: false,
+            failures: 0,
+            rests_until: None,
+            done: 0,
+            failed: 0,
+        };
+        self.movers.insert(id, mover);
+        Some(id)
+    }
+
+    /// A mover has ended by itself.
+    pub fn leave(&mut self, now: Timestamp, id: MoverId) {
+        self.remove(id, now);
+    }
+
+    /// Whether some mover may be given work.
+    #[must_use]
+    pub fn is_manned(&self, now: Timestamp) -> bool {
+        self.movers.values().any(|mover| mover.may_take(now))
+    }
+
+    /// Work for whoever asks for it. Whether it was taken: where no mover may be given any, it was not.
+    pub fn offer(&mut self, now: Timestamp, offer: Offer) -> bool {
+        if !self.is_manned(now) {
+            return false;
+        }
+        let work = Work {
+            offer,
+            lease: None,
+            losses: 0,
+        };
+        self.works.insert(offer.ticket, work);
+        self.wait(offer);
+        true
+    }
+
+    /// Nobody waits for this work any more.
+    pub fn withdraw(&mut self, ticket: Ticket) {
+        let Some(work) = self.works.remove(&ticket) else {
+            return;
+        };
+        self.unwait(work.offer);
+        let Some(lease) = work.lease else {
+            return;
+        };
+        if let Some((id, _)) = self.leases.remove(&lease)
+            && let Some(mover) = self.movers.get_mut(&id)
+        {
+            mover.leases.remove(&lease);
+            mover.stop.push(lease);
+        }
+    }
+
+    /// A mover says that it lives, and that it may take so much more. None where it is not known (any more): what it did
+    /// until now counts for nothing, and it joins anew.
+    pub fn turn(&mut self, now: Timestamp, id: MoverId, free: u32, leaves: bool) -> Option<Turn> {
+        let mover = self.movers.get_mut(&id)?;
+        mover.heard = mover.heard.max(now);
+        mover.leaves |= leaves;
+        let has = u32::try_from(mover.leases.len()).unwrap_or(u32::MAX);
+        mover.free = free.min(mover.slots.saturating_sub(has));
+        let mut turn = Turn {
+            given: Vec::new(),
+            stop: core::mem::take(&mut mover.stop),
+            drains: mover.drains || mover.leaves,
+        };
+        if mover.may_take(now) {
+            turn.given = self.give(now, id);
+        }
+        self.leave_what_nobody_takes(now);
+        Some(turn)
+    }
+
+    /// Gives a mover its share of what waits.
+    fn give(&mut self, now: Timestamp, id: MoverId) -> Vec<(LeaseId, Ticket)> {
+        let mut given = Vec::new();
+        let mut most = self.share(now, id);
+        while most > 0
+            && let Some((_, first)) = self.waiting.first().copied()
+        {
+            let group = self.works[&first].offer.group;
+            let alike = self
+                .groups
+                .range((group, Ticket(0))..=(group, Ticket(u64::MAX)));
+            // What shares reading stays together, as far as the mover has room.
+            let room = self.movers[&id].free as usize - given.len();
+            let alike: Vec<Ticket> = alike.map(|(_, ticket)| *ticket).take(room).collect();
+            most = most.saturating_sub(alike.len().max(1));
+            for ticket in alike {
+                let lease = LeaseId(self.number());
+                let Some(work) = self.works.get_mut(&ticket) else {
+                    continue;
+                };
+                work.lease = Some(lease);
+                let offer = work.offer;
+                self.unwait(offer);
+                self.leases.insert(lease, (id, ticket));
+                given.push((lease, ticket));
+            }
+        }
+        if let Some(mover) = self.movers.get_mut(&id) {
+            mover.leases.extend(given.iter().map(|(lease, _)| *lease));
+            mover.free -= u32::try_from(given.len()).unwrap_or(mover.free);
+        }
+        given
+    }
+
+    /// How much of what waits a mover takes: an even part of all there is, so that one that asks first does not leave the
+    /// others without, but no less than what they could not take.
+    fn share(&self, now: Timestamp, id: MoverId) -> usize {
+        let able = self.movers.iter().filter(|(_, mover)| mover.may_take(now));
+        let (mut movers, mut under_way, mut others_free) = (0, 0, 0);
+        for (other, mover) in able {
+            movers += 1;
+            under_way += mover.leases.len();
+            if *other != id {
+                others_free += mover.free as usize;
+            }
+        }
+        let Some(mover) = self.movers.get(&id) else {
+            return 0;
+        };
+        let even = (self.waiting.len() + under_way).div_ceil(movers.max(1));
+        let even = even.saturating_sub(mover.leases.len());
+        let spilt = self.waiting.len().saturating_sub(others_free);
+        even.max(spilt).min(mover.free as usize)
+    }
+
+    /// A mover has done its work, or could not. Whose it was, where it had the right to: what it says of any other counts for
+    /// nothing. Work that it could not do is the caller's to do.
+    pub fn ended(
+        &mut self,
+        now: Timestamp,
+        id: MoverId,
+        lease: LeaseId,
+        is_done: bool,
+    ) -> Option<Ticket> {
+        let (holder, ticket) = *self.leases.get(&lease)?;
+        if holder != id {
+            return None;
+        }
+        self.leases.remove(&lease);
+        self.works.remove(&ticket);
+        let mover = self.movers.get_mut(&id)?;
+        mover.leases.remove(&lease);
+        mover.heard = mover.heard.max(now);
+        if is_done {
+            mover.done += 1;
+            mover.failures = 0;
+        } else {
+            mover.failed += 1;
+        }
+        Some(ticket)
+    }
+
+    /// Others could do what this mover could not: after some of these in a row it rests.
+    pub fn was_its_fault(&mut self, now: Timestamp, id: MoverId) {
+        if let Some(mover) = self.movers.get_mut(&id) {
+            mover.failures += 1;
+            if mover.failures >= FAILURES_MAX {
+                mover.failures = 0;
+                mover.rests_until = Some(now + REST);
+            }
+        }
+        self.leave_what_nobody_takes(now);
+    }
+
+    /// Who has a lease.
+    #[must_use]
+    pub fn holder(&self, lease: LeaseId) -> Option<(MoverId, Ticket)> {
+        self.leases.get(&lease).copied()
+    }
+
+    /// Movers of this name get nothing new, or do again. Whether one is there.
+    pub fn drain(&mut self, now: Timestamp, name: &str, drains: bool) -> bool {
+        let mut is_there = false;
+        for mover in self.movers.values_mut().filter(|mover| mover.name == name) {
+            mover.drains = drains;
+            is_there = true;
+        }
+        if is_there && drains {
+            self.drained.insert(name.into());
+        } else {
+            self.drained.remove(name);
+        }
+        self.leave_what_nobody_takes(now);
+        is_there
+    }
+
+    /// Time has passed: movers that were silent too long are gone, and what they had is given again.
+    pub fn tick(&mut self, now: Timestamp) -> Vec<String> {
+        let silent = |mover: &Mover| now.since(mover.heard) >= LEASE_LASTS;
+        let gone = self.movers.iter().filter(|(_, mover)| silent(mover));
+        let gone: Vec<MoverId> = gone.map(|(id, _)| *id).collect();
+        let names = gone.into_iter().filter_map(|id| self.remove(id, now));
+        let names = names.collect();
+        self.leave_what_nobody_takes(now);
+        names
+    }
+
+    /// When time matters next.
+    #[must_use]
+    pub fn next_wakeup(&self) -> Option<Timestamp> {
+        let heard = self.movers.values().map(|mover| mover.heard);
+        heard.min().map(|heard| heard + LEASE_LASTS)
+    }
+
+    /// What the driver is to do itself, since the last time.
+    pub fn take_left(&mut self) -> Vec<Ticket> {
+        core::mem::take(&mut self.left)
+    }
+
+    /// Whether anything waits to be given.
+    #[must_use]
+    pub fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// How all movers are, in the order in which they joined.
+    #[must_use]
+    pub fn views(&self) -> Vec<View> {
+        let view = |(id, mover): (&MoverId, &Mover)| View {
+            id: *id,
+            name: mover.name.clone(),
+            slots: mover.slots,
+            leases: mover.leases.len(),
+            joined: mover.joined,
+            heard: mover.heard,
+            done: mover.done,
+            failed: mover.failed,
+            drains: mover.drains || mover.leaves,
+            rests_until: mover.rests_until,
+        };
+        self.movers.iter().map(view).collect()
+    }
+
+    fn wait(&mut self, offer: Offer) {
+        self.waiting.insert((offer.due, offer.ticket));
+        self.groups.insert((offer.group, offer.ticket));
+    }
+
+    fn unwait(&mut self, offer: Offer) {
+        self.waiting.remove(&(offer.due, offer.ticket));
+        self.groups.remove(&(offer.group, offer.ticket));
+    }
+
+    fn remove(&mut self, id: MoverId, now: Timestamp) -> Option<String> {
+        let mover = self.movers.remove(&id)?;
+        for lease in mover.leases {
+            let Some((_, ticket)) = self.leases.remove(&lease) else {
+                continue;
+            };
+            let Some(work) = self.works.get_mut(&ticket) else {
+                continue;
+            };
+            work.lease = None;
+            work.losses += 1;
+            let (offer, losses) = (work.offer, work.losses);
+            if losses >= LOSSES_MAX {
+                self.works.remove(&ticket);
+                self.left.push(ticket);
+            } else {
+                self.wait(offer);
+            }
+        }
+        self.leave_what_nobody_takes(now);
+        Some(mover.name)
+    }
+
+    /// Where no mover may be given work, what waits is the driver's.
+    fn leave_what_nobody_takes(&mut self, now: Timestamp) {
+        if self.waiting.is_empty() || self.is_manned(now) {
+            return;
+        }
+        for (_, ticket) in core::mem::take(&mut self.waiting) {
+            self.works.remove(&ticket);
+            self.left.push(ticket);
+        }
+        self.groups.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_secs(1_000 + seconds)
+    }
+
+    fn offer(roster: &mut Roster, number: u64, group: u64) -> bool {
+        let offer = Offer {
+            ticket: Ticket(number),
+            due: at(100),
+            group,
+        };
+        roster.offer(at(0), offer)
+    }
+
+    fn tickets(turn: Option<Turn>) -> Vec<u64> {
+        let given = turn.unwrap().given.into_iter();
+        given.map(|(_, ticket)| ticket.get()).collect()
+    }
+
+    #[test]
+    fn nobody_is_given_work_that_no_mover_may_take() {
+        let mut roster = Roster::default();
+        assert!(!offer(&mut roster, 1, 1));
+        let one = roster.join(at(0), "one", 4).unwrap();
+        assert!(offer(&mut roster, 1, 1));
+        assert!(roster.drain(at(0), "one", true) && !roster.is_manned(at(0)));
+        assert_eq!(roster.take_left(), [Ticket(1)]);
+        assert!(roster.turn(at(1), one, 4, false).unwrap().drains);
+        // It is still to get nothing when it is started again.
+        roster.join(at(2), "one", 4).unwrap();
+        assert!(!offer(&mut roster, 2, 2));
+        assert!(roster.drain(at(2), "one", false) && offer(&mut roster, 2, 2));
+        assert!(!roster.drain(at(2), "other", true));
+    }
+
+    #[test]
+    fn movers_share_evenly_and_what_is_read_together_stays_together() {
+        let mut roster = Roster::default();
+        let one = roster.join(at(0), "one", 8).unwrap();
+        let other = roster.join(at(0), "other", 8).unwrap();
+        for id in [one, other] {
+            roster.turn(at(0), id, 8, false);
+        }
+        for number in 0..8 {
+            offer(&mut roster, number, number / 3);
+        }
+        assert_eq!(
+            tickets(roster.turn(at(1), one, 8, false)),
+            [0, 1, 2, 3, 4, 5]
+        );
+        assert_eq!(tickets(roster.turn(at(1), other, 8, false)), [6, 7]);
+        // What the others have no room for goes to whoever has.
+        for number in 8..20 {
+            offer(&mut roster, number, number);
+        }
+        roster.turn(at(1), other, 0, false);
+        assert_eq!(tickets(roster.turn(at(1), one, 2, false)), [8, 9]);
+    }
+
+    #[test]
+    fn work_of_a_silent_mover_is_given_again_and_counts_once() {
+        let mut roster = Roster::default();
+        let one = roster.join(at(0), "one", 1).unwrap();
+        offer(&mut roster, 1, 1);
+        let lost = roster.turn(at(0), one, 1, false).unwrap().given[0];
+        let other = roster.join(at(5), "other", 1).unwrap();
+        assert_eq!(tickets(roster.turn(at(5), other, 1, false)), [0; 0]);
+        assert!(roster.tick(at(9)).is_empty());
+        assert_eq!(roster.next_wakeup(), Some(at(10)));
+        assert_eq!(roster.tick(at(10)), ["one"]);
+        // It wakes up, and what it did counts for nothing.
+        assert_eq!(roster.turn(at(11), one, 1, false), None);
+        assert_eq!(roster.ended(at(11), one, lost.0, true), None);
+        let again = roster.turn(at(11), other, 1, false).unwrap().given[0];
+        assert_eq!(again.1, Ticket(1));
+        assert_eq!(roster.ended(at(12), one, again.0, true), None);
+        assert_eq!(roster.ended(at(12), other, again.0, true), Some(Ticket(1)));
+        assert_eq!(roster.ended(at(12), other, again.0, true), None);
+    }
+
+    #[test]
+    fn work_that_two_movers_were_lost_with_is_given_to_no_third() {
+        let mut roster = Roster::default();
+        let names = ["one", "two", "three"];
+        let ids = names.map(|name| roster.join(at(0), name, 1).unwrap());
+        offer(&mut roster, 1, 1);
+        assert_eq!(tickets(roster.turn(at(0), ids[0], 1, false)), [1]);
+        roster.leave(at(1), ids[0]);
+        assert_eq!(tickets(roster.turn(at(1), ids[1], 1, false)), [1]);
+        roster.leave(at(2), ids[1]);
+        assert_eq!(roster.take_left(), [Ticket(1)]);
+        assert_eq!(tickets(roster.turn(at(2), ids[2], 1, false)), [0; 0]);
+    }
+
+    #[test]
+    fn what_is_withdrawn_is_stopped_and_a_mover_that_can_do_nothing_rests() {
+        let mut roster = Roster::default();
+        let one = roster.join(at(0), "one", 9).unwrap();
+        for number in 0..4 {
+            offer(&mut roster, number, number);
+        }
+        let given = roster.turn(at(0), one, 3, false).unwrap().given;
+        assert_eq!(given.len(), 3);
+        roster.withdraw(Ticket(3));
+        roster.withdraw(given[0].1);
+        assert!(!roster.has_waiting());
+        assert_eq!(
+            roster.turn(at(1), one, 9, false).unwrap().stop,
+            [given[0].0]
+        );
+        assert_eq!(roster.ended(at(1), one, given[0].0, true), None);
+        for number in 10..13 {
+            offer(&mut roster, number, number);
+            let (lease, ticket) = roster.turn(at(2), one, 9, false).unwrap().given[0];
+            assert_eq!(roster.ended(at(2), one, lease, false), Some(ticket));
+            assert!(roster.is_manned(at(2)));
+            roster.was_its_fault(at(2), one);
+        }
+        assert!(!roster.is_manned(at(3)) && roster.is_manned(at(62)));
+        let about = &roster.views()[0];
+        assert_eq!((about.done, about.failed, about.leases), (0, 3, 2));
+    }
+}

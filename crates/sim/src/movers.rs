@@ -1,0 +1,229 @@
+//! Movers that die, hang, wake up late and are started again, and the roster that gives them work
+//! (`docs/algorithms/movers.md`).
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use posthaste_core::movers::{LEASE_LASTS, LeaseId, MoverId, Offer, Roster, Ticket};
+use posthaste_types::Timestamp;
+
+use crate::random::Dice;
+
+/// Between two turns of a mover.
+const TURN: Duration = Duration::from_millis(500);
+/// No piece of work takes longer.
+const WORK_S_MAX: u64 = 20;
+/// A mover that hangs does so no longer.
+const HANG_S_MAX: u64 = 60;
+
+/// What came of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tally {
+    /// Pieces of work that movers did.
+    pub by_movers: u64,
+    /// Those that the driver did itself.
+    pub by_driver: u64,
+    /// Leases whose mover had lost them when it was done.
+    pub in_vain: u64,
+    /// Movers that were gone.
+    pub gone: u64,
+}
+
+#[derive(Debug)]
+struct Mover {
+    name: String,
+    slots: u32,
+    /// As what it joined; none while it is dead.
+    id: Option<MoverId>,
+    busy: BTreeMap<LeaseId, (Ticket, Timestamp)>,
+    /// It does nothing and says nothing until then.
+    hangs_until: Timestamp,
+}
+
+struct World {
+    dice: Dice,
+    now: Timestamp,
+    roster: Roster,
+    movers: Vec<Mover>,
+    /// What is not done yet, since when it waits for a mover.
+    open: BTreeMap<Ticket, Timestamp>,
+    done: BTreeSet<Ticket>,
+    tally: Tally,
+}
+
+/// Plays `works` pieces of work with up to six movers under faults that `seed` chooses.
+///
+/// # Errors
+/// What should never be so, in words.
+pub fn play(seed: u64, works: u64) -> Result<Tally, String> {
+    let mut dice = Dice::new(seed, "movers");
+    let count = dice.between(1, 6);
+    let mover = |number| Mover {
+        name: format!("mover {number}"),
+        slots: 1 + u32::try_from(number).unwrap_or(0) * 3,
+        id: None,
+        busy: BTreeMap::new(),
+        hangs_until: Timestamp::from_secs(0),
+    };
+    let mut world = World {
+        movers: (0..count).map(mover).collect(),
+        dice,
+        now: Timestamp::from_secs(1_000_000),
+        roster: Roster::default(),
+        open: BTreeMap::new(),
+        done: BTreeSet::new(),
+        tally: Tally::default(),
+    };
+    let mut offered = 0;
+    while offered < works || !world.open.is_empty() {
+        for _ in 0..world.dice.between(0, 3).min(works - offered) {
+            world.offer(Ticket::new(offered));
+            offered += 1;
+        }
+        world.befall();
+        for place in 0..world.movers.len() {
+            world.live(place)?;
+        }
+        world.tally.gone += world.roster.tick(world.now).len() as u64;
+        world.take_over()?;
+        world.check()?;
+        world.now = world.now + TURN;
+    }
+    Ok(world.tally)
+}
+
+impl World {
+    fn offer(&mut self, ticket: Ticket) {
+        let due_s = self.dice.between(0, 100);
+        let offer = Offer {
+            ticket,
+            due: self.now + Duration::from_secs(due_s),
+            group: ticket.get() / 3,
+        };
+        self.open.insert(ticket, self.now);
+        if !self.roster.offer(self.now, offer) {
+            self.open.remove(&ticket);
+            self.done.insert(ticket);
+            self.tally.by_driver += 1;
+        }
+    }
+
+    /// Something befalls a mover now and then.
+    fn befall(&mut self) {
+        if self.dice.between(0, 14) > 0 {
+            return;
+        }
+        let place =
+            usize::try_from(self.dice.between(0, self.movers.len() as u64 - 1)).unwrap_or(0);
+        let mover = &mut self.movers[place];
+        match self.dice.between(0, 6) {
+            0 => {
+                mover.id = None;
+                mover.busy.clear();
+            }
+            1 => {
+                let hangs_s = self.dice.between(1, HANG_S_MAX);
+                mover.hangs_until = self.now + Duration::from_secs(hangs_s);
+            }
+            2 => drop(self.roster.drain(self.now, &mover.name, true)),
+            3..=5 => drop(self.roster.drain(self.now, &mover.name, false)),
+            _ => {
+                if let Some(ticket) = self.open.keys().next().copied() {
+                    self.roster.withdraw(ticket);
+                    self.open.remove(&ticket);
+                    self.done.insert(ticket);
+                }
+            }
+        }
+    }
+
+    /// One turn of a mover.
+    fn live(&mut self, place: usize) -> Result<(), String> {
+        let now = self.now;
+        let mover = &mut self.movers[place];
+        if mover.hangs_until > now {
+            return Ok(());
+        }
+        let Some(id) = mover.id else {
+            if self.dice.between(0, 3) == 0 {
+                mover.id = self.roster.join(now, &mover.name, mover.slots);
+            }
+            return Ok(());
+        };
+        let over = mover.busy.iter().filter(|(_, (_, end))| *end <= now);
+        let over: Vec<LeaseId> = over.map(|(lease, _)| *lease).collect();
+        for lease in over {
+            mover.busy.remove(&lease);
+            let is_done = self.dice.between(0, 19) > 0;
+            let Some(ticket) = self.roster.ended(now, id, lease, is_done) else {
+                self.tally.in_vain += 1;
+                continue;
+            };
+            if self.open.remove(&ticket).is_none() || !self.done.insert(ticket) {
+                return Err(format!("{ticket:?} was done twice"));
+            }
+            // What it can't do the driver does.
+            self.tally.by_movers += u64::from(is_done);
+            self.tally.by_driver += u64::from(!is_done);
+            if !is_done {
+                self.roster.was_its_fault(now, id);
+            }
+        }
+        let mover = &mut self.movers[place];
+        let has = u32::try_from(mover.busy.len()).unwrap_or(u32::MAX);
+        let Some(turn) = self
+            .roster
+            .turn(now, id, mover.slots.saturating_sub(has), false)
+        else {
+            mover.busy.clear();
+            mover.id = None;
+            return Ok(());
+        };
+        for lease in turn.stop {
+            mover.busy.remove(&lease);
+        }
+        for (lease, ticket) in turn.given {
+            let takes_s = self.dice.between(0, WORK_S_MAX);
+            mover
+                .busy
+                .insert(lease, (ticket, now + Duration::from_secs(takes_s)));
+        }
+        if mover.busy.len() > mover.slots as usize {
+            return Err(format!("{} was given more than it may take", mover.name));
+        }
+        Ok(())
+    }
+
+    /// The driver does what no mover is to do.
+    fn take_over(&mut self) -> Result<(), String> {
+        for ticket in self.roster.take_left() {
+            if self.open.remove(&ticket).is_none() || !self.done.insert(ticket) {
+                return Err(format!("{ticket:?} was left and done before"));
+            }
+            self.tally.by_driver += 1;
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let mut held = BTreeSet::new();
+        let leases = self.movers.iter().flat_map(|mover| mover.busy.iter());
+        for (lease, (ticket, _)) in leases {
+            if self.roster.holder(*lease).is_some() && !held.insert(*ticket) {
+                return Err(format!("two may do {ticket:?}"));
+            }
+        }
+        // Two movers may be lost with it, one after the other; a third has it, or the driver.
+        let most = (LEASE_LASTS + Duration::from_secs(WORK_S_MAX + HANG_S_MAX)) * 4;
+        match self
+            .open
+            .iter()
+            .find(|(_, since)| self.now.since(**since) > most)
+        {
+            Some((ticket, _)) => Err(format!("{ticket:?} waits for ever")),
+            None => Ok(()),
+        }
+    }
+}
