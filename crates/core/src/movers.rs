@@ -20,6 +20,8 @@ const FAILURES_MAX: u32 = 3;
 const REST: Duration = Duration::from_secs(60);
 /// Movers that may have lost the same work before nobody else is given it.
 const LOSSES_MAX: u32 = 2;
+/// What a mover has room for is counted on this long after it said so.
+const SPEAKS: Duration = Duration::from_secs(4);
 /// Movers at once.
 pub const MOVERS_MAX: usize = 4096;
 /// Pieces of work that one mover may have at once.
@@ -299,24 +301,25 @@ impl Roster {
         given
     }
 
-    /// How much of what waits a mover takes: an even part of all there is, so that one that asks first does not leave the
-    /// others without, but no less than what they could not take.
+    /// How much of what waits a mover takes: so much that all that have room come to have as much, so that one that asks
+    /// first does not leave the others without, but no less than what they could not take.
     fn share(&self, now: Timestamp, id: MoverId) -> usize {
-        let able = self.movers.iter().filter(|(_, mover)| mover.may_take(now));
-        let (mut movers, mut under_way, mut others_free) = (0, 0, 0);
-        for (other, mover) in able {
-            movers += 1;
-            under_way += mover.leases.len();
-            if *other != id {
-                others_free += mover.free as usize;
-            }
-        }
         let Some(mover) = self.movers.get(&id) else {
             return 0;
         };
-        let even = (self.waiting.len() + under_way).div_ceil(movers.max(1));
+        let others = self.movers.iter().filter(|(other, mover)| {
+            let has_room = mover.free > 0 && now.since(mover.heard) < SPEAKS;
+            **other != id && has_room && mover.may_take(now)
+        });
+        let (mut movers, mut under_way, mut free) = (1, mover.leases.len(), 0);
+        for (_, other) in others {
+            movers += 1;
+            under_way += other.leases.len();
+            free += other.free as usize;
+        }
+        let even = (self.waiting.len() + under_way).div_ceil(movers);
         let even = even.saturating_sub(mover.leases.len());
-        let spilt = self.waiting.len().saturating_sub(others_free);
+        let spilt = self.waiting.len().saturating_sub(free);
         even.max(spilt).min(mover.free as usize)
     }
 
