@@ -84,6 +84,17 @@ pub struct Turn {
     pub drains: bool,
 }
 
+/// Whether what a mover says counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Heard {
+    /// It is not known (any more).
+    Unknown,
+    /// It has said more since.
+    Old,
+    /// It does.
+    New,
+}
+
 /// How a mover is, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct View {
@@ -115,6 +126,8 @@ struct Mover {
     slots: u32,
     joined: Timestamp,
     heard: Timestamp,
+    /// Its newest turn.
+    turn: u64,
     /// What it may take now, as it said last.
     free: u32,
     leases: BTreeSet<LeaseId>,
@@ -190,6 +203,7 @@ impl Roster {
             slots: slots.clamp(1, SLOTS_MAX),
             joined: now,
             heard: now,
+            turn: 0,
             free: 0,
             leases: BTreeSet::new(),
             stop: Vec::new(),
@@ -247,17 +261,55 @@ impl Roster {
         }
     }
 
-    /// A mover says that it lives, and that it may take so much more. None where it is not known (any more): what it did
-    /// until now counts for nothing, and it joins anew.
-    pub fn turn(&mut self, now: Timestamp, id: MoverId, free: u32, leaves: bool) -> Option<Turn> {
+    /// A mover says that it lives, in its turn of this number: each is higher than those before.
+    pub fn hear(&mut self, now: Timestamp, id: MoverId, number: u64) -> Heard {
+        match self.movers.get_mut(&id) {
+            None => Heard::Unknown,
+            Some(mover) if number <= mover.turn => Heard::Old,
+            Some(mover) => {
+                mover.heard = mover.heard.max(now);
+                mover.turn = number;
+                Heard::New
+            }
+        }
+    }
+
+    /// A mover says what it has, once what it has ended was told. What it has not, although it was given, did not reach it:
+    /// that waits again.
+    pub fn holds(&mut self, id: MoverId, held: &BTreeSet<LeaseId>) {
+        let Some(mover) = self.movers.get_mut(&id) else {
+            return;
+        };
+        let lost: Vec<LeaseId> = mover.leases.difference(held).copied().collect();
+        mover.leases.retain(|lease| held.contains(lease));
+        // What nobody waits for is stopped, until it was heard of.
+        mover.stop = held.difference(&mover.leases).copied().collect();
+        for lease in lost {
+            self.free_again(lease);
+        }
+    }
+
+    /// A mover asks for as much as it may take, in the turn of this number. None where that is no longer its newest, or it is
+    /// not known (any more): then it joins anew, and what it did until now counts for nothing.
+    pub fn ask(
+        &mut self,
+        now: Timestamp,
+        id: MoverId,
+        number: u64,
+        free: u32,
+        leaves: bool,
+    ) -> Option<Turn> {
         let mover = self.movers.get_mut(&id)?;
+        if mover.turn != number {
+            return None;
+        }
         mover.heard = mover.heard.max(now);
         mover.leaves |= leaves;
         let has = u32::try_from(mover.leases.len()).unwrap_or(u32::MAX);
         mover.free = free.min(mover.slots.saturating_sub(has));
         let mut turn = Turn {
             given: Vec::new(),
-            stop: core::mem::take(&mut mover.stop),
+            stop: mover.stop.clone(),
             drains: mover.drains || mover.leaves,
         };
         if mover.may_take(now) {
@@ -444,24 +496,29 @@ impl Roster {
     fn remove(&mut self, id: MoverId, now: Timestamp) -> Option<String> {
         let mover = self.movers.remove(&id)?;
         for lease in mover.leases {
-            let Some((_, ticket)) = self.leases.remove(&lease) else {
+            let Some(work) = self.free_again(lease) else {
                 continue;
             };
-            let Some(work) = self.works.get_mut(&ticket) else {
-                continue;
-            };
-            work.lease = None;
             work.losses += 1;
-            let (offer, losses) = (work.offer, work.losses);
-            if losses >= LOSSES_MAX {
-                self.works.remove(&ticket);
-                self.left.push(ticket);
-            } else {
-                self.wait(offer);
+            if work.losses >= LOSSES_MAX {
+                let offer = work.offer;
+                self.unwait(offer);
+                self.works.remove(&offer.ticket);
+                self.left.push(offer.ticket);
             }
         }
         self.leave_what_nobody_takes(now);
         Some(mover.name)
+    }
+
+    /// Lets the work of a lease wait again.
+    fn free_again(&mut self, lease: LeaseId) -> Option<&mut Work> {
+        let (_, ticket) = self.leases.remove(&lease)?;
+        let offer = self.works.get(&ticket)?.offer;
+        self.wait(offer);
+        let work = self.works.get_mut(&ticket)?;
+        work.lease = None;
+        Some(work)
     }
 
     /// Where no mover may be given work, what waits is the driver's.
@@ -494,6 +551,18 @@ mod tests {
         roster.offer(at(0), offer)
     }
 
+    /// The next turn of a mover that holds all it was given.
+    fn turn(roster: &mut Roster, seconds: u64, id: MoverId, free: u32) -> Option<Turn> {
+        let number = roster.movers.get(&id).map_or(1, |mover| mover.turn + 1);
+        if roster.hear(at(seconds), id, number) != Heard::New {
+            return None;
+        }
+        let mover = &roster.movers[&id];
+        let held = mover.leases.iter().chain(&mover.stop).copied().collect();
+        roster.holds(id, &held);
+        roster.ask(at(seconds), id, number, free, false)
+    }
+
     fn tickets(turn: Option<Turn>) -> Vec<u64> {
         let given = turn.unwrap().given.into_iter();
         given.map(|(_, ticket)| ticket.get()).collect()
@@ -507,7 +576,7 @@ mod tests {
         assert!(offer(&mut roster, 1, 1));
         assert!(roster.drain(at(0), "one", true) && !roster.is_manned(at(0)));
         assert_eq!(roster.take_left(), [Ticket(1)]);
-        assert!(roster.turn(at(1), one, 4, false).unwrap().drains);
+        assert!(turn(&mut roster, 1, one, 4).unwrap().drains);
         // It is still to get nothing when it is started again.
         roster.join(at(2), "one", 4).unwrap();
         assert!(!offer(&mut roster, 2, 2));
@@ -521,22 +590,19 @@ mod tests {
         let one = roster.join(at(0), "one", 8).unwrap();
         let other = roster.join(at(0), "other", 8).unwrap();
         for id in [one, other] {
-            roster.turn(at(0), id, 8, false);
+            turn(&mut roster, 0, id, 8);
         }
         for number in 0..8 {
             offer(&mut roster, number, number / 3);
         }
-        assert_eq!(
-            tickets(roster.turn(at(1), one, 8, false)),
-            [0, 1, 2, 3, 4, 5]
-        );
-        assert_eq!(tickets(roster.turn(at(1), other, 8, false)), [6, 7]);
+        assert_eq!(tickets(turn(&mut roster, 1, one, 8)), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(tickets(turn(&mut roster, 1, other, 8)), [6, 7]);
         // What the others have no room for goes to whoever has.
         for number in 8..20 {
             offer(&mut roster, number, number);
         }
-        roster.turn(at(1), other, 0, false);
-        assert_eq!(tickets(roster.turn(at(1), one, 2, false)), [8, 9]);
+        turn(&mut roster, 1, other, 0);
+        assert_eq!(tickets(turn(&mut roster, 1, one, 2)), [8, 9]);
     }
 
     #[test]
@@ -544,20 +610,38 @@ mod tests {
         let mut roster = Roster::default();
         let one = roster.join(at(0), "one", 1).unwrap();
         offer(&mut roster, 1, 1);
-        let lost = roster.turn(at(0), one, 1, false).unwrap().given[0];
+        let lost = turn(&mut roster, 0, one, 1).unwrap().given[0];
         let other = roster.join(at(5), "other", 1).unwrap();
-        assert_eq!(tickets(roster.turn(at(5), other, 1, false)), [0; 0]);
+        assert_eq!(tickets(turn(&mut roster, 5, other, 1)), [0; 0]);
         assert!(roster.tick(at(9)).is_empty());
         assert_eq!(roster.next_wakeup(), Some(at(10)));
         assert_eq!(roster.tick(at(10)), ["one"]);
         // It wakes up, and what it did counts for nothing.
-        assert_eq!(roster.turn(at(11), one, 1, false), None);
+        assert_eq!(turn(&mut roster, 11, one, 1), None);
         assert_eq!(roster.ended(at(11), one, lost.0, true), None);
-        let again = roster.turn(at(11), other, 1, false).unwrap().given[0];
+        let again = turn(&mut roster, 11, other, 1).unwrap().given[0];
         assert_eq!(again.1, Ticket(1));
         assert_eq!(roster.ended(at(12), one, again.0, true), None);
         assert_eq!(roster.ended(at(12), other, again.0, true), Some(Ticket(1)));
         assert_eq!(roster.ended(at(12), other, again.0, true), None);
+    }
+
+    #[test]
+    fn what_did_not_reach_a_mover_waits_again_and_old_turns_count_for_nothing() {
+        let mut roster = Roster::default();
+        let one = roster.join(at(0), "one", 2).unwrap();
+        offer(&mut roster, 1, 1);
+        assert_eq!(roster.hear(at(1), one, 2), Heard::New);
+        let lost = roster.ask(at(1), one, 2, 2, false).unwrap().given[0];
+        assert_eq!(roster.hear(at(2), one, 3), Heard::New);
+        roster.holds(one, &BTreeSet::new());
+        assert_eq!(roster.ask(at(2), one, 2, 2, false), None);
+        assert_eq!(roster.hear(at(2), one, 2), Heard::Old);
+        let again = roster.ask(at(2), one, 3, 2, false).unwrap().given[0];
+        assert!(again.1 == lost.1 && again.0 != lost.0);
+        assert_eq!(roster.ended(at(3), one, lost.0, true), None);
+        assert_eq!(roster.ended(at(3), one, again.0, true), Some(Ticket(1)));
+        assert_eq!(roster.hear(at(3), MoverId(99), 1), Heard::Unknown);
     }
 
     #[test]
@@ -566,12 +650,12 @@ mod tests {
         let names = ["one", "two", "three"];
         let ids = names.map(|name| roster.join(at(0), name, 1).unwrap());
         offer(&mut roster, 1, 1);
-        assert_eq!(tickets(roster.turn(at(0), ids[0], 1, false)), [1]);
+        assert_eq!(tickets(turn(&mut roster, 0, ids[0], 1)), [1]);
         roster.leave(at(1), ids[0]);
-        assert_eq!(tickets(roster.turn(at(1), ids[1], 1, false)), [1]);
+        assert_eq!(tickets(turn(&mut roster, 1, ids[1], 1)), [1]);
         roster.leave(at(2), ids[1]);
         assert_eq!(roster.take_left(), [Ticket(1)]);
-        assert_eq!(tickets(roster.turn(at(2), ids[2], 1, false)), [0; 0]);
+        assert_eq!(tickets(turn(&mut roster, 2, ids[2], 1)), [0; 0]);
     }
 
     #[test]
@@ -581,19 +665,16 @@ mod tests {
         for number in 0..4 {
             offer(&mut roster, number, number);
         }
-        let given = roster.turn(at(0), one, 3, false).unwrap().given;
+        let given = turn(&mut roster, 0, one, 3).unwrap().given;
         assert_eq!(given.len(), 3);
         roster.withdraw(Ticket(3));
         roster.withdraw(given[0].1);
         assert!(!roster.has_waiting());
-        assert_eq!(
-            roster.turn(at(1), one, 9, false).unwrap().stop,
-            [given[0].0]
-        );
+        assert_eq!(turn(&mut roster, 1, one, 9).unwrap().stop, [given[0].0]);
         assert_eq!(roster.ended(at(1), one, given[0].0, true), None);
         for number in 10..13 {
             offer(&mut roster, number, number);
-            let (lease, ticket) = roster.turn(at(2), one, 9, false).unwrap().given[0];
+            let (lease, ticket) = turn(&mut roster, 2, one, 9).unwrap().given[0];
             assert_eq!(roster.ended(at(2), one, lease, false), Some(ticket));
             assert!(roster.is_manned(at(2)));
             roster.was_its_fault(at(2), one);

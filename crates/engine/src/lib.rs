@@ -9,6 +9,7 @@ pub mod envelope;
 pub mod parked;
 pub mod pull;
 pub mod scan;
+pub mod sealed;
 pub mod stripe;
 
 pub use posthaste_coding as code;

@@ -26,7 +26,7 @@ use crate::{
     lending::Lending,
     listing::Listings,
     outbound::Outgoing,
-    sealed::Opened,
+    opened::Opened,
     store::{Remains, Store},
 };
 

@@ -6,8 +6,10 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use posthaste_core::contract::{Command, Fault, Input, Reason};
 use posthaste_endpoint::Result;
+use posthaste_engine::sealed::Sealed;
+use posthaste_journal::ChunkRecord;
 use posthaste_plan::horizon::{Effort, Problem};
-use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId};
+use posthaste_types::{Bytes, ChunkIndex, DepotId, Digest, FragmentIndex, RequestId};
 use tokio::{
     sync::{mpsc, watch},
     task::{AbortHandle, JoinSet},
@@ -22,7 +24,7 @@ use crate::{
     inbound::{Flows, Inbound, landed},
     outbound::{Outbound, Outgoing},
     probe, release,
-    sealed::{Opened, Sealed},
+    opened::Opened,
     store::{Remains, Store},
 };
 pub(crate) use metered::Metered;
@@ -70,6 +72,15 @@ impl Leg {
             depot,
             chunk,
             fragment,
+        }
+    }
+
+    /// What is to be noted of its chunk.
+    pub(crate) fn record(self, digests: Vec<Digest>) -> ChunkRecord {
+        ChunkRecord {
+            request: self.request,
+            chunk: self.chunk,
+            digests,
         }
     }
 
@@ -292,7 +303,7 @@ impl Hands {
         );
         self.running.spawn(async move {
             let released = match sealed.await {
-                Ok(sealed) => release::release(&sealed, &store, &depots).await,
+                Ok(sealed) => release::release(request, &sealed, &store, &depots).await,
                 Err(error) => Err(error),
             };
             let input = match released {
@@ -444,7 +455,7 @@ async fn send_fragment(
     leg: Leg,
     manner: &Manner,
     lead: &watch::Sender<Lead>,
-) -> Result<posthaste_journal::ChunkRecord, Fault> {
+) -> Result<ChunkRecord, Fault> {
     let depot = depots.get(leg.depot).ok_or(Fault::Unreachable)?;
     let (fragment, _stripe) = sealed
         .fragment(leg.chunk, leg.fragment)
@@ -456,17 +467,17 @@ async fn send_fragment(
     lead.send_replace(Lead::Begun(fragment.digest));
     let stored = sender
         .put_fragment(
-            &sealed.dataset,
+            &sealed.seal().dataset,
             leg.chunk,
             leg.fragment,
             fragment.bytes,
             fragment.digest,
-            sealed.expires,
+            sealed.seal().expires,
         )
         .await;
     metered.end(if stored.is_ok() { size } else { Bytes::ZERO });
     stored.map_err(|error| fault_of(&error))?;
-    Ok(fragment.record)
+    Ok(leg.record(fragment.digests))
 }
 
 async fn held(

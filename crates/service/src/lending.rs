@@ -232,7 +232,11 @@ async fn read(centre: &Centre, request: RequestId) -> Result<()> {
     for chunk in sealed.unread() {
         may_lend(centre, &centre.store.request(request)?)?;
         let (fragment, _) = sealed.fragment(chunk, FragmentIndex::WHOLE).await?;
-        records.push(fragment.record);
+        records.push(posthaste_journal::ChunkRecord {
+            request,
+            chunk,
+            digests: fragment.digests,
+        });
         if records.len() >= KEPT_AT_ONCE {
             keep(&mut records)?;
         }

@@ -4,11 +4,14 @@
 use std::{fs, io, os::unix::fs::MetadataExt, path::Path, sync::Arc};
 
 use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
-use posthaste_engine::dataset::{FileEntry, FileKind, FileList};
+use posthaste_engine::{
+    dataset::{FileEntry, FileKind, FileList},
+    sealed::Sealed,
+};
 use posthaste_journal::RequestRecord;
-use posthaste_types::Timestamp;
+use posthaste_types::{RequestId, Timestamp};
 
-use crate::{depots::Depots, sealed::Sealed, store::Store};
+use crate::{depots::Depots, store::Store};
 
 /// Stores the manifest at depots, then removes the source.
 ///
@@ -16,18 +19,19 @@ use crate::{depots::Depots, sealed::Sealed, store::Store};
 /// [`ErrorKind::Unreachable`] when too few depots took the manifest, and nothing was removed;
 /// [`ErrorKind::Changed`] when some file changed, which then stays.
 pub(crate) async fn release(
+    request: RequestId,
     sealed: &Arc<Sealed>,
     store: &Arc<Store>,
     depots: &Depots,
 ) -> Result<()> {
-    store_manifest(sealed, store, depots).await?;
+    store_manifest(request, sealed, store, depots).await?;
     let sealed = Arc::clone(sealed);
-    let record = tokio::task::block_in_place(|| store.request(sealed.request))?;
+    let record = tokio::task::block_in_place(|| store.request(request))?;
     // Of a directory of which files were named, they alone were asked to go.
     let keeps_root = !record.only.is_empty();
-    let backup = tokio::task::block_in_place(|| store.backup_of(sealed.request));
+    let backup = tokio::task::block_in_place(|| store.backup_of(request));
     let removed =
-        tokio::task::spawn_blocking(move || remove(&sealed.root, &sealed.list, keeps_root, backup));
+        tokio::task::spawn_blocking(move || remove(&sealed.seal().root, sealed.list(), keeps_root, backup));
     removed.await.map_err(|cause| {
         Error::new(ErrorKind::Cancelled, "remove", "the source").cause(cause.to_string())
     })?
@@ -39,18 +43,24 @@ pub(crate) fn keepers(record: &RequestRecord) -> usize {
     (usize::from(record.code.parity()) + 1).min(record.via.len().max(1))
 }
 
-async fn store_manifest(sealed: &Sealed, store: &Arc<Store>, depots: &Depots) -> Result<()> {
-    let manifest = tokio::task::block_in_place(|| store.manifest_bytes(sealed.request))?;
+async fn store_manifest(
+    request: RequestId,
+    sealed: &Sealed,
+    store: &Arc<Store>,
+    depots: &Depots,
+) -> Result<()> {
+    let seal = sealed.seal();
+    let manifest = tokio::task::block_in_place(|| store.manifest_bytes(request))?;
     let digest = posthaste_engine::stripe::digest_of(&manifest);
     let manifest = bytes::Bytes::from(manifest);
     let mut kept = 0;
     let mut last = None;
-    let record = tokio::task::block_in_place(|| store.request(sealed.request))?;
+    let record = tokio::task::block_in_place(|| store.request(request))?;
     let holders = record.holders();
     for depot in holders.filter_map(|name| depots.named(name)) {
         let client = &depot.client;
         match client
-            .put_manifest(&sealed.dataset, manifest.clone(), digest, sealed.expires)
+            .put_manifest(&seal.dataset, manifest.clone(), digest, seal.expires)
             .await
         {
             Ok(()) => kept += 1,
@@ -64,7 +74,7 @@ async fn store_manifest(sealed: &Sealed, store: &Arc<Store>, depots: &Depots) ->
         Error::new(
             ErrorKind::Unreachable,
             "store",
-            format!("the manifest of {}", sealed.request),
+            format!("the manifest of {}", request),
         )
     }))
 }

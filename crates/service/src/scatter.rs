@@ -14,6 +14,7 @@ use posthaste_endpoint::relay::{
     Coded, Scattering,
     wire::{PieceEnd, kind_of},
 };
+use posthaste_engine::sealed::Sealed;
 use posthaste_journal::ChunkRecord;
 use posthaste_types::{Bytes, DepotId, FragmentIndex};
 use tokio::sync::{mpsc, oneshot};
@@ -22,7 +23,6 @@ use crate::{
     depots::{Depots, Manner, fault_of, fault_of_kind},
     driver::Arrival,
     hands::{Hands, Leg, Metered},
-    sealed::Sealed,
 };
 
 /// How one fragment ended, how long it took, and the digests of its chunk.
@@ -93,7 +93,7 @@ async fn begin(
     let read = sealed.fragment(own.chunk, FragmentIndex::WHOLE).await;
     let (whole, _stripe) = read.map_err(|error| fault_of(&error))?;
     let digest = |fragment: FragmentIndex| {
-        let digest = whole.record.digests.get(usize::from(fragment.get()) + 1);
+        let digest = whole.digests.get(usize::from(fragment.get()) + 1);
         digest.copied().ok_or(Fault::Other)
     };
     let taker = |&(depot, fragment): &(DepotId, FragmentIndex)| {
@@ -106,16 +106,17 @@ async fn begin(
         chunk: own.chunk,
         bytes: whole.bytes,
         digest: whole.digest,
-        code: sealed.code,
+        code: sealed.seal().code,
         keep: (own.fragment, digest(own.fragment)?),
     };
-    let client = depot.sender(manner);
+    let (client, seal) = (depot.sender(manner), sealed.seal());
     let metered = Metered::start(&depot, manner.gives_way());
-    let begun = client.scatter(&sealed.dataset, &coded, &takers, sealed.expires);
+    let begun = client.scatter(&seal.dataset, &coded, &takers, seal.expires);
     let begun = begun.await;
     metered.end(if begun.is_ok() { size } else { Bytes::ZERO });
     let begun = begun.map_err(|error| not_of_source(fault_of(&error)))?;
-    Ok((begun, whole.record))
+    let record = own.record(whole.digests);
+    Ok((begun, record))
 }
 
 /// Tells of each fragment as the relay does; of what it does not tell of, nothing is known.

@@ -2,8 +2,10 @@
 
 use std::{
     collections::HashMap,
+    ffi::OsStr,
     fs,
     io::Write,
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
@@ -12,13 +14,14 @@ use posthaste_endpoint::{Error, ErrorKind, Result};
 use posthaste_engine::{
     dataset::{ChunkDigests, DatasetId, FileList, Manifest},
     envelope::Cipher,
+    sealed::{Seal, Sealed},
 };
 use posthaste_journal::{
     DatabaseUrl, Epoch, Journal, JournalError, RequestRecord, Scan, Scanned, TroubleKind,
 };
 use posthaste_types::{ChunkIndex, Digest, RequestId, Timestamp};
 
-use crate::{backup, sealed::Sealed, secrets};
+use crate::{backup, secrets};
 
 mod encryption;
 mod relearn;
@@ -133,14 +136,7 @@ impl Store {
     /// # Errors
     /// As [`Store::request`].
     pub(crate) fn dataset(&self, request: RequestId) -> Result<DatasetId> {
-        let record = self.request(request)?;
-        record.dataset.parse().map_err(|_| {
-            Error::new(
-                ErrorKind::Corrupt,
-                "use",
-                format!("dataset id {}", record.dataset),
-            )
-        })
+        dataset_of(&self.request(request)?)
     }
 
     /// Until when depots keep the request's dataset.
@@ -277,9 +273,16 @@ impl Store {
             );
         };
         let known = self.journal(|journal| journal.chunks(request))?;
-        let encryption = self.encryption(&record)?;
-        let list = Arc::new(self.list(request)?);
-        Sealed::open(&record, chunk_size, list, known, encryption)
+        let seal = Seal {
+            dataset: dataset_of(&record)?,
+            root: PathBuf::from(OsStr::from_bytes(&record.source)),
+            code: record.code,
+            chunk_size,
+            expires: record.expires,
+            encryption: self.encryption(&record)?,
+        };
+        let known = known.into_iter().map(|known| (known.chunk, known.digests));
+        Ok(Sealed::new(seal, Arc::new(self.list(request)?), known))
     }
 
     /// The whole manifest of the request, whose dataset this cipher encrypts.
@@ -334,6 +337,12 @@ impl Store {
             cipher,
         })
     }
+}
+
+fn dataset_of(record: &RequestRecord) -> Result<DatasetId> {
+    let subject = || format!("dataset id {}", record.dataset);
+    let dataset = record.dataset.parse();
+    dataset.map_err(|_| Error::new(ErrorKind::Corrupt, "use", subject()))
 }
 
 /// The database where the journal is instead of in `directory`, where the service wrote that down.

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use posthaste_core::movers::{LEASE_LASTS, LeaseId, MoverId, Offer, Roster, Ticket};
+use posthaste_core::movers::{Heard, LEASE_LASTS, LeaseId, MoverId, Offer, Roster, Ticket};
 use posthaste_types::Timestamp;
 
 use crate::random::Dice;
@@ -27,6 +27,8 @@ pub struct Tally {
     pub by_driver: u64,
     /// Leases whose mover had lost them when it was done.
     pub in_vain: u64,
+    /// Answers that were lost on their way.
+    pub unheard: u64,
     /// Movers that were gone.
     pub gone: u64,
 }
@@ -37,6 +39,7 @@ struct Mover {
     slots: u32,
     /// As what it joined; none while it is dead.
     id: Option<MoverId>,
+    turn: u64,
     busy: BTreeMap<LeaseId, (Ticket, Timestamp)>,
     /// It does nothing and says nothing until then.
     hangs_until: Timestamp,
@@ -66,6 +69,7 @@ pub fn play(seed: u64, works: u64) -> Result<Tally, String> {
         name: format!("mover {number}"),
         slots: 1 + u32::try_from(number).unwrap_or(0) * 3,
         id: None,
+        turn: 0,
         busy: BTreeMap::new(),
         hangs_until: Timestamp::from_secs(0),
     };
@@ -175,15 +179,23 @@ impl World {
             }
         }
         let mover = &mut self.movers[place];
-        let has = u32::try_from(mover.busy.len()).unwrap_or(u32::MAX);
-        let Some(turn) = self
-            .roster
-            .turn(now, id, mover.slots.saturating_sub(has), false)
-        else {
+        mover.turn += 1;
+        let number = mover.turn;
+        if self.roster.hear(now, id, number) != Heard::New {
             mover.busy.clear();
             mover.id = None;
             return Ok(());
-        };
+        }
+        self.roster.holds(id, &mover.busy.keys().copied().collect());
+        let has = u32::try_from(mover.busy.len()).unwrap_or(u32::MAX);
+        let free = mover.slots.saturating_sub(has);
+        let turn = self.roster.ask(now, id, number, free, false);
+        let turn = turn.ok_or("a newest turn was not heard")?;
+        if self.dice.between(0, 19) == 0 {
+            // The answer is lost on its way.
+            self.tally.unheard += 1;
+            return Ok(());
+        }
         for lease in turn.stop {
             mover.busy.remove(&lease);
         }

@@ -12,11 +12,12 @@ fn all_work_is_done_once_whatever_befalls_movers() {
         all.by_driver += tally.by_driver;
         all.in_vain += tally.in_vain;
         all.gone += tally.gone;
+        all.unheard += tally.unheard;
     }
     // The faults are there, and movers do most of it.
     assert!(all.by_movers > all.by_driver, "{all:?}");
     assert!(
-        all.by_driver > 100 && all.in_vain > 100 && all.gone > 100,
+        all.by_driver > 100 && all.in_vain > 100 && all.gone > 100 && all.unheard > 100,
         "{all:?}"
     );
 }

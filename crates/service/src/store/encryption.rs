@@ -8,15 +8,18 @@
 use std::{fs, io, path::PathBuf, sync::PoisonError};
 
 use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
-use posthaste_engine::envelope::{
-    self, Cipher, DatasetKey,
-    age::{self, Recipient},
+use posthaste_engine::{
+    envelope::{
+        self, Cipher, DatasetKey,
+        age::{self, Recipient},
+    },
+    sealed::Encryption,
 };
 use posthaste_journal::{RequestRecord, Scan};
 use posthaste_types::RequestId;
 
 use super::{Store, sync_parent};
-use crate::{sealed::Encryption, secrets};
+use crate::secrets;
 
 /// The directory of keys in the state directory.
 pub(super) const KEYS: &str = "keys";
@@ -84,6 +87,14 @@ impl Store {
 
     /// The cipher of an encrypted dataset, unless its key was removed.
     pub(super) fn cipher(&self, record: &RequestRecord) -> Result<Option<Cipher>> {
+        Ok(self.key(record)?.map(|key| Cipher::new(&key)))
+    }
+
+    /// The key of an encrypted dataset, unless it was removed.
+    ///
+    /// # Errors
+    /// As [`Self::encryption`].
+    pub(crate) fn key(&self, record: &RequestRecord) -> Result<Option<DatasetKey>> {
         let path = self.key_path(&record.dataset);
         if !path.exists() {
             return Ok(None);
@@ -94,7 +105,7 @@ impl Store {
                 .at(Locus::Source)
                 .cause("it holds no key")
         })?;
-        Ok(Some(Cipher::new(&key)))
+        Ok(Some(key))
     }
 
     /// The manifest as depots store it and as whoever pulls gets it: of an encrypted dataset, its

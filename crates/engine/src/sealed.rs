@@ -1,7 +1,5 @@
 //! A sealed dataset on its way out: read once, encoded once, the same bytes at every try.
 
-mod opened;
-
 use std::{
     collections::HashMap,
     path::PathBuf,
@@ -9,31 +7,38 @@ use std::{
 };
 
 use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
-use posthaste_engine::{
+use posthaste_types::{Bytes, ChunkIndex, Code, Digest, FragmentIndex, TAG_BYTES, Timestamp};
+use tokio::sync::OnceCell;
+
+use crate::{
     code::Codec,
     dataset::{DatasetId, FileList, SourceReader},
     envelope::Cipher,
     stripe::{SPARE_BYTES, Stripe, encode_stripe},
 };
-use posthaste_journal::ChunkRecord;
-use posthaste_types::{
-    Bytes, ChunkIndex, Code, Digest, FragmentIndex, RequestId, TAG_BYTES, Timestamp,
-};
-use tokio::sync::OnceCell;
 
-pub(crate) use opened::Opened;
+/// What a sealed dataset is, beside its files.
+#[derive(Debug)]
+pub struct Seal {
+    /// Its name at depots.
+    pub dataset: DatasetId,
+    /// Where its files lie.
+    pub root: PathBuf,
+    /// How chunks are coded.
+    pub code: Code,
+    /// How long each is.
+    pub chunk_size: Bytes,
+    /// Until when depots keep it.
+    pub expires: Timestamp,
+    /// What becomes of chunks before they are coded.
+    pub encryption: Encryption,
+}
 
-/// A dataset the service reads chunks of.
-pub(crate) struct Sealed {
-    pub(crate) request: RequestId,
-    pub(crate) dataset: DatasetId,
-    pub(crate) root: PathBuf,
-    pub(crate) code: Code,
-    pub(crate) chunk_size: Bytes,
-    pub(crate) expires: Timestamp,
-    pub(crate) list: Arc<FileList>,
+/// A dataset whose chunks are read.
+pub struct Sealed {
+    seal: Seal,
+    list: Arc<FileList>,
     codec: Codec,
-    encryption: Encryption,
     reader: SourceReader,
     /// Stripes some send still holds: fragments of one chunk sent together are read together.
     stripes: Mutex<HashMap<ChunkIndex, Weak<OnceCell<Stripe>>>>,
@@ -42,7 +47,8 @@ pub(crate) struct Sealed {
 }
 
 /// What becomes of chunks before they are coded.
-pub(crate) enum Encryption {
+#[derive(Debug)]
+pub enum Encryption {
     /// Nothing.
     None,
     /// They are encrypted.
@@ -52,56 +58,50 @@ pub(crate) enum Encryption {
 }
 
 /// A fragment ready to be sent.
-pub(crate) struct Fragment {
-    pub(crate) bytes: bytes::Bytes,
-    pub(crate) digest: Digest,
-    /// The digests of its chunk, to be journaled with the news that it is stored.
-    pub(crate) record: ChunkRecord,
+pub struct Fragment {
+    /// What is sent.
+    pub bytes: bytes::Bytes,
+    /// Its digest.
+    pub digest: Digest,
+    /// The digests of its chunk: of the whole, of each fragment and, where it is encrypted, of what it holds.
+    pub digests: Vec<Digest>,
 }
 
 impl Sealed {
-    pub(crate) fn open(
-        request: &posthaste_journal::RequestRecord,
-        chunk_size: Bytes,
+    /// Opens it; `known` are the digests of chunks that were read before.
+    #[must_use]
+    pub fn new(
+        seal: Seal,
         list: Arc<FileList>,
-        known: Vec<ChunkRecord>,
-        encryption: Encryption,
-    ) -> Result<Self> {
-        use std::os::unix::ffi::OsStrExt;
-        let root = PathBuf::from(std::ffi::OsStr::from_bytes(&request.source));
-        let dataset = request.dataset.parse().map_err(|_| {
-            Error::new(
-                ErrorKind::Corrupt,
-                "use",
-                format!("dataset id {}", request.dataset),
-            )
-        })?;
-        Ok(Self {
-            request: request.id,
-            dataset,
-            code: request.code,
-            chunk_size,
-            expires: request.expires,
-            codec: Codec::new(request.code),
-            encryption,
-            reader: SourceReader::new(root.clone(), Arc::clone(&list), chunk_size),
-            root,
+        known: impl IntoIterator<Item = (ChunkIndex, Vec<Digest>)>,
+    ) -> Self {
+        Self {
+            codec: Codec::new(seal.code),
+            reader: SourceReader::new(seal.root.clone(), Arc::clone(&list), seal.chunk_size),
             list,
             stripes: Mutex::default(),
-            digests: Mutex::new(
-                known
-                    .into_iter()
-                    .map(|record| (record.chunk, record.digests))
-                    .collect(),
-            ),
-        })
+            digests: Mutex::new(known.into_iter().collect()),
+            seal,
+        }
+    }
+
+    /// What it is.
+    #[must_use]
+    pub fn seal(&self) -> &Seal {
+        &self.seal
+    }
+
+    /// Its files.
+    #[must_use]
+    pub fn list(&self) -> &Arc<FileList> {
+        &self.list
     }
 
     /// Reads the chunk unless its stripe is still in memory, and gives out one fragment of it.
     ///
     /// # Errors
     /// The source's, or [`ErrorKind::Changed`] when the chunk has not the digest it had before.
-    pub(crate) async fn fragment(
+    pub async fn fragment(
         self: &Arc<Self>,
         chunk: ChunkIndex,
         fragment: FragmentIndex,
@@ -121,12 +121,7 @@ impl Sealed {
         let mut digests = vec![stripe.chunk_digest];
         digests.extend_from_slice(&stripe.digests);
         digests.extend(stripe.content_digest);
-        let record = ChunkRecord {
-            request: self.request,
-            chunk,
-            digests,
-        };
-        self.check_unchanged(&record)?;
+        self.check_unchanged(chunk, &digests)?;
         let (bytes, digest) = self.cut(stripe, chunk, fragment).ok_or_else(|| {
             Error::new(
                 ErrorKind::Invalid,
@@ -138,7 +133,7 @@ impl Sealed {
             Fragment {
                 bytes,
                 digest,
-                record,
+                digests,
             },
             Arc::clone(&cell),
         ))
@@ -148,21 +143,30 @@ impl Sealed {
         self.digests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The digests of a chunk that somebody read.
+    #[must_use]
+    pub fn digests_of(&self, chunk: ChunkIndex) -> Option<Vec<Digest>> {
+        self.known().get(&chunk).cloned()
+    }
+
     /// Whether somebody read a chunk, so that its digests are known.
-    pub(crate) fn is_read(&self, chunk: ChunkIndex) -> bool {
+    #[must_use]
+    pub fn is_read(&self, chunk: ChunkIndex) -> bool {
         self.known().contains_key(&chunk)
     }
 
     /// Chunks nobody read yet.
-    pub(crate) fn unread(&self) -> Vec<ChunkIndex> {
-        let chunks = Bytes::new(self.list.bytes).pieces(self.chunk_size);
+    #[must_use]
+    pub fn unread(&self) -> Vec<ChunkIndex> {
+        let chunks = Bytes::new(self.list.bytes).pieces(self.seal.chunk_size);
         let known = self.known();
         let all = (0..u32::try_from(chunks).unwrap_or(u32::MAX)).map(ChunkIndex::new);
         all.filter(|chunk| !known.contains_key(chunk)).collect()
     }
 
     /// The digests of whole chunks that were read, from `from` on, `most` of them at most.
-    pub(crate) fn digests_from(&self, from: ChunkIndex, most: usize) -> Vec<(ChunkIndex, Digest)> {
+    #[must_use]
+    pub fn digests_from(&self, from: ChunkIndex, most: usize) -> Vec<(ChunkIndex, Digest)> {
         let known = self.known();
         let mut all: Vec<(ChunkIndex, Digest)> = known
             .iter()
@@ -181,7 +185,7 @@ impl Sealed {
         fragment: FragmentIndex,
     ) -> Option<(bytes::Bytes, Digest)> {
         if fragment == FragmentIndex::WHOLE {
-            let data = &stripe.fragments[..usize::from(self.code.data())];
+            let data = &stripe.fragments[..usize::from(self.seal.code.data())];
             let mut whole = data.concat();
             whole.truncate(self.stored_bytes(chunk));
             return Some((whole.into(), stripe.chunk_digest));
@@ -195,8 +199,8 @@ impl Sealed {
 
     /// Bytes of a chunk as depots store it.
     fn stored_bytes(&self, chunk: ChunkIndex) -> usize {
-        let bytes = self.list.chunk_bytes(chunk.get(), self.chunk_size);
-        match self.encryption {
+        let bytes = self.list.chunk_bytes(chunk.get(), self.seal.chunk_size);
+        match self.seal.encryption {
             Encryption::None => bytes,
             Encryption::With(_) | Encryption::Over => {
                 bytes + usize::try_from(TAG_BYTES.get()).unwrap_or(usize::MAX)
@@ -217,7 +221,7 @@ impl Sealed {
 
     fn read_stripe(&self, chunk: ChunkIndex) -> Result<Stripe> {
         let failed = |kind, operation| Error::new(kind, operation, format!("chunk {chunk}"));
-        let cipher = match &self.encryption {
+        let cipher = match &self.seal.encryption {
             Encryption::None => None,
             Encryption::With(cipher) => Some(cipher),
             Encryption::Over => {
@@ -226,27 +230,27 @@ impl Sealed {
                     .cause("the key of its dataset is gone"));
             }
         };
-        let size = self.list.chunk_bytes(chunk.get(), self.chunk_size);
+        let size = self.list.chunk_bytes(chunk.get(), self.seal.chunk_size);
         let mut buffer = Vec::with_capacity(size + SPARE_BYTES);
         self.reader.read_chunk(chunk.get(), &mut buffer)?;
         encode_stripe(&self.codec, cipher, chunk.get(), buffer)
             .map_err(|cause| failed(ErrorKind::Other, "encode").cause(cause))
     }
 
-    fn check_unchanged(&self, record: &ChunkRecord) -> Result<()> {
-        let mut digests = self.known();
-        let known = digests
-            .entry(record.chunk)
-            .or_insert_with(|| record.digests.clone());
-        if *known == record.digests {
+    /// Sees that a chunk that was read here or elsewhere is what it was before.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Changed`] where it is not.
+    pub fn check_unchanged(&self, chunk: ChunkIndex, digests: &[Digest]) -> Result<()> {
+        let mut known = self.known();
+        let before = known.entry(chunk).or_insert_with(|| digests.to_vec());
+        if *before == digests {
             return Ok(());
         }
-        Err(Error::new(
-            ErrorKind::Changed,
-            "send",
-            format!("chunk {}", record.chunk),
+        Err(
+            Error::new(ErrorKind::Changed, "send", format!("chunk {chunk}"))
+                .at(Locus::Source)
+                .cause("its source changed since it was first read"),
         )
-        .at(Locus::Source)
-        .cause("its source changed since it was first read"))
     }
 }

@@ -7,9 +7,9 @@ use std::{
 };
 
 use posthaste_endpoint::Result;
+use posthaste_engine::sealed::Sealed;
 use posthaste_types::RequestId;
 
-use super::Sealed;
 use crate::store::Store;
 
 /// Open datasets, by their requests.
