@@ -8,6 +8,7 @@ mod delivery;
 mod depot;
 mod directory;
 mod job;
+mod mover;
 mod queue;
 mod ranked;
 mod reservation;
@@ -22,6 +23,11 @@ pub use delivery::Delivery;
 pub use depot::{Depot, DepotDrain, Invite, LentTerms, NewDepot, NewDrain, NewInvite, OwnHours};
 pub use directory::{Directory, DirectoryEntry};
 pub use job::{Job, JobEnd, JobName, Moved, NewJob, Scratch};
+pub use mover::{
+    BegunWork, CarriedBytes, EndedWork, FetchPiece, FetchTask, FetchedBytes, JoinedMover,
+    MOVER_PROTOCOL, Mover, MoverOrders, MoverTurn, NewMover, SealedDataset, SendTask, Task,
+    TaskDepot, Work,
+};
 pub use queue::{Queue, QueueScore, QueuedJob};
 pub use ranked::Ranked;
 pub use reservation::Reservation;

@@ -3,21 +3,23 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What a token may. Each may what those before it may.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+/// What a token may. Each may what those before it may, but `move`: that is for movers alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scope {
     /// Look at everything, and change nothing.
     Read,
     /// Submit requests, change its owner's, and get their data.
     Submit,
+    /// Be a mover: take work and do it, and nothing else.
+    Move,
     /// Everything.
     Operate,
 }
 
 impl Scope {
     /// All of them, the least first.
-    pub const ALL: [Self; 3] = [Self::Read, Self::Submit, Self::Operate];
+    pub const ALL: [Self; 4] = [Self::Read, Self::Submit, Self::Move, Self::Operate];
 
     /// The word for it.
     #[must_use]
@@ -25,7 +27,17 @@ impl Scope {
         match self {
             Self::Read => "read",
             Self::Submit => "submit",
+            Self::Move => "move",
             Self::Operate => "operate",
+        }
+    }
+
+    /// Whether who has it may do what needs `needed`.
+    #[must_use]
+    pub fn covers(self, needed: Self) -> bool {
+        match (self, needed) {
+            (Self::Operate, _) | (Self::Submit, Self::Read) => true,
+            (own, needed) => own == needed,
         }
     }
 

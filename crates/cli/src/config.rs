@@ -39,6 +39,12 @@ pub fn config_directory() -> PathBuf {
         .join("posthaste")
 }
 
+/// What this host calls itself.
+pub fn host_name() -> String {
+    let name = rustix::system::uname();
+    name.nodename().to_string_lossy().into_owned()
+}
+
 fn text(name: &str) -> Option<String> {
     variable(name)?.into_os_string().into_string().ok()
 }

@@ -24,6 +24,8 @@ mod keys;
 mod ls;
 mod migrate;
 mod moment;
+mod mover;
+mod movers;
 mod offload;
 mod output;
 mod parked;
@@ -79,6 +81,8 @@ enum Command {
     Backup(backup::BackupArguments),
     TestAlarms(test_alarms::TestArguments),
     Relay(relay::RelayArguments),
+    Mover(mover::MoverArguments),
+    Movers(movers::MoversArguments),
     Gateway(gateway::GatewayArguments),
     Through(through::ThroughArguments),
     #[command(hide = true)]
@@ -134,6 +138,8 @@ fn run(words: Vec<OsString>) -> Outcome {
         Command::Backup(arguments) => backup::run(&arguments),
         Command::TestAlarms(arguments) => wait_for(test_alarms::run(arguments)),
         Command::Relay(arguments) => wait_for(relay::run(arguments)),
+        Command::Mover(arguments) => wait_for(mover::run(arguments)),
+        Command::Movers(arguments) => wait_for(movers::run(arguments)),
         Command::Gateway(arguments) => wait_for(gateway::run(arguments)),
         Command::Through(arguments) => wait_for(through::run(arguments)),
         Command::Peer(arguments) => peer::run(arguments),

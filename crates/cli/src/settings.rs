@@ -17,7 +17,7 @@ use toml::{
 use crate::failure::{Exit, Failure};
 
 /// Commands that have a table.
-pub const TABLES: [&str; 2] = ["serve", "relay"];
+pub const TABLES: [&str; 3] = ["serve", "relay", "mover"];
 /// The option that names the file.
 const OPTION: &str = "config";
 /// Options that only make sense where they are typed.
@@ -122,7 +122,7 @@ fn understand(command: &Command, text: &str) -> Result<Tables, Complaints> {
             .iter()
             .find(|known| **known == name.get_ref().as_ref());
         let (Some(known), DeValue::Table(settings)) = (known, value.get_ref()) else {
-            let tables = TABLES.map(|table| format!("[{table}]")).join(" and ");
+            let tables = TABLES.map(|table| format!("[{table}]")).join(", ");
             wrong.push((
                 line,
                 format!("`{}` is none of the tables {tables}", name.get_ref()),
@@ -271,8 +271,8 @@ mod tests {
             ("[serve]\nbehind_tls = \"yes\"", 2, "true or false"),
             ("[serve]\nlisten = [1]", 2, "a text or a number"),
             ("[serve]\nlisten = ", 2, ""),
-            ("[server]\n", 1, "[serve] and [relay]"),
-            ("listen = \"x\"", 1, "[serve] and [relay]"),
+            ("[server]\n", 1, "[serve], [relay]"),
+            ("listen = \"x\"", 1, "[serve], [relay]"),
             ("[relay]\ncapacity = \"much\"", 2, "invalid"),
         ] {
             let wrong = tables(text).unwrap_err();

@@ -59,6 +59,8 @@ enum Scope {
     Read,
     /// And submit requests of its owner, change them, and get their data
     Submit,
+    /// Be a mover: take work and do it, and nothing else
+    Move,
     /// Everything
     Operate,
 }
@@ -124,6 +126,7 @@ async fn add(arguments: AddArguments) -> Result<(), Failure> {
         scope: match arguments.scope {
             Scope::Read => api::Scope::Read,
             Scope::Submit => api::Scope::Submit,
+            Scope::Move => api::Scope::Move,
             Scope::Operate => api::Scope::Operate,
         },
         owner: arguments.owner,

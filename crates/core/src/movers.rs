@@ -414,6 +414,18 @@ impl Roster {
         self.leave_what_nobody_takes(now);
     }
 
+    /// Who does a piece of work; nobody while it waits.
+    #[must_use]
+    pub fn worker(&self, ticket: Ticket) -> Option<MoverId> {
+        let lease = self.works.get(&ticket)?.lease?;
+        self.leases.get(&lease).map(|(id, _)| *id)
+    }
+
+    /// The movers that are there.
+    pub fn ids(&self) -> impl Iterator<Item = MoverId> {
+        self.movers.keys().copied()
+    }
+
     /// Who has a lease.
     #[must_use]
     pub fn holder(&self, lease: LeaseId) -> Option<(MoverId, Ticket)> {

@@ -55,4 +55,7 @@ pub use location::{Location, Protocol, Server, Store};
 pub use outgoing::{Counter, Outgoing};
 pub use pass::{BodySum, Errand, Pass};
 pub use unfinished::is_unfinished;
-pub use web::{deepest, encode, tls::trusted_roots};
+pub use web::{
+    deepest, encode,
+    tls::{trusted_roots, web_tls},
+};

@@ -5,6 +5,7 @@ extern crate alloc;
 mod agenda;
 pub mod copy;
 pub mod dataset;
+pub mod draft;
 pub mod envelope;
 pub mod parked;
 pub mod pull;

@@ -197,6 +197,25 @@ impl Sealed {
         ))
     }
 
+    /// Bytes of a fragment.
+    #[must_use]
+    pub fn fragment_bytes(&self, chunk: ChunkIndex, fragment: FragmentIndex) -> Bytes {
+        let whole = self.stored_bytes(chunk);
+        let bytes = if fragment == FragmentIndex::WHOLE {
+            whole
+        } else {
+            whole.div_ceil(self.seal.code.data().into())
+        };
+        Bytes::new(bytes as u64)
+    }
+
+    /// How many digests a chunk has: of the whole, of each fragment and, where it is encrypted, of what it holds.
+    #[must_use]
+    pub fn digests_expected(&self) -> usize {
+        let is_encrypted = !matches!(self.seal.encryption, Encryption::None);
+        1 + usize::from(self.seal.code.total()) + usize::from(is_encrypted)
+    }
+
     /// Bytes of a chunk as depots store it.
     fn stored_bytes(&self, chunk: ChunkIndex) -> usize {
         let bytes = self.list.chunk_bytes(chunk.get(), self.seal.chunk_size);

@@ -9,13 +9,12 @@ mod mark;
 mod notice;
 mod webhook;
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use posthaste_api as api;
-use posthaste_endpoint::{Error, ErrorKind, Result, trusted_roots};
+use posthaste_endpoint::{Error, ErrorKind, Result};
 use posthaste_journal::EventRecord;
 use posthaste_types::Timestamp;
-use rustls::{ClientConfig, RootCertStore, crypto::ring};
 use tokio::process::Command;
 
 pub use book::{Alarm, read_alarms};
@@ -225,18 +224,4 @@ async fn run(words: &[String], notice: &Notice) -> Result<()> {
     program::told(&mut command, name, input, COMMAND_PATIENCE)
         .await
         .map(drop)
-}
-
-/// TLS that trusts the system's certificates and those of `ca_file`. Where none is spoken nobody needs certificates, and there may
-/// be none.
-fn tls(is_spoken: bool, ca_file: Option<&Path>) -> Result<ClientConfig> {
-    let roots = if is_spoken {
-        trusted_roots(ca_file)?
-    } else {
-        RootCertStore::empty()
-    };
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|cause| Error::new(ErrorKind::Other, "set up", "TLS").cause(cause))?;
-    Ok(config.with_root_certificates(roots).with_no_client_auth())
 }

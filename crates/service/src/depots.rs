@@ -5,7 +5,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -17,7 +17,7 @@ use posthaste_endpoint::{
     relay::{Credential, Haste, RelayAddress, RelayClient, RelayStatus, wire::HoursBody},
 };
 use posthaste_journal::DepotRecord;
-use posthaste_types::DepotId;
+use posthaste_types::{Bytes, DepotId};
 use tokio::sync::Notify;
 
 use crate::{
@@ -68,6 +68,8 @@ pub(crate) struct Depot {
     reserved: Mutex<Vec<(String, RelayClient)>>,
     pub(crate) secret: [u8; secrets::SECRET_BYTES],
     pub(crate) meter: Meter,
+    /// What movers gave to the network for it, and what of that has arrived.
+    by_movers: (AtomicU64, AtomicU64),
     /// The way that the mind knows to be taken.
     told_way: AtomicUsize,
     /// Whether it said that it can send on what it holds.
@@ -167,11 +169,19 @@ impl Depot {
         if self.meter.is_at_rest() {
             return None;
         }
+        let (sent, arrived) = &self.by_movers;
+        let [sent, arrived] = [sent, arrived].map(|by| Bytes::new(by.load(Ordering::Relaxed)));
         let carried = Carried {
-            sent: self.client.sent(),
-            arrived: self.client.arrived(),
+            sent: self.client.sent() + sent,
+            arrived: self.client.arrived().map(|own| own + arrived),
         };
         self.meter.sample(now, carried)
+    }
+
+    /// A mover gave so much to the network for it, and so much has arrived.
+    pub(crate) fn moved(&self, sent: u64, arrived: u64) {
+        self.by_movers.0.fetch_add(sent, Ordering::Relaxed);
+        self.by_movers.1.fetch_add(arrived, Ordering::Relaxed);
     }
 
     /// What to tell the mind where connections take another way by themselves.
@@ -400,6 +410,7 @@ pub(crate) fn open(
         client,
         secret,
         meter: Meter::new(now),
+        by_movers: Default::default(),
         told_way: AtomicUsize::new(0),
         forwards: AtomicBool::new(false),
         follows: AtomicBool::new(false),

@@ -25,8 +25,9 @@ use crate::{
     inbound::Flows,
     lending::Lending,
     listing::Listings,
-    outbound::Outgoing,
+    movers::Movers,
     opened::Opened,
+    outbound::Outgoing,
     store::{Remains, Store},
 };
 
@@ -69,6 +70,8 @@ pub(crate) struct Centre {
     pub(crate) circuits: Arc<Circuits>,
     /// Stage-outs to addresses: where each writes, and what went wrong.
     pub(crate) outgoing: Arc<Outgoing>,
+    /// Who else moves data.
+    pub(crate) movers: Arc<Movers>,
     /// Directories that were listed for somebody.
     pub(crate) listings: Arc<Listings>,
     /// The gateways that some depots are reached through.
@@ -107,7 +110,9 @@ impl Centre {
             // Already commanded and said before the crash.
             mind.step(at, step, &mut Outbox::default());
         }
+        let clock = Clock::default();
         Ok(Self {
+            movers: Arc::new(Movers::new(clock.now())),
             circuits: Arc::new(Circuits::open(&options.circuits, &options.state, &mind)?),
             mind: Mutex::new(mind),
             store,
@@ -118,7 +123,7 @@ impl Centre {
             outgoing: Arc::new(Outgoing::new(listings)),
             listings: Arc::clone(listings),
             gateways: options.gateways.clone(),
-            clock: Clock::default(),
+            clock,
             inputs,
             counts: Counts::default(),
             newest_event: watch::Sender::new(0),
@@ -207,15 +212,7 @@ pub(crate) struct Driver {
 
 impl Driver {
     pub(crate) fn new(centre: Arc<Centre>, queue: mpsc::Receiver<Arrival>) -> Self {
-        let hands = Hands::new(
-            Arc::clone(&centre.store),
-            Arc::clone(&centre.depots),
-            Arc::clone(&centre.flows),
-            Arc::clone(&centre.opened),
-            Arc::clone(&centre.circuits),
-            Arc::clone(&centre.outgoing),
-            centre.inputs.clone(),
-        );
+        let hands = Hands::new(&centre);
         Self {
             centre,
             queue,

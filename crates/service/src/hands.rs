@@ -1,6 +1,7 @@
 //! Carries out what the mind commands, and tells it how that ended.
 
 mod metered;
+mod send;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -11,20 +12,21 @@ use posthaste_journal::ChunkRecord;
 use posthaste_plan::horizon::{Effort, Problem};
 use posthaste_types::{Bytes, ChunkIndex, DepotId, Digest, FragmentIndex, RequestId};
 use tokio::{
-    sync::{mpsc, watch},
+    sync::mpsc,
     task::{AbortHandle, JoinSet},
     time::sleep,
 };
 
 use crate::{
-    circuits::{Circuits, Reservations},
+    circuits::Reservations,
     depots::{Depots, Manner, fault_of},
-    driver::Arrival,
-    follow::{Lead, Leads},
-    inbound::{Flows, Inbound, landed},
-    outbound::{Outbound, Outgoing},
-    probe, release,
+    driver::{Arrival, Centre},
+    follow::Leads,
+    inbound::{Inbound, landed},
+    movers::Movers,
     opened::Opened,
+    outbound::Outbound,
+    probe, release,
     store::{Remains, Store},
 };
 pub(crate) use metered::Metered;
@@ -46,6 +48,7 @@ pub(crate) struct Hands {
     /// How far sends are, for what follows them.
     pub(crate) leads: Leads,
     opened: Arc<Opened>,
+    movers: Arc<Movers>,
     inbound: Inbound,
     outbound: Outbound,
     reservations: Reservations,
@@ -111,34 +114,25 @@ impl Leg {
 }
 
 impl Hands {
-    pub(crate) fn new(
-        store: Arc<Store>,
-        depots: Arc<Depots>,
-        flows: Arc<Flows>,
-        opened: Arc<Opened>,
-        circuits: Arc<Circuits>,
-        outgoing: Arc<Outgoing>,
-        inputs: mpsc::Sender<Arrival>,
-    ) -> Self {
-        let flowing = Arc::clone(&flows);
-        let outbound = Outbound::new(Arc::clone(&store), flowing, outgoing, inputs.clone());
-        let inbound = Inbound::new(
-            Arc::clone(&store),
-            flows,
-            Arc::clone(&depots),
-            inputs.clone(),
-        );
+    pub(crate) fn new(centre: &Centre) -> Self {
+        let inputs = centre.inputs.clone();
         Self {
-            reservations: Reservations::new(circuits, inputs.clone()),
-            outbound,
-            inbound,
-            store,
-            depots,
+            reservations: Reservations::new(Arc::clone(&centre.circuits), inputs.clone()),
+            outbound: Outbound::new(
+                Arc::clone(&centre.store),
+                Arc::clone(&centre.flows),
+                Arc::clone(&centre.outgoing),
+                inputs.clone(),
+            ),
+            inbound: Inbound::new(centre),
+            store: Arc::clone(&centre.store),
+            depots: Arc::clone(&centre.depots),
+            movers: Arc::clone(&centre.movers),
             inputs,
             running: JoinSet::new(),
             sends: HashMap::new(),
             leads: Leads::default(),
-            opened,
+            opened: Arc::clone(&centre.opened),
         }
     }
 
@@ -211,32 +205,6 @@ impl Hands {
                 reason: _,
             } => self.solve(number, problem, effort),
         }
-    }
-
-    fn send(&mut self, leg: Leg, manner: Manner) {
-        let sealed = self.sealed(leg.request);
-        let (depots, inputs) = (Arc::clone(&self.depots), self.inputs.clone());
-        let lead = self.leads.begin(leg);
-        let handle = self.running.spawn(async move {
-            let ended = match sealed.await {
-                Ok(sealed) => send_fragment(&sealed, &depots, leg, &manner, &lead).await,
-                Err(error) => Err(fault_of(&error)),
-            };
-            let arrival = match ended {
-                Ok(record) => Arrival {
-                    chunk: Some(record),
-                    ..Arrival::bare(leg.ended(Ok(())))
-                },
-                Err(fault) => Arrival::bare(leg.ended(Err(fault))),
-            };
-            let is_stored = arrival.chunk.is_some();
-            // The driver is gone only when the service ends, and then nobody waits for this.
-            let _ = inputs.send(arrival).await;
-            if is_stored {
-                lead.send_replace(Lead::Stored);
-            }
-        });
-        self.keep_send(leg, handle);
     }
 
     fn abandon(&mut self, request: RequestId, depot: DepotId) {
@@ -447,37 +415,6 @@ fn forgotten(request: RequestId, depot: DepotId, done: bool) -> Arrival {
         depot,
         done,
     })
-}
-
-async fn send_fragment(
-    sealed: &Arc<Sealed>,
-    depots: &Depots,
-    leg: Leg,
-    manner: &Manner,
-    lead: &watch::Sender<Lead>,
-) -> Result<ChunkRecord, Fault> {
-    let depot = depots.get(leg.depot).ok_or(Fault::Unreachable)?;
-    let (fragment, _stripe) = sealed
-        .fragment(leg.chunk, leg.fragment)
-        .await
-        .map_err(|error| fault_of(&error))?;
-    let size = Bytes::new(fragment.bytes.len() as u64);
-    let sender = depot.sender(manner);
-    let metered = Metered::start(&depot, manner.gives_way());
-    lead.send_replace(Lead::Begun(fragment.digest));
-    let stored = sender
-        .put_fragment(
-            &sealed.seal().dataset,
-            leg.chunk,
-            leg.fragment,
-            fragment.bytes,
-            fragment.digest,
-            sealed.seal().expires,
-        )
-        .await;
-    metered.end(if stored.is_ok() { size } else { Bytes::ZERO });
-    stored.map_err(|error| fault_of(&error))?;
-    Ok(leg.record(fragment.digests))
 }
 
 async fn held(

@@ -7,6 +7,7 @@ mod events;
 mod jobs;
 mod listing;
 mod metrics;
+mod movers;
 mod paths;
 mod queue;
 mod requests;
@@ -164,6 +165,14 @@ pub(crate) type Answer<T> = Result<T, Refusal>;
         jobs::remove,
         jobs::scratch,
         metrics::show,
+        movers::list,
+        movers::join,
+        movers::leave,
+        movers::turn,
+        movers::dataset,
+        movers::files,
+        movers::drain,
+        movers::undrain,
         paths::list,
         paths::probe,
         paths::ranking,
@@ -235,6 +244,21 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/v1/scratch", get(jobs::scratch))
         .route("/v1/listing", get(directory::show))
         .route("/v1/metrics", get(metrics::show))
+        .route("/v1/movers", get(movers::list).post(movers::join))
+        .route("/v1/movers/{mover}", axum::routing::delete(movers::leave))
+        .route("/v1/movers/{mover}/turns", post(movers::turn))
+        .route(
+            "/v1/movers/{mover}/datasets/{request}",
+            get(movers::dataset),
+        )
+        .route(
+            "/v1/movers/{mover}/datasets/{request}/files",
+            get(movers::files),
+        )
+        .route(
+            "/v1/movers/{mover}/drain",
+            post(movers::drain).delete(movers::undrain),
+        )
         .route("/v1/paths", get(paths::list))
         .route("/v1/ranking", get(paths::ranking))
         .route("/v1/paths/{to}/probe", post(paths::probe))

@@ -1,7 +1,7 @@
 //! Stage-ins: looks at sources, fetches chunks into a draft, gives files their names.
 
+mod by_mover;
 mod chunk;
-mod draft;
 mod flow;
 pub(crate) mod landed;
 pub(crate) mod list;
@@ -25,7 +25,13 @@ use tokio::{
     task::{AbortHandle, JoinSet},
 };
 
-use crate::{depots::Depots, driver::Arrival, outbound::goes_out, store::Store};
+use crate::{
+    depots::Depots,
+    driver::{Arrival, Centre},
+    movers::Movers,
+    outbound::goes_out,
+    store::Store,
+};
 pub(crate) use flow::Flow;
 use stage::Stage;
 
@@ -58,6 +64,7 @@ pub(crate) struct Inbound {
     store: Arc<Store>,
     flows: Arc<Flows>,
     depots: Arc<Depots>,
+    movers: Arc<Movers>,
     /// Memory, in MiB, for chunks on their way to depots near the centre.
     memory: Arc<Semaphore>,
     inputs: mpsc::Sender<Arrival>,
@@ -67,18 +74,14 @@ pub(crate) struct Inbound {
 }
 
 impl Inbound {
-    pub(crate) fn new(
-        store: Arc<Store>,
-        flows: Arc<Flows>,
-        depots: Arc<Depots>,
-        inputs: mpsc::Sender<Arrival>,
-    ) -> Self {
+    pub(crate) fn new(centre: &Centre) -> Self {
         Self {
-            store,
-            flows,
-            depots,
+            store: Arc::clone(&centre.store),
+            flows: Arc::clone(&centre.flows),
+            depots: Arc::clone(&centre.depots),
+            movers: Arc::clone(&centre.movers),
             memory: Arc::new(Semaphore::new(near::MEMORY_MEBI as usize)),
-            inputs,
+            inputs: centre.inputs.clone(),
             fetches: HashMap::new(),
             stages: Arc::default(),
         }
@@ -122,11 +125,12 @@ impl Inbound {
     ) {
         let (stage, inputs) = (self.stage(request), self.inputs.clone());
         let (flow, depots) = (self.flows.of(source), Arc::clone(&self.depots));
+        let movers = Arc::clone(&self.movers);
         let handle = running.spawn(async move {
             let fetched = match stage.await {
                 Ok(stage) => match stage.near(source) {
                     Some(name) => near::fetch(&stage, name, &depots, &flow, chunk).await,
-                    None => chunk::fetch(&stage, source, &flow, chunk).await,
+                    None => chunk::fetch(&stage, &movers, source, &flow, chunk).await,
                 },
                 Err(error) => Err(error),
             };

@@ -27,6 +27,8 @@ mod lending;
 mod listing;
 mod members;
 mod meter;
+mod meters;
+mod movers;
 mod opened;
 mod outbound;
 mod ports;
@@ -73,8 +75,6 @@ pub use store::journal_error;
 
 /// Depots that may be added while none is taken up for watching yet.
 const WATCHES_MAX: usize = 64;
-/// How often the meters are read.
-const METER_EVERY: Duration = Duration::from_millis(500);
 /// How long answers on their way may take once the service is told to end.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(200);
 
@@ -284,7 +284,8 @@ impl Service {
         let mut running = JoinSet::new();
         running.spawn(driver.run());
         running.spawn(watch_depots(Arc::clone(&centre), watches));
-        running.spawn(read_meters(Arc::clone(&centre)));
+        running.spawn(meters::read_all(Arc::clone(&centre)));
+        running.spawn(Arc::clone(&centre.movers).look_after());
         running.spawn(circuits::sweep_all(Arc::clone(&centre)));
         running.spawn(Arc::clone(&centre.listings).run(listed));
         for follower in followers {
@@ -460,39 +461,4 @@ async fn watch_depots(
         ));
     }
     Ok(())
-}
-
-async fn read_meters(centre: Arc<driver::Centre>) -> Result<()> {
-    loop {
-        tokio::time::sleep(METER_EVERY).await;
-        for (source, flow) in centre.flows.all() {
-            if let Some(sample) = flow.sample(monotonic()) {
-                let input = Input::Inbound {
-                    source,
-                    bytes: sample.bytes,
-                    window: sample.window,
-                    saturated: sample.saturated,
-                };
-                centre.tell(input).await?;
-            }
-        }
-        for depot in centre.depots.all() {
-            if let Some(sample) = depot.sample(monotonic()) {
-                let meter::Sample {
-                    bytes,
-                    window,
-                    saturated,
-                } = sample;
-                let depot = depot.record.id;
-                centre
-                    .tell(Input::Throughput {
-                        depot,
-                        bytes,
-                        window,
-                        saturated,
-                    })
-                    .await?;
-            }
-        }
-    }
 }

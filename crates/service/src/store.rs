@@ -248,16 +248,23 @@ impl Store {
     /// # Errors
     /// The operating system's, and that it can't be read.
     pub(crate) fn list(&self, request: RequestId) -> Result<FileList> {
+        FileList::from_bytes(&self.list_bytes(request)?)
+    }
+
+    /// The same as it is kept.
+    ///
+    /// # Errors
+    /// As [`Store::list`].
+    pub(crate) fn list_bytes(&self, request: RequestId) -> Result<Vec<u8>> {
         let path = self.list_path(request);
         let shown = path.display().to_string();
-        let bytes = match fs::read(&path) {
+        match fs::read(&path) {
             Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => {
                 let small = self.journal(|journal| journal.small_list(request))?;
-                small.ok_or_else(|| Error::io("read", &shown, cause))?
+                small.ok_or_else(|| Error::io("read", &shown, cause))
             }
-            read => read.map_err(|cause| Error::io("read", &shown, cause))?,
-        };
-        FileList::from_bytes(&bytes)
+            read => read.map_err(|cause| Error::io("read", &shown, cause)),
+        }
     }
 
     /// Opens the request's dataset for reading.

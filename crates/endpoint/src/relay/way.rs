@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use posthaste_types::Bytes as Amount;
 
-use super::{Haste, RelayClient, connection::Manners};
+use super::{Credential, Haste, RelayClient, connection::Manners};
 use crate::{Result, gateway::Reserved};
 
 impl RelayClient {
@@ -35,6 +35,15 @@ impl RelayClient {
     pub fn hasty(&self, haste: Haste) -> Self {
         Self {
             haste,
+            ..self.clone()
+        }
+    }
+
+    /// The same relay over the same connections, for what is shown another credential.
+    #[must_use]
+    pub fn showing(&self, credential: Credential) -> Self {
+        Self {
+            credential,
             ..self.clone()
         }
     }

@@ -33,6 +33,21 @@ pub(crate) fn client_config_of(
     Ok(config.with_root_certificates(roots).with_no_client_auth())
 }
 
+/// The same for whoever speaks to one server of ours. Where no TLS is spoken nobody needs certificates, and there may be none.
+///
+/// # Errors
+/// As [`trusted_roots`].
+pub fn web_tls(is_spoken: bool, ca_file: Option<&Path>) -> Result<ClientConfig> {
+    if is_spoken {
+        return client_config(ca_file);
+    }
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_protocol_versions(DEFAULT_VERSIONS)
+        .map_err(|cause| Error::new(ErrorKind::Other, "set up", "TLS").cause(cause))?;
+    let trusting = config.with_root_certificates(RootCertStore::empty());
+    Ok(trusting.with_no_client_auth())
+}
+
 /// The system's certificates (`SSL_CERT_FILE` and `SSL_CERT_DIR` as OpenSSL has them) and those of `ca_file`.
 ///
 /// # Errors

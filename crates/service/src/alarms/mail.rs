@@ -6,7 +6,7 @@ use mail_send::{
     Credentials, SmtpClient, SmtpClientBuilder,
     mail_builder::{MessageBuilder, headers::raw::Raw},
 };
-use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
+use posthaste_endpoint::{Error, ErrorKind, Locus, Result, web_tls};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     time::timeout,
@@ -15,7 +15,6 @@ use tokio::{
 use super::{
     book::{self, Tls},
     notice::Notice,
-    tls,
 };
 use crate::secrets;
 
@@ -32,7 +31,7 @@ impl Mail {
     /// # Errors
     /// Those of the files it names.
     pub(super) fn open(of: &book::Mail) -> Result<Self> {
-        let config = tls(of.tls != Tls::Off, of.ca_file.as_deref())?;
+        let config = web_tls(of.tls != Tls::Off, of.ca_file.as_deref())?;
         let mut server = SmtpClientBuilder::new_with_tls_connector(
             of.host.clone(),
             of.port,

@@ -11,12 +11,12 @@ use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::TokioExecutor,
 };
-use posthaste_endpoint::{Error, ErrorKind, Locus, Result, deepest};
+use posthaste_endpoint::{Error, ErrorKind, Locus, Result, deepest, web_tls};
 use posthaste_types::Timestamp;
 use ring::hmac;
 use tokio::time::timeout;
 
-use super::{book, notice::Notice, tls};
+use super::{book, notice::Notice};
 use crate::secrets;
 
 /// How long a receiver may think, as Standard Webhooks recommends.
@@ -44,7 +44,7 @@ impl Webhook {
         http.enforce_http(false);
         http.set_connect_timeout(Some(PATIENCE));
         let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls(is_secure, of.ca_file.as_deref())?)
+            .with_tls_config(web_tls(is_secure, of.ca_file.as_deref())?)
             .https_or_http()
             .enable_http1()
             .wrap_connector(http);

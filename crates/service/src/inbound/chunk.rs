@@ -13,9 +13,11 @@ use posthaste_types::{ChunkIndex, Digest, SourceId};
 
 use super::{
     Flow,
+    by_mover::{self, Fetched},
     list::Piece,
     stage::{Slot, Stage},
 };
+use crate::movers::Movers;
 
 /// Bytes written at once.
 const WRITE_BYTES: usize = 1 << 20;
@@ -70,16 +72,28 @@ impl Drop for Turn {
 /// source gave other bytes; with [`Locus::Destination`] what writing brings; and the source's own.
 pub(super) async fn fetch(
     stage: &Arc<Stage>,
+    movers: &Movers,
     source: SourceId,
     flow: &Flow,
     chunk: ChunkIndex,
 ) -> Result<ChunkRecord> {
     let place = stage.place(source)?;
     let turn = Arc::new(Turn::begin(stage.slot(chunk), stage.next_fetch()));
+    let mut failed = None;
+    if turn.may_write() {
+        match by_mover::fetch(stage, movers, place, flow, chunk).await? {
+            Fetched::Done(digest) => return note(stage, &turn, None, chunk, digest).await,
+            Fetched::Ours(mover) => failed = mover,
+        }
+    }
     let _fetching = flow.begin();
     let mut intake = Intake::into_draft(stage, &turn);
     intake.read_all(place, flow, chunk).await?;
-    intake.settle(&turn, chunk).await
+    let record = intake.settle(&turn, chunk).await?;
+    if let Some(mover) = failed {
+        movers.could_be_done(mover);
+    }
+    Ok(record)
 }
 
 /// Reads a chunk into memory, to go elsewhere.
@@ -193,20 +207,31 @@ impl<'a> Intake<'a> {
 
     /// Makes it durable.
     async fn settle(self, turn: &Arc<Turn>, chunk: ChunkIndex) -> Result<ChunkRecord> {
-        let (stage, digest) = (self.stage, self.digest());
-        let pieces = stage.pieces(chunk).into_iter();
+        let digest = self.digest();
         let kept = match self.goes {
             Goes::Kept(kept) => Some(kept),
             Goes::Draft(_) | Goes::Whole(_) => None,
         };
-        let files = pieces.map(|piece| piece.file).collect();
-        finish(stage, turn, kept, files, digest).await?;
-        Ok(ChunkRecord {
-            request: stage.request,
-            chunk,
-            digests: vec![digest],
-        })
+        note(self.stage, turn, kept, chunk, digest).await
     }
+}
+
+/// Makes a chunk durable, which was written, or is by this, and says what is to be noted of it.
+async fn note(
+    stage: &Arc<Stage>,
+    turn: &Arc<Turn>,
+    kept: Option<Vec<Strip>>,
+    chunk: ChunkIndex,
+    digest: Digest,
+) -> Result<ChunkRecord> {
+    let pieces = stage.pieces(chunk).into_iter();
+    let files = pieces.map(|piece| piece.file).collect();
+    finish(stage, turn, kept, files, digest).await?;
+    Ok(ChunkRecord {
+        request: stage.request,
+        chunk,
+        digests: vec![digest],
+    })
 }
 
 /// Reads a piece of a file, strip by strip, and sees that the file is still what it was.

@@ -9,12 +9,10 @@ use std::{
 };
 
 use posthaste_endpoint::{Error, Locus, Result};
+use posthaste_engine::draft::Draft;
 use posthaste_journal::RequestRecord;
 
-use super::{
-    draft::Draft,
-    list::{List, Stamp},
-};
+use super::list::{List, Stamp};
 use crate::{jobs::stage_in::is_of_job, store::Store};
 
 /// What lies where something arrived.

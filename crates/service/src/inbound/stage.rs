@@ -13,14 +13,16 @@ use std::{
 
 use posthaste_core::contract::Cut;
 use posthaste_endpoint::{Endpoint, Error, ErrorKind, Locus, Reader, Result};
-use posthaste_engine::dataset::DatasetId;
+use posthaste_engine::{
+    dataset::DatasetId,
+    draft::{Draft, Finish},
+};
 use posthaste_journal::{Scan, StageIn};
 use posthaste_types::{ChunkIndex, Digest, RequestId, SourceId, Timestamp};
 use tokio::sync::OnceCell;
 
 use super::{
-    draft::Draft,
-    list::{List, Piece},
+    list::{List, Piece, Stamp},
     look, near,
 };
 use crate::store::Store;
@@ -45,7 +47,7 @@ pub(super) struct Stage {
     pub(super) list: List,
     pub(super) draft: Draft,
     store: Arc<Store>,
-    wanted: StageIn,
+    pub(super) wanted: StageIn,
     /// The number of each source, in their order.
     numbers: Vec<SourceId>,
     /// The depots near the centre on which it may wait, by as what they are read.
@@ -274,7 +276,17 @@ impl Stage {
             if stage.has_landed() {
                 return Ok(());
             }
-            stage.draft.complete(&stage.list)?;
+            let files = stage.list.files.iter().enumerate();
+            let files = files.map(|(place, file)| {
+                let about = stage.list.first_stamp(place);
+                Finish {
+                    path: &file.path,
+                    size: file.size,
+                    mode: about.and_then(|about| about.mode),
+                    mtime: about.and_then(Stamp::mtime),
+                }
+            });
+            stage.draft.complete(&stage.list.directories, files)?;
             let identity = stage.draft.identity().unwrap_or_default();
             stage.store.keep_landing(stage.request, &identity)?;
             stage.draft.rename()?;

@@ -12,16 +12,27 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
-
-use super::list::List;
+use posthaste_endpoint::{Error, ErrorKind, FileTime, Locus, Result};
 
 /// Permission bits that come along: never those that let a file run as somebody else.
 const MODE_MASK: u32 = 0o777;
 
+/// A file of a draft, as it is to be in the end.
+#[derive(Debug, Clone, Copy)]
+pub struct Finish<'a> {
+    /// Relative to the draft.
+    pub path: &'a [u8],
+    /// Its bytes.
+    pub size: u64,
+    /// Its permission bits, where they are known.
+    pub mode: Option<u32>,
+    /// When it changed last, where that is known.
+    pub mtime: Option<FileTime>,
+}
+
 /// Where a stage-in is put together, and where it goes.
 #[derive(Debug)]
-pub(super) struct Draft {
+pub struct Draft {
     folder: PathBuf,
     destination: PathBuf,
 }
@@ -31,8 +42,15 @@ fn failed(operation: &'static str, path: &Path, cause: io::Error) -> Error {
 }
 
 impl Draft {
+    /// The directory that it is put together in.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// The draft of what becomes `destination`; `token` tells it from drafts of others.
-    pub(super) fn new(destination: &Path, token: &str) -> Self {
+    #[must_use]
+    pub fn new(destination: &Path, token: &str) -> Self {
         let name = destination.file_name().unwrap_or_default();
         let mut hidden = std::ffi::OsString::from(".");
         hidden.push(name);
@@ -49,11 +67,24 @@ impl Draft {
     }
 
     /// Writes a piece of a file, durable only after [`Draft::sync`].
-    pub(super) fn write(&self, path: &[u8], size: u64, at: u64, bytes: &[u8]) -> Result<()> {
+    ///
+    /// # Errors
+    /// The operating system's, as all here.
+    pub fn write(&self, path: &[u8], size: u64, at: u64, bytes: &[u8]) -> Result<()> {
         let path = self.path(path);
         let wrote = self.open(&path, size);
         let wrote = wrote.and_then(|file| file.write_all_at(bytes, at));
         wrote.map_err(|cause| failed("write", &path, cause))
+    }
+
+    /// Makes a file of this size, unless it is there.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn make(&self, path: &[u8], size: u64) -> Result<()> {
+        let path = self.path(path);
+        let made = self.open(&path, size);
+        made.map(drop).map_err(|cause| failed("make", &path, cause))
     }
 
     fn open(&self, path: &Path, size: u64) -> io::Result<fs::File> {
@@ -75,60 +106,75 @@ impl Draft {
     }
 
     /// Makes what was written of a file durable.
-    pub(super) fn sync(&self, path: &[u8], size: u64) -> Result<()> {
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn sync(&self, path: &[u8], size: u64) -> Result<()> {
         let path = self.path(path);
         let synced = self.open(&path, size).and_then(|file| file.sync_data());
         synced.map_err(|cause| failed("flush", &path, cause))
     }
 
     /// Whether a file is there with room for all of it.
-    pub(super) fn has(&self, path: &[u8], size: u64) -> bool {
+    #[must_use]
+    pub fn has(&self, path: &[u8], size: u64) -> bool {
         let about = fs::symlink_metadata(self.path(path));
         about.is_ok_and(|about| about.is_file() && about.len() == size)
     }
 
     /// What tells this draft from anything else of its name; none when it is not there.
-    pub(super) fn identity(&self) -> Option<String> {
+    #[must_use]
+    pub fn identity(&self) -> Option<String> {
         identity(&self.folder)
     }
 
     /// Whether what lies at the destination is the draft of this identity.
-    pub(super) fn has_landed(&self, identity_then: &str) -> bool {
+    #[must_use]
+    pub fn has_landed(&self, identity_then: &str) -> bool {
         identity(&self.destination).is_some_and(|now| now == identity_then)
     }
 
-    /// Makes all that no chunk brings, and gives files what their source says of them.
-    pub(super) fn complete(&self, list: &List) -> Result<()> {
+    /// Makes all that no chunk brings, and gives files what their source says of them. Parents stand before what is in them.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn complete<'a>(
+        &self,
+        directories: &[Vec<u8>],
+        files: impl Iterator<Item = Finish<'a>>,
+    ) -> Result<()> {
         let make =
             |path: &Path| fs::create_dir_all(path).map_err(|cause| failed("make", path, cause));
         make(&self.folder)?;
-        for directory in &list.directories {
+        for directory in directories {
             make(&self.path(directory))?;
         }
-        for (place, file) in list.files.iter().enumerate() {
-            let path = self.path(&file.path);
-            let about = list.first_stamp(place);
-            let opened = self.open(&path, file.size);
+        for about in files {
+            let path = self.path(about.path);
+            let opened = self.open(&path, about.size);
             let written = opened.and_then(|file| {
-                if let Some(mode) = about.and_then(|about| about.mode) {
+                if let Some(mode) = about.mode {
                     let mode = fs::Permissions::from_mode(mode & MODE_MASK | 0o200);
                     file.set_permissions(mode)?;
                 }
-                if let Some(at) = about.and_then(super::list::Stamp::mtime) {
+                if let Some(at) = about.mtime {
                     file.set_modified(moment(at.secs, at.nanos))?;
                 }
                 file.sync_all()
             });
             written.map_err(|cause| failed("finish", &path, cause))?;
         }
-        for directory in list.directories.iter().rev() {
+        for directory in directories.iter().rev() {
             sync_directory(&self.path(directory))?;
         }
         sync_directory(&self.folder)
     }
 
     /// Gives it its name. Nothing that is there already is replaced.
-    pub(super) fn rename(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] where something is there.
+    pub fn rename(&self) -> Result<()> {
         use rustix::fs::{CWD, RenameFlags, renameat_with};
         let renamed = renameat_with(
             CWD,
@@ -162,7 +208,10 @@ impl Draft {
     }
 
     /// Removes what was written.
-    pub(super) fn remove(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn remove(&self) -> Result<()> {
         match fs::remove_dir_all(&self.folder) {
             Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
                 Err(failed("remove", &self.folder, cause))

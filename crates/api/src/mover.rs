@@ -1,0 +1,290 @@
+//! What movers and the service say to each other (`docs/algorithms/movers.md`), and how movers are shown to people.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// The newest protocol between movers and the service that this release speaks.
+pub const MOVER_PROTOCOL: u32 = 1;
+
+/// A mover that is there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NewMover {
+    /// What it is called: one of the same name that was there before is gone.
+    #[schema(example = "dtn3-4711")]
+    pub name: String,
+    /// The host it runs on.
+    #[schema(example = "dtn3")]
+    pub host: String,
+    /// Its release.
+    #[schema(example = "0.1.0")]
+    pub version: String,
+    /// The protocols that it speaks.
+    pub protocols: Vec<u32>,
+    /// Pieces of work that it may have at once.
+    pub slots: u32,
+}
+
+/// What a mover is told when it joins.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct JoinedMover {
+    /// Its number, for all it says from now on.
+    pub id: u64,
+    /// The protocol to be spoken.
+    pub protocol: u32,
+    /// Its work is given to others when it was not heard for so long.
+    pub lease_ms: u64,
+}
+
+/// What a mover says: it lives, what it has done, and how much it may take. It says all of this again until it is answered.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct MoverTurn {
+    /// The number of this turn, higher than those before.
+    pub number: u64,
+    /// Pieces of work that it may take now.
+    pub free: u32,
+    /// How long the answer may wait for work; at most some seconds.
+    #[serde(default)]
+    pub wait_ms: u64,
+    /// It takes nothing more, and ends when it has done what it has.
+    #[serde(default)]
+    pub leaves: bool,
+    /// The leases that it has, but for those that have ended.
+    #[serde(default)]
+    pub holds: Vec<u64>,
+    /// What is on its way.
+    #[serde(default)]
+    pub begun: Vec<BegunWork>,
+    /// What has ended.
+    #[serde(default)]
+    pub ended: Vec<EndedWork>,
+    /// Bytes that it moved since it joined.
+    #[serde(default)]
+    pub bytes: u64,
+    /// How far fetches are.
+    #[serde(default)]
+    pub fetched: Vec<FetchedBytes>,
+    /// What went to depots.
+    #[serde(default)]
+    pub carried: Vec<CarriedBytes>,
+}
+
+/// A fragment that is on its way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct BegunWork {
+    /// The right to do it.
+    pub lease: u64,
+    /// The fragment's digest.
+    pub digest: String,
+}
+
+/// A piece of work that has ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct EndedWork {
+    /// The right to do it.
+    pub lease: u64,
+    /// Where it was done, the digests of its chunk: of the whole and, where it was sent, of each fragment.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub digests: Vec<String>,
+    /// Why it was not done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+}
+
+/// What a fetch brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FetchedBytes {
+    /// The right to do it.
+    pub lease: u64,
+    /// Bytes since it began.
+    pub bytes: u64,
+}
+
+/// What a mover sent to a depot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CarriedBytes {
+    /// The depot's name.
+    pub depot: String,
+    /// Bytes given to the network since it joined.
+    pub sent: u64,
+    /// Those of them that have arrived at the depot's machine, as far as is known.
+    pub arrived: u64,
+}
+
+/// What a mover is to do.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct MoverOrders {
+    /// What it is to do from now on.
+    pub work: Vec<Work>,
+    /// Leases of which nobody waits for the end any more.
+    pub stop: Vec<u64>,
+    /// It gets nothing new.
+    pub drains: bool,
+}
+
+/// A piece of work, and the right to do it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Work {
+    /// The right.
+    pub lease: u64,
+    /// What is to be done.
+    pub task: Task,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Task {
+    /// A fragment is to be sent to a depot.
+    Send(SendTask),
+    /// A chunk is to be fetched from a source.
+    Fetch(FetchTask),
+}
+
+/// A fragment of a sealed dataset that is to be sent to a depot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SendTask {
+    /// The request: what its dataset is, is asked for by this.
+    pub request: String,
+    /// The chunk.
+    pub chunk: u32,
+    /// The fragment of it; 255 is the whole.
+    pub fragment: u8,
+    /// The chunk's digests, where somebody read it before.
+    #[serde(default)]
+    pub known: Vec<String>,
+    /// The depot.
+    pub depot: TaskDepot,
+    /// When it should be there, in microseconds since the Unix epoch; whenever there is time, without.
+    #[serde(default)]
+    pub due_us: Option<u64>,
+    /// It takes only what others leave.
+    #[serde(default)]
+    pub gives_way: bool,
+}
+
+/// The depot that something is sent to.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TaskDepot {
+    /// Its name.
+    pub name: String,
+    /// Where it listens.
+    pub url: String,
+    /// The fingerprint of its key.
+    pub fingerprint: String,
+    /// What is shown to it: good for this dataset, for some minutes.
+    pub token: String,
+    /// It lets those who send through to a store.
+    #[serde(default)]
+    pub lets_through: bool,
+}
+
+impl fmt::Debug for TaskDepot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TaskDepot")
+            .field("name", &self.name)
+            .field("url", &self.url)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a sealed dataset is, for whoever sends its chunks. Its files are asked for by themselves.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SealedDataset {
+    /// Its name at depots.
+    pub dataset: String,
+    /// Where its files lie.
+    pub root: String,
+    /// How chunks are coded.
+    #[schema(example = "4+1")]
+    pub code: String,
+    /// How long each is.
+    pub chunk_bytes: u64,
+    /// Until when depots keep it, in microseconds since the Unix epoch.
+    pub expires_us: u64,
+    /// The key that encrypts it, where it is encrypted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}
+
+impl fmt::Debug for SealedDataset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SealedDataset")
+            .field("dataset", &self.dataset)
+            .field("root", &self.root)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A chunk of a stage-in that is to be fetched from one source, into the files of its draft.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FetchTask {
+    /// The request.
+    pub request: String,
+    /// The chunk.
+    pub chunk: u32,
+    /// The address of its source.
+    pub source: String,
+    /// The profile of the mover's user that opens it.
+    #[serde(default)]
+    pub profile: Option<String>,
+    /// The directory of the draft.
+    pub draft: String,
+    /// What it consists of, in order.
+    pub pieces: Vec<FetchPiece>,
+}
+
+/// Some bytes of a file that are to be fetched.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FetchPiece {
+    /// The file, below the draft.
+    pub path: String,
+    /// The same below the source; empty where that is the file.
+    pub source_path: String,
+    /// The file's bytes.
+    pub size: u64,
+    /// When it changed last, as its source said: whole seconds since the Unix epoch.
+    #[serde(default)]
+    pub mtime_s: Option<i64>,
+    /// Nanoseconds after that.
+    #[serde(default)]
+    pub mtime_ns: u32,
+    /// What its source calls this version of it.
+    #[serde(default)]
+    pub version: Option<String>,
+    /// The first byte.
+    pub from: u64,
+    /// The one after the last.
+    pub to: u64,
+}
+
+/// How a mover is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Mover {
+    /// What it is called.
+    pub name: String,
+    /// The host it runs on.
+    pub host: String,
+    /// Its release.
+    pub version: String,
+    /// `works`, `drains` (it gets nothing new) or `rests` (others could do what it could not).
+    pub state: String,
+    /// Pieces of work that it may have at once.
+    pub slots: u32,
+    /// How many it has.
+    pub working: u64,
+    /// How many it has done.
+    pub done: u64,
+    /// How many it could not do.
+    pub failed: u64,
+    /// What it moved, in bytes.
+    pub bytes: u64,
+    /// For how long it has been there, in seconds.
+    pub age_s: f64,
+    /// When it was heard last, in seconds before now.
+    pub heard_s: f64,
+    /// Why it could not do what it could not do last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+}

@@ -1,0 +1,85 @@
+//! Sealed datasets that chunks are read of.
+
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use posthaste_api as api;
+use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_engine::{
+    dataset::FileList,
+    envelope::{Cipher, DatasetKey},
+    sealed::{Encryption, Seal, Sealed},
+};
+use posthaste_types::{Bytes, Timestamp};
+use tokio::sync::OnceCell;
+
+use crate::{monotonic, service::ServiceClient};
+
+/// One that nothing was read of for so long is closed.
+const IDLE_FOR: Duration = Duration::from_secs(60);
+
+type Cell = Arc<OnceCell<Arc<Sealed>>>;
+
+/// Datasets that are open, by their requests, and when each was used last.
+#[derive(Default)]
+pub(crate) struct Datasets {
+    open: Mutex<HashMap<String, (Cell, Instant)>>,
+}
+
+impl Datasets {
+    fn books(&self) -> MutexGuard<'_, HashMap<String, (Cell, Instant)>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The dataset of a request, asked for at its first use.
+    ///
+    /// # Errors
+    /// The service's, and [`ErrorKind::Corrupt`] for what can't be read.
+    pub(crate) async fn open(&self, service: &ServiceClient, request: &str) -> Result<Arc<Sealed>> {
+        let cell = {
+            let (now, mut books) = (monotonic(), self.books());
+            books.retain(|name, (_, used)| name == request || now.duration_since(*used) < IDLE_FOR);
+            let (cell, used) = books
+                .entry(request.to_owned())
+                .or_insert_with(|| (Cell::default(), now));
+            *used = now;
+            Arc::clone(cell)
+        };
+        let opened = cell.get_or_try_init(|| async {
+            let about = service.dataset(request).await?;
+            let files = service.files(request).await?;
+            let opened = tokio::task::spawn_blocking(move || seal(&about, &files)).await;
+            opened.map_err(|cause| {
+                Error::new(ErrorKind::Cancelled, "open", "a dataset").cause(cause.to_string())
+            })?
+        });
+        opened.await.cloned()
+    }
+}
+
+fn seal(about: &api::SealedDataset, files: &[u8]) -> Result<Arc<Sealed>> {
+    let corrupt =
+        |what: &str| Error::new(ErrorKind::Corrupt, "read", format!("{what} of a dataset"));
+    let encryption = match &about.key {
+        None => Encryption::None,
+        Some(text) => {
+            let key =
+                DatasetKey::from_secret_text(text.trim()).ok_or_else(|| corrupt("the key"))?;
+            Encryption::With(Cipher::new(&key))
+        }
+    };
+    let seal = Seal {
+        dataset: about.dataset.parse().map_err(|_| corrupt("the name"))?,
+        root: PathBuf::from(&about.root),
+        code: about.code.parse().map_err(|_| corrupt("the code"))?,
+        chunk_size: Bytes::new(about.chunk_bytes),
+        expires: Timestamp::from_micros(about.expires_us),
+        encryption,
+    };
+    let list = FileList::from_bytes(files)?;
+    Ok(Arc::new(Sealed::new(seal, Arc::new(list), [])))
+}

@@ -1,0 +1,90 @@
+//! Depots that fragments are sent to.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use posthaste_api as api;
+use posthaste_endpoint::{
+    Error, ErrorKind, Result,
+    relay::{Credential, RelayAddress, RelayClient},
+};
+
+/// Connections to one depot: those that share with others, and those that take only what they leave.
+struct Clients {
+    ordinary: RelayClient,
+    humble: RelayClient,
+}
+
+impl Clients {
+    fn open(depot: &api::TaskDepot) -> Result<Self> {
+        let fingerprint = depot.fingerprint.parse().map_err(|cause| {
+            let subject = format!("fingerprint {}", depot.fingerprint);
+            Error::new(ErrorKind::Invalid, "use", subject).cause(cause)
+        })?;
+        let address = RelayAddress {
+            url: depot.url.clone(),
+            fingerprint,
+        };
+        let ordinary = RelayClient::new(address, Credential::Token(depot.token.clone()))?;
+        Ok(Self {
+            humble: ordinary.humble(),
+            ordinary,
+        })
+    }
+
+    fn is_of(&self, depot: &api::TaskDepot) -> bool {
+        let address = self.ordinary.address();
+        address.url == depot.url && address.fingerprint.to_string() == depot.fingerprint
+    }
+}
+
+/// Depots by their names.
+#[derive(Default)]
+pub(crate) struct Depots {
+    known: Mutex<BTreeMap<String, Clients>>,
+}
+
+impl Depots {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<String, Clients>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who sends to a depot, showing the token that came with the work.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] when its address makes no sense.
+    pub(crate) fn sender(&self, depot: &api::TaskDepot, gives_way: bool) -> Result<RelayClient> {
+        let mut known = self.known();
+        if known
+            .get(&depot.name)
+            .is_none_or(|clients| !clients.is_of(depot))
+        {
+            known.insert(depot.name.clone(), Clients::open(depot)?);
+        }
+        let clients = &known[&depot.name];
+        let client = if gives_way {
+            &clients.humble
+        } else {
+            &clients.ordinary
+        };
+        client.expect_passes(depot.lets_through);
+        Ok(client.showing(Credential::Token(depot.token.clone())))
+    }
+
+    /// What was sent to each so far.
+    pub(crate) fn carried(&self) -> Vec<api::CarriedBytes> {
+        let known = self.known();
+        let carried = known.iter().map(|(name, clients)| {
+            let both = [&clients.ordinary, &clients.humble];
+            let arrived = both.iter().filter_map(|client| client.arrived());
+            api::CarriedBytes {
+                depot: name.clone(),
+                sent: both.iter().map(|client| client.sent().get()).sum(),
+                arrived: arrived.map(posthaste_types::Bytes::get).sum(),
+            }
+        });
+        carried.collect()
+    }
+}

@@ -1,0 +1,121 @@
+//! Fetches a chunk from a source into the files of a draft.
+
+use std::{
+    fs::{File, OpenOptions},
+    os::unix::fs::{FileExt, OpenOptionsExt},
+    path::{Component, Path, PathBuf},
+    sync::{Arc, atomic::Ordering},
+};
+
+use futures_util::StreamExt;
+use posthaste_api as api;
+use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
+use posthaste_types::Digest;
+use rustix::fs::OFlags;
+
+use crate::{Tools, ledger::Progress};
+
+/// Bytes written at once.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// Reads what a chunk consists of and writes it where it belongs. When this returns it is durable; its digest is given back.
+///
+/// # Errors
+/// The source's at [`Locus::Source`], and those of writing at [`Locus::Destination`].
+pub(crate) async fn fetch(
+    tools: &Arc<Tools>,
+    task: &api::FetchTask,
+    progress: &Progress,
+) -> Result<Vec<Digest>> {
+    let mut hasher = blake3::Hasher::new();
+    let mut written: Vec<Arc<File>> = Vec::new();
+    for piece in &task.pieces {
+        let file = Arc::new(open(task, piece)?);
+        if let Err(error) = read(tools, task, piece, &file, (&mut hasher, progress)).await {
+            tools.sources.close(task, piece);
+            return Err(error);
+        }
+        written.push(file);
+    }
+    let synced = tokio::task::spawn_blocking(move || {
+        let mut files = written.iter();
+        files.try_for_each(|file| file.sync_data())
+    });
+    let synced = synced.await.map_err(|cause| stopped(cause.to_string()))?;
+    synced.map_err(|cause| Error::io("flush", &task.draft, cause).at(Locus::Destination))?;
+    tools.leases.check()?;
+    Ok(vec![Digest::new(*hasher.finalize().as_bytes())])
+}
+
+/// A file of the draft, which the service made. None is made here: one that is gone was given up.
+fn open(task: &api::FetchTask, piece: &api::FetchPiece) -> Result<File> {
+    let below = Path::new(&piece.path);
+    let is_plain = |path: &Path| {
+        let mut parts = path.components();
+        parts.all(|part| matches!(part, Component::Normal(_)))
+    };
+    if !Path::new(&task.draft).is_absolute() || !is_plain(below) {
+        return Err(Error::new(ErrorKind::Invalid, "write", &piece.path).at(Locus::Destination));
+    }
+    let path: PathBuf = Path::new(&task.draft).join(below);
+    let flags = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or(0);
+    let opened = OpenOptions::new()
+        .write(true)
+        .custom_flags(flags)
+        .open(&path);
+    opened.map_err(|cause| {
+        Error::io("write", path.display().to_string(), cause).at(Locus::Destination)
+    })
+}
+
+async fn read(
+    tools: &Arc<Tools>,
+    task: &api::FetchTask,
+    piece: &api::FetchPiece,
+    file: &Arc<File>,
+    (hasher, progress): (&mut blake3::Hasher, &Progress),
+) -> Result<()> {
+    let at_source = |error: Error| error.at(Locus::Source);
+    let reader = tools.sources.open(task, piece).await?;
+    let mut bytes = reader.read(piece.from..piece.to).await.map_err(at_source)?;
+    let mut at = piece.from;
+    let mut strip = bytes::BytesMut::new();
+    while let Some(some) = bytes.next().await {
+        let some = some.map_err(at_source)?;
+        progress.fetch_add(some.len() as u64, Ordering::Relaxed);
+        tools.sources.add(some.len() as u64);
+        hasher.update(&some);
+        strip.extend_from_slice(&some);
+        if strip.len() >= WRITE_BYTES {
+            at = write(tools, file, at, strip.split().freeze()).await?;
+        }
+    }
+    let end = write(tools, file, at, strip.freeze()).await?;
+    if end != piece.to {
+        let cause = format!(
+            "{} bytes came, not {}",
+            end - piece.from,
+            piece.to - piece.from
+        );
+        return Err(Error::new(ErrorKind::Changed, "read", "a source")
+            .cause(cause)
+            .at(Locus::Source));
+    }
+    reader.confirm().await.map_err(at_source)
+}
+
+/// Writes a strip while nobody else may, and returns where the next one goes.
+async fn write(tools: &Arc<Tools>, file: &Arc<File>, at: u64, strip: bytes::Bytes) -> Result<u64> {
+    let (tools, file) = (Arc::clone(tools), Arc::clone(file));
+    let written = tokio::task::spawn_blocking(move || {
+        tools.leases.check()?;
+        let written = file.write_all_at(&strip, at);
+        written.map_err(|cause| Error::io("write", "a draft", cause).at(Locus::Destination))?;
+        Ok(at + strip.len() as u64)
+    });
+    written.await.map_err(|cause| stopped(cause.to_string()))?
+}
+
+fn stopped(cause: String) -> Error {
+    Error::new(ErrorKind::Cancelled, "write", "a chunk").cause(cause)
+}

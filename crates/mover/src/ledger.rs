@@ -1,0 +1,118 @@
+//! What is under way, and what the service has not heard yet.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use posthaste_api as api;
+use tokio::task::AbortHandle;
+
+/// What work says of itself.
+#[derive(Debug)]
+pub(crate) enum Report {
+    Begun(api::BegunWork),
+    Ended(api::EndedWork),
+}
+
+/// Bytes that came of a fetch.
+pub(crate) type Progress = Arc<AtomicU64>;
+
+#[derive(Debug)]
+struct Running {
+    handle: AbortHandle,
+    progress: Progress,
+}
+
+/// Work, by its leases.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    running: BTreeMap<u64, Running>,
+    /// What was said until it is answered; the newest stands last.
+    begun: Vec<api::BegunWork>,
+    ended: Vec<api::EndedWork>,
+}
+
+impl Ledger {
+    pub(crate) fn progress(&self) -> Progress {
+        Progress::default()
+    }
+
+    pub(crate) fn begin(&mut self, lease: u64, handle: AbortHandle, progress: Progress) {
+        self.running.insert(lease, Running { handle, progress });
+    }
+
+    /// Takes a report; of work that was stopped nobody wants to know.
+    pub(crate) fn extend(&mut self, report: Option<Report>) {
+        match report {
+            Some(Report::Begun(begun)) if self.running.contains_key(&begun.lease) => {
+                self.begun.push(begun);
+            }
+            Some(Report::Ended(ended)) if self.running.remove(&ended.lease).is_some() => {
+                self.ended.push(ended);
+            }
+            Some(Report::Begun(_) | Report::Ended(_)) | None => {}
+        }
+    }
+
+    /// The service heard the first of each.
+    pub(crate) fn heard(&mut self, begun: usize, ended: usize) {
+        self.begun.drain(..begun.min(self.begun.len()));
+        self.ended.drain(..ended.min(self.ended.len()));
+    }
+
+    pub(crate) fn stop(&mut self, lease: u64) {
+        if let Some(running) = self.running.remove(&lease) {
+            running.handle.abort();
+        }
+    }
+
+    /// All of it is others' by now.
+    pub(crate) fn give_up(&mut self) {
+        for (_, running) in std::mem::take(&mut self.running) {
+            running.handle.abort();
+        }
+        self.begun.clear();
+        self.ended.clear();
+    }
+
+    pub(crate) fn under_way(&self) -> usize {
+        self.running.len()
+    }
+
+    pub(crate) fn has_reports(&self) -> bool {
+        !self.begun.is_empty() || !self.ended.is_empty()
+    }
+
+    /// Nothing is under way, and all was heard.
+    pub(crate) fn is_over(&self) -> bool {
+        self.running.is_empty() && !self.has_reports()
+    }
+
+    pub(crate) fn leases(&self) -> Vec<u64> {
+        self.running.keys().copied().collect()
+    }
+
+    pub(crate) fn begun(&self) -> &[api::BegunWork] {
+        &self.begun
+    }
+
+    pub(crate) fn ended(&self) -> &[api::EndedWork] {
+        &self.ended
+    }
+
+    /// How far fetches are.
+    pub(crate) fn fetched(&self) -> Vec<api::FetchedBytes> {
+        let far = self.running.iter().filter_map(|(lease, running)| {
+            let bytes = running.progress.load(Ordering::Relaxed);
+            (bytes > 0).then_some(api::FetchedBytes {
+                lease: *lease,
+                bytes,
+            })
+        });
+        far.collect()
+    }
+}

@@ -1,0 +1,323 @@
+//! Moves data for a service, on any host: takes work by lease, does it, says what came of it, and keeps nothing
+//! (`docs/algorithms/movers.md`).
+//!
+//! [`run`] is all of it. `service` speaks to the service, `ledger` knows what is under way and what the service has not
+//! heard yet, `send` and `fetch` do the work, and `lease` says whether it is still this mover's to do.
+
+extern crate alloc;
+
+mod datasets;
+mod depots;
+mod fetch;
+mod lease;
+mod ledger;
+mod send;
+mod service;
+mod sources;
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use posthaste_api as api;
+use posthaste_endpoint::{Error, ErrorKind, Result};
+use tokio::{sync::mpsc, task::JoinHandle, time::sleep};
+
+use crate::{
+    datasets::Datasets,
+    depots::Depots,
+    lease::Leases,
+    ledger::{Ledger, Report},
+    service::ServiceClient,
+    sources::Sources,
+};
+
+/// How long an answer may wait for work while there is none under way…
+const IDLE_WAIT: Duration = Duration::from_secs(2);
+/// …and while there is: so often the service hears how far it is.
+const BUSY_WAIT: Duration = Duration::from_millis(500);
+/// Pauses after the service could not be asked: they double from the first to the last.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+/// Reports that may wait to be sent.
+const REPORTS_MAX: usize = 1024;
+
+/// How to run a mover.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where the service listens; the next is asked where one does not answer.
+    pub services: Vec<String>,
+    /// What is shown to it.
+    pub token: String,
+    /// Certificates in PEM that are trusted beside the system's.
+    pub ca_file: Option<PathBuf>,
+    /// What it is called: one of the same name that was there before is gone.
+    pub name: String,
+    /// The host it runs on.
+    pub host: String,
+    /// Pieces of work that it may have at once.
+    pub slots: u32,
+    /// Memory for chunks under way, in bytes.
+    pub memory: posthaste_types::Bytes,
+}
+
+/// What a mover tells whoever started it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notice {
+    /// The service knows it.
+    Joined(String),
+    /// The service can't be asked, or knows it no more: it goes on trying.
+    Lost(String),
+    /// It takes nothing more, and still has so much to do.
+    Draining(usize),
+}
+
+/// What does the work.
+pub(crate) struct Tools {
+    pub(crate) service: ServiceClient,
+    pub(crate) datasets: Datasets,
+    pub(crate) depots: Depots,
+    pub(crate) sources: Sources,
+    pub(crate) leases: Leases,
+    /// Memory for chunks under way, in MiB, and how much there is of it in all.
+    pub(crate) memory: Arc<tokio::sync::Semaphore>,
+    pub(crate) memory_mebi: usize,
+    pub(crate) reports: mpsc::Sender<Report>,
+}
+
+/// A turn under way.
+struct Turn {
+    asking: JoinHandle<Result<api::MoverOrders>>,
+    /// How many reports it brings.
+    begun: usize,
+    ended: usize,
+    /// Nothing is lost when another is asked before it is answered.
+    waits: bool,
+    sent: std::time::Instant,
+}
+
+/// The monotonic clock, by which leases go.
+pub(crate) fn monotonic() -> std::time::Instant {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place that reads the monotonic clock"
+    )]
+    std::time::Instant::now()
+}
+
+/// Runs a mover until `shutdown` is done: then it takes nothing more, and ends when what it has is done.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] for options that make no sense, [`ErrorKind::Unauthenticated`], [`ErrorKind::PermissionDenied`] and
+/// [`ErrorKind::Conflict`] where the service does not take it; whatever may pass is waited for.
+pub async fn run(
+    options: Options,
+    shutdown: impl Future<Output = ()> + Send,
+    notice: impl Fn(Notice) + Send,
+) -> Result<()> {
+    let (reports, mut reported) = mpsc::channel(REPORTS_MAX);
+    let mebi = usize::try_from(options.memory.get() >> 20).unwrap_or(usize::MAX);
+    let mebi = mebi.clamp(1, tokio::sync::Semaphore::MAX_PERMITS);
+    let tools = Arc::new(Tools {
+        service: ServiceClient::new(&options)?,
+        datasets: Datasets::default(),
+        depots: Depots::default(),
+        sources: Sources::default(),
+        leases: Leases::default(),
+        memory: Arc::new(tokio::sync::Semaphore::new(mebi)),
+        memory_mebi: mebi,
+        reports,
+    });
+    let mut mover = Mover {
+        options,
+        tools,
+        ledger: Ledger::default(),
+        notice,
+        leaves: false,
+        number: 0,
+    };
+    tokio::pin!(shutdown);
+    loop {
+        let joined = tokio::select! {
+            joined = mover.join() => joined?,
+            () = &mut shutdown => return Ok(()),
+        };
+        if mover.work(&joined, &mut reported, &mut shutdown).await? {
+            mover.tools.service.leave(joined.id).await;
+            return Ok(());
+        }
+    }
+}
+
+struct Mover<N> {
+    options: Options,
+    tools: Arc<Tools>,
+    ledger: Ledger,
+    notice: N,
+    leaves: bool,
+    number: u64,
+}
+
+impl<N: Fn(Notice)> Mover<N> {
+    /// Joins, as often as it takes.
+    async fn join(&mut self) -> Result<api::JoinedMover> {
+        let new = api::NewMover {
+            name: self.options.name.clone(),
+            host: self.options.host.clone(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            protocols: vec![api::MOVER_PROTOCOL],
+            slots: self.options.slots,
+        };
+        let (mut pause, last) = PAUSES;
+        let mut is_told = false;
+        loop {
+            match self.tools.service.join(&new).await {
+                Ok(joined) => {
+                    let lease = Duration::from_millis(joined.lease_ms);
+                    self.tools.leases.begin(lease, monotonic());
+                    (self.notice)(Notice::Joined(self.tools.service.address()));
+                    return Ok(joined);
+                }
+                Err(error) if error.is_temporary() => {
+                    if !is_told {
+                        (self.notice)(Notice::Lost(error.to_string()));
+                        is_told = true;
+                    }
+                    sleep(pause).await;
+                    pause = (pause * 2).min(last);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Works until it is to end and is done, which is told by true, or until the service knows it no more.
+    async fn work(
+        &mut self,
+        joined: &api::JoinedMover,
+        reported: &mut mpsc::Receiver<Report>,
+        mut shutdown: impl Future<Output = ()> + Unpin,
+    ) -> Result<bool> {
+        let (mut pause, last) = PAUSES;
+        let mut turn = self.ask(joined.id);
+        loop {
+            let answered = tokio::select! {
+                biased;
+                report = reported.recv() => {
+                    self.ledger.extend(report);
+                    while let Ok(report) = reported.try_recv() {
+                        self.ledger.extend(Some(report));
+                    }
+                    if turn.waits {
+                        turn = self.ask(joined.id);
+                    }
+                    continue;
+                }
+                answered = &mut turn.asking => answered,
+                () = &mut shutdown, if !self.leaves => {
+                    self.leaves = true;
+                    (self.notice)(Notice::Draining(self.ledger.under_way()));
+                    turn = self.ask(joined.id);
+                    continue;
+                }
+            };
+            match answered
+                .map_err(|cause| failed(cause.to_string()))
+                .flatten()
+            {
+                Ok(orders) => {
+                    (pause, _) = PAUSES;
+                    self.tools.leases.answered(turn.sent);
+                    self.ledger.heard(turn.begun, turn.ended);
+                    self.obey(orders);
+                    if self.leaves && self.ledger.is_over() {
+                        return Ok(true);
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    // What was begun is another's by now.
+                    self.ledger.give_up();
+                    (self.notice)(Notice::Lost(error.to_string()));
+                    return Ok(false);
+                }
+                Err(error) if error.is_temporary() => {
+                    sleep(pause).await;
+                    pause = (pause * 2).min(last);
+                }
+                Err(error) => {
+                    self.ledger.give_up();
+                    return Err(error);
+                }
+            }
+            turn = self.ask(joined.id);
+        }
+    }
+
+    fn ask(&mut self, id: u64) -> Turn {
+        self.number += 1;
+        let ledger = &self.ledger;
+        let waits = !ledger.has_reports();
+        let wait = match (waits, ledger.under_way()) {
+            (false, _) => Duration::ZERO,
+            (true, 0) => IDLE_WAIT,
+            (true, _) => BUSY_WAIT,
+        };
+        let has = u32::try_from(ledger.under_way()).unwrap_or(u32::MAX);
+        let carried = self.tools.depots.carried();
+        let sent: u64 = carried.iter().map(|carried| carried.sent).sum();
+        let turn = api::MoverTurn {
+            number: self.number,
+            free: self.options.slots.saturating_sub(has),
+            wait_ms: u64::try_from(wait.as_millis()).unwrap_or(0),
+            leaves: self.leaves,
+            holds: ledger.leases(),
+            begun: ledger.begun().to_vec(),
+            ended: ledger.ended().to_vec(),
+            bytes: sent + self.tools.sources.fetched(),
+            fetched: ledger.fetched(),
+            carried,
+        };
+        let tools = Arc::clone(&self.tools);
+        Turn {
+            begun: turn.begun.len(),
+            ended: turn.ended.len(),
+            waits,
+            sent: monotonic(),
+            // One that is asked too late is answered all the same, to nobody: its connection stays.
+            asking: tokio::spawn(async move { tools.service.turn(id, &turn, wait).await }),
+        }
+    }
+
+    fn obey(&mut self, orders: api::MoverOrders) {
+        for lease in orders.stop {
+            self.ledger.stop(lease);
+        }
+        for work in orders.work {
+            let (tools, lease) = (Arc::clone(&self.tools), work.lease);
+            let progress = self.ledger.progress();
+            let own = Arc::clone(&progress);
+            let handle = tokio::spawn(async move {
+                let done = match &work.task {
+                    api::Task::Send(task) => send::send(&tools, lease, task).await,
+                    api::Task::Fetch(task) => fetch::fetch(&tools, task, &own).await,
+                };
+                let report = Report::Ended(match done {
+                    Ok(digests) => api::EndedWork {
+                        lease,
+                        digests: digests.iter().map(ToString::to_string).collect(),
+                        failure: None,
+                    },
+                    Err(error) => api::EndedWork {
+                        lease,
+                        digests: Vec::new(),
+                        failure: Some(error.to_string()),
+                    },
+                });
+                // Nobody listens any more once it ends.
+                let _ = tools.reports.send(report).await;
+            });
+            self.ledger.begin(lease, handle.abort_handle(), progress);
+        }
+    }
+}
+
+fn failed(cause: String) -> Error {
+    Error::new(ErrorKind::Cancelled, "ask", "the service").cause(cause)
+}

@@ -1,0 +1,72 @@
+//! Sends a fragment to a depot.
+
+use std::sync::Arc;
+
+use posthaste_api as api;
+use posthaste_endpoint::{Error, ErrorKind, Result, relay::Haste};
+use posthaste_types::{Bytes, ChunkIndex, Digest, FragmentIndex, Timestamp};
+
+use crate::{Tools, ledger::Report};
+
+/// Reads a chunk, codes it and sends one fragment. When this returns the depot has checked and stored it. The digests of its
+/// chunk are given back.
+///
+/// # Errors
+/// The source's, the depot's and the service's.
+pub(crate) async fn send(
+    tools: &Arc<Tools>,
+    lease: u64,
+    task: &api::SendTask,
+) -> Result<Vec<Digest>> {
+    let sealed = tools.datasets.open(&tools.service, &task.request).await?;
+    let (chunk, fragment) = (
+        ChunkIndex::new(task.chunk),
+        FragmentIndex::new(task.fragment),
+    );
+    let known = task.known.iter().map(|digest| digest.parse());
+    let known: Vec<Digest> = known
+        .collect::<Result<_, _>>()
+        .map_err(|_| Error::new(ErrorKind::Invalid, "read", "the digests of a chunk"))?;
+    if !known.is_empty() {
+        sealed.check_unchanged(chunk, &known)?;
+    }
+    let _memory = tools
+        .reserve(sealed.fragment_bytes(chunk, FragmentIndex::WHOLE))
+        .await?;
+    let (read, _stripe) = sealed.fragment(chunk, fragment).await?;
+    let digest = read.digest.to_string();
+    let begun = Report::Begun(api::BegunWork { lease, digest });
+    // Nobody listens any more once it ends.
+    let _ = tools.reports.send(begun).await;
+    let haste = match task.due_us {
+        None => Haste::Whenever,
+        Some(0) => Haste::Now,
+        Some(due) => Haste::By(Timestamp::from_micros(due)),
+    };
+    let client = tools.depots.sender(&task.depot, task.gives_way)?;
+    let (client, seal) = (client.hasty(haste), sealed.seal());
+    let stored = client.put_fragment(
+        &seal.dataset,
+        chunk,
+        fragment,
+        read.bytes,
+        read.digest,
+        seal.expires,
+    );
+    stored.await?;
+    Ok(read.digests)
+}
+
+impl Tools {
+    /// Waits until there is memory for so much, which is taken for as long as what this returns is held.
+    ///
+    /// # Errors
+    /// None in practice.
+    pub(crate) async fn reserve(&self, bytes: Bytes) -> Result<tokio::sync::OwnedSemaphorePermit> {
+        let mebi = u32::try_from(bytes.get().div_ceil(1 << 20)).unwrap_or(u32::MAX);
+        let most = u32::try_from(self.memory_mebi).unwrap_or(u32::MAX);
+        let memory = Arc::clone(&self.memory);
+        let taken = memory.acquire_many_owned(mebi.clamp(1, most)).await;
+        taken.map_err(|_| Error::new(ErrorKind::Cancelled, "take", "memory"))
+    }
+}

@@ -1,0 +1,255 @@
+//! Speaks to the service, or to whichever of several leads.
+
+use std::{
+    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Method, Request, StatusCode, Uri, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::{TokioExecutor, TokioTimer},
+};
+use posthaste_api as api;
+use posthaste_endpoint::{Error, ErrorKind, Result, deepest, relay::is_loopback, web_tls};
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::Options;
+
+/// How long an answer may take, beside what it waits for work.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The same of a list of files, which may be long.
+const PATIENCE_FOR_FILES: Duration = Duration::from_secs(120);
+/// Largest answer taken.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// Largest list of files taken: 10^7 files are about this.
+const FILES_BYTES_MAX: usize = 4 << 30;
+/// Connections that nothing goes over are closed after this long.
+const IDLE_FOR: Duration = Duration::from_secs(30);
+
+/// The service, by its addresses.
+pub(crate) struct ServiceClient {
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    addresses: Vec<String>,
+    /// The one that is asked.
+    place: AtomicUsize,
+    token: String,
+    /// As what it knows this mover.
+    id: AtomicU64,
+}
+
+impl ServiceClient {
+    /// Connects at the first question.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for an address that makes no sense, or that speaks plain HTTP beyond this host; those of
+    /// reading certificates.
+    pub(crate) fn new(options: &Options) -> Result<Self> {
+        let addresses: Vec<String> = options
+            .services
+            .iter()
+            .map(|address| check(address.trim_end_matches('/')))
+            .collect::<Result<_>>()?;
+        if addresses.is_empty() {
+            return Err(Error::new(ErrorKind::Invalid, "ask", "no service"));
+        }
+        let mut http = HttpConnector::new();
+        http.enforce_http(false);
+        http.set_nodelay(true);
+        http.set_connect_timeout(Some(PATIENCE));
+        let is_secure = addresses.iter().any(|address| address.starts_with("https"));
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(web_tls(is_secure, options.ca_file.as_deref())?)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(http);
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE_FOR)
+            .build(connector);
+        Ok(Self {
+            client,
+            addresses,
+            place: AtomicUsize::new(0),
+            token: options.token.clone(),
+            id: AtomicU64::new(0),
+        })
+    }
+
+    /// Where the service is asked.
+    pub(crate) fn address(&self) -> String {
+        let place = self.place.load(Ordering::Relaxed) % self.addresses.len();
+        self.addresses[place].clone()
+    }
+
+    /// Joins.
+    ///
+    /// # Errors
+    /// As all here: [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`] and [`ErrorKind::Busy`] may pass; the service's
+    /// refusals will not.
+    pub(crate) async fn join(&self, new: &api::NewMover) -> Result<api::JoinedMover> {
+        let joined: api::JoinedMover = self.post("/v1/movers", new, PATIENCE).await?;
+        self.id.store(joined.id, Ordering::Relaxed);
+        Ok(joined)
+    }
+
+    /// Says what was done, and is given work.
+    ///
+    /// # Errors
+    /// As [`Self::join`]; [`ErrorKind::NotFound`] where it is not known any more.
+    pub(crate) async fn turn(
+        &self,
+        id: u64,
+        turn: &api::MoverTurn,
+        wait: Duration,
+    ) -> Result<api::MoverOrders> {
+        let path = format!("/v1/movers/{id}/turns");
+        self.post(&path, turn, wait + PATIENCE).await
+    }
+
+    /// Says that it ends; what can't be said the service learns by the silence.
+    pub(crate) async fn leave(&self, id: u64) {
+        let path = format!("/v1/movers/{id}");
+        let _ = self
+            .ask(
+                (Method::DELETE, &path),
+                Bytes::new(),
+                PATIENCE,
+                ANSWER_BYTES_MAX,
+            )
+            .await;
+    }
+
+    /// What the dataset of a request is.
+    ///
+    /// # Errors
+    /// As [`Self::join`].
+    pub(crate) async fn dataset(&self, request: &str) -> Result<api::SealedDataset> {
+        let asked = (Method::GET, &*self.path_of(request));
+        parse(
+            &self
+                .ask(asked, Bytes::new(), PATIENCE, ANSWER_BYTES_MAX)
+                .await?,
+        )
+    }
+
+    /// Its files.
+    ///
+    /// # Errors
+    /// As [`Self::join`].
+    pub(crate) async fn files(&self, request: &str) -> Result<Bytes> {
+        let path = format!("{}/files", self.path_of(request));
+        let asked = (Method::GET, &*path);
+        self.ask(asked, Bytes::new(), PATIENCE_FOR_FILES, FILES_BYTES_MAX)
+            .await
+    }
+
+    fn path_of(&self, request: &str) -> String {
+        let id = self.id.load(Ordering::Relaxed);
+        format!("/v1/movers/{id}/datasets/{request}")
+    }
+
+    async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &(impl Serialize + Sync),
+        patience: Duration,
+    ) -> Result<T> {
+        let body = serde_json::to_vec(body)
+            .map_err(|cause| Error::new(ErrorKind::Other, "write", "a question").cause(cause))?;
+        let asked = (Method::POST, path);
+        parse(
+            &self
+                .ask(asked, body.into(), patience, ANSWER_BYTES_MAX)
+                .await?,
+        )
+    }
+
+    async fn ask(
+        &self,
+        (method, path): (Method, &str),
+        body: Bytes,
+        patience: Duration,
+        bytes_max: usize,
+    ) -> Result<Bytes> {
+        let place = self.place.load(Ordering::Relaxed);
+        let address = &self.addresses[place % self.addresses.len()];
+        let fail = |kind| Error::new(kind, "ask", format!("the service {address}"));
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("{address}{path}"))
+            .header(header::AUTHORIZATION, format!("Bearer {}", self.token))
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Full::new(body))
+            .map_err(|cause| fail(ErrorKind::Invalid).cause(cause))?;
+        let asking = async {
+            let unreachable = |cause: String| {
+                // Another may lead by now.
+                let _ = self.place.compare_exchange(
+                    place,
+                    place + 1,
+                    Ordering::Relaxed,
+                    Ordering::Relaxed,
+                );
+                fail(ErrorKind::Unreachable).cause(cause)
+            };
+            let answer = self.client.request(request).await;
+            let answer = answer.map_err(|cause| unreachable(deepest(&cause)))?;
+            let status = answer.status();
+            let read = Limited::new(answer.into_body(), bytes_max).collect().await;
+            let read = read.map_err(|cause| unreachable(cause.to_string()))?;
+            Ok((status, read.to_bytes()))
+        };
+        let late = |_| fail(ErrorKind::TimedOut).cause("no answer came");
+        let (status, bytes) = tokio::time::timeout(patience, asking)
+            .await
+            .map_err(late)??;
+        if status.is_success() {
+            return Ok(bytes);
+        }
+        let said = serde_json::from_slice(&bytes).map(|said: api::Problem| said.message);
+        let said = said.unwrap_or_else(|_| format!("it answered {status}"));
+        Err(fail(kind_of(status)).cause(said))
+    }
+}
+
+fn kind_of(status: StatusCode) -> ErrorKind {
+    match status {
+        StatusCode::NOT_FOUND => ErrorKind::NotFound,
+        StatusCode::FORBIDDEN => ErrorKind::PermissionDenied,
+        StatusCode::UNAUTHORIZED => ErrorKind::Unauthenticated,
+        StatusCode::CONFLICT => ErrorKind::Conflict,
+        status if status.is_server_error() => ErrorKind::Busy,
+        _ => ErrorKind::Invalid,
+    }
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
+    serde_json::from_slice(bytes).map_err(|cause| {
+        Error::new(ErrorKind::Invalid, "read", "the service's answer")
+            .cause(cause)
+            .hint("its release may be another than this mover's")
+    })
+}
+
+/// Sees that what is shown there can't be read on its way.
+fn check(address: &str) -> Result<String> {
+    let wrong = |why: &str| {
+        Error::new(ErrorKind::Invalid, "ask", format!("the service {address}"))
+            .cause(why.to_owned())
+            .hint("name it like https://posthaste.example.org, or http://127.0.0.1:7420 on its own host")
+    };
+    let uri: Uri = address.parse().map_err(|_| wrong("that is no address"))?;
+    let host = uri.host().unwrap_or_default();
+    match uri.scheme_str() {
+        Some("https") if !host.is_empty() => Ok(address.to_owned()),
+        Some("http") if is_loopback(host) => Ok(address.to_owned()),
+        Some("http") => Err(wrong(
+            "plain HTTP beyond this host shows its token to others",
+        )),
+        _ => Err(wrong("that is no address")),
+    }
+}

@@ -1,0 +1,133 @@
+//! Sources that chunks are fetched from.
+
+use std::{
+    collections::HashMap,
+    ffi::OsStr,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use posthaste_api as api;
+use posthaste_endpoint::{
+    Access, Endpoint, Entry, Error, ErrorKind, FileTime, Kind, Location, Locus, Reader, Result,
+    posix::DraftRules,
+};
+
+/// Endpoints, and files, that are held open: a chunk of a large file follows on the one before.
+const OPEN_MAX: usize = 512;
+
+type EndpointKey = (String, Option<String>);
+type ReaderKey = (EndpointKey, String);
+
+/// Sources that are open.
+pub(crate) struct Sources {
+    access: Access,
+    endpoints: Mutex<HashMap<EndpointKey, Arc<dyn Endpoint>>>,
+    readers: Mutex<HashMap<ReaderKey, Arc<dyn Reader>>>,
+    fetched: AtomicU64,
+}
+
+impl Default for Sources {
+    fn default() -> Self {
+        Self {
+            access: Access::new(None, Vec::new()),
+            endpoints: Mutex::default(),
+            readers: Mutex::default(),
+            fetched: AtomicU64::new(0),
+        }
+    }
+}
+
+fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Sources {
+    /// Bytes that came from all of them.
+    pub(crate) fn fetched(&self) -> u64 {
+        self.fetched.load(Ordering::Relaxed)
+    }
+
+    /// So many bytes came.
+    pub(crate) fn add(&self, bytes: u64) {
+        self.fetched.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// A file at a source, as it was when the service looked at it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Changed`] when it is no longer that, and the source's, all at [`Locus::Source`].
+    pub(crate) async fn open(
+        &self,
+        task: &api::FetchTask,
+        piece: &api::FetchPiece,
+    ) -> Result<Arc<dyn Reader>> {
+        let entry = entry_of(piece);
+        let place = (task.source.clone(), task.profile.clone());
+        let key = (place.clone(), piece.source_path.clone());
+        let known = locked(&self.readers).get(&key).cloned();
+        if let Some(known) = known.filter(|known| is_same(known.entry(), &entry)) {
+            return Ok(known);
+        }
+        let endpoint = self.endpoint(place).await?;
+        let path = piece.source_path.as_bytes();
+        let reader = endpoint.open(path, &entry).await;
+        let reader = reader.map_err(|error| error.at(Locus::Source))?;
+        if !is_same(reader.entry(), &entry) {
+            let shown = endpoint.show(path);
+            return Err(Error::new(ErrorKind::Changed, "read", shown).at(Locus::Source));
+        }
+        let mut readers = locked(&self.readers);
+        if readers.len() >= OPEN_MAX {
+            readers.clear();
+        }
+        readers.insert(key, Arc::clone(&reader));
+        Ok(reader)
+    }
+
+    /// Forgets an open file: it is opened anew.
+    pub(crate) fn close(&self, task: &api::FetchTask, piece: &api::FetchPiece) {
+        let place = (task.source.clone(), task.profile.clone());
+        locked(&self.readers).remove(&(place, piece.source_path.clone()));
+    }
+
+    async fn endpoint(&self, key: EndpointKey) -> Result<Arc<dyn Endpoint>> {
+        if let Some(known) = locked(&self.endpoints).get(&key).cloned() {
+            return Ok(known);
+        }
+        let location = Location::parse(OsStr::new(&key.0))?;
+        let access = match &key.1 {
+            Some(profile) => self.access.with_profile(profile.clone()),
+            None => self.access.clone(),
+        };
+        let opened = access.open(location, DraftRules::default()).await;
+        let opened = opened.map_err(|error| error.at(Locus::Source))?;
+        let mut endpoints = locked(&self.endpoints);
+        if endpoints.len() >= OPEN_MAX {
+            endpoints.clear();
+        }
+        endpoints.insert(key, Arc::clone(&opened));
+        Ok(opened)
+    }
+}
+
+fn entry_of(piece: &api::FetchPiece) -> Entry {
+    let name = piece.path.rsplit('/').next().unwrap_or_default();
+    Entry {
+        size: piece.size,
+        mtime: piece.mtime_s.map(|secs| FileTime {
+            secs,
+            nanos: piece.mtime_ns,
+        }),
+        version: piece.version.as_deref().map(Into::into),
+        ..Entry::bare(name.as_bytes().to_vec(), Kind::File)
+    }
+}
+
+fn is_same(now: &Entry, then: &Entry) -> bool {
+    now.size == then.size
+        && (now.mtime.is_none() || then.mtime.is_none() || now.mtime == then.mtime)
+        && (now.version.is_none() || then.version.is_none() || now.version == then.version)
+}

@@ -1,0 +1,208 @@
+//! Sends fragments to depots: by a mover where one is there, from here otherwise.
+
+use std::sync::Arc;
+
+use posthaste_api as api;
+use posthaste_core::{contract::Fault, movers::MoverId};
+use posthaste_endpoint::relay::{Haste, Scope, TOKEN_LIFETIME_S, mint};
+use posthaste_engine::sealed::{Encryption, Sealed};
+use posthaste_journal::ChunkRecord;
+use posthaste_types::{Bytes, Digest, Timestamp};
+use tokio::sync::watch;
+
+use super::{Hands, Leg, Metered};
+use crate::{
+    clock::Clock,
+    depots::{Depot, Depots, Manner, Share, fault_of},
+    driver::Arrival,
+    follow::Lead,
+    movers::{Ending, Movers, News, Offered},
+};
+
+/// Who sends, and where to.
+struct Way {
+    depots: Arc<Depots>,
+    movers: Arc<Movers>,
+    leg: Leg,
+    manner: Manner,
+}
+
+/// What became of a fragment that movers might send.
+enum Sent {
+    /// It is there, and these are the digests of its chunk; or its source changed.
+    Done(Result<Vec<Digest>, Fault>),
+    /// No mover is to send it, or this one could not.
+    Ours(Option<MoverId>),
+}
+
+impl Hands {
+    pub(super) fn send(&mut self, leg: Leg, manner: Manner) {
+        let sealed = self.sealed(leg.request);
+        let inputs = self.inputs.clone();
+        let way = Way {
+            depots: Arc::clone(&self.depots),
+            movers: Arc::clone(&self.movers),
+            leg,
+            manner,
+        };
+        let lead = self.leads.begin(leg);
+        let handle = self.running.spawn(async move {
+            let ended = match sealed.await {
+                Ok(sealed) => send(&sealed, &way, &lead).await,
+                Err(error) => Err(fault_of(&error)),
+            };
+            let arrival = match ended {
+                Ok(record) => Arrival {
+                    chunk: Some(record),
+                    ..Arrival::bare(leg.ended(Ok(())))
+                },
+                Err(fault) => Arrival::bare(leg.ended(Err(fault))),
+            };
+            let is_stored = arrival.chunk.is_some();
+            // The driver is gone only when the service ends, and then nobody waits for this.
+            let _ = inputs.send(arrival).await;
+            if is_stored {
+                lead.send_replace(Lead::Stored);
+            }
+        });
+        self.keep_send(leg, handle);
+    }
+}
+
+async fn send(
+    sealed: &Arc<Sealed>,
+    way: &Way,
+    lead: &watch::Sender<Lead>,
+) -> Result<ChunkRecord, Fault> {
+    let leg = way.leg;
+    let depot = way.depots.get(leg.depot).ok_or(Fault::Unreachable)?;
+    let failed = match by_mover(sealed, &depot, way, lead).await {
+        Sent::Done(digests) => return digests.map(|digests| leg.record(digests)),
+        Sent::Ours(failed) => failed,
+    };
+    let digests = from_here(sealed, &depot, way, lead).await?;
+    if let Some(mover) = failed {
+        way.movers.could_be_done(mover);
+    }
+    Ok(leg.record(digests))
+}
+
+async fn from_here(
+    sealed: &Arc<Sealed>,
+    depot: &Depot,
+    way: &Way,
+    lead: &watch::Sender<Lead>,
+) -> Result<Vec<Digest>, Fault> {
+    let (leg, manner) = (way.leg, &way.manner);
+    let (fragment, _stripe) = sealed
+        .fragment(leg.chunk, leg.fragment)
+        .await
+        .map_err(|error| fault_of(&error))?;
+    let size = Bytes::new(fragment.bytes.len() as u64);
+    let metered = Metered::start(depot, manner.gives_way());
+    lead.send_replace(Lead::Begun(fragment.digest));
+    let seal = sealed.seal();
+    let sender = depot.sender(manner);
+    let stored = sender.put_fragment(
+        &seal.dataset,
+        leg.chunk,
+        leg.fragment,
+        fragment.bytes,
+        fragment.digest,
+        seal.expires,
+    );
+    let stored = stored.await;
+    metered.end(if stored.is_ok() { size } else { Bytes::ZERO });
+    stored.map_err(|error| fault_of(&error))?;
+    Ok(fragment.digests)
+}
+
+/// Lets a mover send it. What goes through gateways goes from here: they know the service, and what it reserved.
+async fn by_mover(
+    sealed: &Arc<Sealed>,
+    depot: &Arc<Depot>,
+    way: &Way,
+    lead: &watch::Sender<Lead>,
+) -> Sent {
+    let (leg, gives_way) = (way.leg, way.manner.gives_way());
+    let is_reserved = matches!(way.manner.share, Share::Reserved(_));
+    let is_over = matches!(sealed.seal().encryption, Encryption::Over);
+    let is_plain = sealed.seal().root.to_str().is_some();
+    if is_reserved || is_over || !is_plain || depot.client.ways().len() > 1 {
+        return Sent::Ours(None);
+    }
+    let offered = offered(sealed, depot, way);
+    let mut metered = None;
+    let ending = way.movers.carry(offered, |news| match news {
+        News::Given | News::Fetched(_) | News::Ended(_) => {}
+        News::Begun(digest) => {
+            metered.get_or_insert_with(|| Metered::start(depot, gives_way));
+            lead.send_replace(Lead::Begun(digest));
+        }
+    });
+    match ending.await {
+        None => Sent::Ours(None),
+        Some(Ending::Failed(mover)) => Sent::Ours(Some(mover)),
+        Some(Ending::Done(digests)) => {
+            if let Some(metered) = metered {
+                metered.end(sealed.fragment_bytes(leg.chunk, leg.fragment));
+            }
+            let is_whole = digests.len() == sealed.digests_expected();
+            let unchanged = sealed.check_unchanged(leg.chunk, &digests);
+            Sent::Done(match unchanged {
+                Ok(()) if is_whole => Ok(digests),
+                Ok(()) => Err(Fault::Other),
+                Err(error) => Err(fault_of(&error)),
+            })
+        }
+    }
+}
+
+fn offered(sealed: &Arc<Sealed>, depot: &Arc<Depot>, way: &Way) -> Offered {
+    let (leg, haste) = (way.leg, way.manner.haste);
+    let (sealed, depot) = (Arc::clone(sealed), Arc::clone(depot));
+    let gives_way = way.manner.gives_way();
+    let task = move || {
+        let known = sealed.digests_of(leg.chunk).unwrap_or_default();
+        let due = match haste {
+            Haste::Now => Some(Timestamp::from_secs(0)),
+            Haste::By(due) => Some(due),
+            Haste::Whenever => None,
+        };
+        api::Task::Send(api::SendTask {
+            request: leg.request.to_string(),
+            chunk: leg.chunk.get(),
+            fragment: leg.fragment.get(),
+            known: known.iter().map(Digest::to_string).collect(),
+            depot: shown(&depot, &sealed),
+            due_us: due.map(Timestamp::as_micros),
+            gives_way,
+        })
+    };
+    Offered {
+        request: leg.request,
+        due: match haste {
+            Haste::Now => Timestamp::from_secs(0),
+            Haste::By(due) => due,
+            Haste::Whenever => Timestamp::from_micros(u64::MAX),
+        },
+        group: leg.request.get().rotate_left(32) ^ u64::from(leg.chunk.get()),
+        task: Arc::new(task),
+    }
+}
+
+/// A depot, and a token that is good there for this dataset alone.
+fn shown(depot: &Depot, sealed: &Sealed) -> api::TaskDepot {
+    let now = Clock::default().now();
+    let until = now + std::time::Duration::from_secs(TOKEN_LIFETIME_S);
+    let dataset = Some(&sealed.seal().dataset);
+    api::TaskDepot {
+        name: depot.record.name.clone(),
+        url: depot.record.url.clone(),
+        fingerprint: depot.record.fingerprint.clone(),
+        token: mint(&depot.secret, Scope::Write, dataset, until),
+        lets_through: depot
+            .lets_through
+            .load(std::sync::atomic::Ordering::Relaxed),
+    }
+}

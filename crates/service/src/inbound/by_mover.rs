@@ -1,0 +1,106 @@
+//! Chunks that movers fetch.
+
+use std::sync::Arc;
+
+use posthaste_api as api;
+use posthaste_core::movers::MoverId;
+use posthaste_endpoint::Result;
+use posthaste_types::{ChunkIndex, Digest};
+
+use super::{Flow, stage::Stage};
+use crate::movers::{Ending, Movers, News, Offered};
+
+/// What became of a chunk that movers might fetch.
+pub(super) enum Fetched {
+    /// It is in its draft, durable, and has this digest.
+    Done(Digest),
+    /// No mover is to fetch it, or this one could not.
+    Ours(Option<MoverId>),
+}
+
+/// Lets a mover fetch a chunk into its draft, whose files are made here: a mover writes to what is there, and makes nothing.
+///
+/// # Errors
+/// Those of making the files.
+pub(super) async fn fetch(
+    stage: &Arc<Stage>,
+    movers: &Movers,
+    place: usize,
+    flow: &Flow,
+    chunk: ChunkIndex,
+) -> Result<Fetched> {
+    let Some(task) = task(stage, place, chunk).filter(|_| movers.are_there()) else {
+        return Ok(Fetched::Ours(None));
+    };
+    make_files(stage, chunk).await?;
+    let request = stage.request;
+    let offered = Offered {
+        request,
+        due: stage.deadline,
+        group: request.get().rotate_left(32) ^ u64::from(chunk.get()),
+        task: Arc::new(move || api::Task::Fetch(task.clone())),
+    };
+    let (mut fetching, mut seen) = (None, 0);
+    let ending = movers.carry(offered, |news| match news {
+        News::Given => {
+            fetching.get_or_insert_with(|| flow.begin());
+            seen = 0;
+        }
+        News::Fetched(bytes) => {
+            flow.add(usize::try_from(bytes.saturating_sub(seen)).unwrap_or(0));
+            seen = seen.max(bytes);
+        }
+        News::Begun(_) | News::Ended(_) => {}
+    });
+    let ending = ending.await;
+    let range = stage.range(chunk);
+    match ending {
+        Some(Ending::Done(digests)) if digests.len() == 1 => {
+            let rest = (range.end - range.start).saturating_sub(seen);
+            flow.add(usize::try_from(rest).unwrap_or(0));
+            Ok(Fetched::Done(digests[0]))
+        }
+        Some(Ending::Failed(mover)) => Ok(Fetched::Ours(Some(mover))),
+        Some(Ending::Done(_)) | None => Ok(Fetched::Ours(None)),
+    }
+}
+
+async fn make_files(stage: &Arc<Stage>, chunk: ChunkIndex) -> Result<()> {
+    let pieces = stage.pieces(chunk);
+    let made = stage.blocking(move |stage| {
+        let _leave = stage.leave();
+        for piece in pieces {
+            let file = &stage.list.files[piece.file];
+            stage.draft.make(&file.path, file.size)?;
+        }
+        Ok(())
+    });
+    made.await
+}
+
+/// What is to be done; none where it can't be said in text.
+fn task(stage: &Stage, place: usize, chunk: ChunkIndex) -> Option<api::FetchTask> {
+    let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_owned);
+    let piece = |piece: super::list::Piece| {
+        let entry = stage.list.entry(place, piece.file)?;
+        Some(api::FetchPiece {
+            path: text(&stage.list.files[piece.file].path)?,
+            source_path: text(stage.list.path_there(place, piece.file))?,
+            size: entry.size,
+            mtime_s: entry.mtime.map(|mtime| mtime.secs),
+            mtime_ns: entry.mtime.map_or(0, |mtime| mtime.nanos),
+            version: entry.version.as_deref().map(str::to_owned),
+            from: piece.range.start,
+            to: piece.range.end,
+        })
+    };
+    let pieces = stage.pieces(chunk).into_iter().map(piece);
+    Some(api::FetchTask {
+        request: stage.request.to_string(),
+        chunk: chunk.get(),
+        source: stage.wanted.sources.get(place)?.clone(),
+        profile: stage.wanted.profile.clone(),
+        draft: stage.draft.folder().to_str()?.to_owned(),
+        pieces: pieces.collect::<Option<_>>()?,
+    })
+}

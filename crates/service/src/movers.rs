@@ -1,0 +1,534 @@
+//! Movers: processes that move data for the service, on whatever hosts (`docs/algorithms/movers.md`). Who is there, and who
+//! does what, the roster decides; this tells it what is heard, and those who wait for work what became of it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use posthaste_api as api;
+use posthaste_core::movers::{
+    Heard, LEASE_LASTS, LeaseId, MOVERS_MAX, MoverId, Offer, Roster, Ticket, View,
+};
+use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_types::{Digest, RequestId, Timestamp};
+use tokio::sync::{Notify, mpsc};
+
+use crate::monotonic;
+
+/// How often it is looked whether movers are silent.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// An answer to a mover waits no longer for work: it must be heard meanwhile.
+const WAIT_MAX: Duration = Duration::from_secs(3);
+/// News of one piece of work that may wait to be heard; the last place is for its end.
+const NEWS_MAX: usize = 8;
+/// Bytes of the name of a mover or a host.
+const NAME_BYTES_MAX: usize = 128;
+/// Characters that are kept of why something failed.
+const WHY_CHARS_MAX: usize = 500;
+
+/// What those who wait for work hear of it.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// A mover has it. After another was lost, this comes again.
+    Given,
+    /// Its fragment is on its way, and has this digest.
+    Begun(Digest),
+    /// So many bytes came since it was given.
+    Fetched(u64),
+    /// It has ended.
+    Ended(Ending),
+}
+
+/// How work of a mover ended.
+#[derive(Debug)]
+pub(crate) enum Ending {
+    /// It is done, and these are the digests of its chunk.
+    Done(Vec<Digest>),
+    /// This mover could not do it.
+    Failed(MoverId),
+}
+
+/// Work that is offered to movers.
+pub(crate) struct Offered {
+    pub(crate) request: RequestId,
+    pub(crate) due: Timestamp,
+    /// What it shares reading with.
+    pub(crate) group: u64,
+    /// What is to be done, said when it is given: what it needs then is fresh.
+    pub(crate) task: Arc<dyn Fn() -> api::Task + Send + Sync>,
+}
+
+struct Pending {
+    offered: Offered,
+    teller: mpsc::Sender<News>,
+}
+
+/// What is known of a mover beside what the roster knows.
+#[derive(Debug, Default)]
+struct About {
+    host: String,
+    version: String,
+    bytes: u64,
+    failure: Option<String>,
+    /// What it sent to each depot so far, and what of that arrived.
+    carried: BTreeMap<String, (u64, u64)>,
+}
+
+struct State {
+    roster: Roster,
+    pending: HashMap<Ticket, Pending>,
+    about: BTreeMap<MoverId, About>,
+    next: u64,
+}
+
+/// The movers of this service.
+pub(crate) struct Movers {
+    state: Mutex<State>,
+    /// Something waits to be given, or a turn is no longer the newest.
+    changed: Notify,
+    started: Instant,
+}
+
+impl Movers {
+    /// Nobody is there yet. Numbers begin at `now`, so that they are none of a service before this.
+    pub(crate) fn new(now: Timestamp) -> Self {
+        Self {
+            state: Mutex::new(State {
+                roster: Roster::starting_at(now.as_micros()),
+                pending: HashMap::new(),
+                about: BTreeMap::new(),
+                next: 0,
+            }),
+            changed: Notify::new(),
+            started: monotonic(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The time that leases go by: that of no calendar.
+    fn now(&self) -> Timestamp {
+        Timestamp::from_secs(1) + self.started.elapsed()
+    }
+
+    /// A mover joins.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for what makes no sense, [`ErrorKind::Unsupported`] where no protocol is spoken by both,
+    /// [`ErrorKind::Busy`] where there are too many.
+    pub(crate) fn join(&self, new: &api::NewMover) -> Result<api::JoinedMover> {
+        let wrong =
+            |why: &str| Error::new(ErrorKind::Invalid, "join", "the mover").cause(why.to_owned());
+        let is_name = |name: &str| {
+            let is_plain = name.chars().all(|c| c.is_ascii_graphic() && c != '/');
+            !name.is_empty() && name.len() <= NAME_BYTES_MAX && is_plain
+        };
+        if !is_name(&new.name) || !is_name(&new.host) || new.version.len() > NAME_BYTES_MAX {
+            return Err(wrong(
+                "its name or its host's is none: letters, digits and signs, at most 128",
+            )
+            .hint("name it with --name"));
+        }
+        if !new.protocols.contains(&api::MOVER_PROTOCOL) {
+            let spoken: Vec<String> = new.protocols.iter().map(u32::to_string).collect();
+            let why = format!(
+                "it speaks protocol {}, and the service {}",
+                spoken.join(", "),
+                api::MOVER_PROTOCOL
+            );
+            return Err(
+                Error::new(ErrorKind::Conflict, "join", format!("mover {}", new.name))
+                    .cause(why)
+                    .hint(format!(
+                        "install release {} there",
+                        env!("CARGO_PKG_VERSION")
+                    )),
+            );
+        }
+        let mut state = self.state();
+        let joined = state.roster.join(self.now(), &new.name, new.slots);
+        let id = joined.ok_or_else(|| {
+            Error::new(ErrorKind::Busy, "join", format!("mover {}", new.name))
+                .cause(format!("there are {MOVERS_MAX}"))
+        })?;
+        let about = About {
+            host: new.host.clone(),
+            version: new.version.clone(),
+            ..About::default()
+        };
+        state.about.insert(id, about);
+        self.settle(&mut state);
+        eprintln!("posthaste: mover {} of {} joined", new.name, new.host);
+        Ok(api::JoinedMover {
+            id: id.get(),
+            protocol: api::MOVER_PROTOCOL,
+            lease_ms: u64::try_from(LEASE_LASTS.as_millis()).unwrap_or(u64::MAX),
+        })
+    }
+
+    /// A mover ends by itself.
+    pub(crate) fn leave(&self, id: MoverId) {
+        let mut state = self.state();
+        let name = state.name(id);
+        state.roster.leave(self.now(), id);
+        self.settle(&mut state);
+        drop(state);
+        if let Some(name) = name {
+            eprintln!("posthaste: mover {name} left");
+        }
+    }
+
+    /// Hears what a mover says, and gives it work; waits for some where it may. What it said that it carried to depots is
+    /// told to `carried`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] where it is not known (any more): it joins anew. [`ErrorKind::Invalid`] for what makes no sense.
+    pub(crate) async fn turn(
+        &self,
+        id: MoverId,
+        turn: &api::MoverTurn,
+        carried: impl Fn(&str, u64, u64) + Send,
+    ) -> Result<api::MoverOrders> {
+        let until = monotonic() + Duration::from_millis(turn.wait_ms).min(WAIT_MAX);
+        if !self.hear(id, turn, carried)? {
+            return Ok(api::MoverOrders::default());
+        }
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            let Some(orders) = self.ask(id, turn)? else {
+                return Ok(api::MoverOrders::default());
+            };
+            let is_over = monotonic() >= until;
+            if is_over || !orders.work.is_empty() || !orders.stop.is_empty() || turn.leaves {
+                return Ok(orders);
+            }
+            let left = until.saturating_duration_since(monotonic());
+            let _ = tokio::time::timeout(left, changed).await;
+        }
+    }
+
+    /// Whether it is something new.
+    fn hear(
+        &self,
+        id: MoverId,
+        turn: &api::MoverTurn,
+        carried: impl Fn(&str, u64, u64),
+    ) -> Result<bool> {
+        let ended = turn.ended.iter().map(read_ending);
+        let ended = ended.collect::<Result<Vec<_>>>()?;
+        let mut state = self.state();
+        match state.roster.hear(self.now(), id, turn.number) {
+            Heard::Unknown => return Err(unknown(id)),
+            Heard::Old => return Ok(false),
+            Heard::New => {}
+        }
+        // One that waits with an older turn is not to be given anything there.
+        self.changed.notify_waiters();
+        for begun in &turn.begun {
+            let digest = read_digest(&begun.digest)?;
+            state.tell(id, LeaseId::new(begun.lease), News::Begun(digest));
+        }
+        for fetched in &turn.fetched {
+            let news = News::Fetched(fetched.bytes);
+            state.tell(id, LeaseId::new(fetched.lease), news);
+        }
+        for (lease, digests, failure) in ended {
+            self.end(&mut state, id, lease, digests, failure);
+        }
+        let held: BTreeSet<LeaseId> = turn.holds.iter().copied().map(LeaseId::new).collect();
+        state.roster.holds(id, &held);
+        if let Some(about) = state.about.get_mut(&id) {
+            about.bytes = about.bytes.max(turn.bytes);
+            for now in &turn.carried {
+                let before = about.carried.entry(now.depot.clone()).or_default();
+                let sent = now.sent.saturating_sub(before.0);
+                let arrived = now.arrived.saturating_sub(before.1);
+                *before = (now.sent.max(before.0), now.arrived.max(before.1));
+                carried(&now.depot, sent, arrived);
+            }
+        }
+        self.settle(&mut state);
+        Ok(true)
+    }
+
+    fn end(
+        &self,
+        state: &mut State,
+        id: MoverId,
+        lease: LeaseId,
+        digests: Vec<Digest>,
+        failure: Option<String>,
+    ) {
+        let is_done = failure.is_none();
+        let Some(ticket) = state.roster.ended(self.now(), id, lease, is_done) else {
+            return;
+        };
+        let Some(pending) = state.pending.remove(&ticket) else {
+            return;
+        };
+        if let Some(why) = failure {
+            let name = state.name(id).unwrap_or_default();
+            let request = pending.offered.request;
+            eprintln!("posthaste: {request}: mover {name}: {why}");
+            if let Some(about) = state.about.get_mut(&id) {
+                about.failure = Some(why);
+            }
+        }
+        let ending = if is_done {
+            Ending::Done(digests)
+        } else {
+            Ending::Failed(id)
+        };
+        // Whoever waited may have left.
+        let _ = pending.teller.try_send(News::Ended(ending));
+    }
+
+    /// What it is to do; none where its turn is no longer the newest.
+    fn ask(&self, id: MoverId, turn: &api::MoverTurn) -> Result<Option<api::MoverOrders>> {
+        let mut state = self.state();
+        let leaves = turn.leaves;
+        let asked = state
+            .roster
+            .ask(self.now(), id, turn.number, turn.free, leaves);
+        self.settle(&mut state);
+        let Some(asked) = asked else {
+            let is_there = state.about.contains_key(&id);
+            return if is_there { Ok(None) } else { Err(unknown(id)) };
+        };
+        let mut work = Vec::with_capacity(asked.given.len());
+        for (lease, ticket) in asked.given {
+            let Some(pending) = state.pending.get(&ticket) else {
+                continue;
+            };
+            let _ = pending.teller.try_send(News::Given);
+            work.push(api::Work {
+                lease: lease.get(),
+                task: (pending.offered.task)(),
+            });
+        }
+        Ok(Some(api::MoverOrders {
+            work,
+            stop: asked.stop.into_iter().map(LeaseId::get).collect(),
+            drains: asked.drains,
+        }))
+    }
+
+    /// Sees that a mover has work of a request, so that it may know what that is.
+    ///
+    /// # Errors
+    /// [`ErrorKind::PermissionDenied`] where it has none.
+    pub(crate) fn check_works_for(&self, id: MoverId, request: RequestId) -> Result<()> {
+        let state = self.state();
+        let mut pending = state.pending.iter();
+        let is_given = pending.any(|(ticket, pending)| {
+            pending.offered.request == request && state.roster.worker(*ticket) == Some(id)
+        });
+        if is_given {
+            return Ok(());
+        }
+        let subject = format!("the dataset of {request}");
+        Err(Error::new(ErrorKind::PermissionDenied, "show", subject)
+            .cause("this mover has no work of it"))
+    }
+
+    /// Movers of this name get nothing new, or do again.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] where none is there.
+    pub(crate) fn drain(&self, name: &str, drains: bool) -> Result<()> {
+        let mut state = self.state();
+        let is_there = state.roster.drain(self.now(), name, drains);
+        self.settle(&mut state);
+        self.changed.notify_waiters();
+        if is_there {
+            return Ok(());
+        }
+        Err(
+            Error::new(ErrorKind::NotFound, "drain", format!("mover {name}"))
+                .hint("`posthaste movers` shows those that are there"),
+        )
+    }
+
+    /// How all movers are, in the order in which they joined.
+    pub(crate) fn all(&self) -> Vec<api::Mover> {
+        let (now, state) = (self.now(), self.state());
+        let views = state.roster.views().into_iter();
+        views
+            .map(|view| shown(&view, state.about.get(&view.id), now))
+            .collect()
+    }
+
+    /// Looks after movers that are silent, for as long as the service runs.
+    ///
+    /// # Errors
+    /// None.
+    pub(crate) async fn look_after(self: Arc<Self>) -> Result<()> {
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            let mut state = self.state();
+            let gone = state.roster.tick(self.now());
+            self.settle(&mut state);
+            drop(state);
+            for name in gone {
+                eprintln!("posthaste: mover {name} is silent: its work is given to others");
+            }
+        }
+    }
+
+    /// After anything changed: wakes those who wait for work, and tells those whose work no mover is to do.
+    fn settle(&self, state: &mut State) {
+        for ticket in state.roster.take_left() {
+            // Whoever waits hears the end of this.
+            state.pending.remove(&ticket);
+        }
+        let there: BTreeSet<MoverId> = state.roster.ids().collect();
+        state.about.retain(|id, _| there.contains(id));
+        if state.roster.has_waiting() {
+            self.changed.notify_waiters();
+        }
+    }
+
+    /// Lets movers do this; what is heard of it meanwhile is told to `hear`. None where no mover is to do it, or none could:
+    /// then it is the caller's, who says by [`Movers::could_be_done`] whether it could be done.
+    pub(crate) async fn carry(
+        &self,
+        offered: Offered,
+        mut hear: impl FnMut(News) + Send,
+    ) -> Option<Ending> {
+        let (teller, mut news) = mpsc::channel(NEWS_MAX);
+        let _withdrawal = self.offer(offered, teller)?;
+        loop {
+            match news.recv().await? {
+                News::Ended(ending) => return Some(ending),
+                other => hear(other),
+            }
+        }
+    }
+
+    /// Whether any may be given work.
+    pub(crate) fn are_there(&self) -> bool {
+        self.state().roster.is_manned(self.now())
+    }
+
+    fn offer(&self, offered: Offered, teller: mpsc::Sender<News>) -> Option<Withdrawal<'_>> {
+        let mut state = self.state();
+        state.next += 1;
+        let ticket = Ticket::new(state.next);
+        let offer = Offer {
+            ticket,
+            due: offered.due,
+            group: offered.group,
+        };
+        if !state.roster.offer(self.now(), offer) {
+            return None;
+        }
+        state.pending.insert(ticket, Pending { offered, teller });
+        self.settle(&mut state);
+        Some(Withdrawal {
+            movers: self,
+            ticket,
+        })
+    }
+
+    /// What a mover could not do was done here.
+    pub(crate) fn could_be_done(&self, id: MoverId) {
+        let mut state = self.state();
+        state.roster.was_its_fault(self.now(), id);
+        self.settle(&mut state);
+    }
+}
+
+/// Takes work back when whoever waits for it is gone.
+struct Withdrawal<'a> {
+    movers: &'a Movers,
+    ticket: Ticket,
+}
+
+impl Drop for Withdrawal<'_> {
+    fn drop(&mut self) {
+        let mut state = self.movers.state();
+        if state.pending.remove(&self.ticket).is_some() {
+            state.roster.withdraw(self.ticket);
+            drop(state);
+            self.movers.changed.notify_waiters();
+        }
+    }
+}
+
+impl State {
+    fn name(&self, id: MoverId) -> Option<String> {
+        let mut views = self.roster.views().into_iter();
+        views.find(|view| view.id == id).map(|view| view.name)
+    }
+
+    /// Tells whoever waits for the work of a lease, where it is this mover's. What finds no room is told by what comes after.
+    fn tell(&self, id: MoverId, lease: LeaseId, news: News) {
+        let Some((holder, ticket)) = self.roster.holder(lease) else {
+            return;
+        };
+        let pending = self.pending.get(&ticket).filter(|_| holder == id);
+        if let Some(pending) = pending
+            && pending.teller.capacity() > 1
+        {
+            let _ = pending.teller.try_send(news);
+        }
+    }
+}
+
+fn shown(view: &View, about: Option<&About>, now: Timestamp) -> api::Mover {
+    let rests = view.rests_until.is_some_and(|until| until > now);
+    let state = match (view.drains, rests) {
+        (true, _) => "drains",
+        (false, true) => "rests",
+        (false, false) => "works",
+    };
+    api::Mover {
+        name: view.name.clone(),
+        host: about.map(|about| about.host.clone()).unwrap_or_default(),
+        version: about.map(|about| about.version.clone()).unwrap_or_default(),
+        state: state.into(),
+        slots: view.slots,
+        working: view.leases as u64,
+        done: view.done,
+        failed: view.failed,
+        bytes: about.map_or(0, |about| about.bytes),
+        age_s: now.since(view.joined).as_secs_f64(),
+        heard_s: now.since(view.heard).as_secs_f64(),
+        failure: about.and_then(|about| about.failure.clone()),
+    }
+}
+
+fn unknown(id: MoverId) -> Error {
+    Error::new(ErrorKind::NotFound, "hear", format!("mover {}", id.get()))
+        .cause("it is not known (any more)")
+        .hint("it joins anew with `POST /v1/movers`")
+}
+
+fn read_digest(text: &str) -> Result<Digest> {
+    let read = text.parse();
+    read.map_err(|_| Error::new(ErrorKind::Invalid, "read", "a digest of a mover"))
+}
+
+type ReadEnding = (LeaseId, Vec<Digest>, Option<String>);
+
+fn read_ending(ended: &api::EndedWork) -> Result<ReadEnding> {
+    let digests = ended.digests.iter().map(|text| read_digest(text));
+    let digests = digests.collect::<Result<Vec<_>>>()?;
+    let failure = ended.failure.as_ref().map(|why| {
+        let plain = why.chars().map(|c| if c.is_control() { ' ' } else { c });
+        plain.take(WHY_CHARS_MAX).collect()
+    });
+    if digests.is_empty() && failure.is_none() {
+        return Err(
+            Error::new(ErrorKind::Invalid, "hear", "that a mover's work has ended")
+                .cause("it says neither what came of it nor why it failed"),
+        );
+    }
+    Ok((LeaseId::new(ended.lease), digests, failure))
+}
