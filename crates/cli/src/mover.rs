@@ -9,6 +9,7 @@ use posthaste_types::Bytes;
 use crate::{
     config,
     failure::{Failure, Outcome},
+    output,
     shutdown::Shutdown,
 };
 
@@ -58,6 +59,9 @@ pub struct MoverArguments {
     /// Certificates in PEM that are trusted beside the system's
     #[arg(long, value_name = "FILE")]
     ca_file: Option<PathBuf>,
+    /// Print one JSON object with its name and the service's address once it works
+    #[arg(long)]
+    json: bool,
     /// End when standard input does
     #[arg(long, hide = true)]
     until_stdin_closes: bool,
@@ -89,8 +93,14 @@ pub async fn run(arguments: MoverArguments) -> Outcome {
         shutdown.told().await;
         let _ = told.send(()).await;
     };
+    let is_told = std::cell::Cell::new(!arguments.json);
     let moving = run_mover(options, first, move |notice| match notice {
-        Notice::Joined(address) => eprintln!("posthaste: mover {name} works for {address}"),
+        Notice::Joined(address) => {
+            eprintln!("posthaste: mover {name} works for {address}");
+            if !is_told.replace(true) {
+                output::json(&serde_json::json!({ "name": name, "service": address }));
+            }
+        }
         Notice::Lost(why) => eprintln!("posthaste: {why}; goes on trying"),
         Notice::Draining(0) => eprintln!("posthaste: ends"),
         Notice::Draining(left) => {
