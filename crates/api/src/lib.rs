@@ -24,9 +24,9 @@ pub use depot::{Depot, DepotDrain, Invite, LentTerms, NewDepot, NewDrain, NewInv
 pub use directory::{Directory, DirectoryEntry};
 pub use job::{Job, JobEnd, JobName, Moved, NewJob, Scratch};
 pub use mover::{
-    BegunWork, CarriedBytes, EndedWork, FetchPiece, FetchTask, FetchedBytes, JoinedMover,
-    MOVER_PROTOCOL, Mover, MoverOrders, MoverTurn, NewMover, SealedDataset, SendTask, Task,
-    TaskDepot, Work,
+    BegunWork, CarriedBytes, Chore, ChoreDepot, EndedWork, FetchChore, FetchPiece, FetchedBytes,
+    JoinedMover, MOVER_PROTOCOL, Mover, MoverOrders, MoverTurn, NewMover, SealedDataset, SendChore,
+    Work,
 };
 pub use queue::{Queue, QueueScore, QueuedJob};
 pub use ranked::Ranked;

@@ -129,22 +129,22 @@ pub struct Work {
     /// The right.
     pub lease: u64,
     /// What is to be done.
-    pub task: Task,
+    pub chore: Chore,
 }
 
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Task {
+pub enum Chore {
     /// A fragment is to be sent to a depot.
-    Send(SendTask),
+    Send(SendChore),
     /// A chunk is to be fetched from a source.
-    Fetch(FetchTask),
+    Fetch(FetchChore),
 }
 
 /// A fragment of a sealed dataset that is to be sent to a depot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct SendTask {
+pub struct SendChore {
     /// The request: what its dataset is, is asked for by this.
     pub request: String,
     /// The chunk.
@@ -155,7 +155,7 @@ pub struct SendTask {
     #[serde(default)]
     pub known: Vec<String>,
     /// The depot.
-    pub depot: TaskDepot,
+    pub depot: ChoreDepot,
     /// When it should be there, in microseconds since the Unix epoch; whenever there is time, without.
     #[serde(default)]
     pub due_us: Option<u64>,
@@ -166,7 +166,7 @@ pub struct SendTask {
 
 /// The depot that something is sent to.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct TaskDepot {
+pub struct ChoreDepot {
     /// Its name.
     pub name: String,
     /// Where it listens.
@@ -180,9 +180,9 @@ pub struct TaskDepot {
     pub lets_through: bool,
 }
 
-impl fmt::Debug for TaskDepot {
+impl fmt::Debug for ChoreDepot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TaskDepot")
+        f.debug_struct("ChoreDepot")
             .field("name", &self.name)
             .field("url", &self.url)
             .finish_non_exhaustive()
@@ -219,7 +219,7 @@ impl fmt::Debug for SealedDataset {
 
 /// A chunk of a stage-in that is to be fetched from one source, into the files of its draft.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct FetchTask {
+pub struct FetchChore {
     /// The request.
     pub request: String,
     /// The chunk.

@@ -4,6 +4,9 @@
 //! The driver tells what it hears with the time; nothing here is written down. After a restart movers join anew, and the
 //! mind commands anew what was under way.
 
+mod give;
+mod words;
+
 use alloc::{
     collections::{BTreeMap, BTreeSet},
     string::String,
@@ -11,6 +14,8 @@ use alloc::{
 };
 use core::time::Duration;
 use posthaste_types::Timestamp;
+
+pub use words::{Heard, LeaseId, MoverId, Offer, Ticket, Turn, View};
 
 /// Work of a mover that said nothing for this long is given to another.
 pub const LEASE_LASTS: Duration = Duration::from_secs(10);
@@ -20,105 +25,10 @@ const FAILURES_MAX: u32 = 3;
 const REST: Duration = Duration::from_secs(60);
 /// Movers that may have lost the same work before nobody else is given it.
 const LOSSES_MAX: u32 = 2;
-/// What a mover has room for is counted on this long after it said so.
-const SPEAKS: Duration = Duration::from_secs(4);
 /// Movers at once.
 pub const MOVERS_MAX: usize = 4096;
 /// Pieces of work that one mover may have at once.
 pub const SLOTS_MAX: u32 = 256;
-
-macro_rules! number {
-    ($(#[$about:meta])* $name:ident) => {
-        $(#[$about])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(u64);
-
-        impl $name {
-            /// By its number.
-            #[must_use]
-            pub const fn new(number: u64) -> Self {
-                Self(number)
-            }
-
-            /// Its number.
-            #[must_use]
-            pub const fn get(self) -> u64 {
-                self.0
-            }
-        }
-    };
-}
-
-number!(
-    /// A mover, from when it joins until it leaves or is silent too long.
-    MoverId
-);
-number!(
-    /// The right of one mover to do one piece of work.
-    LeaseId
-);
-number!(
-    /// A piece of work, numbered by whoever offers it.
-    Ticket
-);
-
-/// A piece of work that waits, or is under way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Offer {
-    /// Its number: no other has it.
-    pub ticket: Ticket,
-    /// When it should be done; the earliest goes first.
-    pub due: Timestamp,
-    /// What it shares reading with: of one group as much as possible goes to one mover.
-    pub group: u64,
-}
-
-/// What a mover is told when it asks.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Turn {
-    /// What it is to do from now on.
-    pub given: Vec<(LeaseId, Ticket)>,
-    /// What it is to stop: nobody waits for it any more.
-    pub stop: Vec<LeaseId>,
-    /// It gets nothing new.
-    pub drains: bool,
-}
-
-/// Whether what a mover says counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Heard {
-    /// It is not known (any more).
-    Unknown,
-    /// It has said more since.
-    Old,
-    /// It does.
-    New,
-}
-
-/// How a mover is, for people.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct View {
-    /// Its number.
-    pub id: MoverId,
-    /// What it calls itself.
-    pub name: String,
-    /// How much it may have at once.
-    pub slots: u32,
-    /// How much it has.
-    pub leases: usize,
-    /// Since when it is there.
-    pub joined: Timestamp,
-    /// When it was heard last.
-    pub heard: Timestamp,
-    /// How much it has done.
-    pub done: u64,
-    /// How much it could not do.
-    pub failed: u64,
-    /// It gets nothing new, by somebody's wish.
-    pub drains: bool,
-    /// Until when it rests after failures.
-    pub rests_until: Option<Timestamp>,
-}
 
 #[derive(Debug)]
 struct Mover {
@@ -197,7 +107,7 @@ impl Roster {
         if self.movers.len() >= MOVERS_MAX {
             return None;
         }
-        let id = MoverId(self.number());
+        let id = MoverId::new(self.number());
         let mover = Mover {
             name: name.into(),
             slots: slots.clamp(1, SLOTS_MAX),
@@ -317,62 +227,6 @@ impl Roster {
         }
         self.leave_what_nobody_takes(now);
         Some(turn)
-    }
-
-    /// Gives a mover its share of what waits.
-    fn give(&mut self, now: Timestamp, id: MoverId) -> Vec<(LeaseId, Ticket)> {
-        let mut given = Vec::new();
-        let mut most = self.share(now, id);
-        while most > 0
-            && let Some((_, first)) = self.waiting.first().copied()
-        {
-            let group = self.works[&first].offer.group;
-            let alike = self
-                .groups
-                .range((group, Ticket(0))..=(group, Ticket(u64::MAX)));
-            // What shares reading stays together, as far as the mover has room.
-            let room = self.movers[&id].free as usize - given.len();
-            let alike: Vec<Ticket> = alike.map(|(_, ticket)| *ticket).take(room).collect();
-            most = most.saturating_sub(alike.len().max(1));
-            for ticket in alike {
-                let lease = LeaseId(self.number());
-                let Some(work) = self.works.get_mut(&ticket) else {
-                    continue;
-                };
-                work.lease = Some(lease);
-                let offer = work.offer;
-                self.unwait(offer);
-                self.leases.insert(lease, (id, ticket));
-                given.push((lease, ticket));
-            }
-        }
-        if let Some(mover) = self.movers.get_mut(&id) {
-            mover.leases.extend(given.iter().map(|(lease, _)| *lease));
-            mover.free -= u32::try_from(given.len()).unwrap_or(mover.free);
-        }
-        given
-    }
-
-    /// How much of what waits a mover takes: so much that all that have room come to have as much, so that one that asks
-    /// first does not leave the others without, but no less than what they could not take.
-    fn share(&self, now: Timestamp, id: MoverId) -> usize {
-        let Some(mover) = self.movers.get(&id) else {
-            return 0;
-        };
-        let others = self.movers.iter().filter(|(other, mover)| {
-            let has_room = mover.free > 0 && now.since(mover.heard) < SPEAKS;
-            **other != id && has_room && mover.may_take(now)
-        });
-        let (mut movers, mut under_way, mut free) = (1, mover.leases.len(), 0);
-        for (_, other) in others {
-            movers += 1;
-            under_way += other.leases.len();
-            free += other.free as usize;
-        }
-        let even = (self.waiting.len() + under_way).div_ceil(movers);
-        let even = even.saturating_sub(mover.leases.len());
-        let spilt = self.waiting.len().saturating_sub(free);
-        even.max(spilt).min(mover.free as usize)
     }
 
     /// A mover has done its work, or could not. Whose it was, where it had the right to: what it says of any other counts for
@@ -556,7 +410,7 @@ mod tests {
 
     fn offer(roster: &mut Roster, number: u64, group: u64) -> bool {
         let offer = Offer {
-            ticket: Ticket(number),
+            ticket: Ticket::new(number),
             due: at(100),
             group,
         };
@@ -587,7 +441,7 @@ mod tests {
         let one = roster.join(at(0), "one", 4).unwrap();
         assert!(offer(&mut roster, 1, 1));
         assert!(roster.drain(at(0), "one", true) && !roster.is_manned(at(0)));
-        assert_eq!(roster.take_left(), [Ticket(1)]);
+        assert_eq!(roster.take_left(), [Ticket::new(1)]);
         assert!(turn(&mut roster, 1, one, 4).unwrap().drains);
         // It is still to get nothing when it is started again.
         roster.join(at(2), "one", 4).unwrap();
@@ -632,9 +486,12 @@ mod tests {
         assert_eq!(turn(&mut roster, 11, one, 1), None);
         assert_eq!(roster.ended(at(11), one, lost.0, true), None);
         let again = turn(&mut roster, 11, other, 1).unwrap().given[0];
-        assert_eq!(again.1, Ticket(1));
+        assert_eq!(again.1, Ticket::new(1));
         assert_eq!(roster.ended(at(12), one, again.0, true), None);
-        assert_eq!(roster.ended(at(12), other, again.0, true), Some(Ticket(1)));
+        assert_eq!(
+            roster.ended(at(12), other, again.0, true),
+            Some(Ticket::new(1))
+        );
         assert_eq!(roster.ended(at(12), other, again.0, true), None);
     }
 
@@ -652,8 +509,11 @@ mod tests {
         let again = roster.ask(at(2), one, 3, 2, false).unwrap().given[0];
         assert!(again.1 == lost.1 && again.0 != lost.0);
         assert_eq!(roster.ended(at(3), one, lost.0, true), None);
-        assert_eq!(roster.ended(at(3), one, again.0, true), Some(Ticket(1)));
-        assert_eq!(roster.hear(at(3), MoverId(99), 1), Heard::Unknown);
+        assert_eq!(
+            roster.ended(at(3), one, again.0, true),
+            Some(Ticket::new(1))
+        );
+        assert_eq!(roster.hear(at(3), MoverId::new(99), 1), Heard::Unknown);
     }
 
     #[test]
@@ -666,7 +526,7 @@ mod tests {
         roster.leave(at(1), ids[0]);
         assert_eq!(tickets(turn(&mut roster, 1, ids[1], 1)), [1]);
         roster.leave(at(2), ids[1]);
-        assert_eq!(roster.take_left(), [Ticket(1)]);
+        assert_eq!(roster.take_left(), [Ticket::new(1)]);
         assert_eq!(tickets(turn(&mut roster, 2, ids[2], 1)), [0; 0]);
     }
 
@@ -679,7 +539,7 @@ mod tests {
         }
         let given = turn(&mut roster, 0, one, 3).unwrap().given;
         assert_eq!(given.len(), 3);
-        roster.withdraw(Ticket(3));
+        roster.withdraw(Ticket::new(3));
         roster.withdraw(given[0].1);
         assert!(!roster.has_waiting());
         assert_eq!(turn(&mut roster, 1, one, 9).unwrap().stop, [given[0].0]);

@@ -18,7 +18,7 @@ struct Clients {
 }
 
 impl Clients {
-    fn open(depot: &api::TaskDepot) -> Result<Self> {
+    fn open(depot: &api::ChoreDepot) -> Result<Self> {
         let fingerprint = depot.fingerprint.parse().map_err(|cause| {
             let subject = format!("fingerprint {}", depot.fingerprint);
             Error::new(ErrorKind::Invalid, "use", subject).cause(cause)
@@ -34,7 +34,7 @@ impl Clients {
         })
     }
 
-    fn is_of(&self, depot: &api::TaskDepot) -> bool {
+    fn is_of(&self, depot: &api::ChoreDepot) -> bool {
         let address = self.ordinary.address();
         address.url == depot.url && address.fingerprint.to_string() == depot.fingerprint
     }
@@ -55,7 +55,7 @@ impl Depots {
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] when its address makes no sense.
-    pub(crate) fn sender(&self, depot: &api::TaskDepot, gives_way: bool) -> Result<RelayClient> {
+    pub(crate) fn sender(&self, depot: &api::ChoreDepot, gives_way: bool) -> Result<RelayClient> {
         let mut known = self.known();
         if known
             .get(&depot.name)

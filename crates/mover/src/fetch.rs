@@ -24,15 +24,15 @@ const WRITE_BYTES: usize = 1 << 20;
 /// The source's at [`Locus::Source`], and those of writing at [`Locus::Destination`].
 pub(crate) async fn fetch(
     tools: &Arc<Tools>,
-    task: &api::FetchTask,
+    chore: &api::FetchChore,
     progress: &Progress,
 ) -> Result<Vec<Digest>> {
     let mut hasher = blake3::Hasher::new();
     let mut written: Vec<Arc<File>> = Vec::new();
-    for piece in &task.pieces {
-        let file = Arc::new(open(task, piece)?);
-        if let Err(error) = read(tools, task, piece, &file, (&mut hasher, progress)).await {
-            tools.sources.close(task, piece);
+    for piece in &chore.pieces {
+        let file = Arc::new(open(chore, piece)?);
+        if let Err(error) = read(tools, chore, piece, &file, (&mut hasher, progress)).await {
+            tools.sources.close(chore, piece);
             return Err(error);
         }
         written.push(file);
@@ -42,22 +42,22 @@ pub(crate) async fn fetch(
         files.try_for_each(|file| file.sync_data())
     });
     let synced = synced.await.map_err(|cause| stopped(cause.to_string()))?;
-    synced.map_err(|cause| Error::io("flush", &task.draft, cause).at(Locus::Destination))?;
+    synced.map_err(|cause| Error::io("flush", &chore.draft, cause).at(Locus::Destination))?;
     tools.leases.check()?;
     Ok(vec![Digest::new(*hasher.finalize().as_bytes())])
 }
 
 /// A file of the draft, which the service made. None is made here: one that is gone was given up.
-fn open(task: &api::FetchTask, piece: &api::FetchPiece) -> Result<File> {
+fn open(chore: &api::FetchChore, piece: &api::FetchPiece) -> Result<File> {
     let below = Path::new(&piece.path);
     let is_plain = |path: &Path| {
-        let mut parts = path.components();
-        parts.all(|part| matches!(part, Component::Normal(_)))
+        let mut components = path.components();
+        components.all(|component| matches!(component, Component::Normal(_)))
     };
-    if !Path::new(&task.draft).is_absolute() || !is_plain(below) {
+    if !Path::new(&chore.draft).is_absolute() || !is_plain(below) {
         return Err(Error::new(ErrorKind::Invalid, "write", &piece.path).at(Locus::Destination));
     }
-    let path: PathBuf = Path::new(&task.draft).join(below);
+    let path: PathBuf = Path::new(&chore.draft).join(below);
     let flags = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or(0);
     let opened = OpenOptions::new()
         .write(true)
@@ -70,13 +70,13 @@ fn open(task: &api::FetchTask, piece: &api::FetchPiece) -> Result<File> {
 
 async fn read(
     tools: &Arc<Tools>,
-    task: &api::FetchTask,
+    chore: &api::FetchChore,
     piece: &api::FetchPiece,
     file: &Arc<File>,
     (hasher, progress): (&mut blake3::Hasher, &Progress),
 ) -> Result<()> {
     let at_source = |error: Error| error.at(Locus::Source);
-    let reader = tools.sources.open(task, piece).await?;
+    let reader = tools.sources.open(chore, piece).await?;
     let mut bytes = reader.read(piece.from..piece.to).await.map_err(at_source)?;
     let mut at = piece.from;
     let mut strip = bytes::BytesMut::new();

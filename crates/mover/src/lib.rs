@@ -19,7 +19,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use posthaste_api as api;
 use posthaste_endpoint::{Error, ErrorKind, Result};
-use tokio::{sync::mpsc, task::JoinHandle, time::sleep};
+use tokio::{sync::mpsc, task::JoinSet, time::sleep};
 
 use crate::{
     datasets::Datasets,
@@ -82,9 +82,9 @@ pub(crate) struct Tools {
     pub(crate) reports: mpsc::Sender<Report>,
 }
 
-/// A turn under way.
+/// The newest turn.
 struct Turn {
-    asking: JoinHandle<Result<api::MoverOrders>>,
+    number: u64,
     /// How many reports it brings.
     begun: usize,
     ended: usize,
@@ -132,6 +132,8 @@ pub async fn run(
         notice,
         leaves: false,
         number: 0,
+        turns: JoinSet::new(),
+        works: JoinSet::new(),
     };
     tokio::pin!(shutdown);
     loop {
@@ -153,6 +155,9 @@ struct Mover<N> {
     notice: N,
     leaves: bool,
     number: u64,
+    /// Turns under way, by their numbers: all but the newest are answered to nobody, so that their connections stay.
+    turns: JoinSet<(u64, Result<api::MoverOrders>)>,
+    works: JoinSet<()>,
 }
 
 impl<N: Fn(Notice)> Mover<N> {
@@ -210,7 +215,8 @@ impl<N: Fn(Notice)> Mover<N> {
                     }
                     continue;
                 }
-                answered = &mut turn.asking => answered,
+                Some(answered) = self.turns.join_next() => answered,
+                Some(_) = self.works.join_next() => continue,
                 () = &mut shutdown, if !self.leaves => {
                     self.leaves = true;
                     (self.notice)(Notice::Draining(self.ledger.under_way()));
@@ -218,10 +224,12 @@ impl<N: Fn(Notice)> Mover<N> {
                     continue;
                 }
             };
-            match answered
-                .map_err(|cause| failed(cause.to_string()))
-                .flatten()
-            {
+            let answered = match answered {
+                Ok((number, answered)) if number == turn.number => answered,
+                Ok(_) => continue,
+                Err(cause) => Err(failed(cause.to_string())),
+            };
+            match answered {
                 Ok(orders) => {
                     (pause, _) = PAUSES;
                     self.tools.leases.answered(turn.sent);
@@ -274,15 +282,17 @@ impl<N: Fn(Notice)> Mover<N> {
             fetched: ledger.fetched(),
             carried,
         };
-        let tools = Arc::clone(&self.tools);
-        Turn {
+        let (tools, number) = (Arc::clone(&self.tools), self.number);
+        let asked = Turn {
+            number,
             begun: turn.begun.len(),
             ended: turn.ended.len(),
             waits,
             sent: monotonic(),
-            // One that is asked too late is answered all the same, to nobody: its connection stays.
-            asking: tokio::spawn(async move { tools.service.turn(id, &turn, wait).await }),
-        }
+        };
+        self.turns
+            .spawn(async move { (number, tools.service.turn(id, &turn, wait).await) });
+        asked
     }
 
     fn obey(&mut self, orders: api::MoverOrders) {
@@ -293,10 +303,10 @@ impl<N: Fn(Notice)> Mover<N> {
             let (tools, lease) = (Arc::clone(&self.tools), work.lease);
             let progress = self.ledger.progress();
             let own = Arc::clone(&progress);
-            let handle = tokio::spawn(async move {
-                let done = match &work.task {
-                    api::Task::Send(task) => send::send(&tools, lease, task).await,
-                    api::Task::Fetch(task) => fetch::fetch(&tools, task, &own).await,
+            let handle = self.works.spawn(async move {
+                let done = match &work.chore {
+                    api::Chore::Send(chore) => send::send(&tools, lease, chore).await,
+                    api::Chore::Fetch(chore) => fetch::fetch(&tools, chore, &own).await,
                 };
                 let report = Report::Ended(match done {
                     Ok(digests) => api::EndedWork {
@@ -313,7 +323,7 @@ impl<N: Fn(Notice)> Mover<N> {
                 // Nobody listens any more once it ends.
                 let _ = tools.reports.send(report).await;
             });
-            self.ledger.begin(lease, handle.abort_handle(), progress);
+            self.ledger.begin(lease, handle, progress);
         }
     }
 }

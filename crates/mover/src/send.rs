@@ -16,14 +16,14 @@ use crate::{Tools, ledger::Report};
 pub(crate) async fn send(
     tools: &Arc<Tools>,
     lease: u64,
-    task: &api::SendTask,
+    chore: &api::SendChore,
 ) -> Result<Vec<Digest>> {
-    let sealed = tools.datasets.open(&tools.service, &task.request).await?;
+    let sealed = tools.datasets.open(&tools.service, &chore.request).await?;
     let (chunk, fragment) = (
-        ChunkIndex::new(task.chunk),
-        FragmentIndex::new(task.fragment),
+        ChunkIndex::new(chore.chunk),
+        FragmentIndex::new(chore.fragment),
     );
-    let known = task.known.iter().map(|digest| digest.parse());
+    let known = chore.known.iter().map(|digest| digest.parse());
     let known: Vec<Digest> = known
         .collect::<Result<_, _>>()
         .map_err(|_| Error::new(ErrorKind::Invalid, "read", "the digests of a chunk"))?;
@@ -38,12 +38,12 @@ pub(crate) async fn send(
     let begun = Report::Begun(api::BegunWork { lease, digest });
     // Nobody listens any more once it ends.
     let _ = tools.reports.send(begun).await;
-    let haste = match task.due_us {
+    let haste = match chore.due_us {
         None => Haste::Whenever,
         Some(0) => Haste::Now,
         Some(due) => Haste::By(Timestamp::from_micros(due)),
     };
-    let client = tools.depots.sender(&task.depot, task.gives_way)?;
+    let client = tools.depots.sender(&chore.depot, chore.gives_way)?;
     let (client, seal) = (client.hasty(haste), sealed.seal());
     let stored = client.put_fragment(
         &seal.dataset,

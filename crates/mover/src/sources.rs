@@ -61,11 +61,11 @@ impl Sources {
     /// [`ErrorKind::Changed`] when it is no longer that, and the source's, all at [`Locus::Source`].
     pub(crate) async fn open(
         &self,
-        task: &api::FetchTask,
+        chore: &api::FetchChore,
         piece: &api::FetchPiece,
     ) -> Result<Arc<dyn Reader>> {
         let entry = entry_of(piece);
-        let place = (task.source.clone(), task.profile.clone());
+        let place = (chore.source.clone(), chore.profile.clone());
         let key = (place.clone(), piece.source_path.clone());
         let known = locked(&self.readers).get(&key).cloned();
         if let Some(known) = known.filter(|known| is_same(known.entry(), &entry)) {
@@ -88,8 +88,8 @@ impl Sources {
     }
 
     /// Forgets an open file: it is opened anew.
-    pub(crate) fn close(&self, task: &api::FetchTask, piece: &api::FetchPiece) {
-        let place = (task.source.clone(), task.profile.clone());
+    pub(crate) fn close(&self, chore: &api::FetchChore, piece: &api::FetchPiece) {
+        let place = (chore.source.clone(), chore.profile.clone());
         locked(&self.readers).remove(&(place, piece.source_path.clone()));
     }
 

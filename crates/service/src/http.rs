@@ -244,21 +244,6 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/v1/scratch", get(jobs::scratch))
         .route("/v1/listing", get(directory::show))
         .route("/v1/metrics", get(metrics::show))
-        .route("/v1/movers", get(movers::list).post(movers::join))
-        .route("/v1/movers/{mover}", axum::routing::delete(movers::leave))
-        .route("/v1/movers/{mover}/turns", post(movers::turn))
-        .route(
-            "/v1/movers/{mover}/datasets/{request}",
-            get(movers::dataset),
-        )
-        .route(
-            "/v1/movers/{mover}/datasets/{request}/files",
-            get(movers::files),
-        )
-        .route(
-            "/v1/movers/{mover}/drain",
-            post(movers::drain).delete(movers::undrain),
-        )
         .route("/v1/paths", get(paths::list))
         .route("/v1/ranking", get(paths::ranking))
         .route("/v1/paths/{to}/probe", post(paths::probe))
@@ -280,6 +265,7 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/v1/tokens", get(tokens::list).post(tokens::add))
         .route("/v1/tokens/{name}", axum::routing::delete(tokens::remove))
         .route("/v1/events", get(events::stream))
+        .merge(movers::routes())
         .merge(fts::routes())
         .layer(middleware::from_fn_with_state(
             desk.clone(),

@@ -1,68 +1,37 @@
 //! Movers: processes that move data for the service, on whatever hosts (`docs/algorithms/movers.md`). Who is there, and who
 //! does what, the roster decides; this tells it what is heard, and those who wait for work what became of it.
 
+mod shown;
+mod waiting;
+
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    ops::ControlFlow,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 use posthaste_api as api;
-use posthaste_core::movers::{
-    Heard, LEASE_LASTS, LeaseId, MOVERS_MAX, MoverId, Offer, Roster, Ticket, View,
-};
+use posthaste_core::movers::{Heard, LEASE_LASTS, LeaseId, MOVERS_MAX, MoverId, Roster, Ticket};
 use posthaste_endpoint::{Error, ErrorKind, Result};
 use posthaste_types::{Digest, RequestId, Timestamp};
 use tokio::sync::{Notify, mpsc};
 
 use crate::monotonic;
+use shown::{read_digest, read_ending, shown, unknown};
+use waiting::Told;
+pub(crate) use waiting::{Ending, News, Offered};
 
 /// How often it is looked whether movers are silent.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// An answer to a mover waits no longer for work: it must be heard meanwhile.
 const WAIT_MAX: Duration = Duration::from_secs(3);
-/// News of one piece of work that may wait to be heard; the last place is for its end.
-const NEWS_MAX: usize = 8;
 /// Bytes of the name of a mover or a host.
 const NAME_BYTES_MAX: usize = 128;
-/// Characters that are kept of why something failed.
-const WHY_CHARS_MAX: usize = 500;
-
-/// What those who wait for work hear of it.
-#[derive(Debug)]
-pub(crate) enum News {
-    /// A mover has it. After another was lost, this comes again.
-    Given,
-    /// Its fragment is on its way, and has this digest.
-    Begun(Digest),
-    /// So many bytes came since it was given.
-    Fetched(u64),
-    /// It has ended.
-    Ended(Ending),
-}
-
-/// How work of a mover ended.
-#[derive(Debug)]
-pub(crate) enum Ending {
-    /// It is done, and these are the digests of its chunk.
-    Done(Vec<Digest>),
-    /// This mover could not do it.
-    Failed(MoverId),
-}
-
-/// Work that is offered to movers.
-pub(crate) struct Offered {
-    pub(crate) request: RequestId,
-    pub(crate) due: Timestamp,
-    /// What it shares reading with.
-    pub(crate) group: u64,
-    /// What is to be done, said when it is given: what it needs then is fresh.
-    pub(crate) task: Arc<dyn Fn() -> api::Task + Send + Sync>,
-}
 
 struct Pending {
     offered: Offered,
-    teller: mpsc::Sender<News>,
+    teller: mpsc::Sender<Told>,
 }
 
 /// What is known of a mover beside what the roster knows.
@@ -286,7 +255,7 @@ impl Movers {
             Ending::Failed(id)
         };
         // Whoever waited may have left.
-        let _ = pending.teller.try_send(News::Ended(ending));
+        let _ = pending.teller.try_send(ControlFlow::Break(ending));
     }
 
     /// What it is to do; none where its turn is no longer the newest.
@@ -306,10 +275,10 @@ impl Movers {
             let Some(pending) = state.pending.get(&ticket) else {
                 continue;
             };
-            let _ = pending.teller.try_send(News::Given);
+            let _ = pending.teller.try_send(ControlFlow::Continue(News::Given));
             work.push(api::Work {
                 lease: lease.get(),
-                task: (pending.offered.task)(),
+                chore: (pending.offered.chore)(),
             });
         }
         Ok(Some(api::MoverOrders {
@@ -393,72 +362,6 @@ impl Movers {
             self.changed.notify_waiters();
         }
     }
-
-    /// Lets movers do this; what is heard of it meanwhile is told to `hear`. None where no mover is to do it, or none could:
-    /// then it is the caller's, who says by [`Movers::could_be_done`] whether it could be done.
-    pub(crate) async fn carry(
-        &self,
-        offered: Offered,
-        mut hear: impl FnMut(News) + Send,
-    ) -> Option<Ending> {
-        let (teller, mut news) = mpsc::channel(NEWS_MAX);
-        let _withdrawal = self.offer(offered, teller)?;
-        loop {
-            match news.recv().await? {
-                News::Ended(ending) => return Some(ending),
-                other => hear(other),
-            }
-        }
-    }
-
-    /// Whether any may be given work.
-    pub(crate) fn are_there(&self) -> bool {
-        self.state().roster.is_manned(self.now())
-    }
-
-    fn offer(&self, offered: Offered, teller: mpsc::Sender<News>) -> Option<Withdrawal<'_>> {
-        let mut state = self.state();
-        state.next += 1;
-        let ticket = Ticket::new(state.next);
-        let offer = Offer {
-            ticket,
-            due: offered.due,
-            group: offered.group,
-        };
-        if !state.roster.offer(self.now(), offer) {
-            return None;
-        }
-        state.pending.insert(ticket, Pending { offered, teller });
-        self.settle(&mut state);
-        Some(Withdrawal {
-            movers: self,
-            ticket,
-        })
-    }
-
-    /// What a mover could not do was done here.
-    pub(crate) fn could_be_done(&self, id: MoverId) {
-        let mut state = self.state();
-        state.roster.was_its_fault(self.now(), id);
-        self.settle(&mut state);
-    }
-}
-
-/// Takes work back when whoever waits for it is gone.
-struct Withdrawal<'a> {
-    movers: &'a Movers,
-    ticket: Ticket,
-}
-
-impl Drop for Withdrawal<'_> {
-    fn drop(&mut self) {
-        let mut state = self.movers.state();
-        if state.pending.remove(&self.ticket).is_some() {
-            state.roster.withdraw(self.ticket);
-            drop(state);
-            self.movers.changed.notify_waiters();
-        }
-    }
 }
 
 impl State {
@@ -476,59 +379,7 @@ impl State {
         if let Some(pending) = pending
             && pending.teller.capacity() > 1
         {
-            let _ = pending.teller.try_send(news);
+            let _ = pending.teller.try_send(ControlFlow::Continue(news));
         }
     }
-}
-
-fn shown(view: &View, about: Option<&About>, now: Timestamp) -> api::Mover {
-    let rests = view.rests_until.is_some_and(|until| until > now);
-    let state = match (view.drains, rests) {
-        (true, _) => "drains",
-        (false, true) => "rests",
-        (false, false) => "works",
-    };
-    api::Mover {
-        name: view.name.clone(),
-        host: about.map(|about| about.host.clone()).unwrap_or_default(),
-        version: about.map(|about| about.version.clone()).unwrap_or_default(),
-        state: state.into(),
-        slots: view.slots,
-        working: view.leases as u64,
-        done: view.done,
-        failed: view.failed,
-        bytes: about.map_or(0, |about| about.bytes),
-        age_s: now.since(view.joined).as_secs_f64(),
-        heard_s: now.since(view.heard).as_secs_f64(),
-        failure: about.and_then(|about| about.failure.clone()),
-    }
-}
-
-fn unknown(id: MoverId) -> Error {
-    Error::new(ErrorKind::NotFound, "hear", format!("mover {}", id.get()))
-        .cause("it is not known (any more)")
-        .hint("it joins anew with `POST /v1/movers`")
-}
-
-fn read_digest(text: &str) -> Result<Digest> {
-    let read = text.parse();
-    read.map_err(|_| Error::new(ErrorKind::Invalid, "read", "a digest of a mover"))
-}
-
-type ReadEnding = (LeaseId, Vec<Digest>, Option<String>);
-
-fn read_ending(ended: &api::EndedWork) -> Result<ReadEnding> {
-    let digests = ended.digests.iter().map(|text| read_digest(text));
-    let digests = digests.collect::<Result<Vec<_>>>()?;
-    let failure = ended.failure.as_ref().map(|why| {
-        let plain = why.chars().map(|c| if c.is_control() { ' ' } else { c });
-        plain.take(WHY_CHARS_MAX).collect()
-    });
-    if digests.is_empty() && failure.is_none() {
-        return Err(
-            Error::new(ErrorKind::Invalid, "hear", "that a mover's work has ended")
-                .cause("it says neither what came of it nor why it failed"),
-        );
-    }
-    Ok((LeaseId::new(ended.lease), digests, failure))
 }

@@ -134,7 +134,7 @@ async fn by_mover(
     let offered = offered(sealed, depot, way);
     let mut metered = None;
     let ending = way.movers.carry(offered, |news| match news {
-        News::Given | News::Fetched(_) | News::Ended(_) => {}
+        News::Given | News::Fetched(_) => {}
         News::Begun(digest) => {
             metered.get_or_insert_with(|| Metered::start(depot, gives_way));
             lead.send_replace(Lead::Begun(digest));
@@ -162,14 +162,14 @@ fn offered(sealed: &Arc<Sealed>, depot: &Arc<Depot>, way: &Way) -> Offered {
     let (leg, haste) = (way.leg, way.manner.haste);
     let (sealed, depot) = (Arc::clone(sealed), Arc::clone(depot));
     let gives_way = way.manner.gives_way();
-    let task = move || {
+    let chore = move || {
         let known = sealed.digests_of(leg.chunk).unwrap_or_default();
         let due = match haste {
             Haste::Now => Some(Timestamp::from_secs(0)),
             Haste::By(due) => Some(due),
             Haste::Whenever => None,
         };
-        api::Task::Send(api::SendTask {
+        api::Chore::Send(api::SendChore {
             request: leg.request.to_string(),
             chunk: leg.chunk.get(),
             fragment: leg.fragment.get(),
@@ -187,16 +187,16 @@ fn offered(sealed: &Arc<Sealed>, depot: &Arc<Depot>, way: &Way) -> Offered {
             Haste::Whenever => Timestamp::from_micros(u64::MAX),
         },
         group: leg.request.get().rotate_left(32) ^ u64::from(leg.chunk.get()),
-        task: Arc::new(task),
+        chore: Arc::new(chore),
     }
 }
 
 /// A depot, and a token that is good there for this dataset alone.
-fn shown(depot: &Depot, sealed: &Sealed) -> api::TaskDepot {
+fn shown(depot: &Depot, sealed: &Sealed) -> api::ChoreDepot {
     let now = Clock::default().now();
     let until = now + std::time::Duration::from_secs(TOKEN_LIFETIME_S);
     let dataset = Some(&sealed.seal().dataset);
-    api::TaskDepot {
+    api::ChoreDepot {
         name: depot.record.name.clone(),
         url: depot.record.url.clone(),
         fingerprint: depot.record.fingerprint.clone(),

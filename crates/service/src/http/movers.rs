@@ -1,10 +1,11 @@
 //! Movers: those that join, take work and say what became of it, and how they are shown.
 
 use axum::{
-    Json,
+    Json, Router,
     extract::{Path, State},
     http::{StatusCode, header},
     response::IntoResponse,
+    routing::{delete, get, post},
 };
 use posthaste_api as api;
 use posthaste_core::movers::MoverId;
@@ -12,6 +13,17 @@ use posthaste_endpoint::{Error, ErrorKind};
 use posthaste_types::RequestId;
 
 use super::{Answer, Desk};
+
+/// All routes of movers.
+pub(super) fn routes() -> Router<Desk> {
+    Router::new()
+        .route("/v1/movers", get(list).post(join))
+        .route("/v1/movers/{mover}", delete(leave))
+        .route("/v1/movers/{mover}/turns", post(turn))
+        .route("/v1/movers/{mover}/datasets/{request}", get(dataset))
+        .route("/v1/movers/{mover}/datasets/{request}/files", get(files))
+        .route("/v1/movers/{mover}/drain", post(drain).delete(undrain))
+}
 
 /// Lists the movers that are there.
 #[utoipa::path(get, path = "/v1/movers", tag = "movers", security(("bearer" = ["read"])),

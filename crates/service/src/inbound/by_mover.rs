@@ -29,7 +29,7 @@ pub(super) async fn fetch(
     flow: &Flow,
     chunk: ChunkIndex,
 ) -> Result<Fetched> {
-    let Some(task) = task(stage, place, chunk).filter(|_| movers.are_there()) else {
+    let Some(chore) = chore(stage, place, chunk).filter(|_| movers.are_there()) else {
         return Ok(Fetched::Ours(None));
     };
     make_files(stage, chunk).await?;
@@ -38,7 +38,7 @@ pub(super) async fn fetch(
         request,
         due: stage.deadline,
         group: request.get().rotate_left(32) ^ u64::from(chunk.get()),
-        task: Arc::new(move || api::Task::Fetch(task.clone())),
+        chore: Arc::new(move || api::Chore::Fetch(chore.clone())),
     };
     let (mut fetching, mut seen) = (None, 0);
     let ending = movers.carry(offered, |news| match news {
@@ -50,7 +50,7 @@ pub(super) async fn fetch(
             flow.add(usize::try_from(bytes.saturating_sub(seen)).unwrap_or(0));
             seen = seen.max(bytes);
         }
-        News::Begun(_) | News::Ended(_) => {}
+        News::Begun(_) => {}
     });
     let ending = ending.await;
     let range = stage.range(chunk);
@@ -79,7 +79,7 @@ async fn make_files(stage: &Arc<Stage>, chunk: ChunkIndex) -> Result<()> {
 }
 
 /// What is to be done; none where it can't be said in text.
-fn task(stage: &Stage, place: usize, chunk: ChunkIndex) -> Option<api::FetchTask> {
+fn chore(stage: &Stage, place: usize, chunk: ChunkIndex) -> Option<api::FetchChore> {
     let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_owned);
     let piece = |piece: super::list::Piece| {
         let entry = stage.list.entry(place, piece.file)?;
@@ -95,7 +95,7 @@ fn task(stage: &Stage, place: usize, chunk: ChunkIndex) -> Option<api::FetchTask
         })
     };
     let pieces = stage.pieces(chunk).into_iter().map(piece);
-    Some(api::FetchTask {
+    Some(api::FetchChore {
         request: stage.request.to_string(),
         chunk: chunk.get(),
         source: stage.wanted.sources.get(place)?.clone(),

@@ -1,0 +1,68 @@
+//! How much of what waits a mover is given.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+use posthaste_types::Timestamp;
+
+use super::{LeaseId, MoverId, Roster, Ticket};
+
+/// What a mover has room for is counted on this long after it said so.
+const SPEAKS: Duration = Duration::from_secs(4);
+
+impl Roster {
+    /// Gives a mover its share of what waits.
+    pub(super) fn give(&mut self, now: Timestamp, id: MoverId) -> Vec<(LeaseId, Ticket)> {
+        let mut given = Vec::new();
+        let mut most = self.share(now, id);
+        while most > 0
+            && let Some((_, first)) = self.waiting.first().copied()
+        {
+            let group = self.works[&first].offer.group;
+            let alike = self
+                .groups
+                .range((group, Ticket::new(0))..=(group, Ticket::new(u64::MAX)));
+            // What shares reading stays together, as far as the mover has room.
+            let room = self.movers[&id].free as usize - given.len();
+            let alike: Vec<Ticket> = alike.map(|(_, ticket)| *ticket).take(room).collect();
+            most = most.saturating_sub(alike.len().max(1));
+            for ticket in alike {
+                let lease = LeaseId::new(self.number());
+                let Some(work) = self.works.get_mut(&ticket) else {
+                    continue;
+                };
+                work.lease = Some(lease);
+                let offer = work.offer;
+                self.unwait(offer);
+                self.leases.insert(lease, (id, ticket));
+                given.push((lease, ticket));
+            }
+        }
+        if let Some(mover) = self.movers.get_mut(&id) {
+            mover.leases.extend(given.iter().map(|(lease, _)| *lease));
+            mover.free -= u32::try_from(given.len()).unwrap_or(mover.free);
+        }
+        given
+    }
+
+    /// How much of what waits a mover takes: so much that all that have room come to have as much, so that one that asks
+    /// first does not leave the others without, but no less than what they could not take.
+    fn share(&self, now: Timestamp, id: MoverId) -> usize {
+        let Some(mover) = self.movers.get(&id) else {
+            return 0;
+        };
+        let others = self.movers.iter().filter(|(other, mover)| {
+            let has_room = mover.free > 0 && now.since(mover.heard) < SPEAKS;
+            **other != id && has_room && mover.may_take(now)
+        });
+        let (mut movers, mut under_way, mut free) = (1, mover.leases.len(), 0);
+        for (_, other) in others {
+            movers += 1;
+            under_way += other.leases.len();
+            free += other.free as usize;
+        }
+        let even = (self.waiting.len() + under_way).div_ceil(movers);
+        let even = even.saturating_sub(mover.leases.len());
+        let spilt = self.waiting.len().saturating_sub(free);
+        even.max(spilt).min(mover.free as usize)
+    }
+}

@@ -1,0 +1,63 @@
+//! What movers say, read, and what they are told and shown as.
+
+use posthaste_api as api;
+use posthaste_core::movers::{LeaseId, MoverId, View};
+use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_types::{Digest, Timestamp};
+
+use super::About;
+
+/// Characters that are kept of why something failed.
+const WHY_CHARS_MAX: usize = 500;
+
+pub(super) fn shown(view: &View, about: Option<&About>, now: Timestamp) -> api::Mover {
+    let rests = view.rests_until.is_some_and(|until| until > now);
+    let state = match (view.drains, rests) {
+        (true, _) => "drains",
+        (false, true) => "rests",
+        (false, false) => "works",
+    };
+    api::Mover {
+        name: view.name.clone(),
+        host: about.map(|about| about.host.clone()).unwrap_or_default(),
+        version: about.map(|about| about.version.clone()).unwrap_or_default(),
+        state: state.into(),
+        slots: view.slots,
+        working: view.leases as u64,
+        done: view.done,
+        failed: view.failed,
+        bytes: about.map_or(0, |about| about.bytes),
+        age_s: now.since(view.joined).as_secs_f64(),
+        heard_s: now.since(view.heard).as_secs_f64(),
+        failure: about.and_then(|about| about.failure.clone()),
+    }
+}
+
+pub(super) fn unknown(id: MoverId) -> Error {
+    Error::new(ErrorKind::NotFound, "hear", format!("mover {}", id.get()))
+        .cause("it is not known (any more)")
+        .hint("it joins anew with `POST /v1/movers`")
+}
+
+pub(super) fn read_digest(text: &str) -> Result<Digest> {
+    let read = text.parse();
+    read.map_err(|_| Error::new(ErrorKind::Invalid, "read", "a digest of a mover"))
+}
+
+pub(super) type ReadEnding = (LeaseId, Vec<Digest>, Option<String>);
+
+pub(super) fn read_ending(ended: &api::EndedWork) -> Result<ReadEnding> {
+    let digests = ended.digests.iter().map(|text| read_digest(text));
+    let digests = digests.collect::<Result<Vec<_>>>()?;
+    let failure = ended.failure.as_ref().map(|why| {
+        let plain = why.chars().map(|c| if c.is_control() { ' ' } else { c });
+        plain.take(WHY_CHARS_MAX).collect()
+    });
+    if digests.is_empty() && failure.is_none() {
+        return Err(
+            Error::new(ErrorKind::Invalid, "hear", "that a mover's work has ended")
+                .cause("it says neither what came of it nor why it failed"),
+        );
+    }
+    Ok((LeaseId::new(ended.lease), digests, failure))
+}
