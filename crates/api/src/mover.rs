@@ -35,6 +35,9 @@ pub struct JoinedMover {
     pub protocol: u32,
     /// Its work is given to others when it was not heard for so long.
     pub lease_ms: u64,
+    /// Whether the service runs as root: a mover that does lends its rights to no service that has less.
+    #[serde(default)]
+    pub is_root: bool,
 }
 
 /// What a mover says: it lives, what it has done, and how much it may take. It says all of this again until it is answered.
@@ -203,6 +206,9 @@ pub struct SealedDataset {
     pub chunk_bytes: u64,
     /// Until when depots keep it, in microseconds since the Unix epoch.
     pub expires_us: u64,
+    /// The account with whose rights its files are read; those of the mover's own user without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
     /// The key that encrypts it, where it is encrypted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
@@ -229,6 +235,9 @@ pub struct FetchChore {
     /// The profile of the mover's user that opens it.
     #[serde(default)]
     pub profile: Option<String>,
+    /// The account with whose rights files are read and written; those of the mover's own user without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
     /// The directory of the draft.
     pub draft: String,
     /// What it consists of, in order.

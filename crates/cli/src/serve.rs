@@ -54,6 +54,10 @@ pub struct ServeArguments {
     /// Listen beyond loopback: a TLS proxy stands in front, for the API itself speaks plain HTTP
     #[arg(long)]
     behind_tls: bool,
+    /// Touch files with the rights of each request's owner, which is the name of a local account: run as root. Movers that act for
+    /// others run as root too [default: the rights of the service's own user]
+    #[arg(long)]
+    as_owners: bool,
     /// Hand out sources to whoever pulls, here; port 0 takes any free one [default: not at all]
     #[arg(long, value_name = "ADDRESS")]
     source_listen: Option<SocketAddr>,
@@ -129,6 +133,7 @@ pub async fn run(arguments: ServeArguments) -> Outcome {
         listen: arguments.listen,
         fts_listen: arguments.fts_listen,
         behind_tls: arguments.behind_tls,
+        as_owners: arguments.as_owners,
         lending: arguments.source_listen.map(|listen| LendingOptions {
             listen,
             url: arguments.source_url,

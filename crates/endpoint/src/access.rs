@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    Boxed, Endpoint, Error, ErrorKind, Location, Protocol, Result, Store, azure,
+    Actor, Boxed, Endpoint, Error, ErrorKind, Location, Protocol, Result, Store, azure,
     config::{self, Profile},
     ftp::Ftp,
     gateway::Gateways,
@@ -34,6 +34,7 @@ pub struct Access {
     start: StartOptions,
     gateways: Arc<Gateways>,
     limits: Registry,
+    actor: Actor,
 }
 
 /// A profile somebody asked for.
@@ -55,6 +56,7 @@ impl Access {
             start: StartOptions::default(),
             gateways: Arc::default(),
             limits: Registry::default(),
+            actor: Actor::oneself(),
         }
     }
 
@@ -64,6 +66,16 @@ impl Access {
     pub fn with_profile(&self, profile: String) -> Self {
         Self {
             profile: Some(profile),
+            ..self.clone()
+        }
+    }
+
+    /// The same, which touches files of this machine with the rights of somebody else. What is reached over a network, or by a
+    /// program, is reached as before.
+    #[must_use]
+    pub fn acting(&self, actor: Actor) -> Self {
+        Self {
+            actor,
             ..self.clone()
         }
     }
@@ -232,7 +244,10 @@ impl Access {
         limits: Option<Limits>,
     ) -> Result<Arc<dyn Endpoint>> {
         match location {
-            Location::Local(path) => Ok(Arc::new(Posix::new(path, rules))),
+            Location::Local(path) => {
+                let files = Posix::new(path, rules).acting(self.actor.clone());
+                Ok(Arc::new(files))
+            }
             Location::S3 { bucket, key } => s3::open_chosen(&bucket, &key, chosen.as_ref(), limits),
             Location::Sftp {
                 user,

@@ -3,6 +3,7 @@
 extern crate alloc;
 
 mod access;
+mod actor;
 pub mod azure;
 mod built_in;
 mod capabilities;
@@ -42,6 +43,7 @@ pub mod webdav;
 mod xml;
 
 pub use access::Access;
+pub use actor::{Account, Accounts, Actor};
 pub use built_in::{BUILT_IN, BuiltIn};
 pub use capabilities::Capabilities;
 pub use checksum::{Checksum, Summer};

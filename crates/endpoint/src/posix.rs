@@ -30,7 +30,7 @@ pub use source::SourceFile;
 use writer::PosixWriter;
 
 use crate::{
-    Capabilities, Checksum, Error, ErrorKind, Locus, Result,
+    Actor, Capabilities, Checksum, Error, ErrorKind, Locus, Result,
     endpoint::{Boxed, Endpoint, Entry, FileSpec, FileTime, Kind, Listing, Reader, Whole, Writer},
 };
 
@@ -59,6 +59,7 @@ fn received_segment_bytes(size: u64) -> u64 {
 pub struct Posix {
     root: PathBuf,
     rules: DraftRules,
+    actor: Actor,
 }
 
 impl Posix {
@@ -71,7 +72,26 @@ impl Posix {
         } else {
             root
         };
-        Self { root, rules }
+        Self {
+            root,
+            rules,
+            actor: Actor::oneself(),
+        }
+    }
+
+    /// The same with the rights of somebody else.
+    #[must_use]
+    pub fn acting(self, actor: Actor) -> Self {
+        Self { actor, ..self }
+    }
+
+    /// Runs a blocking call on the runtime's blocking threads, with the rights it acts with.
+    fn blocking<T: Send + 'static>(
+        &self,
+        call: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> impl Future<Output = Result<T>> + Send + 'static {
+        let actor = self.actor.clone();
+        async move { actor.blocking(call).await }
     }
 
     /// The real path of a relative one.
@@ -159,16 +179,6 @@ pub(crate) fn timestamps(mtime: FileTime) -> Timestamps {
     Timestamps {
         last_access: time,
         last_modification: time,
-    }
-}
-
-/// Runs a blocking call on the runtime's blocking threads.
-pub(crate) async fn blocking<T: Send + 'static>(
-    call: impl FnOnce() -> Result<T> + Send + 'static,
-) -> Result<T> {
-    match tokio::task::spawn_blocking(call).await {
-        Ok(result) => result,
-        Err(cause) => Err(Error::new(ErrorKind::Other, "finish", "a blocking call").cause(cause)),
     }
 }
 
@@ -327,33 +337,33 @@ impl Endpoint for Posix {
 
     fn stat<'a>(&'a self, path: &'a [u8], follow: bool) -> Boxed<'a, Result<Option<Entry>>> {
         let path = self.path(path);
-        Box::pin(blocking(move || stat(&path, follow)))
+        Box::pin(self.blocking(move || stat(&path, follow)))
     }
 
     fn list<'a>(&'a self, path: &'a [u8], follow: bool) -> Boxed<'a, Result<Box<dyn Listing>>> {
-        let path = self.path(path);
-        Box::pin(blocking(move || {
-            let listing: Box<dyn Listing> = Box::new(PosixListing::open(path, follow)?);
+        let (path, actor) = (self.path(path), self.actor.clone());
+        Box::pin(self.blocking(move || {
+            let listing: Box<dyn Listing> = Box::new(PosixListing::acting(actor, path, follow)?);
             Ok(listing)
         }))
     }
 
     fn get<'a>(&'a self, path: &'a [u8], _entry: &'a Entry) -> Boxed<'a, Result<Whole>> {
         let path = self.path(path);
-        Box::pin(blocking(move || SourceFile::open(path)?.read_whole()))
+        Box::pin(self.blocking(move || SourceFile::open(path)?.read_whole()))
     }
 
     fn open<'a>(&'a self, path: &'a [u8], _entry: &'a Entry) -> Boxed<'a, Result<Arc<dyn Reader>>> {
-        let path = self.path(path);
-        Box::pin(blocking(move || {
-            let reader: Arc<dyn Reader> = Arc::new(source::PosixReader::new(path)?);
+        let (path, actor) = (self.path(path), self.actor.clone());
+        Box::pin(self.blocking(move || {
+            let reader: Arc<dyn Reader> = Arc::new(source::PosixReader::new(actor, path)?);
             Ok(reader)
         }))
     }
 
     fn read_link<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Vec<u8>>> {
         let path = self.path(path);
-        Box::pin(blocking(move || read_link(&path)))
+        Box::pin(self.blocking(move || read_link(&path)))
     }
 
     fn put<'a>(
@@ -364,7 +374,7 @@ impl Endpoint for Posix {
         _sum: Checksum,
     ) -> Boxed<'a, Result<()>> {
         let (path, spec, rules) = (self.path(path), spec.clone(), self.rules.of_received());
-        Box::pin(blocking(move || put(&path, &spec, &data, rules)))
+        Box::pin(self.blocking(move || put(&path, &spec, &data, rules)))
     }
 
     fn create<'a>(
@@ -373,10 +383,11 @@ impl Endpoint for Posix {
         spec: &'a FileSpec,
     ) -> Boxed<'a, Result<Arc<dyn Writer>>> {
         let (path, spec, rules) = (self.path(path), spec.clone(), self.rules.of_received());
-        Box::pin(blocking(move || {
+        let actor = self.actor.clone();
+        Box::pin(self.blocking(move || {
             let segment_size = received_segment_bytes(spec.size);
             let (draft, kept) = Draft::resumable(&path, &spec, segment_size, rules)?;
-            let writer = PosixWriter::new(draft, kept, spec, segment_size);
+            let writer = PosixWriter::new(actor, draft, kept, spec, segment_size);
             let writer: Arc<dyn Writer> = Arc::new(writer);
             Ok(writer)
         }))
@@ -388,9 +399,10 @@ impl Endpoint for Posix {
         spec: &'a FileSpec,
     ) -> Boxed<'a, Result<Arc<dyn Writer>>> {
         let (path, spec, rules) = (self.path(path), spec.open_ended(), self.rules.of_received());
-        Box::pin(blocking(move || {
+        let actor = self.actor.clone();
+        Box::pin(self.blocking(move || {
             let (draft, kept) = Draft::open_ended(&path, &spec, SEGMENT_BYTES, rules)?;
-            let writer = PosixWriter::new(draft, kept, spec, SEGMENT_BYTES);
+            let writer = PosixWriter::new(actor, draft, kept, spec, SEGMENT_BYTES);
             let writer: Arc<dyn Writer> = Arc::new(writer);
             Ok(writer)
         }))
@@ -398,7 +410,7 @@ impl Endpoint for Posix {
 
     fn remove<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<()>> {
         let path = self.path(path);
-        Box::pin(blocking(move || remove(&path)))
+        Box::pin(self.blocking(move || remove(&path)))
     }
 
     fn make_link<'a>(
@@ -408,12 +420,12 @@ impl Endpoint for Posix {
         spec: &'a FileSpec,
     ) -> Boxed<'a, Result<()>> {
         let (path, target, spec) = (self.path(path), target.to_vec(), spec.clone());
-        Box::pin(blocking(move || make_link(&path, &target, &spec)))
+        Box::pin(self.blocking(move || make_link(&path, &target, &spec)))
     }
 
     fn make_parents(&self) -> Boxed<'_, Result<()>> {
         let parent = self.root.parent().map(Path::to_owned);
-        Box::pin(blocking(move || match parent {
+        Box::pin(self.blocking(move || match parent {
             Some(parent) if !parent.as_os_str().is_empty() => make_directory(&parent).map(|_| ()),
             Some(_) | None => Ok(()),
         }))
@@ -422,7 +434,7 @@ impl Endpoint for Posix {
     fn make_directory<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<bool>> {
         let follow = path.is_empty();
         let path = self.path(path);
-        Box::pin(blocking(move || ensure_directory(&path, follow)))
+        Box::pin(self.blocking(move || ensure_directory(&path, follow)))
     }
 
     fn seal_directory<'a>(
@@ -432,7 +444,7 @@ impl Endpoint for Posix {
         _empty: bool,
     ) -> Boxed<'a, Result<()>> {
         let (path, entry) = (self.path(path), entry.clone());
-        Box::pin(blocking(move || seal_directory(&path, &entry)))
+        Box::pin(self.blocking(move || seal_directory(&path, &entry)))
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use posthaste_endpoint::{Error, ErrorKind, FileTime, Locus, Result};
+use posthaste_endpoint::{Actor, Error, ErrorKind, FileTime, Locus, Result};
 
 /// Permission bits that come along: never those that let a file run as somebody else.
 const MODE_MASK: u32 = 0o777;
@@ -35,6 +35,7 @@ pub struct Finish<'a> {
 pub struct Draft {
     folder: PathBuf,
     destination: PathBuf,
+    actor: Actor,
 }
 
 fn failed(operation: &'static str, path: &Path, cause: io::Error) -> Error {
@@ -59,7 +60,14 @@ impl Draft {
         Self {
             folder: destination.with_file_name(hidden),
             destination: destination.to_path_buf(),
+            actor: Actor::oneself(),
         }
+    }
+
+    /// The same with the rights of somebody else, whose files they are then.
+    #[must_use]
+    pub fn acting(self, actor: Actor) -> Self {
+        Self { actor, ..self }
     }
 
     fn path(&self, relative: &[u8]) -> PathBuf {
@@ -71,10 +79,12 @@ impl Draft {
     /// # Errors
     /// The operating system's, as all here.
     pub fn write(&self, path: &[u8], size: u64, at: u64, bytes: &[u8]) -> Result<()> {
-        let path = self.path(path);
-        let wrote = self.open(&path, size);
-        let wrote = wrote.and_then(|file| file.write_all_at(bytes, at));
-        wrote.map_err(|cause| failed("write", &path, cause))
+        self.actor.run(|| {
+            let path = self.path(path);
+            let wrote = self.open(&path, size);
+            let wrote = wrote.and_then(|file| file.write_all_at(bytes, at));
+            wrote.map_err(|cause| failed("write", &path, cause))
+        })
     }
 
     /// Makes a file of this size, unless it is there.
@@ -82,9 +92,11 @@ impl Draft {
     /// # Errors
     /// The operating system's.
     pub fn make(&self, path: &[u8], size: u64) -> Result<()> {
-        let path = self.path(path);
-        let made = self.open(&path, size);
-        made.map(drop).map_err(|cause| failed("make", &path, cause))
+        self.actor.run(|| {
+            let path = self.path(path);
+            let made = self.open(&path, size);
+            made.map(drop).map_err(|cause| failed("make", &path, cause))
+        })
     }
 
     fn open(&self, path: &Path, size: u64) -> io::Result<fs::File> {
@@ -110,28 +122,34 @@ impl Draft {
     /// # Errors
     /// The operating system's.
     pub fn sync(&self, path: &[u8], size: u64) -> Result<()> {
-        let path = self.path(path);
-        let synced = self.open(&path, size).and_then(|file| file.sync_data());
-        synced.map_err(|cause| failed("flush", &path, cause))
+        self.actor.run(|| {
+            let path = self.path(path);
+            let synced = self.open(&path, size).and_then(|file| file.sync_data());
+            synced.map_err(|cause| failed("flush", &path, cause))
+        })
     }
 
     /// Whether a file is there with room for all of it.
     #[must_use]
     pub fn has(&self, path: &[u8], size: u64) -> bool {
-        let about = fs::symlink_metadata(self.path(path));
-        about.is_ok_and(|about| about.is_file() && about.len() == size)
+        let has = self.actor.run(|| {
+            let about = fs::symlink_metadata(self.path(path));
+            Ok(about.is_ok_and(|about| about.is_file() && about.len() == size))
+        });
+        has.unwrap_or(false)
     }
 
     /// What tells this draft from anything else of its name; none when it is not there.
     #[must_use]
     pub fn identity(&self) -> Option<String> {
-        identity(&self.folder)
+        self.actor.run(|| Ok(identity(&self.folder))).ok()?
     }
 
     /// Whether what lies at the destination is the draft of this identity.
     #[must_use]
     pub fn has_landed(&self, identity_then: &str) -> bool {
-        identity(&self.destination).is_some_and(|now| now == identity_then)
+        let now = self.actor.run(|| Ok(identity(&self.destination)));
+        now.is_ok_and(|now| now.as_deref() == Some(identity_then))
     }
 
     /// Makes all that no chunk brings, and gives files what their source says of them. Parents stand before what is in them.
@@ -143,31 +161,33 @@ impl Draft {
         directories: &[Vec<u8>],
         files: impl Iterator<Item = Finish<'a>>,
     ) -> Result<()> {
-        let make =
-            |path: &Path| fs::create_dir_all(path).map_err(|cause| failed("make", path, cause));
-        make(&self.folder)?;
-        for directory in directories {
-            make(&self.path(directory))?;
-        }
-        for about in files {
-            let path = self.path(about.path);
-            let opened = self.open(&path, about.size);
-            let written = opened.and_then(|file| {
-                if let Some(mode) = about.mode {
-                    let mode = fs::Permissions::from_mode(mode & MODE_MASK | 0o200);
-                    file.set_permissions(mode)?;
-                }
-                if let Some(at) = about.mtime {
-                    file.set_modified(moment(at.secs, at.nanos))?;
-                }
-                file.sync_all()
-            });
-            written.map_err(|cause| failed("finish", &path, cause))?;
-        }
-        for directory in directories.iter().rev() {
-            sync_directory(&self.path(directory))?;
-        }
-        sync_directory(&self.folder)
+        self.actor.run(|| {
+            let make =
+                |path: &Path| fs::create_dir_all(path).map_err(|cause| failed("make", path, cause));
+            make(&self.folder)?;
+            for directory in directories {
+                make(&self.path(directory))?;
+            }
+            for about in files {
+                let path = self.path(about.path);
+                let opened = self.open(&path, about.size);
+                let written = opened.and_then(|file| {
+                    if let Some(mode) = about.mode {
+                        let mode = fs::Permissions::from_mode(mode & MODE_MASK | 0o200);
+                        file.set_permissions(mode)?;
+                    }
+                    if let Some(at) = about.mtime {
+                        file.set_modified(moment(at.secs, at.nanos))?;
+                    }
+                    file.sync_all()
+                });
+                written.map_err(|cause| failed("finish", &path, cause))?;
+            }
+            for directory in directories.iter().rev() {
+                sync_directory(&self.path(directory))?;
+            }
+            sync_directory(&self.folder)
+        })
     }
 
     /// Gives it its name. Nothing that is there already is replaced.
@@ -175,29 +195,31 @@ impl Draft {
     /// # Errors
     /// [`ErrorKind::Conflict`] where something is there.
     pub fn rename(&self) -> Result<()> {
-        use rustix::fs::{CWD, RenameFlags, renameat_with};
-        let renamed = renameat_with(
-            CWD,
-            &self.folder,
-            CWD,
-            &self.destination,
-            RenameFlags::NOREPLACE,
-        );
-        let renamed = match renamed.map_err(io::Error::from) {
-            // Some file systems can't say so in one step.
-            Err(cause) if cause.raw_os_error() == Some(22) => {
-                if fs::symlink_metadata(&self.destination).is_ok() {
+        self.actor.run(|| {
+            use rustix::fs::{CWD, RenameFlags, renameat_with};
+            let renamed = renameat_with(
+                CWD,
+                &self.folder,
+                CWD,
+                &self.destination,
+                RenameFlags::NOREPLACE,
+            );
+            let renamed = match renamed.map_err(io::Error::from) {
+                // Some file systems can't say so in one step.
+                Err(cause) if cause.raw_os_error() == Some(22) => {
+                    if fs::symlink_metadata(&self.destination).is_ok() {
+                        return Err(self.in_the_way());
+                    }
+                    fs::rename(&self.folder, &self.destination)
+                }
+                Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => {
                     return Err(self.in_the_way());
                 }
-                fs::rename(&self.folder, &self.destination)
-            }
-            Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => {
-                return Err(self.in_the_way());
-            }
-            other => other,
-        };
-        renamed.map_err(|cause| failed("name", &self.destination, cause))?;
-        sync_directory(self.destination.parent().unwrap_or(&self.destination))
+                other => other,
+            };
+            renamed.map_err(|cause| failed("name", &self.destination, cause))?;
+            sync_directory(self.destination.parent().unwrap_or(&self.destination))
+        })
     }
 
     fn in_the_way(&self) -> Error {
@@ -212,12 +234,12 @@ impl Draft {
     /// # Errors
     /// The operating system's.
     pub fn remove(&self) -> Result<()> {
-        match fs::remove_dir_all(&self.folder) {
+        self.actor.run(|| match fs::remove_dir_all(&self.folder) {
             Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
                 Err(failed("remove", &self.folder, cause))
             }
             _ => Ok(()),
-        }
+        })
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
+use posthaste_endpoint::{Actor, Error, ErrorKind, Locus, Result};
 use posthaste_types::{Bytes, ChunkIndex, Code, Digest, FragmentIndex, TAG_BYTES, Timestamp};
 use tokio::sync::OnceCell;
 
@@ -32,6 +32,8 @@ pub struct Seal {
     pub expires: Timestamp,
     /// What becomes of chunks before they are coded.
     pub encryption: Encryption,
+    /// As whom its files are read.
+    pub actor: Actor,
 }
 
 /// A dataset whose chunks are read.
@@ -251,7 +253,8 @@ impl Sealed {
         };
         let size = self.list.chunk_bytes(chunk.get(), self.seal.chunk_size);
         let mut buffer = Vec::with_capacity(size + SPARE_BYTES);
-        self.reader.read_chunk(chunk.get(), &mut buffer)?;
+        let read = || self.reader.read_chunk(chunk.get(), &mut buffer);
+        self.seal.actor.run(read)?;
         encode_stripe(&self.codec, cipher, chunk.get(), buffer)
             .map_err(|cause| failed(ErrorKind::Other, "encode").cause(cause))
     }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use posthaste_api as api;
-use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_endpoint::{Actor, Error, ErrorKind, Result};
 use posthaste_engine::{
     dataset::FileList,
     envelope::{Cipher, DatasetKey},
@@ -17,7 +17,7 @@ use posthaste_engine::{
 use posthaste_types::{Bytes, Timestamp};
 use tokio::sync::OnceCell;
 
-use crate::{monotonic, service::ServiceClient};
+use crate::{actors::Actors, monotonic, service::ServiceClient};
 
 /// One that nothing was read of for so long is closed.
 const IDLE_FOR: Duration = Duration::from_secs(60);
@@ -39,7 +39,12 @@ impl Datasets {
     ///
     /// # Errors
     /// The service's, and [`ErrorKind::Corrupt`] for what can't be read.
-    pub(crate) async fn open(&self, service: &ServiceClient, request: &str) -> Result<Arc<Sealed>> {
+    pub(crate) async fn open(
+        &self,
+        service: &ServiceClient,
+        actors: &Actors,
+        request: &str,
+    ) -> Result<Arc<Sealed>> {
         let cell = {
             let (now, mut books) = (monotonic(), self.books());
             books.retain(|name, (_, used)| name == request || now.duration_since(*used) < IDLE_FOR);
@@ -51,8 +56,9 @@ impl Datasets {
         };
         let opened = cell.get_or_try_init(|| async {
             let about = service.dataset(request).await?;
+            let actor = actors.of(about.owner.as_deref()).await?;
             let files = service.files(request).await?;
-            let opened = tokio::task::spawn_blocking(move || seal(&about, &files)).await;
+            let opened = tokio::task::spawn_blocking(move || seal(&about, &files, actor)).await;
             opened.map_err(|cause| {
                 Error::new(ErrorKind::Cancelled, "open", "a dataset").cause(cause.to_string())
             })?
@@ -61,7 +67,7 @@ impl Datasets {
     }
 }
 
-fn seal(about: &api::SealedDataset, files: &[u8]) -> Result<Arc<Sealed>> {
+fn seal(about: &api::SealedDataset, files: &[u8], actor: Actor) -> Result<Arc<Sealed>> {
     let corrupt =
         |what: &str| Error::new(ErrorKind::Corrupt, "read", format!("{what} of a dataset"));
     let encryption = match &about.key {
@@ -79,6 +85,7 @@ fn seal(about: &api::SealedDataset, files: &[u8]) -> Result<Arc<Sealed>> {
         chunk_size: Bytes::new(about.chunk_bytes),
         expires: Timestamp::from_micros(about.expires_us),
         encryption,
+        actor,
     };
     let list = FileList::from_bytes(files)?;
     Ok(Arc::new(Sealed::new(seal, Arc::new(list), [])))

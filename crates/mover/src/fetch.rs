@@ -9,7 +9,7 @@ use std::{
 
 use futures_util::StreamExt;
 use posthaste_api as api;
-use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
+use posthaste_endpoint::{Actor, Error, ErrorKind, Locus, Result};
 use posthaste_types::Digest;
 use rustix::fs::OFlags;
 
@@ -27,11 +27,13 @@ pub(crate) async fn fetch(
     chore: &api::FetchChore,
     progress: &Progress,
 ) -> Result<Vec<Digest>> {
+    let actor = tools.actors.of(chore.owner.as_deref()).await?;
     let mut hasher = blake3::Hasher::new();
     let mut written: Vec<Arc<File>> = Vec::new();
     for piece in &chore.pieces {
-        let file = Arc::new(open(chore, piece)?);
-        if let Err(error) = read(tools, chore, piece, &file, (&mut hasher, progress)).await {
+        let file = Arc::new(actor.run(|| open(chore, piece))?);
+        let (digested, reading) = ((&mut hasher, progress), (chore, piece, &actor));
+        if let Err(error) = read(tools, reading, &file, digested).await {
             tools.sources.close(chore, piece);
             return Err(error);
         }
@@ -70,13 +72,12 @@ fn open(chore: &api::FetchChore, piece: &api::FetchPiece) -> Result<File> {
 
 async fn read(
     tools: &Arc<Tools>,
-    chore: &api::FetchChore,
-    piece: &api::FetchPiece,
+    (chore, piece, actor): (&api::FetchChore, &api::FetchPiece, &Actor),
     file: &Arc<File>,
     (hasher, progress): (&mut blake3::Hasher, &Progress),
 ) -> Result<()> {
     let at_source = |error: Error| error.at(Locus::Source);
-    let reader = tools.sources.open(chore, piece).await?;
+    let reader = tools.sources.open(actor, chore, piece).await?;
     let mut bytes = reader.read(piece.from..piece.to).await.map_err(at_source)?;
     let mut at = piece.from;
     let mut strip = bytes::BytesMut::new();

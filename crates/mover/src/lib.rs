@@ -6,6 +6,7 @@
 
 extern crate alloc;
 
+mod actors;
 mod datasets;
 mod depots;
 mod fetch;
@@ -22,6 +23,7 @@ use posthaste_endpoint::{Error, ErrorKind, Result};
 use tokio::{sync::mpsc, task::JoinSet, time::sleep};
 
 use crate::{
+    actors::Actors,
     datasets::Datasets,
     depots::Depots,
     lease::Leases,
@@ -72,6 +74,7 @@ pub enum Notice {
 /// What does the work.
 pub(crate) struct Tools {
     pub(crate) service: ServiceClient,
+    pub(crate) actors: Actors,
     pub(crate) datasets: Datasets,
     pub(crate) depots: Depots,
     pub(crate) sources: Sources,
@@ -117,6 +120,7 @@ pub async fn run(
     let mebi = mebi.clamp(1, tokio::sync::Semaphore::MAX_PERMITS);
     let tools = Arc::new(Tools {
         service: ServiceClient::new(&options)?,
+        actors: Actors::default(),
         datasets: Datasets::default(),
         depots: Depots::default(),
         sources: Sources::default(),
@@ -177,6 +181,7 @@ impl<N: Fn(Notice)> Mover<N> {
                 Ok(joined) => {
                     let lease = Duration::from_millis(joined.lease_ms);
                     self.tools.leases.begin(lease, monotonic());
+                    self.tools.actors.serve(joined.is_root);
                     (self.notice)(Notice::Joined(self.tools.service.address()));
                     return Ok(joined);
                 }

@@ -18,7 +18,10 @@ pub(crate) async fn send(
     lease: u64,
     chore: &api::SendChore,
 ) -> Result<Vec<Digest>> {
-    let sealed = tools.datasets.open(&tools.service, &chore.request).await?;
+    let sealed = tools
+        .datasets
+        .open(&tools.service, &tools.actors, &chore.request)
+        .await?;
     let (chunk, fragment) = (
         ChunkIndex::new(chore.chunk),
         FragmentIndex::new(chore.fragment),

@@ -11,21 +11,36 @@ use std::{
 
 use posthaste_api as api;
 use posthaste_endpoint::{
-    Access, Endpoint, Entry, Error, ErrorKind, FileTime, Kind, Location, Locus, Reader, Result,
-    posix::DraftRules,
+    Access, Actor, Endpoint, Entry, Error, ErrorKind, FileTime, Kind, Location, Locus, Reader,
+    Result, posix::DraftRules,
 };
 
 /// Endpoints, and files, that are held open: a chunk of a large file follows on the one before.
 const OPEN_MAX: usize = 512;
 
-type EndpointKey = (String, Option<String>);
-type ReaderKey = (EndpointKey, String);
+/// What opens a source: its address, the profile, and the account whose rights are taken on. Nothing is shared between these.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Key {
+    source: String,
+    profile: Option<String>,
+    owner: Option<String>,
+}
+
+impl Key {
+    fn of(chore: &api::FetchChore) -> Self {
+        Self {
+            source: chore.source.clone(),
+            profile: chore.profile.clone(),
+            owner: chore.owner.clone(),
+        }
+    }
+}
 
 /// Sources that are open.
 pub(crate) struct Sources {
     access: Access,
-    endpoints: Mutex<HashMap<EndpointKey, Arc<dyn Endpoint>>>,
-    readers: Mutex<HashMap<ReaderKey, Arc<dyn Reader>>>,
+    endpoints: Mutex<HashMap<Key, Arc<dyn Endpoint>>>,
+    readers: Mutex<HashMap<(Key, String), Arc<dyn Reader>>>,
     fetched: AtomicU64,
 }
 
@@ -61,17 +76,18 @@ impl Sources {
     /// [`ErrorKind::Changed`] when it is no longer that, and the source's, all at [`Locus::Source`].
     pub(crate) async fn open(
         &self,
+        actor: &Actor,
         chore: &api::FetchChore,
         piece: &api::FetchPiece,
     ) -> Result<Arc<dyn Reader>> {
         let entry = entry_of(piece);
-        let place = (chore.source.clone(), chore.profile.clone());
+        let place = Key::of(chore);
         let key = (place.clone(), piece.source_path.clone());
         let known = locked(&self.readers).get(&key).cloned();
         if let Some(known) = known.filter(|known| is_same(known.entry(), &entry)) {
             return Ok(known);
         }
-        let endpoint = self.endpoint(place).await?;
+        let endpoint = self.endpoint(actor, place).await?;
         let path = piece.source_path.as_bytes();
         let reader = endpoint.open(path, &entry).await;
         let reader = reader.map_err(|error| error.at(Locus::Source))?;
@@ -89,19 +105,19 @@ impl Sources {
 
     /// Forgets an open file: it is opened anew.
     pub(crate) fn close(&self, chore: &api::FetchChore, piece: &api::FetchPiece) {
-        let place = (chore.source.clone(), chore.profile.clone());
-        locked(&self.readers).remove(&(place, piece.source_path.clone()));
+        locked(&self.readers).remove(&(Key::of(chore), piece.source_path.clone()));
     }
 
-    async fn endpoint(&self, key: EndpointKey) -> Result<Arc<dyn Endpoint>> {
+    async fn endpoint(&self, actor: &Actor, key: Key) -> Result<Arc<dyn Endpoint>> {
         if let Some(known) = locked(&self.endpoints).get(&key).cloned() {
             return Ok(known);
         }
-        let location = Location::parse(OsStr::new(&key.0))?;
-        let access = match &key.1 {
+        let location = Location::parse(OsStr::new(&key.source))?;
+        let access = match &key.profile {
             Some(profile) => self.access.with_profile(profile.clone()),
             None => self.access.clone(),
         };
+        let access = access.acting(actor.clone());
         let opened = access.open(location, DraftRules::default()).await;
         let opened = opened.map_err(|error| error.at(Locus::Source))?;
         let mut endpoints = locked(&self.endpoints);

@@ -6,6 +6,7 @@
 
 extern crate alloc;
 
+mod actors;
 mod alarms;
 mod backup;
 mod between;
@@ -109,6 +110,8 @@ pub struct Options {
     pub scratch: Vec<PathBuf>,
     /// The rules of the site's purge, which bind what jobs leave; none without.
     pub purge_policy: Option<PathBuf>,
+    /// Touch files with the rights of the owner of each request, which only root can.
+    pub as_owners: bool,
     /// Who is told what happens.
     pub alarms: Vec<Alarm>,
     /// Whose queue is looked at; nobody's without.
@@ -170,7 +173,8 @@ impl Service {
         };
         let epoch = lead.as_ref().map(|lead| lead.epoch);
         let database = options.database.as_ref().zip(epoch);
-        let store = Arc::new(store::Store::open(&options.state, database)?);
+        let actors = actors::Actors::open(options.as_owners)?;
+        let store = Arc::new(store::Store::open(&options.state, database)?.acting(actors));
         let token_file = options.state.join("token");
         let token = secrets::token(&token_file)?;
         let tokens = tokens::Tokens::new(token, &store.journal(|journal| journal.tokens())?);

@@ -136,6 +136,7 @@ impl Movers {
             id: id.get(),
             protocol: api::MOVER_PROTOCOL,
             lease_ms: u64::try_from(LEASE_LASTS.as_millis()).unwrap_or(u64::MAX),
+            is_root: rustix::process::geteuid().is_root(),
         })
     }
 

@@ -30,12 +30,12 @@ pub(crate) async fn release(
     // Of a directory of which files were named, they alone were asked to go.
     let keeps_root = !record.only.is_empty();
     let backup = tokio::task::block_in_place(|| store.backup_of(request));
-    let removed = tokio::task::spawn_blocking(move || {
-        remove(&sealed.seal().root, sealed.list(), keeps_root, backup)
+    let actor = sealed.seal().actor.clone();
+    let removed = actor.blocking(move || {
+        let root = &sealed.seal().root;
+        remove(root, sealed.list(), keeps_root, backup)
     });
-    removed.await.map_err(|cause| {
-        Error::new(ErrorKind::Cancelled, "remove", "the source").cause(cause.to_string())
-    })?
+    removed.await
 }
 
 /// How many depots must keep the manifest before the source goes. Without it the fragments are noise, and the journal

@@ -299,6 +299,7 @@ mod tests {
 
     fn restore(state: &Path) -> Centre {
         let options = Options {
+            as_owners: false,
             audit: None,
             state: state.to_owned(),
             database: None,

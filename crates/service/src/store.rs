@@ -21,7 +21,7 @@ use posthaste_journal::{
 };
 use posthaste_types::{ChunkIndex, Digest, RequestId, Timestamp};
 
-use crate::{backup, secrets};
+use crate::{actors::Actors, backup, secrets};
 
 mod encryption;
 mod relearn;
@@ -52,6 +52,8 @@ pub(crate) struct Store {
     epoch: u64,
     /// Held while an envelope is made, so that it is made once.
     envelopes: Mutex<()>,
+    /// As whom the files of requests are touched.
+    pub(crate) actors: Actors,
     /// Of when the backup is that this was started from, where it was.
     restored_from: Option<Timestamp>,
 }
@@ -89,7 +91,13 @@ impl Store {
             scans: Together::default(),
             epoch: database.map_or(0, |(_, epoch)| epoch.get()),
             envelopes: Mutex::default(),
+            actors: Actors::default(),
         })
+    }
+
+    /// The same, where files are touched by these.
+    pub(crate) fn acting(self, actors: Actors) -> Self {
+        Self { actors, ..self }
     }
 
     pub(crate) fn directory(&self) -> &Path {
@@ -287,6 +295,7 @@ impl Store {
             chunk_size,
             expires: record.expires,
             encryption: self.encryption(&record)?,
+            actor: self.actors.of(&record)?,
         };
         let known = known.into_iter().map(|known| (known.chunk, known.digests));
         Ok(Sealed::new(seal, Arc::new(self.list(request)?), known))

@@ -69,6 +69,7 @@ pub(crate) fn known(centre: &Centre, new: &api::NewRequest) -> Result<Option<Req
 /// # Errors
 /// The journal's.
 pub(crate) fn write_down(centre: &Centre, mut record: RequestRecord) -> Result<RequestRecord> {
+    centre.store.actors.of(&record)?;
     centre.store.make_key(&record)?;
     record.id = centre.store.insert_request(record.clone())?;
     if outbound::goes_out(&record) {
@@ -89,11 +90,9 @@ pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewRequest) -> Res
     }
     let mut record = check(centre, new)?;
     record.id = REHEARSED;
-    let (root, only) = source(new)?;
-    let list = tokio::task::spawn_blocking(move || listed(&root, &only)).await;
-    let list = list.map_err(|cause| {
-        Error::new(ErrorKind::Cancelled, "scan", &new.source).cause(cause.to_string())
-    })??;
+    let (root, only) = source(centre, new)?;
+    let actor = tokio::task::block_in_place(|| centre.store.actors.of(&record))?;
+    let list = actor.blocking(move || listed(&root, &only)).await?;
     record.scan = Some(sealed(&record, &list));
     let mut mind = centre.copy_of_mind()?;
     if let Some(spec) = specification(centre, &record)? {
@@ -260,7 +259,7 @@ fn destinations(centre: &Centre, names: &[String]) -> Result<String> {
 }
 
 /// The directory of a request, and which files in it are meant where not all are: of a source that is a file, that one.
-pub(crate) fn source(new: &api::NewRequest) -> Result<(PathBuf, Vec<String>)> {
+pub(crate) fn source(centre: &Centre, new: &api::NewRequest) -> Result<(PathBuf, Vec<String>)> {
     let invalid = |why: String, hint: &str| {
         let error = Error::new(ErrorKind::Invalid, "submit", &new.source);
         error.cause(why).hint(hint)
@@ -272,8 +271,11 @@ pub(crate) fn source(new: &api::NewRequest) -> Result<(PathBuf, Vec<String>)> {
             "give an absolute path",
         ));
     }
-    let found = std::fs::symlink_metadata(&source)
-        .map_err(|cause| Error::io("offload", &new.source, cause).at(Locus::Source))?;
+    let owner = new.wishes.owner.as_deref().unwrap_or_default();
+    let found = centre.store.actors.owner(owner)?.run(|| {
+        std::fs::symlink_metadata(&source)
+            .map_err(|cause| Error::io("offload", &new.source, cause).at(Locus::Source))
+    })?;
     let name = source.file_name().and_then(|name| name.to_str());
     let is_one = found.is_file() && new.only.is_empty();
     if let (true, Some(name), Some(folder)) = (is_one, name, source.parent()) {
@@ -302,7 +304,7 @@ fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
             .cause(why.to_owned())
             .hint(hint)
     };
-    let (source, only) = source(new)?;
+    let (source, only) = source(centre, new)?;
     let code: posthaste_types::Code = new.code.parse().map_err(|cause| {
         Error::new(ErrorKind::Invalid, "read", format!("code {}", new.code)).cause(cause)
     })?;

@@ -6,9 +6,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{blocking, entry_of, show};
+use super::{entry_of, show};
 use crate::{
-    Error, ErrorKind, Locus, Result,
+    Actor, Error, ErrorKind, Locus, Result,
     endpoint::{Boxed, Entry, Listing},
 };
 
@@ -25,6 +25,7 @@ pub struct PosixListing {
     ended: bool,
     path: PathBuf,
     follow: bool,
+    actor: Actor,
 }
 
 impl PosixListing {
@@ -33,6 +34,11 @@ impl PosixListing {
     /// # Errors
     /// The system's.
     pub fn open(path: PathBuf, follow: bool) -> Result<Self> {
+        Self::acting(Actor::oneself(), path, follow)
+    }
+
+    /// The same; further pages are read with these rights.
+    pub(super) fn acting(actor: Actor, path: PathBuf, follow: bool) -> Result<Self> {
         let mut pages = fs::read_dir(&path)
             .map_err(|cause| Error::io("list", show(&path), cause).at(Locus::Source))?;
         let first = Self::read_page(&path, follow, &mut pages)?;
@@ -42,6 +48,7 @@ impl PosixListing {
             first: Some(first),
             path,
             follow,
+            actor,
         })
     }
 
@@ -85,11 +92,11 @@ impl Listing for PosixListing {
                     .at(Locus::Source));
             };
             let (path, follow) = (self.path.clone(), self.follow);
-            let (pages, page) = blocking(move || {
+            let reading = self.actor.blocking(move || {
                 let page = Self::read_page(&path, follow, &mut pages)?;
                 Ok((pages, page))
-            })
-            .await?;
+            });
+            let (pages, page) = reading.await?;
             self.pages = Some(pages);
             self.ended = page.len() < PAGE_ENTRIES;
             Ok(page)

@@ -14,9 +14,9 @@ use bytes::Bytes;
 use futures_util::stream;
 use rustix::{buffer::spare_capacity, fs::SeekFrom, io::retry_on_intr};
 
-use super::{BLOCK_BYTES, Block, blocking, entry_of, show};
+use super::{BLOCK_BYTES, Block, entry_of, show};
 use crate::{
-    Checksum, Error, ErrorKind, Locus, Result,
+    Actor, Checksum, Error, ErrorKind, Locus, Result,
     checksum::Summer,
     endpoint::{Boxed, ByteStream, Entry, Kind, Reader, Whole},
 };
@@ -220,12 +220,14 @@ const FIRST_BLOCK_BYTES: usize = 128 << 10;
 
 /// A local file read by ranges for a remote destination.
 pub(super) struct PosixReader {
+    actor: Actor,
     source: Arc<SourceFile>,
 }
 
 impl PosixReader {
-    pub(super) fn new(path: PathBuf) -> Result<Self> {
+    pub(super) fn new(actor: Actor, path: PathBuf) -> Result<Self> {
         Ok(Self {
+            actor,
             source: Arc::new(SourceFile::open(path)?),
         })
     }
@@ -241,27 +243,32 @@ impl Reader for PosixReader {
     }
 
     fn read(&self, range: Range<u64>) -> Boxed<'_, Result<ByteStream>> {
-        let source = Arc::clone(&self.source);
+        let (source, actor) = (Arc::clone(&self.source), self.actor.clone());
         let first = range.start;
-        let blocks = stream::try_unfold((source, range), move |(source, range)| async move {
-            if range.is_empty() {
-                return Ok(None);
-            }
-            let reading = Arc::clone(&source);
-            let mut rest = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-            if range.start == first {
-                rest = rest.min(FIRST_BLOCK_BYTES);
-            }
-            let block = blocking(move || reading.read_block(range.start, rest)).await?;
-            let next = range.start + block.len() as u64..range.end;
-            Ok(Some((block, (source, next))))
-        });
+        let blocks = stream::try_unfold(
+            (source, actor, range),
+            move |(source, actor, range)| async move {
+                if range.is_empty() {
+                    return Ok(None);
+                }
+                let reading = Arc::clone(&source);
+                let mut rest = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+                if range.start == first {
+                    rest = rest.min(FIRST_BLOCK_BYTES);
+                }
+                let block = actor
+                    .blocking(move || reading.read_block(range.start, rest))
+                    .await?;
+                let next = range.start + block.len() as u64..range.end;
+                Ok(Some((block, (source, actor, next))))
+            },
+        );
         let blocks: ByteStream = Box::pin(blocks);
         Box::pin(async { Ok(blocks) })
     }
 
     fn confirm(&self) -> Boxed<'_, Result<()>> {
         let source = Arc::clone(&self.source);
-        Box::pin(blocking(move || source.confirm()))
+        Box::pin(self.actor.blocking(move || source.confirm()))
     }
 }

@@ -6,18 +6,18 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 
 use super::{
-    blocking,
     draft::{Draft, failed},
     show,
 };
 use crate::{
-    Checksum, Error, ErrorKind, Locus, Result,
+    Actor, Checksum, Error, ErrorKind, Locus, Result,
     checksum::Summer,
     endpoint::{Boxed, ByteStream, FileSpec, Writer},
 };
 
 /// A large local file whose bytes come from a remote source.
 pub(super) struct PosixWriter {
+    actor: Actor,
     draft: Arc<Draft>,
     kept: Vec<(u64, Checksum)>,
     spec: FileSpec,
@@ -29,12 +29,14 @@ const GATHERED_BYTES: usize = 1 << 20;
 
 impl PosixWriter {
     pub(super) fn new(
+        actor: Actor,
         draft: Draft,
         kept: Vec<(u64, Checksum)>,
         spec: FileSpec,
         segment_size: u64,
     ) -> Self {
         Self {
+            actor,
             draft: Arc::new(draft),
             kept,
             spec,
@@ -50,13 +52,13 @@ impl PosixWriter {
         mut summer: Summer,
     ) -> Result<(Summer, u64)> {
         let draft = Arc::clone(&self.draft);
-        blocking(move || {
+        let written = self.actor.blocking(move || {
             gathered.iter().for_each(|bytes| summer.add(bytes));
             draft.write_pieces(&gathered, offset)?;
             offset += gathered.iter().map(|bytes| bytes.len() as u64).sum::<u64>();
             Ok((summer, offset))
-        })
-        .await
+        });
+        written.await
     }
 }
 
@@ -101,11 +103,11 @@ impl PosixWriter {
         }
         let draft = Arc::clone(&self.draft);
         let sum = summer.sum();
-        blocking(move || {
+        let recorded = self.actor.blocking(move || {
             draft.record(index, sum)?;
             Ok(sum)
-        })
-        .await
+        });
+        recorded.await
     }
 }
 
@@ -146,7 +148,7 @@ impl Writer for PosixWriter {
 
     fn finish(&self, _whole: Checksum) -> Boxed<'_, Result<()>> {
         let (draft, spec) = (Arc::clone(&self.draft), self.spec.clone());
-        Box::pin(blocking(move || draft.publish(&spec)))
+        Box::pin(self.actor.blocking(move || draft.publish(&spec)))
     }
 
     fn finish_at(&self, size: u64, whole: Checksum) -> Boxed<'_, Result<()>> {
@@ -161,7 +163,7 @@ impl Writer for PosixWriter {
                 );
             }
             if found.len() > size {
-                self.draft.set_size(size)?;
+                self.actor.run(|| self.draft.set_size(size))?;
             }
             self.finish(whole).await
         })
@@ -169,10 +171,16 @@ impl Writer for PosixWriter {
 
     fn settle(&self) -> Boxed<'_, Result<bool>> {
         let draft = Arc::clone(&self.draft);
-        Box::pin(blocking(move || draft.settle().map(|()| true)))
+        Box::pin(self.actor.blocking(move || draft.settle().map(|()| true)))
     }
 
     fn discard(&self) -> Boxed<'_, ()> {
-        Box::pin(async { self.draft.discard() })
+        Box::pin(async {
+            // Nobody is told where that can't be: it is looked for again.
+            let _ = self.actor.run(|| {
+                self.draft.discard();
+                Ok(())
+            });
+        })
     }
 }

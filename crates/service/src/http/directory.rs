@@ -65,6 +65,12 @@ pub(crate) async fn show(
         levels: what.levels()?,
     };
     let place = tokio::task::block_in_place(|| find(&caller, &what))?;
+    if place.local().is_some() && desk.centre.store.actors.are_owners() {
+        return Err(Error::new(ErrorKind::PermissionDenied, "list", &what.address)
+            .cause("directories of its own machine are not listed by a service that acts for others")
+            .hint("list it there")
+            .into());
+    }
     let answer = desk.centre.listings.ask(&place, &ask).await?;
     let start = ask.after.map_or(0, |after| answer.listed.after(&after));
     let (page, has_more) = answer.listed.page(start, limit);

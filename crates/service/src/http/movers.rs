@@ -97,6 +97,7 @@ pub(crate) async fn dataset(
         code: seal.code.to_string(),
         chunk_bytes: seal.chunk_size.get(),
         expires_us: seal.expires.as_micros(),
+        owner: seal.actor.name().map(str::to_owned),
         key: key.map(|key| key.to_secret_text().to_string()),
     }))
 }

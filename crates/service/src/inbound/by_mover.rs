@@ -100,6 +100,7 @@ fn chore(stage: &Stage, place: usize, chunk: ChunkIndex) -> Option<api::FetchCho
         chunk: chunk.get(),
         source: stage.wanted.sources.get(place)?.clone(),
         profile: stage.wanted.profile.clone(),
+        owner: stage.actor.name().map(str::to_owned),
         draft: stage.draft.folder().to_str()?.to_owned(),
         pieces: pieces.collect::<Option<_>>()?,
     })

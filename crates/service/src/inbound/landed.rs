@@ -47,6 +47,10 @@ fn is_it(store: &Store, record: &RequestRecord) -> bool {
 /// # Errors
 /// The operating system's.
 pub(crate) fn look(store: &Store, record: &RequestRecord) -> Result<Landed> {
+    store.actors.of(record)?.run(|| look_here(store, record))
+}
+
+fn look_here(store: &Store, record: &RequestRecord) -> Result<Landed> {
     let root = Path::new(&record.destination);
     match fs::symlink_metadata(root) {
         Err(cause) if cause.kind() == NotFound => return Ok(Landed::Gone),
@@ -128,7 +132,10 @@ fn is_as_it_came(root: &Path, path: &Path, about: &fs::Metadata, came: &Came<'_>
 pub(crate) fn evict(store: &Store, record: &RequestRecord) -> Result<()> {
     let root = Path::new(&record.destination);
     match list_of(store, record) {
-        Some(list) => remove(root, root, &came(&list)),
+        Some(list) => {
+            let actor = store.actors.of(record)?;
+            actor.run(|| remove(root, root, &came(&list)))
+        }
         None => Ok(()),
     }
 }

@@ -7,7 +7,8 @@ use std::{
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use posthaste_endpoint::{
-    Access, Endpoint, Entry, Error, ErrorKind, Kind, Location, Locus, Result, posix::DraftRules,
+    Access, Actor, Endpoint, Entry, Error, ErrorKind, Kind, Location, Locus, Result,
+    posix::DraftRules,
 };
 use posthaste_journal::StageIn;
 use tokio::task::JoinSet;
@@ -34,8 +35,12 @@ static ACCESS: LazyLock<Access> = LazyLock::new(|| Access::new(None, Vec::new())
 ///
 /// # Errors
 /// As [`open_at`].
-pub(crate) async fn open(address: &str, profile: Option<&String>) -> Result<Arc<dyn Endpoint>> {
-    let opened = open_at(address, profile).await;
+pub(crate) async fn open(
+    address: &str,
+    profile: Option<&String>,
+    actor: &Actor,
+) -> Result<Arc<dyn Endpoint>> {
+    let opened = open_at(address, profile, actor).await;
     opened.map_err(|error| error.at(Locus::Source))
 }
 
@@ -43,9 +48,13 @@ pub(crate) async fn open(address: &str, profile: Option<&String>) -> Result<Arc<
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] for an address that makes no sense, and what opening it brings.
-pub(crate) async fn open_at(address: &str, profile: Option<&String>) -> Result<Arc<dyn Endpoint>> {
+pub(crate) async fn open_at(
+    address: &str,
+    profile: Option<&String>,
+    actor: &Actor,
+) -> Result<Arc<dyn Endpoint>> {
     let location = Location::parse(std::ffi::OsStr::new(address))?;
-    open_location(location, profile).await
+    open_location(location, profile, actor).await
 }
 
 /// Opens what an address stands for.
@@ -55,12 +64,16 @@ pub(crate) async fn open_at(address: &str, profile: Option<&String>) -> Result<A
 pub(crate) async fn open_location(
     location: Location,
     profile: Option<&String>,
+    actor: &Actor,
 ) -> Result<Arc<dyn Endpoint>> {
     let access = match profile {
         Some(profile) => ACCESS.with_profile(profile.clone()),
         None => ACCESS.clone(),
     };
-    access.open(location, DraftRules::default()).await
+    access
+        .acting(actor.clone())
+        .open(location, DraftRules::default())
+        .await
 }
 
 /// Where a location really is: `NAME:path` lies below the address of the profile NAME.
@@ -92,11 +105,12 @@ pub(super) struct Held {
 /// # Errors
 /// [`ErrorKind::NotFound`] where there is nothing, [`ErrorKind::Conflict`] where two differ in a file, and
 /// the endpoints' own.
-pub(crate) async fn look(wanted: &StageIn) -> Result<Arc<List>> {
+pub(crate) async fn look(wanted: &StageIn, actor: &Actor) -> Result<Arc<List>> {
     let mut looking = JoinSet::new();
     for (place, address) in wanted.sources.iter().enumerate() {
         let (address, profile) = (address.clone(), wanted.profile.clone());
-        looking.spawn(async move { (place, look_at(&address, profile.as_ref()).await) });
+        let actor = actor.clone();
+        looking.spawn(async move { (place, look_at(&address, profile.as_ref(), &actor).await) });
     }
     let mut found: Vec<Option<(Arc<dyn Endpoint>, Held)>> = Vec::new();
     found.resize_with(wanted.sources.len(), || None);
@@ -151,8 +165,12 @@ async fn compare(
     }
 }
 
-async fn look_at(address: &str, profile: Option<&String>) -> Result<(Arc<dyn Endpoint>, Held)> {
-    let endpoint = open(address, profile).await?;
+async fn look_at(
+    address: &str,
+    profile: Option<&String>,
+    actor: &Actor,
+) -> Result<(Arc<dyn Endpoint>, Held)> {
+    let endpoint = open(address, profile, actor).await?;
     let there = endpoint.stat(b"", true).await;
     let there = there.map_err(|error| error.at(Locus::Source))?;
     let Some(entry) = there else {

@@ -12,13 +12,17 @@ use std::{
 };
 
 use posthaste_core::contract::Cut;
-use posthaste_endpoint::{Endpoint, Error, ErrorKind, Locus, Reader, Result};
+use posthaste_endpoint::{Actor, Endpoint, Error, ErrorKind, Locus, Reader, Result};
 use posthaste_engine::{
     dataset::DatasetId,
     draft::{Draft, Finish},
 };
 use posthaste_journal::{Scan, StageIn};
 use posthaste_types::{ChunkIndex, Digest, RequestId, SourceId, Timestamp};
+use rustix::{
+    fs::{Access, AtFlags, CWD, accessat},
+    io::Errno,
+};
 use tokio::sync::OnceCell;
 
 use super::{
@@ -48,6 +52,8 @@ pub(super) struct Stage {
     pub(super) draft: Draft,
     store: Arc<Store>,
     pub(super) wanted: StageIn,
+    /// As whom its files are touched.
+    pub(super) actor: Actor,
     /// The number of each source, in their order.
     numbers: Vec<SourceId>,
     /// The depots near the centre on which it may wait, by as what they are read.
@@ -85,6 +91,7 @@ impl Stage {
                 .at(Locus::Destination)
         };
         let record = store.request(request)?;
+        let actor = store.actors.of(&record)?;
         let wanted = record.stage_in.ok_or_else(|| missing("the sources"))?;
         let Some(Scan::Sealed { chunk_size, .. }) = record.scan else {
             return Err(missing("the list"));
@@ -121,7 +128,8 @@ impl Stage {
             deadline: record.deadline,
             starts: list.starts(),
             list,
-            draft: Draft::new(&destination, &record.dataset),
+            draft: Draft::new(&destination, &record.dataset).acting(actor.clone()),
+            actor,
             endpoints: wanted.sources.iter().map(|_| OnceCell::new()).collect(),
             slots: Mutex::new(slots.collect()),
             readers: Mutex::default(),
@@ -151,7 +159,8 @@ impl Stage {
     }
 
     async fn endpoint(&self, place: usize) -> Result<&Arc<dyn Endpoint>> {
-        let open = || look::open(&self.wanted.sources[place], self.wanted.profile.as_ref());
+        let profile = self.wanted.profile.as_ref();
+        let open = || look::open(&self.wanted.sources[place], profile, &self.actor);
         self.endpoints[place].get_or_try_init(open).await
     }
 
@@ -325,7 +334,7 @@ impl Stage {
     }
 }
 
-/// Whether a stage-in can go there: nothing is there, and its parent is a directory.
+/// Whether a stage-in can go there: nothing is there, and its parent is a directory that may be written to.
 ///
 /// # Errors
 /// [`ErrorKind::Conflict`] when something is there, [`ErrorKind::NotFound`] when its parent isn't.
@@ -361,5 +370,19 @@ pub(super) fn check_destination(destination: &str) -> Result<()> {
             "give a path in a directory that is there",
         ));
     }
-    Ok(())
+    let may = accessat(
+        CWD,
+        parent,
+        Access::WRITE_OK | Access::EXEC_OK,
+        AtFlags::EACCESS,
+    );
+    // Where the kernel can't tell it is seen when the first chunk is here.
+    match may {
+        Err(cause @ (Errno::ACCESS | Errno::ROFS)) => {
+            let shown = parent.display().to_string();
+            let cause = cause.into();
+            Err(Error::io("write to", shown, cause).at(Locus::Destination))
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
 }

@@ -49,7 +49,8 @@ pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewStageIn) -> Res
     let Some(wanted) = record.stage_in.clone() else {
         return Err(invalid("a stage-in", "it has no sources"));
     };
-    let list = look::look(&wanted).await?;
+    let actor = tokio::task::block_in_place(|| centre.store.actors.of(&record))?;
+    let list = look::look(&wanted, &actor).await?;
     room::check(centre, record.id, &record.destination, list.bytes())?;
     record.scan = Some(sealed(&list));
     let mut mind = centre.copy_of_mind()?;
@@ -79,7 +80,8 @@ pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewStageIn) -> Res
 pub(crate) async fn scan(centre: &Arc<Centre>, record: &RequestRecord) -> Result<Scan> {
     let wanted = record.stage_in.as_ref();
     let wanted = wanted.ok_or_else(|| invalid("a stage-in", "it has no sources"))?;
-    let list = look::look(wanted).await?;
+    let actor = tokio::task::block_in_place(|| centre.store.actors.of(record))?;
+    let list = look::look(wanted, &actor).await?;
     room::check(centre, record.id, &record.destination, list.bytes())?;
     let scan = sealed(&list);
     tokio::task::block_in_place(|| centre.store.keep_stage_in_list(record.id, &list.to_bytes()))?;
@@ -234,11 +236,8 @@ pub(crate) fn check_source(address: &str) -> Result<()> {
     Ok(())
 }
 
-fn check(centre: &Centre, new: &api::NewStageIn) -> Result<RequestRecord> {
-    if new.sources.is_empty() || new.sources.len() > SOURCES_MAX {
-        let why = format!("a stage-in has 1 to {SOURCES_MAX} sources");
-        return Err(invalid(&new.to, &why));
-    }
+/// Sees that it can come from there, and go there.
+fn check_ends(centre: &Centre, new: &api::NewStageIn) -> Result<()> {
     let mut seen = std::collections::BTreeSet::new();
     for address in &new.sources {
         check_source(address)?;
@@ -249,7 +248,17 @@ fn check(centre: &Centre, new: &api::NewStageIn) -> Result<RequestRecord> {
     if new.to.len() > ADDRESS_BYTES_MAX {
         return Err(invalid("the destination", "it is too long"));
     }
-    stage::check_destination(&new.to)?;
+    let owner = new.owner.as_deref().unwrap_or_default();
+    let actor = centre.store.actors.owner(owner)?;
+    actor.run(|| stage::check_destination(&new.to))
+}
+
+fn check(centre: &Centre, new: &api::NewStageIn) -> Result<RequestRecord> {
+    if new.sources.is_empty() || new.sources.len() > SOURCES_MAX {
+        let why = format!("a stage-in has 1 to {SOURCES_MAX} sources");
+        return Err(invalid(&new.to, &why));
+    }
+    check_ends(centre, new)?;
     let now = centre.clock.now();
     let deadline = render::parse_moment("the deadline", &new.deadline)?;
     if deadline <= now {

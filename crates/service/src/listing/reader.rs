@@ -7,7 +7,7 @@ use std::{
 };
 
 use posthaste_endpoint::{
-    Endpoint, Entry, Error, ErrorKind, FileTime, Kind, Listing, Locus, Result,
+    Actor, Endpoint, Entry, Error, ErrorKind, FileTime, Kind, Listing, Locus, Result,
 };
 use posthaste_types::Timestamp;
 use tokio::{
@@ -234,7 +234,7 @@ impl Opened {
 
 async fn open(place: &Place, base: &[u8]) -> Result<Arc<dyn Endpoint>> {
     let location = place.location(base)?;
-    look::open_location(location, place.root().profile()).await
+    look::open_location(location, place.root().profile(), &Actor::oneself()).await
 }
 
 /// Whether an endpoint is better opened anew.

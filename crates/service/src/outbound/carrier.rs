@@ -11,7 +11,7 @@ use std::{
 
 use posthaste_core::contract::Input;
 use posthaste_endpoint::{
-    Endpoint, Error, ErrorKind, Location, Result,
+    Actor, Endpoint, Error, ErrorKind, Location, Result,
     posix::{DraftRules, Posix},
 };
 use posthaste_engine::copy::{
@@ -98,6 +98,7 @@ impl Pace {
 pub(super) struct Carrier {
     store: Arc<Store>,
     record: RequestRecord,
+    actor: Actor,
     bytes: u64,
     chunk_size: Bytes,
     state: Mutex<State>,
@@ -127,6 +128,7 @@ impl Carrier {
         let arrived = u32::try_from(known.len()).unwrap_or(u32::MAX);
         Ok(Some(Self {
             store: Arc::clone(store),
+            actor: store.actors.of(&record)?,
             record,
             bytes: bytes.get(),
             chunk_size,
@@ -319,7 +321,7 @@ impl Carrier {
         let expected = expected.and_then(|one| one.checksum.as_deref());
         match expected.map(Expected::restore).transpose()? {
             Some(expected) => {
-                let destination = submit::open(&self.record).await?;
+                let destination = submit::open(&self.record, &self.actor).await?;
                 let compared = expected.compare(destination.as_ref()).await;
                 let is_wrong = |error: &Error| error.kind() == ErrorKind::Corrupt;
                 if compared.as_ref().err().is_some_and(is_wrong) {
@@ -337,19 +339,19 @@ impl Carrier {
     /// # Errors
     /// As [`verify`].
     pub(super) async fn verify(&self) -> Result<()> {
-        let destination = submit::open(&self.record).await?;
+        let destination = submit::open(&self.record, &self.actor).await?;
         let is_checked = destination.capabilities().stores_checksum();
         if is_checked && locked(&self.state).is_fresh {
             return Ok(());
         }
         let list = tokio::task::block_in_place(|| self.store.list(self.record.id))?;
         let root = PathBuf::from(OsStr::from_bytes(&self.record.source));
-        verify(destination.as_ref(), &root, &list).await
+        verify(destination.as_ref(), &self.actor, &root, &list).await
     }
 
     /// Copies all that is not there yet.
     async fn copy(&self, throttle: Throttle, progress: Arc<Progress>) -> Result<Figures> {
-        let destination = submit::open(&self.record).await?;
+        let destination = submit::open(&self.record, &self.actor).await?;
         let listed = tokio::task::block_in_place(|| Listed::kept(&self.store, &self.record))?;
         self.claim(destination.as_ref(), &listed).await?;
         let (source, into) = self.source(&listed).await?;
@@ -379,7 +381,7 @@ impl Carrier {
         };
         let location = Location::parse(OsStr::new(&self.record.destination))?;
         let place = if let Location::Local(path) = location {
-            Place::local(Posix::new(path, DraftRules::default()))
+            self.files_at(path)
         } else {
             Place::remote(destination)
         };
@@ -392,11 +394,11 @@ impl Carrier {
     async fn source(&self, listed: &Listed) -> Result<(Source, bool)> {
         let path = OsStr::from_bytes(&self.record.source);
         let place = match listed {
-            Listed::Here(_) => Place::local(Posix::new(PathBuf::from(path), DraftRules::default())),
+            Listed::Here(_) => self.files_at(PathBuf::from(path)),
             Listed::There(_) => {
                 let profile = self.record.stage_in.as_ref();
                 let profile = profile.and_then(|wanted| wanted.profile.as_ref());
-                Place::remote(look::open(&path.to_string_lossy(), profile).await?)
+                Place::remote(look::open(&path.to_string_lossy(), profile, &self.actor).await?)
             }
         };
         let is_single = listed.is_single();
@@ -407,6 +409,16 @@ impl Carrier {
             content: !is_single,
         };
         Ok((source, is_single && self.record.one_file.is_none()))
+    }
+
+    /// Files of this machine. Those of somebody else are reached as if they were far: the quick way between two paths knows no
+    /// rights but its own.
+    fn files_at(&self, path: PathBuf) -> Place {
+        let files = Posix::new(path, DraftRules::default());
+        if self.actor.is_oneself() {
+            return Place::local(files);
+        }
+        Place::remote(Arc::new(files.acting(self.actor.clone())))
     }
 
     /// The files that were named, and nothing else of their directory.

@@ -1,6 +1,6 @@
 use std::{collections::BTreeSet, ffi::OsStr, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
 
-use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_endpoint::{Actor, Error, ErrorKind, Result};
 use posthaste_engine::dataset::{FileKind, FileList};
 use posthaste_journal::RequestRecord;
 use posthaste_types::Bytes;
@@ -25,18 +25,15 @@ impl Listed {
     ///
     /// # Errors
     /// What listing brings.
-    pub(super) async fn look(record: &RequestRecord) -> Result<Self> {
+    pub(super) async fn look(record: &RequestRecord, actor: &Actor) -> Result<Self> {
         if is_far(&String::from_utf8_lossy(&record.source))
             && let Some(wanted) = &record.stage_in
         {
-            return Ok(Self::There(look::look(wanted).await?));
+            return Ok(Self::There(look::look(wanted, actor).await?));
         }
         let root = Path::new(OsStr::from_bytes(&record.source)).to_owned();
         let only = record.only.clone();
-        let list = tokio::task::spawn_blocking(move || submit::listed(&root, &only)).await;
-        let list = list.map_err(|cause| {
-            Error::new(ErrorKind::Cancelled, "list", "the source").cause(cause.to_string())
-        })??;
+        let list = actor.blocking(move || submit::listed(&root, &only)).await?;
         Ok(Self::Here(list))
     }
 

@@ -17,7 +17,9 @@ pub(super) async fn release(store: &Arc<Store>, request: RequestId) -> Result<()
         let root = PathBuf::from(OsStr::from_bytes(&record.source));
         // Of a directory of which files were named, they alone were asked to go.
         let keeps_root = !record.only.is_empty();
-        remove(&root, &list, keeps_root, store.backup_of(request))
+        let backup = store.backup_of(request);
+        let actor = store.actors.of(&record)?;
+        actor.run(|| remove(&root, &list, keeps_root, backup))
     });
     removed.await.map_err(|cause| {
         Error::new(ErrorKind::Cancelled, "remove", "the source").cause(cause.to_string())

@@ -4,7 +4,7 @@ use std::{ffi::OsStr, sync::Arc};
 
 use posthaste_api as api;
 use posthaste_core::contract::{ArrivalSpec, Input, Outbox, StageInNews};
-use posthaste_endpoint::{Endpoint, Error, ErrorKind, Kind, Location, Locus, Result};
+use posthaste_endpoint::{Actor, Endpoint, Error, ErrorKind, Kind, Location, Locus, Result};
 use posthaste_engine::dataset::DatasetId;
 use posthaste_journal::{RequestRecord, Scan, StageIn};
 use posthaste_types::{Bytes, Code, Record, RequestId, SourceId};
@@ -50,7 +50,7 @@ pub(crate) fn check(
     new: &api::NewRequest,
     address: String,
 ) -> Result<RequestRecord> {
-    let (source, only) = source(new)?;
+    let (source, only) = source(centre, new)?;
     check_address(&address)?;
     check_plain(new)?;
     let now = centre.clock.now();
@@ -105,9 +105,9 @@ pub(crate) fn check(
 }
 
 /// Where it comes from, and which files of that are meant where not all are.
-fn source(new: &api::NewRequest) -> Result<(String, Vec<String>)> {
+fn source(centre: &Centre, new: &api::NewRequest) -> Result<(String, Vec<String>)> {
     if !is_far(&new.source) {
-        let (folder, only) = submit::source(new)?;
+        let (folder, only) = submit::source(centre, new)?;
         let shown = folder.display().to_string();
         let folder = folder.into_os_string().into_string();
         let folder = folder.map_err(|_| invalid(&shown, "its name is not UTF-8"));
@@ -212,7 +212,7 @@ pub(crate) async fn rehearse(
     mut record: RequestRecord,
 ) -> Result<api::Request> {
     record.id = REHEARSED;
-    let (scan, _) = look(&record).await?;
+    let (scan, _) = look(&record, &actor_of(centre, &record)?).await?;
     record.scan = Some(scan);
     let mut mind = centre.copy_of_mind()?;
     let way = way(&record);
@@ -228,7 +228,7 @@ pub(crate) async fn rehearse(
 /// # Errors
 /// As [`rehearse`].
 pub(crate) async fn scan(centre: &Arc<Centre>, record: &RequestRecord) -> Result<Scan> {
-    let (scan, listed) = look(record).await?;
+    let (scan, listed) = look(record, &actor_of(centre, record)?).await?;
     let (id, store) = (record.id, &centre.store);
     match listed {
         Listed::Here(list) => {
@@ -248,10 +248,14 @@ pub(crate) async fn scan(centre: &Arc<Centre>, record: &RequestRecord) -> Result
     Ok(scan)
 }
 
-async fn look(record: &RequestRecord) -> Result<(Scan, Listed)> {
-    let listed = Listed::look(record).await?;
+fn actor_of(centre: &Centre, record: &RequestRecord) -> Result<Actor> {
+    tokio::task::block_in_place(|| centre.store.actors.of(record))
+}
+
+async fn look(record: &RequestRecord, actor: &Actor) -> Result<(Scan, Listed)> {
+    let listed = Listed::look(record, actor).await?;
     check_one(record, &listed)?;
-    match look_there(record, &listed).await {
+    match look_there(record, actor, &listed).await {
         // Who is away for now is looked at again before anything is written.
         Err(error) if !error.is_temporary() => return Err(error),
         Ok(()) | Err(_) => {}
@@ -269,8 +273,8 @@ fn chunk_size_for(bytes: Bytes) -> Bytes {
     Bytes::mebi((bytes.get() >> 30).clamp(4, 1024))
 }
 
-async fn look_there(record: &RequestRecord, listed: &Listed) -> Result<()> {
-    let endpoint = open(record).await?;
+async fn look_there(record: &RequestRecord, actor: &Actor, listed: &Listed) -> Result<()> {
+    let endpoint = open(record, actor).await?;
     let can = endpoint.capabilities();
     let refused = |why: &str, hint: &str| {
         Error::new(ErrorKind::Unsupported, "stage out to", endpoint.show(b""))
@@ -346,12 +350,12 @@ pub(super) async fn check_free(
 ///
 /// # Errors
 /// What opening it brings.
-pub(super) async fn open(record: &RequestRecord) -> Result<Arc<dyn Endpoint>> {
+pub(super) async fn open(record: &RequestRecord, actor: &Actor) -> Result<Arc<dyn Endpoint>> {
     let profile = match (&record.one_file, &record.stage_in) {
         (Some(one), _) => one.profile.as_ref(),
         (None, stage) => stage.as_ref().and_then(|stage| stage.profile.as_ref()),
     };
-    let opened = open_at(&record.destination, profile).await;
+    let opened = open_at(&record.destination, profile, actor).await;
     opened.map_err(|error| error.at(Locus::Destination))
 }
 

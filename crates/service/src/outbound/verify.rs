@@ -8,7 +8,7 @@ use std::{
 };
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use posthaste_endpoint::{Checksum, Endpoint, Error, ErrorKind, Locus, Result, Summer};
+use posthaste_endpoint::{Actor, Checksum, Endpoint, Error, ErrorKind, Locus, Result, Summer};
 use posthaste_engine::dataset::{FileEntry, FileKind, FileList};
 
 /// Files compared at once.
@@ -21,12 +21,17 @@ const BLOCK_BYTES: usize = 1 << 20;
 /// # Errors
 /// At [`Locus::Destination`]: [`ErrorKind::Corrupt`] where one differs or is missing, and the endpoint's; and those of reading
 /// scratch.
-pub(super) async fn verify(destination: &dyn Endpoint, root: &Path, list: &FileList) -> Result<()> {
+pub(super) async fn verify(
+    destination: &dyn Endpoint,
+    actor: &Actor,
+    root: &Path,
+    list: &FileList,
+) -> Result<()> {
     stream::iter(0..list.files.len())
         .map(|place| async move {
             let file = &list.files[place];
             match file.kind {
-                FileKind::Regular => verify_one(destination, root, file).await,
+                FileKind::Regular => verify_one(destination, actor, root, file).await,
                 FileKind::Directory | FileKind::Symlink { .. } => Ok(()),
             }
         })
@@ -35,13 +40,15 @@ pub(super) async fn verify(destination: &dyn Endpoint, root: &Path, list: &FileL
         .await
 }
 
-async fn verify_one(destination: &dyn Endpoint, root: &Path, file: &FileEntry) -> Result<()> {
+async fn verify_one(
+    destination: &dyn Endpoint,
+    actor: &Actor,
+    root: &Path,
+    file: &FileEntry,
+) -> Result<()> {
     let (path, size) = (file.below(root), file.size);
     let then = (file.mtime_s, i64::from(file.mtime_ns));
-    let here = tokio::task::spawn_blocking(move || sum_of(&path, size, then)).await;
-    let here = here.map_err(|cause| {
-        Error::new(ErrorKind::Cancelled, "compare", "a file").cause(cause.to_string())
-    })??;
+    let here = actor.blocking(move || sum_of(&path, size, then)).await?;
     // What changed meanwhile stays on scratch whatever lies there.
     let Some(here) = here else {
         return Ok(());

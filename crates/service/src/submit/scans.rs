@@ -74,7 +74,8 @@ async fn scan(centre: &Arc<Centre>, request: RequestId) -> Result<()> {
 /// Lists a source; a small list is still to be kept.
 fn seal(centre: &Centre, record: &RequestRecord) -> Result<(Scan, Option<Vec<u8>>)> {
     let root = Path::new(std::ffi::OsStr::from_bytes(&record.source));
-    let list = listed(root, &record.only)?;
+    let actor = centre.store.actors.of(record)?;
+    let list = actor.run(|| listed(root, &record.only))?;
     let small = centre.store.keep_if_large(record.id, &list)?;
     for skipped in &list.skipped {
         let shown = String::from_utf8_lossy(skipped);

@@ -1,0 +1,323 @@
+//! As whom files are touched: as whoever runs this, or, where that is root, as the account that asked.
+//!
+//! An account's rights are taken on by one thread, for one piece of work that does not wait for anything but the file system, and
+//! given back after it: so the kernel decides what it may, whatever way a path leads, and whoever changes that way meanwhile.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    process::Command,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    process::{Gid, Uid, getegid, geteuid, getgroups},
+    thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid},
+};
+
+use crate::{Error, ErrorKind, Result, clock};
+
+/// What the name service said of an account holds for so long.
+const KNOWN_FOR: Duration = Duration::from_secs(60);
+/// Accounts that are remembered.
+const KNOWN_MAX: usize = 4096;
+/// Bytes of an account's name.
+const NAME_BYTES_MAX: usize = 64;
+
+/// Somebody whom this machine knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account {
+    name: String,
+    uid: u32,
+    gid: u32,
+    groups: Vec<u32>,
+}
+
+impl Account {
+    /// The local account of this name, as the name service of this machine has it. Blocks.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] where there is none; [`ErrorKind::PermissionDenied`] for root's, which is nobody's to act as.
+    pub fn named(name: &str) -> Result<Self> {
+        let fail = |kind| {
+            Error::new(
+                kind,
+                "act for",
+                format!("the account {name:.NAME_BYTES_MAX$}"),
+            )
+        };
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-@+$".contains(c);
+        let is_name =
+            !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.chars().all(is_plain);
+        // What is all digits would be taken for a number.
+        let is_number = name.chars().all(|c| c.is_ascii_digit());
+        if !is_name || is_number || name.starts_with(['-', '+']) {
+            return Err(fail(ErrorKind::NotFound).cause("that is no account's name"));
+        }
+        let missing = || {
+            fail(ErrorKind::NotFound)
+                .cause("this machine knows none of that name")
+                .hint("`getent passwd NAME` says whom it knows")
+        };
+        let entry = ask(Command::new("getent").args(["passwd", name]))?.ok_or_else(missing)?;
+        let mut fields = entry.trim_end().split(':');
+        let known = fields.next();
+        let [uid, gid] = [fields.nth(1), fields.next()].map(|field| field?.parse::<u32>().ok());
+        let (Some(uid), Some(gid)) = (uid.filter(|_| known == Some(name)), gid) else {
+            return Err(missing());
+        };
+        if uid == 0 {
+            return Err(fail(ErrorKind::PermissionDenied)
+                .cause("it is root's, who may everything")
+                .hint("let somebody else own the request"));
+        }
+        let groups = ask(Command::new("id").args(["-G", "--", name]))?.ok_or_else(missing)?;
+        let groups = groups.split_whitespace().map(str::parse);
+        let groups = groups.collect::<std::result::Result<Vec<u32>, _>>();
+        let groups = groups.map_err(|_| missing())?;
+        Ok(Self {
+            name: name.to_owned(),
+            uid,
+            gid,
+            groups,
+        })
+    }
+
+    /// What it is called.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+/// What a program of the system says; none where it says that there is no such thing.
+fn ask(command: &mut Command) -> Result<Option<String>> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let said = command
+        .output()
+        .map_err(|cause| Error::io("run", program, cause))?;
+    let text = String::from_utf8_lossy(&said.stdout).into_owned();
+    Ok((said.status.success() && !text.is_empty()).then_some(text))
+}
+
+/// As whom files are touched.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Actor(Option<Arc<Account>>);
+
+impl fmt::Debug for Actor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.0.as_deref().map_or("oneself", Account::name);
+        f.debug_tuple("Actor").field(&name).finish()
+    }
+}
+
+impl Actor {
+    /// As who runs this.
+    #[must_use]
+    pub const fn oneself() -> Self {
+        Self(None)
+    }
+
+    /// As this account. Only root can be that.
+    #[must_use]
+    pub fn account(account: Account) -> Self {
+        Self(Some(Arc::new(account)))
+    }
+
+    /// Whether it is who runs this.
+    #[must_use]
+    pub fn is_oneself(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// The account's name, where it is one.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.0.as_deref().map(Account::name)
+    }
+
+    /// Does work with these rights. It blocks this thread, and must not begin others.
+    ///
+    /// # Errors
+    /// The work's, and [`ErrorKind::PermissionDenied`] where these rights can't be taken on: then it was not begun.
+    pub fn run<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let Some(account) = &self.0 else {
+            return work();
+        };
+        let _rights = Rights::take(account).map_err(|cause| {
+            Error::io("act for", format!("the account {}", account.name), cause)
+                .hint("only root can act for others")
+        })?;
+        work()
+    }
+
+    /// The same on one of the runtime's blocking threads.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let actor = self.clone();
+        match tokio::task::spawn_blocking(move || actor.run(work)).await {
+            Ok(done) => done,
+            Err(cause) => {
+                Err(Error::new(ErrorKind::Other, "finish", "a blocking call").cause(cause))
+            }
+        }
+    }
+}
+
+/// Accounts that were looked up lately.
+#[derive(Debug, Default)]
+pub struct Accounts {
+    known: Mutex<HashMap<String, (Actor, Instant)>>,
+}
+
+impl Accounts {
+    /// As whom files of the account of this name are touched. Blocks where the name service is asked.
+    ///
+    /// # Errors
+    /// As [`Account::named`].
+    pub fn actor(&self, name: &str) -> Result<Actor> {
+        let now = clock::now();
+        let locked = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((actor, at)) = locked().get(name)
+            && now.duration_since(*at) < KNOWN_FOR
+        {
+            return Ok(actor.clone());
+        }
+        let actor = Actor::account(Account::named(name)?);
+        let mut known = locked();
+        if known.len() >= KNOWN_MAX {
+            known.clear();
+        }
+        known.insert(name.to_owned(), (actor.clone(), now));
+        Ok(actor)
+    }
+}
+
+/// Rights that this thread has taken on, until this is dropped.
+struct Rights {
+    uid: Uid,
+    gid: Gid,
+    groups: Vec<Gid>,
+}
+
+impl Rights {
+    fn take(account: &Account) -> std::io::Result<Self> {
+        let (uid, gid, groups) = (geteuid(), getegid(), getgroups()?);
+        let theirs: Vec<Gid> = account.groups.iter().copied().map(Gid::from_raw).collect();
+        set_thread_groups(&theirs)?;
+        // From here on what was changed is given back, also where the rest can't be.
+        let before = Self { uid, gid, groups };
+        let (uid, gid) = (Uid::from_raw(account.uid), Gid::from_raw(account.gid));
+        set_thread_res_gid(before.gid, gid, before.gid)?;
+        set_thread_res_uid(before.uid, uid, before.uid)?;
+        Ok(before)
+    }
+}
+
+impl Drop for Rights {
+    fn drop(&mut self) {
+        let given_back = set_thread_res_uid(self.uid, self.uid, self.uid)
+            .and_then(|()| set_thread_res_gid(self.gid, self.gid, self.gid))
+            .and_then(|()| set_thread_groups(&self.groups));
+        if given_back.is_err() {
+            // Whatever came to run on this thread would act for somebody else.
+            std::process::abort();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{
+        fs,
+        os::unix::fs::{MetadataExt, PermissionsExt},
+        path::Path,
+    };
+
+    /// Somebody who is on every machine, and no root.
+    fn somebody() -> Actor {
+        Actor::account(Account::named("nobody").unwrap())
+    }
+
+    fn read(path: &Path) -> Result<Vec<u8>> {
+        fs::read(path).map_err(|cause| Error::io("read", path.display().to_string(), cause))
+    }
+
+    #[test]
+    fn an_account_is_looked_up_and_root_s_is_refused() {
+        let account = Account::named("nobody").unwrap();
+        assert!(account.name() == "nobody" && account.uid > 0 && !account.groups.is_empty());
+        let kind = |name: &str| Account::named(name).unwrap_err().kind();
+        assert_eq!(kind("root"), ErrorKind::PermissionDenied);
+        for wrong in [
+            "",
+            "0",
+            "no such account",
+            "-x",
+            "+",
+            "no-such-account",
+            "a:b",
+            "../x",
+        ] {
+            assert_eq!(kind(wrong), ErrorKind::NotFound, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn only_what_the_account_may_is_done_and_then_all_is_as_before() {
+        if !geteuid().is_root() {
+            let error = somebody().run(|| Ok(())).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        let secret = folder.path().join("secret");
+        fs::write(&secret, "root's").unwrap();
+        fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+        let (actor, made) = (somebody(), folder.path().join("made"));
+        let refused = actor.run(|| read(&secret)).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::PermissionDenied);
+        // A link to it does not help.
+        std::os::unix::fs::symlink(&secret, folder.path().join("way")).unwrap();
+        assert!(actor.run(|| read(&folder.path().join("way"))).is_err());
+        let write = || fs::write(&made, "x").map_err(|cause| Error::io("write", "it", cause));
+        actor.run(write).unwrap();
+        let about = fs::metadata(&made).unwrap();
+        let account = Account::named("nobody").unwrap();
+        assert_eq!((about.uid(), about.gid()), (account.uid, account.gid));
+        assert!(geteuid().is_root() && read(&secret).is_ok());
+        // Also where the work panics.
+        let panicked =
+            std::panic::catch_unwind(|| actor.run(|| -> Result<()> { panic!("it does") }));
+        assert!(panicked.is_err() && geteuid().is_root());
+        assert_eq!(getgroups().unwrap(), getgroups().unwrap());
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn other_threads_keep_their_rights_meanwhile() {
+        if !geteuid().is_root() {
+            return;
+        }
+        let actor = somebody();
+        let work = (0..64).map(|number| {
+            let actor = if number % 2 == 0 {
+                actor.clone()
+            } else {
+                Actor::oneself()
+            };
+            async move {
+                let is_other = actor.blocking(|| Ok(!geteuid().is_root())).await.unwrap();
+                assert_eq!(is_other, number % 2 == 0);
+            }
+        });
+        futures_util::future::join_all(work).await;
+    }
+}

@@ -1,0 +1,54 @@
+//! With whose rights files are touched: a mover that runs as root takes on those of each request's owner, and lends its own to no service
+//! that has less.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use posthaste_endpoint::{Accounts, Actor, Error, ErrorKind, Result};
+use rustix::process::geteuid;
+
+/// With whose rights files are touched.
+#[derive(Default)]
+pub(crate) struct Actors {
+    accounts: Arc<Accounts>,
+    /// The service runs as root itself.
+    serves_root: AtomicBool,
+}
+
+impl Actors {
+    /// The service may as much as root, or less.
+    pub(crate) fn serve(&self, is_root: bool) {
+        self.serves_root.store(is_root, Ordering::Relaxed);
+    }
+
+    /// As whom files are touched for an owner; for none, as the mover's own user, unless that is root.
+    ///
+    /// # Errors
+    /// [`ErrorKind::PermissionDenied`] where it would be as root, and where this mover can't be that owner; those of looking the
+    /// account up.
+    pub(crate) async fn of(&self, owner: Option<&str>) -> Result<Actor> {
+        let is_root = geteuid().is_root();
+        let Some(owner) = owner else {
+            if is_root && !self.serves_root.load(Ordering::Relaxed) {
+                return Err(
+                    Error::new(ErrorKind::PermissionDenied, "touch files", "as root")
+                        .cause("the service has less rights, and does not say whose to take on")
+                        .hint("run the mover as another user, or the service with --as-owners"),
+                );
+            }
+            return Ok(Actor::oneself());
+        };
+        if !is_root {
+            return Err(Error::new(ErrorKind::PermissionDenied, "act for", owner)
+                .cause("only a mover that runs as root can act for others")
+                .hint("run it as root: it takes on the rights of each owner"));
+        }
+        let (accounts, name) = (Arc::clone(&self.accounts), owner.to_owned());
+        let found = tokio::task::spawn_blocking(move || accounts.actor(&name)).await;
+        found.map_err(|cause| {
+            Error::new(ErrorKind::Cancelled, "look up", "an account").cause(cause.to_string())
+        })?
+    }
+}

@@ -1,0 +1,65 @@
+//! As whom files are touched: as the service's own user, or, where it runs as root for many, as the owner of each request.
+
+use posthaste_endpoint::{Accounts, Actor, Error, ErrorKind, Result};
+use posthaste_journal::RequestRecord;
+use rustix::process::geteuid;
+
+/// Who acts for whom.
+#[derive(Debug, Default)]
+pub(crate) struct Actors {
+    /// Those that were looked up lately; none where all is done as the service's own user.
+    known: Option<Accounts>,
+}
+
+impl Actors {
+    /// Acts as owners where that is asked for.
+    ///
+    /// # Errors
+    /// [`ErrorKind::PermissionDenied`] where this is not root.
+    pub(crate) fn open(as_owners: bool) -> Result<Self> {
+        if as_owners && !geteuid().is_root() {
+            return Err(
+                Error::new(ErrorKind::PermissionDenied, "act as", "owners of requests")
+                    .cause("only root can")
+                    .hint("run the service as root, or leave --as-owners out"),
+            );
+        }
+        Ok(Self {
+            known: as_owners.then(Accounts::default),
+        })
+    }
+
+    /// Whether files are touched as owners of requests.
+    pub(crate) fn are_owners(&self) -> bool {
+        self.known.is_some()
+    }
+
+    /// As whom the files of a request are touched. Blocks where the name service is asked.
+    ///
+    /// # Errors
+    /// As [`Self::owner`].
+    pub(crate) fn of(&self, record: &RequestRecord) -> Result<Actor> {
+        self.owner(&record.wishes.owner)
+    }
+
+    /// The same of what is this owner's.
+    ///
+    /// # Errors
+    /// [`ErrorKind::PermissionDenied`] where it is nobody's in particular, or root's; [`ErrorKind::NotFound`] where this machine
+    /// knows no account of that name.
+    pub(crate) fn owner(&self, name: &str) -> Result<Actor> {
+        let Some(known) = &self.known else {
+            return Ok(Actor::oneself());
+        };
+        if name.is_empty() {
+            return Err(
+                Error::new(ErrorKind::PermissionDenied, "touch files for", "nobody")
+                    .cause(
+                        "files are touched with the rights of a request's owner, and it has none",
+                    )
+                    .hint("submit it with a token that has an owner, or name one"),
+            );
+        }
+        known.actor(name)
+    }
+}
