@@ -9,10 +9,11 @@ mod processes;
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
     time::Duration,
 };
 
+use posthaste_testbed::TlsFront;
 use processes::{Process, Relay, Service, binary, failure, make_tree, now, picture, text};
 use serde_json::Value;
 
@@ -358,4 +359,69 @@ fn only_a_mover_s_token_works_for_a_mover_and_it_for_nothing_else() {
     command.args(["mover", "--server", "http://192.0.2.1:7420", "--token-file"]);
     let said = failure(&command.arg(&centre.token).output().unwrap()).1;
     assert!(said.contains("plain HTTP beyond this host"), "{said}");
+}
+
+/// A host that is reached over TLS alone, by the certificate of the site's own authority.
+#[test]
+fn a_mover_reaches_the_service_over_tls_and_trusts_nobody_else() {
+    let centre = Centre::start(8);
+    let front = TlsFront::start(&centre.service.url).unwrap();
+    let words = [
+        "mover",
+        "--json",
+        "--name",
+        "far",
+        "--server",
+        &front.url(),
+        "--token-file",
+    ];
+    let start = |more: &[&str]| {
+        let mut command = binary();
+        command.args(words).arg(&centre.token).args(more);
+        command
+    };
+    let authority = front.authority();
+    let trusting = ["--ca-file", authority.to_str().unwrap()];
+    let _far = Process::run(&mut start(&trusting), &centre.log("far"));
+    centre.offload(&["--wait"]);
+    let movers = centre.movers();
+    assert!(
+        number(named(&movers, "far").unwrap(), "done") > 0,
+        "{movers:?}"
+    );
+    let metrics = ask::ask(
+        &centre.service,
+        "GET",
+        "/v1/metrics",
+        Some(
+            fs::read_to_string(centre.service.state.join("token"))
+                .unwrap()
+                .trim(),
+        ),
+        "",
+    );
+    assert!(
+        metrics.contains("posthaste_movers{state=\"works\"} 1"),
+        "{metrics}"
+    );
+    assert!(
+        !metrics.contains("posthaste_mover_moved_bytes_total{host=\"\"}"),
+        "{metrics}"
+    );
+    // Without that authority nothing is shown to whoever answers: it goes on trying, and is not there.
+    let log = fs::File::create(centre.log("wary")).unwrap();
+    let mut wary = start(&["--until-stdin-closes"])
+        .stdin(Stdio::piped())
+        .stderr(log)
+        .spawn()
+        .unwrap();
+    let start = now();
+    let said = || fs::read_to_string(centre.log("wary")).unwrap();
+    while !said().contains("goes on trying") {
+        assert!(start.elapsed() < processes::PATIENCE, "{}", said());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    drop(wary.stdin.take());
+    assert!(wary.wait().unwrap().success());
+    assert_eq!(centre.movers().len(), 1);
 }

@@ -458,9 +458,13 @@ mod tests {
         for id in [one, other] {
             turn(&mut roster, 0, id, 8);
         }
-        for number in 0..8 {
+        assert!(roster.wanted(at(0)).is_empty());
+        offer(&mut roster, 0, 0);
+        assert_eq!(roster.wanted(at(0)), [one]);
+        for number in 1..8 {
             offer(&mut roster, number, number / 3);
         }
+        assert_eq!(roster.wanted(at(0)), [one, other]);
         assert_eq!(tickets(turn(&mut roster, 1, one, 8)), [0, 1, 2, 3, 4, 5]);
         assert_eq!(tickets(turn(&mut roster, 1, other, 8)), [6, 7]);
         // What the others have no room for goes to whoever has.

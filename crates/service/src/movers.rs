@@ -37,6 +37,8 @@ struct Pending {
 /// What is known of a mover beside what the roster knows.
 #[derive(Debug, Default)]
 struct About {
+    /// It may be given something, or is to stop something, or a turn of its is no longer the newest.
+    woken: Arc<Notify>,
     host: String,
     version: String,
     bytes: u64,
@@ -55,8 +57,6 @@ struct State {
 /// The movers of this service.
 pub(crate) struct Movers {
     state: Mutex<State>,
-    /// Something waits to be given, or a turn is no longer the newest.
-    changed: Notify,
     started: Instant,
 }
 
@@ -70,7 +70,6 @@ impl Movers {
                 about: BTreeMap::new(),
                 next: 0,
             }),
-            changed: Notify::new(),
             started: monotonic(),
         }
     }
@@ -168,9 +167,17 @@ impl Movers {
             return Ok(api::MoverOrders::default());
         }
         loop {
-            let changed = self.changed.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
+            let woken = Arc::clone(
+                &self
+                    .state()
+                    .about
+                    .get(&id)
+                    .ok_or_else(|| unknown(id))?
+                    .woken,
+            );
+            let woken = woken.notified();
+            tokio::pin!(woken);
+            woken.as_mut().enable();
             let Some(orders) = self.ask(id, turn)? else {
                 return Ok(api::MoverOrders::default());
             };
@@ -179,7 +186,7 @@ impl Movers {
                 return Ok(orders);
             }
             let left = until.saturating_duration_since(monotonic());
-            let _ = tokio::time::timeout(left, changed).await;
+            let _ = tokio::time::timeout(left, woken).await;
         }
     }
 
@@ -199,7 +206,9 @@ impl Movers {
             Heard::New => {}
         }
         // One that waits with an older turn is not to be given anything there.
-        self.changed.notify_waiters();
+        if let Some(about) = state.about.get(&id) {
+            about.woken.notify_waiters();
+        }
         for begun in &turn.begun {
             let digest = read_digest(&begun.digest)?;
             state.tell(id, LeaseId::new(begun.lease), News::Begun(digest));
@@ -315,7 +324,6 @@ impl Movers {
         let mut state = self.state();
         let is_there = state.roster.drain(self.now(), name, drains);
         self.settle(&mut state);
-        self.changed.notify_waiters();
         if is_there {
             return Ok(());
         }
@@ -359,8 +367,10 @@ impl Movers {
         }
         let there: BTreeSet<MoverId> = state.roster.ids().collect();
         state.about.retain(|id, _| there.contains(id));
-        if state.roster.has_waiting() {
-            self.changed.notify_waiters();
+        for id in state.roster.wanted(self.now()) {
+            if let Some(about) = state.about.get(&id) {
+                about.woken.notify_waiters();
+            }
         }
     }
 }

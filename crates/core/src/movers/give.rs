@@ -44,6 +44,24 @@ impl Roster {
         given
     }
 
+    /// Movers that are to be asked to ask, since something waits that they have room for: those that have the least first, and no
+    /// more than there is to give.
+    #[must_use]
+    pub fn wanted(&self, now: Timestamp) -> Vec<MoverId> {
+        if self.waiting.is_empty() {
+            return Vec::new();
+        }
+        let able = self.movers.iter().filter(|(_, mover)| {
+            let has_room = mover.free > 0 && now.since(mover.heard) < SPEAKS;
+            has_room && mover.may_take(now)
+        });
+        let mut able: Vec<(usize, MoverId)> =
+            able.map(|(id, mover)| (mover.leases.len(), *id)).collect();
+        able.sort_unstable();
+        able.truncate(self.waiting.len());
+        able.into_iter().map(|(_, id)| id).collect()
+    }
+
     /// How much of what waits a mover takes: so much that all that have room come to have as much, so that one that asks
     /// first does not leave the others without, but no less than what they could not take.
     fn share(&self, now: Timestamp, id: MoverId) -> usize {

@@ -1,6 +1,7 @@
 //! What monitoring reads: how everything stands and what happened, in the text format of OpenMetrics.
 
 use axum::{extract::State, http::header, response::IntoResponse};
+use posthaste_api as api;
 use posthaste_core::contract::{DepotState, DepotView, Tally};
 use posthaste_endpoint::{Error, ErrorKind};
 use prometheus_client::{
@@ -23,7 +24,7 @@ type Gauges = Family<Labels, Gauge>;
 /// the service started.
 #[utoipa::path(get, path = "/v1/metrics", tag = "service", security(("bearer" = ["read"])),
     responses((status = 200, content_type = "application/openmetrics-text", body = String),
-        (status = 401, body = posthaste_api::Problem)))]
+        (status = 401, body = api::Problem)))]
 pub(crate) async fn show(State(desk): State<Desk>) -> Answer<impl IntoResponse> {
     let centre = &desk.centre;
     let (tally, depots) = {
@@ -35,6 +36,7 @@ pub(crate) async fn show(State(desk): State<Desk>) -> Answer<impl IntoResponse> 
     registry.register("build", "What runs", Info::new(version));
     register_requests(&mut registry, &tally);
     register_depots(&mut registry, centre, &depots);
+    register_movers(&mut registry, &centre.movers.all());
     registry.register(
         "events",
         "What happened since the service started, as `GET /v1/events` names it",
@@ -139,6 +141,32 @@ fn register_depots(registry: &mut Registry, centre: &Centre, depots: &[DepotView
         "What was sent there and acknowledged since the service started",
         Unit::Bytes,
         stored,
+    );
+}
+
+fn register_movers(registry: &mut Registry, movers: &[api::Mover]) {
+    let [states, working] = [(); 2].map(|()| Gauges::default());
+    let moved = Family::<Labels, Counter>::default();
+    for mover in movers {
+        let state = vec![("state", mover.state.clone())];
+        states.get_or_create(&state).inc();
+        // Movers come and go under ever new names; their hosts stay.
+        let host = vec![("host", mover.host.clone())];
+        let count = whole(mover.working);
+        working.get_or_create(&host).inc_by(count);
+        moved.get_or_create(&host).inc_by(mover.bytes);
+    }
+    registry.register("movers", "Movers that are there, by state", states);
+    registry.register(
+        "mover_working",
+        "Chunks that movers of this host have",
+        working,
+    );
+    registry.register_with_unit(
+        "mover_moved",
+        "What movers of this host moved since they joined",
+        Unit::Bytes,
+        moved,
     );
 }
 

@@ -106,9 +106,12 @@ impl Drop for Withdrawal<'_> {
     fn drop(&mut self) {
         let mut state = self.movers.state();
         if state.pending.remove(&self.ticket).is_some() {
+            let worker = state.roster.worker(self.ticket);
             state.roster.withdraw(self.ticket);
-            drop(state);
-            self.movers.changed.notify_waiters();
+            let about = worker.and_then(|worker| state.about.get(&worker));
+            if let Some(about) = about {
+                about.woken.notify_waiters();
+            }
         }
     }
 }
