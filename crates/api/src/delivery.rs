@@ -26,3 +26,12 @@ pub struct Delivery {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivered: Option<String>,
 }
+
+/// That a request waits because somebody said so.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Pause {
+    /// The owner who did, or the name of a token.
+    pub by: String,
+    /// Since when, RFC 3339.
+    pub since: String,
+}

@@ -19,7 +19,7 @@ mod wishes;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
-pub use delivery::Delivery;
+pub use delivery::{Delivery, Pause};
 pub use depot::{Depot, DepotDrain, Invite, LentTerms, NewDepot, NewDrain, NewInvite, OwnHours};
 pub use directory::{Directory, DirectoryEntry};
 pub use job::{Job, JobEnd, JobName, Moved, NewJob, Scratch};
@@ -201,9 +201,12 @@ pub struct Request {
     pub only: Vec<String>,
     /// The names of where it goes, with commas between them; of a stage-in the path.
     pub to: String,
-    /// `scanning`, `refused`, `moving`, `safe`, `released`, `delivered`, `cancelled` or `failed`; of a
-    /// stage-in also `waiting`, `landing` and `arrived`.
+    /// `scanning`, `refused`, `moving`, `paused`, `safe`, `released`, `delivered`, `cancelled` or `failed`; of a stage-in
+    /// also `waiting`, `landing` and `arrived`.
     pub state: String,
+    /// Who lets it wait. `finish` and `slack_s` are those it would have if it went on now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Pause>,
     /// Why it was refused or failed, in one line.
     pub reason: Option<String>,
     /// Whether its deadline is in danger.

@@ -30,6 +30,7 @@ mod offload;
 mod output;
 mod parked;
 mod paths;
+mod pause;
 mod pbs;
 mod peer;
 mod plan;
@@ -105,6 +106,8 @@ enum Command {
     Cancel(request::CancelArguments),
     Deadline(request::DeadlineArguments),
     Modify(request::ModifyArguments),
+    Pause(pause::PauseArguments),
+    Resume(pause::ResumeArguments),
     Pull(pull::PullArguments),
     Parked(parked::ParkedArguments),
     Keygen(keygen::KeygenArguments),
@@ -161,6 +164,8 @@ fn run(words: Vec<OsString>) -> Outcome {
         Command::Cancel(arguments) => wait_for(request::cancel(arguments)),
         Command::Deadline(arguments) => wait_for(request::move_deadline(arguments)),
         Command::Modify(arguments) => wait_for(request::modify(arguments)),
+        Command::Pause(arguments) => wait_for(pause::pause(arguments)),
+        Command::Resume(arguments) => wait_for(pause::resume(arguments)),
         Command::Parked(arguments) => wait_for(parked::run(arguments)),
         Command::Pull(arguments) => wait_for(pull::run(arguments)),
         Command::Keygen(arguments) => keygen::run(&arguments),

@@ -76,7 +76,7 @@ fn words(text: &str) -> Result<String, String> {
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct ListArguments {
-    /// Only those in these states: scanning, refused, moving, safe, released, delivered, cancelled, failed;
+    /// Only those in these states: scanning, refused, moving, paused, safe, released, delivered, cancelled, failed;
     /// of stage-ins also waiting, landing, arrived; open for all that something still comes of
     #[arg(long, value_name = "STATE,…", value_parser = words)]
     state: Option<String>,

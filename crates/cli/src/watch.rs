@@ -218,6 +218,7 @@ pub fn frame(request: &api::Request, events: &[api::Event]) -> Vec<Line> {
         deadline_line(request),
         progress_line(request),
     ];
+    lines.extend(request.paused.as_ref().map(pause_line));
     lines.extend(delivery_line(request));
     lines.extend(request.reservations.iter().map(reservation_line));
     if let Some(reason) = &request.reason {
@@ -241,6 +242,16 @@ pub fn frame(request: &api::Request, events: &[api::Event]) -> Vec<Line> {
         lines.extend(events.iter().map(event_line));
     }
     lines
+}
+
+/// Who lets it wait; what is said of its finish is as if it went on now.
+fn pause_line(pause: &api::Pause) -> Line {
+    let since = moment::time_of_day(&pause.since);
+    let said = format!(
+        "paused by {} since {since}; if it went on now, as above",
+        pause.by
+    );
+    Line::new(said, Style::Warning)
 }
 
 fn state_style(request: &api::Request) -> Style {
@@ -487,6 +498,7 @@ mod tests {
             only: Vec::new(),
             to: "home".into(),
             state: state.into(),
+            paused: None,
             reason: None,
             at_risk: false,
             missed,

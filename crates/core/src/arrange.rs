@@ -53,6 +53,7 @@ impl Mind {
         let again = request.release_at.filter(|at| *at > self.now);
         let resumes = resumes.into_iter().chain(again).min();
         let has_push = request.goes_on().any(Push::has_work);
+        let may_deliver = request.is_kept() && !request.is_paused();
         // What was promised to be at its destinations in time goes there first.
         let goes_on = Urgency {
             is_leftover: request.promised_by().is_none(),
@@ -81,7 +82,7 @@ impl Mind {
             resumes,
             push: has_push.then_some(goes_on),
             nearer: self.nearer(request),
-            delivers_by: (request.is_kept() && request.delivery.is_some()).then(|| {
+            delivers_by: (may_deliver && request.delivery.is_some()).then(|| {
                 let by = request.promised_by();
                 (by.is_none(), by.unwrap_or(deadline))
             }),
@@ -114,7 +115,7 @@ impl Mind {
     /// Depots the request could send something to now, if they had room.
     fn wants(&self, request: &Request) -> Vec<DepotId> {
         // While the source is being removed it can't be counted on.
-        if !request.is_moving() || request.release == Release::Commanded {
+        if !request.is_under_way() || request.release == Release::Commanded {
             return Vec::new();
         }
         let lanes = request.wanted_lanes(&self.settings);
@@ -138,6 +139,9 @@ impl Mind {
     fn nearer(&self, request: &Request) -> Vec<DepotId> {
         if request.mend.as_deref().is_some_and(Push::has_work) {
             return request.lanes.iter().map(|lane| lane.depot).collect();
+        }
+        if request.is_paused() {
+            return Vec::new();
         }
         let delivers = request.delivery.as_deref().is_some_and(Push::has_work);
         let whole = request.destinations().filter(|_| delivers);

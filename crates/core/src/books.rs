@@ -16,6 +16,7 @@ mod index;
 mod link;
 mod near;
 mod outward;
+mod pause;
 mod push;
 mod quota;
 mod replica;

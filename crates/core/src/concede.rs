@@ -16,10 +16,13 @@ impl Mind {
         if !self.may_reorder() {
             return;
         }
-        let conceded = self.those(|request| request.has_conceded && request.is_moving());
+        let conceded = self.those(|request| request.has_conceded && request.is_under_way());
         let least = self.settings.behind_ticks;
         let may_concede = |request: &Request| {
-            !request.is_leftover && request.at_risk && request.late_ticks >= least
+            !request.is_leftover
+                && !request.is_paused()
+                && request.at_risk
+                && request.late_ticks >= least
         };
         let late = self.those(may_concede);
         if conceded.is_empty() && late.len() < 2 {

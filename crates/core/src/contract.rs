@@ -52,7 +52,7 @@ pub use posthaste_plan::{
 };
 pub use prices::{DepotPrices, EgressPrice};
 pub use reason::{CircuitReason, DeliveryReason, Reason};
-pub use request::{ReleasePolicy, RequestSpec};
+pub use request::{Pause, ReleasePolicy, RequestSpec};
 pub use space::{SpaceNews, SpaceReason};
 pub use tale::{ArrivalTale, Cause, Charge, Decision, Tale};
 pub use tally::Tally;

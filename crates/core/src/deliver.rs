@@ -123,7 +123,7 @@ impl Mind {
         let Some(request) = self.requests.get(&id).filter(|request| request.is_kept()) else {
             return false;
         };
-        if !request.delivery.as_deref().is_some_and(Push::has_work) {
+        if request.is_paused() || !request.delivery.as_deref().is_some_and(Push::has_work) {
             return false;
         }
         let perches = self.perches(id, request);

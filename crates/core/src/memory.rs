@@ -155,6 +155,9 @@ impl Mind {
         }
         let finish = request.finish.map(|finish| finish.p90);
         if let Some(request) = self.requests.get_mut(&id) {
+            if request.is_paused() {
+                request.account.blame(Cause::Paused, None);
+            }
             request.account.note(finish, seen, is_first);
         }
         for (depot, from, to) in moved {

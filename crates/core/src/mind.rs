@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Leads every snapshot; another number is another layout.
-const SNAPSHOT_VERSION: u32 = 41;
+const SNAPSHOT_VERSION: u32 = 42;
 
 record! {
     /// The decision maker of one centre.
@@ -314,6 +314,8 @@ impl Mind {
                 deadline,
             } => self.on_arrival_moved(request, not_before, deadline, out),
             Input::RateLimited { request, rate_max } => self.on_rate_limited(request, rate_max),
+            Input::Paused { request, by } => self.on_paused(request, by, out),
+            Input::Resumed { request, by } => self.on_resumed(request, by, out),
             Input::PriorityMoved { request, priority } => self.on_priority_moved(request, priority),
             Input::Probed {
                 depot,

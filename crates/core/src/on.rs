@@ -27,6 +27,7 @@ mod fragment_stored;
 mod gather_told;
 mod inbound;
 mod landed;
+mod paused;
 mod plan_solved;
 mod priority_moved;
 mod probe_asked;

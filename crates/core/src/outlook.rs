@@ -410,7 +410,7 @@ impl Mind {
         self.index.after(sweep.after).next()
     }
 
-    /// Forecasts the finish of a request after the more urgent ones.
+    /// Forecasts the finish of a request after the more urgent ones; one that waits takes nothing of what is there.
     pub(crate) fn look_at(&mut self, sweep: &mut Sweep, id: RequestId) -> Option<Fares> {
         sweep.give_back(&self.space_of(id, sweep.places()));
         self.review_lead(id);
@@ -422,8 +422,9 @@ impl Mind {
         (request.finish, request.is_due) = (finish, is_due);
         request.due.straight = fares.straight(request, sweep.places());
         fares.keep(request, sweep.places());
+        let is_counted = !request.is_paused();
         self.keep_account(id, sweep.after.is_none());
-        Some(fares)
+        is_counted.then_some(fares)
     }
 
     /// The request is done with: the sweep goes on to the next one.
@@ -461,7 +462,7 @@ impl Mind {
                 continue;
             };
             promised.give_back(&self.space_of(urgency.request, &promised.places));
-            if !request.is_leftover {
+            if !request.is_leftover && !request.is_paused() {
                 let load = self.load_now(request, &promised.places);
                 let is_other = urgency.request == other;
                 let by = if is_other { deadline } else { urgency.deadline };

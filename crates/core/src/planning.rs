@@ -120,6 +120,7 @@ impl Mind {
             let request = self.requests.get(&urgency.request)?;
             let finish = request.finish.map(|finish| finish.p50);
             let is_late = finish.is_none_or(|finish| finish > request.spec.deadline);
+            let is_late = is_late && !request.is_paused();
             (is_late && request.late_ticks >= late_ticks).then(|| reason_late(request, self.now))
         });
         drop(all);
@@ -248,6 +249,9 @@ impl Mind {
             let Some(request) = known.or_else(|| self.requests.get(&id)) else {
                 continue;
             };
+            if request.is_paused() {
+                continue;
+            }
             give_back(&mut supplies, &self.space_of(id, &places));
             let load = self.load_now(request, &places);
             let outcome = supplies.early(&load, self.now);

@@ -216,7 +216,7 @@ impl Mind {
         let Some(request) = self.requests.get(&id).filter(|request| request.is_kept()) else {
             return false;
         };
-        if request.push.is_none() {
+        if request.push.is_none() || request.is_paused() {
             return false;
         }
         let sights = self.sights(request);

@@ -45,7 +45,7 @@ impl Mind {
         let Some(request) = self.requests.get(&id) else {
             return;
         };
-        if !request.is_moving() || request.wishes.reserve == Reserve::Never {
+        if !request.is_under_way() || request.wishes.reserve == Reserve::Never {
             return;
         }
         if self.review_held(id, sweep, out) || !self.may_ask(id) {
@@ -236,7 +236,7 @@ impl Mind {
         let request = self.requests.get(&held.request);
         request.is_some_and(|request| {
             let mut lanes = request.lanes.iter();
-            request.is_moving()
+            request.is_under_way()
                 || lanes.any(|lane| lane.in_flight > 0 && held.depots.contains(&lane.depot))
         })
     }
@@ -391,5 +391,5 @@ fn may_inherit(request: &Request, held: &Reservation) -> bool {
         lane.is_active && request.is_on_route(place) && held.depots.contains(&lane.depot)
     });
     let is_free = request.wishes.budget_micro_usd.is_none();
-    is_fed && is_free && request.is_moving() && request.wishes.reserve != Reserve::Never
+    is_fed && is_free && request.is_under_way() && request.wishes.reserve != Reserve::Never
 }

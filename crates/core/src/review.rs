@@ -67,6 +67,13 @@ impl Mind {
             if self.takes_later_turn(id, urgency) {
                 continue;
             }
+            if self.requests.get(&id).is_some_and(Request::is_paused) {
+                // It is said when it would be done if it went on, and takes nothing.
+                let fares = self.look_at(&mut sweep, id);
+                self.review_risk(id, out);
+                self.pass(&mut sweep, urgency, fares.as_ref());
+                continue;
+            }
             self.review_purse(id);
             self.review_pins(id);
             let fares = self.look_at(&mut sweep, id);
@@ -318,6 +325,10 @@ impl Mind {
 /// Why a request is late: its forecast, or that nothing can carry it.
 pub(crate) fn reason_late(request: &Request, now: Timestamp) -> Reason {
     let deadline = request.spec.deadline;
+    if let Some(pause) = request.pause() {
+        let finish = request.finish.map(|finish| finish.p90.max(now));
+        return pause.late(finish, deadline);
+    }
     if let Some(budget) = request.wishes.budget_micro_usd.filter(|_| request.is_broke) {
         let spent = request.spent_micro_usd;
         return Reason::BudgetSpent { spent, budget };

@@ -48,7 +48,11 @@ impl Mind {
         if self.spaces.is_idle() {
             return;
         }
-        let Some(request) = self.requests.get(&id).filter(|request| request.is_moving()) else {
+        let Some(request) = self
+            .requests
+            .get(&id)
+            .filter(|request| request.is_under_way())
+        else {
             return;
         };
         let finish = request.finish.map_or(self.now, |finish| finish.p90);
@@ -110,7 +114,7 @@ impl Mind {
     pub(crate) fn on_space_told(&mut self, id: RequestId, at: DepotId, news: SpaceNews) {
         let now = self.now;
         let known = self.spaces.get(at, id).copied();
-        let is_moving = self.requests.get(&id).is_some_and(Request::is_moving);
+        let is_moving = self.requests.get(&id).is_some_and(Request::is_under_way);
         if !self.depots.contains_key(&at) {
             return;
         }
@@ -202,7 +206,7 @@ impl Mind {
 
     /// Space kept for a request on each of its depots.
     pub(crate) fn kept_free(&self, id: RequestId, request: &Request) -> Vec<(DepotId, Bytes)> {
-        if !request.is_moving() || request.is_leftover {
+        if !request.is_under_way() || request.is_leftover {
             return Vec::new();
         }
         let all = (0..request.lanes.len()).map(|place| {
@@ -221,7 +225,7 @@ impl Mind {
         all.filter(|(_, held)| *held > Bytes::ZERO).collect()
     }
 
-    /// A request that does not move needs no space beyond what is stored.
+    /// A request that does not move, or waits, needs no space beyond what is stored.
     pub(crate) fn end_space(&mut self, id: RequestId) {
         if self.spaces.is_idle() {
             return;
@@ -229,7 +233,7 @@ impl Mind {
         let Some(request) = self
             .requests
             .get(&id)
-            .filter(|request| !request.is_moving())
+            .filter(|request| !request.is_under_way())
         else {
             return;
         };

@@ -24,7 +24,7 @@ use posthaste_types::{DepotId, Timestamp};
 pub use arrival::tell_arrival;
 
 use crate::contract::{
-    Decision, DeliveryReason, Dollars, Happening, Reason, ReleasePolicy, RequestState, Tale,
+    Decision, DeliveryReason, Dollars, Happening, Pause, Reason, ReleasePolicy, RequestState, Tale,
 };
 
 /// Tells the story, a sentence an entry. Times are UTC; a date is said where the day changes.
@@ -345,11 +345,20 @@ impl<'a> Teller<'a> {
         };
         let (middle, late) = (self.moment(finish.p50), self.moment(finish.p90));
         let against = self.against_deadline(finish.p90);
+        let all = all_be(self.tale.view.paused.as_ref());
         format!(
-            "Now, at {now}, {safe} of {chunks} chunks are safe; all will be as likely as not by {middle}, nine \
-             times in ten by {late}, {against}: {verdict}."
+            "Now, at {now}, {safe} of {chunks} chunks are safe; {all} as likely as not by {middle}, nine times in \
+             ten by {late}, {against}: {verdict}."
         )
     }
+}
+
+/// How all will be there some time; of what waits, how it would be.
+fn all_be(paused: Option<&Pause>) -> String {
+    paused.map_or("all will be".into(), |pause| {
+        let Pause { by, since } = pause;
+        format!("it is paused by {by} since {since}, and all would be, if it went on now,")
+    })
 }
 
 /// Gigabytes (10^9 bytes) times hours on scratch.

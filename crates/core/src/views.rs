@@ -5,7 +5,7 @@ use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Time
 
 use crate::{
     Mind,
-    books::{Crossing, Depot, Request, Route},
+    books::{Arrival, Crossing, Depot, Request, Route},
     contract::{Cost, DepotView, Forecast, PathView, Priority, RequestView, ShareView, Tally},
 };
 
@@ -29,9 +29,9 @@ impl Mind {
     /// The name of the state that a request is in, stage-out or stage-in; none when it is not known.
     #[must_use]
     pub fn state_of(&self, id: RequestId) -> Option<&'static str> {
-        let request = self.requests.get(&id).map(|request| request.state.name());
+        let request = self.requests.get(&id).map(Request::state_name);
         let arrival = self.arrivals.requests.get(&id);
-        request.or_else(|| arrival.map(|arrival| arrival.state.name()))
+        request.or_else(|| arrival.map(Arrival::state_name))
     }
 
     /// Whether all of it is wanted at its destinations by a moment that has not passed, and is not there yet.
@@ -71,10 +71,10 @@ impl Mind {
             );
         }
         for request in self.requests.values() {
-            *tally.requests.entry(request.state.name()).or_default() += 1;
+            *tally.requests.entry(request.state_name()).or_default() += 1;
         }
         for arrival in self.arrivals.requests.values() {
-            *tally.stage_ins.entry(arrival.state.name()).or_default() += 1;
+            *tally.stage_ins.entry(arrival.state_name()).or_default() += 1;
         }
         tally
     }
@@ -231,6 +231,7 @@ impl Mind {
             wishes: request.wishes.clone(),
             pinned: request.pinned.clone(),
             state: request.state,
+            paused: request.pause().cloned(),
             at_risk: request.at_risk,
             missed: request.missed && request.safe_at.is_none_or(|at| at > request.spec.deadline),
             purge_at: request.purge_at,

@@ -472,6 +472,8 @@ fn asked() -> impl Strategy<Value = Input> {
         1 => (request(), -9i64..=9).prop_map(|(request, level)| {
             Input::PriorityMoved { request, priority: Priority::new(level).unwrap_or_default() }
         }),
+        2 => request().prop_map(|request| Input::Paused { request, by: "ada".into() }),
+        2 => request().prop_map(|request| Input::Resumed { request, by: "bob".into() }),
     ]
 }
 

@@ -799,3 +799,31 @@ fn what_goes_out_waits_as_long_as_it_takes_where_it_goes_is_back() {
     assert_eq!(desk.view(R1).state, ArrivalState::Failed);
     assert_eq!(desk.releases(), 0);
 }
+
+#[test]
+fn nothing_is_fetched_while_it_waits_and_what_is_here_stays() {
+    let mut desk = Desk::new([10, 5]);
+    desk.ask(R1, spec(100, None));
+    desk.pass(3, [10, 5]);
+    let here = desk.view(R1).chunks_here;
+    assert!((30..100).contains(&here), "{here}");
+    let by = "ada".to_owned();
+    desk.give(vec![Input::Paused { request: R1, by }]);
+    assert!(desk.asked.is_empty());
+    desk.pass(30, [0, 0]);
+    assert!(desk.asked.is_empty());
+    assert_eq!(desk.mind.state_of(R1), Some("paused"));
+    let view = desk.view(R1);
+    assert!(view.finish.is_some() && view.chunks_here == here);
+    // Others are fetched meanwhile, and a restart changes nothing.
+    desk.ask(R2, spec(60, None));
+    assert!(desk.asked.iter().all(|(request, ..)| *request == R2));
+    desk.mind = Mind::restore(&desk.mind.snapshot()).unwrap();
+    desk.pass(15, [10, 5]);
+    let story = desk.mind.story(R1).unwrap().join(" ");
+    assert!(story.contains("paused by ada"), "{story}");
+    let by = "bob".to_owned();
+    desk.give(vec![Input::Resumed { request: R1, by }]);
+    desk.pass(10, [10, 5]);
+    assert!(desk.is_settled(R1, true), "{:?}", desk.view(R1));
+}

@@ -422,6 +422,8 @@ fn remains_of(happening: &Happening) -> Option<Remains> {
         | Happening::Delivering
         | Happening::Crowded
         | Happening::Unpinned
+        | Happening::Paused
+        | Happening::Resumed
         | Happening::DeliveryAtRisk { .. }
         | Happening::DeliveryOnTime { .. }
         | Happening::DeliveryMissed

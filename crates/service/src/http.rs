@@ -9,6 +9,7 @@ mod listing;
 mod metrics;
 mod movers;
 mod paths;
+mod pauses;
 mod queue;
 mod requests;
 mod reservations;
@@ -182,6 +183,8 @@ pub(crate) type Answer<T> = Result<T, Refusal>;
         requests::show,
         requests::cancel,
         requests::modify,
+        pauses::pause,
+        pauses::resume,
         requests::explain,
         requests::story,
         requests::manifest,
@@ -255,6 +258,8 @@ pub(crate) fn router(desk: Desk) -> Router {
                 .delete(requests::cancel)
                 .patch(requests::modify),
         )
+        .route("/v1/requests/{id}/pause", post(pauses::pause))
+        .route("/v1/requests/{id}/resume", post(pauses::resume))
         .route("/v1/requests/{id}/explain", get(requests::explain))
         .route("/v1/requests/{id}/story", get(requests::story))
         .route("/v1/requests/{id}/manifest", get(requests::manifest))

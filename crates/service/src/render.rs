@@ -1,5 +1,6 @@
 //! From the mind's words to the API's.
 
+mod pause;
 mod reservation;
 mod stage_in;
 
@@ -227,6 +228,7 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
             last.filter(|_| ended_badly(mind, record))
                 .map(|last| self::reason(centre, &last.reason))
         }),
+        paused: view.and_then(|view| view.paused.as_ref()).map(pause::pause),
         at_risk: view.is_some_and(|view| view.at_risk),
         missed: view.is_some_and(|view| view.missed),
         encrypt_for: record.recipients.clone(),

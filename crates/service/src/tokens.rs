@@ -79,6 +79,15 @@ impl Caller {
         Error::new(ErrorKind::PermissionDenied, operation, subject).with("asked by", self)
     }
 
+    /// What people know it by: its owner, or else its token.
+    pub(crate) fn name(&self) -> String {
+        match (&self.owner, &self.token) {
+            (Some(owner), _) => owner.clone(),
+            (None, Some(token)) => format!("token {token}"),
+            (None, None) => "an operator".to_owned(),
+        }
+    }
+
     /// Whether what it may holds everywhere.
     pub(crate) fn operates(&self) -> bool {
         self.scope == api::Scope::Operate

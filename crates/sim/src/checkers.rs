@@ -7,6 +7,7 @@ mod deadline;
 mod delivery;
 mod drains;
 mod due;
+mod pauses;
 mod probes;
 mod progress;
 mod release;
@@ -24,6 +25,7 @@ pub(crate) use deadline::Deadlines;
 pub(crate) use delivery::{on_delivered, on_forget};
 pub(crate) use drains::Drains;
 pub(crate) use due::Dues;
+pub(crate) use pauses::Pauses;
 pub(crate) use probes::Probes;
 pub(crate) use progress::Progress;
 pub(crate) use release::Releases;
@@ -62,13 +64,14 @@ pub struct Checkers {
     pub(crate) reserved: Reserved,
     pub(crate) ways: Ways,
     pub(crate) spaces: Spaces,
+    pub(crate) pauses: Pauses,
     violations: Vec<Violation>,
     is_mute: bool,
 }
 
 impl Checkers {
     /// The checkers' names, in the order of their verdicts.
-    pub const NAMES: [&'static str; 14] = [
+    pub const NAMES: [&'static str; 15] = [
         deadline::NAME,
         capacity::NAME,
         conservation::NAME,
@@ -83,6 +86,7 @@ impl Checkers {
         reserved::NAME,
         ways::NAME,
         spaces::NAME,
+        pauses::NAME,
     ];
 
     pub(crate) fn new(settings: &posthaste_core::Settings) -> Self {
@@ -100,6 +104,7 @@ impl Checkers {
             reserved: Reserved::default(),
             ways: Ways::default(),
             spaces: Spaces::default(),
+            pauses: Pauses::default(),
             violations: Vec::new(),
             is_mute: false,
         }

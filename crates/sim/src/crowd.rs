@@ -29,6 +29,9 @@ pub(crate) struct Wish<'a> {
     /// When somebody else removes its source.
     pub(crate) purged_at: Option<Duration>,
     pub(crate) deliver_by: Option<Duration>,
+    /// When its user lets it wait, and lets it go on.
+    pub(crate) paused_at: Option<Duration>,
+    pub(crate) resumed_at: Option<Duration>,
 }
 
 /// All of them.
@@ -90,7 +93,7 @@ impl<'a> Crowd<'a> {
             let mut later = |after: Option<Amount>| {
                 after.map(|after| at + Duration::from_millis(after.draw_milli(&mut dice)))
             };
-            Wish {
+            let mut wish = Wish {
                 request: RequestId::new(number),
                 plan,
                 at,
@@ -101,7 +104,16 @@ impl<'a> Crowd<'a> {
                 delivered_at: later(plan.delivered_after_s),
                 purged_at: later(plan.purge_s),
                 deliver_by: later(plan.deliver_by_s),
-            }
+                paused_at: later(plan.pause_after_s),
+                resumed_at: later(plan.pause_for_s),
+            };
+            // It was drawn as if from the submission.
+            let lasts = wish.resumed_at.map(|until| until.saturating_sub(at));
+            wish.resumed_at = wish
+                .paused_at
+                .zip(lasts)
+                .map(|(paused, lasts)| paused + lasts);
+            wish
         })
     }
 }

@@ -425,6 +425,7 @@ impl<'a> Run<'a> {
 
     fn on_event(&mut self, event: &Event) {
         self.checkers.deadlines.on_event(event);
+        self.checkers.pauses.on_event(event);
         let found = self.checkers.dues.on_event(event);
         self.checkers.note(self.now, found);
         let found = (self.checkers.ways).on_said(event.depot, &event.happening);

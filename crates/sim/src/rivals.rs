@@ -230,10 +230,10 @@ impl Decider {
         match self {
             Self::Mind(mind) => {
                 let arrival = mind.arrival(request);
-                arrival.is_some_and(|view| view.state.is_live())
-                    || mind
-                        .request(request)
-                        .is_some_and(|view| view.state == RequestState::Moving)
+                arrival.is_some_and(|view| view.state.is_live() && view.paused.is_none())
+                    || mind.request(request).is_some_and(|view| {
+                        view.state == RequestState::Moving && view.paused.is_none()
+                    })
             }
             Self::Rival(player) => player.ledger.is_moving(request),
         }

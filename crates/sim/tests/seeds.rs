@@ -104,6 +104,14 @@ fn flapping_depots_lose_nothing() {
 }
 
 #[test]
+fn what_is_paused_waits_and_is_told_when_that_costs_its_deadline() {
+    for report in play("paused", 0..30) {
+        assert_eq!(report.count(Fate::Met), 2, "{}", report.to_text());
+        assert_eq!(report.count(Fate::Late), 1, "{}", report.to_text());
+    }
+}
+
+#[test]
 fn a_crowd_is_served_or_told() {
     let reports = play("crowded", 0..30);
     let refused: usize = reports

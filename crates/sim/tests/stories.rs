@@ -34,6 +34,7 @@ fn every_request_of_every_kind_of_trouble_has_a_short_story_with_an_end() {
         "flapping-depots",
         "infeasible",
         "night-shift",
+        "paused",
         "site-failure",
         "slowdown",
         "stale-paths",

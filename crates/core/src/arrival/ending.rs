@@ -16,6 +16,7 @@ impl Mind {
         };
         let is_landing = arrival.state == ArrivalState::Landing || !arrival.state.is_live();
         let may = arrival.chunks() > 0 || arrival.is_due;
+        let may = may && !arrival.is_paused();
         if is_landing || !may || arrival.asked_at.is_some() || !arrival.is_whole() {
             return;
         }

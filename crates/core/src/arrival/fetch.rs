@@ -51,6 +51,7 @@ impl Mind {
         order.iter().find_map(|request| {
             let arrival = self.arrivals.requests.get(request)?;
             let may = arrival.is_due
+                && !arrival.is_paused()
                 && arrival.asked_at.is_none()
                 && arrival.held_until <= self.now
                 && arrival.paced_until <= self.now

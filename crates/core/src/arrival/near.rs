@@ -80,7 +80,7 @@ impl Mind {
     /// source shows only that it carries that much.
     pub(super) fn probe_near(&mut self, out: &mut Outbox) {
         let wanted = self.arrivals.live().find_map(|(id, arrival)| {
-            let may = arrival.held.iter().any(|held| held.may_prestage);
+            let may = arrival.held.iter().any(|held| held.may_prestage) && !arrival.is_paused();
             let near = arrival
                 .near
                 .iter()
@@ -113,6 +113,7 @@ impl Mind {
         order.iter().find_map(|request| {
             let arrival = self.arrivals.requests.get(request)?;
             let may = arrival.asked_at.is_none() && arrival.paced_until <= self.now;
+            let may = may && !arrival.is_paused();
             if !may || !arrival.uses(id) || arrival.near_as(id).is_some() {
                 return None;
             }

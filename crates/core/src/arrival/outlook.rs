@@ -264,7 +264,7 @@ impl Mind {
             };
             let finish = alone.clone().early(arrival, |_| now).edge;
             let until = arrival.spec.deadline - margin(finish, now);
-            let edges = if arrival.is_leftover {
+            let edges = if arrival.is_leftover || arrival.is_paused() {
                 Vec::new()
             } else {
                 left.late(arrival, now, until)
@@ -286,7 +286,7 @@ impl Mind {
 
     fn forecast_forward(&mut self, order: &[RequestId]) {
         let now = self.now;
-        let [mut slow, mut middle, mut fast] =
+        let mut all =
             [Quantile::P10, Quantile::P50, Quantile::P90].map(|quantile| self.inbound(quantile));
         for id in order {
             let Some(arrival) = self.arrivals.requests.get(id) else {
@@ -301,6 +301,12 @@ impl Mind {
                 }
                 continue;
             }
+            let mut spare = None;
+            let [slow, middle, fast] = match arrival.is_paused() {
+                // As if it went on now; it takes nothing of what others find.
+                true => spare.insert(all.clone()),
+                false => &mut all,
+            };
             let p90 = slow.early(arrival, from);
             let p50 = middle.early(arrival, from).edge;
             let p10 = fast.early(arrival, from).edge;
@@ -319,7 +325,7 @@ impl Mind {
         let promised = order
             .iter()
             .filter_map(|id| self.arrivals.requests.get(id))
-            .filter(|arrival| !arrival.is_leftover);
+            .filter(|arrival| !arrival.is_leftover && !arrival.is_paused());
         let mut left = self.inbound(Quantile::P10);
         for arrival in promised {
             left.late(arrival, now, arrival.spec.deadline);

@@ -247,6 +247,9 @@ impl Mind {
 fn reason_late(arrival: &Arrival, now: Timestamp) -> Reason {
     let deadline = arrival.spec.deadline;
     let finish = arrival.finish.map(|finish| finish.p90.max(now));
+    if let Some(pause) = arrival.pause() {
+        return pause.late(finish, deadline);
+    }
     if let Some(binding) = &arrival.binding
         && finish.is_none_or(|finish| finish > deadline)
     {

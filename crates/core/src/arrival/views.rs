@@ -41,6 +41,7 @@ impl Mind {
             request: id,
             spec: arrival.spec.clone(),
             state: arrival.state,
+            paused: arrival.pause().cloned(),
             goes_out: outward.is_some(),
             releases: outward.is_some_and(Outward::waits),
             at_risk: arrival.at_risk,

@@ -6,7 +6,7 @@ use posthaste_types::{Bytes, ChunkIndex, DepotId, RequestId, SourceId, Timestamp
 
 use super::{Bitmap, Flight, Near, Outward, Prestage, Source};
 use crate::contract::{
-    ArrivalSpec, ArrivalState, Binding, Cut, Decision, Fault, Forecast, Holding,
+    ArrivalSpec, ArrivalState, Binding, Cut, Decision, Fault, Forecast, Holding, Pause,
 };
 
 record! {
@@ -62,6 +62,7 @@ record! {
         pub(crate) spec: ArrivalSpec,
         pub(crate) submitted: Timestamp,
         pub(crate) state: ArrivalState,
+        pub(crate) paused: Option<Pause>,
         /// It was taken though its deadline can't be met, or it missed it: it gets what is left.
         pub(crate) is_leftover: bool,
         pub(crate) at_risk: bool,
@@ -136,9 +137,10 @@ impl Arrival {
         let mut seen = BTreeSet::new();
         let sources = spec.sources.iter().copied();
         let sources = sources.filter(|source| seen.insert(*source));
-        let lanes = sources.take(Self::LANES_MAX);
-        let mut lanes: Vec<SourceLane> =
-            lanes.map(|source| SourceLane::new(source, None)).collect();
+        let lanes = sources
+            .take(Self::LANES_MAX)
+            .map(|source| SourceLane::new(source, None));
+        let mut lanes: Vec<SourceLane> = lanes.collect();
         let cut = spec.cut(holdings);
         let chunks = cut.as_ref().map_or(0, Cut::chunks);
         let all: Vec<SourceId> = lanes.iter().map(|lane| lane.source).collect();
@@ -158,18 +160,12 @@ impl Arrival {
             })
         });
         let held: Vec<Held> = held.collect();
-        for lane in &mut lanes {
-            let there = held
-                .iter()
-                .filter(|held| held.sources.contains(&lane.source));
-            lane.holds = there.clone().map(|held| held.missing).sum();
-            let alone = there.filter(|held| held.sources.len() == 1);
-            lane.alone = alone.map(|held| held.missing).sum();
-        }
+        weigh(&mut lanes, &held);
         Self {
             held,
             submitted: now,
             state: ArrivalState::Waiting,
+            paused: None,
             is_leftover: false,
             at_risk: false,
             missed: false,
@@ -417,6 +413,18 @@ impl Arrival {
             && self.here.fits(chunks)
             && self.fetches.keys().all(is_known)
             && self.is_near_sound()
+    }
+}
+
+/// Notes how much lies at each source, and how much of that nowhere else.
+fn weigh(lanes: &mut [SourceLane], held: &[Held]) {
+    for lane in lanes {
+        let there = held
+            .iter()
+            .filter(|held| held.sources.contains(&lane.source));
+        lane.holds = there.clone().map(|held| held.missing).sum();
+        let alone = there.filter(|held| held.sources.len() == 1);
+        lane.alone = alone.map(|held| held.missing).sum();
     }
 }
 

@@ -81,7 +81,8 @@ impl Arrival {
 
     /// Whether chunks may be read at all, to come here or near, as of the last look.
     pub(crate) fn may_read(&self) -> bool {
-        self.is_due || self.held.iter().any(|held| held.may_prestage)
+        let is_wanted = self.is_due || self.held.iter().any(|held| held.may_prestage);
+        is_wanted && self.paused.is_none()
     }
 
     pub(crate) fn near_as(&self, source: SourceId) -> Option<&Near> {

@@ -11,7 +11,7 @@ use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, Timestamp, reco
 use super::{Account, Asks, Due, Push, Quota, Replica, Throttle, Tuning, Turn};
 use crate::{
     Settings,
-    contract::{Decision, Fault, Forecast, PinReason, RequestSpec, RequestState, Wishes},
+    contract::{Decision, Fault, Forecast, Pause, PinReason, RequestSpec, RequestState, Wishes},
 };
 
 record! {
@@ -103,6 +103,7 @@ record! {
         pub(crate) throttle: Throttle,
         pub(crate) submitted: Timestamp,
         pub(crate) state: RequestState,
+        pub(crate) paused: Option<Pause>,
         /// It was taken though its deadline can't be met, or it missed it: it gets what is left.
         pub(crate) is_leftover: bool,
         /// It does since it could not be on time any more, and others could without it.
@@ -199,6 +200,7 @@ impl Request {
             wishes,
             submitted: now,
             state: RequestState::Moving,
+            paused: None,
             is_leftover: false,
             has_conceded: false,
             turn: Turn::default(),

@@ -5,7 +5,7 @@ use posthaste_types::{
     ByteRate, Bytes, ChunkIndex, DepotId, RequestId, SourceId, Timestamp, record,
 };
 
-use super::{DepotState, Fault, Forecast, Priority};
+use super::{DepotState, Fault, Forecast, Pause, Priority};
 
 record! {
     /// A stage-in as the mind sees it: what its sources hold, and when it must be at the centre.
@@ -337,6 +337,8 @@ record! {
         pub spec: ArrivalSpec,
         /// Where it stands.
         pub state: ArrivalState,
+        /// Who lets it wait; none while it may go on.
+        pub paused: Option<Pause>,
         /// Whether it goes the other way: from scratch to an address elsewhere.
         pub goes_out: bool,
         /// Whether its source is still to be removed, once all of it is there.

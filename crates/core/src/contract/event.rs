@@ -147,6 +147,10 @@ record! {
             /// What.
             step: Step,
         },
+        /// It waits: nothing of it is begun.
+        179 = Paused,
+        /// It goes on.
+        180 = Resumed,
         /// The code of a request was chosen by what it must survive.
         112 = CodeChosen {
             /// The code.
@@ -196,6 +200,8 @@ impl Happening {
             Self::Crowded => "crowded",
             Self::Unpinned => "unpinned",
             Self::CodeChosen { .. } => "code-chosen",
+            Self::Paused => "paused",
+            Self::Resumed => "resumed",
             Self::Fetching => "fetching",
             Self::Prestaging => "prestaging",
             Self::Arrived { .. } => "arrived",
@@ -253,6 +259,8 @@ impl fmt::Display for Happening {
             Self::WayTaken { name } => write!(f, "takes the way {name}"),
             Self::Crowded => f.write_str("crowded"),
             Self::Unpinned => f.write_str("unpinned"),
+            Self::Paused => f.write_str("paused"),
+            Self::Resumed => f.write_str("resumed"),
             Self::CodeChosen { code } => write!(f, "code {code} chosen"),
             Self::Fetching => f.write_str("fetching"),
             Self::Prestaging => f.write_str("prestaging"),

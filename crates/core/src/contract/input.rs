@@ -30,10 +30,7 @@ record! {
             rate_max: Option<ByteRate>,
         },
         /// A depot was taken out of the books.
-        2 = DepotRemoved {
-            /// The depot.
-            depot: DepotId,
-        },
+        2 = DepotRemoved { #[doc = "The depot."] depot: DepotId },
         /// A depot answered.
         3 = DepotUp {
             /// The depot.
@@ -67,10 +64,7 @@ record! {
             spec: RequestSpec,
         },
         /// A user no longer wants it.
-        7 = RequestCancelled {
-            /// Its number.
-            request: RequestId,
-        },
+        7 = RequestCancelled { #[doc = "Its number."] request: RequestId },
         /// A depot stored a fragment and checked its digest.
         8 = FragmentStored {
             /// For this request.
@@ -341,6 +335,10 @@ record! {
         },
         /// A user gave a running request another priority.
         128 = PriorityMoved { #[doc = "The request."] request: RequestId, #[doc = "The new one."] priority: Priority },
+        /// A user lets a running request wait: nothing of it is begun from now on.
+        129 = Paused { #[doc = "The request."] request: RequestId, #[doc = "Who."] by: String },
+        /// A user lets it go on.
+        130 = Resumed { #[doc = "The request."] request: RequestId, #[doc = "Who."] by: String },
         /// How a [`Command::Solve`](super::Command::Solve) ended.
         80 = PlanSolved {
             /// The number of the question.

@@ -328,6 +328,31 @@ record! {
             /// From now on.
             to: Priority,
         },
+        /// A user lets the request wait.
+        225 = Paused {
+            /// Who.
+            by: String,
+            /// Since when.
+            since: Timestamp,
+        },
+        /// A user lets the request go on.
+        226 = Resumed {
+            /// Who.
+            by: String,
+            /// Since when it had waited.
+            since: Timestamp,
+        },
+        /// The request waits, and would be late if it went on now.
+        227 = PausedLate {
+            /// Who lets it wait.
+            by: String,
+            /// Since when.
+            since: Timestamp,
+            /// p90 finish if it went on now; none where none is in sight.
+            finish: Option<Timestamp>,
+            /// The deadline.
+            deadline: Timestamp,
+        },
         /// A stage-in was admitted.
         120 = Inbound {
             /// Sources it comes from.

@@ -1,5 +1,7 @@
-use alloc::vec::Vec;
+use alloc::{string::String, vec::Vec};
 use posthaste_types::{Bytes, Code, DepotId, Timestamp, record};
+
+use super::Reason;
 
 record! {
     /// When the source may be removed from scratch.
@@ -9,6 +11,32 @@ record! {
         0 = Never,
         /// As soon as the dataset is safe.
         1 = WhenSafe,
+    }
+}
+
+record! {
+    /// A user let it wait: nothing of it is begun until somebody lets it go on.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Pause {
+        /// Who.
+        pub by: String,
+        /// Since when.
+        pub since: Timestamp,
+    }
+}
+
+impl Pause {
+    /// The word people and programs know the state by of what would go on if nobody let it wait.
+    pub const STATE: &'static str = "paused";
+
+    /// Why what waits is late.
+    pub(crate) fn late(&self, finish: Option<Timestamp>, deadline: Timestamp) -> Reason {
+        Reason::PausedLate {
+            by: self.by.clone(),
+            since: self.since,
+            finish,
+            deadline,
+        }
     }
 }
 

@@ -40,6 +40,8 @@ record! {
         5 = Pace,
         /// More urgent requests took more or less of the way than before, or less got through.
         6 = Others,
+        /// It was paused.
+        7 = Paused,
     }
 }
 

@@ -3,7 +3,7 @@ use core::time::Duration;
 use posthaste_forecast::{Quantiles, Score};
 use posthaste_types::{ByteRate, Bytes, DepotId, RequestId, Timestamp, record};
 
-use super::{DeliveryView, DrainView, RequestSpec, WayView, Wishes};
+use super::{DeliveryView, DrainView, Pause, RequestSpec, WayView, Wishes};
 
 record! {
     /// Where a request stands.
@@ -249,6 +249,8 @@ record! {
         pub pinned: Vec<DepotId>,
         /// Where it stands.
         pub state: RequestState,
+        /// Who lets it wait; none while it may go on.
+        pub paused: Option<Pause>,
         /// Whether its deadline is in danger.
         pub at_risk: bool,
         /// Whether the deadline passed before it was safe.

@@ -19,6 +19,7 @@ impl Mind {
     pub(crate) fn deliver_following(&mut self, id: RequestId, out: &mut Outbox) -> bool {
         let Some(request) = self.requests.get(&id).filter(|request| {
             request.is_kept()
+                && !request.is_paused()
                 && request.delivery.is_some()
                 && request.whole_lanes().count_ones() > 1
         }) else {

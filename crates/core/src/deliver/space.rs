@@ -66,7 +66,10 @@ impl Mind {
 
     /// Space that a delivery which began has at a destination until all of it is there.
     pub(crate) fn held_for_delivery(&self, id: RequestId, request: &Request, lane: usize) -> Bytes {
-        let delivery = request.delivery.as_ref().filter(|_| request.is_kept());
+        let delivery = request
+            .delivery
+            .as_ref()
+            .filter(|_| request.is_kept() && !request.is_paused());
         let is_held = delivery.is_some_and(|delivery| delivery.holds >> lane & 1 == 1);
         if is_held {
             self.lacks_there(id, request, lane)

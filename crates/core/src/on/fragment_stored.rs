@@ -158,6 +158,7 @@ impl Mind {
         };
         let is_wanted =
             request.spec.release == ReleasePolicy::WhenSafe && request.release == Release::Pending;
+        let is_wanted = is_wanted && !request.is_paused();
         let is_wanted = is_wanted && request.release_at.is_none_or(|at| at <= now);
         if is_certain && is_wanted {
             (request.release, request.release_at) = (Release::Commanded, None);

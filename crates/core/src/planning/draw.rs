@@ -87,7 +87,8 @@ impl Mind {
             .filter(|urgency| !urgency.is_leftover);
         let moving = moving.filter_map(|urgency| {
             let id = urgency.request;
-            Some((id, self.requests.get(&id)?))
+            let request = self.requests.get(&id)?;
+            (!request.is_paused()).then_some((id, request))
         });
         let has_way = |request: &Request| {
             let depots = request

@@ -116,7 +116,7 @@ impl Mind {
         for (demand, drawn) in asked.demands.iter().enumerate() {
             let id = drawn.request;
             let is_known = |request: &&Request| {
-                request.is_moving() && !request.is_leftover && drawn.fits(request)
+                request.is_under_way() && !request.is_leftover && drawn.fits(request)
             };
             let Some(request) = self.requests.get(&id).filter(is_known) else {
                 continue;
@@ -202,7 +202,7 @@ impl Mind {
                 over.push(id);
                 continue;
             };
-            if !request.is_moving() || request.is_leftover || is_stuck(request) {
+            if !request.is_under_way() || request.is_leftover || is_stuck(request) {
                 over.push(id);
                 continue;
             }

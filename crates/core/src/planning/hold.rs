@@ -53,6 +53,11 @@ impl Mind {
         self.planning.held.remove(&id)
     }
 
+    /// A newcomer whose answer waits.
+    pub(crate) fn held_mut(&mut self, id: RequestId) -> Option<&mut Request> {
+        self.planning.held.get_mut(&id)
+    }
+
     /// Answers newcomers for which no plan is under way any more: each is weighed again, and waits for a
     /// plan of its own if that refuses it.
     pub(super) fn answer_held(&mut self, out: &mut Outbox) {

@@ -135,6 +135,7 @@ impl Teller<'_> {
                 let place = place_of(view);
                 format!("all of it was {place}, {span} {side} the deadline: {why}")
             }
+            Some(Happening::Paused | Happening::Resumed) => format!("it was {why}"),
             Some(other) => format!("{other}: {why}"),
         };
         self.lines.push(format!("At {at} {what}."));
@@ -182,8 +183,9 @@ impl Teller<'_> {
             return format!("{here}{begins} and no finish is in sight: {verdict}.");
         };
         let (middle, late) = (self.moment(finish.p50), self.moment(finish.p90));
+        let all = super::all_be(view.paused.as_ref());
         format!(
-            "{here}{begins}; all will be as likely as not by {middle}, nine times in ten by {late}: {verdict}."
+            "{here}{begins}; {all} as likely as not by {middle}, nine times in ten by {late}: {verdict}."
         )
     }
 }

@@ -120,7 +120,7 @@ fn sentence(tale: &Tale, decision: &Decision, troubles: &mut Vec<String>) -> Opt
     let Some(happening) = &decision.happening else {
         return plain(decision, &why);
     };
-    let text = match happening {
+    Some(match happening {
         Happening::Admitted => format!("it was taken: {why}"),
         Happening::Refused => format!("it was refused: {why}"),
         Happening::AtRisk { .. } => {
@@ -159,6 +159,7 @@ fn sentence(tale: &Tale, decision: &Decision, troubles: &mut Vec<String>) -> Opt
         | Happening::DeliveryMissed => told_of_delivery(happening, &why, troubles),
         Happening::Cancelled => format!("it was cancelled: {why}"),
         Happening::Failed => format!("it was given up: {why}"),
+        Happening::Paused | Happening::Resumed => format!("it was {why}"),
         Happening::Crowded => {
             format!("fragments had to lie closer together than they should: {why}")
         }
@@ -185,8 +186,7 @@ fn sentence(tale: &Tale, decision: &Decision, troubles: &mut Vec<String>) -> Opt
         }
         // Stage-ins have a story of their own.
         _ => format!("{happening}: {why}"),
-    };
-    Some(text)
+    })
 }
 
 /// What is said of a path's forecast.

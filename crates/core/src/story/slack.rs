@@ -100,6 +100,7 @@ fn items(tale: &Tale) -> Vec<Item> {
                 Cause::Rate => format!("the rate of {}", depot()),
                 Cause::Course => "the choice of depots and ways".into(),
                 Cause::Pace => "what got through".into(),
+                Cause::Paused => "the pause".into(),
                 Cause::Others => "more urgent requests".into(),
             };
             Item {

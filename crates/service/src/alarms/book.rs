@@ -22,7 +22,7 @@ const NAME_BYTES_MAX: usize = 64;
 const RECIPIENTS_MAX: usize = 64;
 
 /// What can be told: each event that a person may have to act on, or that ends what they were told before.
-pub(super) const EVENTS: [&str; 22] = [
+pub(super) const EVENTS: [&str; 24] = [
     "admitted",
     "refused",
     "at-risk",
@@ -41,6 +41,8 @@ pub(super) const EVENTS: [&str; 22] = [
     "delivered",
     "arrived",
     "cancelled",
+    "paused",
+    "resumed",
     "failed",
     "depot-down",
     "depot-up",

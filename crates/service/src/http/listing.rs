@@ -32,10 +32,11 @@ const BATCH: u32 = 1_000;
 /// Stands for every state that something still comes of.
 const OPEN: &str = "open";
 /// States of requests, of stage-outs and of stage-ins.
-const STATES: [&str; 11] = [
+const STATES: [&str; 12] = [
     "scanning",
     "refused",
     "moving",
+    "paused",
     "safe",
     "released",
     "delivered",

@@ -44,7 +44,7 @@ fn find(desk: &Desk, id: &str) -> Answer<RequestRecord> {
 }
 
 /// The same of one that the caller may change, and whose data it may have.
-fn find_own(desk: &Desk, caller: &Caller, id: &str) -> Answer<RequestRecord> {
+pub(super) fn find_own(desk: &Desk, caller: &Caller, id: &str) -> Answer<RequestRecord> {
     let record = find(desk, id)?;
     caller.owns(&record)?;
     Ok(record)

@@ -300,7 +300,8 @@ impl Arrivals {
 
     /// A stage-in that could be here must be.
     pub(crate) fn ended(view: &ArrivalView, is_possible: bool) -> Result<(), Found> {
-        ensure(NAME, !view.state.is_live() || !is_possible, || {
+        let may_wait = !is_possible || view.paused.is_some();
+        ensure(NAME, !view.state.is_live() || may_wait, || {
             let all = view.chunks;
             format!(
                 "{} is not here, {} of {all} chunks are",

@@ -101,6 +101,8 @@ impl Deadlines {
             | Happening::DeliveryMissed
             | Happening::Crowded
             | Happening::Unpinned
+            | Happening::Paused
+            | Happening::Resumed
             | Happening::Fetching
             | Happening::Prestaging
             | Happening::SourceLeft { .. }

@@ -55,7 +55,7 @@ impl Progress {
     /// A request must have come to its end where the depots that are left permit it.
     pub(crate) fn ended(view: &RequestView, is_possible: bool) -> Result<(), Found> {
         let is_ended = match view.state {
-            RequestState::Moving => false,
+            RequestState::Moving => view.paused.is_some(),
             RequestState::Safe
             | RequestState::Refused
             | RequestState::Released

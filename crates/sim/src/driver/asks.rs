@@ -168,6 +168,8 @@ impl Run<'_> {
                     | Input::RequestAskedBy { .. }
                     | Input::RequestPinned { .. }
                     | Input::RequestCancelled { .. }
+                    | Input::Paused { .. }
+                    | Input::Resumed { .. }
                     | Input::Delivered { .. }
             )
         });

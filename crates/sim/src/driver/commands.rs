@@ -52,6 +52,8 @@ impl Run<'_> {
     #[expect(clippy::too_many_lines, reason = "every kind of command, in one place")]
     pub(super) fn execute(&mut self, command: Command) {
         self.check_drained(&command);
+        let found = self.checkers.pauses.on_command(&command);
+        self.checkers.note(self.now, found);
         match command {
             Command::Send {
                 request,

@@ -66,6 +66,8 @@ impl Fates {
             | Happening::DeliveryMissed
             | Happening::Crowded
             | Happening::Unpinned
+            | Happening::Paused
+            | Happening::Resumed
             | Happening::Fetching
             | Happening::Prestaging
             | Happening::SourceLeft { .. }

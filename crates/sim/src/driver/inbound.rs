@@ -83,6 +83,11 @@ impl Run<'_> {
                 };
                 self.after(after, Pending::Ask { input });
             }
+            let mut later = |after: Amount| Duration::from_millis(after.draw_milli(&mut dice));
+            let paused_at = plan.pause_after_s.map(|after| at + later(after));
+            let lasts = plan.pause_for_s.map(later);
+            let resumed_at = paused_at.zip(lasts).map(|(paused, lasts)| paused + lasts);
+            self.queue_pause(request, paused_at, resumed_at);
             if let Some(after) = plan.cancel_after_s {
                 let at = at + Duration::from_millis(after.draw_milli(&mut dice));
                 let input = Input::RequestCancelled { request };

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use posthaste_core::contract::{DepotPrices, DepotTerms, Input, Method, ReleasePolicy, Wishes};
-use posthaste_types::ByteRate;
+use posthaste_types::{ByteRate, RequestId};
 
 use super::{Blow, CONNECT_TIMEOUT, Pending, Run, START, faults::BREAK_NOTICED_MAX};
 use crate::{
@@ -132,6 +132,7 @@ impl Run<'_> {
                 let input = Input::RequestCancelled { request };
                 self.after(at, Pending::Ask { input });
             }
+            self.queue_pause(request, wish.paused_at, wish.resumed_at);
             if let Some(at) = wish.purged_at {
                 self.after(at, Pending::Purge { request });
             }
@@ -139,6 +140,24 @@ impl Run<'_> {
                 let input = Input::Delivered { request };
                 self.after(at, Pending::Ask { input });
             }
+        }
+    }
+
+    /// A user lets something wait, and go on.
+    pub(super) fn queue_pause(
+        &mut self,
+        request: RequestId,
+        paused_at: Option<Duration>,
+        resumed_at: Option<Duration>,
+    ) {
+        let by = || String::from("ada");
+        if let Some(at) = paused_at {
+            let input = Input::Paused { request, by: by() };
+            self.after(at, Pending::Ask { input });
+        }
+        if let Some(at) = resumed_at {
+            let input = Input::Resumed { request, by: by() };
+            self.after(at, Pending::Ask { input });
         }
     }
 

@@ -438,6 +438,7 @@ impl Ledger {
                 wishes: posthaste_core::contract::Wishes::default(),
                 pinned: Vec::new(),
                 state: order.state,
+                paused: None,
                 at_risk: false,
                 missed: order.safe_at.is_none_or(|at| at > order.spec.deadline),
                 submitted: order.submitted,

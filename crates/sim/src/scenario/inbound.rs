@@ -67,6 +67,9 @@ pub(crate) struct StageInPlan {
     #[serde(default)]
     pub(crate) best_effort: bool,
     pub(crate) cancel_after_s: Option<Amount>,
+    /// From its submission: its user lets it wait then, and for how long; for ever without that.
+    pub(crate) pause_after_s: Option<Amount>,
+    pub(crate) pause_for_s: Option<Amount>,
     /// How the moment moves at which it is wanted.
     #[serde(default)]
     pub(crate) moves: Vec<MovePlan>,
@@ -208,6 +211,8 @@ pub(super) fn amounts(scenario: &Scenario) -> impl Iterator<Item = Amount> + '_ 
             plan.not_before_s,
             plan.rate_max_mib_per_s,
             plan.cancel_after_s,
+            plan.pause_after_s,
+            plan.pause_for_s,
         ];
         let moves = plan.moves.iter();
         let moves = moves.flat_map(|one| [one.after_s, one.not_before_s, one.deadline_s]);

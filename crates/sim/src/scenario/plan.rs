@@ -300,6 +300,9 @@ pub(crate) struct RequestPlan {
     /// Most that may be sent for it.
     pub(crate) rate_max_mib_per_s: Option<f64>,
     pub(crate) cancel_after_s: Option<Amount>,
+    /// From its submission: its user lets it wait then, and for how long; for ever without that.
+    pub(crate) pause_after_s: Option<Amount>,
+    pub(crate) pause_for_s: Option<Amount>,
     pub(crate) delivered_after_s: Option<Amount>,
     /// From its submission: somebody else removes its source then, and it is known beforehand.
     pub(crate) purge_s: Option<Amount>,

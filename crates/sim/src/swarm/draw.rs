@@ -2,6 +2,7 @@
 
 mod circuits;
 mod near;
+mod pauses;
 
 use std::fmt::Write;
 
@@ -9,6 +10,7 @@ use posthaste_core::contract::Method;
 
 use crate::random::Dice;
 use circuits::circuits;
+use pauses::pause;
 
 /// Codes that are drawn, and their fragments.
 const CODES: [(&str, u64); 10] = [
@@ -63,6 +65,8 @@ pub fn draw(seed: u64) -> String {
     let reserves = reserved.chance(350);
     // Where chunks are coded, likewise.
     let coders = &mut Dice::new(seed, "coders");
+    // Who lets something wait, likewise.
+    let pauses = &mut Dice::new(seed, "pauses");
     let codes = coders.chance(400);
     if codes {
         let place = if coders.chance(600) { "relays" } else { "auto" };
@@ -95,6 +99,7 @@ pub fn draw(seed: u64) -> String {
     for _ in 0..dice.between(1, 6) {
         request(depots, dice, &mut text);
         wish(costs, wishes, &mut text);
+        pause(pauses, &mut text);
         if reserves && reserved.chance(300) {
             text.push_str("reserve = \"always\"\n");
         }
@@ -116,7 +121,7 @@ pub fn draw(seed: u64) -> String {
         let near = near::Near::draw(depots, seed);
         near.write(&mut text);
         let outward = Dice::new(seed, "swarm of stage-outs");
-        stage_ins(dice, apart, (near, outward), &mut text);
+        stage_ins(dice, apart, (near, outward), pauses, &mut text);
     }
     text
 }
@@ -145,6 +150,7 @@ fn stage_ins(
     dice: &mut Dice,
     apart: &mut Dice,
     (mut near, mut outward): (near::Near, Dice),
+    pauses: &mut Dice,
     text: &mut String,
 ) {
     let sources = dice.between(1, 4);
@@ -173,6 +179,7 @@ fn stage_ins(
         let named = stage_in(sources, dice, text);
         holdings(&named, apart, text);
         near.wait(text);
+        pause(pauses, text);
         if outward.chance(250) {
             text.push_str("release = true\n");
         }
@@ -511,6 +518,8 @@ mod tests {
             "deliver_by_s",
             "via",
             "cancel_after_s",
+            "pause_after_s",
+            "pause_for_s",
             "optimizer",
             "encrypted",
             "loss_permille",

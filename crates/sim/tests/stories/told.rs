@@ -6,7 +6,7 @@ use posthaste_sim::{Scenario, simulate_explained};
 use posthaste_types::RequestId;
 
 /// Scenario, request.
-const TOLD: [(&str, u64); 14] = [
+const TOLD: [(&str, u64); 15] = [
     ("demo", 1),
     ("slowdown", 1),
     ("infeasible", 1),
@@ -17,6 +17,7 @@ const TOLD: [(&str, u64); 14] = [
     ("direct-to-staged", 1),
     ("squeezed", 1),
     ("squeezed", 2),
+    ("paused", 1),
     ("reserved", 1),
     ("reserved-fails", 1),
     ("stage-in", 1),

@@ -182,6 +182,18 @@ impl fmt::Display for Reason {
             Self::NewPriority { from, to } => {
                 write!(f, "the user changed it from {from} to {to}")
             }
+            Self::Paused { by, .. } => write!(f, "paused by {by}"),
+            Self::Resumed { by, since } => write!(f, "resumed by {by}; it had waited since {since}"),
+            Self::PausedLate { by, since, finish, deadline } => match finish {
+                Some(finish) => write!(
+                    f,
+                    "paused by {by} since {since}; if it went on now, it would be done by {finish}, and the deadline is {deadline}"
+                ),
+                None => write!(
+                    f,
+                    "paused by {by} since {since}; the deadline is {deadline}, and no finish would be in sight"
+                ),
+            },
             Self::Delivery { why } => super::delivery::write(f, why),
             Self::GoesOnAsItComes => {
                 f.write_str("nothing else goes that way, so it goes on while it still arrives")

@@ -51,6 +51,8 @@ pub(super) fn class(what: &What) -> Option<&'static str> {
             Happening::Admitted
             | Happening::Crowded
             | Happening::Unpinned
+            | Happening::Paused
+            | Happening::Resumed
             | Happening::DeliveryOnTime { .. }
             | Happening::CodeChosen { .. }
             | Happening::Fetching

@@ -1,0 +1,96 @@
+//! What waits because its user said so, with a real service and real relays.
+
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
+#[path = "support/processes.rs"]
+mod processes;
+
+use std::time::Duration;
+
+use processes::{Relay, Service, failure, make_tree, text};
+use serde_json::Value;
+
+/// Longer than what is under way takes to end.
+const A_WHILE: Duration = Duration::from_secs(3);
+
+fn stored(request: &Value) -> u64 {
+    let shares = request["shares"].as_array().unwrap().iter();
+    shares.map(|share| share["stored"].as_u64().unwrap()).sum()
+}
+
+#[test]
+fn what_is_paused_waits_also_over_a_kill_and_goes_on_where_it_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let start = |name: &&str| Relay::start(folder.path(), name, "1G", "60M");
+    let relays: Vec<Relay> = ["ash", "birch", "cedar"].iter().map(start).collect();
+    let mut service = Service::start(folder.path());
+    relays.iter().for_each(|relay| service.add(relay));
+    let scratch = folder.path().join("scratch");
+    make_tree(&scratch, 24, 41);
+    let scratch = scratch.to_str().unwrap();
+    let purge = (jiff::Timestamp::now() + jiff::SignedDuration::from_mins(30)).to_string();
+    let wanted = [
+        "offload",
+        scratch,
+        "--to",
+        "home",
+        "--deadline",
+        "10m",
+        "--via",
+        "ash,birch,cedar",
+        "--code",
+        "2+1",
+        "--bwlimit",
+        "2M",
+        "--purge-at",
+        &purge,
+        "--json",
+    ];
+    let request = service.json(&wanted);
+    let id = request["id"].as_str().unwrap();
+    service.wait_until(id, |request| stored(request) > 0);
+
+    let output = service.run(&["pause", id, "r999"]);
+    let (code, said) = failure(&output);
+    assert!(code != 0 && said.contains("r999"), "{said}");
+    let said = text(&output.stdout);
+    assert!(
+        said.contains("may wait") && said.contains("purged"),
+        "{said}"
+    );
+    let paused = service.json(&["pause", id, "--json"]);
+    assert_eq!(paused[0]["state"], "paused", "{paused}");
+    let by = paused[0]["paused"]["by"].as_str().unwrap();
+    let since = paused[0]["paused"]["since"].clone();
+    assert_eq!(by, "an operator");
+    std::thread::sleep(A_WHILE);
+    let before = stored(&service.status(id));
+
+    service.kill();
+    service.restart();
+    service.wait_for_depots(|depot| depot["state"] == "up");
+    std::thread::sleep(A_WHILE);
+    let after = service.status(id);
+    assert_eq!(
+        (stored(&after), &after["state"]),
+        (before, &"paused".into())
+    );
+    assert_eq!(after["paused"]["since"], since);
+    let listed = service.json(&["list", "--state", "paused", "--json"]);
+    assert_eq!(listed.as_array().unwrap().len(), 1);
+    let shown = text(&service.run(&["status", id]).stdout);
+    assert!(shown.contains("paused by an operator since"), "{shown}");
+    let story = text(&service.run(&["explain", id]).stdout);
+    assert!(story.contains("paused by an operator"), "{story}");
+
+    service.run(&["modify", id, "--bwlimit", "off"]);
+    assert_eq!(stored(&service.status(id)), before);
+    let resumed = service.run(&["resume", id]);
+    let said = text(&resumed.stdout);
+    assert!(said.contains("goes on"), "{said} {}", text(&resumed.stderr));
+    let safe = service.wait_until(id, |request| request["state"] == "safe");
+    assert!(safe["paused"].is_null(), "{safe}");
+    service.run(&["cancel", id]);
+    let (_, said) = failure(&service.run(&["pause", id]));
+    assert!(said.contains("already cancelled"), "{said}");
+}

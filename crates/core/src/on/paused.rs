@@ -1,0 +1,88 @@
+use alloc::string::String;
+use posthaste_types::RequestId;
+
+use crate::{
+    Mind,
+    contract::{ArrivalState, Happening, Outbox, Pause, Reason},
+};
+
+impl Mind {
+    /// A user lets a running request wait: what the centre sends or fetches for it ends now, what depots send each other is
+    /// left to end. What was stored stays, and so does the deadline. Making again what depots lost goes on where its source is
+    /// gone: that is no haste, but all there is.
+    pub(crate) fn on_paused(&mut self, id: RequestId, by: String, out: &mut Outbox) {
+        let since = self.now;
+        let pause = Pause { by, since };
+        let reason = Reason::Paused {
+            by: pause.by.clone(),
+            since,
+        };
+        if let Some(arrival) = self.arrivals.requests.get_mut(&id) {
+            let may = arrival.state.is_live() && arrival.state != ArrivalState::Landing;
+            if !may || arrival.is_paused() {
+                return;
+            }
+            arrival.paused = Some(pause);
+            self.quit_all(id, &reason, out);
+            self.tell(out, Some(id), None, Happening::Paused, reason);
+            self.look_at_arrivals_now();
+            return;
+        }
+        if let Some(held) = self.held_mut(id) {
+            if held.paused.is_none() {
+                held.paused = Some(pause);
+                self.tell(out, Some(id), None, Happening::Paused, reason);
+            }
+            return;
+        }
+        let request = self.requests.get_mut(&id);
+        let Some(request) = request.filter(|request| !request.is_final() && !request.is_paused())
+        else {
+            return;
+        };
+        request.paused = Some(pause);
+        for lane in &mut request.lanes {
+            lane.kept = 0;
+        }
+        self.abandon_sends(id, &reason, out);
+        self.tell(out, Some(id), None, Happening::Paused, reason);
+        self.unplan();
+        self.look_now();
+    }
+
+    /// A user lets it go on: everything about it is judged anew.
+    pub(crate) fn on_resumed(&mut self, id: RequestId, by: String, out: &mut Outbox) {
+        if let Some(arrival) = self.arrivals.requests.get_mut(&id) {
+            if let Some(pause) = arrival.paused.take().filter(|_| arrival.state.is_live()) {
+                self.say_resumed(id, by, &pause, out);
+                self.look_at_arrivals_now();
+            }
+            return;
+        }
+        let held = self.held_mut(id);
+        if let Some(pause) = held.and_then(|held| held.paused.take()) {
+            self.say_resumed(id, by, &pause, out);
+            return;
+        }
+        let request = self.requests.get_mut(&id);
+        let Some(request) = request.filter(|request| request.is_paused()) else {
+            return;
+        };
+        let Some(pause) = request.paused.take() else {
+            return;
+        };
+        request.replica.unpark();
+        self.say_resumed(id, by, &pause, out);
+        self.refresh_stripes(id);
+        self.pushes.offer(id);
+        self.settle(id, out);
+        self.unplan();
+        self.look_now();
+    }
+
+    fn say_resumed(&mut self, id: RequestId, by: String, pause: &Pause, out: &mut Outbox) {
+        let since = pause.since;
+        let reason = Reason::Resumed { by, since };
+        self.tell(out, Some(id), None, Happening::Resumed, reason);
+    }
+}

@@ -1,0 +1,93 @@
+use std::collections::BTreeSet;
+
+use posthaste_core::contract::{Command, Event, Happening};
+use posthaste_types::RequestId;
+
+use super::{Found, ensure};
+
+pub(super) const NAME: &str = "nothing of a paused request is begun";
+
+/// What waits because its user said so stays where it is.
+#[derive(Debug, Default)]
+pub(crate) struct Pauses {
+    paused: BTreeSet<RequestId>,
+}
+
+impl Pauses {
+    /// The mind says something.
+    pub(crate) fn on_event(&mut self, event: &Event) {
+        let Some(request) = event.request else { return };
+        if event.happening == Happening::Paused {
+            self.paused.insert(request);
+        }
+        if event.happening == Happening::Resumed {
+            self.paused.remove(&request);
+        }
+    }
+
+    /// The mind commands something. What is made again because its source is gone is all there is, and goes on.
+    pub(crate) fn on_command(&self, command: &Command) -> Result<(), Found> {
+        let begun = match command {
+            Command::Send { request, .. }
+            | Command::Forward { request, .. }
+            | Command::Follow { request, .. }
+            | Command::Gather { request, .. }
+            | Command::Scatter { request, .. }
+            | Command::Fetch { request, .. }
+            | Command::Prestage { request, .. }
+            | Command::Release { request, .. }
+            | Command::ReserveSpace { request, .. } => Some(request),
+            Command::Mend { .. }
+            | Command::Reserve { .. }
+            | Command::Abandon { .. }
+            | Command::Inventory { .. }
+            | Command::Forget { .. }
+            | Command::Quit { .. }
+            | Command::Survey { .. }
+            | Command::Settle { .. }
+            | Command::Probe { .. }
+            | Command::ProbeCrossing { .. }
+            | Command::Solve { .. }
+            | Command::Rearrange { .. }
+            | Command::GiveBack { .. }
+            | Command::ReleaseSpace { .. }
+            | Command::Take { .. } => None,
+        };
+        let wrong = begun.filter(|request| self.paused.contains(request));
+        ensure(NAME, wrong.is_none(), || {
+            format!("{command:?} while paused")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use posthaste_core::contract::Reason;
+    use posthaste_types::{ChunkIndex, DepotId, FragmentIndex, Timestamp};
+
+    #[test]
+    fn what_is_sent_while_paused_is_caught() {
+        let (request, reason) = (RequestId::new(1), Reason::Asked);
+        let mut pauses = Pauses::default();
+        let event = |happening| Event {
+            at: Timestamp::from_secs(1),
+            request: Some(request),
+            depot: None,
+            happening,
+            reason: Reason::Asked,
+        };
+        let send = Command::Send {
+            request,
+            depot: DepotId::new(1),
+            chunk: ChunkIndex::new(0),
+            fragment: FragmentIndex::new(0),
+            reason,
+        };
+        assert!(pauses.on_command(&send).is_ok());
+        pauses.on_event(&event(Happening::Paused));
+        assert!(pauses.on_command(&send).is_err());
+        pauses.on_event(&event(Happening::Resumed));
+        assert!(pauses.on_command(&send).is_ok());
+    }
+}
