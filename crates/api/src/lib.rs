@@ -4,6 +4,8 @@
 //! appears, the unit ends its name. The OpenAPI document made from these types and the service's
 //! routes is committed under `openapi/`.
 
+mod bulk;
+mod change;
 mod delivery;
 mod depot;
 mod directory;
@@ -19,6 +21,8 @@ mod wishes;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
+pub use bulk::LineAnswer;
+pub use change::Change;
 pub use delivery::{Delivery, Pause};
 pub use depot::{Depot, DepotDrain, Invite, LentTerms, NewDepot, NewDrain, NewInvite, OwnHours};
 pub use directory::{Directory, DirectoryEntry};
@@ -437,29 +441,6 @@ impl std::fmt::Debug for Holder {
             .field("fingerprint", &self.fingerprint)
             .finish_non_exhaustive()
     }
-}
-
-/// What to change about a running request; what is left out stays.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Change {
-    /// When it must be safe, RFC 3339.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub deadline: Option<String>,
-    /// When the first file of its source is to be purged, RFC 3339: it must be safe before that too.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub purge_at: Option<String>,
-    /// When every destination is to have all of it, RFC 3339; `any` for any time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub deliver_by: Option<String>,
-    /// Most that may be sent for it from here; 0 for no limit.
-    #[serde(default, alias = "rate_max", skip_serializing_if = "Option::is_none")]
-    pub rate_bytes_per_s_max: Option<u64>,
-    /// How much it matters beside others when not all can be served in time: `low`, `normal`, `high`, `urgent`, or a number from -9
-    /// to 9.
-    #[schema(example = "high")]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub priority: Option<String>,
 }
 
 /// Why the service said no.

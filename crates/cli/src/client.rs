@@ -1,5 +1,7 @@
 //! Speaks to the service's REST API.
 
+mod lines;
+
 use std::{path::PathBuf, time::Duration};
 
 use bytes::{Bytes, BytesMut};
@@ -7,7 +9,7 @@ use clap::Args;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::{Method, Request, Response, StatusCode, body::Incoming, header};
 use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
+    client::legacy::{self, Client, connect::HttpConnector},
     rt::TokioExecutor,
 };
 use posthaste_api as api;
@@ -105,7 +107,14 @@ impl ServiceClient {
             .map_err(|cause| {
                 Failure::usage(format!("can't ask the service {}: {cause}", self.url))
             })?;
-        let asked = tokio::time::timeout(ANSWER_TIMEOUT, self.client.request(request)).await;
+        self.answer(self.client.request(request)).await
+    }
+
+    /// Waits for an answer.
+    async fn answer(
+        &self,
+        asked: impl Future<Output = Result<Response<Incoming>, legacy::Error>>,
+    ) -> Result<Response<Incoming>, Failure> {
         let unreachable = |cause: String| {
             Failure::new(
                 Exit::Temporary,
@@ -115,7 +124,7 @@ impl ServiceClient {
                 ),
             )
         };
-        match asked {
+        match tokio::time::timeout(ANSWER_TIMEOUT, asked).await {
             Err(_) => Err(unreachable("no answer came".into())),
             Ok(Err(cause)) => {
                 let mut root: &dyn std::error::Error = &cause;
@@ -266,28 +275,27 @@ impl ServiceClient {
         let response = self
             .send(Method::GET, &format!("/v1/events?after={after}{of}"), None)
             .await?;
-        let status = response.status();
-        if status.is_success() {
-            return Ok(Events {
-                body: response.into_body(),
-                buffer: BytesMut::new(),
-            });
-        }
-        let body = Limited::new(response.into_body(), EVENT_BYTES_MAX)
-            .collect()
-            .await;
-        Err(refusal(
-            status,
-            &body
-                .map(http_body_util::Collected::to_bytes)
-                .unwrap_or_default(),
-        ))
+        Ok(Events {
+            body: accepted(response).await?.into_body(),
+            buffer: BytesMut::new(),
+        })
+    }
+}
+
+/// An answer that is to be read, or why there is none.
+async fn accepted(response: Response<Incoming>) -> Result<Response<Incoming>, Failure> {
+    match response.status() {
+        status if status.is_success() => Ok(response),
+        status => Err(refusal(status, &whole(response).await?)),
     }
 }
 
 /// What was answered, or why nothing was.
 async fn read(response: Response<Incoming>) -> Result<Bytes, Failure> {
-    let status = response.status();
+    whole(accepted(response).await?).await
+}
+
+async fn whole(response: Response<Incoming>) -> Result<Bytes, Failure> {
     let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX)
         .collect()
         .await;
@@ -297,12 +305,7 @@ async fn read(response: Response<Incoming>) -> Result<Bytes, Failure> {
             format!("can't read the service's answer: {cause}"),
         )
     })?;
-    let body = body.to_bytes();
-    if status.is_success() {
-        Ok(body)
-    } else {
-        Err(refusal(status, &body))
-    }
+    Ok(body.to_bytes())
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {

@@ -27,6 +27,7 @@ mod moment;
 mod mover;
 mod movers;
 mod offload;
+mod offload_many;
 mod output;
 mod parked;
 mod paths;
@@ -94,6 +95,7 @@ enum Command {
     Queue(queue::QueueArguments),
     Reserve(reserve::ReserveArguments),
     Offload(offload::OffloadArguments),
+    OffloadMany(offload_many::ManyArguments),
     StageIn(stage_in::StageInArguments),
     Plan(plan::PlanArguments),
     Check(check::CheckArguments),
@@ -152,6 +154,7 @@ fn run(words: Vec<OsString>) -> Outcome {
         Command::Queue(arguments) => wait_for(queue::run(arguments)),
         Command::Reserve(arguments) => wait_for(reserve::run(arguments)),
         Command::Offload(arguments) => wait_for(offload::run(arguments)),
+        Command::OffloadMany(arguments) => wait_for(offload_many::run(arguments)),
         Command::StageIn(arguments) => wait_for(stage_in::run(arguments)),
         Command::Plan(arguments) => wait_for(plan::run(arguments)),
         Command::Check(arguments) => wait_for(check::run(arguments)),

@@ -1,6 +1,7 @@
 //! The REST API: authentication, routes, and one shape for every refusal.
 
 mod access;
+mod bulk;
 mod depots;
 mod directory;
 mod events;
@@ -180,6 +181,7 @@ pub(crate) type Answer<T> = Result<T, Refusal>;
         queue::show,
         listing::list,
         requests::submit,
+        bulk::submit,
         requests::show,
         requests::cancel,
         requests::modify,
@@ -252,6 +254,7 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/v1/paths/{to}/probe", post(paths::probe))
         .route("/v1/queue", get(queue::show))
         .route("/v1/requests", get(listing::list).post(requests::submit))
+        .route("/v1/requests/bulk", post(bulk::submit))
         .route(
             "/v1/requests/{id}",
             get(requests::show)

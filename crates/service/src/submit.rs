@@ -49,7 +49,14 @@ pub(crate) fn accept(centre: &Centre, new: &api::NewRequest) -> Result<(RequestR
         Some(address) => outbound::submit::check(centre, new, address)?,
         None => check(centre, new)?,
     };
-    Ok((write_down(centre, record)?, true))
+    match write_down(centre, record) {
+        Ok(record) => Ok((record, true)),
+        // Somebody else may have submitted the same meanwhile.
+        Err(error) => match known(centre, new)? {
+            Some(known) => Ok((known, false)),
+            None => Err(error),
+        },
+    }
 }
 
 /// The request that was submitted under this submission id before.

@@ -28,6 +28,8 @@ const QUESTIONS: usize = 5000;
 /// Files of one job of FTS's interface, and such jobs.
 const BULK_FILES: usize = 10_000;
 const BULKS: usize = 3;
+/// Lines of a call of our own interface, of a file of a MiB each.
+const LINES: usize = 30_000;
 /// Who listens to events.
 const WATCHERS: usize = 100;
 /// For how long the processor's time is taken.
@@ -50,6 +52,7 @@ struct Row {
     submits_per_s: f64,
     admitted_s: f64,
     bulk_per_s: f64,
+    lines_per_s: f64,
     status: Latency,
     page: Latency,
     bytes_each: f64,
@@ -101,11 +104,8 @@ fn measure(subject: &mut Subject, requests: usize) -> Result<Row> {
     say(&format!("{requests} requests by {CLIENTS} clients"));
     let source = subject.source()?;
     let submits = (0..requests).map(|number| {
-        let body = json!({
-            "source": source, "to": ["away"], "via": ["depot"], "code": "1+0",
-            "deadline": "2027-12-01T00:00:00Z", "submission_id": format!("bench-{number}"), "best_effort": true,
-        });
-        ("POST".to_owned(), "/v1/requests".to_owned(), body.to_string())
+        let body = wanted(&source, &format!("bench-{number}"));
+        ("POST".to_owned(), "/v1/requests".to_owned(), body)
     });
     let (submit, took) = Load::new(subject).run(CLIENTS, submits.collect(), 201)?;
     let begun = now();
@@ -130,6 +130,8 @@ fn measure(subject: &mut Subject, requests: usize) -> Result<Row> {
     let (answers_after, resumes_after) = subject.kill_and_restart(PATIENCE)?;
     say("jobs of FTS's interface");
     let bulk_per_s = bulk(subject)?;
+    say("many lines in one call");
+    let lines_per_s = lines_of_one_call(subject)?;
     #[expect(clippy::cast_precision_loss, reason = "shown to people")]
     let submits_per_s = requests as f64 / took.as_secs_f64();
     Ok(Row {
@@ -138,6 +140,7 @@ fn measure(subject: &mut Subject, requests: usize) -> Result<Row> {
         submits_per_s,
         admitted_s,
         bulk_per_s,
+        lines_per_s,
         status,
         page,
         bytes_each,
@@ -164,13 +167,32 @@ fn bulk(subject: &Subject) -> Result<f64> {
     Ok(files / took.as_secs_f64())
 }
 
+/// Lines in a second that one call brings, while sources are scanned.
+fn lines_of_one_call(subject: &Subject) -> Result<f64> {
+    let source = subject.source()?;
+    let lines = (0..LINES).map(|number| wanted(&source, &format!("line-{number}")) + "\n");
+    let took = Load::new(subject).pour(&lines.collect::<String>(), LINES)?;
+    #[expect(clippy::cast_precision_loss, reason = "shown to people")]
+    let lines = LINES as f64;
+    Ok(lines / took.as_secs_f64())
+}
+
+/// A submission of one file.
+fn wanted(source: &str, submission: &str) -> String {
+    let body = json!({
+        "source": source, "to": ["away"], "via": ["depot"], "code": "1+0",
+        "deadline": "2027-12-01T00:00:00Z", "submission_id": submission, "best_effort": true,
+    });
+    body.to_string()
+}
+
 fn report(rows: &[Row], requests: usize) -> String {
     let mut text = format!(
         "# The service\n\nWritten by `cargo xtask bench service`. The service as it ships, on loopback, with a relay beside it that takes \
          1 MiB a second. {CLIENTS} clients submit {requests} requests of one file of a MiB, each over a connection of its own, and ask again where the service \
          says that too many wait for their scan; all of \
          them stay queued while {QUESTIONS} questions of each kind are asked by as many. Then it is killed and started again. A job of FTS's \
-         interface has {BULK_FILES} files. Memory is what the process grew by; the processor's time is that of the service, of one core, \
+         interface has {BULK_FILES} files, a call of our own {LINES} lines, and waits while 10,000 wait for their scan. Memory is what the process grew by; the processor's time is that of the service, of one core, \
          over {} s. Clients, service, relay and database share the machine.\n\n{}\n\n| | {} | to reach |\n|---|{}---|\n",
         WINDOW.as_secs(),
         figures::machine(&root()),
@@ -213,6 +235,11 @@ fn lines() -> Vec<Line> {
             "files in bulk a second",
             |row| format!("{:.0}", row.bulk_per_s),
             format!("{BULK_PER_S_MIN:.0}"),
+        ),
+        line(
+            "lines of one call a second, each a submission of one file",
+            |row| format!("{:.0}", row.lines_per_s),
+            none(),
         ),
         line(
             "status of one: median, p99",

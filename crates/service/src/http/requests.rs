@@ -10,7 +10,7 @@ use axum::{
 };
 use posthaste_api as api;
 use posthaste_core::contract::{ArrivalState, Input, RequestState};
-use posthaste_endpoint::{Error, ErrorKind, relay};
+use posthaste_endpoint::{Error, ErrorKind, Result, relay};
 use posthaste_journal::{RequestRecord, Scan};
 use posthaste_types::{ByteRate, RequestId, Timestamp};
 use serde::Deserialize;
@@ -73,15 +73,7 @@ pub(crate) async fn submit(
     Query(how): Query<How>,
     Json(mut new): Json<api::NewRequest>,
 ) -> Answer<(StatusCode, Json<api::Request>)> {
-    caller.claim(&mut new.wishes.owner, &mut new.wishes.project);
-    let address = outbound::submit::address(&desk.centre, &new);
-    tokio::task::block_in_place(|| -> Answer<()> {
-        let Some(address) = &address else {
-            return Ok(caller.reaches(new.source.as_ref())?);
-        };
-        caller.reads(&new.source, new.profile.as_deref())?;
-        Ok(caller.writes(address, new.profile.as_deref())?)
-    })?;
+    tokio::task::block_in_place(|| claim(&desk, &caller, &mut new))?;
     if how.dry_run {
         return Ok((
             StatusCode::OK,
@@ -99,6 +91,16 @@ pub(crate) async fn submit(
         StatusCode::OK
     };
     Ok((status, Json(show_record(&desk, &record))))
+}
+
+/// Makes what is submitted its owner's, and sees that they may have it moved. Blocking.
+pub(super) fn claim(desk: &Desk, caller: &Caller, new: &mut api::NewRequest) -> Result<()> {
+    caller.claim(&mut new.wishes.owner, &mut new.wishes.project);
+    let Some(address) = outbound::submit::address(&desk.centre, new) else {
+        return caller.reaches(new.source.as_ref());
+    };
+    caller.reads(&new.source, new.profile.as_deref())?;
+    caller.writes(&address, new.profile.as_deref())
 }
 
 /// Shows a request.

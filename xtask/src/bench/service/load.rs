@@ -101,6 +101,46 @@ impl Load {
         Ok((latency, all))
     }
 
+    /// Sends all lines in one call, and waits for the answers to so many, each of which is to be good. How long that took.
+    ///
+    /// # Errors
+    /// When one is answered with a problem, or not at all.
+    pub(super) fn pour(&self, lines: &str, count: usize) -> Result<Duration> {
+        let begun = now();
+        let mut stream = TcpStream::connect(&self.address)?;
+        let head = format!(
+            "POST /v1/requests/bulk HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n\
+             Content-Type: application/x-ndjson\r\nContent-Length: {}\r\n\r\n",
+            self.token,
+            lines.len()
+        );
+        let reader = BufReader::new(stream.try_clone()?);
+        thread::scope(|scope| {
+            let sending = scope.spawn(move || {
+                stream.write_all(head.as_bytes())?;
+                stream.write_all(lines.as_bytes())
+            });
+            let answers = reader.lines().map_while(Result::ok);
+            let mut answered = 0;
+            for answer in answers.filter(|line| line.starts_with('{')) {
+                ensure!(answer.contains("\"id\""), "{answer}");
+                answered += 1;
+                if answered == count {
+                    break;
+                }
+            }
+            ensure!(
+                answered == count,
+                "{answered} of {count} lines were answered"
+            );
+            sending
+                .join()
+                .unwrap_or_else(|_| Err(std::io::Error::other("it ended badly")))?;
+            Ok(())
+        })?;
+        Ok(begun.elapsed())
+    }
+
     /// Listens to events by so many connections, until what this gives is dropped.
     ///
     /// # Errors
