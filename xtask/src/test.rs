@@ -146,6 +146,10 @@ fn tools() -> Vec<Found> {
             install::ensure_fts_clients().context("can't have FTS's clients and Rucio"),
         ),
         (
+            "schemathesis",
+            install::ensure_schemathesis().context("can't have Schemathesis"),
+        ),
+        (
             "lua5.1",
             install::ensure_debian_program(install::LUA)
                 .context("can't have Lua for Slurm's plug-in"),

@@ -318,11 +318,16 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
 }
 
 fn refusal(status: StatusCode, body: &[u8]) -> Failure {
-    let message = serde_json::from_slice::<api::Problem>(body).map_or_else(
-        |_| format!("the service answered {status}"),
+    let problem = serde_json::from_slice::<api::Problem>(body).ok();
+    let is_busy = problem
+        .as_ref()
+        .is_some_and(|problem| problem.code == "busy");
+    let message = problem.map_or_else(
+        || format!("the service answered {status}"),
         |problem| problem.message,
     );
     let exit = match status {
+        _ if is_busy => Exit::Temporary,
         StatusCode::NOT_FOUND => Exit::FileNotFound,
         StatusCode::UNPROCESSABLE_ENTITY | StatusCode::BAD_REQUEST => Exit::Usage,
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::INSUFFICIENT_STORAGE => {

@@ -181,6 +181,8 @@ fn a_token_submits_as_its_owner_what_lies_below_its_directories() {
     for arguments in [
         &["cancel", "r1"][..],
         &["deadline", "r1", "20m"],
+        &["pause", "r1"],
+        &["resume", "r1"],
         &["pull", "r1", &home],
     ] {
         let (_, said) = failure(&scene.run("bob", arguments));

@@ -12,6 +12,7 @@ mod movers;
 mod paths;
 mod pauses;
 mod queue;
+mod refusals;
 mod requests;
 mod reservations;
 mod stage_ins;
@@ -35,6 +36,7 @@ use utoipa::OpenApi;
 
 use crate::{driver::Centre, fts, submit::SCANS_MAX, tokens::Tokens};
 pub(crate) use access::Audit;
+use refusals::Refusals;
 
 /// Largest request body: a request with a thousand depot names is a tenth of this.
 const BODY_BYTES_MAX: usize = 1 << 20;
@@ -92,6 +94,14 @@ impl Desk {
 pub(crate) struct Refusal(Error);
 
 impl Refusal {
+    /// What is said of it.
+    fn problem(&self) -> api::Problem {
+        api::Problem {
+            code: self.0.code().to_owned(),
+            message: self.0.to_string(),
+        }
+    }
+
     /// Whether trying again may go well.
     pub(crate) fn may_pass(&self) -> bool {
         self.0.is_temporary()
@@ -127,11 +137,7 @@ impl IntoResponse for Refusal {
             ErrorKind::Busy | ErrorKind::Cancelled => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        let problem = api::Problem {
-            code: self.0.code().to_owned(),
-            message: self.0.to_string(),
-        };
-        (status, Json(problem)).into_response()
+        (status, Json(self.problem())).into_response()
     }
 }
 
@@ -199,7 +205,7 @@ pub(crate) type Answer<T> = Result<T, Refusal>;
         tokens::remove,
         events::stream,
     ),
-    modifiers(&Bearer),
+    modifiers(&Bearer, &Refusals),
     security(("bearer" = []))
 )]
 struct Document;

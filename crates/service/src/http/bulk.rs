@@ -15,7 +15,7 @@ use posthaste_api as api;
 use posthaste_endpoint::{Error, ErrorKind, Result};
 use posthaste_types::RequestId;
 
-use super::{Answer, BODY_BYTES_MAX, Desk, requests::claim};
+use super::{Answer, BODY_BYTES_MAX, Desk, Refusal, requests::claim};
 use crate::{submit as submission, tokens::Caller};
 
 /// JSON, a line each.
@@ -106,10 +106,7 @@ fn answer(line: u64, taken: Result<(RequestId, bool)>) -> Vec<u8> {
             line,
             id: None,
             known: false,
-            problem: Some(api::Problem {
-                code: error.code().to_owned(),
-                message: error.to_string(),
-            }),
+            problem: Some(Refusal::from(error).problem()),
         },
     };
     let mut text = serde_json::to_vec(&answer).unwrap_or_default();

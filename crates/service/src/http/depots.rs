@@ -149,7 +149,7 @@ pub(crate) async fn invite(
 #[utoipa::path(delete, path = "/v1/depots/{name}/invite", tag = "depots", security(("bearer" = ["operate"])),
     params(("name" = String, Path, description = "What the depot was to be called")),
     responses((status = 204), (status = 401, body = api::Problem),
-        (status = 404, body = api::Problem)))]
+        (status = 404, body = api::Problem), (status = 422, body = api::Problem)))]
 pub(crate) async fn withdraw(
     State(desk): State<Desk>,
     Path(name): Path<String>,

@@ -105,7 +105,7 @@ pub(crate) async fn show(
         ("job" = String, Path, description = "Its id there")),
     responses((status = 200, body = api::Job), (status = 401, body = api::Problem),
         (status = 403, body = api::Problem), (status = 404, body = api::Problem),
-        (status = 422, body = api::Problem)))]
+        (status = 409, body = api::Problem), (status = 422, body = api::Problem)))]
 pub(crate) async fn stage_in(
     State(desk): State<Desk>,
     Path((scheduler, job)): Path<(String, String)>,
@@ -121,7 +121,7 @@ pub(crate) async fn stage_in(
     request_body = api::JobEnd,
     responses((status = 200, body = api::Job), (status = 401, body = api::Problem),
         (status = 403, body = api::Problem), (status = 404, body = api::Problem),
-        (status = 422, body = api::Problem)))]
+        (status = 409, body = api::Problem), (status = 422, body = api::Problem)))]
 pub(crate) async fn ended(
     State(desk): State<Desk>,
     Path((scheduler, job)): Path<(String, String)>,

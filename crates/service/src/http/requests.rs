@@ -6,7 +6,7 @@ use axum::{
     Extension, Json,
     extract::{Path, Query, State},
     http::{StatusCode, header},
-    response::IntoResponse,
+    response::{IntoResponse, Response},
 };
 use posthaste_api as api;
 use posthaste_core::contract::{ArrivalState, Input, RequestState};
@@ -15,7 +15,7 @@ use posthaste_journal::{RequestRecord, Scan};
 use posthaste_types::{ByteRate, RequestId, Timestamp};
 use serde::Deserialize;
 
-use super::{Answer, Desk};
+use super::{Answer, Desk, Refusal};
 use crate::{outbound, render, submit as submission, tokens::Caller, wishes};
 
 /// How long a ticket's tokens are good: a slow pull asks for another.
@@ -333,18 +333,34 @@ pub(crate) async fn story(
     params(("id" = String, Path, description = "The request's id, like r7")),
     responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>),
         (status = 401, body = api::Problem), (status = 404, body = api::Problem),
-        (status = 503, body = api::Problem)))]
+        (status = 409, body = api::Problem, description = "Code `busy`: not all of it has been read yet; else it never will be")))]
 pub(crate) async fn manifest(
     State(desk): State<Desk>,
     Extension(caller): Extension<Arc<Caller>>,
     Path(id): Path<String>,
-) -> Answer<impl IntoResponse> {
+) -> Answer<Response> {
     let record = find_own(&desk, &caller, &id)?;
-    let manifest = tokio::task::block_in_place(|| desk.centre.store.manifest_bytes(record.id))?;
-    Ok((
-        [(header::CONTENT_TYPE, "application/octet-stream")],
-        manifest,
-    ))
+    let read = || desk.centre.store.manifest_bytes(record.id);
+    match tokio::task::block_in_place(read) {
+        Ok(manifest) => {
+            let kind = [(header::CONTENT_TYPE, "application/octet-stream")];
+            Ok((kind, manifest).into_response())
+        }
+        // The service is well, and the manifest is not there yet, or never will be.
+        Err(error) if error.kind() == ErrorKind::Busy => {
+            let state = render::state(&desk.centre.mind(), &record).to_owned();
+            if matches!(state.as_str(), "refused" | "cancelled" | "failed") {
+                let subject = format!("the manifest of {}", record.id);
+                let error = Error::new(ErrorKind::Conflict, "make", subject);
+                return Err(error
+                    .cause(format!("it is {state}, and not all of it was read"))
+                    .into());
+            }
+            let problem = Refusal::from(error).problem();
+            Ok((StatusCode::CONFLICT, Json(problem)).into_response())
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Gives somebody leave to pull: who holds the dataset, and tokens that read it and nothing else. Where

@@ -164,6 +164,44 @@ pub fn ensure_fts_clients() -> Result<PathBuf> {
     find_fts_clients()
 }
 
+/// A program that asks an interface whatever its OpenAPI document allows, and more: its package, version and pins.
+const SCHEMATHESIS: &str = "schemathesis==4.32.5";
+const SCHEMATHESIS_PINS: &str = include_str!("schemathesis.txt");
+const SCHEMATHESIS_FOLDER: &str = "schemathesis-4.32.5";
+
+/// Where Schemathesis is.
+///
+/// # Errors
+/// When it is missing; the message says what to run.
+pub fn find_schemathesis() -> Result<PathBuf> {
+    let program = tools_folder()
+        .join(SCHEMATHESIS_FOLDER)
+        .join("bin/schemathesis");
+    ensure!(
+        program.exists(),
+        "the tests need {SCHEMATHESIS} from the Python package index: run `cargo xtask test`"
+    );
+    Ok(program)
+}
+
+/// Installs it where it is missing.
+///
+/// # Errors
+/// When Python can't be had, or the index does not serve a package.
+pub fn ensure_schemathesis() -> Result<PathBuf> {
+    if let Ok(found) = find_schemathesis() {
+        return Ok(found);
+    }
+    let folder = tools_folder().join(SCHEMATHESIS_FOLDER);
+    say("installing Schemathesis from the Python package index");
+    make_environment(&folder)?;
+    let pins = folder.join("pins.txt");
+    fs::write(&pins, SCHEMATHESIS_PINS)?;
+    let pins = pins.to_string_lossy().into_owned();
+    install_into(&folder, &["--constraint", &pins, SCHEMATHESIS])?;
+    find_schemathesis()
+}
+
 /// Makes an environment of Python's. It holds its own path, so it is made where it stays, and anew if it is not whole.
 fn make_environment(folder: &Path) -> Result<()> {
     if folder.exists() {
