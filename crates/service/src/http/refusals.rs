@@ -6,6 +6,7 @@ use utoipa::{
     openapi::{
         Content, OpenApi, Ref, RefOr, ResponseBuilder, SecurityRequirement,
         path::{Operation, Parameter, ParameterIn},
+        schema::{Schema, SchemaType, Type},
     },
 };
 
@@ -56,13 +57,24 @@ fn refusals(path: &str, operation: &Operation) -> Vec<(&'static str, &'static st
             ("422", "The body makes no sense"),
         ]);
     }
-    let is_query = |parameter: &RefOr<Parameter>| matches!(parameter, RefOr::T(parameter) if parameter.parameter_in == ParameterIn::Query);
     let mut parameters = operation.parameters.iter().flatten();
-    if parameters.any(is_query) {
-        all.push(("400", "A query parameter can't be read"));
+    if parameters.any(is_read) {
+        all.push(("400", "A parameter can't be read"));
     }
     if path.contains("{id}") {
         all.push(("422", "That is no id of a request"));
     }
     all
+}
+
+/// Whether a parameter may be something that can't be read: any in a query, and numbers in a path.
+fn is_read(parameter: &RefOr<Parameter>) -> bool {
+    let RefOr::T(parameter) = parameter else {
+        return true;
+    };
+    let is_text = matches!(
+        &parameter.schema,
+        Some(RefOr::T(Schema::Object(object))) if object.schema_type == SchemaType::new(Type::String)
+    );
+    parameter.parameter_in == ParameterIn::Query || !is_text
 }
