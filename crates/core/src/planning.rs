@@ -249,7 +249,7 @@ impl Mind {
             let Some(request) = known.or_else(|| self.requests.get(&id)) else {
                 continue;
             };
-            if request.is_paused() {
+            if known.is_none() && request.is_paused() {
                 continue;
             }
             give_back(&mut supplies, &self.space_of(id, &places));

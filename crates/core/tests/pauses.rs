@@ -144,3 +144,21 @@ fn what_is_over_or_unknown_can_not_wait_and_what_waits_can_be_cancelled() {
     pause(&mut desk, R1);
     assert_eq!(said(&desk, R1, &Happening::Paused).len(), 1);
 }
+
+#[test]
+fn one_whose_answer_waits_for_a_plan_waits_once_it_is_taken() {
+    let mut desk = Desk::new(Settings::default());
+    // Two of the depots would do for the first, and the second has one only.
+    desk.submit(R1, 1950, 100, &[1, 2, 3]);
+    desk.submit(R2, 600, 90, &[3]);
+    assert!(desk.answer(R2).is_none());
+    pause(&mut desk, R2);
+    assert_eq!(said(&desk, R2, &Happening::Paused).len(), 1);
+    desk.solve();
+    assert_eq!(said(&desk, R2, &Happening::Admitted).len(), 1);
+    desk.measure(10, Duration::from_secs(5));
+    assert!(!desk.sent.iter().any(|(request, _)| *request == R2));
+    assert_eq!(desk.mind.state_of(R2), Some("paused"));
+    resume(&mut desk, R2);
+    assert_eq!(desk.mind.state_of(R2), Some("moving"));
+}
