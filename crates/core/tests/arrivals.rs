@@ -808,10 +808,13 @@ fn nothing_is_fetched_while_it_waits_and_what_is_here_stays() {
     let here = desk.view(R1).chunks_here;
     assert!((30..100).contains(&here), "{here}");
     let by = "ada".to_owned();
+    let under_way = desk.asked.len();
     desk.give(vec![Input::Paused { request: R1, by }]);
+    // What is under way still comes, and nothing more is asked for.
+    assert!(under_way > 0);
+    desk.pass(30, [10, 5]);
     assert!(desk.asked.is_empty());
-    desk.pass(30, [0, 0]);
-    assert!(desk.asked.is_empty());
+    let here = here + u32::try_from(under_way).unwrap();
     assert_eq!(desk.mind.state_of(R1), Some("paused"));
     let view = desk.view(R1);
     assert!(view.finish.is_some() && view.chunks_here == here);

@@ -128,10 +128,10 @@ fn measure(subject: &mut Subject, requests: usize) -> Result<Row> {
     drop(watchers);
     say("killed, and started again");
     let (answers_after, resumes_after) = subject.kill_and_restart(PATIENCE)?;
-    say("jobs of FTS's interface");
-    let bulk_per_s = bulk(subject)?;
     say("many lines in one call");
     let lines_per_s = lines_of_one_call(subject)?;
+    say("jobs of FTS's interface");
+    let bulk_per_s = bulk(subject)?;
     #[expect(clippy::cast_precision_loss, reason = "shown to people")]
     let submits_per_s = requests as f64 / took.as_secs_f64();
     Ok(Row {

@@ -7,8 +7,8 @@ use crate::{
 };
 
 impl Mind {
-    /// A user lets a running request wait: what the centre sends or fetches for it ends now, what depots send each other is
-    /// left to end. What was stored stays, and so does the deadline. Making again what depots lost goes on where its source is
+    /// A user lets a running request wait: what the centre sends for it ends now, what it fetches and what depots send each other
+    /// is left to end, a few chunks each. What was stored stays, and so does the deadline. Making again what depots lost goes on where its source is
     /// gone: that is no haste, but all there is.
     pub(crate) fn on_paused(&mut self, id: RequestId, by: String, out: &mut Outbox) {
         let since = self.now;
@@ -23,7 +23,6 @@ impl Mind {
                 return;
             }
             arrival.paused = Some(pause);
-            self.quit_all(id, &reason, out);
             self.tell(out, Some(id), None, Happening::Paused, reason);
             self.look_at_arrivals_now();
             return;

@@ -20,7 +20,11 @@ impl Pauses {
         if event.happening == Happening::Paused {
             self.paused.insert(request);
         }
-        if event.happening == Happening::Resumed {
+        let is_over = matches!(
+            event.happening,
+            Happening::Resumed | Happening::Delivered | Happening::Cancelled | Happening::Failed
+        );
+        if is_over {
             self.paused.remove(&request);
         }
     }

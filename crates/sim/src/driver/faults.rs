@@ -39,7 +39,10 @@ impl Run<'_> {
             self.strike_driver(place, blow);
             return;
         }
-        let site = &mut self.world.sites[place];
+        // A scenario that is made small may have lost its depots.
+        let Some(site) = self.world.sites.get_mut(place) else {
+            return;
+        };
         let name = site.name.clone();
         site.ordeal += u32::from(is_outage(kind));
         site.is_told_gone &= !is_outage(kind);
