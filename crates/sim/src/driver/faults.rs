@@ -33,16 +33,18 @@ impl Run<'_> {
 
     /// Something goes wrong in the world.
     pub(super) fn strike(&mut self, place: usize, blow: Blow) {
-        let Blow { kind, lasts, .. } = blow;
-        self.last_change = self.now + lasts.unwrap_or_default();
-        if kind == FaultKind::DriverCrash {
+        self.last_change = self.now + blow.lasts.unwrap_or_default();
+        if blow.kind == FaultKind::DriverCrash {
             self.strike_driver(place, blow);
-            return;
+        } else if place < self.world.sites.len() {
+            // One that is made small may have lost its depots.
+            self.strike_site(place, blow);
         }
-        // A scenario that is made small may have lost its depots.
-        let Some(site) = self.world.sites.get_mut(place) else {
-            return;
-        };
+    }
+
+    fn strike_site(&mut self, place: usize, blow: Blow) {
+        let Blow { kind, lasts, .. } = blow;
+        let site = &mut self.world.sites[place];
         let name = site.name.clone();
         site.ordeal += u32::from(is_outage(kind));
         site.is_told_gone &= !is_outage(kind);
