@@ -92,6 +92,10 @@ fn programs() -> Vec<Found> {
             install::ensure_azure_server().context("can't have the Azure server"),
         ),
         (
+            "oidc-provider",
+            install::ensure_identity_server().context("can't have the OpenID provider"),
+        ),
+        (
             "fake-gcs-server",
             install::ensure_go_program(install::FAKE_GCS_SERVER)
                 .context("can't have the Google Cloud Storage server"),

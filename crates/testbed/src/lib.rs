@@ -15,6 +15,7 @@ mod ftp_server;
 mod gcs_server;
 mod grid_ftp_server;
 mod hosts;
+mod identity_server;
 pub mod install;
 mod mail_server;
 #[cfg(feature = "reservations")]
@@ -48,6 +49,7 @@ pub use ftp_server::{FtpFace, FtpServer};
 pub use gcs_server::GcsServer;
 pub use grid_ftp_server::GridFtpServer;
 pub use hosts::Hosts;
+pub use identity_server::IdentityServer;
 pub use mail_server::{MailFace, MailServer};
 #[cfg(feature = "reservations")]
 pub use nsi_stand_in::{NsiHabits, NsiStandIn};

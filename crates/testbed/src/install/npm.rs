@@ -28,6 +28,13 @@ pub const AZURITE: NodeProgram = NodeProgram {
     script: "dist/src/blob/main.js",
 };
 
+/// The OpenID provider of the tests, certified by the OpenID Foundation. The last version that runs on the Node.js of Debian 12.
+pub const OIDC_PROVIDER: NodeProgram = NodeProgram {
+    package: "oidc-provider",
+    version: "8.8.1",
+    script: "lib/index.js",
+};
+
 fn folder_of(program: NodeProgram) -> PathBuf {
     tools_folder().join(format!("{}-{}", program.package, program.version))
 }
@@ -71,6 +78,14 @@ pub(crate) fn find_node_program(program: NodeProgram) -> Result<PathBuf> {
 /// When Node.js can't be had or the registry does not serve the package.
 pub fn ensure_azure_server() -> Result<PathBuf> {
     ensure_node_program(AZURITE)
+}
+
+/// Installs the OpenID provider where it is missing.
+///
+/// # Errors
+/// As [`ensure_azure_server`].
+pub fn ensure_identity_server() -> Result<PathBuf> {
+    ensure_node_program(OIDC_PROVIDER)
 }
 
 fn ensure_node_program(program: NodeProgram) -> Result<PathBuf> {

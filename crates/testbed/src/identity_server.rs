@@ -1,0 +1,111 @@
+use std::{
+    cell::RefCell,
+    fs,
+    io::{BufRead, BufReader, Write},
+    path::PathBuf,
+    process::{ChildStdin, ChildStdout, Stdio},
+};
+
+use anyhow::{Context, Result, bail};
+use tempfile::TempDir;
+
+use crate::{Running, free_port, install, wait_until_listening};
+
+/// What runs the provider and plays its users' browser.
+const SCRIPT: &str = include_str!("identity_server/provider.mjs");
+
+/// An OpenID provider, oidc-provider for Node.js, that knows two people: `u1001`, who is alice of the group climate, and `u1002`,
+/// who is olga of the groups climate and hpc-ops.
+#[derive(Debug)]
+pub struct IdentityServer {
+    running: Option<Running>,
+    chores: RefCell<Option<(ChildStdin, BufReader<ChildStdout>)>>,
+    script: PathBuf,
+    folder: TempDir,
+    port: u16,
+}
+
+impl IdentityServer {
+    /// Its public client, which may use the device flow.
+    pub const CLIENT_ID: &'static str = "posthaste";
+
+    /// Starts it.
+    ///
+    /// # Errors
+    /// When the program is missing or does not start.
+    pub fn start() -> Result<Self> {
+        let script = install::find_node_program(install::OIDC_PROVIDER)?;
+        let folder = tempfile::Builder::new()
+            .prefix("posthaste-identity-")
+            .tempdir()
+            .context("make a folder for the OpenID provider")?;
+        fs::write(folder.path().join("provider.mjs"), SCRIPT)?;
+        let mut server = Self {
+            running: None,
+            chores: RefCell::default(),
+            script,
+            folder,
+            port: free_port()?,
+        };
+        server.restart()?;
+        Ok(server)
+    }
+
+    /// Starts it again after [`IdentityServer::stop`], with new keys. What was under way is forgotten.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn restart(&mut self) -> Result<()> {
+        let log = fs::File::create(self.folder.path().join("log"))?;
+        let mut child = std::process::Command::new(install::find_node()?)
+            .arg(self.folder.path().join("provider.mjs"))
+            .arg(&self.script)
+            .arg(self.port.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .context("start node")?;
+        let pipes = child.stdin.take().zip(child.stdout.take());
+        let pipes = pipes.map(|(to, from)| (to, BufReader::new(from)));
+        self.chores = RefCell::new(pipes);
+        let mut running = Running(child);
+        wait_until_listening(&mut running, self.port, "the OpenID provider")?;
+        self.running = Some(running);
+        Ok(())
+    }
+
+    /// Ends it: nobody reaches it until it is started again.
+    pub fn stop(&mut self) {
+        self.running = None;
+        self.chores = RefCell::default();
+    }
+
+    /// The address that its tokens name.
+    #[must_use]
+    pub fn issuer(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// Has it do something, as `{"chore": "rotate"}`, and says its answer, a line of JSON with `said` or `failed`:
+    /// - `sign` makes a token: `by` an algorithm, with more or other `header` and `claims`, and by no key of its own where `whose`
+    ///   is `others`;
+    /// - `approve` goes to `url` as `login` does who means yes, `deny` as who means no;
+    /// - `rotate` takes new keys, and only those;
+    /// - `live` lets ID tokens be good for `s` seconds;
+    /// - `slow` has it answer the next that asks for tokens with `slow_down`;
+    /// - `polls` says when it was asked for tokens, in milliseconds.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn ask(&self, chore: &str) -> Result<String> {
+        let mut chores = self.chores.borrow_mut();
+        let Some((to, from)) = chores.as_mut() else {
+            bail!("the OpenID provider does not run");
+        };
+        writeln!(to, "{chore}")?;
+        let mut said = String::new();
+        from.read_line(&mut said)?;
+        Ok(said)
+    }
+}
