@@ -9,6 +9,7 @@ mod change;
 mod delivery;
 mod depot;
 mod directory;
+mod identity;
 mod job;
 mod mover;
 mod queue;
@@ -26,6 +27,7 @@ pub use change::Change;
 pub use delivery::{Delivery, Pause};
 pub use depot::{Depot, DepotDrain, Invite, LentTerms, NewDepot, NewDrain, NewInvite, OwnHours};
 pub use directory::{Directory, DirectoryEntry};
+pub use identity::{Bearer, Identity, Whoami};
 pub use job::{Job, JobEnd, JobName, Moved, NewJob, Scratch};
 pub use mover::{
     BegunWork, CarriedBytes, Chore, ChoreDepot, EndedWork, FetchChore, FetchPiece, FetchedBytes,

@@ -8,6 +8,7 @@ use std::{
 
 use clap::{Args, Command};
 use posthaste_endpoint::gateway::Gateways;
+use posthaste_service::Issuer;
 
 use crate::{
     failure::{Exit, Failure, Outcome},
@@ -68,6 +69,10 @@ pub fn run(arguments: &CheckConfigArguments, command: &Command) -> Outcome {
             let file = |key: &str| serve.get_one::<PathBuf>(key).cloned();
             check_files(&file)?;
         }
+    }
+    if let Some(oidc) = settings::site(&arguments.file)?.oidc {
+        Issuer::open(&oidc.issuer, oidc.ca_file.as_deref())?;
+        notes.push(format!("[oidc] lets people log in with {}", oidc.issuer));
     }
     let shown = arguments.file.display();
     output::line(&format!("{shown}: {count} settings, nothing wrong"));

@@ -2,22 +2,28 @@
 
 mod lines;
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use bytes::{Bytes, BytesMut};
 use clap::Args;
+use http::request;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::{Method, Request, Response, StatusCode, body::Incoming, header};
 use hyper_util::{
-    client::legacy::{self, Client, connect::HttpConnector},
+    client::legacy::{self, Client},
     rt::TokioExecutor,
 };
 use posthaste_api as api;
+use posthaste_service::{Connector, connector};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     config,
     failure::{Exit, Failure},
+    login::stored::Login,
 };
 
 /// Largest answer taken: a manifest of 10^7 files is about this.
@@ -40,7 +46,8 @@ pub struct ServiceArguments {
     #[arg(id = "service", long = "service", value_name = "URL", env = "POSTHASTE_SERVICE",
           default_value = config::SERVICE_URL, help_heading = "Service")]
     pub url: String,
-    /// File with the service's token [default: the token of the service's default state directory]
+    /// File with a token of the service [default: what `posthaste login` got there, else the token of the service's default state
+    /// directory]
     #[arg(
         long,
         value_name = "FILE",
@@ -54,8 +61,18 @@ pub struct ServiceArguments {
 #[derive(Debug, Clone)]
 pub struct ServiceClient {
     url: String,
-    token: String,
-    client: Client<HttpConnector, Full<Bytes>>,
+    token: Shown,
+    connector: Connector,
+    client: Client<Connector, Full<Bytes>>,
+}
+
+/// What is shown to the service.
+#[derive(Debug, Clone)]
+enum Shown {
+    Nothing,
+    Token(String),
+    /// What somebody got who logged in, renewed where it must be.
+    Login(Login),
 }
 
 impl ServiceClient {
@@ -64,32 +81,73 @@ impl ServiceClient {
     /// # Errors
     /// When the token file can't be read, or others can read it.
     pub fn open(arguments: &ServiceArguments) -> Result<Self, Failure> {
-        let token_file = arguments
-            .token_file
-            .clone()
-            .unwrap_or_else(|| config::state_directory().join("token"));
+        let token_file = match &arguments.token_file {
+            Some(file) => file.clone(),
+            None => {
+                if let Some(login) = Login::find(&arguments.url)? {
+                    return Self::logged_in(&arguments.url, login);
+                }
+                config::state_directory().join("token")
+            }
+        };
         let token = posthaste_service::read_private(&token_file).map_err(|error| {
             if error.kind() == posthaste_endpoint::ErrorKind::NotFound {
                 return Failure::new(
                     Exit::Fatal,
                     format!(
-                        "can't read the service's token {}: it isn't there (start `posthaste serve`, or name the file with --token-file)",
+                        "can't read the service's token {}: it isn't there (start `posthaste serve`, `posthaste login`, or name the file with --token-file)",
                         token_file.display()
                     ),
                 );
             }
             error.into()
         })?;
-        Ok(Self::with_token(&arguments.url, token))
+        Self::with_token(&arguments.url, token)
     }
 
     /// A client with this token.
-    pub fn with_token(url: &str, token: String) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// When TLS is spoken and there are no certificates.
+    pub fn with_token(url: &str, token: String) -> Result<Self, Failure> {
+        Self::new(url, Shown::Token(token), None)
+    }
+
+    /// A client for what needs no token.
+    ///
+    /// # Errors
+    /// When TLS is spoken and there are no certificates.
+    pub fn anonymous(url: &str, ca_file: Option<&Path>) -> Result<Self, Failure> {
+        Self::new(url, Shown::Nothing, ca_file)
+    }
+
+    /// A client of who logged in.
+    ///
+    /// # Errors
+    /// Those of reading the login, and when TLS is spoken and there are no certificates.
+    pub fn logged_in(url: &str, login: Login) -> Result<Self, Failure> {
+        let ca_file = login.ca_file()?;
+        Self::new(url, Shown::Login(login), ca_file.as_deref())
+    }
+
+    fn new(url: &str, token: Shown, ca_file: Option<&Path>) -> Result<Self, Failure> {
+        let connector = connector(url.starts_with("https:"), ca_file)?;
+        Ok(Self {
             url: url.trim_end_matches('/').to_owned(),
             token,
-            client: Client::builder(TokioExecutor::new()).build_http(),
-        }
+            client: Client::builder(TokioExecutor::new()).build(connector.clone()),
+            connector,
+        })
+    }
+
+    /// Shows who asks.
+    async fn signed(&self, request: request::Builder) -> Result<request::Builder, Failure> {
+        let token = match &self.token {
+            Shown::Nothing => return Ok(request),
+            Shown::Token(token) => token.clone(),
+            Shown::Login(login) => login.token().await?,
+        };
+        Ok(request.header(header::AUTHORIZATION, format!("Bearer {token}")))
     }
 
     async fn send(
@@ -100,8 +158,9 @@ impl ServiceClient {
     ) -> Result<Response<Incoming>, Failure> {
         let request = Request::builder()
             .method(method)
-            .uri(format!("{}{path}", self.url))
-            .header(header::AUTHORIZATION, format!("Bearer {}", self.token))
+            .uri(format!("{}{path}", self.url));
+        let request = self.signed(request).await?;
+        let request = request
             .header(header::CONTENT_TYPE, "application/json")
             .body(Full::from(body.unwrap_or_default()))
             .map_err(|cause| {

@@ -21,6 +21,7 @@ mod gateway;
 mod generate;
 mod keygen;
 mod keys;
+mod login;
 mod ls;
 mod migrate;
 mod moment;
@@ -54,6 +55,7 @@ mod test_alarms;
 mod through;
 mod token;
 mod watch;
+mod whoami;
 mod wishes;
 
 use failure::{Failure, Outcome};
@@ -91,6 +93,9 @@ enum Command {
     Peer(peer::PeerArguments),
     Depot(depot::DepotArguments),
     Token(token::TokenArguments),
+    Login(login::LoginArguments),
+    Logout(login::LogoutArguments),
+    Whoami(whoami::WhoamiArguments),
     Paths(paths::PathsArguments),
     Queue(queue::QueueArguments),
     Reserve(reserve::ReserveArguments),
@@ -150,6 +155,9 @@ fn run(words: Vec<OsString>) -> Outcome {
         Command::Peer(arguments) => peer::run(arguments),
         Command::Depot(arguments) => wait_for(depot::run(arguments)),
         Command::Token(arguments) => wait_for(token::run(arguments)),
+        Command::Login(arguments) => wait_for(login::run(arguments)),
+        Command::Logout(arguments) => wait_for(login::end(arguments)),
+        Command::Whoami(arguments) => wait_for(whoami::run(arguments)),
         Command::Paths(arguments) => wait_for(paths::run(arguments)),
         Command::Queue(arguments) => wait_for(queue::run(arguments)),
         Command::Reserve(arguments) => wait_for(reserve::run(arguments)),

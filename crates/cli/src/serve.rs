@@ -4,13 +4,13 @@ use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use clap::Args;
 use posthaste_endpoint::gateway::Gateways;
-use posthaste_service::{Encode, LendingOptions, Options, Scheduler, Service};
+use posthaste_service::{Encode, LendingOptions, Options, Scheduler, Service, Site};
 use posthaste_types::{ByteRate, Bytes};
 
 use crate::{
     config, database,
     failure::{Failure, Outcome},
-    output,
+    output, settings,
     shutdown::Shutdown,
 };
 
@@ -162,6 +162,10 @@ pub async fn run(arguments: ServeArguments) -> Outcome {
         },
         queue: arguments.queue,
         just_in_time: arguments.just_in_time,
+        site: match &arguments.config {
+            Some(file) => settings::site(file)?,
+            None => Site::default(),
+        },
     };
     let mut told = Box::pin(shutdown.told());
     let service = tokio::select! {

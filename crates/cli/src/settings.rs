@@ -1,4 +1,5 @@
-//! One file of settings: a table for each command that runs for long, whose keys are the command's options.
+//! One file of settings: a table for each command that runs for long, whose keys are the command's options, and those of the service
+//! that no command line could hold.
 //!
 //! What it says becomes words of the command line, before those that somebody typed, so options mean the same wherever they
 //! stand. Each is tried alone first, so that a wrong one is said with its line.
@@ -9,6 +10,7 @@ use std::{
 };
 
 use clap::{ArgAction, Command, error::ErrorKind as Wrong};
+use posthaste_service::{SITE_TABLES, Site, read_site};
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
@@ -84,11 +86,34 @@ pub fn table(command: &Command, file: &Path, name: &str) -> Result<Words, Failur
     Ok(found.map(|(_, words)| words).unwrap_or_default())
 }
 
-/// All tables of a file, with what they say.
+/// All tables of commands in a file, with what they say.
 ///
 /// # Errors
 /// What is wrong anywhere in it, with its lines; the operating system's.
 pub fn read(command: &Command, file: &Path) -> Result<Tables, Failure> {
+    understand(command, &text_in(file)?).map_err(|wrong| complain(file, wrong))
+}
+
+/// What the other tables of a file say.
+///
+/// # Errors
+/// What is wrong there, with its line; the operating system's.
+pub fn site(file: &Path) -> Result<Site, Failure> {
+    let text = text_in(file)?;
+    read_site(&text).map_err(|(at, what)| complain(file, vec![(line_of(&text, at), what)]))
+}
+
+fn complain(file: &Path, mut wrong: Complaints) -> Failure {
+    wrong.sort();
+    let shown = file.display();
+    let lines: Vec<String> = wrong
+        .iter()
+        .map(|(line, what)| format!("{shown}:{line}: {what}"))
+        .collect();
+    Failure::new(Exit::Fatal, lines.join("\n"))
+}
+
+fn text_in(file: &Path) -> Result<String, Failure> {
     let shown = file.display();
     let failed =
         |cause: std::io::Error| Failure::new(Exit::Fatal, format!("can't read {shown}: {cause}"));
@@ -98,15 +123,7 @@ pub fn read(command: &Command, file: &Path) -> Result<Tables, Failure> {
             format!("can't read {shown}: it has more than {BYTES_MAX} bytes"),
         ));
     }
-    let text = std::fs::read_to_string(file).map_err(failed)?;
-    understand(command, &text).map_err(|mut wrong| {
-        wrong.sort();
-        let lines: Vec<String> = wrong
-            .iter()
-            .map(|(line, what)| format!("{shown}:{line}: {what}"))
-            .collect();
-        Failure::new(Exit::Fatal, lines.join("\n"))
-    })
+    std::fs::read_to_string(file).map_err(failed)
 }
 
 /// What a text says; or lines, and what is wrong there.
@@ -118,11 +135,16 @@ fn understand(command: &Command, text: &str) -> Result<Tables, Complaints> {
     let (mut tables, mut wrong) = (Vec::new(), Vec::new());
     for (name, value) in root.get_ref() {
         let line = line_of(text, name.span().start);
+        if SITE_TABLES.contains(&name.get_ref().as_ref()) {
+            continue;
+        }
         let known = TABLES
             .iter()
             .find(|known| **known == name.get_ref().as_ref());
         let (Some(known), DeValue::Table(settings)) = (known, value.get_ref()) else {
-            let tables = TABLES.map(|table| format!("[{table}]")).join(", ");
+            let tables = TABLES.iter().chain(&SITE_TABLES);
+            let tables: Vec<_> = tables.map(|table| format!("[{table}]")).collect();
+            let tables = tables.join(", ");
             wrong.push((
                 line,
                 format!("`{}` is none of the tables {tables}", name.get_ref()),
@@ -140,6 +162,9 @@ fn understand(command: &Command, text: &str) -> Result<Tables, Complaints> {
             }
         }
         tables.push(((*known).to_owned(), words));
+    }
+    if let Err((at, what)) = read_site(text) {
+        wrong.push((line_of(text, at), what));
     }
     match wrong.is_empty() {
         true => Ok(tables),
@@ -274,6 +299,11 @@ mod tests {
             ("[server]\n", 1, "[serve], [relay]"),
             ("listen = \"x\"", 1, "[serve], [relay]"),
             ("[relay]\ncapacity = \"much\"", 2, "invalid"),
+            (
+                "[relay]\n[oidc]\nissuer = \"https://id\"\nclient = 1",
+                4,
+                "unknown field `client`",
+            ),
         ] {
             let wrong = tables(text).unwrap_err();
             assert_eq!(wrong.len(), 1, "{text}: {wrong:?}");

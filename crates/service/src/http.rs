@@ -5,6 +5,7 @@ mod bulk;
 mod depots;
 mod directory;
 mod events;
+mod identity;
 mod jobs;
 mod listing;
 mod metrics;
@@ -34,7 +35,7 @@ use posthaste_types::RequestId;
 use tokio::sync::mpsc;
 use utoipa::OpenApi;
 
-use crate::{driver::Centre, fts, submit::SCANS_MAX, tokens::Tokens};
+use crate::{driver::Centre, fts, oidc::Logins, submit::SCANS_MAX, tokens::Tokens};
 pub(crate) use access::Audit;
 use refusals::Refusals;
 
@@ -46,6 +47,8 @@ const BODY_BYTES_MAX: usize = 1 << 20;
 pub(crate) struct Desk {
     pub(crate) centre: Arc<Centre>,
     pub(crate) tokens: Arc<Tokens>,
+    /// Whom people may log in with.
+    pub(crate) logins: Arc<Logins>,
     /// Where it is noted who asked for a change, if anywhere.
     pub(crate) audit: Option<Arc<Audit>>,
     /// Requests whose source is to be scanned.
@@ -162,6 +165,8 @@ pub(crate) type Answer<T> = Result<T, Refusal>;
         depots::invite,
         depots::withdraw,
         directory::show,
+        identity::show,
+        identity::whoami,
         jobs::list,
         jobs::names,
         jobs::register,
@@ -280,6 +285,7 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/v1/tokens/{name}", axum::routing::delete(tokens::remove))
         .route("/v1/events", get(events::stream))
         .merge(movers::routes())
+        .route("/v1/whoami", get(identity::whoami))
         .merge(fts::routes())
         .layer(middleware::from_fn_with_state(
             desk.clone(),
@@ -287,6 +293,7 @@ pub(crate) fn router(desk: Desk) -> Router {
         ));
     Router::new()
         .route("/v1/health", get(health))
+        .route("/v1/identity", get(identity::show))
         .route(fts::PREFIX, get(fts::root))
         .route(&format!("{}/", fts::PREFIX), get(fts::root))
         .merge(guarded)

@@ -30,6 +30,7 @@ mod members;
 mod meter;
 mod meters;
 mod movers;
+mod oidc;
 mod opened;
 mod outbound;
 mod ports;
@@ -41,6 +42,7 @@ mod render;
 mod restored;
 mod scatter;
 mod secrets;
+mod site;
 mod spaces;
 mod store;
 mod submit;
@@ -69,9 +71,11 @@ pub use http::openapi;
 pub use jobs::purges::check_purge_policy;
 pub use lending::LendingOptions;
 pub use listing::CACHE_BYTES as LISTING_CACHE_BYTES;
+pub use oidc::{Connector, Discovery, Issuer, Oidc, connector, token_ends};
 pub use posthaste_core::contract::Encode;
 pub use queue::Scheduler;
-pub use secrets::{make_private_directory, read_private, write_private};
+pub use secrets::{make_private_directory, read_private, to_hex, write_private};
+pub use site::{Complaint, SITE_TABLES, Site, read_site};
 pub use store::journal_error;
 
 /// Depots that may be added while none is taken up for watching yet.
@@ -118,6 +122,8 @@ pub struct Options {
     pub queue: Option<Scheduler>,
     /// Whether what jobs of that queue read comes just before they start, rather than at once.
     pub just_in_time: bool,
+    /// What the file of settings says beside options.
+    pub site: Site,
 }
 
 /// A service that listens, but does nothing yet.
@@ -197,6 +203,7 @@ impl Service {
         let desk = http::Desk {
             centre,
             tokens: Arc::new(tokens),
+            logins: Arc::new(oidc::Logins::open(options.site.oidc.as_ref())?),
             audit: audit.map(Arc::new),
             scans: scan_sender,
             watches: watch_sender,
@@ -287,10 +294,11 @@ impl Service {
         let followers = tokio::task::block_in_place(|| alarms::take_up(&centre.store, tellers))?;
         let mut running = JoinSet::new();
         running.spawn(driver.run());
-        running.spawn(watch_depots(Arc::clone(&centre), watches));
+        running.spawn(watch::watch_all(Arc::clone(&centre), watches));
         running.spawn(meters::read_all(Arc::clone(&centre)));
         running.spawn(Arc::clone(&centre.movers).look_after());
         running.spawn(circuits::sweep_all(Arc::clone(&centre)));
+        running.spawn(Arc::clone(&desk.logins).keep_fresh());
         running.spawn(Arc::clone(&centre.listings).run(listed));
         for follower in followers {
             running.spawn(follower.follow(Arc::clone(&centre)));
@@ -449,20 +457,4 @@ pub(crate) async fn tell_ways(centre: &driver::Centre, depot: &depots::Depot) ->
         Some(input) => centre.tell(input).await,
         None => Ok(()),
     }
-}
-
-async fn watch_depots(
-    centre: Arc<driver::Centre>,
-    mut watches: mpsc::Receiver<Arc<depots::Depot>>,
-) -> Result<()> {
-    let mut watching = JoinSet::new();
-    while let Some(depot) = watches.recv().await {
-        while watching.try_join_next().is_some() {}
-        watching.spawn(watch::watch(
-            Arc::clone(&centre.depots),
-            depot,
-            centre.inputs.clone(),
-        ));
-    }
-    Ok(())
 }

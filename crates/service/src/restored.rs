@@ -317,6 +317,7 @@ mod tests {
             alarms: Vec::new(),
             queue: None,
             just_in_time: false,
+            site: crate::Site::default(),
         };
         let store = Arc::new(Store::open(state, None).unwrap());
         let (listings, _) = crate::listing::Listings::new(0);

@@ -15,12 +15,14 @@ use posthaste_endpoint::{Error, ErrorKind, Location, Result};
 use posthaste_journal::{RequestRecord, TOKENS_MAX, TokenRecord};
 use posthaste_types::Timestamp;
 
-use crate::{jobs::places::as_far_as_it_is, secrets};
+use crate::{jobs::places::as_far_as_it_is, render, secrets};
 
 /// What tokens begin with, so that people and programs that look for secrets know one.
 const PREFIX: &str = "pht_";
 /// Bytes of the name of a token, an owner or a project.
 const NAME_BYTES_MAX: usize = 64;
+/// What names are made of.
+pub(crate) const NAMES: &str = "up to 64 letters, digits, `-`, `_`, `.`, `@`";
 /// Directories and profiles that a token may name.
 const PLACES_MAX: usize = 64;
 /// Longest life of a token, in seconds: ten years.
@@ -29,8 +31,10 @@ const LIFETIME_S_MAX: u64 = 10 * 366 * 86_400;
 /// Somebody who asks.
 #[derive(Debug)]
 pub(crate) struct Caller {
-    /// The token's name; none where it is the service's own.
+    /// The token's name; none where it is the service's own, or a provider's.
     pub(crate) token: Option<String>,
+    /// Whom the provider means where they logged in.
+    pub(crate) subject: Option<String>,
     pub(crate) scope: api::Scope,
     owner: Option<String>,
     project: Option<String>,
@@ -39,11 +43,24 @@ pub(crate) struct Caller {
     expires: Option<Timestamp>,
 }
 
+/// Somebody who logged in, and what is granted to them.
+#[derive(Debug)]
+pub(crate) struct Login {
+    pub(crate) user: String,
+    pub(crate) subject: String,
+    pub(crate) scope: api::Scope,
+    pub(crate) project: Option<String>,
+    pub(crate) below: Vec<PathBuf>,
+    pub(crate) profiles: Vec<String>,
+    pub(crate) until: Timestamp,
+}
+
 impl fmt::Display for Caller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.token {
-            None => f.write_str("the service's token"),
-            Some(name) => write!(f, "token {name}"),
+        match (&self.token, &self.owner) {
+            (Some(name), _) => write!(f, "token {name}"),
+            (None, Some(user)) => write!(f, "{user}, who logged in"),
+            (None, None) => f.write_str("the service's token"),
         }
     }
 }
@@ -53,6 +70,7 @@ impl Caller {
     fn service() -> Self {
         Self {
             token: None,
+            subject: None,
             scope: api::Scope::Operate,
             owner: None,
             project: None,
@@ -65,6 +83,7 @@ impl Caller {
     fn of(record: &TokenRecord) -> Self {
         Self {
             token: Some(record.name.clone()),
+            subject: None,
             // What a later release calls so may nothing here but look.
             scope: api::Scope::read(&record.scope).unwrap_or(api::Scope::Read),
             owner: record.owner.clone(),
@@ -72,6 +91,40 @@ impl Caller {
             below: record.below.clone(),
             profiles: record.profiles.clone(),
             expires: record.expires,
+        }
+    }
+
+    /// Who logged in.
+    pub(crate) fn logged_in(login: Login) -> Self {
+        Self {
+            token: None,
+            subject: Some(login.subject),
+            scope: login.scope,
+            owner: Some(login.user),
+            project: login.project,
+            below: login.below,
+            profiles: login.profiles,
+            expires: Some(login.until),
+        }
+    }
+
+    /// Whose requests it makes, where it makes somebody's in particular.
+    pub(crate) fn owner(&self) -> Option<&str> {
+        self.owner.as_deref()
+    }
+
+    /// What it is told of itself.
+    pub(crate) fn shown(&self) -> api::Whoami {
+        let below = self.below.iter();
+        api::Whoami {
+            user: self.owner.clone(),
+            subject: self.subject.clone(),
+            token: self.token.clone(),
+            scope: self.scope,
+            project: self.project.clone(),
+            below: below.map(|path| path.display().to_string()).collect(),
+            profiles: self.profiles.clone(),
+            expires: self.expires.map(render::moment),
         }
     }
 
@@ -237,6 +290,17 @@ impl Tokens {
     }
 }
 
+/// Whether something may be called so.
+pub(crate) fn is_name(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
+    !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.chars().all(is_plain)
+}
+
+/// Whether a path may name a directory below which things lie.
+pub(crate) fn is_directory(path: &Path) -> bool {
+    path.is_absolute() && !goes_up(path) && !path.as_os_str().as_encoded_bytes().contains(&0)
+}
+
 /// Whether a path has `..` in it.
 fn goes_up(path: &Path) -> bool {
     path.components().any(|step| step == Component::ParentDir)
@@ -282,25 +346,18 @@ fn check(new: &api::NewToken) -> Result<()> {
         )
         .cause(cause)
     };
-    let is_name = |name: &str| {
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
-        !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.chars().all(is_plain)
-    };
     let names = [Some(&new.name), new.owner.as_ref(), new.project.as_ref()];
     let names = names.into_iter().flatten().chain(&new.profiles);
     for name in names {
         if !is_name(name) {
-            let cause =
-                format!("`{name:.64}` is no name: up to 64 letters, digits, `-`, `_`, `.`, `@`");
-            return Err(wrong(cause));
+            return Err(wrong(format!("`{name:.64}` is no name: {NAMES}")));
         }
     }
     if new.below.len() + new.profiles.len() > PLACES_MAX {
         return Err(wrong(format!("it names more than {PLACES_MAX} places")));
     }
     for below in &new.below {
-        let path = Path::new(below);
-        if !path.is_absolute() || goes_up(path) || below.contains('\0') {
+        if !is_directory(Path::new(below)) {
             return Err(wrong(format!("`{below}` is no absolute path without `..`")));
         }
     }

@@ -7,16 +7,16 @@ use std::{
 
 use posthaste_core::contract::{DepotTerms, Drain, Fault, Input};
 use posthaste_endpoint::{
-    Error, ErrorKind,
+    Error, ErrorKind, Result,
     relay::{Draining, RelayStatus},
 };
 use posthaste_journal::DepotRecord;
 use posthaste_types::{ByteRate, Bytes, DepotId};
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, task::JoinSet};
 
 use crate::{
     depots::{Depot, Depots, SILENT_AFTER, fault_of},
-    driver::Arrival,
+    driver::{Arrival, Centre},
     enlist,
 };
 
@@ -220,6 +220,26 @@ impl Report {
             Self::Down(fault) => Input::DepotDown { depot, fault },
         }
     }
+}
+
+/// Watches all depots that are to be watched until the service ends.
+///
+/// # Errors
+/// None.
+pub(crate) async fn watch_all(
+    centre: Arc<Centre>,
+    mut watches: mpsc::Receiver<Arc<Depot>>,
+) -> Result<()> {
+    let mut watching = JoinSet::new();
+    while let Some(depot) = watches.recv().await {
+        while watching.try_join_next().is_some() {}
+        watching.spawn(watch(
+            Arc::clone(&centre.depots),
+            depot,
+            centre.inputs.clone(),
+        ));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

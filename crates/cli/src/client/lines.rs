@@ -28,14 +28,15 @@ impl ServiceClient {
         lines: impl Stream<Item = std::io::Result<Bytes>> + Send + 'static,
     ) -> Result<Lines, Failure> {
         let body = StreamBody::new(Box::pin(lines.map(|data| data.map(Frame::data))));
-        let request = Request::post(format!("{}{path}", self.url))
-            .header(header::AUTHORIZATION, format!("Bearer {}", self.token))
+        let request = Request::post(format!("{}{path}", self.url));
+        let request = self.signed(request).await?;
+        let request = request
             .header(header::CONTENT_TYPE, "application/x-ndjson")
             .body(body)
             .map_err(|cause| {
                 Failure::usage(format!("can't ask the service {}: {cause}", self.url))
             })?;
-        let client = Client::builder(TokioExecutor::new()).build_http();
+        let client = Client::builder(TokioExecutor::new()).build(self.connector.clone());
         let response = self.answer(client.request(request)).await?;
         Ok(Lines {
             body: accepted(response).await?.into_body(),

@@ -110,7 +110,7 @@ impl Stage {
         let (process, ready) = start::<ServiceReady>(&arguments, &[&state], &log).await?;
         self.serving = Some(process);
         let token = posthaste_service::read_private(&ready.token_file)?;
-        let client = ServiceClient::with_token(&ready.url, token);
+        let client = ServiceClient::with_token(&ready.url, token)?;
         for (name, relay) in depots {
             let new = api::NewDepot {
                 name: name.to_owned(),

@@ -66,19 +66,7 @@ pub(super) async fn authenticate(
         .get(header::AUTHORIZATION)
         .and_then(|value| value.to_str().ok())
         .and_then(|value| value.strip_prefix("Bearer "));
-    let caller = given.and_then(|given| desk.tokens.caller(given, desk.centre.clock.now()));
-    let Some(caller) = caller else {
-        let why = if given.is_some() {
-            "the token is none of the service's, or is good no more"
-        } else {
-            "no token was given"
-        };
-        return Err(Refusal(
-            Error::new(ErrorKind::Unauthenticated, "use", "the service")
-                .cause(why)
-                .hint("send `Authorization: Bearer` with the content of the service's token file, or with a token that an operator made"),
-        ));
-    };
+    let caller = find(&desk, given).await?;
     let needed = needed(request.method(), matched.as_str());
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let answer = if !caller.scope.covers(needed) {
@@ -94,7 +82,10 @@ pub(super) async fn authenticate(
                 needed.word(),
                 caller.scope.word()
             ))
-            .hint("an operator makes tokens with `posthaste token add --scope`"),
+            .hint(match caller.subject {
+                None => "an operator makes tokens with `posthaste token add --scope`",
+                Some(_) => "an operator grants it in [[oidc.grant]]",
+            }),
         ))
     } else {
         request.extensions_mut().insert(Arc::clone(&caller));
@@ -122,10 +113,40 @@ pub(super) async fn authenticate(
     answer
 }
 
+/// Who shows this.
+///
+/// # Errors
+/// [`ErrorKind::Unauthenticated`] where nobody known does; those of asking a provider's keys.
+async fn find(desk: &Desk, given: Option<&str>) -> Answer<Arc<Caller>> {
+    let now = desk.centre.clock.now();
+    let why = match given {
+        None => "no token was given",
+        Some(given) => {
+            if let Some(caller) = desk.tokens.caller(given, now) {
+                return Ok(caller);
+            }
+            if let Some(caller) = desk.logins.caller(given, now).await {
+                return Ok(caller?);
+            }
+            "the token is none of the service's, or is good no more"
+        }
+    };
+    let hint = match desk.logins.told() {
+        None => {
+            "send `Authorization: Bearer` with the content of the service's token file, or with a token that an operator made"
+        }
+        Some(_) => "`posthaste login` gets one",
+    };
+    let error = Error::new(ErrorKind::Unauthenticated, "use", "the service");
+    Err(Refusal(error.cause(why).hint(hint)))
+}
+
 fn line(at: &str, caller: &Caller, (method, path): (&Method, &str), status: u16) -> String {
     let said = json!({
         "at": at,
         "token": caller.token,
+        "user": caller.owner(),
+        "subject": caller.subject,
         "scope": caller.scope.word(),
         "method": method.as_str(),
         "path": path,

@@ -1,0 +1,175 @@
+//! What somebody got who logged in, in a file of each service that only they can read.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use posthaste_api::Bearer;
+use posthaste_endpoint::ErrorKind;
+use posthaste_service::{make_private_directory, read_private, write_private};
+use serde::{Deserialize, Serialize};
+
+use super::device;
+use crate::{
+    config,
+    failure::{Exit, Failure},
+};
+
+/// Tokens are renewed so long before they end: what is asked with them takes its time.
+const EARLY_S: u64 = 30;
+
+/// What is kept of a login. What it shows is in no message.
+#[derive(Serialize, Deserialize)]
+pub struct Stored {
+    pub service: String,
+    pub issuer: String,
+    pub client_id: String,
+    pub bearer: Bearer,
+    pub ca_file: Option<PathBuf>,
+    pub client_secret_file: Option<PathBuf>,
+    pub tokens: Tokens,
+}
+
+/// Tokens of one login.
+#[derive(Serialize, Deserialize)]
+pub struct Tokens {
+    /// What is shown to the service.
+    pub shown: String,
+    /// When it ends, in seconds of Unix; nobody knows, perhaps.
+    pub ends_s: Option<u64>,
+    /// What gets new ones.
+    pub refresh: Option<String>,
+}
+
+/// Where a login is kept.
+#[derive(Debug, Clone)]
+pub struct Login {
+    file: PathBuf,
+}
+
+impl Login {
+    /// The login to a service; none where nobody is logged in.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn find(url: &str) -> Result<Option<Self>, Failure> {
+        let file = file_of(url);
+        match file.symlink_metadata() {
+            Ok(_) => Ok(Some(Self { file })),
+            Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(cause) => Err(failed("look at", &file, &cause)),
+        }
+    }
+
+    /// Keeps a login, instead of any that was there.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn keep(stored: &Stored) -> Result<Self, Failure> {
+        let file = file_of(&stored.service);
+        if let Some(directory) = file.parent() {
+            make_private_directory(directory)?;
+        }
+        let login = Self { file };
+        let _locked = login.lock()?;
+        login.write(stored)?;
+        Ok(login)
+    }
+
+    /// What is shown to the service, new where it ends soon.
+    ///
+    /// # Errors
+    /// Those of reading it, and of renewing it.
+    pub async fn token(&self) -> Result<String, Failure> {
+        let stored = self.read()?;
+        if is_good(&stored.tokens) {
+            return Ok(stored.tokens.shown);
+        }
+        // Providers take what renews tokens once: two commands at a time may not both use it.
+        let _locked = tokio::task::block_in_place(|| self.lock())?;
+        let mut stored = self.read()?;
+        if !is_good(&stored.tokens) {
+            stored.tokens = device::renew(&stored).await?;
+            self.write(&stored)?;
+        }
+        Ok(stored.tokens.shown)
+    }
+
+    /// An authority that it trusts beside the system's.
+    ///
+    /// # Errors
+    /// Those of reading it.
+    pub fn ca_file(&self) -> Result<Option<PathBuf>, Failure> {
+        Ok(self.read()?.ca_file)
+    }
+
+    /// Forgets it; says what it was.
+    ///
+    /// # Errors
+    /// Those of reading and removing it.
+    pub fn forget(&self) -> Result<Stored, Failure> {
+        let _locked = self.lock()?;
+        let stored = self.read();
+        fs::remove_file(&self.file).map_err(|cause| failed("remove", &self.file, &cause))?;
+        stored
+    }
+
+    fn read(&self) -> Result<Stored, Failure> {
+        let text = read_private(&self.file).map_err(|error| {
+            let is_gone = error.kind() == ErrorKind::NotFound;
+            let more = if is_gone {
+                " (`posthaste login` again)"
+            } else {
+                ""
+            };
+            Failure::from(error).and(more)
+        })?;
+        serde_json::from_str(&text).map_err(|_| {
+            let shown = self.file.display();
+            Failure::new(
+                Exit::Fatal,
+                format!("can't use the login in {shown}: it is damaged (`posthaste login` again)"),
+            )
+        })
+    }
+
+    fn write(&self, stored: &Stored) -> Result<(), Failure> {
+        let text = serde_json::to_string(stored).map_err(anyhow::Error::from)?;
+        Ok(write_private(&self.file, &format!("{text}\n"))?)
+    }
+
+    /// Held by whoever changes it. Blocking.
+    fn lock(&self) -> Result<fs::File, Failure> {
+        let path = self.file.with_extension("lock");
+        let mut options = fs::OpenOptions::new();
+        let opened = options.create(true).truncate(false).write(true).open(&path);
+        let file = opened.map_err(|cause| failed("lock", &path, &cause))?;
+        file.lock().map_err(|cause| failed("lock", &path, &cause))?;
+        Ok(file)
+    }
+}
+
+fn is_good(tokens: &Tokens) -> bool {
+    let soon_s = now_s() + EARLY_S;
+    tokens.ends_s.is_none_or(|ends_s| soon_s < ends_s)
+}
+
+/// The time, in seconds of Unix.
+pub fn now_s() -> u64 {
+    u64::try_from(jiff::Timestamp::now().as_second()).unwrap_or(0)
+}
+
+/// One file for each service, whatever its address has in it.
+fn file_of(url: &str) -> PathBuf {
+    let name = blake3::hash(url.trim_end_matches('/').as_bytes()).to_hex();
+    let logins = config::state_directory().join("logins");
+    logins.join(format!("{}.json", &name[..32]))
+}
+
+fn failed(verb: &str, path: &Path, cause: &std::io::Error) -> Failure {
+    Failure::new(
+        Exit::Fatal,
+        format!("can't {verb} {}: {cause}", path.display()),
+    )
+}

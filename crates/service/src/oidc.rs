@@ -1,0 +1,224 @@
+//! People who log in with their site's identity provider: what an OpenID provider signed is as good as a token of the service.
+//!
+//! `settings` says whom to trust and what people may, `issuer` asks the provider, `keys` and `jwt` see that it signed a token, for
+//! this service and for now, `grants` makes of its claims somebody who asks. Nothing that anybody sent is believed before its
+//! signature was checked, but for which key is to check it.
+
+mod grants;
+mod issuer;
+mod jwt;
+mod keys;
+mod settings;
+
+use std::{
+    sync::{Arc, PoisonError, RwLock},
+    time::{Duration, Instant},
+};
+
+use posthaste_api as api;
+use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_types::Timestamp;
+use tokio::sync::{Mutex, Notify};
+
+pub use issuer::{Connector, Discovery, Issuer, connector};
+pub use jwt::ends as token_ends;
+pub use settings::Oidc;
+pub(crate) use settings::Written;
+
+use crate::{monotonic, tokens::Caller};
+use jwt::Token;
+use keys::{Keys, Verdict};
+
+/// How often the provider's keys are asked for: one that was withdrawn is trusted for so long at most.
+const KEYS_EVERY: Duration = Duration::from_secs(3600);
+/// The same when that failed.
+const KEYS_AGAIN: Duration = Duration::from_secs(60);
+/// Keys are trusted for so long when the provider can't be reached any more.
+const KEYS_GOOD_FOR: Duration = Duration::from_secs(86_400);
+/// After a question for keys that somebody's token brought about and that found none, whoever made it, until the next.
+const ASKED_EVERY: Duration = Duration::from_secs(10);
+
+/// Whom the service trusts to say who somebody is; nobody, perhaps. It may become somebody else while it runs.
+#[derive(Default)]
+pub(crate) struct Logins {
+    trusted: RwLock<Option<Arc<Trusted>>>,
+    changed: Notify,
+}
+
+impl Oidc {
+    /// Makes ready to trust it. Nothing is asked yet.
+    ///
+    /// # Errors
+    /// As [`Issuer::open`].
+    pub(crate) fn open(&self) -> Result<Trusted> {
+        Ok(Trusted {
+            issuer: Issuer::open(&self.issuer, self.ca_file.as_deref())?,
+            settings: self.clone(),
+            known: RwLock::default(),
+            asked: Mutex::default(),
+        })
+    }
+}
+
+/// A provider, and what is known of it.
+pub(crate) struct Trusted {
+    settings: Oidc,
+    issuer: Issuer,
+    known: RwLock<Option<(Instant, Arc<Keys>)>>,
+    /// When it was last asked for its keys in vain because of a token, and held by whoever asks.
+    asked: Mutex<Option<Instant>>,
+}
+
+impl Logins {
+    /// Trusts this one, and nobody without.
+    ///
+    /// # Errors
+    /// As [`Issuer::open`].
+    pub(crate) fn open(settings: Option<&Oidc>) -> Result<Self> {
+        let logins = Self::default();
+        logins.trust(settings.map(Oidc::open).transpose()?);
+        Ok(logins)
+    }
+
+    /// Trusts this one from now on, and nobody without. Keys are asked for when they are needed.
+    pub(crate) fn trust(&self, opened: Option<Trusted>) {
+        let trusted = opened.map(Arc::new);
+        *self.trusted.write().unwrap_or_else(PoisonError::into_inner) = trusted;
+        self.changed.notify_one();
+    }
+
+    fn trusted(&self) -> Option<Arc<Trusted>> {
+        let trusted = self.trusted.read();
+        trusted.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How people log in, for whoever asks; none where they can't.
+    pub(crate) fn told(&self) -> Option<api::Identity> {
+        let trusted = self.trusted()?;
+        let settings = &trusted.settings;
+        Some(api::Identity {
+            issuer: settings.issuer.clone(),
+            client_id: settings.client_id.clone(),
+            scopes: settings.scopes.clone(),
+            bearer: settings.bearer,
+        })
+    }
+
+    /// Who shows what a provider signed; none where nobody logs in here, or it is nothing of the kind.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unauthenticated`] for a token that is not good, or not for this service;
+    /// [`ErrorKind::PermissionDenied`] for somebody to whom nothing is granted; those of asking for keys.
+    pub(crate) async fn caller(&self, shown: &str, now: Timestamp) -> Option<Result<Arc<Caller>>> {
+        if !jwt::looks_like_one(shown) {
+            return None;
+        }
+        let trusted = self.trusted()?;
+        Some(trusted.caller(shown, now).await.map(Arc::new))
+    }
+
+    /// Keeps the keys fresh until the service ends.
+    pub(crate) async fn keep_fresh(self: Arc<Self>) -> Result<()> {
+        let mut said = String::new();
+        loop {
+            let pause = match self.trusted() {
+                None => Duration::MAX,
+                Some(trusted) => match trusted.ask().await {
+                    Ok(()) => {
+                        said.clear();
+                        KEYS_EVERY
+                    }
+                    Err(error) => {
+                        let now = error.to_string();
+                        if now != said {
+                            eprintln!("posthaste: {now}");
+                            said = now;
+                        }
+                        KEYS_AGAIN
+                    }
+                },
+            };
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.changed.notified() => {}
+            }
+        }
+    }
+}
+
+impl Trusted {
+    async fn caller(&self, shown: &str, now: Timestamp) -> Result<Caller> {
+        let refused = |cause: &str| {
+            Error::new(ErrorKind::Unauthenticated, "use", "the service")
+                .cause(cause.to_owned())
+                .hint("`posthaste login` gets a new one")
+        };
+        let token = Token::read(shown).map_err(refused)?;
+        // It costs nothing, and says more than a signature that nobody knows.
+        token.is_of(&self.settings.issuer).map_err(refused)?;
+        match self.check(&token).await? {
+            Verdict::Good => {}
+            Verdict::Unknown => {
+                return Err(refused(
+                    "it is signed by a key that its issuer does not have",
+                ));
+            }
+            Verdict::Bad => return Err(refused("its signature is wrong")),
+        }
+        let until = token.is_good(&self.settings.audience, now);
+        let until = until.map_err(refused)?;
+        grants::caller(&self.settings, token.claims(), until)
+    }
+
+    /// Checks a signature, with new keys where it names one that is not known.
+    async fn check(&self, token: &Token<'_>) -> Result<Verdict> {
+        let known = self.known();
+        let verdict = known.as_ref().map(|keys| token.check(keys));
+        if let Some(verdict @ (Verdict::Good | Verdict::Bad)) = verdict {
+            return Ok(verdict);
+        }
+        let mut asked = self.asked.lock().await;
+        let is_early = asked.is_some_and(|at| monotonic().duration_since(at) < ASKED_EVERY);
+        if is_early {
+            // Somebody else asked meanwhile, perhaps.
+            let keys = self.known().ok_or_else(|| self.has_no_keys())?;
+            return Ok(token.check(&keys));
+        }
+        let answer = self.ask().await;
+        let verdict = self.known().map(|keys| token.check(&keys));
+        // Who names a key that is found there asked for good reason, and does not make others wait.
+        let is_found = matches!(verdict, Some(Verdict::Good | Verdict::Bad));
+        *asked = (!is_found).then(monotonic);
+        match (verdict, answer) {
+            (Some(verdict), _) => Ok(verdict),
+            (None, Err(error)) => Err(error),
+            (None, Ok(())) => Err(self.has_no_keys()),
+        }
+    }
+
+    fn has_no_keys(&self) -> Error {
+        let issuer = &self.settings.issuer;
+        Error::new(ErrorKind::Unreachable, "check", "the token")
+            .cause(format!(
+                "the keys of {issuer} could not be had a moment ago"
+            ))
+            .retry_after(ASKED_EVERY)
+    }
+
+    /// The keys, where they are not too old.
+    fn known(&self) -> Option<Arc<Keys>> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let (since, keys) = known.as_ref()?;
+        let is_good = monotonic().duration_since(*since) < KEYS_GOOD_FOR;
+        is_good.then(|| Arc::clone(keys))
+    }
+
+    /// Asks for the keys as they are now.
+    async fn ask(&self) -> Result<()> {
+        let discovery = self.issuer.discover().await?;
+        let keys = self.issuer.keys(&discovery).await?;
+        let known = Some((monotonic(), Arc::new(keys)));
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = known;
+        Ok(())
+    }
+}

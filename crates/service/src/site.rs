@@ -1,0 +1,88 @@
+//! What the file of settings says beside the options of commands: who logs in.
+
+use serde::Deserialize;
+
+use crate::oidc::{self, Oidc};
+
+/// What is wrong, and at which byte.
+pub type Complaint = (usize, String);
+
+/// Tables that are no command's.
+pub const SITE_TABLES: [&str; 1] = ["oidc"];
+
+/// What these tables say.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Site {
+    /// Who says who somebody is, and what they may then; nobody without.
+    pub oidc: Option<Oidc>,
+}
+
+/// Others are not ours.
+#[derive(Debug, Deserialize)]
+struct Written {
+    oidc: Option<oidc::Written>,
+}
+
+/// Reads these tables of a file.
+///
+/// # Errors
+/// What is wrong, and where.
+pub fn read_site(text: &str) -> Result<Site, Complaint> {
+    let written: Written = toml::from_str(text).map_err(|error| {
+        let at = error.span().map_or(0, |span| span.start);
+        let said = error.message().split_whitespace();
+        (at, said.collect::<Vec<_>>().join(" "))
+    })?;
+    Ok(Site {
+        oidc: written.oidc.map(oidc::Written::understand).transpose()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_said_with_where() {
+        let line = |text: &str| {
+            let (at, why) = read_site(text).unwrap_err();
+            (1 + text[..at].matches('\n').count(), why)
+        };
+        let (at, why) = line(
+            "[serve]\nlisten = 1\n[oidc]\nissuer = \"http://id.example\"\nclient_id = \"p\"\n",
+        );
+        assert_eq!(at, 4);
+        assert!(why.contains("neither https"), "{why}");
+        let start = "[oidc]\nissuer = \"https://id.example\"\nclient_id = \"p\"\n";
+        let (at, why) = line(&format!("{start}isuer = 1\n"));
+        assert_eq!(at, 4);
+        assert!(why.contains("unknown field `isuer`"), "{why}");
+        let (at, _) = line(&format!("{start}\n[[oidc.grant]]\nscope = \"submit\"\n"));
+        assert!((5..=6).contains(&at), "{at}");
+        assert_eq!(read_site("[serve]\n"), Ok(Site::default()));
+    }
+
+    #[test]
+    fn every_setting_is_documented() {
+        let page = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../docs/reference/configuration.md"
+        );
+        let page = std::fs::read_to_string(page).unwrap();
+        let start = "[oidc]\nissuer = \"https://id.example\"\nclient_id = \"p\"\n";
+        let grant = format!("{start}[[oidc.grant]]\nscope = \"read\"\n");
+        for (section, start) in [("## [oidc]", start), ("| key of a grant |", &*grant)] {
+            let (_, rest) = page.split_once(section).unwrap();
+            let section = rest.split("\n## ").next().unwrap();
+            // What is not known is answered by what is.
+            let (_, why) = read_site(&format!("{start}nonsense = 1\n")).unwrap_err();
+            let (_, known) = why.split_once("expected one of").unwrap();
+            let known: Vec<_> = known.split('`').skip(1).step_by(2).collect();
+            assert!(known.len() > 5, "{why}");
+            for key in known {
+                let is_there = [format!("| `{key}`"), format!(", `{key}` |")];
+                assert!(is_there.iter().any(|row| section.contains(row)), "{key}");
+            }
+        }
+    }
+}
