@@ -2,13 +2,16 @@
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
-use clap::Args;
+use clap::{Args, CommandFactory, Parser};
 use posthaste_endpoint::gateway::Gateways;
-use posthaste_service::{Encode, LendingOptions, Options, Scheduler, Service, Site};
+use posthaste_service::{
+    Encode, LendingOptions, Options, Reloaded, Reloader, Scheduler, Service, Site,
+};
 use posthaste_types::{ByteRate, Bytes};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
-    config, database,
+    Cli, Command, config, database,
     failure::{Failure, Outcome},
     output, settings,
     shutdown::Shutdown,
@@ -32,6 +35,8 @@ use crate::{
 ///   posthaste serve --state /shared/posthaste --database postgres:///posthaste &
 ///   posthaste serve --source-listen 0.0.0.0:7422 --source-url https://dtn1:7422 &
 ///   posthaste serve --scratch /scratch/alice --queue slurm --just-in-time &
+///
+/// SIGHUP has it read its settings again, with the files that they name; what can change without a restart does.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment, args_override_self = true)]
 pub struct ServeArguments {
@@ -115,18 +120,44 @@ pub struct ServeArguments {
     until_stdin_closes: bool,
 }
 
-/// Runs until SIGTERM or SIGINT.
+/// Runs until SIGTERM or SIGINT; SIGHUP has it read its settings again.
 ///
 /// # Errors
 /// When the state or the port is in use or can't be opened, and when the journal fails.
 pub async fn run(arguments: ServeArguments) -> Outcome {
     let shutdown = Shutdown::watch(arguments.until_stdin_closes)?;
+    let mut hangup = signal(SignalKind::hangup()).map_err(anyhow::Error::from)?;
     if let Some(file) = &arguments.config {
         eprintln!("posthaste: with the settings of {}", file.display());
     }
+    let as_json = arguments.json;
+    let options = options(arguments)?;
+    let mut told = Box::pin(shutdown.told());
+    let service = tokio::select! {
+        service = Service::open(&options) => service?,
+        // It may have waited for its turn to lead.
+        () = &mut told => return Ok(ExitCode::SUCCESS),
+    };
+    announce(&service, as_json)?;
+    let reloader = service.reloader();
+    let reloading = async {
+        while hangup.recv().await.is_some() {
+            eprintln!("posthaste: {}", reload(&reloader).await);
+        }
+        std::future::pending().await
+    };
+    tokio::select! {
+        ended = service.run(told) => ended?,
+        () = reloading => {}
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the options and the files that they name come to.
+fn options(arguments: ServeArguments) -> Result<Options, Failure> {
     let database = arguments.database.as_deref();
     let database = database.map(|url| database::address("--database", url));
-    let options = Options {
+    Ok(Options {
         audit: arguments.audit,
         state: arguments.state.unwrap_or_else(config::state_directory),
         database: database.transpose()?,
@@ -166,16 +197,45 @@ pub async fn run(arguments: ServeArguments) -> Outcome {
             Some(file) => settings::site(file)?,
             None => Site::default(),
         },
+    })
+}
+
+/// Reads all settings again, and has the service go by them; a line that says what became of it.
+async fn reload(reloader: &Reloader) -> String {
+    let read = settings::expanded(Cli::command, config::typed()).and_then(|words| {
+        // It was understood at the start: what is wrong now is in the file.
+        let parsed = Cli::try_parse_from(words).map_err(|error| {
+            let said = error.to_string();
+            let said = said.lines().next().unwrap_or_default();
+            Failure::usage(said.trim_start_matches("error: "))
+        })?;
+        let Command::Serve(arguments) = parsed.command else {
+            return Err(Failure::usage("they are those of another command"));
+        };
+        options(arguments)
+    });
+    let reloaded = match read {
+        Ok(options) => reloader.reload(options).await.map_err(Failure::from),
+        Err(failure) => Err(failure),
     };
-    let mut told = Box::pin(shutdown.told());
-    let service = tokio::select! {
-        service = Service::open(&options) => service?,
-        // It may have waited for its turn to lead.
-        () = &mut told => return Ok(ExitCode::SUCCESS),
-    };
-    announce(&service, arguments.json)?;
-    service.run(told).await?;
-    Ok(ExitCode::SUCCESS)
+    match reloaded {
+        Err(failure) => {
+            let why = failure.to_string().replace('\n', "; ");
+            format!("the settings stay as they are: {why}")
+        }
+        Ok(Reloaded { changed, restart }) => {
+            let mut said = "read the settings again".to_owned();
+            for (what, keys) in [("changed", &changed), ("a restart is needed for", &restart)] {
+                if !keys.is_empty() {
+                    said.push_str(&format!("; {what} {}", keys.join(", ")));
+                }
+            }
+            if changed.is_empty() && restart.is_empty() {
+                said.push_str("; nothing is new");
+            }
+            said
+        }
+    }
 }
 
 /// Says where it is reached.

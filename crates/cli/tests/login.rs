@@ -275,10 +275,10 @@ fn only_what_the_provider_signed_for_this_service_and_for_now_is_good() {
         let said: Value = serde_json::from_str(&said).unwrap();
         assert_eq!(said["user"], "alice");
     }
-    let now = jiff::Timestamp::now().as_second();
+    let now_s = jiff::Timestamp::now().as_second();
     for (bad, why) in [
-        (json!({ "claims": { "exp": now - 61 } }), "has expired"),
-        (json!({ "claims": { "nbf": now + 300 } }), "not good yet"),
+        (json!({ "claims": { "exp": now_s - 61 } }), "has expired"),
+        (json!({ "claims": { "nbf": now_s + 300 } }), "not good yet"),
         (
             json!({ "claims": { "iss": "https://id.example" } }),
             "another issuer",
@@ -326,6 +326,26 @@ fn only_what_the_provider_signed_for_this_service_and_for_now_is_good() {
     // What is asked without a token says how to get one.
     let told = ask(&scene.service, "GET", "/v1/identity", None, "");
     assert!(told.contains(&scene.provider.issuer()), "{told}");
+}
+
+#[test]
+fn whom_less_is_granted_from_some_moment_on_may_less_at_once() {
+    let scene = Scene::new();
+    let token = scene.sign(&json!({}));
+    assert_eq!(scene.show(&token).0, 200);
+    let settings = scene.folder.path().join("posthaste.toml");
+    let granted = fs::read_to_string(&settings).unwrap();
+    fs::write(
+        &settings,
+        granted.replace("\"climate\"\nscope", "\"weather\"\nscope"),
+    )
+    .unwrap();
+    scene.service.process.signal("HUP");
+    let start = now();
+    while scene.show(&token).0 != 403 {
+        assert!(start.elapsed() < PATIENCE, "it is granted for ever");
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! killed is told when it runs again, and what was told just then may be told twice, under the same id.
 
 mod book;
+mod crew;
 mod mail;
 mod mark;
 mod notice;
@@ -18,6 +19,7 @@ use posthaste_types::Timestamp;
 use tokio::process::Command;
 
 pub use book::{Alarm, read_alarms};
+pub(crate) use crew::Crew;
 
 use crate::{clock::Clock, driver::Centre, program, render, store::Store};
 use mark::Mark;
@@ -99,29 +101,26 @@ fn is_old(happened: Timestamp, clock: &Clock) -> bool {
 }
 
 /// One that follows what happens, from the mark where it left.
-pub(crate) struct Follower {
+struct Follower {
     teller: Teller,
     mark: Mark,
 }
 
-/// Has all go on where they left.
-///
-/// # Errors
-/// Those of their marks.
-pub(crate) fn take_up(store: &Store, tellers: Vec<Teller>) -> Result<Vec<Follower>> {
-    let take_up = |teller: Teller| {
-        let mark = Mark::open(store, &teller.alarm.name)?;
-        Ok(Follower { teller, mark })
-    };
-    tellers.into_iter().map(take_up).collect()
-}
-
 impl Follower {
+    /// Goes on where it left.
+    ///
+    /// # Errors
+    /// Those of its mark.
+    fn take_up(store: &Store, teller: Teller) -> Result<Self> {
+        let mark = Mark::open(store, &teller.alarm.name)?;
+        Ok(Self { teller, mark })
+    }
+
     /// Tells what is to be told, as it happens.
     ///
     /// # Errors
     /// The journal's, and those of writing the mark.
-    pub(crate) async fn follow(mut self, centre: Arc<Centre>) -> Result<()> {
+    async fn follow(mut self, centre: Arc<Centre>) -> Result<()> {
         let store = &centre.store;
         let mut newest = centre.newest_event();
         loop {

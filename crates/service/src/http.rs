@@ -35,7 +35,9 @@ use posthaste_types::RequestId;
 use tokio::sync::mpsc;
 use utoipa::OpenApi;
 
-use crate::{driver::Centre, fts, oidc::Logins, submit::SCANS_MAX, tokens::Tokens};
+use crate::{
+    driver::Centre, fts, oidc::Logins, reload::Current, submit::SCANS_MAX, tokens::Tokens,
+};
 pub(crate) use access::Audit;
 use refusals::Refusals;
 
@@ -50,13 +52,13 @@ pub(crate) struct Desk {
     /// Whom people may log in with.
     pub(crate) logins: Arc<Logins>,
     /// Where it is noted who asked for a change, if anywhere.
-    pub(crate) audit: Option<Arc<Audit>>,
+    pub(crate) audit: Arc<Current<Option<Audit>>>,
     /// Requests whose source is to be scanned.
     pub(crate) scans: mpsc::Sender<RequestId>,
     /// Depots to watch from now on.
     pub(crate) watches: mpsc::Sender<Arc<crate::depots::Depot>>,
     /// Below which jobs may have data moved, without links.
-    pub(crate) scratch: Arc<[std::path::PathBuf]>,
+    pub(crate) scratch: Arc<Current<Vec<std::path::PathBuf>>>,
     /// The rules of the site's purge.
     pub(crate) purges: Arc<crate::jobs::purges::Purges>,
     /// Jobs that are gone, whose data may still be on its way.

@@ -39,7 +39,7 @@ const PRESSED_FOR: Duration = Duration::from_secs(1);
 const NAME: &str = "source";
 
 /// Where sources are handed out, and how.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LendingOptions {
     /// Where it listens; port 0 takes any free one.
     pub listen: SocketAddr,

@@ -38,6 +38,7 @@ mod probe;
 mod program;
 mod queue;
 mod release;
+mod reload;
 mod render;
 mod restored;
 mod scatter;
@@ -74,6 +75,7 @@ pub use listing::CACHE_BYTES as LISTING_CACHE_BYTES;
 pub use oidc::{Connector, Discovery, Issuer, Oidc, connector, token_ends};
 pub use posthaste_core::contract::Encode;
 pub use queue::Scheduler;
+pub use reload::{Reloaded, Reloader};
 pub use secrets::{make_private_directory, read_private, to_hex, write_private};
 pub use site::{Complaint, SITE_TABLES, Site, read_site};
 pub use store::journal_error;
@@ -139,13 +141,13 @@ pub struct Service {
     /// Directories that are to be listed for somebody.
     listed: mpsc::Receiver<listing::Start>,
     token_file: PathBuf,
-    encoding: (Encode, Option<ByteRate>),
+    reloader: Reloader,
     /// What lets it decide, where others wait for that.
     lead: Option<leadership::Lead>,
     /// Where sources are handed out, and what is to be read for that.
     outlet: Option<(Outlet, mpsc::Receiver<posthaste_types::RequestId>)>,
-    /// Who is told what happens.
-    tellers: Vec<alarms::Teller>,
+    /// Who is told what happens, and who from some time on.
+    tellers: (Vec<alarms::Teller>, mpsc::Receiver<Vec<alarms::Teller>>),
 }
 
 /// The monotonic clock, for measuring how long things take.
@@ -204,10 +206,10 @@ impl Service {
             centre,
             tokens: Arc::new(tokens),
             logins: Arc::new(oidc::Logins::open(options.site.oidc.as_ref())?),
-            audit: audit.map(Arc::new),
+            audit: Arc::new(reload::Current::new(audit)),
             scans: scan_sender,
             watches: watch_sender,
-            scratch: jobs::owner::roots(&options.scratch)?.into(),
+            scratch: Arc::new(reload::Current::new(jobs::owner::roots(&options.scratch)?)),
             purges: Arc::new(jobs::purges::Purges::open(options.purge_policy.as_deref())?),
             forgotten: forget,
             asking: Arc::default(),
@@ -218,7 +220,9 @@ impl Service {
                 Arc::new(outlook)
             }),
         };
+        let (teller_sender, others) = mpsc::channel(1);
         Ok(Self {
+            reloader: Reloader::new(&desk, teller_sender, options.clone()),
             desk,
             listener,
             fts_listener,
@@ -228,10 +232,9 @@ impl Service {
             forgotten,
             listed,
             token_file,
-            encoding: (options.encode, options.way_out),
             lead,
             outlet,
-            tellers,
+            tellers: (tellers, others),
         })
     }
 
@@ -263,6 +266,12 @@ impl Service {
         lending.map(|lending| lending.url.as_str())
     }
 
+    /// What gives it other settings while it runs.
+    #[must_use]
+    pub fn reloader(&self) -> Reloader {
+        self.reloader.clone()
+    }
+
     /// The file with the token that programs must show.
     #[must_use]
     pub fn token_file(&self) -> &std::path::Path {
@@ -284,14 +293,15 @@ impl Service {
             forgotten,
             listed,
             outlet,
-            encoding,
-            tellers,
+            reloader,
+            tellers: (tellers, others),
             mut lead,
             ..
         } = self;
         let centre = Arc::clone(&desk.centre);
         restored::learn(&centre).await?;
-        let followers = tokio::task::block_in_place(|| alarms::take_up(&centre.store, tellers))?;
+        let crew = || alarms::Crew::new(Arc::clone(&centre), tellers);
+        let crew = tokio::task::block_in_place(crew)?;
         let mut running = JoinSet::new();
         running.spawn(driver.run());
         running.spawn(watch::watch_all(Arc::clone(&centre), watches));
@@ -300,9 +310,7 @@ impl Service {
         running.spawn(circuits::sweep_all(Arc::clone(&centre)));
         running.spawn(Arc::clone(&desk.logins).keep_fresh());
         running.spawn(Arc::clone(&centre.listings).run(listed));
-        for follower in followers {
-            running.spawn(follower.follow(Arc::clone(&centre)));
-        }
+        running.spawn(crew.run(others));
         jobs::look_after_all(&mut running, &desk, forgotten);
         if let Some(outlook) = &desk.outlook {
             running.spawn(queue::look_on(Arc::clone(&centre), Arc::clone(outlook)));
@@ -315,7 +323,7 @@ impl Service {
         if let Some(outlet) = outlet {
             hand_out(&mut running, &desk, outlet);
         }
-        choose_encoding(&desk.centre, encoding).await?;
+        reloader.begin().await?;
         resume(&desk).await?;
         let clerk = fts::run(
             Arc::clone(&centre),

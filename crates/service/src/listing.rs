@@ -145,6 +145,12 @@ impl Listings {
         (Arc::new(listings), started)
     }
 
+    /// Keeps so many bytes from now on.
+    pub(crate) fn resize(&self, cache_bytes: u64) {
+        let bytes = usize::try_from(cache_bytes).unwrap_or(usize::MAX);
+        self.books().cache.resize(bytes);
+    }
+
     fn books(&self) -> MutexGuard<'_, Books> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -5,7 +5,10 @@ mod book;
 
 use std::{
     str::FromStr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -68,7 +71,7 @@ impl Scheduler {
 pub(crate) struct Outlook {
     scheduler: Scheduler,
     /// Whether the data of jobs comes just before they start.
-    is_just_in_time: bool,
+    is_just_in_time: AtomicBool,
     known: Mutex<Known>,
     told: Notify,
 }
@@ -90,10 +93,19 @@ impl Outlook {
     pub(crate) fn new(scheduler: Scheduler, is_just_in_time: bool) -> Self {
         Self {
             scheduler,
-            is_just_in_time,
+            is_just_in_time: AtomicBool::new(is_just_in_time),
             known: Mutex::default(),
             told: Notify::new(),
         }
+    }
+
+    fn is_just_in_time(&self) -> bool {
+        self.is_just_in_time.load(Relaxed)
+    }
+
+    /// From now on the data of jobs comes just before they start, or at once.
+    pub(crate) fn time(&self, is_just_in_time: bool) {
+        self.is_just_in_time.store(is_just_in_time, Relaxed);
     }
 
     /// Asks for a look soon: a job came, ended or went.
@@ -108,7 +120,7 @@ impl Outlook {
     /// By when the data of a job is to be there, where it comes just in time; none where it is wanted at once: it may start
     /// soon, or nothing is forecast of it.
     pub(crate) fn wanted_at(&self, record: &JobRecord, now: Timestamp) -> Option<Timestamp> {
-        if !self.is_just_in_time || record.scheduler != self.scheduler.name() {
+        if !self.is_just_in_time() || record.scheduler != self.scheduler.name() {
             return None;
         }
         let known = self.known();
@@ -165,7 +177,7 @@ pub(crate) async fn look_on(centre: Arc<Centre>, outlook: Arc<Outlook>) -> Resul
     drop(outcomes);
     learn_history(&outlook).await;
     loop {
-        if look(&centre, &outlook).await? && outlook.is_just_in_time {
+        if look(&centre, &outlook).await? && outlook.is_just_in_time() {
             timing::retime(&centre, &outlook).await?;
         }
         tokio::time::sleep(LOOK_LEAST).await;

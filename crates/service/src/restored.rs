@@ -137,11 +137,8 @@ fn believe(
 mod tests {
     use std::{fs, path::Path, sync::Arc};
 
-    use posthaste_core::contract::{DepotPrices, DepotTerms, Encode, Method, Wishes};
-    use posthaste_endpoint::{
-        gateway::Gateways,
-        relay::{Credential, DatasetId, RelayClient, read_secret_file},
-    };
+    use posthaste_core::contract::{DepotPrices, DepotTerms, Method, Wishes};
+    use posthaste_endpoint::relay::{Credential, DatasetId, RelayClient, read_secret_file};
     use posthaste_engine::{
         dataset::{FileEntry, FileKind, FileList, Manifest},
         envelope::{self, Cipher, DatasetKey, age::Identity},
@@ -153,7 +150,7 @@ mod tests {
     use tokio::{sync::mpsc, task::JoinSet};
 
     use super::*;
-    use crate::{Options, backup, clock::Clock};
+    use crate::{backup, clock::Clock};
 
     const NAMES: [&str; 4] = ["ash", "birch", "cedar", "dune"];
     const CHUNKS: u32 = 3;
@@ -298,27 +295,7 @@ mod tests {
     }
 
     fn restore(state: &Path) -> Centre {
-        let options = Options {
-            as_owners: false,
-            audit: None,
-            state: state.to_owned(),
-            database: None,
-            listen: "127.0.0.1:0".parse().unwrap(),
-            fts_listen: None,
-            behind_tls: false,
-            lending: None,
-            listing_cache: Amount::mebi(1),
-            encode: Encode::Centre,
-            way_out: None,
-            gateways: Gateways::default(),
-            circuits: Vec::new(),
-            scratch: Vec::new(),
-            purge_policy: None,
-            alarms: Vec::new(),
-            queue: None,
-            just_in_time: false,
-            site: crate::Site::default(),
-        };
+        let options = crate::reload::tests::options(state);
         let store = Arc::new(Store::open(state, None).unwrap());
         let (listings, _) = crate::listing::Listings::new(0);
         Centre::restore(store, mpsc::channel(1).0, &listings, &options).unwrap()

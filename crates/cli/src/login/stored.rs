@@ -87,7 +87,9 @@ impl Login {
             return Ok(stored.tokens.shown);
         }
         // Providers take what renews tokens once: two commands at a time may not both use it.
-        let _locked = tokio::task::block_in_place(|| self.lock())?;
+        let login = self.clone();
+        let locked = tokio::task::spawn_blocking(move || login.lock()).await;
+        let _locked = locked.map_err(anyhow::Error::from)??;
         let mut stored = self.read()?;
         if !is_good(&stored.tokens) {
             stored.tokens = device::renew(&stored).await?;

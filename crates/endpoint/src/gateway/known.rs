@@ -22,7 +22,7 @@ const BETWEEN_GATEWAYS: &str = " > ";
 const WAYS_MAX: usize = 4;
 
 /// One gateway as it is written.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Known {
     address: String,
@@ -35,7 +35,7 @@ struct Known {
 }
 
 /// Gateways by name. Their secrets are read when a way is asked for.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Gateways {
     by_name: BTreeMap<String, Known>,
     to: BTreeMap<String, Vec<Pattern>>,

@@ -59,9 +59,10 @@ pub(super) fn on_scratch(desk: &Desk, path: &Path) -> Result<String> {
             .hint("give an absolute path, like /scratch/me/input"));
     }
     let path = without_links(path);
-    let is_below = desk.scratch.iter().any(|root| path.starts_with(root));
-    if !is_below && !desk.scratch.is_empty() {
-        let roots = desk.scratch.iter().map(|root| root.display().to_string());
+    let scratch = desk.scratch.get();
+    let is_below = scratch.iter().any(|root| path.starts_with(root));
+    if !is_below && !scratch.is_empty() {
+        let roots = scratch.iter().map(|root| root.display().to_string());
         let roots: Vec<String> = roots.collect();
         return Err(Error::new(ErrorKind::PermissionDenied, "use", &shown)
             .cause(format!("it does not lie below {}", roots.join(" or "))));

@@ -8,7 +8,7 @@ use std::{
     io::Read,
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -50,9 +50,13 @@ pub fn check_purge_policy(file: &Path) -> Result<()> {
 
 /// The rules of the site's purge.
 #[derive(Debug, Default)]
-pub(crate) struct Purges {
+pub(crate) struct Purges(Mutex<Rules>);
+
+/// Their file, and what was read there.
+#[derive(Debug, Default)]
+struct Rules {
     file: Option<PathBuf>,
-    read: Mutex<Option<(Stamp, Arc<Policy>)>>,
+    read: Option<(Stamp, Arc<Policy>)>,
 }
 
 impl Purges {
@@ -61,28 +65,37 @@ impl Purges {
     /// # Errors
     /// [`ErrorKind::Invalid`] for rules that are none, and the operating system's.
     pub(crate) fn open(file: Option<&Path>) -> Result<Self> {
-        let purges = Self {
-            file: file.map(Path::to_owned),
-            read: Mutex::default(),
-        };
+        let purges = Self::default();
+        purges.rules().file = file.map(Path::to_owned);
         purges.policy()?;
         Ok(purges)
     }
 
+    fn rules(&self) -> MutexGuard<'_, Rules> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Goes by the rules of others from now on.
+    pub(crate) fn go_by(&self, others: Self) {
+        let others = others.0.into_inner();
+        *self.rules() = others.unwrap_or_else(PoisonError::into_inner);
+    }
+
     /// The rules as they are now; none where the site has none.
-    fn policy(&self) -> Result<Option<(Stamp, Arc<Policy>)>> {
-        let Some(file) = &self.file else {
+    fn policy(&self) -> Result<Option<(Stamp, Arc<Policy>, PathBuf)>> {
+        let mut rules = self.rules();
+        let Some(file) = rules.file.clone() else {
             return Ok(None);
         };
         let failed = |cause| Error::io("read the purge policy", file.display().to_string(), cause);
-        let found = fs::metadata(file).map_err(failed)?;
+        let found = fs::metadata(&file).map_err(failed)?;
         let stamp = (found.mtime(), found.mtime_nsec(), found.len());
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((then, policy)) = read.as_ref().filter(|(then, _)| *then == stamp) {
-            return Ok(Some((*then, Arc::clone(policy))));
+        let read = rules.read.as_ref().filter(|(then, _)| *then == stamp);
+        if let Some((then, policy)) = read {
+            return Ok(Some((*then, Arc::clone(policy), file)));
         }
         let mut bytes = Vec::new();
-        let opened = File::open(file).map_err(failed)?;
+        let opened = File::open(&file).map_err(failed)?;
         let limited = opened.take(POLICY_BYTES_MAX + 1).read_to_end(&mut bytes);
         limited.map_err(failed)?;
         let invalid = |why: String| {
@@ -100,8 +113,8 @@ impl Purges {
             invalid(first.unwrap_or_else(|| "it is no policy".into()))
         })?;
         let policy = Arc::new(policy);
-        *read = Some((stamp, Arc::clone(&policy)));
-        Ok(Some((stamp, policy)))
+        rules.read = Some((stamp, Arc::clone(&policy)));
+        Ok(Some((stamp, policy, file)))
     }
 
     /// When the first file of a source goes, or of those named in it; none where nobody knows any rules. Looks at every
@@ -115,7 +128,7 @@ impl Purges {
         only: &[String],
         now: Timestamp,
     ) -> Result<Option<Foreseen>> {
-        let Some((_, policy)) = self.policy()? else {
+        let Some((_, policy, file)) = self.policy()? else {
             return Ok(None);
         };
         let failed = |cause| Error::io("look at", source.display().to_string(), cause);
@@ -131,7 +144,6 @@ impl Purges {
         world.fills = root.fill(now_s).into_iter().collect();
         world.listed = site::listed(&policy, root.path());
         let coming = purge::first(&policy, &world, directory, &named).map_err(failed)?;
-        let file = self.file.as_deref().unwrap_or(Path::new(""));
         Ok(Some(match coming {
             None => Foreseen {
                 at: None,
@@ -158,14 +170,11 @@ struct Seen {
     foreseen: Option<Foreseen>,
 }
 
-/// Looks again and again until the service ends, where there are rules.
+/// Looks again and again until the service ends; at nothing where there are no rules.
 ///
 /// # Errors
 /// The journal's.
 pub(crate) async fn look_on(desk: Desk) -> Result<()> {
-    if desk.purges.file.is_none() {
-        return std::future::pending().await;
-    }
     let (mut seen, mut said) = (BTreeMap::new(), String::new());
     loop {
         let told = tokio::task::block_in_place(|| news(&desk, &mut seen));
@@ -189,7 +198,7 @@ pub(crate) async fn look_on(desk: Desk) -> Result<()> {
 
 /// What is new of all that jobs leave and that is not gone from scratch.
 fn news(desk: &Desk, seen: &mut BTreeMap<RequestId, Seen>) -> Result<Vec<Input>> {
-    let Some((stamp, _)) = desk.purges.policy()? else {
+    let Some((stamp, ..)) = desk.purges.policy()? else {
         return Ok(Vec::new());
     };
     let live: BTreeMap<RequestId, Option<Timestamp>> = {

@@ -17,7 +17,7 @@ use crate::http::Desk;
 pub(crate) fn scratch(desk: &Desk) -> Result<Vec<api::Scratch>> {
     let brought = brought(desk)?;
     let mut rooms = Vec::new();
-    for root in desk.scratch.iter() {
+    for root in desk.scratch.get().iter() {
         let path = root.display().to_string();
         let about =
             rustix::fs::statvfs(root).map_err(|cause| Error::io("look at", &path, cause.into()))?;

@@ -247,6 +247,16 @@ impl<W: Clone> Cache<W> {
             used,
         };
         self.kept.insert(place, kept);
+        self.fit();
+    }
+
+    /// Keeps so many bytes from now on, and at least the newest listing.
+    pub(super) fn resize(&mut self, bytes_max: usize) {
+        self.bytes_max = bytes_max;
+        self.fit();
+    }
+
+    fn fit(&mut self) {
         while self.bytes > self.bytes_max && self.kept.len() > 1 {
             let Some((_, oldest)) = self.order.pop_first() else {
                 return;

@@ -1,0 +1,254 @@
+//! Other settings for a service that runs: all of them are looked at first, and where one is wrong none changes.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use posthaste_endpoint::Result;
+use tokio::sync::{Mutex, mpsc};
+
+use crate::{
+    LendingOptions, Options,
+    alarms::Teller,
+    choose_encoding,
+    http::{Audit, Desk},
+    jobs::{owner, purges::Purges},
+    oidc::Oidc,
+};
+
+/// A setting that may become another one while somebody goes by it.
+#[derive(Debug, Default)]
+pub(crate) struct Current<T>(RwLock<Arc<T>>);
+
+impl<T> Current<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(RwLock::new(Arc::new(value)))
+    }
+
+    /// As it is now.
+    pub(crate) fn get(&self) -> Arc<T> {
+        let value = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&value)
+    }
+
+    pub(crate) fn set(&self, value: T) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(value);
+    }
+}
+
+/// Gives a service that runs other settings.
+#[derive(Clone)]
+pub struct Reloader {
+    desk: Desk,
+    /// Who is told what happens from now on.
+    tellers: mpsc::Sender<Vec<Teller>>,
+    /// Those that it goes by. Held while others take their place.
+    options: Arc<Mutex<Options>>,
+}
+
+/// What became of other settings, by key.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Reloaded {
+    /// Those that are other ones from now on.
+    pub changed: Vec<&'static str>,
+    /// Those that would be after a restart.
+    pub restart: Vec<&'static str>,
+}
+
+/// What a key is in two lots of settings.
+type Pair<'a> = (&'static str, bool);
+
+impl Reloader {
+    pub(crate) fn new(desk: &Desk, tellers: mpsc::Sender<Vec<Teller>>, options: Options) -> Self {
+        Self {
+            desk: desk.clone(),
+            tellers,
+            options: Arc::new(Mutex::new(options)),
+        }
+    }
+
+    /// Tells the mind those that it starts with.
+    ///
+    /// # Errors
+    /// The journal's.
+    pub(crate) async fn begin(&self) -> Result<()> {
+        let now = self.options.lock().await;
+        choose_encoding(&self.desk.centre, (now.encode, now.way_out)).await
+    }
+
+    /// Goes by these from now on, as far as that can be while it runs.
+    ///
+    /// # Errors
+    /// What is wrong with them: nothing has changed then. The journal's.
+    pub async fn reload(&self, new: Options) -> Result<Reloaded> {
+        let mut now = self.options.lock().await;
+        let reloaded = Reloaded {
+            changed: names(&changing(&now, &new)),
+            restart: names(&lasting(&now, &new)),
+        };
+        // What may be wrong comes first.
+        let tellers = new.alarms.iter().map(Teller::open);
+        let tellers = tellers.collect::<Result<Vec<_>>>()?;
+        let trusted = new.site.oidc.as_ref().map(Oidc::open).transpose()?;
+        let (purges, scratch, audit) = tokio::task::block_in_place(|| -> Result<_> {
+            let purges = Purges::open(new.purge_policy.as_deref())?;
+            let scratch = owner::roots(&new.scratch)?;
+            // Its file is made where it is not there, so it comes last.
+            let audit = new.audit.as_deref().map(Audit::open).transpose()?;
+            Ok((purges, scratch, audit))
+        })?;
+
+        let desk = &self.desk;
+        choose_encoding(&desk.centre, (new.encode, new.way_out)).await?;
+        // Whoever took them ends with the service.
+        let _ = self.tellers.send(tellers).await;
+        desk.purges.go_by(purges);
+        desk.scratch.set(scratch);
+        desk.audit.set(audit);
+        desk.centre.listings.resize(new.listing_cache.get());
+        if let Some(outlook) = &desk.outlook {
+            outlook.time(new.just_in_time);
+        }
+        if now.site.oidc != new.site.oidc {
+            desk.logins.trust(trusted);
+        }
+        let Options {
+            audit,
+            listing_cache,
+            encode,
+            way_out,
+            scratch,
+            purge_policy,
+            alarms,
+            just_in_time,
+            site,
+            // They stay what they were at the start.
+            as_owners: _,
+            state: _,
+            database: _,
+            listen: _,
+            fts_listen: _,
+            behind_tls: _,
+            lending: _,
+            gateways: _,
+            circuits: _,
+            queue: _,
+        } = new;
+        now.audit = audit;
+        now.listing_cache = listing_cache;
+        now.encode = encode;
+        now.way_out = way_out;
+        now.scratch = scratch;
+        now.purge_policy = purge_policy;
+        now.alarms = alarms;
+        now.just_in_time = just_in_time;
+        now.site = site;
+        Ok(reloaded)
+    }
+}
+
+/// Keys that can change while a service runs, with whether they do.
+fn changing(now: &Options, new: &Options) -> [Pair<'static>; 9] {
+    [
+        ("alarms", now.alarms != new.alarms),
+        ("audit", now.audit != new.audit),
+        ("encode", now.encode != new.encode),
+        ("just_in_time", now.just_in_time != new.just_in_time),
+        ("listing_cache", now.listing_cache != new.listing_cache),
+        ("purge_policy", now.purge_policy != new.purge_policy),
+        ("scratch", now.scratch != new.scratch),
+        ("way_out", now.way_out != new.way_out),
+        ("[oidc]", now.site.oidc != new.site.oidc),
+    ]
+}
+
+/// Keys that can't.
+fn lasting(now: &Options, new: &Options) -> [Pair<'static>; 12] {
+    let database = |options: &Options| options.database.as_ref().map(ToString::to_string);
+    let lending = [now, new].map(|options| options.lending.as_ref());
+    let is_other = |is_other: fn(&LendingOptions, &LendingOptions) -> bool| match lending {
+        [Some(now), Some(new)] => is_other(now, new),
+        _ => false,
+    };
+    let is_lending = lending.map(|lending| lending.map(|lending| lending.listen));
+    [
+        ("as_owners", now.as_owners != new.as_owners),
+        ("behind_tls", now.behind_tls != new.behind_tls),
+        ("circuits", now.circuits != new.circuits),
+        ("database", database(now) != database(new)),
+        ("fts_listen", now.fts_listen != new.fts_listen),
+        ("gateways", now.gateways != new.gateways),
+        ("listen", now.listen != new.listen),
+        ("queue", now.queue != new.queue),
+        ("source_listen", is_lending[0] != is_lending[1]),
+        ("source_rate", is_other(|now, new| now.rate != new.rate)),
+        ("source_url", is_other(|now, new| now.url != new.url)),
+        ("state", now.state != new.state),
+    ]
+}
+
+fn names(pairs: &[Pair<'static>]) -> Vec<&'static str> {
+    let changed = pairs.iter().filter(|(_, is_other)| *is_other);
+    changed.map(|(name, _)| *name).collect()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::path::Path;
+
+    use posthaste_core::contract::Encode;
+    use posthaste_endpoint::gateway::Gateways;
+    use posthaste_types::Bytes;
+
+    use super::*;
+
+    /// Those of a service that nothing was said to.
+    pub(crate) fn options(state: &Path) -> Options {
+        Options {
+            as_owners: false,
+            audit: None,
+            state: state.to_owned(),
+            database: None,
+            listen: "127.0.0.1:0".parse().unwrap(),
+            fts_listen: None,
+            behind_tls: false,
+            lending: None,
+            listing_cache: Bytes::mebi(1),
+            encode: Encode::Centre,
+            way_out: None,
+            gateways: Gateways::default(),
+            circuits: Vec::new(),
+            scratch: Vec::new(),
+            purge_policy: None,
+            alarms: Vec::new(),
+            queue: None,
+            just_in_time: false,
+            site: crate::Site::default(),
+        }
+    }
+
+    #[test]
+    fn it_is_documented_what_changes_while_a_service_runs() {
+        let page = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../docs/reference/configuration.md"
+        );
+        let page = std::fs::read_to_string(page).unwrap();
+        let (_, page) = page.split_once("## [serve]").unwrap();
+        let page = page.split("\n## ").next().unwrap();
+        let says = |end: &str| {
+            let rows = page.lines().filter(|row| row.ends_with(end));
+            let keys = rows.filter_map(|row| row.split('`').nth(1));
+            let mut keys: Vec<_> = keys.collect();
+            keys.sort_unstable();
+            keys
+        };
+        let options = options(Path::new("/nowhere"));
+        let names = |pairs: &[Pair<'static>]| {
+            let keys = pairs.iter().map(|(key, _)| *key);
+            let mut keys: Vec<_> = keys.filter(|key| !key.starts_with('[')).collect();
+            keys.sort_unstable();
+            keys
+        };
+        assert_eq!(says("| changes |"), names(&changing(&options, &options)));
+        assert_eq!(says("| restart |"), names(&lasting(&options, &options)));
+    }
+}
