@@ -48,4 +48,20 @@ pub struct Whoami {
     pub profiles: Vec<String>,
     /// Until when what was shown is good, RFC 3339.
     pub expires: Option<String>,
+    /// What they may have open at once, where that is limited.
+    #[serde(default)]
+    pub quota: Option<Quota>,
+}
+
+/// What a user may have open at once, and has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Quota {
+    /// Requests that something still comes of.
+    pub requests: u64,
+    /// Most of them; as many as they like where there is none.
+    pub requests_max: Option<u64>,
+    /// What these are to move.
+    pub bytes: u64,
+    /// Most of that; as much as they like where there is none.
+    pub bytes_max: Option<u64>,
 }

@@ -27,7 +27,7 @@ pub use change::Change;
 pub use delivery::{Delivery, Pause};
 pub use depot::{Depot, DepotDrain, Invite, LentTerms, NewDepot, NewDrain, NewInvite, OwnHours};
 pub use directory::{Directory, DirectoryEntry};
-pub use identity::{Bearer, Identity, Whoami};
+pub use identity::{Bearer, Identity, Quota, Whoami};
 pub use job::{Job, JobEnd, JobName, Moved, NewJob, Scratch};
 pub use mover::{
     BegunWork, CarriedBytes, Chore, ChoreDepot, EndedWork, FetchChore, FetchPiece, FetchedBytes,

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use posthaste_api as api;
+use posthaste_types::Bytes;
 
 use crate::{
     client::{ServiceArguments, ServiceClient},
@@ -62,5 +63,16 @@ pub fn show(who: &api::Whoami) {
         ),
     ] {
         output::line(&format!("{what:<9} {said}"));
+    }
+    if let Some(quota) = &who.quota {
+        let of = |most: Option<String>| most.map_or(String::new(), |most| format!(" of {most}"));
+        let most = quota.bytes_max.map(|most| Bytes::new(most).to_string());
+        output::line(&format!(
+            "open      {}{} requests, {}{}",
+            quota.requests,
+            of(quota.requests_max.map(|most| most.to_string())),
+            Bytes::new(quota.bytes),
+            of(most)
+        ));
     }
 }

@@ -28,6 +28,7 @@ use crate::{
     movers::Movers,
     opened::Opened,
     outbound::Outgoing,
+    quotas::Quotas,
     store::{Remains, Store},
 };
 
@@ -70,6 +71,8 @@ pub(crate) struct Centre {
     pub(crate) circuits: Arc<Circuits>,
     /// Stage-outs to addresses: where each writes, and what went wrong.
     pub(crate) outgoing: Arc<Outgoing>,
+    /// What users may have open.
+    pub(crate) quotas: Quotas,
     /// Who else moves data.
     pub(crate) movers: Arc<Movers>,
     /// Directories that were listed for somebody.
@@ -112,6 +115,7 @@ impl Centre {
         }
         let clock = Clock::default();
         Ok(Self {
+            quotas: Quotas::new(&options.site.quotas),
             movers: Arc::new(Movers::new(clock.now())),
             circuits: Arc::new(Circuits::open(&options.circuits, &options.state, &mind)?),
             mind: Mutex::new(mind),

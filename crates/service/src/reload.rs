@@ -107,6 +107,9 @@ impl Reloader {
         if let Some(outlook) = &desk.outlook {
             outlook.time(new.just_in_time);
         }
+        if now.site.quotas != new.site.quotas {
+            desk.centre.quotas.limit(new.site.quotas.clone());
+        }
         if now.site.oidc != new.site.oidc {
             desk.logins.trust(trusted);
         }
@@ -146,7 +149,7 @@ impl Reloader {
 }
 
 /// Keys that can change while a service runs, with whether they do.
-fn changing(now: &Options, new: &Options) -> [Pair<'static>; 9] {
+fn changing(now: &Options, new: &Options) -> [Pair<'static>; 10] {
     [
         ("alarms", now.alarms != new.alarms),
         ("audit", now.audit != new.audit),
@@ -157,6 +160,7 @@ fn changing(now: &Options, new: &Options) -> [Pair<'static>; 9] {
         ("scratch", now.scratch != new.scratch),
         ("way_out", now.way_out != new.way_out),
         ("[oidc]", now.site.oidc != new.site.oidc),
+        ("[[quota]]", now.site.quotas != new.site.quotas),
     ]
 }
 

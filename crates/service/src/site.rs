@@ -1,26 +1,33 @@
-//! What the file of settings says beside the options of commands: who logs in.
+//! What the file of settings says beside the options of commands: who logs in, and what users may have open.
 
 use serde::Deserialize;
 
-use crate::oidc::{self, Oidc};
+use crate::{
+    oidc::{self, Oidc},
+    quotas::{self, QUOTAS_MAX, Quota},
+};
 
 /// What is wrong, and at which byte.
 pub type Complaint = (usize, String);
 
 /// Tables that are no command's.
-pub const SITE_TABLES: [&str; 1] = ["oidc"];
+pub const SITE_TABLES: [&str; 2] = ["oidc", "quota"];
 
 /// What these tables say.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Site {
     /// Who says who somebody is, and what they may then; nobody without.
     pub oidc: Option<Oidc>,
+    /// What users may have open at once; anything without.
+    pub quotas: Vec<Quota>,
 }
 
 /// Others are not ours.
 #[derive(Debug, Deserialize)]
 struct Written {
     oidc: Option<oidc::Written>,
+    #[serde(default)]
+    quota: Vec<quotas::Written>,
 }
 
 /// Reads these tables of a file.
@@ -33,7 +40,20 @@ pub fn read_site(text: &str) -> Result<Site, Complaint> {
         let said = error.message().split_whitespace();
         (at, said.collect::<Vec<_>>().join(" "))
     })?;
+    if written.quota.len() > QUOTAS_MAX {
+        return Err((0, format!("there are more than {QUOTAS_MAX} quotas")));
+    }
+    let mut quotas: Vec<Quota> = Vec::new();
+    for quota in written.quota {
+        let at = quota.at();
+        let quota = quota.understand()?;
+        if quotas.iter().any(|known| known.is_of_same(&quota)) {
+            return Err((at, "this user has a quota already".to_owned()));
+        }
+        quotas.push(quota);
+    }
     Ok(Site {
+        quotas,
         oidc: written.oidc.map(oidc::Written::understand).transpose()?,
     })
 }
@@ -71,14 +91,18 @@ mod tests {
         let page = std::fs::read_to_string(page).unwrap();
         let start = "[oidc]\nissuer = \"https://id.example\"\nclient_id = \"p\"\n";
         let grant = format!("{start}[[oidc.grant]]\nscope = \"read\"\n");
-        for (section, start) in [("## [oidc]", start), ("| key of a grant |", &*grant)] {
+        for (section, start) in [
+            ("## [oidc]", start),
+            ("| key of a grant |", &*grant),
+            ("## [[quota]]", "[[quota]]\nuser = \"*\"\n"),
+        ] {
             let (_, rest) = page.split_once(section).unwrap();
             let section = rest.split("\n## ").next().unwrap();
             // What is not known is answered by what is.
             let (_, why) = read_site(&format!("{start}nonsense = 1\n")).unwrap_err();
             let (_, known) = why.split_once("expected one of").unwrap();
             let known: Vec<_> = known.split('`').skip(1).step_by(2).collect();
-            assert!(known.len() > 5, "{why}");
+            assert!(known.len() >= 3, "{why}");
             for key in known {
                 let is_there = [format!("| `{key}`"), format!(", `{key}` |")];
                 assert!(is_there.iter().any(|row| section.contains(row)), "{key}");

@@ -74,11 +74,15 @@ pub(crate) fn known(centre: &Centre, new: &api::NewRequest) -> Result<Option<Req
 /// Writes down a request that was checked, which gets its number.
 ///
 /// # Errors
-/// The journal's.
+/// [`ErrorKind::Busy`] where its owner has as much open as they may; the journal's.
 pub(crate) fn write_down(centre: &Centre, mut record: RequestRecord) -> Result<RequestRecord> {
     centre.store.actors.of(&record)?;
+    let place = centre.quotas.reserve(centre, &record)?;
     centre.store.make_key(&record)?;
     record.id = centre.store.insert_request(record.clone())?;
+    if let Some(place) = place {
+        place.keep(&record);
+    }
     if outbound::goes_out(&record) {
         centre.outgoing.places.take(&record);
     }
@@ -93,9 +97,11 @@ pub(crate) fn write_down(centre: &Centre, mut record: RequestRecord) -> Result<R
 pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewRequest) -> Result<api::Request> {
     if let Some(address) = outbound::submit::address(centre, new) {
         let record = outbound::submit::check(centre, new, address)?;
+        drop(centre.quotas.reserve(centre, &record)?);
         return outbound::submit::rehearse(centre, record).await;
     }
     let mut record = check(centre, new)?;
+    drop(centre.quotas.reserve(centre, &record)?);
     record.id = REHEARSED;
     let (root, only) = source(centre, new)?;
     let actor = tokio::task::block_in_place(|| centre.store.actors.of(&record))?;

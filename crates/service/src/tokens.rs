@@ -125,6 +125,7 @@ impl Caller {
             below: below.map(|path| path.display().to_string()).collect(),
             profiles: self.profiles.clone(),
             expires: self.expires.map(render::moment),
+            quota: None,
         }
     }
 

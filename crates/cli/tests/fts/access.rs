@@ -62,6 +62,50 @@ fn who_may_do_what_holds_here_too() {
 }
 
 #[test]
+fn files_wait_that_are_more_than_their_owner_may_have_open() {
+    let world = World::with("100M");
+    let settings = world.folder.path().join("posthaste.toml");
+    fs::write(settings, "[[quota]]\nuser = \"alice\"\nrequests = 1\n").unwrap();
+    world.service.process.signal("HUP");
+    let log = world.service.state.with_extension("log");
+    while !fs::read_to_string(&log).unwrap().contains("[[quota]]") {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let stores = "--profile localhost --profile 127.0.0.1";
+    let alice = token(
+        &world,
+        &format!("alice --scope submit --owner alice {stores}"),
+    );
+    let names = ["q1", "q2", "q3"];
+    for (seed, name) in (1..).zip(names) {
+        make(&world.web.files().join(name), 1000, seed);
+    }
+    let files = names.map(|name| one(&world.from(name), &World::into(name))[0].clone());
+    let (status, said) = world.call(("POST", "/jobs"), &json!({ "files": files }), Some(&alice));
+    assert_eq!(status, 200, "{said}");
+    let job = said["job_id"].as_str().unwrap();
+    // Others don't wait for them.
+    let other = world.post(&json!({ "files": one(&world.from("q1"), &World::into("other")) }));
+    assert_eq!(world.end(&other), "FINISHED");
+    assert_eq!(world.end(job), "FINISHED");
+    for name in names {
+        assert!(world.stored(name).exists(), "{name}");
+    }
+    let files = world.get(&format!("/jobs/{job}/files"));
+    let times = |which: &str| -> Vec<String> {
+        let files = files.as_array().unwrap().iter();
+        let mut times: Vec<_> = files
+            .map(|file| file[which].as_str().unwrap().to_owned())
+            .collect();
+        times.sort();
+        times
+    };
+    // One after another.
+    let (begun, ended) = (times("start_time"), times("finish_time"));
+    assert!(begun[1] >= ended[0] && begun[2] >= ended[1], "{files}");
+}
+
+#[test]
 fn only_its_owner_ends_a_job() {
     let world = World::with("100M");
     let alice = token(

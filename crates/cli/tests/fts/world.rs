@@ -43,7 +43,11 @@ impl World {
         fs::write(&profiles, content).unwrap();
         let private = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o600);
         fs::set_permissions(&profiles, private).unwrap();
-        let service = Service::start_with(folder.path(), &["--fts-listen", "127.0.0.1:0"]);
+        let settings = folder.path().join("posthaste.toml");
+        fs::write(&settings, "").unwrap();
+        let settings = ["--config", settings.to_str().unwrap()];
+        let listen = ["--fts-listen", "127.0.0.1:0"];
+        let service = Service::start_with(folder.path(), &[settings, listen].concat());
         Self {
             folder,
             web,

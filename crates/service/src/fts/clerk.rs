@@ -9,7 +9,7 @@ use std::{
 
 use posthaste_api as api;
 use posthaste_core::contract::Input;
-use posthaste_endpoint::{Error, Result};
+use posthaste_endpoint::{Error, ErrorKind, Result};
 use posthaste_journal::{FtsFile, FtsJob, FtsState, OneFile, RequestRecord};
 use posthaste_types::{RequestId, Timestamp};
 use serde_json::{Value, json};
@@ -34,6 +34,8 @@ const FOLLOW_EVERY: Duration = Duration::from_secs(1);
 const ROUND_APART: Duration = Duration::from_millis(100);
 /// How long a file may make no progress while something goes wrong, where its job does not say.
 const PATIENCE: Duration = Duration::from_secs(600);
+/// After this a file is looked at again whose owner had no room for it.
+const ROOM_AGAIN: Duration = Duration::from_secs(5);
 /// How long jobs are known that ended, and how many are forgotten in one go.
 const KEPT: Duration = Duration::from_secs(14 * 86_400);
 const FORGOTTEN_AT_ONCE: u32 = 100;
@@ -364,6 +366,11 @@ impl Clerk {
                 }
                 (file.request, file.state) = (Some(record.id), FtsState::Given);
                 file.attempts += 1;
+            }
+            // Its owner has as much open as they may: it waits for its turn, and others have theirs.
+            Err(error) if error.kind() == ErrorKind::Busy => {
+                file.not_before = now + ROOM_AGAIN;
+                file.reason = error.to_string();
             }
             Err(error) => {
                 file.attempts += 1;

@@ -25,6 +25,14 @@ pub(crate) async fn show(State(desk): State<Desk>) -> Answer<Json<api::Identity>
 /// Says who the service thinks that somebody is, and what they may.
 #[utoipa::path(get, path = "/v1/whoami", tag = "tokens", security(("bearer" = ["read"])),
     responses((status = 200, body = api::Whoami), (status = 401, body = api::Problem)))]
-pub(crate) async fn whoami(Extension(caller): Extension<Arc<Caller>>) -> Json<api::Whoami> {
-    Json(caller.shown())
+pub(crate) async fn whoami(
+    State(desk): State<Desk>,
+    Extension(caller): Extension<Arc<Caller>>,
+) -> Answer<Json<api::Whoami>> {
+    let owner = caller.owner().unwrap_or_default();
+    let quota = || desk.centre.quotas.shown(&desk.centre, owner);
+    Ok(Json(api::Whoami {
+        quota: tokio::task::block_in_place(quota)?,
+        ..caller.shown()
+    }))
 }

@@ -34,7 +34,11 @@ pub(crate) fn accept(centre: &Centre, new: &api::NewStageIn) -> Result<(RequestR
         return Ok((known, false));
     }
     let mut record = check(centre, new)?;
+    let place = centre.quotas.reserve(centre, &record)?;
     record.id = centre.store.insert_request(record.clone())?;
+    if let Some(place) = place {
+        place.keep(&record);
+    }
     Ok((record, true))
 }
 
@@ -45,6 +49,7 @@ pub(crate) fn accept(centre: &Centre, new: &api::NewStageIn) -> Result<(RequestR
 /// As [`accept`], and what looking at the sources brings.
 pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewStageIn) -> Result<api::Request> {
     let mut record = check(centre, new)?;
+    drop(centre.quotas.reserve(centre, &record)?);
     record.id = REHEARSED;
     let Some(wanted) = record.stage_in.clone() else {
         return Err(invalid("a stage-in", "it has no sources"));

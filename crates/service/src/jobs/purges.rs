@@ -281,7 +281,7 @@ fn moved(
 }
 
 /// Whether it takes away what a job left.
-fn is_of_job(record: &RequestRecord) -> bool {
+pub(crate) fn is_of_job(record: &RequestRecord) -> bool {
     let submission = record.submission.as_deref();
     record.stage_in.is_none()
         && submission.is_some_and(|name| name.starts_with("job-") && name.contains("-out-"))

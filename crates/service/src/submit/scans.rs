@@ -48,7 +48,11 @@ async fn scan(centre: &Arc<Centre>, request: RequestId) -> Result<()> {
             Error::new(ErrorKind::Cancelled, "scan", request.to_string()).cause(cause.to_string())
         })?
     };
-    let (scan, list, failed) = match sealed {
+    let weighed = sealed.and_then(|(scan, list)| {
+        tokio::task::block_in_place(|| centre.quotas.weigh(centre, &record, &scan))?;
+        Ok((scan, list))
+    });
+    let (scan, list, failed) = match weighed {
         Ok((scan, list)) => (scan, list, None),
         Err(error) => {
             let said = error.to_string();

@@ -1,0 +1,332 @@
+//! How much each user may have open at once: requests, and bytes that they are to move.
+//!
+//! What is open is kept in mind for users with a limit alone, and only looked at again when one is reached: until then those that
+//! ended meanwhile do no harm.
+
+mod book;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use posthaste_api as api;
+use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_journal::{RequestRecord, Scan};
+use posthaste_types::{Bytes, RequestId};
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::{driver::Centre, jobs::purges::is_of_job, site::Complaint, tokens};
+use book::{Book, Open};
+
+/// Limits of one file: people write them by hand.
+pub(crate) const QUOTAS_MAX: usize = 4096;
+/// Stands for each user that has none of their own.
+const EVERYBODY: &str = "*";
+
+/// What one user may have open at once, or each of those that have no quota of their own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Quota {
+    user: String,
+    requests: Option<u64>,
+    bytes: Option<Bytes>,
+}
+
+/// The same as it is written.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Written {
+    user: Spanned<String>,
+    requests: Option<u64>,
+    bytes: Option<Spanned<String>>,
+}
+
+impl Written {
+    /// Where it stands.
+    pub(crate) fn at(&self) -> usize {
+        self.user.span().start
+    }
+
+    /// What it means.
+    ///
+    /// # Errors
+    /// What makes no sense, with where it stands.
+    pub(crate) fn understand(self) -> std::result::Result<Quota, Complaint> {
+        let at = self.at();
+        let user = self.user.into_inner();
+        if !["", EVERYBODY].contains(&&*user) && !tokens::is_name(&user) {
+            let why = format!("`{user:.64}` is neither `*` nor a name: {}", tokens::NAMES);
+            return Err((at, why));
+        }
+        let bytes = self.bytes.map(|bytes| {
+            let at = bytes.span().start;
+            let read = bytes.as_ref().parse::<Bytes>();
+            read.map_err(|error| (at, error.to_string()))
+        });
+        Ok(Quota {
+            user,
+            requests: self.requests,
+            bytes: bytes.transpose()?,
+        })
+    }
+}
+
+/// What users may have open, and what they have.
+#[derive(Default)]
+pub(crate) struct Quotas(Mutex<Books>);
+
+#[derive(Default)]
+struct Books {
+    limits: Vec<Quota>,
+    /// None until somebody asks.
+    book: Option<Book>,
+}
+
+/// Room for a request that is being written down. Without that it is given back.
+pub(crate) struct Place<'a> {
+    quotas: &'a Quotas,
+    owner: String,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if let Some(book) = &mut self.quotas.books().book {
+            book.of(&self.owner).leave();
+        }
+    }
+}
+
+impl Place<'_> {
+    /// It is written down.
+    pub(crate) fn keep(self, record: &RequestRecord) {
+        if let Some(book) = &mut self.quotas.books().book {
+            book.of(&self.owner).add(record.id, open(record));
+        }
+    }
+}
+
+impl Quotas {
+    pub(crate) fn new(limits: &[Quota]) -> Self {
+        let quotas = Self::default();
+        quotas.limit(limits.to_vec());
+        quotas
+    }
+
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has these limits from now on. What is open stays so.
+    pub(crate) fn limit(&self, limits: Vec<Quota>) {
+        *self.books() = Books { limits, book: None };
+    }
+
+    /// Room for one more request; none where nobody limits that. Blocking.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] where its owner has as much as they may; the journal's.
+    pub(crate) fn reserve<'a>(
+        &'a self,
+        centre: &Centre,
+        record: &RequestRecord,
+    ) -> Result<Option<Place<'a>>> {
+        // What a job left is lost where it does not leave in time.
+        if is_of_job(record) {
+            return Ok(None);
+        }
+        let owner = &record.wishes.owner;
+        let mut books = self.books();
+        let Some(quota) = limit_of(&books.limits, owner) else {
+            return Ok(None);
+        };
+        let book = fill(&mut books, centre)?;
+        let of = book.of(owner);
+        if !quota.has_room(of.requests(), of.bytes()) {
+            of.sweep(centre)?;
+        }
+        let (requests, bytes) = (of.requests(), of.bytes());
+        if quota.has_room(requests, bytes) {
+            of.enter();
+            let owner = owner.clone();
+            return Ok(Some(Place {
+                quotas: self,
+                owner,
+            }));
+        }
+        let who = called(owner);
+        let cause = match (quota.requests, quota.bytes) {
+            (Some(most), _) if requests >= most => {
+                format!("{who} has {requests} open requests, and {most} are the most")
+            }
+            (_, most) => {
+                let most = most.unwrap_or_default();
+                format!("open requests of {who} have {bytes}, and {most} are the most")
+            }
+        };
+        Err(refused(record, cause))
+    }
+
+    /// Weighs a request whose data was found to have so many bytes. Blocking.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] where that is more than its owner may have open; the journal's.
+    pub(crate) fn weigh(&self, centre: &Centre, record: &RequestRecord, scan: &Scan) -> Result<()> {
+        let Scan::Sealed { bytes, .. } = *scan else {
+            return Ok(());
+        };
+        if is_of_job(record) {
+            return Ok(());
+        }
+        let owner = &record.wishes.owner;
+        let mut books = self.books();
+        let Some(quota) = limit_of(&books.limits, owner) else {
+            return Ok(());
+        };
+        let most = quota.bytes;
+        let of = fill(&mut books, centre)?.of(owner);
+        // Its own bytes may be known from before a crash.
+        of.add(record.id, open(record));
+        of.weigh(record.id, Bytes::ZERO);
+        let is_too_much = |others: Bytes| {
+            most.is_some_and(|most| others.get().saturating_add(bytes.get()) > most.get())
+        };
+        if is_too_much(of.bytes()) {
+            of.sweep(centre)?;
+        }
+        let others = of.bytes();
+        if is_too_much(others) {
+            let most = most.unwrap_or_default();
+            let who = called(owner);
+            let cause = format!(
+                "it has {bytes}, and other open requests of {who} {others}; {most} are the most"
+            );
+            return Err(refused(record, cause));
+        }
+        of.weigh(record.id, bytes);
+        Ok(())
+    }
+
+    /// What a user may have open, and has; none where nobody limits that. Blocking.
+    ///
+    /// # Errors
+    /// The journal's.
+    pub(crate) fn shown(&self, centre: &Centre, owner: &str) -> Result<Option<api::Quota>> {
+        let mut books = self.books();
+        let Some(quota) = limit_of(&books.limits, owner) else {
+            return Ok(None);
+        };
+        let of = fill(&mut books, centre)?.of(owner);
+        of.sweep(centre)?;
+        Ok(Some(api::Quota {
+            requests: of.requests(),
+            requests_max: quota.requests,
+            bytes: of.bytes().get(),
+            bytes_max: quota.bytes.map(Bytes::get),
+        }))
+    }
+}
+
+impl Quota {
+    /// Whether both are the same user's.
+    pub(crate) fn is_of_same(&self, other: &Self) -> bool {
+        self.user == other.user
+    }
+
+    fn has_room(&self, requests: u64, bytes: Bytes) -> bool {
+        let may_more = self.requests.is_none_or(|most| requests < most);
+        may_more && self.bytes.is_none_or(|most| bytes < most)
+    }
+}
+
+/// The quota of a user; none where nothing limits them. Nobody in particular is not everybody.
+fn limit_of(limits: &[Quota], owner: &str) -> Option<Quota> {
+    let of = |name: &str| limits.iter().find(|quota| quota.user == name);
+    let usual = || of(EVERYBODY).filter(|_| !owner.is_empty());
+    let found = of(owner).or_else(usual)?;
+    (found.requests.is_some() || found.bytes.is_some()).then(|| found.clone())
+}
+
+/// The book, with all that is open where it was empty.
+fn fill<'a>(books: &'a mut Books, centre: &Centre) -> Result<&'a mut Book> {
+    if books.book.is_none() {
+        let mut book = Book::default();
+        for record in centre.store.journal(|journal| journal.requests())? {
+            let owner = &record.wishes.owner;
+            if limit_of(&books.limits, owner).is_some() && !is_of_job(&record) {
+                book.of(owner).add(record.id, open(&record));
+            }
+        }
+        book.sweep(centre)?;
+        books.book = Some(book);
+    }
+    Ok(books.book.get_or_insert_default())
+}
+
+fn open(record: &RequestRecord) -> Open {
+    Open {
+        bytes: match record.scan {
+            Some(Scan::Sealed { bytes, .. }) => bytes,
+            Some(Scan::Failed { .. }) | None => Bytes::ZERO,
+        },
+        releases: record.release,
+    }
+}
+
+fn called(owner: &str) -> &str {
+    match owner {
+        "" => "nobody in particular",
+        owner => owner,
+    }
+}
+
+fn refused(record: &RequestRecord, cause: String) -> Error {
+    let subject = match record.id {
+        // It has no number yet.
+        id if id == RequestId::new(0) => "another request".to_owned(),
+        id => id.to_string(),
+    };
+    Error::new(ErrorKind::Busy, "submit", subject)
+        .cause(cause)
+        .hint("wait until others have ended, or cancel some; `posthaste whoami` shows the quota")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Vec<Quota> {
+        crate::site::read_site(text).unwrap().quotas
+    }
+
+    #[test]
+    fn a_user_has_a_quota_of_their_own_or_that_of_everybody() {
+        let limits = read(
+            "[[quota]]\nuser = \"*\"\nrequests = 2\nbytes = \"10TB\"\n[[quota]]\nuser = \"olga\"\n\
+             [[quota]]\nuser = \"alice\"\nbytes = \"1G\"\n",
+        );
+        let of = |user: &str| limit_of(&limits, user);
+        assert_eq!(of("bob").unwrap().requests, Some(2));
+        assert_eq!(of("bob").unwrap().bytes, Some(Bytes::new(10 << 40)));
+        assert_eq!(of("alice").unwrap().requests, None);
+        // Without any limit, and those that are nobody's in particular.
+        assert_eq!((of("olga"), of("")), (None, None));
+        let none = read("[[quota]]\nuser = \"\"\nrequests = 0\n");
+        assert_eq!(limit_of(&none, "").unwrap().requests, Some(0));
+        for wrong in [
+            "user = \"a b\"",
+            "requests = 1",
+            "user = \"a\"\nbytes = \"much\"",
+            "user = \"a\"\nrequests = -1",
+        ] {
+            crate::site::read_site(&format!("[[quota]]\n{wrong}\n")).expect_err(wrong);
+        }
+        let twice = "[[quota]]\nuser = \"a\"\n[[quota]]\nuser = \"a\"\n";
+        crate::site::read_site(twice).unwrap_err();
+    }
+
+    #[test]
+    fn there_is_room_below_both_limits() {
+        let quota = &read("[[quota]]\nuser = \"*\"\nrequests = 2\nbytes = \"1K\"\n")[0];
+        assert!(quota.has_room(1, Bytes::new(1023)));
+        assert!(!quota.has_room(2, Bytes::ZERO));
+        assert!(!quota.has_room(0, Bytes::new(1024)));
+    }
+}
