@@ -29,12 +29,16 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
+        Self::of(IdentityServer::start().unwrap(), "")
+    }
+
+    /// With more said of the provider.
+    fn of(provider: IdentityServer, more: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let provider = IdentityServer::start().unwrap();
         let file = folder.path().join("posthaste.toml");
         let below = folder.path().join("{user}");
         let settings = format!(
-            "[serve]\naudit = {:?}\n[oidc]\nissuer = {:?}\nclient_id = \"posthaste\"\n\
+            "[serve]\naudit = {:?}\n[oidc]\nissuer = {:?}\nclient_id = \"posthaste\"\n{more}\
              scopes = [\"openid\", \"profile\", \"groups\", \"offline_access\"]\n\
              [[oidc.grant]]\nclaim = \"groups\"\nvalue = \"climate\"\nscope = \"submit\"\nproject = \"climate\"\nbelow = [{below:?}]\n\
              [[oidc.grant]]\nclaim = \"groups\"\nvalue = \"hpc-ops\"\nscope = \"operate\"\n",
@@ -102,8 +106,8 @@ impl Scene {
     fn ask(&self, chore: &Value) -> String {
         let said = self.provider.ask(&chore.to_string()).unwrap();
         let said: Value = serde_json::from_str(&said).unwrap();
-        let said = said["said"].as_str();
-        said.unwrap_or_else(|| panic!("{chore}")).to_owned()
+        let done = said["said"].as_str();
+        done.unwrap_or_else(|| panic!("{chore}: {said}")).to_owned()
     }
 
     /// Logs in as an account of the provider; what the command says in the end.
@@ -344,6 +348,34 @@ fn whom_less_is_granted_from_some_moment_on_may_less_at_once() {
     let start = now();
     while scene.show(&token).0 != 403 {
         assert!(start.elapsed() < PATIENCE, "it is granted for ever");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_provider_is_known_by_the_authority_that_is_named() {
+    let provider = IdentityServer::start_with_tls().unwrap();
+    let authority = provider.authority();
+    let scene = Scene::of(provider, &format!("ca_file = {authority:?}\n"));
+    let (_, said) = failure(&scene.run("alice", &["login"]));
+    assert!(said.contains("certificate"), "{said}");
+    let trusting = ["--ca-file", authority.to_str().unwrap()];
+    let who = scene.log_in_with("alice", "u1001", &trusting);
+    assert_eq!(who["user"], "alice");
+    // A service that does not trust it says so, and lets in nobody.
+    let settings = scene.folder.path().join("posthaste.toml");
+    let written = fs::read_to_string(&settings).unwrap();
+    let written = written.lines().filter(|line| !line.starts_with("ca_file"));
+    let written: Vec<_> = written.collect();
+    fs::write(&settings, written.join("\n")).unwrap();
+    scene.service.process.signal("HUP");
+    let start = now();
+    loop {
+        let said = text(&scene.run("alice", &["whoami"]).stderr);
+        if said.contains("certificate") {
+            break;
+        }
+        assert!(start.elapsed() < PATIENCE, "{said}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }

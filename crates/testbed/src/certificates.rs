@@ -1,7 +1,7 @@
 use std::{fs, path::Path};
 
 use anyhow::{Context, Result};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
 /// Names of the files [`write`] makes.
 pub(crate) const AUTHORITY: &str = "ca.pem";
@@ -11,6 +11,9 @@ pub(crate) const KEY: &str = "server.key";
 /// Makes an authority and a certificate of 127.0.0.1 and localhost signed by it, in `folder`.
 pub(crate) fn write(folder: &Path) -> Result<()> {
     let mut params = CertificateParams::new(Vec::new()).context("describe an authority")?;
+    // By the same name OpenSSL takes what it signs for its own.
+    let name = &mut params.distinguished_name;
+    name.push(DnType::CommonName, "posthaste testbed authority");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let authority = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
     let names = vec!["127.0.0.1".to_owned(), "localhost".to_owned()];

@@ -3,13 +3,13 @@ use std::{
     fs,
     io::{BufRead, BufReader, Write},
     path::PathBuf,
-    process::{ChildStdin, ChildStdout, Stdio},
+    process::{ChildStdin, ChildStdout, Command, Stdio},
 };
 
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
-use crate::{Running, free_port, install, wait_until_listening};
+use crate::{Running, certificates, free_port, install, wait_until_listening};
 
 /// What runs the provider and plays its users' browser.
 const SCRIPT: &str = include_str!("identity_server/provider.mjs");
@@ -23,6 +23,7 @@ pub struct IdentityServer {
     script: PathBuf,
     folder: TempDir,
     port: u16,
+    has_tls: bool,
 }
 
 impl IdentityServer {
@@ -34,18 +35,34 @@ impl IdentityServer {
     /// # Errors
     /// When the program is missing or does not start.
     pub fn start() -> Result<Self> {
+        Self::start_as(false)
+    }
+
+    /// Starts it with TLS.
+    ///
+    /// # Errors
+    /// As [`IdentityServer::start`].
+    pub fn start_with_tls() -> Result<Self> {
+        Self::start_as(true)
+    }
+
+    fn start_as(has_tls: bool) -> Result<Self> {
         let script = install::find_node_program(install::OIDC_PROVIDER)?;
         let folder = tempfile::Builder::new()
             .prefix("posthaste-identity-")
             .tempdir()
             .context("make a folder for the OpenID provider")?;
         fs::write(folder.path().join("provider.mjs"), SCRIPT)?;
+        if has_tls {
+            certificates::write(folder.path())?;
+        }
         let mut server = Self {
             running: None,
             chores: RefCell::default(),
             script,
             folder,
             port: free_port()?,
+            has_tls,
         };
         server.restart()?;
         Ok(server)
@@ -57,10 +74,18 @@ impl IdentityServer {
     /// When it does not start.
     pub fn restart(&mut self) -> Result<()> {
         let log = fs::File::create(self.folder.path().join("log"))?;
-        let mut child = std::process::Command::new(install::find_node()?)
+        let mut command = Command::new(install::find_node()?);
+        command
             .arg(self.folder.path().join("provider.mjs"))
             .arg(&self.script)
-            .arg(self.port.to_string())
+            .arg(self.port.to_string());
+        if self.has_tls {
+            let file = |name| self.folder.path().join(name);
+            command
+                .args([file(certificates::CERTIFICATE), file(certificates::KEY)])
+                .env("NODE_EXTRA_CA_CERTS", self.authority());
+        }
+        let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(log)
@@ -84,7 +109,14 @@ impl IdentityServer {
     /// The address that its tokens name.
     #[must_use]
     pub fn issuer(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
+        let scheme = if self.has_tls { "https" } else { "http" };
+        format!("{scheme}://127.0.0.1:{}", self.port)
+    }
+
+    /// The certificate to trust, where it speaks TLS.
+    #[must_use]
+    pub fn authority(&self) -> PathBuf {
+        self.folder.path().join(certificates::AUTHORITY)
     }
 
     /// Has it do something, as `{"chore": "rotate"}`, and says its answer, a line of JSON with `said` or `failed`:

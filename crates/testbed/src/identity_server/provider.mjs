@@ -1,15 +1,17 @@
-// An OpenID provider with two accounts: `node provider.mjs PACKAGE PORT`. It does what lines of JSON on its standard input ask, and
+// An OpenID provider with two accounts: `node provider.mjs PACKAGE PORT [CERTIFICATE KEY]`. It does what lines of JSON on its standard input ask, and
 // answers each with a line.
 import { createHmac, generateKeyPairSync, sign as makeSignature } from 'node:crypto';
-import { createServer } from 'node:http';
+import { readFileSync } from 'node:fs';
+import * as http from 'node:http';
+import * as https from 'node:https';
 import { createInterface } from 'node:readline';
 import { pathToFileURL } from 'node:url';
 
 // What the library says is for people.
 console.info = console.error;
-const [, , library, port] = process.argv;
+const [, , library, port, certificate, key] = process.argv;
 const { default: Provider } = await import(pathToFileURL(library));
-const issuer = `http://127.0.0.1:${port}`;
+const issuer = `${certificate ? 'https' : 'http'}://127.0.0.1:${port}`;
 const accounts = {
   u1001: { preferred_username: 'alice', groups: ['climate'] },
   u1002: { preferred_username: 'olga', groups: ['climate', 'hpc-ops'] },
@@ -73,7 +75,10 @@ function makeProvider(keys) {
 let keys = makeKeys();
 const foreign = makeKeys();
 let answer = makeProvider(keys).callback();
-const server = createServer((request, response) => answer(request, response));
+const listener = (request, response) => answer(request, response);
+const server = certificate
+  ? https.createServer({ cert: readFileSync(certificate), key: readFileSync(key) }, listener)
+  : http.createServer(listener);
 server.listen(Number(port), '127.0.0.1');
 
 const encode = (value) => Buffer.from(JSON.stringify(value)).toString('base64url');
@@ -162,7 +167,7 @@ for await (const line of createInterface({ input: process.stdin })) {
   try {
     said = { said: await chores[chore](what) };
   } catch (error) {
-    said = { failed: String(error) };
+    said = { failed: `${error} ${error.cause ?? ''}` };
   }
   process.stdout.write(`${JSON.stringify(said)}\n`);
 }
