@@ -1,13 +1,16 @@
 //! What users may have open at once: refused with how much they have, counted over a kill, and changed while a service runs.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
+#[path = "support/ask.rs"]
+mod ask;
 #[path = "support/processes.rs"]
 mod processes;
 
 use std::{fs, process::Output, thread, time::Duration};
 
+use ask::ask;
 use processes::{PATIENCE, Relay, Service, binary, failure, make_tree, now, text};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 struct Scene {
     folder: tempfile::TempDir,
@@ -161,4 +164,64 @@ fn bytes_are_weighed_once_they_are_known_and_limits_change_while_a_service_runs(
     wait("its scan", || state(&fourth)["state"] == "moving");
     assert_eq!(bytes(&scene.quota("alice")), size * 3);
     assert_eq!(state(&first)["state"], "moving");
+}
+
+#[test]
+fn what_jobs_read_waits_for_room_and_what_they_leave_is_never_refused() {
+    let scene = Scene::new(
+        "requests = 0\n[[quota]]\nuser = \"\"\nrequests = 1\n",
+        "60M",
+    );
+    let path = |name: &str| scene.folder.path().join(name).display().to_string();
+    for tree in ["read1", "read2"] {
+        fs::create_dir(path(tree)).unwrap();
+        fs::write(path(&format!("{tree}/data")), vec![7; 1 << 20]).unwrap();
+    }
+    let script = format!(
+        "#POSTHASTE stage_in source={} destination={}\n#POSTHASTE stage_in source={} destination={}\n\
+         #POSTHASTE stage_out source={} destination=home deadline=2h via=ash code=1+0\n\
+         #POSTHASTE stage_out source={} destination=home deadline=2h via=ash code=1+0\n",
+        path("read1"),
+        path("in1"),
+        path("read2"),
+        path("in2"),
+        path("in1"),
+        path("in2")
+    );
+    let token = fs::read_to_string(scene.service.state.join("token")).unwrap();
+    let call = |method: &str, path: &str, body: &Value| -> (u16, Value) {
+        let path = format!("/v1/jobs/slurm/7{path}");
+        let answer = ask(
+            &scene.service,
+            method,
+            &path,
+            Some(token.trim()),
+            &body.to_string(),
+        );
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (
+            head[9..12].parse().unwrap(),
+            serde_json::from_str(body).unwrap(),
+        )
+    };
+    let owner = fs::metadata(scene.folder.path()).unwrap();
+    let (uid, gid) = (
+        std::os::unix::fs::MetadataExt::uid(&owner),
+        std::os::unix::fs::MetadataExt::gid(&owner),
+    );
+    let job = json!({ "script": script, "uid": uid, "gid": gid });
+    let (status, said) = call("PUT", "", &job);
+    assert_eq!(status, 200, "{said}");
+    let (status, said) = call("POST", "/stage-in", &json!({}));
+    assert_eq!((status, &said["code"]), (503, &"busy".into()), "{said}");
+    // Whoever asks for them asks again.
+    wait("its data", || {
+        let (status, said) = call("POST", "/stage-in", &json!({}));
+        status == 200 && said["ready"] == true
+    });
+    let (status, said) = call("POST", "/ended", &json!({ "well": true }));
+    assert_eq!(status, 200, "{said}");
+    wait("what it leaves", || {
+        call("GET", "", &json!({})).1["safe"] == true
+    });
 }
