@@ -188,11 +188,7 @@ impl Service {
         let token_file = options.state.join("token");
         let token = secrets::token(&token_file)?;
         let tokens = tokens::Tokens::new(token, &store.journal(|journal| journal.tokens())?);
-        let audit = options
-            .audit
-            .as_deref()
-            .map(http::Audit::open)
-            .transpose()?;
+        let audit = options.audit.as_deref().map(http::Audit::open);
         let (inputs, queue) = mpsc::channel(driver::INPUTS_MAX);
         let (listings, listed) = listing::Listings::new(options.listing_cache.get());
         let centre = driver::Centre::restore(store, inputs, &listings, options)?;
@@ -208,7 +204,7 @@ impl Service {
             centre,
             tokens: Arc::new(tokens),
             logins: Arc::new(oidc::Logins::open(options.site.oidc.as_ref())?),
-            audit: Arc::new(reload::Current::new(audit)),
+            audit: Arc::new(reload::Current::new(audit.transpose()?)),
             scans: scan_sender,
             watches: watch_sender,
             scratch: Arc::new(reload::Current::new(jobs::owner::roots(&options.scratch)?)),
