@@ -170,8 +170,9 @@ impl Service {
     /// address beyond loopback, and the operating system's and the database's.
     pub async fn open(options: &Options) -> Result<Self> {
         ports::check(options)?;
+        let actors = actors::Actors::open(options.as_owners)?;
         let tellers = options.alarms.iter().map(alarms::Teller::open);
-        let tellers = tellers.collect::<Result<Vec<_>>>()?;
+        let tellers = tellers.collect::<Result<_>>()?;
         let lead = match &options.database {
             Some(address) => Some(leadership::Lead::take(address).await?),
             None => None,
@@ -183,7 +184,6 @@ impl Service {
         };
         let epoch = lead.as_ref().map(|lead| lead.epoch);
         let database = options.database.as_ref().zip(epoch);
-        let actors = actors::Actors::open(options.as_owners)?;
         let store = Arc::new(store::Store::open(&options.state, database)?.acting(actors));
         let token_file = options.state.join("token");
         let token = secrets::token(&token_file)?;
