@@ -17,6 +17,8 @@ use crate::{Tools, ledger::Progress};
 
 /// Bytes written at once.
 const WRITE_BYTES: usize = 1 << 20;
+/// Files of one chunk that are open at once.
+const OPEN_MAX: usize = 64;
 
 /// Reads what a chunk consists of and writes it where it belongs. When this returns it is durable; its digest is given back.
 ///
@@ -38,15 +40,23 @@ pub(crate) async fn fetch(
             return Err(error);
         }
         written.push(file);
+        if written.len() >= OPEN_MAX {
+            sync(std::mem::take(&mut written)).await?;
+        }
     }
+    sync(written).await?;
+    tools.leases.check()?;
+    Ok(vec![Digest::new(*hasher.finalize().as_bytes())])
+}
+
+/// Makes what was written durable.
+async fn sync(written: Vec<Arc<File>>) -> Result<()> {
     let synced = tokio::task::spawn_blocking(move || {
         let mut files = written.iter();
         files.try_for_each(|file| file.sync_data())
     });
     let synced = synced.await.map_err(|cause| stopped(cause.to_string()))?;
-    synced.map_err(|cause| Error::io("flush", &chore.draft, cause).at(Locus::Destination))?;
-    tools.leases.check()?;
-    Ok(vec![Digest::new(*hasher.finalize().as_bytes())])
+    synced.map_err(|cause| Error::io("flush", "a draft", cause).at(Locus::Destination))
 }
 
 /// A file of the draft, which the service made. None is made here: one that is gone was given up.

@@ -9,6 +9,9 @@ use super::{LeaseId, MoverId, Roster, Ticket};
 /// What a mover has room for is counted on this long after it said so.
 const SPEAKS: Duration = Duration::from_secs(4);
 
+/// Pieces of work that one turn gives: a mover with room for more asks again at once.
+const GIVEN_MAX: usize = 16;
+
 impl Roster {
     /// Gives a mover its share of what waits.
     pub(super) fn give(&mut self, now: Timestamp, id: MoverId) -> Vec<(LeaseId, Ticket)> {
@@ -22,7 +25,7 @@ impl Roster {
                 .groups
                 .range((group, Ticket::new(0))..=(group, Ticket::new(u64::MAX)));
             // What shares reading stays together, as far as the mover has room.
-            let room = self.movers[&id].free as usize - given.len();
+            let room = (self.movers[&id].free as usize).min(GIVEN_MAX) - given.len();
             let alike: Vec<Ticket> = alike.map(|(_, ticket)| *ticket).take(room).collect();
             most = most.saturating_sub(alike.len().max(1));
             for ticket in alike {
@@ -81,6 +84,6 @@ impl Roster {
         let even = (self.waiting.len() + under_way).div_ceil(movers);
         let even = even.saturating_sub(mover.leases.len());
         let spilt = self.waiting.len().saturating_sub(free);
-        even.max(spilt).min(mover.free as usize)
+        even.max(spilt).min(mover.free as usize).min(GIVEN_MAX)
     }
 }

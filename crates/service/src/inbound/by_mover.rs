@@ -29,7 +29,8 @@ pub(super) async fn fetch(
     flow: &Flow,
     chunk: ChunkIndex,
 ) -> Result<Fetched> {
-    let Some(chore) = chore(stage, place, chunk).filter(|_| movers.are_there()) else {
+    let chore = movers.are_there().then(|| chore(stage, place, chunk));
+    let Some(chore) = chore.flatten() else {
         return Ok(Fetched::Ours(None));
     };
     make_files(stage, chunk).await?;
@@ -78,7 +79,13 @@ async fn make_files(stage: &Arc<Stage>, chunk: ChunkIndex) -> Result<()> {
     made.await
 }
 
-/// What is to be done; none where it can't be said in text.
+/// Bytes that say what one chunk consists of: what takes more, with very many small files, stays here. An answer to a mover has some
+/// of these.
+const CHORE_BYTES_MAX: usize = 2 << 20;
+/// What a piece takes beside its names.
+const PIECE_BYTES: usize = 160;
+
+/// What is to be done; none where it can't be said in text, or takes too much of it.
 fn chore(stage: &Stage, place: usize, chunk: ChunkIndex) -> Option<api::FetchChore> {
     let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_owned);
     let piece = |piece: super::list::Piece| {
@@ -94,7 +101,15 @@ fn chore(stage: &Stage, place: usize, chunk: ChunkIndex) -> Option<api::FetchCho
             to: piece.range.end,
         })
     };
-    let pieces = stage.pieces(chunk).into_iter().map(piece);
+    let pieces = stage.pieces(chunk);
+    let names = pieces.iter().map(|piece| {
+        let path = &stage.list.files[piece.file].path;
+        path.len() + stage.list.path_there(place, piece.file).len() + PIECE_BYTES
+    });
+    if names.sum::<usize>() > CHORE_BYTES_MAX {
+        return None;
+    }
+    let pieces = pieces.into_iter().map(piece);
     Some(api::FetchChore {
         request: stage.request.to_string(),
         chunk: chunk.get(),
