@@ -193,3 +193,44 @@ fn requests_count_in_budgets_and_in_the_choice_of_depots() {
         assert!(text.contains("with $0.0150 it would be safe"), "{text}");
     }
 }
+
+/// Six fragments for any two losses were wished, five for any one suffice by the deadline: that is all there is when the source goes, and a sixth
+/// depot never comes back.
+const SUFFICES: &str = r#"
+name = "suffices"
+summary = "What suffices is made again once the source is gone."
+horizon_s = 750
+depot = [
+    { name = "a", capacity_mib = 1, rate_mib_per_s = 1.0 },
+    { name = "b", capacity_mib = 1, rate_mib_per_s = 1.0 },
+    { name = "c", capacity_mib = 1, rate_mib_per_s = 1.0 },
+    { name = "d", capacity_mib = 1, rate_mib_per_s = 1.0 },
+    { name = "e", capacity_mib = 1, rate_mib_per_s = 1.0, offline_s = [[286, 391]] },
+    { name = "f", capacity_mib = 1, rate_mib_per_s = 1.0 },
+]
+fault = [
+    { at_s = 1.0, depot = "e", kind = "wiped" },
+    { at_s = 2.0, depot = "c", kind = "vanishes" },
+]
+
+[[request]]
+at_s = 1.0
+code = "4+2"
+deadline_s = 1
+purge_s = 1.0
+release = false
+safe_with = 1
+size_mib = 1.0
+"#;
+
+#[test]
+fn no_more_losses_are_promised_than_suffice_once_the_source_is_gone() {
+    let scenario = Scenario::parse(SUFFICES).unwrap();
+    for seed in 0..20 {
+        let report = simulate(&scenario, seed);
+        assert!(report.is_clean(), "seed {seed}\n{}", report.to_text());
+    }
+    let told = simulate(&scenario, 0).to_text();
+    let (_, after) = told.split_once("the source is gone").unwrap();
+    assert!(after.contains("survives the loss of any depot"), "{told}");
+}

@@ -113,7 +113,8 @@ impl Mind {
         let reason = Reason::AllSafe {
             losses: match request.replica.is_thinned() {
                 true => request.replica.survives().unwrap_or(0),
-                false => parity,
+                // Where the source went before the rest of the code was there, what suffices is all that is promised.
+                false => request.losses_first().unwrap_or(parity),
             },
         };
         if request.state == RequestState::Moving {
