@@ -27,8 +27,8 @@ use stored::{Login, Stored};
 /// --token-file nor POSTHASTE_TOKEN_FILE names another token. It is renewed as long as the provider allows.
 ///
 /// Examples:
-///   posthaste login --service https://posthaste.example.org
-///   posthaste whoami --service https://posthaste.example.org
+///   posthaste login --service https://dtn0
+///   posthaste whoami --service https://dtn0
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct LoginArguments {

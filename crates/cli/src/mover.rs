@@ -24,7 +24,7 @@ use crate::{
 /// --scope move --output FILE`.
 ///
 /// Examples:
-///   posthaste mover --server https://posthaste.example.org --token-file movers.token
+///   posthaste mover --server https://dtn0 --token-file movers.token
 ///   posthaste mover --server http://127.0.0.1:7420 --token-file movers.token --slots 8
 ///   srun --nodes 4 --ntasks-per-node 1 posthaste mover --config /etc/posthaste/posthaste.toml
 #[derive(Debug, Args)]
