@@ -153,11 +153,11 @@ fn movers_carry_one_dataset_together_and_none_that_dies_or_hangs_loses_any_of_it
         let done = movers.iter().map(|mover| number(mover, "done"));
         movers.len() == 3 && done.min() >= Some(4)
     };
-    centre.wait_for("all three work", all_work);
+    let movers = centre.wait_for("all three work", all_work);
+    let before = number(named(&movers, "living").unwrap(), "done");
     dying.kill();
     hanging.signal("STOP");
-    let movers = centre.wait_for("two are gone", |movers| movers.len() == 1);
-    let before = number(&movers[0], "done");
+    centre.wait_for("two are gone", |movers| movers.len() == 1);
     // It wakes up, learns that its work is others', and joins anew.
     hanging.signal("CONT");
     centre.wait_for("it is there again", |movers| {
@@ -180,7 +180,7 @@ fn movers_carry_one_dataset_together_and_none_that_dies_or_hangs_loses_any_of_it
 
 #[test]
 fn a_killed_service_takes_up_its_movers_again_and_moves_itself_when_all_have_left() {
-    let mut centre = Centre::start(96);
+    let mut centre = Centre::start(160);
     let mut movers = [centre.mover("one"), centre.mover("two")];
     centre.offload(&[]);
     let work = |movers: &[Value]| movers.iter().any(|mover| number(mover, "done") > 8);

@@ -134,7 +134,9 @@ async fn by_mover(
     let offered = offered(sealed, depot, way);
     let mut metered = None;
     let ending = way.movers.carry(offered, |news| match news {
-        News::Given | News::Fetched(_) => {}
+        // Of another mover nothing is acknowledged.
+        News::Given => metered = None,
+        News::Fetched(_) => {}
         News::Begun(digest) => {
             metered.get_or_insert_with(|| Metered::start(depot, gives_way));
             lead.send_replace(Lead::Begun(digest));
