@@ -11,6 +11,8 @@ use tokio::sync::{Semaphore, mpsc};
 use super::submit;
 use crate::{driver::Centre, inbound, outbound, store::Remains};
 
+/// How soon a journal that was away is tried again.
+const AGAIN_AFTER: std::time::Duration = std::time::Duration::from_secs(1);
 /// Scans at once: each keeps one list in memory and one directory tree busy.
 const SCANS_AT_ONCE: usize = 4;
 
@@ -25,8 +27,13 @@ pub(crate) async fn scan_all(centre: Arc<Centre>, mut queue: mpsc::Receiver<Requ
         };
         let centre = Arc::clone(&centre);
         running.spawn(async move {
-            if let Err(error) = scan(&centre, request).await {
+            // What a journal that was away did not take is done again: nobody else would, until the next start.
+            while let Err(error) = scan(&centre, request).await {
                 eprintln!("posthaste: {request}: {error}");
+                if !error.is_temporary() {
+                    break;
+                }
+                tokio::time::sleep(AGAIN_AFTER).await;
             }
             drop(permit);
         });
@@ -35,6 +42,9 @@ pub(crate) async fn scan_all(centre: Arc<Centre>, mut queue: mpsc::Receiver<Requ
 
 async fn scan(centre: &Arc<Centre>, request: RequestId) -> Result<()> {
     let record = centre.store.request(request)?;
+    if record.scan.is_some() {
+        return submit(centre, request).await;
+    }
     let sealed = if outbound::goes_out(&record) {
         let scan = outbound::submit::scan(centre, &record).await;
         scan.map(|scan| (scan, None))
@@ -70,7 +80,8 @@ async fn scan(centre: &Arc<Centre>, request: RequestId) -> Result<()> {
         if outbound::goes_out(&record) {
             centre.outgoing.places.give_back(&record);
         }
-        return Err(error);
+        eprintln!("posthaste: {request}: {error}");
+        return Ok(());
     }
     submit(centre, request).await
 }
