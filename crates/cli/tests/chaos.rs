@@ -266,12 +266,9 @@ fn whatever_befalls_it_each_request_is_done_or_told_and_each_byte_is_right() {
     eprintln!("{} requests, {faults} faults, seed {seed}", ended.len());
     // It did go wrong, and was asked for much.
     let said = hosts.all_said();
-    for sign in [
-        "is silent: its work is given to others",
-        "waits while process",
-        "safe, ",
-    ] {
-        assert!(said.contains(sign), "never {sign:?}: {said}");
+    for sign in [" joined", "waits while process", "safe, "] {
+        let times = said.matches(sign).count();
+        assert!(times > 4, "{times} times {sign:?}: {said}");
     }
     assert!(faults > length.as_secs() / 4 && ended.len() as u64 > length.as_secs() / 15);
 }
