@@ -277,6 +277,7 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::PermissionDenied);
             return;
         }
+        let groups = getgroups().unwrap();
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
         let secret = folder.path().join("secret");
@@ -298,7 +299,7 @@ mod tests {
         let panicked =
             std::panic::catch_unwind(|| actor.run(|| -> Result<()> { panic!("it does") }));
         assert!(panicked.is_err() && geteuid().is_root());
-        assert_eq!(getgroups().unwrap(), getgroups().unwrap());
+        assert_eq!(getgroups().unwrap(), groups);
     }
 
     #[tokio::test(flavor = "multi_thread")]

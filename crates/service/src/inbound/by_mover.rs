@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use posthaste_api as api;
 use posthaste_core::movers::MoverId;
-use posthaste_endpoint::Result;
+use posthaste_endpoint::{Error, ErrorKind, Result};
 use posthaste_types::{ChunkIndex, Digest};
 
 use super::{Flow, stage::Stage};
@@ -69,7 +69,10 @@ pub(super) async fn fetch(
 async fn make_files(stage: &Arc<Stage>, chunk: ChunkIndex) -> Result<()> {
     let pieces = stage.pieces(chunk);
     let made = stage.blocking(move |stage| {
-        let _leave = stage.leave();
+        // Over, it must not come to be again.
+        let Some(_leave) = stage.leave() else {
+            return Err(Error::new(ErrorKind::Cancelled, "write", "a chunk"));
+        };
         for piece in pieces {
             let file = &stage.list.files[piece.file];
             stage.draft.make(&file.path, file.size)?;
