@@ -122,8 +122,6 @@ pub struct MoverOrders {
     pub work: Vec<Work>,
     /// Leases of which nobody waits for the end any more.
     pub stop: Vec<u64>,
-    /// It gets nothing new.
-    pub drains: bool,
 }
 
 /// A piece of work, and the right to do it.

@@ -14,7 +14,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     thread::sleep,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use hosts::{Hosts, Namespace, stop_for};
@@ -223,10 +223,6 @@ fn whether_leases_are_free(hosts: &Hosts) {
     }
 }
 
-fn until(start: Instant, length: Duration) -> bool {
-    start.elapsed() < length
-}
-
 #[test]
 fn whatever_befalls_it_each_request_is_done_or_told_and_each_byte_is_right() {
     let length = Duration::from_secs(60 * setting("POSTHASTE_CHAOS_MINUTES", 3));
@@ -245,7 +241,7 @@ fn whatever_befalls_it_each_request_is_done_or_told_and_each_byte_is_right() {
     };
     let (start, mut faults) = (now(), 0_u64);
     let mut next_submission = Duration::ZERO;
-    while until(start, length) {
+    while start.elapsed() < length {
         if start.elapsed() >= next_submission {
             user.submit(&hosts, &mut dice);
             next_submission = start.elapsed() + SUBMIT_EVERY;

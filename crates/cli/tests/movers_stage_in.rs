@@ -1,60 +1,28 @@
 //! Real movers fetch a tree to scratch from real servers.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
+#[path = "support/processes.rs"]
+mod processes;
 #[path = "support/sources.rs"]
 mod sources;
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
-    path::PathBuf,
-    process::{Child, Command, Stdio},
+    path::{Path, PathBuf},
 };
 
+use processes::Process;
 use serde_json::Value;
 use sources::{Centre, chunks, command, picture, text};
 
-/// A mover that is killed when dropped.
-struct Mover(Child);
-
-impl Mover {
-    fn start(centre: &Centre, token: &PathBuf, name: &str) -> Self {
-        let folder = centre.folder.path();
-        let log = fs::File::create(folder.join(name).with_extension("log")).unwrap();
-        let mut mover = command(folder, &centre.s3)
-            .args(["mover", "--json", "--slots", "4", "--name", name])
-            .args(["--server", &centre.url, "--token-file"])
-            .arg(token)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(mover.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        assert!(line.contains(name), "it did not start: {line:?}");
-        Self(mover)
-    }
-
-    fn signal(&self, signal: &str) {
-        let pid = self.0.id().to_string();
-        let told = Command::new("kill").args(["-s", signal, &pid]).status();
-        assert!(told.unwrap().success());
-    }
-
-    fn kill(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-}
-
-impl Drop for Mover {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+fn mover(centre: &Centre, home: &Path, token: &Path, name: &str) -> Process {
+    let mut command = command(home, &centre.s3);
+    let words = ["mover", "--json", "--slots", "4", "--name", name];
+    command
+        .args(words)
+        .args(["--server", &centre.url, "--token-file"]);
+    let log = centre.folder.path().join(name).with_extension("log");
+    Process::run(command.arg(token), &log)
 }
 
 fn token(centre: &Centre) -> PathBuf {
@@ -82,9 +50,9 @@ fn check_whole(centre: &Centre) {
 fn movers_fetch_one_tree_together_and_none_that_dies_or_hangs_loses_any_of_it() {
     let mut centre = Centre::with("8M", "8M", 160);
     let token = token(&centre);
-    let mut dying = Mover::start(&centre, &token, "dying");
-    let hanging = Mover::start(&centre, &token, "hanging");
-    let _living = Mover::start(&centre, &token, "living");
+    let mut dying = mover(&centre, centre.folder.path(), &token, "dying");
+    let hanging = mover(&centre, centre.folder.path(), &token, "hanging");
+    let _living = mover(&centre, centre.folder.path(), &token, "living");
     let request = centre.stage_in("input", &["--deadline", "20m"]);
     let id = request["id"].as_str().unwrap().to_owned();
     let works = |centre: &Centre| {
@@ -112,22 +80,7 @@ fn what_a_mover_has_no_profile_for_the_service_fetches_itself() {
     let token = token(&centre);
     let lacking = centre.folder.path().join("other");
     fs::create_dir_all(&lacking).unwrap();
-    let mover = command(&lacking, &centre.s3)
-        .args(["mover", "--name", "lacking", "--server", &centre.url])
-        .arg("--token-file")
-        .arg(&token)
-        .stderr(Stdio::null())
-        .spawn();
-    let _mover = Mover(mover.unwrap());
-    let start = sources::now();
-    while centre
-        .json(&["movers", "--json"])
-        .as_array()
-        .unwrap()
-        .is_empty()
-    {
-        assert!(start.elapsed() < sources::PATIENCE);
-    }
+    let _mover = mover(&centre, &lacking, &token, "lacking");
     let request = centre.stage_in("input", &["--deadline", "10m"]);
     let id = request["id"].as_str().unwrap();
     centre.wait_until(id, |request| request["state"] == "arrived");

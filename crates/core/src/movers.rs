@@ -220,7 +220,6 @@ impl Roster {
         let mut turn = Turn {
             given: Vec::new(),
             stop: mover.stop.clone(),
-            drains: mover.drains || mover.leaves,
         };
         if mover.may_take(now) {
             turn.given = self.give(now, id);
@@ -275,9 +274,10 @@ impl Roster {
         self.leases.get(&lease).map(|(id, _)| *id)
     }
 
-    /// The movers that are there.
-    pub fn ids(&self) -> impl Iterator<Item = MoverId> {
-        self.movers.keys().copied()
+    /// What a mover calls itself; none where it is not there.
+    #[must_use]
+    pub fn name(&self, id: MoverId) -> Option<&str> {
+        self.movers.get(&id).map(|mover| mover.name.as_str())
     }
 
     /// Who has a lease.
@@ -442,7 +442,8 @@ mod tests {
         assert!(offer(&mut roster, 1, 1));
         assert!(roster.drain(at(0), "one", true) && !roster.is_manned(at(0)));
         assert_eq!(roster.take_left(), [Ticket::new(1)]);
-        assert!(turn(&mut roster, 1, one, 4).unwrap().drains);
+        assert_eq!(tickets(turn(&mut roster, 1, one, 4)), [0; 0]);
+        assert!(roster.views()[0].drains);
         // It is still to get nothing when it is started again.
         roster.join(at(2), "one", 4).unwrap();
         assert!(!offer(&mut roster, 2, 2));

@@ -37,10 +37,6 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    pub(crate) fn progress(&self) -> Progress {
-        Progress::default()
-    }
-
     pub(crate) fn begin(&mut self, lease: u64, handle: AbortHandle, progress: Progress) {
         self.running.insert(lease, Running { handle, progress });
     }

@@ -27,7 +27,7 @@ use crate::{
     datasets::Datasets,
     depots::Depots,
     lease::Leases,
-    ledger::{Ledger, Report},
+    ledger::{Ledger, Progress, Report},
     service::ServiceClient,
     sources::Sources,
 };
@@ -306,7 +306,7 @@ impl<N: Fn(Notice)> Mover<N> {
         }
         for work in orders.work {
             let (tools, lease) = (Arc::clone(&self.tools), work.lease);
-            let progress = self.ledger.progress();
+            let progress = Progress::default();
             let own = Arc::clone(&progress);
             let handle = self.works.spawn(async move {
                 let done = match &work.chore {

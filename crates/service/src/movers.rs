@@ -86,7 +86,7 @@ impl Movers {
     /// A mover joins.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for what makes no sense, [`ErrorKind::Unsupported`] where no protocol is spoken by both,
+    /// [`ErrorKind::Invalid`] for what makes no sense, [`ErrorKind::Conflict`] where no protocol is spoken by both,
     /// [`ErrorKind::Busy`] where there are too many.
     pub(crate) fn join(&self, new: &api::NewMover) -> Result<api::JoinedMover> {
         let wrong =
@@ -129,6 +129,7 @@ impl Movers {
             ..About::default()
         };
         state.about.insert(id, about);
+        state.forget_gone();
         self.settle(&mut state);
         eprintln!("posthaste: mover {} of {} joined", new.name, new.host);
         Ok(api::JoinedMover {
@@ -142,8 +143,9 @@ impl Movers {
     /// A mover ends by itself.
     pub(crate) fn leave(&self, id: MoverId) {
         let mut state = self.state();
-        let name = state.name(id);
+        let name = state.roster.name(id).map(str::to_owned);
         state.roster.leave(self.now(), id);
+        state.forget_gone();
         self.settle(&mut state);
         drop(state);
         if let Some(name) = name {
@@ -167,14 +169,7 @@ impl Movers {
             return Ok(api::MoverOrders::default());
         }
         loop {
-            let woken = Arc::clone(
-                &self
-                    .state()
-                    .about
-                    .get(&id)
-                    .ok_or_else(|| unknown(id))?
-                    .woken,
-            );
+            let woken = self.woken(id)?;
             let woken = woken.notified();
             tokio::pin!(woken);
             woken.as_mut().enable();
@@ -190,6 +185,12 @@ impl Movers {
         }
     }
 
+    fn woken(&self, id: MoverId) -> Result<Arc<Notify>> {
+        let state = self.state();
+        let about = state.about.get(&id).ok_or_else(|| unknown(id))?;
+        Ok(Arc::clone(&about.woken))
+    }
+
     /// Whether it is something new.
     fn hear(
         &self,
@@ -199,6 +200,11 @@ impl Movers {
     ) -> Result<bool> {
         let ended = turn.ended.iter().map(read_ending);
         let ended = ended.collect::<Result<Vec<_>>>()?;
+        let begun = turn.begun.iter().map(|begun| {
+            let digest = read_digest(&begun.digest)?;
+            Ok((LeaseId::new(begun.lease), News::Begun(digest)))
+        });
+        let begun = begun.collect::<Result<Vec<_>>>()?;
         let mut state = self.state();
         match state.roster.hear(self.now(), id, turn.number) {
             Heard::Unknown => return Err(unknown(id)),
@@ -209,9 +215,8 @@ impl Movers {
         if let Some(about) = state.about.get(&id) {
             about.woken.notify_waiters();
         }
-        for begun in &turn.begun {
-            let digest = read_digest(&begun.digest)?;
-            state.tell(id, LeaseId::new(begun.lease), News::Begun(digest));
+        for (lease, news) in begun {
+            state.tell(id, lease, news);
         }
         for fetched in &turn.fetched {
             let news = News::Fetched(fetched.bytes);
@@ -252,7 +257,7 @@ impl Movers {
             return;
         };
         if let Some(why) = failure {
-            let name = state.name(id).unwrap_or_default();
+            let name = state.roster.name(id).unwrap_or_default();
             let request = pending.offered.request;
             eprintln!("posthaste: {request}: mover {name}: {why}");
             if let Some(about) = state.about.get_mut(&id) {
@@ -285,7 +290,7 @@ impl Movers {
             let Some(pending) = state.pending.get(&ticket) else {
                 continue;
             };
-            let _ = pending.teller.try_send(ControlFlow::Continue(News::Given));
+            state.tell(id, lease, News::Given);
             work.push(api::Work {
                 lease: lease.get(),
                 chore: (pending.offered.chore)(),
@@ -294,7 +299,6 @@ impl Movers {
         Ok(Some(api::MoverOrders {
             work,
             stop: asked.stop.into_iter().map(LeaseId::get).collect(),
-            drains: asked.drains,
         }))
     }
 
@@ -351,6 +355,7 @@ impl Movers {
             tokio::time::sleep(LOOK_EVERY).await;
             let mut state = self.state();
             let gone = state.roster.tick(self.now());
+            state.forget_gone();
             self.settle(&mut state);
             drop(state);
             for name in gone {
@@ -365,8 +370,6 @@ impl Movers {
             // Whoever waits hears the end of this.
             state.pending.remove(&ticket);
         }
-        let there: BTreeSet<MoverId> = state.roster.ids().collect();
-        state.about.retain(|id, _| there.contains(id));
         for id in state.roster.wanted(self.now()) {
             if let Some(about) = state.about.get(&id) {
                 about.woken.notify_waiters();
@@ -376,9 +379,10 @@ impl Movers {
 }
 
 impl State {
-    fn name(&self, id: MoverId) -> Option<String> {
-        let mut views = self.roster.views().into_iter();
-        views.find(|view| view.id == id).map(|view| view.name)
+    /// Nothing is known any more of movers that are gone.
+    fn forget_gone(&mut self) {
+        let roster = &self.roster;
+        self.about.retain(|id, _| roster.name(*id).is_some());
     }
 
     /// Tells whoever waits for the work of a lease, where it is this mover's. What finds no room is told by what comes after.

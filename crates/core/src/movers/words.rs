@@ -56,8 +56,6 @@ pub struct Turn {
     pub given: Vec<(LeaseId, Ticket)>,
     /// What it is to stop: nobody waits for it any more.
     pub stop: Vec<LeaseId>,
-    /// It gets nothing new.
-    pub drains: bool,
 }
 
 /// Whether what a mover says counts.

@@ -164,13 +164,13 @@ fn offered(sealed: &Arc<Sealed>, depot: &Arc<Depot>, way: &Way) -> Offered {
     let (leg, haste) = (way.leg, way.manner.haste);
     let (sealed, depot) = (Arc::clone(sealed), Arc::clone(depot));
     let gives_way = way.manner.gives_way();
+    let due = match haste {
+        Haste::Now => Some(Timestamp::from_secs(0)),
+        Haste::By(due) => Some(due),
+        Haste::Whenever => None,
+    };
     let chore = move || {
         let known = sealed.digests_of(leg.chunk).unwrap_or_default();
-        let due = match haste {
-            Haste::Now => Some(Timestamp::from_secs(0)),
-            Haste::By(due) => Some(due),
-            Haste::Whenever => None,
-        };
         api::Chore::Send(api::SendChore {
             request: leg.request.to_string(),
             chunk: leg.chunk.get(),
@@ -183,12 +183,8 @@ fn offered(sealed: &Arc<Sealed>, depot: &Arc<Depot>, way: &Way) -> Offered {
     };
     Offered {
         request: leg.request,
-        due: match haste {
-            Haste::Now => Timestamp::from_secs(0),
-            Haste::By(due) => due,
-            Haste::Whenever => Timestamp::from_micros(u64::MAX),
-        },
-        group: leg.request.get().rotate_left(32) ^ u64::from(leg.chunk.get()),
+        chunk: leg.chunk,
+        due: due.unwrap_or(Timestamp::from_micros(u64::MAX)),
         chore: Arc::new(chore),
     }
 }

@@ -34,11 +34,10 @@ pub(super) async fn fetch(
         return Ok(Fetched::Ours(None));
     };
     make_files(stage, chunk).await?;
-    let request = stage.request;
     let offered = Offered {
-        request,
+        request: stage.request,
+        chunk,
         due: stage.deadline,
-        group: request.get().rotate_left(32) ^ u64::from(chunk.get()),
         chore: Arc::new(move || api::Chore::Fetch(chore.clone())),
     };
     let (mut fetching, mut seen) = (None, 0);

@@ -4,7 +4,7 @@ use std::{ops::ControlFlow, sync::Arc};
 
 use posthaste_api as api;
 use posthaste_core::movers::{MoverId, Offer, Ticket};
-use posthaste_types::{Digest, RequestId, Timestamp};
+use posthaste_types::{ChunkIndex, Digest, RequestId, Timestamp};
 use tokio::sync::mpsc;
 
 use super::{Movers, Pending};
@@ -35,9 +35,9 @@ pub(crate) enum Ending {
 /// Work that is offered to movers.
 pub(crate) struct Offered {
     pub(crate) request: RequestId,
+    /// What it is about; all of one chunk is read together.
+    pub(crate) chunk: ChunkIndex,
     pub(crate) due: Timestamp,
-    /// What it shares reading with.
-    pub(crate) group: u64,
     /// What is to be done, said when it is given: what it needs then is fresh.
     pub(crate) chore: Arc<dyn Fn() -> api::Chore + Send + Sync>,
 }
@@ -75,7 +75,7 @@ impl Movers {
         let offer = Offer {
             ticket,
             due: offered.due,
-            group: offered.group,
+            group: offered.request.get().rotate_left(32) ^ u64::from(offered.chunk.get()),
         };
         if !state.roster.offer(self.now(), offer) {
             return None;
