@@ -19,6 +19,7 @@ mod endpoints;
 mod failure;
 mod gateway;
 mod generate;
+mod input;
 mod keygen;
 mod keys;
 mod login;

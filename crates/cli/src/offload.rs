@@ -1,5 +1,7 @@
 //! `posthaste offload`: submits a stage-out and says whether it will be on time.
 
+mod files_from;
+
 use std::{process::ExitCode, time::Duration};
 
 use clap::{Args, ValueEnum};
@@ -30,11 +32,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 ///   posthaste offload /scratch/run7 --to home --deadline 10m --via a,b,c --code 2+1 --release when-safe
 ///   posthaste offload /scratch/run7 --to s3://lab/run7 --deadline 2h --release when-safe
 ///   posthaste offload s3://lab/run7 --to sftp://me@archive/run7 --deadline 1d
+///   find . -name '*.h5' | posthaste offload . --files-from - --to home --deadline 2h --via a,b,c
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct OffloadArguments {
     #[command(flatten)]
     wish: WishArguments,
+    /// Only the files below DIR that FILE names, - for standard input: a path from DIR a line; what begins with # or ; is
+    /// a comment. Not with an address in --to
+    #[arg(long, value_name = "FILE")]
+    files_from: Option<String>,
     /// An id of your own: submitting it twice is submitting it once
     #[arg(long, value_name = "ID")]
     submission_id: Option<String>,
@@ -124,12 +131,19 @@ pub async fn run(arguments: OffloadArguments) -> Outcome {
     let service = ServiceClient::open(&arguments.service)?;
     let submission_id = arguments.submission_id.clone();
     let new = arguments.wish.request(submission_id)?;
-    let path = if arguments.dry_run {
-        "/v1/requests?dry_run=true"
+    let how = if arguments.dry_run {
+        "?dry_run=true"
     } else {
-        "/v1/requests"
+        ""
     };
-    let mut request: api::Request = service.post(path, &new).await?;
+    let mut request: api::Request = match &arguments.files_from {
+        None => service.post(&format!("/v1/requests{how}"), &new).await?,
+        Some(file) => {
+            let lines = files_from::lines(&new, file).await?;
+            let path = format!("/v1/requests/named{how}");
+            service.post_all_lines(&path, lines).await?
+        }
+    };
     let id = request.id.clone();
     while request.state == "scanning" {
         tokio::time::sleep(LOOK_EVERY).await;

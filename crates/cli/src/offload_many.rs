@@ -2,7 +2,6 @@
 
 use std::{
     io::{self, IsTerminal},
-    path::Path,
     process::ExitCode,
 };
 
@@ -15,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use crate::{
     client::{ServiceArguments, ServiceClient},
     failure::{Exit, Failure, Outcome},
+    input,
     ls::progress::{LOOKED_EVERY, QUIET_FOR, draw, grouped},
     output,
 };
@@ -59,7 +59,7 @@ struct Tally {
 /// [`Exit::LessSerious`] where a line was refused; else that the file can't be read, or the service not be reached.
 pub async fn run(arguments: ManyArguments) -> Outcome {
     let service = ServiceClient::open(&arguments.service)?;
-    let lines = blocks(open(&arguments.file).await?);
+    let lines = blocks(input::open(&arguments.file).await?);
     let mut answers = service.post_lines("/v1/requests/bulk", lines).await?;
     let mut tally = Tally::default();
     let is_shown = io::stderr().is_terminal() && !(arguments.json && io::stdout().is_terminal());
@@ -104,16 +104,6 @@ pub async fn run(arguments: ManyArguments) -> Outcome {
             ))
         }
     }
-}
-
-async fn open(file: &str) -> Result<Box<dyn AsyncRead + Send + Unpin>, Failure> {
-    if file == "-" {
-        return Ok(Box::new(tokio::io::stdin()));
-    }
-    let opened = tokio::fs::File::open(Path::new(file)).await;
-    let opened = opened
-        .map_err(|cause| Failure::new(Exit::FileNotFound, format!("can't read {file}: {cause}")))?;
-    Ok(Box::new(opened))
 }
 
 /// What is read, block by block.

@@ -1,11 +1,13 @@
 //! What people asked for, with what the mind doesn't need to know: where it lies, where it goes.
 
 use posthaste_core::contract::{Method, Wishes};
-use posthaste_types::{ByteRate, Bytes, Code, Record, RequestId, SourceId, Timestamp, record};
+use posthaste_types::{
+    ByteRate, Bytes, Code, Digest, Record, RequestId, SourceId, Timestamp, record,
+};
 
 use crate::{
     Journal, JournalError,
-    database::{Database, Row, Trouble, Value, number_of, params},
+    database::{Database, Row, Trouble, TroubleKind, Value, number_of, params},
     from_sql, to_sql,
 };
 
@@ -22,6 +24,8 @@ pub struct RequestRecord {
     pub source: Vec<u8>,
     /// The names of the files in it that are meant; all that lies below it where none is named.
     pub only: Vec<String>,
+    /// The digest of the list of the files below it that are meant, where they were named in a list of its own.
+    pub named: Option<Digest>,
     /// The names of where it goes, with commas between them; of a stage-in a path.
     pub destination: String,
     /// How chunks are coded.
@@ -62,6 +66,11 @@ pub struct RequestRecord {
 }
 
 impl RequestRecord {
+    /// Whether some files of its directory are meant, not all that lies below it.
+    pub fn is_of_some(&self) -> bool {
+        !self.only.is_empty() || self.named.is_some()
+    }
+
     /// The names of where it goes.
     pub fn destinations(&self) -> impl Iterator<Item = &str> {
         self.destination.split(',').filter(|name| !name.is_empty())
@@ -161,6 +170,12 @@ fn from_row(row: &Row) -> Result<RequestRecord, Trouble> {
             .get::<_, Option<Vec<u8>>>("only_files")?
             .and_then(|bytes| Record::from_bytes(&bytes).ok())
             .unwrap_or_default(),
+        named: row
+            .get::<_, Option<Vec<u8>>>("named")?
+            .map(|bytes| Digest::from_bytes(&bytes))
+            .transpose()
+            // Without it, all of its directory would be meant.
+            .map_err(|cause| Trouble::new(TroubleKind::Other, cause))?,
         destination: row.get("destination")?,
         code: code.parse().unwrap_or(Code::NONE),
         via: names(&row.get::<_, String>("via")?),
@@ -217,13 +232,15 @@ fn insert(database: &dyn Database, request: &RequestRecord) -> Result<RequestId,
         (!request.only.is_empty()).then(|| request.only.to_bytes()),
         request.pinned.join(","),
         request.one_file.as_ref().map(Record::to_bytes),
+        request.named.as_ref().map(Record::to_bytes),
     ];
     let row = database.query_row(
         "INSERT INTO request (submission, dataset, source, destination, code, via, release,
          best_effort, created_micros, deadline_micros, expires_micros, recipients, optimizer,
-         wishes, stage_in, purge_micros, only_files, pinned, one_file)
+         wishes, stage_in, purge_micros, only_files, pinned, one_file,
+         named)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,
-         ?19)
+         ?19, ?20)
          RETURNING id",
         &arguments,
     )?;

@@ -8,7 +8,7 @@ use crate::{
 
 /// Each entry brings the schema from its index to the next; entries are never changed. They are in SQLite's words,
 /// of which `Database::definition` makes another database's.
-const MIGRATIONS: [&str; 19] = [
+const MIGRATIONS: [&str; 20] = [
     "
     CREATE TABLE input (
         seq INTEGER PRIMARY KEY,
@@ -156,6 +156,7 @@ const MIGRATIONS: [&str; 19] = [
     CREATE INDEX fts_file_of_job ON fts_file (job, id);
     CREATE INDEX fts_file_open ON fts_file (state, deadline_micros) WHERE settled = 0;",
     "CREATE TABLE small_list (request INTEGER PRIMARY KEY, list BLOB NOT NULL);",
+    "ALTER TABLE request ADD COLUMN named BLOB;",
 ];
 
 /// Brings the schema up to date, in a transaction that has begun.

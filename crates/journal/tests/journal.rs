@@ -144,6 +144,7 @@ fn request() -> RequestRecord {
         dataset: "00ff".into(),
         source: b"/scratch/\xff\n".to_vec(),
         only: vec!["a,b".into(), "c\n".into()],
+        named: Some(Digest::new([7; 32])),
         destination: "home".into(),
         code: Code::new(2, 1).unwrap(),
         via: vec!["a".into(), "b".into()],
@@ -446,7 +447,7 @@ fn tokens_are_kept_by_name_until_they_are_removed() {
 }
 
 /// What takes each migration after the first back, in their order.
-const BACK: [&str; 18] = [
+const BACK: [&str; 19] = [
     "ALTER TABLE request DROP COLUMN recipients;",
     "ALTER TABLE request DROP COLUMN optimizer;",
     "ALTER TABLE depot DROP COLUMN terms;",
@@ -465,6 +466,7 @@ const BACK: [&str; 18] = [
     "DROP TABLE token;",
     "ALTER TABLE request DROP COLUMN one_file; DROP TABLE fts_file; DROP TABLE fts_job;",
     "DROP TABLE small_list;",
+    "ALTER TABLE request DROP COLUMN named;",
 ];
 
 /// Makes a journal one of an older schema.
@@ -494,6 +496,7 @@ fn a_journal_from_before_encryption_is_taken_over() {
         (before.stage_in, before.purge_at) = (None, None);
         before.one_file = None;
         before.only.clear();
+        before.named = None;
         let journal = place.open();
         assert_eq!(journal.request(before.id).unwrap(), Some(before));
     });
@@ -530,6 +533,7 @@ fn a_journal_from_before_optimizers_is_taken_over() {
         (before.stage_in, before.purge_at) = (None, None);
         before.one_file = None;
         before.only.clear();
+        before.named = None;
         let journal = place.open();
         assert_eq!(journal.request(before.id).unwrap(), Some(before));
     });

@@ -7,9 +7,11 @@ mod directory;
 mod events;
 mod identity;
 mod jobs;
+mod lines;
 mod listing;
 mod metrics;
 mod movers;
+mod named;
 mod paths;
 mod pauses;
 mod queue;
@@ -195,6 +197,7 @@ pub(crate) type Answer<T> = Result<T, Refusal>;
         listing::list,
         requests::submit,
         bulk::submit,
+        named::submit,
         requests::show,
         requests::cancel,
         requests::modify,
@@ -268,6 +271,7 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/v1/queue", get(queue::show))
         .route("/v1/requests", get(listing::list).post(requests::submit))
         .route("/v1/requests/bulk", post(bulk::submit))
+        .route("/v1/requests/named", post(named::submit))
         .route(
             "/v1/requests/{id}",
             get(requests::show)

@@ -434,12 +434,11 @@ async fn resume(desk: &http::Desk) -> Result<()> {
     }
     circuits::offer(centre).await?;
     centre.tell(Input::DriverStarted).await?;
-    for record in centre
-        .store
-        .journal(|journal| journal.requests())?
-        .iter()
-        .rev()
-    {
+    let records = centre.store.journal(|journal| journal.requests())?;
+    let waiting = records.iter().filter(|record| record.scan.is_none());
+    let waiting = waiting.map(|record| record.dataset.clone()).collect();
+    tokio::task::block_in_place(|| centre.store.sweep_names(&waiting))?;
+    for record in records.iter().rev() {
         if outbound::goes_out(record) && outbound::submit::is_open(centre, record) {
             centre.outgoing.places.take(record);
         }

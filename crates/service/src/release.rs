@@ -28,7 +28,7 @@ pub(crate) async fn release(
     let sealed = Arc::clone(sealed);
     let record = tokio::task::block_in_place(|| store.request(request))?;
     // Of a directory of which files were named, they alone were asked to go.
-    let keeps_root = !record.only.is_empty();
+    let keeps_root = record.is_of_some();
     let backup = tokio::task::block_in_place(|| store.backup_of(request));
     let actor = sealed.seal().actor.clone();
     let removed = actor.blocking(move || {

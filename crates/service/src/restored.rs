@@ -329,6 +329,7 @@ mod tests {
             dataset: DatasetId::random().unwrap().to_string(),
             source: b"/scratch/run".to_vec(),
             only: Vec::new(),
+            named: None,
             destination: "home".into(),
             code: Code::new(2, 1).unwrap(),
             via: Vec::new(),

@@ -24,11 +24,13 @@ use posthaste_types::{ChunkIndex, Digest, RequestId, Timestamp};
 use crate::{actors::Actors, backup, secrets};
 
 mod encryption;
+mod names;
 mod relearn;
 mod stage_in;
 mod together;
 
 pub(crate) use encryption::Remains;
+pub(crate) use names::NamesDraft;
 use together::Together;
 
 /// Largest list of files that is kept in the journal: one of a few files costs no file of its own, which is two waits for the disk.

@@ -11,15 +11,15 @@ use posthaste_core::contract::{
 };
 use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
 use posthaste_engine::{
-    dataset,
+    dataset::{self, FileList},
     envelope::age::{RECIPIENTS_MAX, Recipient},
 };
 use posthaste_journal::{RequestRecord, Scan};
 use posthaste_types::{RequestId, Timestamp, encrypted_sizes};
 
 use crate::{driver::Centre, hands::solved, inbound, outbound, render, wishes};
-use scans::sealed;
 pub(crate) use scans::{listed, scan_all};
+use scans::{listed_of, sealed};
 use told::{asked, ids};
 
 /// How long depots keep a dataset after its deadline, unless the request says.
@@ -49,6 +49,18 @@ pub(crate) fn accept(centre: &Centre, new: &api::NewRequest) -> Result<(RequestR
         Some(address) => outbound::submit::check(centre, new, address)?,
         None => check(centre, new)?,
     };
+    keep(centre, new, record)
+}
+
+/// Writes down what was checked, or gives the request that was submitted under its id meanwhile. Whether it is a new one.
+///
+/// # Errors
+/// As [`write_down`].
+pub(crate) fn keep(
+    centre: &Centre,
+    new: &api::NewRequest,
+    record: RequestRecord,
+) -> Result<(RequestRecord, bool)> {
     match write_down(centre, record) {
         Ok(record) => Ok((record, true)),
         // Somebody else may have submitted the same meanwhile.
@@ -106,7 +118,26 @@ pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewRequest) -> Res
     let (root, only) = source(centre, new)?;
     let actor = tokio::task::block_in_place(|| centre.store.actors.of(&record))?;
     let list = actor.blocking(move || listed(&root, &only)).await?;
-    record.scan = Some(sealed(&record, &list));
+    decided(centre, record, &list)
+}
+
+/// The same of files that are named in the list that is kept. Blocking.
+///
+/// # Errors
+/// As [`rehearse`].
+pub(crate) fn rehearse_named(centre: &Centre, record: &RequestRecord) -> Result<api::Request> {
+    let record = RequestRecord {
+        id: REHEARSED,
+        ..record.clone()
+    };
+    drop(centre.quotas.reserve(centre, &record)?);
+    let list = listed_of(centre, &record)?;
+    decided(centre, record, &list)
+}
+
+/// What would be decided of a request about these files.
+fn decided(centre: &Centre, mut record: RequestRecord, list: &FileList) -> Result<api::Request> {
+    record.scan = Some(sealed(&record, list));
     let mut mind = centre.copy_of_mind()?;
     if let Some(spec) = specification(centre, &record)? {
         let pinned = ids(centre, &record.pinned)?;
@@ -301,14 +332,38 @@ pub(crate) fn source(centre: &Centre, new: &api::NewRequest) -> Result<(PathBuf,
         );
         return Err(invalid(why, "name the directory that holds them"));
     }
-    let is_plain =
-        |name: &String| !matches!(name.as_str(), "" | "." | "..") && !name.contains(['/', '\0']);
+    let is_plain = |name: &String| !name.contains('/') && dataset::is_path_below(name.as_bytes());
     if let Some(name) = new.only.iter().find(|name| !is_plain(name)) {
         let why = format!("`{}` is no name of a file in it", name.escape_debug());
         return Err(invalid(why, "give names without slashes"));
     }
     let only: std::collections::BTreeSet<&String> = new.only.iter().collect();
     Ok((source, only.into_iter().cloned().collect()))
+}
+
+/// Checks a request about files that are named in a list beside it.
+///
+/// # Errors
+/// As [`accept`], and [`ErrorKind::Invalid`] where it can't be about such.
+pub(crate) fn check_named(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
+    let refused = |why: &str, hint: &str| {
+        let error = Error::new(ErrorKind::Invalid, "submit", &new.source);
+        Err(error.cause(why.to_owned()).hint(hint))
+    };
+    if outbound::submit::address(centre, new).is_some() {
+        return refused(
+            "files can be named in a list only of what goes through depots",
+            "name the address of a directory that holds them alone, or depots with --via",
+        );
+    }
+    if !new.only.is_empty() {
+        return refused("files are named in two ways", "leave `only` out");
+    }
+    let record = check(centre, new)?;
+    if !record.only.is_empty() {
+        return refused("it is a file", "name the directory that the paths begin at");
+    }
+    Ok(record)
 }
 
 fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
@@ -343,6 +398,7 @@ fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
         dataset: dataset::DatasetId::random()?.to_string(),
         source: source.as_os_str().as_bytes().to_vec(),
         only,
+        named: None,
         destination: destinations(centre, &new.to)?,
         code,
         via: via(centre, &new.via)?,

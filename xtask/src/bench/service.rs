@@ -3,6 +3,7 @@
 //! The service runs as it ships, with one relay that takes little a second, so that what is submitted stays queued.
 
 mod load;
+mod report;
 mod subject;
 
 use std::{
@@ -14,8 +15,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use super::{figures, say, stage};
-use crate::root;
+use super::{say, stage};
 use load::{Latency, Load};
 use subject::{Kind, Subject};
 
@@ -30,6 +30,9 @@ const BULK_FILES: usize = 10_000;
 const BULKS: usize = 3;
 /// Lines of a call of our own interface, of a file of a MiB each.
 const LINES: usize = 30_000;
+/// Files that one request names, and such requests.
+const NAMES: usize = 100_000;
+const NAMINGS: usize = 3;
 /// Who listens to events.
 const WATCHERS: usize = 100;
 /// For how long the processor's time is taken.
@@ -53,6 +56,8 @@ struct Row {
     admitted_s: f64,
     bulk_per_s: f64,
     lines_per_s: f64,
+    names_per_s: f64,
+    named_s: f64,
     status: Latency,
     page: Latency,
     bytes_each: f64,
@@ -92,7 +97,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         let mut subject = Subject::start(&program, &place, kind)?;
         rows.push(measure(&mut subject, requests)?);
     }
-    super::publish("service", &report(&rows, requests))?;
+    super::publish("service", &report::write(&rows, requests))?;
     Ok(())
 }
 
@@ -130,6 +135,8 @@ fn measure(subject: &mut Subject, requests: usize) -> Result<Row> {
     let (answers_after, resumes_after) = subject.kill_and_restart(PATIENCE)?;
     say("many lines in one call");
     let lines_per_s = lines_of_one_call(subject)?;
+    say("files that are named");
+    let (names_per_s, named_s) = names(subject)?;
     say("jobs of FTS's interface");
     let bulk_per_s = bulk(subject)?;
     #[expect(clippy::cast_precision_loss, reason = "shown to people")]
@@ -141,6 +148,8 @@ fn measure(subject: &mut Subject, requests: usize) -> Result<Row> {
         admitted_s,
         bulk_per_s,
         lines_per_s,
+        names_per_s,
+        named_s,
         status,
         page,
         bytes_each,
@@ -177,6 +186,27 @@ fn lines_of_one_call(subject: &Subject) -> Result<f64> {
     Ok(lines / took.as_secs_f64())
 }
 
+/// Files in a second that requests name, and after how long the last is scanned.
+fn names(subject: &Subject) -> Result<(f64, f64)> {
+    let tree = subject.tree(NAMES)?;
+    let mut names = String::new();
+    for name in &tree.names {
+        let _ = writeln!(names, "\"{name}\"");
+    }
+    let call = |number: usize| {
+        let first = wanted(&tree.root, &format!("named-{number}"));
+        let path = "/v1/requests/named".to_owned();
+        ("POST".to_owned(), path, format!("{first}\n{names}"))
+    };
+    let begun = now();
+    let calls = (0..NAMINGS).map(call).collect();
+    let (_, took) = Load::new(subject).run(1, calls, 201)?;
+    subject.wait_until_admitted(PATIENCE)?;
+    #[expect(clippy::cast_precision_loss, reason = "shown to people")]
+    let files = (NAMINGS * NAMES) as f64;
+    Ok((files / took.as_secs_f64(), begun.elapsed().as_secs_f64()))
+}
+
 /// A submission of one file.
 fn wanted(source: &str, submission: &str) -> String {
     let body = json!({
@@ -184,104 +214,6 @@ fn wanted(source: &str, submission: &str) -> String {
         "deadline": "2027-12-01T00:00:00Z", "submission_id": submission, "best_effort": true,
     });
     body.to_string()
-}
-
-fn report(rows: &[Row], requests: usize) -> String {
-    let mut text = format!(
-        "# The service\n\nWritten by `cargo xtask bench service`. The service as it ships, on loopback, with a relay beside it that takes \
-         1 MiB a second. {CLIENTS} clients submit {requests} requests of one file of a MiB, each over a connection of its own, and ask again where the service \
-         says that too many wait for their scan; all of \
-         them stay queued while {QUESTIONS} questions of each kind are asked by as many. Then it is killed and started again. A job of FTS's \
-         interface has {BULK_FILES} files, a call of our own {LINES} lines, and waits while 10,000 wait for their scan. Memory is what the process grew by; the processor's time is that of the service, of one core, \
-         over {} s. Clients, service, relay and database share the machine.\n\n{}\n\n| | {} | to reach |\n|---|{}---|\n",
-        WINDOW.as_secs(),
-        figures::machine(&root()),
-        rows.iter()
-            .map(|row| row.kind.name())
-            .collect::<Vec<_>>()
-            .join(" | "),
-        "---|".repeat(rows.len()),
-    );
-    for (what, of, goal) in lines() {
-        let cells: Vec<String> = rows.iter().map(of).collect();
-        let _ = writeln!(text, "| {what} | {} | {goal} |", cells.join(" | "));
-    }
-    text
-}
-
-/// What a line of the report is about, its figure, and what must be reached.
-type Line = (String, fn(&Row) -> String, String);
-
-fn lines() -> Vec<Line> {
-    let line = |what: &str, of: fn(&Row) -> String, goal: String| (what.to_owned(), of, goal);
-    let none = String::new;
-    vec![
-        line(
-            "submissions of one file a second",
-            |row| format!("{:.0}", row.submits_per_s),
-            format!("{SUBMITS_PER_S_MIN:.0}"),
-        ),
-        line(
-            "one of them: median, p99",
-            |row| row.submit.to_string(),
-            none(),
-        ),
-        line(
-            "until all were scanned and admitted",
-            |row| format!("{:.1} s", row.admitted_s),
-            none(),
-        ),
-        line(
-            "files in bulk a second",
-            |row| format!("{:.0}", row.bulk_per_s),
-            format!("{BULK_PER_S_MIN:.0}"),
-        ),
-        line(
-            "lines of one call a second, each a submission of one file",
-            |row| format!("{:.0}", row.lines_per_s),
-            none(),
-        ),
-        line(
-            "status of one: median, p99",
-            |row| row.status.to_string(),
-            format!("p99 {STATUS_P99_MS_MAX:.0} ms"),
-        ),
-        line(
-            "page of 100: median, p99",
-            |row| row.page.to_string(),
-            none(),
-        ),
-        line(
-            "memory of a queued request",
-            |row| format!("{:.0} B", row.bytes_each),
-            format!("{BYTES_EACH_MAX:.0} B"),
-        ),
-        line(
-            "processor, idle",
-            |row| format!("{:.1} %", row.idle_percent),
-            format!("{IDLE_PERCENT_MAX:.0} %"),
-        ),
-        line(
-            "processor, all queued",
-            |row| format!("{:.1} %", row.queued_percent),
-            none(),
-        ),
-        line(
-            "the same with 100 watchers of events",
-            |row| format!("{:.1} %", row.watched_percent),
-            none(),
-        ),
-        line(
-            "answers again after a kill",
-            |row| format!("{:.1} s", row.answers_after_s),
-            format!("{ANSWERS_AFTER_S_MAX:.0} s"),
-        ),
-        line(
-            "moves data again",
-            |row| format!("{:.1} s", row.resumes_after_s),
-            "10 s".to_owned(),
-        ),
-    ]
 }
 
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures time")]

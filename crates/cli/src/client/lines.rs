@@ -4,14 +4,15 @@ use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, StreamExt};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::{
-    Request,
+    Request, Response,
     body::{Frame, Incoming},
     header,
 };
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use posthaste_api as api;
+use serde::de::DeserializeOwned;
 
-use super::{ServiceClient, accepted, parse};
+use super::{ServiceClient, accepted, parse, read};
 use crate::failure::{Exit, Failure};
 
 /// Longest line of an answer that is taken.
@@ -27,6 +28,30 @@ impl ServiceClient {
         path: &str,
         lines: impl Stream<Item = std::io::Result<Bytes>> + Send + 'static,
     ) -> Result<Lines, Failure> {
+        Ok(Lines {
+            body: self.send_lines(path, lines).await?.into_body(),
+            came: BytesMut::new(),
+            answered: 0,
+        })
+    }
+
+    /// Sends lines, and takes one answer to all of them.
+    ///
+    /// # Errors
+    /// As [`ServiceClient::get`].
+    pub async fn post_all_lines<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        lines: impl Stream<Item = std::io::Result<Bytes>> + Send + 'static,
+    ) -> Result<T, Failure> {
+        parse(&read(self.send_lines(path, lines).await?).await?)
+    }
+
+    async fn send_lines(
+        &self,
+        path: &str,
+        lines: impl Stream<Item = std::io::Result<Bytes>> + Send + 'static,
+    ) -> Result<Response<Incoming>, Failure> {
         let body = StreamBody::new(Box::pin(lines.map(|data| data.map(Frame::data))));
         let request = Request::post(format!("{}{path}", self.url));
         let request = self.signed(request).await?;
@@ -37,12 +62,7 @@ impl ServiceClient {
                 Failure::usage(format!("can't ask the service {}: {cause}", self.url))
             })?;
         let client = Client::builder(TokioExecutor::new()).build(self.connector.clone());
-        let response = self.answer(client.request(request)).await?;
-        Ok(Lines {
-            body: accepted(response).await?.into_body(),
-            came: BytesMut::new(),
-            answered: 0,
-        })
+        accepted(self.answer(client.request(request)).await?).await
     }
 }
 

@@ -1,6 +1,8 @@
 //! Lists a directory tree.
 
 use std::{
+    collections::BTreeSet,
+    ffi::OsStr,
     fs::{self, Metadata},
     os::unix::{
         ffi::{OsStrExt, OsStringExt},
@@ -34,30 +36,90 @@ pub fn scan(root: &Path) -> Result<FileList> {
     lay_out(root, list)
 }
 
-/// Lists these files of the directory `root`, and nothing else of it; else as [`scan`].
+/// Lists these files below `root`, by the bytes of their paths from there, and the directories on the way to each; nothing else of it.
+/// One that is named twice is there once. Else as [`scan`]: no link is followed on the way, so what is listed lies below `root`.
 ///
 /// # Errors
 /// As [`scan`], and at [`Locus::Source`] [`ErrorKind::NotFound`] without one of them, [`ErrorKind::Invalid`] for one that is a
-/// directory.
-pub fn scan_files(root: &Path, names: &[String]) -> Result<FileList> {
+/// directory, or no path from there (empty, absolute, with `.` or `..` in it), or lies beyond a link.
+pub fn scan_files<N: AsRef<[u8]>>(
+    root: &Path,
+    names: impl IntoIterator<Item = N>,
+) -> Result<FileList> {
     let mut list = begin(root)?;
+    let mut folders = BTreeSet::from([Vec::new()]);
     for name in names {
-        let place = root.join(name);
+        let name = name.as_ref();
+        if !is_path_below(name) {
+            return Err(refused(&root.join(OsStr::from_bytes(name)), NO_PATH));
+        }
+        if list.files.len() >= FILES_MAX {
+            return Err(too_much(root));
+        }
+        list_way(root, name, &mut folders, &mut list)?;
+        let place = root.join(OsStr::from_bytes(name));
         let metadata = fs::symlink_metadata(&place);
         let metadata = metadata.map_err(|cause| failed("look at", &place, cause))?;
-        let path = name.clone().into_bytes();
         match kind_of(&place, &metadata)? {
             Some(FileKind::Directory) => {
-                let shown = place.display().to_string();
-                return Err(Error::new(ErrorKind::Invalid, "list", shown)
-                    .at(Locus::Source)
-                    .cause("it is a directory, and files were named"));
+                return Err(refused(&place, "it is a directory, and files were named"));
             }
-            Some(kind) => list.files.push(entry(path, kind, &metadata)),
-            None => list.skipped.push(path),
+            Some(kind) => list.files.push(entry(name.to_vec(), kind, &metadata)),
+            None => list.skipped.push(name.to_vec()),
         }
     }
-    lay_out(root, list)
+    let mut list = lay_out(root, list)?;
+    list.skipped.dedup();
+    Ok(list)
+}
+
+/// Why a name is refused that can't be one of a file below a directory.
+const NO_PATH: &str = "it is no path of a file below its directory";
+
+/// Whether these bytes can be the path of a file from a directory that it lies below.
+#[must_use]
+pub fn is_path_below(path: &[u8]) -> bool {
+    let is_plain = |name: &[u8]| !matches!(name, b"" | b"." | b"..") && !name.contains(&0);
+    path.split(|&byte| byte == b'/').all(is_plain)
+}
+
+/// Lists the directories on the way to a file, those that are not listed yet.
+fn list_way(
+    root: &Path,
+    name: &[u8],
+    folders: &mut BTreeSet<Vec<u8>>,
+    list: &mut FileList,
+) -> Result<()> {
+    let slashes = name.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+    let above: Vec<&[u8]> = slashes.map(|(end, _)| &name[..end]).collect();
+    // The nearest is there already for most.
+    if above.last().is_none_or(|last| folders.contains(*last)) {
+        return Ok(());
+    }
+    for folder in above {
+        if folders.contains(folder) {
+            continue;
+        }
+        let place = root.join(OsStr::from_bytes(folder));
+        let metadata = fs::symlink_metadata(&place);
+        let metadata = metadata.map_err(|cause| failed("look at", &place, cause))?;
+        if !metadata.is_dir() {
+            return Err(refused(
+                &place,
+                "it is no directory, and a file below it was named",
+            ));
+        }
+        folders.insert(folder.to_vec());
+        list.files
+            .push(entry(folder.to_vec(), FileKind::Directory, &metadata));
+    }
+    Ok(())
+}
+
+fn refused(place: &Path, why: &'static str) -> Error {
+    Error::new(ErrorKind::Invalid, "list", place.display().to_string())
+        .at(Locus::Source)
+        .cause(why)
 }
 
 /// A list with its root alone.
@@ -80,6 +142,7 @@ fn begin(root: &Path) -> Result<FileList> {
 /// Puts all that was found in its order, and into one stream of bytes.
 fn lay_out(root: &Path, mut list: FileList) -> Result<FileList> {
     list.files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    list.files.dedup_by(|a, b| a.path == b.path);
     list.skipped.sort_unstable();
     for file in &mut list.files {
         file.offset = list.bytes;
@@ -100,7 +163,7 @@ fn scan_directory(
     let full = if directory.is_empty() {
         root.to_owned()
     } else {
-        root.join(std::ffi::OsStr::from_bytes(directory))
+        root.join(OsStr::from_bytes(directory))
     };
     for item in fs::read_dir(&full).map_err(|cause| failed("list", &full, cause))? {
         let item = item.map_err(|cause| failed("list", &full, cause))?;
@@ -223,10 +286,7 @@ mod tests {
         for (name, content) in [("b", "123"), ("a", "12"), ("other", "1")] {
             fs::write(root.path().join(name), content).unwrap();
         }
-        let named = |names: &[&str]| {
-            let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
-            scan_files(root.path(), &names)
-        };
+        let named = |names: &[&str]| scan_files(root.path(), names);
         let list = named(&["b", "a"]).unwrap();
         let paths: Vec<_> = list.files.iter().map(|file| file.path.clone()).collect();
         assert_eq!(paths, [b"".to_vec(), b"a".to_vec(), b"b".to_vec()]);
@@ -234,6 +294,48 @@ mod tests {
         let kind = |names: &[&str]| named(names).unwrap_err().kind();
         assert_eq!(kind(&["a", "gone"]), ErrorKind::NotFound);
         assert_eq!(kind(&["folder"]), ErrorKind::Invalid);
+    }
+
+    #[test]
+    fn named_files_bring_the_directories_on_their_way_and_follow_no_link() {
+        let root = tempfile::tempdir().unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        fs::write(elsewhere.path().join("secret"), "1").unwrap();
+        symlink(elsewhere.path(), root.path().join("out")).unwrap();
+        fs::create_dir_all(root.path().join("a/b")).unwrap();
+        fs::create_dir(root.path().join("a/other")).unwrap();
+        for name in ["a/b/1", "a/b/2", "a/b.x", "top"] {
+            fs::write(root.path().join(name), "12").unwrap();
+        }
+        let list = scan_files(
+            root.path(),
+            ["top", "a/b/2", "a/b.x", "a/b/1", "top", "out"],
+        );
+        let list = list.unwrap();
+        let paths: Vec<_> = list.files.iter().map(|file| file.path.clone()).collect();
+        let shown: Vec<_> = paths
+            .iter()
+            .map(|path| String::from_utf8_lossy(path))
+            .collect();
+        assert_eq!(
+            shown,
+            ["", "a", "a/b", "a/b.x", "a/b/1", "a/b/2", "out", "top"]
+        );
+        assert_eq!(list.bytes, 8);
+        let kind = |name: &str| scan_files(root.path(), [name]).unwrap_err().kind();
+        for name in [
+            "out/secret",
+            "a/b/1/x",
+            "",
+            "/etc/passwd",
+            "a//b",
+            "a/../top",
+            "./top",
+            "a/b/",
+        ] {
+            assert_eq!(kind(name), ErrorKind::Invalid, "{name}");
+        }
+        assert_eq!(kind("a/none/1"), ErrorKind::NotFound);
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub fn request(dataset: &str) -> RequestRecord {
         dataset: dataset.into(),
         source: b"/scratch/run".to_vec(),
         only: Vec::new(),
+        named: None,
         destination: "home".into(),
         code: Code::NONE,
         via: Vec::new(),

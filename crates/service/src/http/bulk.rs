@@ -4,22 +4,23 @@ use std::{convert::Infallible, sync::Arc};
 
 use axum::{
     Extension,
-    body::{Body, BodyDataStream},
+    body::Body,
     extract::State,
     http::{HeaderMap, header},
     response::IntoResponse,
 };
-use bytes::{Bytes, BytesMut};
 use futures_util::{StreamExt, stream};
 use posthaste_api as api;
 use posthaste_endpoint::{Error, ErrorKind, Result};
 use posthaste_types::RequestId;
 
-use super::{Answer, BODY_BYTES_MAX, Desk, Refusal, requests::claim};
+use super::{
+    Answer, BODY_BYTES_MAX, Desk, Refusal,
+    lines::{LINES, Line, Lines, check_kind},
+    requests::claim,
+};
 use crate::{submit as submission, tokens::Caller};
 
-/// JSON, a line each.
-const LINES: &str = "application/x-ndjson";
 /// Lines of one call: ten times what waits for a scan.
 const LINES_MAX: u64 = 100_000;
 /// Lines that are under way at once: what one transaction of the journal writes together.
@@ -40,15 +41,8 @@ pub(crate) async fn submit(
     headers: HeaderMap,
     body: Body,
 ) -> Answer<impl IntoResponse> {
-    let kind = headers.get(header::CONTENT_TYPE);
-    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    if kind.split(';').next().map(str::trim) != Some(LINES) {
-        return Err(Error::new(ErrorKind::Invalid, "read", "the requests")
-            .cause(format!("their content type is `{}`", kind.escape_debug()))
-            .hint(format!("send {LINES}, a request a line"))
-            .into());
-    }
-    let lines = stream::unfold(Lines::new(body), |mut lines| async {
+    check_kind(&headers, "the requests")?;
+    let lines = stream::unfold(Lines::new(body, LINES_MAX), |mut lines| async {
         let line = lines.next().await?;
         Some((line, lines))
     });
@@ -112,142 +106,4 @@ fn answer(line: u64, taken: Result<(RequestId, bool)>) -> Vec<u8> {
     let mut text = serde_json::to_vec(&answer).unwrap_or_default();
     text.push(b'\n');
     text
-}
-
-/// A line of a body.
-#[derive(Debug, PartialEq, Eq)]
-enum Line {
-    Text(Bytes),
-    /// It was not kept.
-    TooLong,
-    /// Nothing is read after it.
-    TooMany,
-}
-
-/// The lines of a body, as it comes. No more is kept of it than one line, and what came with its end.
-struct Lines {
-    body: BodyDataStream,
-    came: BytesMut,
-    /// So much of it has no end of a line.
-    looked: usize,
-    number: u64,
-    is_skipping: bool,
-    is_over: bool,
-}
-
-impl Lines {
-    fn new(body: Body) -> Self {
-        Self {
-            body: body.into_data_stream(),
-            came: BytesMut::new(),
-            looked: 0,
-            number: 0,
-            is_skipping: false,
-            is_over: false,
-        }
-    }
-
-    /// The next line that is not empty, with its number; none after the last, and where the connection broke.
-    async fn next(&mut self) -> Option<(u64, Line)> {
-        loop {
-            let end = self.came[self.looked..]
-                .iter()
-                .position(|&byte| byte == b'\n');
-            let end = end.map(|end| self.looked + end + 1);
-            if let Some(end) = end.or(self.is_over.then_some(self.came.len())) {
-                if end == 0 && !self.is_skipping {
-                    return None;
-                }
-                let text = self.came.split_to(end).freeze();
-                self.looked = 0;
-                if let Some(line) = self.line(text) {
-                    return Some((self.number, line));
-                }
-                continue;
-            }
-            self.looked = self.came.len();
-            if self.looked > BODY_BYTES_MAX {
-                self.is_skipping = true;
-                self.came.clear();
-                self.looked = 0;
-            }
-            match self.body.next().await {
-                Some(Ok(data)) => self.came.extend_from_slice(&data),
-                // What has no end may be half of what was meant.
-                Some(Err(_)) => return None,
-                None => self.is_over = true,
-            }
-        }
-    }
-
-    /// What came until the end of a line; none for an empty one.
-    fn line(&mut self, text: Bytes) -> Option<Line> {
-        self.number += 1;
-        if self.number > LINES_MAX {
-            (self.is_over, self.is_skipping) = (true, false);
-            self.came.clear();
-            return Some(Line::TooMany);
-        }
-        let was_skipping = std::mem::take(&mut self.is_skipping);
-        if was_skipping || text.len() > BODY_BYTES_MAX {
-            return Some(Line::TooLong);
-        }
-        let is_empty = text.iter().all(u8::is_ascii_whitespace);
-        (!is_empty).then_some(Line::Text(text))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    async fn read(pieces: &[&str]) -> Vec<(u64, Line)> {
-        let pieces: Vec<_> = pieces
-            .iter()
-            .map(|piece| Ok::<_, Infallible>(piece.to_string()))
-            .collect();
-        let mut lines = Lines::new(Body::from_stream(stream::iter(pieces)));
-        let mut all = Vec::new();
-        while let Some(line) = lines.next().await {
-            all.push(line);
-        }
-        all
-    }
-
-    fn text(number: u64, text: &'static str) -> (u64, Line) {
-        (number, Line::Text(Bytes::from_static(text.as_bytes())))
-    }
-
-    #[tokio::test]
-    async fn lines_are_read_wherever_they_are_cut() {
-        let whole = [text(1, "one\n"), text(3, "two\n"), text(4, "three")];
-        assert_eq!(read(&["one\n\ntwo\nthree"]).await, whole);
-        assert_eq!(
-            read(&["o", "ne\n \n", "two", "\n", "thr", "ee"]).await[0],
-            whole[0]
-        );
-        assert_eq!(read(&["one", "\n", "\n", "two\n", "three"]).await, whole);
-        assert_eq!(read(&[]).await, []);
-        assert_eq!(read(&["\n\n"]).await, []);
-    }
-
-    #[tokio::test]
-    async fn a_line_that_is_too_long_is_left_out_and_not_kept() {
-        let half = "x".repeat(BODY_BYTES_MAX / 2 + 10);
-        let pieces = ["a\n", &half, &half, &half, "\nb\n"];
-        let expected = [text(1, "a\n"), (2, Line::TooLong), text(3, "b\n")];
-        assert_eq!(read(&pieces).await, expected);
-        let pieces = [&half[..], &half];
-        assert_eq!(read(&pieces).await, [(1, Line::TooLong)]);
-        let whole = format!("{half}{half}\nb");
-        assert_eq!(read(&[&whole]).await, [(1, Line::TooLong), text(2, "b")]);
-    }
-
-    #[tokio::test]
-    async fn what_is_one_more_than_the_most_ends_it() {
-        let many = "{}\n".repeat(usize::try_from(LINES_MAX).unwrap() + 5);
-        let lines = read(&[&many]).await;
-        assert_eq!(lines.len() as u64, LINES_MAX + 1);
-        assert_eq!(lines.last().unwrap().1, Line::TooMany);
-    }
 }

@@ -293,6 +293,7 @@ fn check(centre: &Centre, new: &api::NewStageIn) -> Result<RequestRecord> {
         dataset: DatasetId::random()?.to_string(),
         source: new.sources.join(" ").into_bytes(),
         only: Vec::new(),
+        named: None,
         destination: new.to.clone(),
         code: Code::NONE,
         via: via(centre, new)?,

@@ -16,7 +16,7 @@ pub(super) async fn release(store: &Arc<Store>, request: RequestId) -> Result<()
         let list = store.list(request)?;
         let root = PathBuf::from(OsStr::from_bytes(&record.source));
         // Of a directory of which files were named, they alone were asked to go.
-        let keeps_root = !record.only.is_empty();
+        let keeps_root = record.is_of_some();
         let backup = store.backup_of(request);
         let actor = store.actors.of(&record)?;
         actor.run(|| remove(&root, &list, keeps_root, backup))

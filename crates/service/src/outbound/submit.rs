@@ -76,6 +76,7 @@ pub(crate) fn check(
         dataset: DatasetId::random()?.to_string(),
         source: source.clone().into_bytes(),
         only,
+        named: None,
         destination: address,
         code: Code::NONE,
         via: Vec::new(),

@@ -74,7 +74,11 @@ async fn scan(centre: &Arc<Centre>, request: RequestId) -> Result<()> {
         scan,
         list,
     };
-    tokio::task::block_in_place(|| centre.store.keep_scan(scanned))?;
+    tokio::task::block_in_place(|| {
+        centre.store.keep_scan(scanned)?;
+        centre.store.forget_names(&record);
+        Ok::<_, Error>(())
+    })?;
     if let Some(error) = failed {
         centre.store.retire_key(request, Remains::Nothing)?;
         if outbound::goes_out(&record) {
@@ -88,9 +92,7 @@ async fn scan(centre: &Arc<Centre>, request: RequestId) -> Result<()> {
 
 /// Lists a source; a small list is still to be kept.
 fn seal(centre: &Centre, record: &RequestRecord) -> Result<(Scan, Option<Vec<u8>>)> {
-    let root = Path::new(std::ffi::OsStr::from_bytes(&record.source));
-    let actor = centre.store.actors.of(record)?;
-    let list = actor.run(|| listed(root, &record.only))?;
+    let list = listed_of(centre, record)?;
     let small = centre.store.keep_if_large(record.id, &list)?;
     for skipped in &list.skipped {
         let shown = String::from_utf8_lossy(skipped);
@@ -103,7 +105,18 @@ fn seal(centre: &Centre, record: &RequestRecord) -> Result<(Scan, Option<Vec<u8>
     Ok((sealed(record, &list), small))
 }
 
-/// What a request is about, listed.
+/// What a request is about, listed with the rights of its owner. Blocking.
+pub(super) fn listed_of(centre: &Centre, record: &RequestRecord) -> Result<FileList> {
+    let root = Path::new(std::ffi::OsStr::from_bytes(&record.source));
+    let actor = centre.store.actors.of(record)?;
+    let names = centre.store.names(record)?;
+    actor.run(|| match &names {
+        Some(names) => dataset::scan_files(root, names.iter()),
+        None => listed(root, &record.only),
+    })
+}
+
+/// All of a directory, listed, or those of its files that are named.
 pub(crate) fn listed(root: &Path, only: &[String]) -> Result<FileList> {
     if only.is_empty() {
         dataset::scan(root)

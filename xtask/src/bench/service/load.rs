@@ -199,9 +199,13 @@ impl Client {
         path: &str,
         body: &str,
     ) -> Result<(u16, String)> {
+        let kind = match body.contains('\n') {
+            true => "application/x-ndjson",
+            false => "application/json",
+        };
         let ask = format!(
             "{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\
-             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+             Content-Type: {kind}\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         );
         self.reader.get_mut().write_all(ask.as_bytes())?;

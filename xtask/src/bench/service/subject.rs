@@ -128,6 +128,23 @@ impl Subject {
         Ok(path.display().to_string())
     }
 
+    /// A tree of so many empty files, a thousand in a directory, on the disk of the state.
+    pub(super) fn tree(&self, files: usize) -> Result<Tree> {
+        let root = self.folder.join("tree");
+        let mut names = Vec::with_capacity(files);
+        for number in 0..files {
+            let folder = format!("part-{:03}", number / 1000);
+            if number % 1000 == 0 {
+                fs::create_dir_all(root.join(&folder))?;
+            }
+            let name = format!("{folder}/result-{number:06}.h5");
+            fs::write(root.join(&name), "")?;
+            names.push(name);
+        }
+        let root = root.display().to_string();
+        Ok(Tree { root, names })
+    }
+
     fn stat(&self, name: &str) -> Result<String> {
         Ok(fs::read_to_string(format!(
             "/proc/{}/{name}",
@@ -186,6 +203,12 @@ impl Subject {
         }
         Ok((answers, begun.elapsed()))
     }
+}
+
+/// Files, by their paths from a directory.
+pub(super) struct Tree {
+    pub(super) root: String,
+    pub(super) names: Vec<String>,
 }
 
 fn serve(program: &Path, folder: &Path, database: Option<&str>) -> Result<(Running, Value)> {
