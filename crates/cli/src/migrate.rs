@@ -62,7 +62,7 @@ fn copy(source: &SqliteFile, address: &DatabaseUrl) -> Result<Counts, Failure> {
     let holder = format!("`posthaste migrate`, process {}", std::process::id());
     let mut lease = Lease::want(address, &holder, LEASE_LASTS).map_err(journal_error)?;
     let Some(epoch) = lease.acquire().map_err(journal_error)? else {
-        let leader = lease.holder().map_err(journal_error)?.unwrap_or_default();
+        let (leader, _) = lease.holder().map_err(journal_error)?.unwrap_or_default();
         return Err(Failure::new(
             Exit::Other,
             format!("can't migrate to {address}: {leader} leads there (end that one first)"),

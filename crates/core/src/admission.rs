@@ -97,7 +97,7 @@ impl Mind {
         if let Some(flaw) = self.find_flaw_of_delivery(request) {
             return Some(flaw);
         }
-        let named = request.pinned.iter().chain(&spec.via);
+        let named = request.uncommon.pinned.iter().chain(&spec.via);
         let mut named = named.chain(&spec.destinations);
         if let Some(&depot) = named.find(|depot| !self.depots.contains_key(depot)) {
             return Some(Reason::UnknownDepot { depot });
@@ -117,7 +117,7 @@ impl Mind {
         let needed = usize::from(spec.code.total());
         let is_direct = request
             .lead()
-            .is_some_and(|lane| self.may_use(request, lane) && request.pinned.is_empty());
+            .is_some_and(|lane| self.may_use(request, lane) && request.uncommon.pinned.is_empty());
         if spec.bytes == Bytes::ZERO || is_direct {
             return None;
         }

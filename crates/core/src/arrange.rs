@@ -1,12 +1,12 @@
 //! Keeps what is derived from the books up to date: who comes first, who waits for what, and when
 //! time alone changes something.
 
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 use posthaste_types::{DepotId, RequestId, Timestamp};
 
 use crate::{
     Mind,
-    books::{Entry, Push, Release, Request, Turn, Urgency},
+    books::{Entry, Push, Rare, Release, Request, Rest, Turn, Urgency},
     contract::Hindrance,
 };
 
@@ -14,6 +14,7 @@ impl Mind {
     /// Brings the index up to date with the requests that were touched.
     pub(crate) fn bring_up_to_date(&mut self) {
         for id in self.requests.take_touched() {
+            self.requests.settle(&id, Request::settle);
             let entry = self
                 .requests
                 .get(&id)
@@ -42,7 +43,7 @@ impl Mind {
         let urgency = Urgency {
             is_leftover: request.is_leftover,
             turn: if request.is_leftover {
-                request.turn
+                request.uncommon.turn
             } else {
                 Turn::default()
             },
@@ -50,7 +51,7 @@ impl Mind {
             request: id,
         };
         let (wants, resumes) = self.wants_now(request);
-        let again = request.release_at.filter(|at| *at > self.now);
+        let again = request.uncommon.release_at.filter(|at| *at > self.now);
         let resumes = resumes.into_iter().chain(again).min();
         let has_push = request.goes_on().any(Push::has_work);
         let may_deliver = request.is_kept() && !request.is_paused();
@@ -70,6 +71,16 @@ impl Mind {
             false => (by - self.settings.tick).max(request.submitted),
         });
         let is_away = due.at_risk && due.hindrance == Hindrance::Away && due.finish.is_none();
+        let rest = Rest {
+            resumes,
+            push: has_push.then_some(goes_on),
+            nearer: self.nearer(request),
+            delivers_by: (may_deliver && request.delivery.is_some()).then(|| {
+                let by = request.promised_by();
+                (by.is_none(), by.unwrap_or(deadline))
+            }),
+            held: self.held_free(id, request),
+        };
         Entry {
             urgency: is_moving.then_some(urgency),
             call: call
@@ -79,44 +90,38 @@ impl Mind {
                 .chain(delivery_call)
                 .min(),
             wants,
-            resumes,
-            push: has_push.then_some(goes_on),
-            nearer: self.nearer(request),
-            delivers_by: (may_deliver && request.delivery.is_some()).then(|| {
-                let by = request.promised_by();
-                (by.is_none(), by.unwrap_or(deadline))
-            }),
             is_due: due_by.is_some(),
             is_watched: due_by.is_some() && !is_away,
             uses: if request.is_kept() {
                 request.lanes.iter().map(|lane| lane.depot).collect()
             } else {
-                Vec::new()
+                Box::default()
             },
             kept_free: self.kept_free(id, request),
-            held: self.held_free(id, request),
             is_asking: request.lanes.iter().any(|lane| lane.asked_at.is_some()),
             is_final: request.is_final(),
+            rest: Rare::from(rest),
         }
     }
 
     /// The same as far as its rate lets it send now; and else when it will.
-    fn wants_now(&self, request: &Request) -> (Vec<DepotId>, Option<Timestamp>) {
+    fn wants_now(&self, request: &Request) -> (Box<[DepotId]>, Option<Timestamp>) {
         let wants = self.wants(request);
-        if request.throttle.is_open(self.now) || wants.is_empty() {
+        if request.uncommon.throttle.is_open(self.now) || wants.is_empty() {
             return (wants, None);
         }
         let opens_at = request
+            .uncommon
             .throttle
             .opens_at(self.now, request.spare(&self.settings));
-        (Vec::new(), opens_at)
+        (Box::default(), opens_at)
     }
 
     /// Depots the request could send something to now, if they had room.
-    fn wants(&self, request: &Request) -> Vec<DepotId> {
+    fn wants(&self, request: &Request) -> Box<[DepotId]> {
         // While the source is being removed it can't be counted on.
         if !request.is_under_way() || request.release == Release::Commanded {
-            return Vec::new();
+            return Box::default();
         }
         let lanes = request.wanted_lanes(&self.settings);
         let lanes = request.lanes.iter().enumerate().filter(|&(place, lane)| {

@@ -16,7 +16,8 @@ impl Mind {
         if !self.may_reorder() {
             return;
         }
-        let conceded = self.those(|request| request.has_conceded && request.is_under_way());
+        let conceded =
+            self.those(|request| request.uncommon.has_conceded && request.is_under_way());
         let least = self.settings.behind_ticks;
         let may_concede = |request: &Request| {
             !request.is_leftover
@@ -66,7 +67,7 @@ impl Mind {
     fn concede(&mut self, id: RequestId, more: usize) {
         if let Some(request) = self.requests.get_mut(&id) {
             request.go_last(self.shares.turn(&request.wishes, &self.settings));
-            request.has_conceded = true;
+            request.uncommon.has_conceded = true;
         }
         let more = u32::try_from(more).unwrap_or(u32::MAX);
         self.remember(

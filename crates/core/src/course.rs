@@ -76,7 +76,7 @@ impl Mind {
                 return;
             }
             let reason = |request: &Request, _| {
-                let lost = request.last_lost;
+                let lost = request.uncommon.last_lost;
                 lost.map_or(Reason::DepotBack, |lost| Reason::Repair { lost })
             };
             if !self.activate_next(id, reason, out) {
@@ -162,7 +162,7 @@ impl Mind {
         let is_least = rest.len() < usize::from(request.spec.code.total());
         let can_go_alone = request
             .lead()
-            .is_some_and(|lane| self.is_there(request, lane) && request.pinned.is_empty());
+            .is_some_and(|lane| self.is_there(request, lane) && request.uncommon.pinned.is_empty());
         if is_least && !can_go_alone {
             return;
         }

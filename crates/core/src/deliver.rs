@@ -70,7 +70,7 @@ impl Mind {
             let depot = self.depots.get(&request.lanes[lane].depot);
             let is_there = depot.is_some_and(|depot| depot.is_expected() && !depot.is_down());
             // What its budget pays is worked out for the one that is chosen here.
-            let is_usable = request.barred >> lane & 1 == 0 && is_there;
+            let is_usable = request.uncommon.barred >> lane & 1 == 0 && is_there;
             let lacks = request.spec.bytes - request.replica.stored(lane).1;
             let has_space = depot.is_some_and(|depot| depot.free >= lacks);
             let rate = depot.map_or(ByteRate::ZERO, |depot| depot.link.rates.p50);

@@ -97,8 +97,8 @@ impl Mind {
         let has_time = depot.resume_at <= self.now
             && depot.is_within_hours(self.now)
             && (request.is_due || !self.is_way_out_full());
-        let may =
-            request.throttle.is_open(self.now) && request.can_pay(lane, depot, bytes, self.now);
+        let may = request.uncommon.throttle.is_open(self.now)
+            && request.can_pay(lane, depot, bytes, self.now);
         let is_open = |rank| is_open(request, lane, rank, depot, bytes, &self.settings);
         let (of, space) = (urgency.request, depot.space());
         let has_space = || self.index.has_space_for(of, id, space, bytes);
@@ -343,7 +343,7 @@ impl Placing<'_> {
         let (depot, now) = (self.request.lanes[lane].depot, self.now);
         self.request.begin_flight(lane, chunk);
         let spare = self.request.spare(self.settings);
-        self.request.throttle.take(now, bytes, spare);
+        self.request.uncommon.throttle.take(now, bytes, spare);
         let paid = self.depots.get(&depot);
         let keep_micro_usd = paid.map_or(0, |depot| {
             if is_scattered {
@@ -360,7 +360,7 @@ impl Placing<'_> {
             bytes,
             since: now,
             keep_micro_usd,
-            is_raised: fed.tuning.as_ref().is_some_and(Tuning::is_raised),
+            is_raised: fed.tuning.as_deref().is_some_and(Tuning::is_raised),
             is_scattered,
         };
         if let Some(link) = self.depots.get_mut(&depot).map(|depot| &mut depot.link) {
@@ -404,7 +404,7 @@ impl Placing<'_> {
         let stripe = self.request.stripes.get(&chunk);
         let failed =
             stripe.and_then(|stripe| stripe.last_fault.map(|fault| (fault, stripe.failures)));
-        match (failed, self.request.last_lost) {
+        match (failed, self.request.uncommon.last_lost) {
             (Some((fault, failures)), _) => Reason::Retry {
                 fault,
                 attempt: failures + 1,
@@ -436,7 +436,7 @@ impl Placing<'_> {
         depot.is_some_and(|depot| {
             depot.resume_at <= self.now
                 && depot.is_within_hours(self.now)
-                && self.request.throttle.is_open(self.now)
+                && self.request.uncommon.throttle.is_open(self.now)
                 && self.request.can_pay(lane, depot, bytes, self.now)
                 && is_open(self.request, lane, rank, depot, bytes, self.settings)
                 && self.fits(lane, bytes)

@@ -24,12 +24,12 @@ impl Mind {
     /// Says that fragments lie closer together than the parity covers, once for each fragment more.
     pub(crate) fn say_crowded(&mut self, id: RequestId, out: &mut Outbox) {
         let request = self.requests.get(&id);
-        let Some(request) = request.filter(|request| request.is_crowd_unsaid) else {
+        let Some(request) = request.filter(|request| request.uncommon.is_crowd_unsaid) else {
             return;
         };
         let (most, code) = (request.crowd_max(), request.code_now());
         if let Some(request) = self.requests.get_mut(&id) {
-            request.is_crowd_unsaid = false;
+            request.uncommon.is_crowd_unsaid = false;
         }
         let reason = Reason::OnlyKinHaveRoom { most, code };
         self.tell(out, Some(id), None, Happening::Crowded, reason);

@@ -35,7 +35,7 @@ impl Mind {
             } => {
                 request.replica.set_enough(Some(u32::from(light.total())));
                 request.set_kin(self.kin(&lighter));
-                request.dear = lighter.dear;
+                request.uncommon.dear = lighter.uncommon.dear;
                 verdict
             }
             Verdict::Admit { .. } | Verdict::Refuse(_) => all,

@@ -1,6 +1,6 @@
 //! What is remembered of a request for whoever asks later: decisions, and where its slack went.
 
-use alloc::{format, string::String, vec::Vec};
+use alloc::{boxed::Box, string::String, vec::Vec};
 use posthaste_types::{DepotId, RequestId};
 
 use crate::{
@@ -51,16 +51,12 @@ impl Mind {
     /// Remembers an event with a request.
     pub(crate) fn remember_event(&mut self, request: RequestId, event: &Event, count: u32) {
         let depot = event.depot.map(|depot| self.name_of(depot));
-        let what = match &depot {
-            Some(name) => format!("{name}: {}", event.happening),
-            None => format!("{}", event.happening),
-        };
         let decision = Decision {
             at: self.now,
             happening: Some(event.happening.clone()),
-            depot: depot.unwrap_or_default(),
+            depot: depot.unwrap_or_default().into(),
             count,
-            what,
+            note: Box::default(),
             reason: event.reason.clone(),
         };
         self.remember_decision(request, decision);
@@ -100,17 +96,12 @@ impl Mind {
         what: String,
         reason: Reason,
     ) {
-        let what = if depot.is_empty() {
-            what
-        } else {
-            format!("{depot}: {what}")
-        };
         let decision = Decision {
             at: self.now,
             happening: None,
-            depot,
+            depot: depot.into(),
             count,
-            what,
+            note: what.into(),
             reason,
         };
         self.remember_decision(request, decision);

@@ -157,7 +157,7 @@ impl Mind {
             let data = request.spec.code.data();
             match deliver::next(&spots, data, RESERVE, micros) {
                 Deliver::Go { to, from } => {
-                    let lost = request.last_lost;
+                    let lost = request.uncommon.last_lost;
                     let from: Vec<(DepotId, FragmentIndex)> = from
                         .into_iter()
                         .filter_map(|at| Some((benches[at].depot, held(spots[at])?)))
@@ -229,7 +229,7 @@ impl Mind {
             let lane = &request.lanes[place];
             let depot = self.depots.get(&lane.depot)?;
             let is_there = depot.is_up() && lane.asked_at.is_none();
-            let is_wished = request.barred >> place & 1 == 0
+            let is_wished = request.uncommon.barred >> place & 1 == 0
                 && (request.wishes.budget_micro_usd.is_none() || depot.is_free());
             Some(Bench {
                 lane: place,

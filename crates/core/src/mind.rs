@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Leads every snapshot; another number is another layout.
-const SNAPSHOT_VERSION: u32 = 42;
+const SNAPSHOT_VERSION: u32 = 43;
 
 record! {
     /// The decision maker of one centre.
@@ -146,7 +146,8 @@ impl Mind {
         if u32::read(&mut rest)? != SNAPSHOT_VERSION {
             return Err(malformed);
         }
-        let mind = Self::from_bytes(rest)?;
+        let mut mind = Self::from_bytes(rest)?;
+        mind.share_wishes();
         let is_sound = mind.requests.values().all(|request| {
             request.lanes.len() <= Request::LANES_MAX
                 && (!request.is_kept() || request.replica.chunks() == request.spec.chunks())
@@ -161,6 +162,15 @@ impl Mind {
             && mind.forgets.is_sound()
             && mind.depots.values().all(|depot| depot.fork.is_sound());
         if is_sound { Ok(mind) } else { Err(malformed) }
+    }
+
+    /// Keeps what requests one after the other wish alike once.
+    fn share_wishes(&mut self) {
+        let mut last = None;
+        for request in self.requests.values_mut() {
+            request.wishes.share(&last);
+            last = Some(request.wishes.clone());
+        }
     }
 
     /// Whether the bytes are a snapshot of an older layout, which can't be read any more: the inputs

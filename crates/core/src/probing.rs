@@ -132,8 +132,8 @@ impl Mind {
         let price = depot.map_or(0, |depot| depot.terms.sending().of(budget).micro_usd());
         self.remember_of(payer, name, 0, "probed".into(), reason);
         if let Some(payer) = self.requests.get_mut(&payer) {
-            payer.probed += budget;
-            payer.probed_micro_usd = payer.probed_micro_usd.saturating_add(price);
+            payer.uncommon.probed += budget;
+            payer.uncommon.probed_micro_usd = payer.uncommon.probed_micro_usd.saturating_add(price);
         }
         if let Some(payer) = self.arrivals.requests.get_mut(&payer) {
             payer.probed += budget;
@@ -148,7 +148,7 @@ impl Mind {
         if request.wishes.rate_max.is_some() {
             return None;
         }
-        let left = allowance(request, settings.probe_permille) - request.probed;
+        let left = allowance(request, settings.probe_permille) - request.uncommon.probed;
         if left < settings.probe_bytes_min {
             return None;
         }
@@ -156,7 +156,7 @@ impl Mind {
         // A budget is for the data.
         let money = match request.wishes.budget_micro_usd {
             Some(_) => 0,
-            None => paid.saturating_sub(request.probed_micro_usd),
+            None => paid.saturating_sub(request.uncommon.probed_micro_usd),
         };
         Some((left, money))
     }
@@ -205,8 +205,9 @@ impl Mind {
             .request
             .and_then(|payer| self.requests.get_mut(&payer))
         {
-            request.probed -= probing.budget - sent;
-            request.probed_micro_usd = request.probed_micro_usd.saturating_sub(saved);
+            request.uncommon.probed -= probing.budget - sent;
+            request.uncommon.probed_micro_usd =
+                request.uncommon.probed_micro_usd.saturating_sub(saved);
         }
     }
 
@@ -241,7 +242,7 @@ fn for_money(depot: &Depot, micro_usd: u64) -> Bytes {
 /// Whether the request may come to use this lane. One that it feeds is measured by that.
 fn is_candidate(request: &Request, lane: usize) -> bool {
     let is_fed = request.lanes[lane].is_active && request.is_on_route(lane);
-    let is_drained = request.drained >> lane & 1 == 1;
+    let is_drained = request.uncommon.drained >> lane & 1 == 1;
     !is_fed && !is_drained && request.lanes[lane].asked_at.is_none()
 }
 

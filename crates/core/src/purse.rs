@@ -64,7 +64,7 @@ impl Mind {
         let Some(budget) = budget.filter(|_| request.spec.chunks() > 0) else {
             return self.weigh(request, left);
         };
-        request.dear = 0;
+        request.uncommon.dear = 0;
         if let Some(flaw) = self.find_flaw(request) {
             return Verdict::Refuse(flaw);
         }
@@ -96,7 +96,7 @@ impl Mind {
                 });
             }
         }
-        request.dear = 0;
+        request.uncommon.dear = 0;
         within.unwrap_or_else(|| match levels.first() {
             Some(&needed) => Verdict::Refuse(Reason::OverBudget {
                 budget,
@@ -112,7 +112,7 @@ impl Mind {
         let Some(budget) = request.wishes.budget_micro_usd else {
             return true;
         };
-        request.dear = 0;
+        request.uncommon.dear = 0;
         let prices = self.prices(request, &need_of_newcomer(request), |lane| {
             self.may_use(request, lane)
         });
@@ -121,7 +121,7 @@ impl Mind {
     }
 
     fn spend_at_most(&self, request: &mut Request, prices: &Prices, micro_usd: u64) {
-        request.dear = !prices.lanes(micro_usd);
+        request.uncommon.dear = !prices.lanes(micro_usd);
         request.set_kin(self.kin(request));
     }
 
@@ -145,7 +145,7 @@ impl Mind {
         }
         let is_there = |lane: usize| {
             let depot = self.depots.get(&request.lanes[lane].depot);
-            let is_barred = (request.barred | request.drained) >> lane & 1 == 1;
+            let is_barred = (request.uncommon.barred | request.uncommon.drained) >> lane & 1 == 1;
             !is_barred && depot.is_some_and(|depot| depot.is_expected())
         };
         let prices = self.prices(request, &need, is_there);
@@ -163,13 +163,13 @@ impl Mind {
         // Where too few depots are there, that is what is in the way.
         let dear = match (is_stuck, cheapest) {
             (true, _) => u64::MAX,
-            (false, None) => request.dear,
+            (false, None) => request.uncommon.dear,
             (false, Some(_)) => !lanes,
         };
-        if (dear, is_stuck) != (request.dear, request.is_broke)
+        if (dear, is_stuck) != (request.uncommon.dear, request.uncommon.is_broke)
             && let Some(request) = self.requests.get_mut(&id)
         {
-            (request.dear, request.is_broke) = (dear, is_stuck);
+            (request.uncommon.dear, request.uncommon.is_broke) = (dear, is_stuck);
             request.replica.unpark();
         }
     }

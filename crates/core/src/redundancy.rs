@@ -55,7 +55,7 @@ impl Mind {
             return Verdict::Refuse(Reason::CannotSurvive { survive, depots });
         };
         self.take_choice(request, choice, &lanes);
-        request.loss_ppb = Some(ppb(choice.loss));
+        request.uncommon.loss_ppb = Some(ppb(choice.loss));
         request.recode();
         verdict
     }
@@ -64,7 +64,7 @@ impl Mind {
     pub(crate) fn say_code(&mut self, id: RequestId, out: &mut Outbox) {
         let request = self.requests.get(&id);
         let Some((code, loss_ppb)) =
-            request.and_then(|request| Some((request.spec.code, request.loss_ppb?)))
+            request.and_then(|request| Some((request.spec.code, request.uncommon.loss_ppb?)))
         else {
             return;
         };
@@ -120,7 +120,7 @@ impl Mind {
             .chain(request.destinations())
             .fold(0u64, |mask, lane| mask | 1 << lane);
         // Where only a number of depots counts, any depot will do.
-        request.barred = match request.wishes.survive {
+        request.uncommon.barred = match request.wishes.survive {
             Survive::Chance { .. } => !on,
             Survive::AsCoded | Survive::Losses { .. } => 0,
         };

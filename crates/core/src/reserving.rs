@@ -55,7 +55,7 @@ impl Mind {
         if bid.is_none()
             && let Some(request) = self.requests.get_mut(&id)
         {
-            request.asks.not_before = self.now + LOOK_AGAIN;
+            request.uncommon.asks.not_before = self.now + LOOK_AGAIN;
         }
         if let Some(bid) = bid {
             self.ask_for(id, bid, out);
@@ -67,7 +67,7 @@ impl Mind {
         let Some(request) = self.requests.get(&id) else {
             return false;
         };
-        let (asks, mine) = (request.asks, self.circuits.of(id).count());
+        let (asks, mine) = (request.uncommon.asks, self.circuits.of(id).count());
         let may = asks.count < ASKS_MAX
             && asks.not_before <= self.now
             && mine < LIVE_MAX
@@ -94,7 +94,7 @@ impl Mind {
         let Some(request) = self.requests.get_mut(&id) else {
             return;
         };
-        request.asks.count += 1;
+        request.uncommon.asks.count += 1;
         let why = match request.wishes.reserve {
             Reserve::Always => CircuitReason::Wished { rate, from, until },
             Reserve::Auto | Reserve::Never => CircuitReason::Needed {

@@ -100,11 +100,11 @@ impl Mind {
             return false;
         };
         let turn = self.shares.turn(&request.wishes, &self.settings);
-        if turn == request.turn {
+        if turn == request.uncommon.turn {
             return false;
         }
         if let Some(request) = self.requests.get_mut(&id) {
-            request.turn = turn;
+            request.uncommon.turn = turn;
         }
         self.bring_up_to_date();
         Urgency { turn, ..before } > before
@@ -329,13 +329,17 @@ pub(crate) fn reason_late(request: &Request, now: Timestamp) -> Reason {
         let finish = request.finish.map(|finish| finish.p90.max(now));
         return pause.late(finish, deadline);
     }
-    if let Some(budget) = request.wishes.budget_micro_usd.filter(|_| request.is_broke) {
+    if let Some(budget) = request
+        .wishes
+        .budget_micro_usd
+        .filter(|_| request.uncommon.is_broke)
+    {
         let spent = request.spent_micro_usd;
         return Reason::BudgetSpent { spent, budget };
     }
     let is_late = |finish: &Forecast| finish.p90 > deadline || now >= deadline;
     let is_late = request.finish.as_ref().is_none_or(is_late);
-    if let Some(why) = request.pin_trouble.clone().filter(|_| is_late) {
+    if let Some(why) = request.uncommon.pin_trouble.clone().filter(|_| is_late) {
         return Reason::Pinned { why };
     }
     match request.finish {

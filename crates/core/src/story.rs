@@ -224,7 +224,7 @@ impl<'a> Teller<'a> {
         let spares: Vec<&str> = rest
             .iter()
             .filter(|decision| matches!(decision.reason, Reason::Spare { .. }))
-            .map(|decision| decision.depot.as_str())
+            .map(|decision| &*decision.depot)
             .collect();
         let spares = match spares.len() {
             0 => String::new(),

@@ -1,7 +1,7 @@
 //! How many fragments of a request are on their way to a depot at once (`docs/algorithms/tuner.md`):
 //! an optimizer for each, told what the books see the depot store.
 
-use alloc::format;
+use alloc::{boxed::Box, format};
 use core::time::Duration;
 use posthaste_plan::tuner::{Bounds, Choice, Method, PathFacts, Stocks, Tuner, Urgency, optimizer};
 use posthaste_types::{Bytes, DepotId, RequestId};
@@ -81,7 +81,7 @@ impl Mind {
         }
         let (tuning, choice) = Tuning::begin(tuner, &stocks, opened, self.now);
         if let Some(request) = self.requests.get_mut(&id) {
-            request.lanes[lane].tuning = Some(tuning);
+            request.lanes[lane].tuning = Some(Box::new(tuning));
         }
         self.remember_tuned(id, depot, &choice);
     }

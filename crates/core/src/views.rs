@@ -5,7 +5,7 @@ use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Time
 
 use crate::{
     Mind,
-    books::{Arrival, Crossing, Depot, Request, Route},
+    books::{Crossing, Depot, Request, Route},
     contract::{Cost, DepotView, Forecast, PathView, Priority, RequestView, ShareView, Tally},
 };
 
@@ -31,7 +31,7 @@ impl Mind {
     pub fn state_of(&self, id: RequestId) -> Option<&'static str> {
         let request = self.requests.get(&id).map(Request::state_name);
         let arrival = self.arrivals.requests.get(&id);
-        request.or_else(|| arrival.map(Arrival::state_name))
+        request.or_else(|| arrival.map(|arrival| arrival.state_name()))
     }
 
     /// Whether all of it is wanted at its destinations by a moment that has not passed, and is not there yet.
@@ -228,18 +228,18 @@ impl Mind {
         RequestView {
             request: id,
             spec: request.spec.clone(),
-            wishes: request.wishes.clone(),
-            pinned: request.pinned.clone(),
+            wishes: (*request.wishes).clone(),
+            pinned: request.uncommon.pinned.clone(),
             state: request.state,
             paused: request.pause().cloned(),
             at_risk: request.at_risk,
             missed: request.missed && request.safe_at.is_none_or(|at| at > request.spec.deadline),
-            purge_at: request.purge_at,
+            purge_at: request.uncommon.purge_at,
             submitted: request.submitted,
             safe_at: request.safe_at,
             finish: request.finish,
             chunks_safe: request.replica.safe(),
-            chunks_repaired: request.repaired,
+            chunks_repaired: request.uncommon.repaired,
             cost: self.cost(request),
             spent_micro_usd: request.spent_micro_usd,
             delivery: self.delivery_view(request),

@@ -216,7 +216,7 @@ fn what_was_decided_reads_as_a_story() {
         .explain(REQUEST)
         .unwrap()
         .iter()
-        .map(|decision| format!("{} {}: {}", decision.at, decision.what, decision.reason))
+        .map(|decision| format!("{} {}: {}", decision.at, decision.what(), decision.reason))
         .collect();
     assert_eq!(told, STORY, "{told:#?}");
 }

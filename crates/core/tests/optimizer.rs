@@ -108,7 +108,7 @@ impl Desk {
         let decisions = self.mind.explain(REQUEST).unwrap();
         let lines = decisions.iter();
         lines
-            .map(|decision| format!("{}: {}", decision.what, decision.reason))
+            .map(|decision| format!("{}: {}", decision.what(), decision.reason))
             .collect()
     }
 }

@@ -279,7 +279,7 @@ fn a_pinned_depot_that_fills_up_is_named_until_it_has_room() {
     let risks = desk.risks();
     assert!(risks[0].contains("d5 is pinned and has"), "{risks:?}");
     let explained = desk.mind.explain(REQUEST).unwrap();
-    let waits = |decision: &Decision| decision.what == "waits for a pinned depot";
+    let waits = |decision: &Decision| decision.what() == "waits for a pinned depot";
     assert_eq!(explained.iter().filter(|told| waits(told)).count(), 1);
     desk.give(vec![up(DepotId::new(5), AMPLE)]);
     desk.pass_to(200);

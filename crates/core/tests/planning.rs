@@ -63,7 +63,7 @@ fn a_newcomer_that_turns_would_refuse_is_taken_by_a_plan_and_others_leave_it_the
     let told = desk.mind.explain(FIRST).unwrap();
     let planned = told
         .iter()
-        .find(|decision| decision.what.starts_with("planned:"));
+        .find(|decision| decision.what().starts_with("planned:"));
     assert_eq!(planned.unwrap().reason, Reason::Rearranged { more: 1 });
     let before = desk.sent.len();
     desk.wait(Duration::from_secs(2));

@@ -219,7 +219,7 @@ fn depots_that_a_request_does_not_feed_are_probed_one_after_the_other() {
     assert!(
         explained
             .iter()
-            .any(|decision| decision.what.ends_with("probed"))
+            .any(|decision| decision.what().ends_with("probed"))
     );
 }
 

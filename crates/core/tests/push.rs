@@ -277,7 +277,9 @@ fn every_fragment_goes_on_once_to_the_second_level() {
     assert_eq!(desk.heard(|what| *what == Happening::Pushing), 3);
     assert_eq!(desk.heard(|what| *what == Happening::Pushed), 1);
     let said = desk.mind.explain(REQUEST).unwrap();
-    let said = said.iter().find(|said| said.what.contains("pushed on to"));
+    let said = said
+        .iter()
+        .find(|said| said.what().contains("pushed on to"));
     assert_eq!(
         said.unwrap().reason.to_string(),
         "level 2 is nearer to the destination"
@@ -599,7 +601,9 @@ fn what_still_arrives_goes_on_only_from_depots_that_can_and_over_idle_ways() {
     };
     assert_eq!(sent(&desk), sent(&without));
     let said = desk.mind.explain(REQUEST).unwrap();
-    let said = said.iter().find(|said| said.what.contains("pushed on to"));
+    let said = said
+        .iter()
+        .find(|said| said.what().contains("pushed on to"));
     assert_eq!(
         said.unwrap().reason.to_string(),
         "nothing else goes that way, so it goes on while it still arrives"
@@ -632,7 +636,7 @@ fn what_does_not_arrive_is_given_up_beyond_and_nobody_is_blamed() {
     let said = desk.mind.explain(REQUEST).unwrap();
     let said = said
         .iter()
-        .find(|said| said.what.contains("a push is given up"));
+        .find(|said| said.what().contains("a push is given up"));
     assert_eq!(
         said.unwrap().reason.to_string(),
         "what was to go on as it came did not arrive"

@@ -184,7 +184,7 @@ fn what_is_to_lie_on_a_depot_is_kept_there_and_is_free_for_us_whatever_it_says()
     let told = desk.mind.explain(REQUEST).unwrap();
     let mut told = told
         .iter()
-        .map(|told| format!("{}: {}", told.what, told.reason));
+        .map(|told| format!("{}: {}", told.what(), told.reason));
     assert!(told.any(|told| told.contains("space is reserved") && told.contains("160")));
 }
 
@@ -218,7 +218,7 @@ fn where_others_have_the_space_plans_count_on_no_more() {
     let told = desk.mind.explain(REQUEST).unwrap();
     let mut told = told
         .iter()
-        .map(|told| format!("{}: {}", told.what, told.reason));
+        .map(|told| format!("{}: {}", told.what(), told.reason));
     assert!(told.any(|told| told.contains("space is refused")));
     // The others leave.
     desk.told(ASH, SpaceNews::Failed);

@@ -196,7 +196,7 @@ fn another_way_is_tried_once_what_the_first_carries_is_known_and_the_better_is_t
     assert_eq!(desk.taken, [1], "it is taken already");
     assert!(desk.says("takes the way straight: it carries 40.0 MiB/s without a gateway"));
     let told = desk.mind.explain(REQUEST).unwrap();
-    let told = told.iter().filter(|entry| entry.what.contains("way"));
+    let told = told.iter().filter(|entry| entry.what().contains("way"));
     assert_eq!(told.count(), 2, "the request remembers both");
 }
 

@@ -27,8 +27,15 @@ const TABLE: &str = "BEGIN;
         id BIGINT PRIMARY KEY CHECK (id = 1),
         epoch BIGINT NOT NULL,
         holder TEXT NOT NULL,
-        expires TIMESTAMPTZ NOT NULL
+        expires TIMESTAMPTZ NOT NULL,
+        life TEXT NOT NULL DEFAULT ''
     );
+    DO $$ BEGIN
+        -- Not always, for that waits for whoever leads.
+        IF NOT EXISTS (SELECT FROM information_schema.columns
+            WHERE table_schema = current_schema() AND table_name = 'lease' AND column_name = 'life')
+        THEN ALTER TABLE lease ADD COLUMN life TEXT NOT NULL DEFAULT ''; END IF;
+    END $$;
     COMMIT;";
 
 /// Which of all leases there ever were: each has a greater number than those before.
@@ -54,6 +61,7 @@ pub struct Lease {
     database: Postgres,
     place: String,
     holder: String,
+    life: String,
     lasts: Duration,
     epoch: Option<Epoch>,
 }
@@ -80,9 +88,16 @@ impl Lease {
             database,
             place,
             holder: holder.to_owned(),
+            life: String::new(),
             lasts,
             epoch: None,
         })
+    }
+
+    /// The same as a process that others can tell to be over, by this.
+    #[must_use]
+    pub fn living(self, life: String) -> Self {
+        Self { life, ..self }
     }
 
     /// Takes the lease, unless somebody holds it.
@@ -90,14 +105,22 @@ impl Lease {
     /// # Errors
     /// [`JournalError::Database`].
     pub fn acquire(&mut self) -> Result<Option<Epoch>, JournalError> {
+        self.acquire_after("")
+    }
+
+    /// The same, also where its holder has this life, which is known to be over.
+    ///
+    /// # Errors
+    /// [`JournalError::Database`].
+    pub fn acquire_after(&mut self, over: &str) -> Result<Option<Epoch>, JournalError> {
         let row = self.database.query_row(
-            "INSERT INTO lease (id, epoch, holder, expires)
-             VALUES (1, 1, ?1, clock_timestamp() + CAST(?2 AS BIGINT) * interval '1 microsecond')
-             ON CONFLICT (id) DO UPDATE SET epoch = lease.epoch + 1, holder = ?1,
+            "INSERT INTO lease (id, epoch, holder, expires, life)
+             VALUES (1, 1, ?1, clock_timestamp() + CAST(?2 AS BIGINT) * interval '1 microsecond', ?3)
+             ON CONFLICT (id) DO UPDATE SET epoch = lease.epoch + 1, holder = ?1, life = ?3,
              expires = clock_timestamp() + CAST(?2 AS BIGINT) * interval '1 microsecond'
-             WHERE lease.expires <= clock_timestamp()
+             WHERE lease.expires <= clock_timestamp() OR (lease.life <> '' AND lease.life = ?4)
              RETURNING epoch",
-            &params![self.holder, self.micros()],
+            &params![self.holder, self.micros(), self.life, over],
         );
         let row = row.map_err(failed("lead", &self.place))?;
         let epoch = row.map(|row| row.get(0)).transpose();
@@ -105,15 +128,15 @@ impl Lease {
         Ok(self.epoch)
     }
 
-    /// Who holds the lease, or held it last.
+    /// Who holds the lease, or held it last, as people are told and by their life.
     ///
     /// # Errors
     /// [`JournalError::Database`].
-    pub fn holder(&self) -> Result<Option<String>, JournalError> {
+    pub fn holder(&self) -> Result<Option<(String, String)>, JournalError> {
         let row = self
             .database
-            .query_row("SELECT holder FROM lease", &[])
-            .and_then(|row| row.map(|row| row.get(0)).transpose());
+            .query_row("SELECT holder, life FROM lease", &[])
+            .and_then(|row| row.map(|row| Ok((row.get(0)?, row.get(1)?))).transpose());
         row.map_err(failed("read", &self.place))
     }
 

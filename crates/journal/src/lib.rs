@@ -23,6 +23,7 @@ mod migration;
 mod outcome;
 mod request;
 mod schema;
+mod snapshot;
 mod step;
 mod token;
 

@@ -6,7 +6,7 @@ use posthaste_types::{ChunkIndex, Digest, Record, RequestId, Timestamp};
 use crate::{
     Journal, JournalError,
     database::{Database, Row, Trouble, TroubleKind, Value, number_of, params},
-    from_sql, to_sql,
+    from_sql, snapshot, to_sql,
 };
 
 /// Events kept for people to read; older ones are dropped. About 200 bytes each.
@@ -135,7 +135,8 @@ impl Journal {
                 "SELECT input_seq, record FROM snapshot ORDER BY input_seq DESC LIMIT 1",
                 &[],
             )?;
-            row.map(|row| Ok((row.get(0)?, row.get(1)?))).transpose()
+            row.map(|row| Ok((row.get(0)?, snapshot::unpack(row.get(1)?)?)))
+                .transpose()
         };
         let (since, snapshot) = newest().map_err(self.failed("replay"))?.unzip();
         Ok(Replay {
@@ -415,7 +416,7 @@ fn keep_snapshot(database: &dyn Database, input_seq: i64, record: &[u8]) -> Resu
     database.execute(
         "INSERT INTO snapshot (input_seq, record) VALUES (?1, ?2)
          ON CONFLICT (input_seq) DO UPDATE SET record = ?2",
-        &params![input_seq, record],
+        &params![input_seq, snapshot::pack(record).into_owned()],
     )?;
     database.execute(
         "DELETE FROM snapshot WHERE input_seq NOT IN

@@ -102,7 +102,8 @@ fn a_lease_is_one_holders_until_it_gives_it_back() {
     let mut second = want(&address, "second", LONG);
     let epoch = first.acquire().unwrap().unwrap();
     assert_eq!(second.acquire().unwrap(), None);
-    assert_eq!(second.holder().unwrap().as_deref(), Some("first"));
+    let holder = second.holder().unwrap();
+    assert_eq!(holder, Some(("first".to_owned(), String::new())));
     assert!(is_lost(second.renew()), "renewed what it never had");
     first.renew().unwrap();
 
@@ -117,6 +118,22 @@ fn a_lease_is_one_holders_until_it_gives_it_back() {
     assert!(is_lost(first.renew()));
     assert_eq!(first.acquire().unwrap(), None);
     second.renew().unwrap();
+}
+
+#[test]
+fn a_holder_that_is_known_to_be_over_is_not_waited_for() {
+    let place = Place::database();
+    let address = place.address();
+    let mut first = want(&address, "first", LONG).living("a life".to_owned());
+    let mut second = want(&address, "second", LONG);
+    first.acquire().unwrap().unwrap();
+    for other in ["", "another life"] {
+        assert_eq!(second.acquire_after(other).unwrap(), None, "{other:?}");
+    }
+    second.acquire_after("a life").unwrap().unwrap();
+    assert!(is_lost(first.renew()));
+    // Of its own nothing is known: none is no life.
+    assert_eq!(first.acquire_after("").unwrap(), None);
 }
 
 #[test]

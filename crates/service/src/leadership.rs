@@ -1,5 +1,7 @@
 //! Several services on one database: one of them leads, by the lease in it, and the others wait.
 
+mod life;
+
 use std::{fs, time::Duration};
 
 use posthaste_endpoint::{Error, ErrorKind, Result};
@@ -30,6 +32,7 @@ impl Lead {
         let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let holder = format!("process {} of {}", std::process::id(), name.trim());
         let lease = Lease::want(address, &holder, LEASE_LASTS).map_err(journal_error)?;
+        let lease = lease.living(life::own().unwrap_or_default());
         let (lease, epoch) = wait_for(lease).await?;
         let (end, ended) = oneshot::channel();
         let mut keeping = JoinSet::new();
@@ -69,11 +72,7 @@ impl Lead {
 async fn wait_for(mut lease: Lease) -> Result<(Lease, Epoch)> {
     let mut said = None;
     loop {
-        let (back, looked) = aside(lease, |lease| match lease.acquire() {
-            Ok(None) => Err(lease.holder().ok().flatten().unwrap_or_default()),
-            other => Ok(other),
-        })
-        .await?;
+        let (back, looked) = aside(lease, look).await?;
         lease = back;
         match looked {
             Ok(Ok(Some(epoch))) => return Ok((lease, epoch)),
@@ -83,6 +82,22 @@ async fn wait_for(mut lease: Lease) -> Result<(Lease, Epoch)> {
             Ok(Err(error)) => return Err(journal_error(error)),
         }
         (lease, ()) = aside(lease, |lease| lease.wait(LOOK_EVERY)).await?;
+    }
+}
+
+/// Takes the lease where it is free, or was that of a process of this machine that is over; else says whose it is.
+fn look(lease: &mut Lease) -> Result<Result<Option<Epoch>, JournalError>, String> {
+    let taken = lease.acquire();
+    if !matches!(taken, Ok(None)) {
+        return Ok(taken);
+    }
+    let (leader, life) = lease.holder().ok().flatten().unwrap_or_default();
+    if !life::is_over(&life) {
+        return Err(leader);
+    }
+    match lease.acquire_after(&life) {
+        Ok(None) => Err(leader),
+        taken => Ok(taken),
     }
 }
 

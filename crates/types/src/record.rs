@@ -182,6 +182,17 @@ impl Record for String {
     }
 }
 
+impl Record for Box<str> {
+    fn write(&self, out: &mut Vec<u8>) {
+        (self.len() as u64).write(out);
+        out.extend_from_slice(self.as_bytes());
+    }
+
+    fn read(input: &mut &[u8]) -> Result<Self, Malformed> {
+        String::read(input).map(String::into_boxed_str)
+    }
+}
+
 impl<T: Record> Record for Vec<T> {
     fn write(&self, out: &mut Vec<u8>) {
         (self.len() as u64).write(out);
@@ -191,6 +202,17 @@ impl<T: Record> Record for Vec<T> {
     fn read(input: &mut &[u8]) -> Result<Self, Malformed> {
         let length = read_length(input)?;
         (0..length).map(|_| T::read(input)).collect()
+    }
+}
+
+impl<T: Record> Record for Box<[T]> {
+    fn write(&self, out: &mut Vec<u8>) {
+        (self.len() as u64).write(out);
+        self.iter().for_each(|item| item.write(out));
+    }
+
+    fn read(input: &mut &[u8]) -> Result<Self, Malformed> {
+        Vec::read(input).map(Vec::into_boxed_slice)
     }
 }
 

@@ -100,7 +100,12 @@ impl Mind {
         offers.extend(self.offer_reservations(&mut bargain));
         offers.extend(self.offer_slack(&mut bargain));
         // A deadline after the purge of the source buys nothing.
-        let is_gone = |at: Timestamp| request.purge_at.is_some_and(|purge_at| at > purge_at);
+        let is_gone = |at: Timestamp| {
+            request
+                .uncommon
+                .purge_at
+                .is_some_and(|purge_at| at > purge_at)
+        };
         offers.extend(
             would_buy.into_iter().filter(
                 |offer| !matches!(offer, WouldBuy::Later { deadline } if is_gone(*deadline)),
@@ -199,8 +204,14 @@ impl Mind {
         let mut spec = request.spec.clone();
         spec.via.extend_from_slice(more);
         let bytes = core::mem::replace(&mut spec.bytes, Bytes::ZERO);
-        let (method, wishes) = (request.method, request.wishes.clone());
-        let mut trial = Request::new(spec, method, wishes, request.pinned.clone(), self.now);
+        let (method, wishes) = (request.method, (*request.wishes).clone());
+        let mut trial = Request::new(
+            spec,
+            method,
+            wishes,
+            request.uncommon.pinned.clone(),
+            self.now,
+        );
         trial.spec.bytes = bytes;
         trial.set_kin(self.kin(&trial));
         trial

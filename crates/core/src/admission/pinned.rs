@@ -15,13 +15,13 @@ impl Mind {
     /// What keeps a newcomer from the depots it is pinned to, whatever the rates.
     pub(super) fn find_flaw_of_pins(&self, request: &Request) -> Option<PinReason> {
         let forbidden = &request.wishes.forbidden;
-        let mut pinned = request.pinned.iter();
+        let mut pinned = request.uncommon.pinned.iter();
         if let Some(&depot) = pinned.find(|depot| forbidden.contains(depot)) {
             let name = self.name_of(depot);
             return Some(PinReason::Forbidden { name });
         }
         let destinations = &request.spec.destinations;
-        let mut pinned = request.pinned.iter();
+        let mut pinned = request.uncommon.pinned.iter();
         if let Some(&depot) = pinned.find(|depot| destinations.contains(depot)) {
             let name = self.name_of(depot);
             return Some(PinReason::IsDestination { name });
@@ -79,7 +79,7 @@ impl Mind {
         let Some(depot) = self.depots.get(&at) else {
             return Some(PinReason::Down { name });
         };
-        if request.drained >> lane & 1 == 1 {
+        if request.uncommon.drained >> lane & 1 == 1 {
             return Some(PinReason::Drained { name });
         }
         if !depot.is_within_hours(self.now) {
@@ -113,14 +113,14 @@ impl Mind {
         let Some(request) = self.requests.get(&id) else {
             return;
         };
-        if request.pinned.is_empty() || !request.is_moving() {
+        if request.uncommon.pinned.is_empty() || !request.is_moving() {
             return;
         }
         let lacks = |lane: &usize| request.replica.room_count(*lane) > 0;
         let trouble = pinned_of(request)
             .filter(lacks)
             .find_map(|lane| self.find_pin_trouble(Some(id), request, lane));
-        let is_new = match (&trouble, &request.pin_trouble) {
+        let is_new = match (&trouble, &request.uncommon.pin_trouble) {
             (Some(now), Some(before)) => {
                 core::mem::discriminant(now) != core::mem::discriminant(before)
             }
@@ -128,7 +128,7 @@ impl Mind {
         };
         let said = trouble.clone().filter(|_| is_new);
         if let Some(request) = self.requests.get_mut(&id) {
-            request.pin_trouble = trouble;
+            request.uncommon.pin_trouble = trouble;
         }
         if let Some(why) = said {
             self.remember(
@@ -163,7 +163,7 @@ impl Mind {
             return;
         };
         let lanes: Vec<usize> = pinned_of(request)
-            .filter(|&lane| request.drained >> lane & 1 == 0)
+            .filter(|&lane| request.uncommon.drained >> lane & 1 == 0)
             .collect();
         if let Some(request) = self.requests.get_mut(&id) {
             for lane in lanes {

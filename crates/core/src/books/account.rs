@@ -79,7 +79,9 @@ impl Account {
     }
 
     /// A look found this finish, with these depots fed. `is_first`: no request comes before it.
-    pub(crate) fn note(&mut self, finish: Option<Timestamp>, seen: Vec<Seen>, is_first: bool) {
+    pub(crate) fn note(&mut self, finish: Option<Timestamp>, mut seen: Vec<Seen>, is_first: bool) {
+        // Most have few, and there are many requests.
+        seen.shrink_to_fit();
         let before = core::mem::replace(&mut self.seen, seen);
         // While none is in sight the last one stands, and so does what took it away.
         let Some(finish) = finish else { return };
@@ -150,11 +152,14 @@ impl Account {
             .find(|charge| charge.cause == blame.cause && charge.depot == blame.depot);
         match same {
             Some(charge) => charge.cost_micros = charge.cost_micros.saturating_add(micros),
-            None => self.charges.push(Charge {
-                cause: blame.cause,
-                depot: blame.depot,
-                cost_micros: micros,
-            }),
+            None => {
+                self.charges.reserve_exact(1);
+                self.charges.push(Charge {
+                    cause: blame.cause,
+                    depot: blame.depot,
+                    cost_micros: micros,
+                });
+            }
         }
     }
 }

@@ -1,4 +1,5 @@
 use alloc::{
+    boxed::Box,
     collections::{BTreeMap, BTreeSet},
     vec::Vec,
 };
@@ -432,7 +433,8 @@ record! {
     /// All stage-ins, and where they come from.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub(crate) struct Arrivals {
-        pub(crate) requests: BTreeMap<RequestId, Arrival>,
+        /// Boxed: nodes of the map have room for eleven, and a good part of that is empty.
+        pub(crate) requests: BTreeMap<RequestId, Box<Arrival>>,
         pub(crate) sources: BTreeMap<SourceId, Source>,
         /// Which of them go the other way; one is told before it is asked for.
         pub(crate) outward: BTreeMap<RequestId, Outward>,
@@ -443,7 +445,7 @@ record! {
 
 impl Arrivals {
     pub(crate) fn live(&self) -> impl Iterator<Item = (&RequestId, &Arrival)> {
-        let all = self.requests.iter();
+        let all = self.requests.iter().map(|(id, arrival)| (id, &**arrival));
         all.filter(|(_, arrival)| arrival.state.is_live())
     }
 
@@ -471,6 +473,6 @@ impl Arrivals {
 
     /// Whether bytes from outside made books that can be used.
     pub(crate) fn is_sound(&self) -> bool {
-        self.requests.values().all(Arrival::is_sound)
+        self.requests.values().all(|arrival| arrival.is_sound())
     }
 }

@@ -1,11 +1,21 @@
-use alloc::{vec, vec::Vec};
+use alloc::{boxed::Box, vec, vec::Vec};
 use posthaste_types::record;
 
 record! {
     /// A set of chunks, one bit each, that gives its lowest and its highest member in amortized
-    /// constant time.
+    /// constant time. While all of them are among the first 64 it takes no memory but its own.
     #[derive(Debug, Clone, PartialEq, Eq)]
-    pub(crate) struct Bitmap {
+    pub(crate) enum Bitmap {
+        /// The members, as a mask.
+        0 = Few { word: u64 },
+        1 = Many { words: Box<Words> },
+    }
+}
+
+record! {
+    /// A mask as long as it takes.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) struct Words {
         words: Vec<u64>,
         /// No word before this one has a bit set.
         hint: u32,
@@ -16,71 +26,97 @@ record! {
 }
 
 impl Bitmap {
+    /// Without members, with room for so many chunks.
     pub(crate) fn empty(chunks: u32) -> Self {
-        Self {
-            words: vec![0; words_for(chunks)],
-            hint: 0,
-            end: 0,
-            count: 0,
+        match words_for(chunks) {
+            0 | 1 => Self::Few { word: 0 },
+            words => Self::Many {
+                words: Box::new(Words {
+                    words: vec![0; words],
+                    hint: 0,
+                    end: 0,
+                    count: 0,
+                }),
+            },
         }
     }
 
+    /// With all of so many chunks.
     pub(crate) fn full(chunks: u32) -> Self {
-        let mut words = vec![u64::MAX; words_for(chunks)];
-        if let Some(last) = words.last_mut().filter(|_| !chunks.is_multiple_of(64)) {
-            *last = (1 << (chunks % 64)) - 1;
-        }
-        Self {
-            hint: 0,
-            end: chunks.div_ceil(64),
-            words,
-            count: chunks,
+        let last = match chunks % 64 {
+            0 => u64::MAX,
+            rest => (1 << rest) - 1,
+        };
+        match words_for(chunks) {
+            0 => Self::Few { word: 0 },
+            1 => Self::Few { word: last },
+            count => {
+                let mut words = vec![u64::MAX; count];
+                words[count - 1] = last;
+                Self::Many {
+                    words: Box::new(Words {
+                        words,
+                        hint: 0,
+                        end: chunks.div_ceil(64),
+                        count: chunks,
+                    }),
+                }
+            }
         }
     }
 
     /// Whether it has room for exactly this many chunks.
     pub(crate) fn fits(&self, chunks: u32) -> bool {
-        self.words.len() == words_for(chunks)
-            && self.end as usize <= self.words.len()
-            && self.count == self.words.iter().map(|word| word.count_ones()).sum::<u32>()
+        match self {
+            Self::Few { word } => chunks <= 64 && *word & !u64::MAX.unbounded_shr(64 - chunks) == 0,
+            Self::Many { words } => chunks > 64 && words.fits(chunks),
+        }
     }
 
     pub(crate) fn len(&self) -> u32 {
-        self.count
+        match self {
+            Self::Few { word } => word.count_ones(),
+            Self::Many { words } => words.count,
+        }
     }
 
     pub(crate) fn contains(&self, chunk: u32) -> bool {
-        self.words[chunk as usize / 64] >> (chunk % 64) & 1 == 1
+        match self {
+            Self::Few { word } => word.unbounded_shr(chunk) & 1 == 1,
+            Self::Many { words } => words.contains(chunk),
+        }
     }
 
     pub(crate) fn insert(&mut self, chunk: u32) {
-        if !self.contains(chunk) {
-            self.words[chunk as usize / 64] |= 1 << (chunk % 64);
-            self.count += 1;
-            self.hint = self.hint.min(chunk / 64);
-            self.end = self.end.max(chunk / 64 + 1);
+        match self {
+            Self::Few { word } => *word |= 1_u64.unbounded_shl(chunk),
+            Self::Many { words } => words.insert(chunk),
         }
     }
 
     pub(crate) fn remove(&mut self, chunk: u32) {
-        if self.contains(chunk) {
-            self.words[chunk as usize / 64] &= !(1 << (chunk % 64));
-            self.count -= 1;
+        match self {
+            Self::Few { word } => *word &= !1_u64.unbounded_shl(chunk),
+            Self::Many { words } => words.remove(chunk),
         }
     }
 
     /// The lowest member.
     pub(crate) fn first(&self) -> Option<u32> {
-        let words = self.words.iter().enumerate().skip(self.hint as usize);
-        let (place, word) = words.into_iter().find(|(_, word)| **word != 0)?;
-        u32::try_from(place)
-            .ok()
-            .map(|place| place * 64 + word.trailing_zeros())
+        match self {
+            Self::Few { word: 0 } => None,
+            Self::Few { word } => Some(word.trailing_zeros()),
+            Self::Many { words } => words.first(),
+        }
     }
 
     /// All members, the lowest first.
     pub(crate) fn members(&self) -> impl Iterator<Item = u32> + '_ {
-        let words = (0u32..).zip(&self.words).skip(self.hint as usize);
+        let (words, from) = match self {
+            Self::Few { word } => (core::slice::from_ref(word), 0),
+            Self::Many { words } => (&words.words[..], words.hint),
+        };
+        let words = (0u32..).zip(words).skip(from as usize);
         words.flat_map(|(place, word)| {
             let bits = (0..64).filter(move |bit| word >> bit & 1 == 1);
             bits.map(move |bit| place * 64 + bit)
@@ -89,6 +125,79 @@ impl Bitmap {
 
     /// Takes the lowest member out.
     pub(crate) fn pop(&mut self) -> Option<u32> {
+        match self {
+            Self::Few { word: 0 } => None,
+            Self::Few { word } => {
+                let chunk = word.trailing_zeros();
+                *word &= *word - 1;
+                Some(chunk)
+            }
+            Self::Many { words } => words.pop(),
+        }
+    }
+
+    /// Takes the highest member out.
+    pub(crate) fn pop_last(&mut self) -> Option<u32> {
+        match self {
+            Self::Few { word: 0 } => None,
+            Self::Few { word } => {
+                let chunk = 63 - word.leading_zeros();
+                *word &= !(1 << chunk);
+                Some(chunk)
+            }
+            Self::Many { words } => words.pop_last(),
+        }
+    }
+
+    /// Moves all members of `other`, which has room for as many chunks, here.
+    pub(crate) fn absorb(&mut self, other: &mut Self) {
+        match (self, other) {
+            (Self::Few { word }, Self::Few { word: more }) => *word |= core::mem::take(more),
+            (Self::Many { words }, Self::Many { words: more }) => words.absorb(more),
+            // They are of one dataset.
+            (Self::Few { .. }, Self::Many { .. }) | (Self::Many { .. }, Self::Few { .. }) => {}
+        }
+    }
+}
+
+impl Words {
+    /// Whether it has room for exactly this many chunks.
+    fn fits(&self, chunks: u32) -> bool {
+        self.words.len() == words_for(chunks)
+            && self.end as usize <= self.words.len()
+            && self.count == self.words.iter().map(|word| word.count_ones()).sum::<u32>()
+    }
+
+    fn contains(&self, chunk: u32) -> bool {
+        self.words[chunk as usize / 64] >> (chunk % 64) & 1 == 1
+    }
+
+    fn insert(&mut self, chunk: u32) {
+        if !self.contains(chunk) {
+            self.words[chunk as usize / 64] |= 1 << (chunk % 64);
+            self.count += 1;
+            self.hint = self.hint.min(chunk / 64);
+            self.end = self.end.max(chunk / 64 + 1);
+        }
+    }
+
+    fn remove(&mut self, chunk: u32) {
+        if self.contains(chunk) {
+            self.words[chunk as usize / 64] &= !(1 << (chunk % 64));
+            self.count -= 1;
+        }
+    }
+
+    fn first(&self) -> Option<u32> {
+        let words = self.words.iter().enumerate().skip(self.hint as usize);
+        let (place, word) = words.into_iter().find(|(_, word)| **word != 0)?;
+        u32::try_from(place)
+            .ok()
+            .map(|place| place * 64 + word.trailing_zeros())
+    }
+
+    /// Takes the lowest member out.
+    fn pop(&mut self) -> Option<u32> {
         if self.count == 0 {
             return None;
         }
@@ -101,7 +210,7 @@ impl Bitmap {
     }
 
     /// Takes the highest member out.
-    pub(crate) fn pop_last(&mut self) -> Option<u32> {
+    fn pop_last(&mut self) -> Option<u32> {
         let words = self.words.get(..self.end as usize)?;
         let word = words.iter().rposition(|&word| word != 0);
         self.end = word.map_or(0, |word| {
@@ -113,7 +222,7 @@ impl Bitmap {
     }
 
     /// Moves all members of `other` here.
-    pub(crate) fn absorb(&mut self, other: &mut Self) {
+    fn absorb(&mut self, other: &mut Self) {
         if other.count == 0 {
             return;
         }

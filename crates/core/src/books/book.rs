@@ -46,6 +46,18 @@ impl<K: Ord + Copy, V> Book<K, V> {
         self.entries.get_mut(key).map(|entry| &mut **entry)
     }
 
+    /// The entries, each to take less memory, with which nothing about it changes.
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
+        self.entries.values_mut().map(|entry| &mut **entry)
+    }
+
+    /// Has the entry take less memory, with which nothing about it changes.
+    pub(crate) fn settle(&mut self, key: &K, settle: impl FnOnce(&mut V)) {
+        if let Some(entry) = self.entries.get_mut(key) {
+            settle(entry);
+        }
+    }
+
     pub(crate) fn insert(&mut self, key: K, value: V) {
         self.touch(key);
         self.entries.insert(key, Box::new(value));

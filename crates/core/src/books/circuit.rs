@@ -28,6 +28,14 @@ record! {
     }
 }
 
+impl Asks {
+    /// Before the first.
+    pub(crate) const NONE: Self = Self {
+        count: 0,
+        not_before: Timestamp::from_micros(0),
+    };
+}
+
 record! {
     /// Another rate and end that a reservation was asked to have.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,10 +1,11 @@
 use posthaste_types::{Bytes, DepotId, Timestamp, record};
 
+use super::Blank;
 use crate::contract::{Forecast, Hindrance};
 
 record! {
     /// How the delivery of a request stands beside when it is wanted at its destinations.
-    #[derive(Debug, Clone, PartialEq, Eq, Default)]
+    #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct Due {
         /// What the last look counted on sending whole to the destination that plans count on.
         pub(crate) straight: Bytes,
@@ -26,4 +27,21 @@ record! {
         /// Since when every destination has all of it.
         pub(crate) whole_at: Option<Timestamp>,
     }
+}
+
+impl Blank for Due {
+    const BLANK: &'static Self = &Self {
+        straight: Bytes::ZERO,
+        safe_by: None,
+        finish: None,
+        is_assumed: false,
+        last: None,
+        hindrance: Hindrance::NoGiver,
+        is_leftover: false,
+        at_risk: false,
+        missed: false,
+        late_ticks: 0,
+        on_time_ticks: 0,
+        whole_at: None,
+    };
 }

@@ -1,11 +1,12 @@
 use alloc::{
+    boxed::Box,
     collections::{BTreeMap, BTreeSet},
     vec::Vec,
 };
 use core::ops::Bound;
 use posthaste_types::{Bytes, DepotId, RequestId, Timestamp, record};
 
-use super::{Request, Turn};
+use super::{Blank, Rare, Request, Turn};
 
 record! {
     /// Who comes first: those that can be on time before those that can't, the earliest deadline
@@ -42,7 +43,27 @@ record! {
         /// When its deadline says something next.
         pub(crate) call: Option<Timestamp>,
         /// Depots that it could send something to now, if they have room.
-        pub(crate) wants: Vec<DepotId>,
+        pub(crate) wants: Box<[DepotId]>,
+        /// It is wanted there by a moment, and not there yet nor late.
+        pub(crate) is_due: bool,
+        /// What there is to say of that changes with time.
+        pub(crate) is_watched: bool,
+        /// Depots it may use, as long as anybody cares what they hold of it.
+        pub(crate) uses: Box<[DepotId]>,
+        /// Space kept for it.
+        pub(crate) kept_free: Box<[(DepotId, Bytes)]>,
+        /// A depot is being asked what it holds of it.
+        pub(crate) is_asking: bool,
+        /// Nothing about it can change any more.
+        pub(crate) is_final: bool,
+        pub(crate) rest: Rare<Rest>,
+    }
+}
+
+record! {
+    /// What the index knows of few requests that wait.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) struct Rest {
         /// When its rate lets it send on, or its release is tried again, if it waits for that.
         pub(crate) resumes: Option<Timestamp>,
         /// Who comes first when fragments go on between depots, while there is something to look at.
@@ -52,21 +73,19 @@ record! {
         /// Who comes first at destinations, while they lack something: those promised to be there by a moment,
         /// the earliest first, then the others by their deadlines.
         pub(crate) delivers_by: Option<(bool, Timestamp)>,
-        /// It is wanted there by a moment, and not there yet nor late.
-        pub(crate) is_due: bool,
-        /// What there is to say of that changes with time.
-        pub(crate) is_watched: bool,
-        /// Depots it may use, as long as anybody cares what they hold of it.
-        pub(crate) uses: Vec<DepotId>,
-        /// Space kept for it.
-        pub(crate) kept_free: Vec<(DepotId, Bytes)>,
         /// Space held at destinations for what of it is safe and goes there.
         pub(crate) held: Vec<(DepotId, Bytes)>,
-        /// A depot is being asked what it holds of it.
-        pub(crate) is_asking: bool,
-        /// Nothing about it can change any more.
-        pub(crate) is_final: bool,
     }
+}
+
+impl Blank for Rest {
+    const BLANK: &'static Self = &Self {
+        resumes: None,
+        push: None,
+        nearer: Vec::new(),
+        delivers_by: None,
+        held: Vec::new(),
+    };
 }
 
 record! {
@@ -74,7 +93,8 @@ record! {
     /// each of a hundred thousand.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub(crate) struct Index {
-        entries: BTreeMap<RequestId, Entry>,
+        /// Boxed: nodes of the map have room for eleven, and a good part of that is empty.
+        entries: BTreeMap<RequestId, Box<Entry>>,
         order: BTreeSet<Urgency>,
         calls: BTreeSet<(Timestamp, RequestId)>,
         resumes: BTreeSet<(Timestamp, RequestId)>,
@@ -96,7 +116,10 @@ record! {
 impl Index {
     /// Notes how a request stands now.
     pub(crate) fn set(&mut self, id: RequestId, new: Entry) {
-        let old = self.entries.remove(&id).unwrap_or_default();
+        let old = self.entries.get_mut(&id);
+        let old = old
+            .map(|old| core::mem::take(&mut **old))
+            .unwrap_or_default();
         if old.urgency != new.urgency {
             old.urgency.map(|urgency| self.order.remove(&urgency));
             self.order.extend(new.urgency);
@@ -105,9 +128,9 @@ impl Index {
             old.call.map(|call| self.calls.remove(&(call, id)));
             self.calls.extend(new.call.map(|call| (call, id)));
         }
-        if old.resumes != new.resumes {
-            old.resumes.map(|at| self.resumes.remove(&(at, id)));
-            self.resumes.extend(new.resumes.map(|at| (at, id)));
+        if old.rest.resumes != new.rest.resumes {
+            old.rest.resumes.map(|at| self.resumes.remove(&(at, id)));
+            self.resumes.extend(new.rest.resumes.map(|at| (at, id)));
         }
         if (old.urgency, &old.wants) != (new.urgency, &new.wants) {
             if let Some(urgency) = old.urgency {
@@ -123,23 +146,26 @@ impl Index {
                 }
             }
         }
-        if (old.push, &old.nearer) != (new.push, &new.nearer) {
-            if let Some(urgency) = old.push {
-                for depot in &old.nearer {
+        if (old.rest.push, &old.rest.nearer) != (new.rest.push, &new.rest.nearer) {
+            if let Some(urgency) = old.rest.push {
+                for depot in &old.rest.nearer {
                     let pushes = self.pushes.get_mut(depot);
                     pushes.map(|pushes| pushes.remove(&urgency));
                 }
                 self.pushes.retain(|_, pushes| !pushes.is_empty());
             }
-            if let Some(urgency) = new.push {
-                for &depot in &new.nearer {
+            if let Some(urgency) = new.rest.push {
+                for &depot in &new.rest.nearer {
                     self.pushes.entry(depot).or_default().insert(urgency);
                 }
             }
         }
-        if old.delivers_by != new.delivers_by {
-            old.delivers_by.map(|by| self.delivering.remove(&(by, id)));
-            self.delivering.extend(new.delivers_by.map(|by| (by, id)));
+        if old.rest.delivers_by != new.rest.delivers_by {
+            old.rest
+                .delivers_by
+                .map(|by| self.delivering.remove(&(by, id)));
+            self.delivering
+                .extend(new.rest.delivers_by.map(|by| (by, id)));
         }
         if old.uses != new.uses {
             for depot in &old.uses {
@@ -150,13 +176,15 @@ impl Index {
             }
         }
         change_sums(&mut self.kept, &old.kept_free, &new.kept_free);
-        change_sums(&mut self.held, &old.held, &new.held);
+        change_sums(&mut self.held, &old.rest.held, &new.rest.held);
         set_member(&mut self.due, id, new.is_due);
         set_member(&mut self.watched, id, new.is_watched);
         set_member(&mut self.asking, id, new.is_asking);
         set_member(&mut self.finals, id, new.is_final);
-        if new != Entry::default() {
-            self.entries.insert(id, new);
+        if new == Entry::default() {
+            self.entries.remove(&id);
+        } else {
+            **self.entries.entry(id).or_default() = new;
         }
     }
 

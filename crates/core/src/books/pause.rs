@@ -6,7 +6,7 @@ use crate::contract::Pause;
 impl Request {
     /// Who lets it wait, and since when; none once it is over.
     pub(crate) fn pause(&self) -> Option<&Pause> {
-        self.paused.as_ref().filter(|_| !self.is_final())
+        self.uncommon.paused.as_ref().filter(|_| !self.is_final())
     }
 
     pub(crate) fn is_paused(&self) -> bool {

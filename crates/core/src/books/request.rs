@@ -2,17 +2,21 @@ mod crowd;
 mod onward;
 mod pieces;
 mod pinned;
+mod uncommon;
 mod wishes;
 
 use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
 use posthaste_plan::{Pace, tuner::Method};
 use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, Timestamp, record};
 
-use super::{Account, Asks, Due, Push, Quota, Replica, Throttle, Tuning, Turn};
+use super::{
+    Account, Asks, Blank, Due, Push, Quota, Rare, Replica, Shared, Throttle, Tuning, Turn,
+};
 use crate::{
     Settings,
-    contract::{Decision, Fault, Forecast, Pause, PinReason, RequestSpec, RequestState, Wishes},
+    contract::{Decision, Fault, Forecast, RequestSpec, RequestState, Wishes},
 };
+use uncommon::Uncommon;
 
 record! {
     /// Which way a request's data goes.
@@ -61,7 +65,7 @@ record! {
         /// What a plan in force gives it; none where it may have what it gets.
         pub(crate) quota: Option<Quota>,
         /// Governs how many are; none until the optimizer knows enough to begin.
-        pub(crate) tuning: Option<Tuning>,
+        pub(crate) tuning: Option<Box<Tuning>>,
     }
 }
 
@@ -87,29 +91,13 @@ record! {
         /// The optimizer asked for.
         pub(crate) method: Method,
         /// What is wished beyond the deadline.
-        pub(crate) wishes: Wishes,
-        /// Depots that must hold their share of every chunk.
-        pub(crate) pinned: Vec<DepotId>,
-        /// What keeps such a depot from taking what it still lacks.
-        pub(crate) pin_trouble: Option<PinReason>,
+        pub(crate) wishes: Shared<Wishes>,
         /// The deadline its user asked for.
         pub(crate) wished_deadline: Timestamp,
-        /// When its source is to be purged, where that is known: the deadline is the earlier of both.
-        pub(crate) purge_at: Option<Timestamp>,
-        /// Releases that failed, and when the next one is due.
-        pub(crate) release_failures: u32,
-        pub(crate) release_at: Option<Timestamp>,
-        /// Holds it to the rate that is wished.
-        pub(crate) throttle: Throttle,
         pub(crate) submitted: Timestamp,
         pub(crate) state: RequestState,
-        pub(crate) paused: Option<Pause>,
         /// It was taken though its deadline can't be met, or it missed it: it gets what is left.
         pub(crate) is_leftover: bool,
-        /// It does since it could not be on time any more, and others could without it.
-        pub(crate) has_conceded: bool,
-        /// Among those.
-        pub(crate) turn: Turn,
         pub(crate) at_risk: bool,
         pub(crate) missed: bool,
         pub(crate) safe_at: Option<Timestamp>,
@@ -117,16 +105,6 @@ record! {
         pub(crate) route: Route,
         /// More urgent ones leave it something of the way out now.
         pub(crate) is_due: bool,
-        /// The chance that it is lost, in billionths, where its code was chosen by what must be survived.
-        pub(crate) loss_ppb: Option<u32>,
-        /// Lanes that would break what was wished, as a mask.
-        pub(crate) barred: u64,
-        /// Lanes that its budget does not pay, as a mask.
-        pub(crate) dear: u64,
-        /// Lanes to depots that are drained, as a mask; destinations apart.
-        pub(crate) drained: u64,
-        /// Its budget pays nothing of what it lacks.
-        pub(crate) is_broke: bool,
         /// What was begun for it costs, in millionths of a dollar, with keeping it.
         pub(crate) spent_micro_usd: u64,
         /// The depots in the user's order, then the destinations.
@@ -137,15 +115,6 @@ record! {
         lead: Option<usize>,
         /// Fragments of a chunk that depots which fail together may hold.
         pub(crate) domain_max: u32,
-        /// Chunks being sent of which they may hold more, and how many more.
-        crowded: BTreeMap<ChunkIndex, u32>,
-        /// The most that was allowed to any chunk: what plans count on.
-        crowded_most: u32,
-        /// That was not said yet.
-        pub(crate) is_crowd_unsaid: bool,
-        /// Depots coded chunks of it, and that was said, or not yet.
-        pub(crate) is_scattered: bool,
-        pub(crate) is_scatter_unsaid: bool,
         pub(crate) replica: Replica,
         pub(crate) stripes: BTreeMap<ChunkIndex, Stripe>,
         /// How much of each chunk is on its way; late copies outlive their stripe.
@@ -159,22 +128,15 @@ record! {
         /// It was said that chunks are not safe, and not yet that they are again, since the source left.
         pub(crate) is_thin: bool,
         /// How that stands beside when it is wanted there.
-        pub(crate) due: Due,
-        pub(crate) asks: Asks,
+        pub(crate) due: Rare<Due>,
         pub(crate) pace: Pace,
         pub(crate) late_ticks: u32,
         pub(crate) on_time_ticks: u32,
         pub(crate) release: Release,
-        pub(crate) duplicates: u32,
-        pub(crate) repaired: u32,
-        pub(crate) last_lost: Option<DepotId>,
-        /// Bytes that probes for it sent or may still send.
-        pub(crate) probed: Bytes,
-        /// What those cost or may still cost, in millionths of a dollar.
-        pub(crate) probed_micro_usd: u64,
         /// Where its slack went.
         pub(crate) account: Account,
         pub(crate) decisions: Vec<Decision>,
+        pub(crate) uncommon: Rare<Uncommon>,
     }
 }
 
@@ -190,69 +152,45 @@ impl Request {
         let destinations = whole_mask(&lanes, &spec);
         let lead = (destinations != 0).then(|| destinations.trailing_zeros() as usize);
         let chunks = Self::cut(&spec);
+        let pinned_lanes = pinned::mask(&lanes, &pinned);
+        let uncommon = Uncommon {
+            throttle: Throttle::new(wishes.rate_max),
+            pinned,
+            ..Uncommon::BLANK.clone()
+        };
         Self {
             method,
             wished_deadline: spec.deadline,
-            purge_at: None,
-            release_failures: 0,
-            release_at: None,
-            throttle: Throttle::new(wishes.rate_max),
-            wishes,
+            wishes: Shared::from(wishes),
             submitted: now,
             state: RequestState::Moving,
-            paused: None,
             is_leftover: false,
-            has_conceded: false,
-            turn: Turn::default(),
             at_risk: false,
             missed: false,
             safe_at: None,
             finish: None,
             route: Route::Staged,
             is_due: true,
-            replica: Replica::new(
-                &spec,
-                chunks,
-                lanes.len(),
-                destinations,
-                pinned::mask(&lanes, &pinned),
-            ),
-            pinned,
-            pin_trouble: None,
-            loss_ppb: None,
-            barred: 0,
-            dear: 0,
-            drained: 0,
-            is_broke: false,
+            replica: Replica::new(&spec, chunks, lanes.len(), destinations, pinned_lanes),
             spent_micro_usd: 0,
             lanes,
             destinations,
             lead,
             domain_max: 1,
-            crowded: BTreeMap::new(),
-            crowded_most: 0,
-            is_crowd_unsaid: false,
-            is_scattered: false,
-            is_scatter_unsaid: false,
             stripes: BTreeMap::new(),
             flying: BTreeMap::new(),
             push: None,
             delivery: None,
             mend: None,
             is_thin: false,
-            due: Due::default(),
-            asks: Asks::default(),
+            due: Rare::default(),
             pace: Pace::default(),
             late_ticks: 0,
             on_time_ticks: 0,
             release: Release::Pending,
-            duplicates: 0,
-            repaired: 0,
-            last_lost: None,
-            probed: Bytes::ZERO,
-            probed_micro_usd: 0,
             account: Account::default(),
             decisions: Vec::new(),
+            uncommon: Rare::from(uncommon),
             spec,
         }
     }
@@ -297,12 +235,16 @@ impl Request {
 
     /// It gets what others leave from now on, in this turn among those that do.
     pub(crate) fn go_last(&mut self, turn: Turn) {
-        (self.is_leftover, self.has_conceded, self.turn) = (true, false, turn);
+        (
+            self.is_leftover,
+            self.uncommon.has_conceded,
+            self.uncommon.turn,
+        ) = (true, false, turn);
     }
 
     /// Its deadline says again when it is its turn.
     pub(crate) fn take_turn(&mut self) {
-        (self.is_leftover, self.has_conceded) = (false, false);
+        (self.is_leftover, self.uncommon.has_conceded) = (false, false);
     }
 
     pub(crate) fn is_moving(&self) -> bool {
@@ -490,4 +432,26 @@ fn whole_mask(lanes: &[Lane], spec: &RequestSpec) -> u64 {
     let whole = lanes.iter().enumerate();
     let whole = whole.filter(|(_, lane)| spec.destinations.contains(&lane.depot));
     whole.fold(0, |mask, (place, _)| mask | 1 << place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::books::Entry;
+
+    /// Of a hundred thousand that wait, each byte is a tenth of a megabyte.
+    #[test]
+    fn a_request_that_waits_takes_little_memory() {
+        let sizes = [
+            size_of::<Request>(),
+            size_of::<Lane>(),
+            size_of::<Entry>(),
+            size_of::<Decision>(),
+        ];
+        let most = [648, 64, 128, 168];
+        assert!(
+            sizes.iter().zip(most).all(|(size, most)| *size <= most),
+            "{sizes:?}"
+        );
+    }
 }

@@ -21,6 +21,15 @@ record! {
     }
 }
 
+impl Turn {
+    /// Before all others.
+    pub(crate) const FIRST: Self = Self {
+        below_most: 0,
+        project: 0,
+        owner: 0,
+    };
+}
+
 record! {
     /// What one project, or one user of a project, was served.
     #[derive(Debug, Clone, PartialEq, Eq)]

@@ -20,6 +20,12 @@ record! {
 }
 
 impl Throttle {
+    /// Lets everything start.
+    pub(crate) const FREE: Self = Self {
+        rate: None,
+        paid_at: Timestamp::from_micros(0),
+    };
+
     pub(crate) fn new(rate: Option<ByteRate>) -> Self {
         Self {
             rate,

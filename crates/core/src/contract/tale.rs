@@ -1,4 +1,9 @@
-use alloc::{string::String, vec::Vec};
+use alloc::{
+    boxed::Box,
+    format,
+    string::{String, ToString},
+    vec::Vec,
+};
 use posthaste_types::{DepotId, Timestamp, record};
 
 use super::{ArrivalView, Happening, Reason, RequestView};
@@ -12,13 +17,28 @@ record! {
         /// The event it is, where it is one.
         pub happening: Option<Happening>,
         /// The name of the depot it is about; empty when it is about none.
-        pub depot: String,
+        pub depot: Box<str>,
         /// Chunks, sends or whatever else it counts; zero when it counts nothing.
         pub count: u32,
-        /// What, as a person would say it.
-        pub what: String,
+        /// What, as a person would say it, where it is no event; see [`Decision::what`].
+        pub note: Box<str>,
         /// Why.
         pub reason: Reason,
+    }
+}
+
+impl Decision {
+    /// What, as a person would say it.
+    #[must_use]
+    pub fn what(&self) -> String {
+        let what = match &self.happening {
+            Some(happening) => format!("{happening}"),
+            None => self.note.to_string(),
+        };
+        match &*self.depot {
+            "" => what,
+            depot => format!("{depot}: {what}"),
+        }
     }
 }
 

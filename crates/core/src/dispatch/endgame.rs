@@ -32,7 +32,7 @@ impl Placing<'_> {
         let open: Vec<ChunkIndex> = self.request.stripes.keys().copied().collect();
         for chunk in open {
             for from in 0..self.request.lanes.len() {
-                if self.request.duplicates >= most {
+                if self.request.uncommon.duplicates >= most {
                     return;
                 }
                 self.duplicate(chunk, from, out);
@@ -77,7 +77,7 @@ impl Placing<'_> {
             // Its fragments would have to start at one moment, and be paid.
             let is_bound = self.request.wishes.rate_max.is_some()
                 || self.request.wishes.budget_micro_usd.is_some();
-            if is_whole && !is_bound && self.request.pinned.is_empty() {
+            if is_whole && !is_bound && self.request.uncommon.pinned.is_empty() {
                 self.code_late(chunk, left_micros, out);
             }
             return;
@@ -90,7 +90,7 @@ impl Placing<'_> {
         }
         let fragment = portion(other);
         self.start(other, chunk, fragment, Reason::Endgame, out);
-        self.request.duplicates += 1;
+        self.request.uncommon.duplicates += 1;
         if let Some(stripe) = self.request.stripes.get_mut(&chunk) {
             stripe.taken |= 1 << other;
         }
@@ -145,7 +145,7 @@ impl Placing<'_> {
         for (lane, fragment) in sends {
             self.start(lane, chunk, fragment, Reason::Endgame, out);
         }
-        self.request.duplicates += 1;
+        self.request.uncommon.duplicates += 1;
         if let Some(stripe) = self.request.stripes.get_mut(&chunk) {
             stripe.taken = taken;
         }

@@ -9,7 +9,7 @@ use super::Placing;
 impl Placing<'_> {
     /// Of the fragments that are wanted, those that no live depot holds.
     pub(super) fn lost(&self, chunk: ChunkIndex, wanted: u64) -> u64 {
-        if self.request.pinned.is_empty() {
+        if self.request.uncommon.pinned.is_empty() {
             return wanted;
         }
         let is_whole = |lane: usize| {

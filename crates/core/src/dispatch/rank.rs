@@ -48,7 +48,7 @@ impl Mind {
         }
         let first = self.requests.get(&first.request);
         let lane = first.and_then(|first| Some(&first.lanes[first.lane_of(depot)?]));
-        let tuning = lane.and_then(|lane| lane.tuning.as_ref());
+        let tuning = lane.and_then(|lane| lane.tuning.as_deref());
         Rank::Behind {
             at_once: tuning.map(Tuning::at_once),
         }
@@ -73,7 +73,7 @@ pub(super) fn is_open(
         && request.is_on_route(lane)
         && request.quota_left(lane) != Some(0);
     let has_turn = || {
-        let tuning = fed.tuning.as_ref();
+        let tuning = fed.tuning.as_deref();
         let (is_raised, is_filled) = match rank {
             // What others have in flight beyond a window must not keep out who is more urgent.
             Rank::First => {

@@ -117,7 +117,7 @@ impl Placing<'_> {
                     Some(depot.link.rates.p50)
                 });
                 let fragments = wanted.count_ones();
-                let is_begun = self.request.is_scattered || self.pushes.has_pieces();
+                let is_begun = self.request.uncommon.is_scattered || self.pushes.has_pieces();
                 let code = self.request.spec.code;
                 let coders = choices.iter().map(|choice| choice.coder);
                 limit.is_some_and(|limit| {
@@ -261,7 +261,7 @@ impl Placing<'_> {
             to.push((key.depot, fragment));
         }
         self.await_flights(chunk, 0, all);
-        self.request.is_scatter_unsaid |= !self.request.is_scattered;
+        self.request.uncommon.is_scatter_unsaid |= !self.request.uncommon.is_scattered;
         out.commands.push(Command::Scatter {
             request: self.id,
             depot,

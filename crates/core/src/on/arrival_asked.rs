@@ -1,4 +1,4 @@
-use alloc::{vec, vec::Vec};
+use alloc::{boxed::Box, vec, vec::Vec};
 use posthaste_types::RequestId;
 
 use crate::{
@@ -28,12 +28,12 @@ impl Mind {
             Err(reason) => {
                 arrival.state = ArrivalState::Refused;
                 arrival.close_books();
-                self.arrivals.requests.insert(id, arrival);
+                self.arrivals.requests.insert(id, Box::new(arrival));
                 self.tell(out, Some(id), None, Happening::Refused, reason);
             }
             Ok(is_leftover) => {
                 arrival.is_leftover = is_leftover;
-                self.arrivals.requests.insert(id, arrival);
+                self.arrivals.requests.insert(id, Box::new(arrival));
                 self.look_at_arrivals();
                 self.answer_arrival(id, out);
                 if is_leftover {

@@ -39,7 +39,11 @@ impl Mind {
         rule: String,
         out: &mut Outbox,
     ) {
-        let Some(known) = self.requests.get(&id).map(|request| request.purge_at) else {
+        let Some(known) = self
+            .requests
+            .get(&id)
+            .map(|request| request.uncommon.purge_at)
+        else {
             return;
         };
         let reason = Reason::Foreseen { purge_at, rule };
@@ -61,7 +65,7 @@ impl Mind {
         let now = self.now;
         if let Some(mut held) = self.release_held(id) {
             let wished = wished.unwrap_or(held.wished_deadline);
-            held.bind(wished, purge_at.unwrap_or(held.purge_at));
+            held.bind(wished, purge_at.unwrap_or(held.uncommon.purge_at));
             return self.answer(id, held, true, out);
         }
         let request = self.requests.get_mut(&id);
@@ -70,10 +74,10 @@ impl Mind {
         };
         let from = request.spec.deadline;
         let wished = wished.unwrap_or(request.wished_deadline);
-        let purge_at = purge_at.unwrap_or(request.purge_at);
+        let purge_at = purge_at.unwrap_or(request.uncommon.purge_at);
         if !request.is_moving() {
             // What is safe has kept its deadline; a purge still says how long it can be made whole.
-            request.purge_at = purge_at;
+            request.uncommon.purge_at = purge_at;
             return;
         }
         request.bind(wished, purge_at);

@@ -150,7 +150,7 @@ impl Mind {
         request.lanes[lane].asked_at = None;
         let lost = request.replica.set_live(lane, false);
         if request.lanes[lane].is_used {
-            request.last_lost = Some(depot);
+            request.uncommon.last_lost = Some(depot);
         }
         self.refresh_stripes(id);
         self.reset_push(id);
@@ -197,7 +197,7 @@ impl Mind {
             }
             RequestState::Safe => {
                 request.state = RequestState::Moving;
-                request.duplicates = 0;
+                request.uncommon.duplicates = 0;
                 self.tell(
                     out,
                     Some(id),

@@ -76,7 +76,7 @@ impl Mind {
         let Some(request) = self.requests.get_mut(&id) else {
             return;
         };
-        request.drained = drained;
+        request.uncommon.drained = drained;
         if is_drained {
             request.lanes[lane].is_active = false;
         }
@@ -113,7 +113,7 @@ impl Mind {
         let Some(request) = self.requests.get(&id) else {
             return;
         };
-        let drained = request.drained;
+        let drained = request.uncommon.drained;
         let lanes = request.lanes.iter().enumerate();
         let lanes = lanes.filter(|&(lane, _)| drained >> lane & 1 == 1);
         let all: alloc::vec::Vec<_> = lanes

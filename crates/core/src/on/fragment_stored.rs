@@ -78,7 +78,7 @@ impl Mind {
         match request.replica.store(lane, chunk, fragment) {
             Stored::Known | Stored::More => self.refresh_stripe(id, chunk),
             Stored::Complete { repaired } => {
-                request.repaired += u32::from(repaired);
+                request.uncommon.repaired += u32::from(repaired);
                 request.stripes.remove(&chunk);
                 self.settle(id, out);
             }
@@ -160,9 +160,9 @@ impl Mind {
         let is_wanted =
             request.spec.release == ReleasePolicy::WhenSafe && request.release == Release::Pending;
         let is_wanted = is_wanted && !request.is_paused();
-        let is_wanted = is_wanted && request.release_at.is_none_or(|at| at <= now);
+        let is_wanted = is_wanted && request.uncommon.release_at.is_none_or(|at| at <= now);
         if is_certain && is_wanted {
-            (request.release, request.release_at) = (Release::Commanded, None);
+            (request.release, request.uncommon.release_at) = (Release::Commanded, None);
             let reason = Reason::AllSafe {
                 losses: u32::from(request.spec.code.parity()),
             };

@@ -28,8 +28,8 @@ impl Mind {
             return;
         }
         if let Some(held) = self.held_mut(id) {
-            if held.paused.is_none() {
-                held.paused = Some(pause);
+            if held.uncommon.paused.is_none() {
+                held.uncommon.paused = Some(pause);
                 self.tell(out, Some(id), None, Happening::Paused, reason);
             }
             return;
@@ -39,7 +39,7 @@ impl Mind {
         else {
             return;
         };
-        request.paused = Some(pause);
+        request.uncommon.paused = Some(pause);
         for lane in &mut request.lanes {
             lane.kept = 0;
         }
@@ -59,7 +59,7 @@ impl Mind {
             return;
         }
         let held = self.held_mut(id);
-        if let Some(pause) = held.and_then(|held| held.paused.take()) {
+        if let Some(pause) = held.and_then(|held| held.uncommon.paused.take()) {
             self.say_resumed(id, by, &pause, out);
             return;
         }
@@ -67,7 +67,7 @@ impl Mind {
         let Some(request) = request.filter(|request| request.is_paused()) else {
             return;
         };
-        let Some(pause) = request.paused.take() else {
+        let Some(pause) = request.uncommon.paused.take() else {
             return;
         };
         request.replica.unpark();

@@ -22,7 +22,7 @@ impl Mind {
             return;
         };
         let from = core::mem::replace(&mut request.wishes.rate_max, to);
-        request.throttle.set_rate(now, to);
+        request.uncommon.throttle.set_rate(now, to);
         request.account.blame(Cause::Course, None);
         let reason = Reason::NewLimit { from, to };
         self.remember(id, "limit changed".into(), reason);

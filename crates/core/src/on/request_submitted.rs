@@ -9,6 +9,9 @@ use crate::{
     outlook::Promised,
 };
 
+/// Requests, the latest before a new one, that may wish the same.
+const ALIKE_MAX: usize = 8;
+
 impl Mind {
     /// A user submitted a stage-out: it is taken and starts within this step, or refused with the
     /// reason. A number that is known already is ignored, so that a replay does no harm.
@@ -37,7 +40,7 @@ impl Mind {
         for lane in &request.lanes {
             self.look_at_link(lane.depot);
         }
-        request.drained = self.drained_lanes(&request);
+        request.uncommon.drained = self.drained_lanes(&request);
         request.set_kin(self.kin(&request));
         self.bring_up_to_date();
         let lead = self.best_destination(&request);
@@ -69,7 +72,7 @@ impl Mind {
                 request.is_leftover = is_leftover;
                 request.due.is_leftover = is_leftover || tardy.is_some();
                 if is_leftover {
-                    request.turn = self.shares.turn(&request.wishes, &self.settings);
+                    request.uncommon.turn = self.shares.turn(&request.wishes, &self.settings);
                 }
                 let whole = request.whole_lanes();
                 for (place, lane) in request.lanes.iter_mut().enumerate() {
@@ -191,8 +194,11 @@ impl Mind {
         out: &mut Outbox,
     ) {
         let is_leftover = request.is_leftover;
+        // Whoever asks for many mostly wishes the same of them.
+        let latest = self.requests.iter().rev().take(ALIKE_MAX);
+        request.wishes.share(latest.map(|(_, other)| &other.wishes));
         // It may have waited for a plan meanwhile.
-        request.drained = self.drained_lanes(&request);
+        request.uncommon.drained = self.drained_lanes(&request);
         request.finish = finish.map(|finish| Forecast {
             p10: finish,
             p50: finish,
@@ -204,7 +210,7 @@ impl Mind {
             request.replica.set_live(place, is_live);
         }
         for (place, lane) in request.lanes.iter_mut().enumerate() {
-            lane.is_active &= request.drained >> place & 1 == 0;
+            lane.is_active &= request.uncommon.drained >> place & 1 == 0;
         }
         let mut left = self.left_for_newcomers();
         if !is_leftover {

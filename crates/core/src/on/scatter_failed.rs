@@ -134,8 +134,11 @@ impl Mind {
     /// Says once of a request that depots code its chunks.
     pub(crate) fn say_scattered(&mut self, id: RequestId) {
         let request = self.requests.get_mut(&id);
-        if let Some(request) = request.filter(|request| request.is_scatter_unsaid) {
-            (request.is_scatter_unsaid, request.is_scattered) = (false, true);
+        if let Some(request) = request.filter(|request| request.uncommon.is_scatter_unsaid) {
+            (
+                request.uncommon.is_scatter_unsaid,
+                request.uncommon.is_scattered,
+            ) = (false, true);
             let what = "depots code its chunks".into();
             self.remember(id, what, Reason::CodedThere);
         }

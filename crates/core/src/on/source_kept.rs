@@ -53,9 +53,9 @@ impl Mind {
         if request.release != Release::Commanded {
             return;
         }
-        request.release_failures += 1;
-        let reason = Release::failed(fault, request.release_failures, now);
-        (request.release, request.release_at) = Release::after(&reason);
+        request.uncommon.release_failures += 1;
+        let reason = Release::failed(fault, request.uncommon.release_failures, now);
+        (request.release, request.uncommon.release_at) = Release::after(&reason);
         self.tell(out, Some(id), None, Happening::ReleaseFailed, reason);
         self.deliver_if_there(id, out);
     }

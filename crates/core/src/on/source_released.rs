@@ -15,7 +15,7 @@ impl Mind {
         let Some(request) = self.requests.get_mut(&id) else {
             return;
         };
-        (request.release, request.release_at) = (Release::Done, None);
+        (request.release, request.uncommon.release_at) = (Release::Done, None);
         request.suffice();
         request.stripes.clear();
         (request.at_risk, request.finish) = (false, None);

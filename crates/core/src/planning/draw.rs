@@ -35,7 +35,7 @@ impl Mind {
         let is_free = |(_, request): &(RequestId, &Request)| {
             let depots = request.depot_lanes();
             let usable = depots.filter(|&lane| self.can_use(request, lane)).count();
-            !request.pinned.is_empty() && usable > usize::from(request.spec.code.total())
+            !request.uncommon.pinned.is_empty() && usable > usize::from(request.spec.code.total())
         };
         if requests.iter().any(is_free) {
             return None;

@@ -105,7 +105,7 @@ impl Teller<'_> {
                 Reason::NewDeadline { from, to } => {
                     format!("the deadline was moved from {from} to {to}")
                 }
-                _ => format!("{}: {why}", decision.what),
+                _ => format!("{}: {why}", decision.what()),
             },
             Some(Happening::Admitted) => match why {
                 Reason::Infeasible { .. } | Reason::OnlyThere { .. } => {

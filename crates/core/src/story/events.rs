@@ -264,7 +264,7 @@ fn plain(decision: &Decision, why: &str) -> Option<String> {
         Reason::NewLimit { from, to } => Some(limit_changed(*from, *to)),
         // Told with the answer, or by the event that follows.
         Reason::Spare { .. } | Reason::AllSafe { .. } | Reason::Offered { .. } => None,
-        _ => Some(format!("{}: {why}", decision.what)),
+        _ => Some(format!("{}: {why}", decision.what())),
     }
 }
 
@@ -299,7 +299,7 @@ fn added(tale: &Tale, decision: &Decision, troubles: &mut Vec<String>) -> String
 impl Sums {
     /// Takes what is summed up. Returns whether it is not told for itself.
     fn take(&mut self, decision: &Decision) -> bool {
-        let depot = || decision.depot.clone();
+        let depot = || String::from(&*decision.depot);
         match &decision.reason {
             Reason::Tuned { .. } => {
                 let at_once = decision.count;
@@ -312,7 +312,7 @@ impl Sums {
                 return true;
             }
             Reason::PathStale { .. } => {
-                if !self.probed.contains(&decision.depot) {
+                if !self.probed.iter().any(|depot| **depot == *decision.depot) {
                     self.probed.push(depot());
                 }
                 return true;

@@ -291,7 +291,7 @@ pub(crate) async fn explain(
     let decisions = desk.centre.mind().explain(record.id).unwrap_or_default();
     let shown = decisions.into_iter().map(|decision| api::Decision {
         at: render::moment(decision.at),
-        what: decision.what,
+        what: decision.what(),
         reason: render::reason(&desk.centre, &decision.reason),
     });
     Ok(Json(shown.collect()))

@@ -9,8 +9,8 @@ impl Request {
     /// Notes which of its depots fail together.
     pub(crate) fn set_kin(&mut self, kin: Kin) {
         self.domain_max = kin.most;
-        (self.crowded_most, self.is_crowd_unsaid) = (0, false);
-        self.crowded.clear();
+        (self.uncommon.crowded_most, self.uncommon.is_crowd_unsaid) = (0, false);
+        self.uncommon.crowded.clear();
         for (lane, mask) in self.lanes.iter_mut().zip(kin.masks) {
             lane.kin = mask;
         }
@@ -24,22 +24,22 @@ impl Request {
 
     /// Depots that fail together may hold one more fragment of this chunk than of others.
     pub(crate) fn crowd_chunk(&mut self, chunk: ChunkIndex) {
-        let stripes = &self.stripes;
-        self.crowded.retain(|chunk, _| stripes.contains_key(chunk));
-        let more = self.crowded.entry(chunk).or_default();
+        let (stripes, kept) = (&self.stripes, &mut *self.uncommon);
+        kept.crowded.retain(|chunk, _| stripes.contains_key(chunk));
+        let more = kept.crowded.entry(chunk).or_default();
         *more += 1;
-        self.is_crowd_unsaid |= *more > self.crowded_most;
-        self.crowded_most = self.crowded_most.max(*more);
+        kept.is_crowd_unsaid |= *more > kept.crowded_most;
+        kept.crowded_most = kept.crowded_most.max(*more);
     }
 
     /// How many more fragments of this chunk than of others depots that fail together may hold.
     pub(crate) fn crowded_by(&self, chunk: ChunkIndex) -> u32 {
-        self.crowded.get(&chunk).copied().unwrap_or(0)
+        self.uncommon.crowded.get(&chunk).copied().unwrap_or(0)
     }
 
     /// Most fragments of any chunk that depots which fail together may hold.
     pub(crate) fn crowd_max(&self) -> u32 {
-        self.domain_max + self.crowded_most
+        self.domain_max + self.uncommon.crowded_most
     }
 
     /// How many of those `taken` fail together with the lane and are there.

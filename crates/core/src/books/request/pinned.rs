@@ -8,25 +8,25 @@ use super::{Lane, Request};
 impl Request {
     /// Lanes to depots that must hold their share of every chunk, as a mask.
     pub(crate) fn pinned_lanes(&self) -> u64 {
-        match self.pinned.is_empty() {
+        match self.uncommon.pinned.is_empty() {
             true => 0,
-            false => mask(&self.lanes, &self.pinned),
+            false => mask(&self.lanes, &self.uncommon.pinned),
         }
     }
 
     /// Whether the depot of a lane must hold its share of every chunk.
     pub(crate) fn is_pinned(&self, lane: usize) -> bool {
-        self.pinned.contains(&self.lanes[lane].depot)
+        self.uncommon.pinned.contains(&self.lanes[lane].depot)
     }
 
     /// A depot is pinned no longer. Returns whether it was.
     pub(crate) fn unpin(&mut self, depot: DepotId) -> bool {
-        let before = self.pinned.len();
-        self.pinned.retain(|pinned| *pinned != depot);
-        if self.pinned.len() == before {
+        let before = self.uncommon.pinned.len();
+        self.uncommon.pinned.retain(|pinned| *pinned != depot);
+        if self.uncommon.pinned.len() == before {
             return false;
         }
-        self.pin_trouble = None;
+        self.uncommon.pin_trouble = None;
         let lanes = self.pinned_lanes();
         self.replica.pin(lanes);
         let open: Vec<ChunkIndex> = self.stripes.keys().copied().collect();

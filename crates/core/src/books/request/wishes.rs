@@ -15,7 +15,7 @@ const KEEP_DEFAULT: Duration = Duration::from_secs(30 * 86400);
 impl Request {
     /// The deadline is the user's, or the purge of the source where that comes first.
     pub(crate) fn bind(&mut self, wished: Timestamp, purge_at: Option<Timestamp>) {
-        (self.wished_deadline, self.purge_at) = (wished, purge_at);
+        (self.wished_deadline, self.uncommon.purge_at) = (wished, purge_at);
         self.spec.deadline = purge_at.map_or(wished, |purge_at| wished.min(purge_at));
     }
 
@@ -51,7 +51,7 @@ impl Request {
 
     /// Which of the two binds, where there are two.
     pub(crate) fn binding(&self) -> Option<Reason> {
-        let (deadline, purge_at) = (self.wished_deadline, self.purge_at?);
+        let (deadline, purge_at) = (self.wished_deadline, self.uncommon.purge_at?);
         Some(if purge_at < deadline {
             Reason::PurgeFirst { purge_at, deadline }
         } else {
@@ -62,7 +62,7 @@ impl Request {
     /// Whether fragments that are lost may stay lost for a while: as long as the source stays, they can be
     /// made again at any time.
     pub(crate) fn is_lazy(&self) -> bool {
-        let stays = self.spec.release == ReleasePolicy::Never && self.purge_at.is_none();
+        let stays = self.spec.release == ReleasePolicy::Never && self.uncommon.purge_at.is_none();
         self.wishes.repair == Repair::Lazy && stays && self.spec.code.parity() > 2
     }
 
@@ -77,12 +77,12 @@ impl Request {
     /// Whether nothing may be sent over the lane: it would break what was wished, or cost too much, or
     /// its depot is to be switched off.
     pub(crate) fn is_barred(&self, lane: usize) -> bool {
-        self.is_unwanted(lane) || self.drained >> lane & 1 == 1
+        self.is_unwanted(lane) || self.uncommon.drained >> lane & 1 == 1
     }
 
     /// The same, but that its depot may be drained.
     pub(crate) fn is_unwanted(&self, lane: usize) -> bool {
-        (self.barred | self.dear) >> lane & 1 == 1
+        (self.uncommon.barred | self.uncommon.dear) >> lane & 1 == 1
     }
 
     /// What is left of its budget; any amount where it has none.
