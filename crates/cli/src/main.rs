@@ -5,6 +5,7 @@ use std::{ffi::OsString, process::ExitCode};
 use clap::{CommandFactory, Parser, Subcommand};
 
 mod answer;
+mod arenas;
 mod backup;
 mod check;
 mod check_config;
@@ -144,7 +145,10 @@ fn run(words: Vec<OsString>) -> Outcome {
         Command::Show(arguments) => ls::run(arguments),
         Command::Endpoints(arguments) => wait_for(endpoints::run(arguments)),
         Command::Demo(arguments) => wait_for(demo::run(arguments)),
-        Command::Serve(arguments) => wait_for(serve::run(arguments)),
+        Command::Serve(arguments) => {
+            arenas::share();
+            wait_for(serve::run(arguments))
+        }
         Command::Migrate(arguments) => migrate::run(&arguments),
         Command::Backup(arguments) => backup::run(&arguments),
         Command::TestAlarms(arguments) => wait_for(test_alarms::run(arguments)),

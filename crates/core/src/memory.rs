@@ -5,7 +5,7 @@ use posthaste_types::{DepotId, RequestId};
 
 use crate::{
     Mind,
-    books::{Seen, remember},
+    books::Seen,
     contract::{ArrivalTale, Cause, Decision, Event, Happening, Reason, Tale},
 };
 
@@ -21,7 +21,7 @@ impl Mind {
             names: lanes
                 .map(|lane| (lane.depot, self.name_of(lane.depot)))
                 .collect(),
-            decisions: request.decisions.clone(),
+            decisions: request.decisions.to_vec(),
             answered: request.account.answered(),
             charges: request.account.charges().to_vec(),
         })
@@ -34,7 +34,7 @@ impl Mind {
         Some(ArrivalTale {
             now: self.now,
             view: self.arrival(id)?,
-            decisions: arrival.decisions.clone(),
+            decisions: arrival.decisions.to_vec(),
             answered: arrival.answered,
         })
     }
@@ -110,9 +110,9 @@ impl Mind {
     fn remember_decision(&mut self, request: RequestId, decision: Decision) {
         let most = self.settings.decisions_max;
         if let Some(arrival) = self.arrivals.requests.get_mut(&request) {
-            remember(&mut arrival.decisions, decision, most);
+            arrival.decisions.remember(&decision, most);
         } else if let Some(request) = self.requests.get_mut(&request) {
-            remember(&mut request.decisions, decision, most);
+            request.decisions.remember(&decision, most);
         }
     }
 

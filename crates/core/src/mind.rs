@@ -185,9 +185,11 @@ impl Mind {
     #[must_use]
     pub fn explain(&self, request: RequestId) -> Option<Vec<Decision>> {
         let arrival = self.arrivals.requests.get(&request);
-        let arrival = arrival.map(|arrival| arrival.decisions.clone());
+        let arrival = arrival.map(|arrival| arrival.decisions.to_vec());
         let request = self.requests.get(&request);
-        request.map(|request| request.decisions.clone()).or(arrival)
+        request
+            .map(|request| request.decisions.to_vec())
+            .or(arrival)
     }
 
     /// The dispatcher: one file for each kind of input.

@@ -343,6 +343,33 @@ impl Journal {
         self.select_requests("SELECT * FROM request ORDER BY id DESC", &[])
     }
 
+    /// Requests that have not ended and that the mind was not told of yet, the oldest first.
+    ///
+    /// # Errors
+    /// [`JournalError::Database`].
+    pub fn untold_requests(&self) -> Result<Vec<RequestRecord>, JournalError> {
+        let untold = "SELECT * FROM request WHERE submitted = 0 AND ended IS NULL ORDER BY id";
+        self.select_requests(untold, &[])
+    }
+
+    /// All stage-ins, and stage-outs to addresses, the oldest first.
+    ///
+    /// # Errors
+    /// [`JournalError::Database`].
+    pub fn stage_ins(&self) -> Result<Vec<RequestRecord>, JournalError> {
+        let all = "SELECT * FROM request WHERE stage_in IS NOT NULL ORDER BY id";
+        self.select_requests(all, &[])
+    }
+
+    /// All requests that are encrypted for somebody, the oldest first.
+    ///
+    /// # Errors
+    /// [`JournalError::Database`].
+    pub fn encrypted_requests(&self) -> Result<Vec<RequestRecord>, JournalError> {
+        let all = "SELECT * FROM request WHERE recipients <> '' ORDER BY id";
+        self.select_requests(all, &[])
+    }
+
     /// The newest requests of those that were submitted before `before`, or of all, `most` of them, the newest first.
     ///
     /// # Errors

@@ -235,6 +235,30 @@ fn a_request_comes_back_with_its_scan_and_its_digests() {
 }
 
 #[test]
+fn what_a_start_looks_at_is_found_among_all() {
+    everywhere(|place| {
+        let mut journal = place.open();
+        let mut insert = |name: &str, is_stage_in: bool, is_encrypted: bool| {
+            let mut one = request();
+            (one.submission, one.dataset) = (Some(name.into()), name.into());
+            one.stage_in = one.stage_in.filter(|_| is_stage_in);
+            one.recipients.retain(|_| is_encrypted);
+            journal.insert_request(&one).unwrap()
+        };
+        let plain = insert("plain", false, false);
+        let encrypted = insert("encrypted", false, true);
+        let stage_in = insert("stage-in", true, false);
+        let ids = |found: Vec<RequestRecord>| found.iter().map(|one| one.id).collect::<Vec<_>>();
+        assert_eq!(
+            ids(journal.untold_requests().unwrap()),
+            [plain, encrypted, stage_in]
+        );
+        assert_eq!(ids(journal.stage_ins().unwrap()), [stage_in]);
+        assert_eq!(ids(journal.encrypted_requests().unwrap()), [encrypted]);
+    });
+}
+
+#[test]
 fn the_newest_stage_ins_to_a_path_are_found() {
     everywhere(|place| {
         let mut journal = place.open();
@@ -366,6 +390,7 @@ fn how_a_request_went_outlives_the_mind() {
             .unwrap();
         let found = journal.request(id).unwrap().unwrap();
         assert_eq!((found.submitted, found.ended), (true, None));
+        assert_eq!(journal.untold_requests().unwrap(), []);
         let mut event = missed(id.get());
         event.happening = Happening::Released;
         journal

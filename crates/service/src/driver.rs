@@ -225,11 +225,19 @@ impl Driver {
         }
     }
 
-    /// Runs until the service ends.
+    /// Runs until nothing can be sent here any more, on a thread of its own: all that the mind keeps is allocated by that one then, and not
+    /// spread over what every thread holds for itself, of which a hundred thousand requests would take twice as much memory.
     ///
     /// # Errors
     /// The journal's: without it nothing may be started, so the service ends.
-    pub(crate) async fn run(mut self) -> Result<()> {
+    pub(crate) async fn run_until(mut self, is_cut: oneshot::Receiver<()>) -> Result<()> {
+        tokio::select! {
+            ended = self.run() => ended,
+            _ = is_cut => Ok(()),
+        }
+    }
+
+    async fn run(&mut self) -> Result<()> {
         loop {
             let arrivals = self.wait().await;
             self.step(arrivals)?;

@@ -263,8 +263,8 @@ impl Inbound {
 
     /// Ends what a crash left half ended: drafts of stage-ins that are over go, and their lists with them.
     pub(crate) async fn sweep(store: &Arc<Store>) -> Result<()> {
-        for record in store.journal(|journal| journal.requests())? {
-            let is_over = record.stage_in.is_some() && record.ended.is_some() && !goes_out(&record);
+        for record in store.journal(|journal| journal.stage_ins())? {
+            let is_over = record.ended.is_some() && !goes_out(&record);
             if !is_over || !store.has_list(record.id) {
                 continue;
             }

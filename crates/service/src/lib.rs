@@ -65,7 +65,11 @@ use posthaste_endpoint::{Error, ErrorKind, Result, gateway::Gateways};
 use posthaste_journal::{DatabaseUrl, Scan};
 use posthaste_relay::Outlet;
 use posthaste_types::{ByteRate, Bytes};
-use tokio::{net::TcpListener, sync::mpsc, task::JoinSet};
+use tokio::{
+    net::TcpListener,
+    sync::{mpsc, oneshot},
+    task::JoinSet,
+};
 
 pub use alarms::{Alarm, read_alarms, test_alarm};
 pub use backup::{Backup, Whereabouts, back_up, copied_so_far, look as look_at_backup};
@@ -301,7 +305,7 @@ impl Service {
         let crew = || alarms::Crew::new(Arc::clone(&centre), tellers);
         let crew = tokio::task::block_in_place(crew)?;
         let mut running = JoinSet::new();
-        running.spawn(driver.run());
+        let cut = decide(&mut running, driver);
         running.spawn(watch::watch_all(Arc::clone(&centre), watches));
         running.spawn(meters::read_all(Arc::clone(&centre)));
         running.spawn(Arc::clone(&centre.movers).look_after());
@@ -344,12 +348,21 @@ impl Service {
         end.send_replace(true);
         // Whatever still runs may be cut off at any moment: that is what the journal is for.
         tokio::time::sleep(SHUTDOWN_GRACE).await;
+        drop(cut);
         running.shutdown().await;
         match lead {
             Some(lead) => outcome.and(lead.give_up().await),
             None => outcome,
         }
     }
+}
+
+/// Decides, until what this gives is dropped: on a thread of its own.
+fn decide(running: &mut JoinSet<Result<()>>, driver: driver::Driver) -> oneshot::Sender<()> {
+    let (cut, is_cut) = oneshot::channel();
+    let runtime = tokio::runtime::Handle::current();
+    running.spawn_blocking(move || runtime.block_on(driver.run_until(is_cut)));
+    cut
 }
 
 /// Hands out sources from now on, and reads what was not read yet for that.
@@ -434,22 +447,23 @@ async fn resume(desk: &http::Desk) -> Result<()> {
     }
     circuits::offer(centre).await?;
     centre.tell(Input::DriverStarted).await?;
-    let records = centre.store.journal(|journal| journal.requests())?;
-    let waiting = records.iter().filter(|record| record.scan.is_none());
-    let waiting = waiting.map(|record| record.dataset.clone()).collect();
-    tokio::task::block_in_place(|| centre.store.sweep_names(&waiting))?;
-    for record in records.iter().rev() {
-        if outbound::goes_out(record) && outbound::submit::is_open(centre, record) {
+    let straight = centre.store.journal(|journal| journal.stage_ins())?;
+    for record in straight.iter().filter(|record| outbound::goes_out(record)) {
+        if outbound::submit::is_open(centre, record) {
             centre.outgoing.places.take(record);
         }
+    }
+    let untold = centre.store.journal(|journal| journal.untold_requests())?;
+    let waiting = untold.iter().filter(|record| record.scan.is_none());
+    let waiting = waiting.map(|record| record.dataset.clone()).collect();
+    tokio::task::block_in_place(|| centre.store.sweep_names(&waiting))?;
+    for record in &untold {
         match record.scan {
             None => {
                 let _ = desk.scans.send(record.id).await;
             }
-            Some(Scan::Sealed { .. }) if !record.submitted => {
-                submit::submit(centre, record.id).await?;
-            }
-            Some(Scan::Sealed { .. } | Scan::Failed { .. }) => {}
+            Some(Scan::Sealed { .. }) => submit::submit(centre, record.id).await?,
+            Some(Scan::Failed { .. }) => {}
         }
     }
     jobs::forget::resume(desk)

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use super::{say, stage};
@@ -23,6 +23,12 @@ use subject::{Kind, Subject};
 const REQUESTS: usize = 100_000;
 /// Clients that submit and ask at once, each over a connection of its own.
 const CLIENTS: usize = 16;
+/// Transfers that run while it is asked, over so many more depots, each of which takes little a second; files are small, so that what is on its
+/// way is little.
+const TRANSFERS: usize = 200;
+const BUSY_DEPOTS: usize = 10;
+const BUSY_REQUESTS: usize = 600;
+const BUSY_BYTES: usize = 128 << 10;
 /// Questions in each row.
 const QUESTIONS: usize = 5000;
 /// Files of one job of FTS's interface, and such jobs.
@@ -58,6 +64,7 @@ struct Row {
     lines_per_s: f64,
     names_per_s: f64,
     named_s: f64,
+    transfers: usize,
     status: Latency,
     page: Latency,
     bytes_each: f64,
@@ -107,9 +114,9 @@ fn measure(subject: &mut Subject, requests: usize) -> Result<Row> {
     let idle_percent = subject.busy_percent(WINDOW)?;
     let before = subject.memory()?;
     say(&format!("{requests} requests by {CLIENTS} clients"));
-    let source = subject.source()?;
+    let source = subject.source(1 << 20)?;
     let submits = (0..requests).map(|number| {
-        let body = wanted(&source, &format!("bench-{number}"));
+        let body = wanted(&source, "depot", &format!("bench-{number}"));
         ("POST".to_owned(), "/v1/requests".to_owned(), body)
     });
     let (submit, took) = Load::new(subject).run(CLIENTS, submits.collect(), 201)?;
@@ -118,7 +125,8 @@ fn measure(subject: &mut Subject, requests: usize) -> Result<Row> {
     let admitted_s = took.as_secs_f64() + begun.elapsed().as_secs_f64();
     #[expect(clippy::cast_precision_loss, reason = "shown to people")]
     let bytes_each = subject.memory()?.saturating_sub(before) as f64 / requests as f64;
-    say("questions while they are queued");
+    say("questions while they are queued, and 200 transfers run");
+    let busy = keep_busy(subject)?;
     let ask = |path: &dyn Fn(usize) -> String| -> Vec<(String, String, String)> {
         let asked = (0..QUESTIONS).map(|number| ("GET".to_owned(), path(number), String::new()));
         asked.collect()
@@ -127,6 +135,7 @@ fn measure(subject: &mut Subject, requests: usize) -> Result<Row> {
     let (status, _) = Load::new(subject).run(CLIENTS, ask(&one), 200)?;
     let some = |_| "/v1/requests?limit=100&fields=id,state".to_owned();
     let (page, _) = Load::new(subject).run(CLIENTS, ask(&some), 200)?;
+    let transfers = subject.connections_to(&busy)?;
     let queued_percent = subject.busy_percent(WINDOW)?;
     let watchers = Load::new(subject).watch(WATCHERS)?;
     let watched_percent = subject.busy_percent(WINDOW)?;
@@ -150,6 +159,7 @@ fn measure(subject: &mut Subject, requests: usize) -> Result<Row> {
         lines_per_s,
         names_per_s,
         named_s,
+        transfers,
         status,
         page,
         bytes_each,
@@ -159,6 +169,31 @@ fn measure(subject: &mut Subject, requests: usize) -> Result<Row> {
         answers_after_s: answers_after.as_secs_f64(),
         resumes_after_s: resumes_after.as_secs_f64(),
     })
+}
+
+/// Has transfers run to more depots, until this many do.
+fn keep_busy(subject: &mut Subject) -> Result<Vec<u16>> {
+    let names: Vec<String> = (0..BUSY_DEPOTS)
+        .map(|number| format!("busy-{number}"))
+        .collect();
+    let ports: Result<Vec<u16>> = names.iter().map(|name| subject.lend(name, "16k")).collect();
+    let ports = ports?;
+    let source = subject.source(BUSY_BYTES)?;
+    let submits = (0..BUSY_REQUESTS).map(|number| {
+        let body = wanted(
+            &source,
+            &names[number % BUSY_DEPOTS],
+            &format!("busy-{number}"),
+        );
+        ("POST".to_owned(), "/v1/requests".to_owned(), body)
+    });
+    Load::new(subject).run(CLIENTS, submits.collect(), 201)?;
+    let begun = now();
+    while subject.connections_to(&ports)? < TRANSFERS {
+        ensure!(begun.elapsed() < PATIENCE, "too few transfers run");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    Ok(ports)
 }
 
 /// Files in a second that jobs of many files bring.
@@ -178,8 +213,8 @@ fn bulk(subject: &Subject) -> Result<f64> {
 
 /// Lines in a second that one call brings, while sources are scanned.
 fn lines_of_one_call(subject: &Subject) -> Result<f64> {
-    let source = subject.source()?;
-    let lines = (0..LINES).map(|number| wanted(&source, &format!("line-{number}")) + "\n");
+    let source = subject.source(1 << 20)?;
+    let lines = (0..LINES).map(|number| wanted(&source, "depot", &format!("line-{number}")) + "\n");
     let took = Load::new(subject).pour(&lines.collect::<String>(), LINES)?;
     #[expect(clippy::cast_precision_loss, reason = "shown to people")]
     let lines = LINES as f64;
@@ -194,7 +229,7 @@ fn names(subject: &Subject) -> Result<(f64, f64)> {
         let _ = writeln!(names, "\"{name}\"");
     }
     let call = |number: usize| {
-        let first = wanted(&tree.root, &format!("named-{number}"));
+        let first = wanted(&tree.root, "depot", &format!("named-{number}"));
         let path = "/v1/requests/named".to_owned();
         ("POST".to_owned(), path, format!("{first}\n{names}"))
     };
@@ -208,9 +243,9 @@ fn names(subject: &Subject) -> Result<(f64, f64)> {
 }
 
 /// A submission of one file.
-fn wanted(source: &str, submission: &str) -> String {
+fn wanted(source: &str, depot: &str, submission: &str) -> String {
     let body = json!({
-        "source": source, "to": ["away"], "via": ["depot"], "code": "1+0",
+        "source": source, "to": ["away"], "via": [depot], "code": "1+0",
         "deadline": "2027-12-01T00:00:00Z", "submission_id": submission, "best_effort": true,
     });
     body.to_string()

@@ -5,10 +5,8 @@ use alloc::{
 };
 use posthaste_types::{Bytes, ChunkIndex, DepotId, RequestId, SourceId, Timestamp, record};
 
-use super::{Bitmap, Flight, Near, Outward, Prestage, Source};
-use crate::contract::{
-    ArrivalSpec, ArrivalState, Binding, Cut, Decision, Fault, Forecast, Holding, Pause,
-};
+use super::{Bitmap, Decisions, Flight, Near, Outward, Prestage, Source};
+use crate::contract::{ArrivalSpec, ArrivalState, Binding, Cut, Fault, Forecast, Holding, Pause};
 
 record! {
     /// One source as one stage-in uses it.
@@ -111,7 +109,7 @@ record! {
         pub(crate) on_time_ticks: u32,
         /// The p90 finish that was answered.
         pub(crate) answered: Option<Timestamp>,
-        pub(crate) decisions: Vec<Decision>,
+        pub(crate) decisions: Decisions,
     }
 }
 
@@ -196,7 +194,7 @@ impl Arrival {
             late_ticks: 0,
             on_time_ticks: 0,
             answered: None,
-            decisions: Vec::new(),
+            decisions: Decisions::default(),
             cut,
             spec,
         }

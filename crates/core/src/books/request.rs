@@ -10,11 +10,12 @@ use posthaste_plan::{Pace, tuner::Method};
 use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, Timestamp, record};
 
 use super::{
-    Account, Asks, Blank, Due, Push, Quota, Rare, Replica, Shared, Throttle, Tuning, Turn,
+    Account, Asks, Blank, Decisions, Due, Push, Quota, Rare, Replica, Shared, Throttle, Tuning,
+    Turn,
 };
 use crate::{
     Settings,
-    contract::{Decision, Fault, Forecast, RequestSpec, RequestState, Wishes},
+    contract::{Fault, Forecast, RequestSpec, RequestState, Wishes},
 };
 use uncommon::Uncommon;
 
@@ -135,7 +136,7 @@ record! {
         pub(crate) release: Release,
         /// Where its slack went.
         pub(crate) account: Account,
-        pub(crate) decisions: Vec<Decision>,
+        pub(crate) decisions: Decisions,
         pub(crate) uncommon: Rare<Uncommon>,
     }
 }
@@ -189,7 +190,7 @@ impl Request {
             on_time_ticks: 0,
             release: Release::Pending,
             account: Account::default(),
-            decisions: Vec::new(),
+            decisions: Decisions::default(),
             uncommon: Rare::from(uncommon),
             spec,
         }
@@ -442,13 +443,8 @@ mod tests {
     /// Of a hundred thousand that wait, each byte is a tenth of a megabyte.
     #[test]
     fn a_request_that_waits_takes_little_memory() {
-        let sizes = [
-            size_of::<Request>(),
-            size_of::<Lane>(),
-            size_of::<Entry>(),
-            size_of::<Decision>(),
-        ];
-        let most = [648, 64, 128, 168];
+        let sizes = [size_of::<Request>(), size_of::<Lane>(), size_of::<Entry>()];
+        let most = [648, 64, 112];
         assert!(
             sizes.iter().zip(most).all(|(size, most)| *size <= most),
             "{sizes:?}"

@@ -13,11 +13,11 @@ record! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
     pub(crate) struct Turn {
         /// Levels of priority above it.
-        below_most: u64,
+        below_most: u8,
         /// How many projects were served less lately.
-        project: u64,
+        project: u32,
         /// The same of the users within the project.
-        owner: u64,
+        owner: u32,
     }
 }
 
@@ -39,7 +39,7 @@ record! {
         /// As of when.
         at: Timestamp,
         /// How many others were served less, as of the last look at everything.
-        rank: u64,
+        rank: u32,
     }
 }
 
@@ -54,8 +54,8 @@ record! {
         /// Looks at everything so far.
         looks: u64,
         /// Levels above the highest priority met during the last look, and during this one.
-        top: Option<u64>,
-        top_so_far: Option<u64>,
+        top: Option<u8>,
+        top_so_far: Option<u8>,
     }
 }
 
@@ -151,7 +151,7 @@ fn rank(mut shares: Vec<&mut Served>) {
     shares.sort_by_key(|party| party.bytes);
     let (mut rank, mut last) = (0, 0);
     for party in shares {
-        rank += u64::from(party.bytes > last);
+        rank += u32::from(party.bytes > last);
         last = party.bytes;
         party.rank = rank;
     }

@@ -57,12 +57,9 @@ impl Priority {
 
     /// How many levels lie above it.
     #[must_use]
-    pub fn below_most(self) -> u64 {
-        Self::MOST
-            .level
-            .saturating_sub(self.level)
-            .max(0)
-            .cast_unsigned()
+    pub fn below_most(self) -> u8 {
+        let below = Self::MOST.level.saturating_sub(self.level).max(0);
+        u8::try_from(below).unwrap_or(u8::MAX)
     }
 }
 

@@ -60,6 +60,8 @@ impl Shape {
 struct Waiting {
     shape: Shape,
     since: Timestamp,
+    /// The upper bound that it was told, and by which class.
+    told: Option<(Class, Duration)>,
     /// How long it had waited when it counted as longer than its bound.
     counted: Option<Duration>,
 }
@@ -99,10 +101,15 @@ impl Waits {
     /// Bounds of the wait of such a job, from the narrowest class that knows 59 waits; none before that.
     #[must_use]
     pub fn bounds(&self, shape: Shape) -> Option<Bounds> {
-        let mut classes = shape.classes().into_iter();
-        let (lower, upper) =
-            classes.find_map(|class| self.histories.get(&class).and_then(History::bounds))?;
-        Some(Bounds { lower, upper })
+        self.bounds_of(shape).map(|(_, bounds)| bounds)
+    }
+
+    /// The same, and the class.
+    fn bounds_of(&self, shape: Shape) -> Option<(Class, Bounds)> {
+        shape.classes().into_iter().find_map(|class| {
+            let (lower, upper) = self.histories.get(&class).and_then(History::bounds)?;
+            Some((class, Bounds { lower, upper }))
+        })
     }
 
     /// A job was submitted.
@@ -111,6 +118,9 @@ impl Waits {
             let waiting = Waiting {
                 shape,
                 since: now,
+                told: self
+                    .bounds_of(shape)
+                    .map(|(class, bounds)| (class, bounds.upper)),
                 counted: None,
             };
             self.waiting.insert(job, waiting);
@@ -123,6 +133,9 @@ impl Waits {
             return;
         };
         let wait = now.since(waiting.since);
+        if let Some((class, upper)) = waiting.told {
+            self.history(class).judge(wait > upper);
+        }
         for class in waiting.shape.classes() {
             let history = self.history(class);
             match waiting.counted {
@@ -223,6 +236,29 @@ mod tests {
             let found = waits.bounds(SMALL).unwrap().upper;
             assert_eq!(found, Duration::from_secs(upper));
         }
+    }
+
+    #[test]
+    fn while_too_many_waited_longer_than_told_the_longest_wait_is_told() {
+        let mut waits = Waits::default();
+        let mut now = 1000;
+        let mut serve = |waits: &mut Waits, count: u64, wait: u64| {
+            (0..count).for_each(|job| waits.on_submit(job, SMALL, at(now)));
+            (0..count).for_each(|job| waits.on_start(job, at(now + wait)));
+            now += 10_000;
+        };
+        let upper = |waits: &Waits| waits.bounds(SMALL).unwrap().upper.as_secs();
+        serve(&mut waits, 1, 500);
+        serve(&mut waits, 1000, 10);
+        assert_eq!(upper(&waits), 10);
+        // All that come at once are told the same, and all wait longer: a hundred of 1,000 that were told.
+        (0..999).for_each(|_| serve(&mut waits, 1, 10));
+        serve(&mut waits, 100, 100);
+        serve(&mut waits, 59, 10);
+        assert_eq!(upper(&waits), 100, "the longest since the queue changed");
+        // 19 that did not for each that did, and enough that those are few.
+        serve(&mut waits, 100 * 50, 10);
+        assert_eq!(upper(&waits), 10);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! never in it, and removed when the request has ended. By then the envelope was made, which is all
 //! that whoever pulls needs, and which only the recipients can open.
 
-use std::{fs, io, path::PathBuf, sync::PoisonError};
+use std::{collections::HashMap, fs, io, path::PathBuf, sync::PoisonError};
 
 use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
 use posthaste_engine::{
@@ -168,11 +168,15 @@ impl Store {
     pub(crate) fn retire_keys(&self) -> Result<()> {
         let directory = self.directory.join(KEYS);
         let failed = |cause| Error::io("list", directory.display().to_string(), cause);
-        let records = self.journal(|journal| journal.requests())?;
+        let records = self.journal(|journal| journal.encrypted_requests())?;
+        let records: HashMap<&str, &RequestRecord> = records
+            .iter()
+            .map(|record| (record.dataset.as_str(), record))
+            .collect();
         for entry in fs::read_dir(&directory).map_err(failed)? {
             let name = entry.map_err(failed)?.file_name();
             let name = name.to_string_lossy();
-            let Some(record) = records.iter().find(|record| record.dataset == name) else {
+            let Some(record) = records.get(&*name) else {
                 remove(self.wrapped_path(&name))?;
                 remove(self.key_path(&name))?;
                 continue;

@@ -39,7 +39,7 @@ pub(super) struct Subject {
     folder: PathBuf,
     database: Option<String>,
     service: Running,
-    _relay: Running,
+    relays: Vec<Running>,
     _postgres: Option<PostgresServer>,
 }
 
@@ -53,20 +53,6 @@ impl Subject {
             Some(server) => Some(server.url(&server.new_database()?)),
             None => None,
         };
-        let relay_folder = folder.join("relay");
-        let mut relay = Command::new(program);
-        relay
-            .args([
-                "relay",
-                "--json",
-                "--listen",
-                "127.0.0.1:0",
-                "--name",
-                "depot",
-            ])
-            .args(["--capacity", "2T", "--rate", "1M", "--dir"])
-            .arg(&relay_folder);
-        let (relay, said) = start(&mut relay, &folder.join("relay.log"))?;
         let (service, where_it_is) = serve(program, folder, database.as_deref())?;
         let mut subject = Self {
             kind,
@@ -76,25 +62,54 @@ impl Subject {
             folder: folder.to_owned(),
             database,
             service,
-            _relay: relay,
+            relays: Vec::new(),
             _postgres: postgres,
         };
         subject.find(&where_it_is)?;
+        subject.lend("depot", "1M")?;
+        Ok(subject)
+    }
+
+    /// Starts a relay that takes so much a second, and makes it a depot. Its port.
+    pub(super) fn lend(&mut self, name: &str, rate: &str) -> Result<u16> {
+        let mut relay = Command::new(&self.program);
+        relay
+            .args(["relay", "--json", "--listen", "127.0.0.1:0"])
+            .args(["--name", name, "--capacity", "2T", "--rate", rate, "--dir"])
+            .arg(self.folder.join(name));
+        let (relay, said) = start(&mut relay, &self.folder.join(format!("{name}.log")))?;
+        self.relays.push(relay);
         let text = |key: &str| said[key].as_str().unwrap_or_default().to_owned();
-        let added = Command::new(program)
-            .args(["depot", "add", "depot", &text("url")])
+        let added = Command::new(&self.program)
+            .args(["depot", "add", name, &text("url")])
             .args(["--fingerprint", &text("fingerprint")])
             .args(["--secret-file", &text("secret_file")])
-            .args(["--service", &format!("http://{}", subject.address)])
+            .args(["--service", &format!("http://{}", self.address)])
             .arg("--token-file")
-            .arg(subject.state().join("token"))
+            .arg(self.state().join("token"))
             .output()?;
         ensure!(
             added.status.success(),
             "{}",
             String::from_utf8_lossy(&added.stderr)
         );
-        Ok(subject)
+        let port = text("url")
+            .rsplit_once(':')
+            .and_then(|(_, port)| port.parse().ok());
+        port.context("it has no port")
+    }
+
+    /// Connections that the service has to these ports, with or without something on its way.
+    pub(super) fn connections_to(&self, ports: &[u16]) -> Result<usize> {
+        const ESTABLISHED: &str = "01";
+        let table = self.stat("net/tcp")?;
+        let is_one = |line: &&str| {
+            let mut fields = line.split_ascii_whitespace().skip(2);
+            let to = fields.next().and_then(|to| to.rsplit_once(':'));
+            let port = to.and_then(|(_, port)| u16::from_str_radix(port, 16).ok());
+            port.is_some_and(|port| ports.contains(&port)) && fields.next() == Some(ESTABLISHED)
+        };
+        Ok(table.lines().filter(is_one).count())
     }
 
     fn state(&self) -> PathBuf {
@@ -121,10 +136,10 @@ impl Subject {
         Ok(())
     }
 
-    /// A file of a MiB.
-    pub(super) fn source(&self) -> Result<String> {
-        let path = self.folder.join("source.bin");
-        fs::write(&path, vec![7; 1 << 20])?;
+    /// A file of so many bytes.
+    pub(super) fn source(&self, bytes: usize) -> Result<String> {
+        let path = self.folder.join(format!("source-{bytes}.bin"));
+        fs::write(&path, vec![7; bytes])?;
         Ok(path.display().to_string())
     }
 
