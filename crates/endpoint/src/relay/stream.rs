@@ -50,6 +50,19 @@ pub(super) struct Counted {
     pub(super) traffic: Arc<Traffic>,
 }
 
+impl Counted {
+    /// Counts what was written.
+    fn wrote(&mut self, poll: &Poll<io::Result<usize>>) {
+        if let Poll::Ready(Ok(count)) = *poll {
+            if let Some(humble) = &mut self.humble {
+                humble.wrote(count, &self.stream);
+            }
+            self.pulse.moved(count as u64);
+            self.traffic.sent.fetch_add(count as u64, Ordering::Relaxed);
+        }
+    }
+}
+
 impl AsyncRead for Counted {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -72,17 +85,22 @@ impl AsyncWrite for Counted {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let poll = Pin::new(&mut self.stream).poll_write(context, bytes);
-        if let Poll::Ready(Ok(count)) = &poll {
-            let this = &mut *self;
-            if let Some(humble) = &mut this.humble {
-                humble.wrote(*count, &this.stream);
-            }
-            self.pulse.moved(*count as u64);
-            self.traffic
-                .sent
-                .fetch_add(*count as u64, Ordering::Relaxed);
-        }
+        self.wrote(&poll);
         poll
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let poll = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.wrote(&poll);
+        poll
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -133,6 +151,25 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
             Self::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write_vectored(context, slices),
+            Self::Tls(stream) => Pin::new(stream).poll_write_vectored(context, slices),
+        }
+    }
+
+    /// So that what is sent is encrypted from where it lies, and not copied before.
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Plain(stream) => stream.is_write_vectored(),
+            Self::Tls(stream) => stream.is_write_vectored(),
         }
     }
 

@@ -272,7 +272,7 @@ impl Hosts {
                 "--name",
                 name,
                 "--capacity",
-                "1G",
+                "20G",
                 "--rate",
                 "8M",
                 "--listen",
