@@ -7,7 +7,7 @@ use posthaste_endpoint::gateway::Pattern;
 use posthaste_gateway::{Forward, Gateway, GatewayOptions, Reserve, Table};
 use posthaste_types::Bytes;
 
-use crate::{failure::Outcome, output, shutdown::Shutdown};
+use crate::{failure::Outcome, logs::LogArguments, output, shutdown::Shutdown};
 
 /// Runs a gateway: forwards streams, so that each segment of a long path has its own TCP
 ///
@@ -54,6 +54,8 @@ pub struct GatewayArguments {
     /// wait here and not where nobody knows of reservations. May be given several times
     #[arg(long, value_name = "DEVICE=RATE")]
     reserve: Vec<Reserve>,
+    #[command(flatten)]
+    pub logs: LogArguments,
     /// Print one JSON object with address and secret_file once it listens
     #[arg(long)]
     json: bool,

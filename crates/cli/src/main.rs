@@ -24,6 +24,7 @@ mod input;
 mod keygen;
 mod keys;
 mod login;
+mod logs;
 mod ls;
 mod migrate;
 mod moment;
@@ -128,6 +129,23 @@ enum Command {
     Generate(generate::GenerateArguments),
 }
 
+impl Command {
+    /// How it says what happens while it runs.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the others are over soon, and say little"
+    )]
+    fn logs(&self) -> logs::LogArguments {
+        match self {
+            Self::Serve(arguments) => arguments.logs.clone(),
+            Self::Relay(arguments) => arguments.logs.clone(),
+            Self::Mover(arguments) => arguments.logs.clone(),
+            Self::Gateway(arguments) => arguments.logs.clone(),
+            _ => logs::LogArguments::default(),
+        }
+    }
+}
+
 fn main() -> ExitCode {
     let outcome = settings::expanded(Cli::command, config::typed()).and_then(run);
     match outcome {
@@ -140,7 +158,9 @@ fn main() -> ExitCode {
 }
 
 fn run(words: Vec<OsString>) -> Outcome {
-    match Cli::parse_from(words).command {
+    let command = Cli::parse_from(words).command;
+    command.logs().begin()?;
+    match command {
         Command::Copy(arguments) => copy::run(arguments),
         Command::Show(arguments) => ls::run(arguments),
         Command::Endpoints(arguments) => wait_for(endpoints::run(arguments)),

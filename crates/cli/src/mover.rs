@@ -9,6 +9,7 @@ use posthaste_types::Bytes;
 use crate::{
     config,
     failure::{Failure, Outcome},
+    logs::LogArguments,
     output,
     shutdown::Shutdown,
 };
@@ -59,6 +60,8 @@ pub struct MoverArguments {
     /// Certificates in PEM that are trusted beside the system's
     #[arg(long, value_name = "FILE")]
     ca_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub logs: LogArguments,
     /// Print one JSON object with its name and the service's address once it works
     #[arg(long)]
     json: bool,
@@ -74,7 +77,7 @@ pub struct MoverArguments {
 pub async fn run(arguments: MoverArguments) -> Outcome {
     let shutdown = Shutdown::watch(arguments.until_stdin_closes)?;
     if let Some(file) = &arguments.config {
-        eprintln!("posthaste: with the settings of {}", file.display());
+        tracing::info!("with the settings of {}", file.display());
     }
     let host = config::host_name();
     let name = arguments.name;
@@ -96,16 +99,17 @@ pub async fn run(arguments: MoverArguments) -> Outcome {
     let is_told = std::cell::Cell::new(!arguments.json);
     let moving = run_mover(options, first, move |notice| match notice {
         Notice::Joined(address) => {
-            eprintln!("posthaste: mover {name} works for {address}");
+            tracing::info!(mover = name, "works for {address}");
             if !is_told.replace(true) {
                 output::json(&serde_json::json!({ "name": name, "service": address }));
             }
         }
-        Notice::Lost(why) => eprintln!("posthaste: {why}; goes on trying"),
-        Notice::Draining(0) => eprintln!("posthaste: ends"),
+        Notice::Lost(why) => tracing::warn!(mover = name, "{why}; goes on trying"),
+        Notice::Draining(0) => tracing::info!(mover = name, "ends"),
         Notice::Draining(left) => {
-            eprintln!(
-                "posthaste: takes nothing more; {left} under way (tell it again to end at once)"
+            tracing::info!(
+                mover = name,
+                "takes nothing more; {left} under way (tell it again to end at once)"
             );
         }
     });

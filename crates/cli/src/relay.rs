@@ -19,6 +19,7 @@ use posthaste_types::{ByteRate, Bytes};
 
 use crate::{
     failure::{Exit, Failure, Outcome},
+    logs::LogArguments,
     output,
     shutdown::Shutdown,
 };
@@ -46,6 +47,8 @@ pub struct RelayArguments {
     verb: Option<Verb>,
     #[command(flatten)]
     run: Option<RunArguments>,
+    #[command(flatten)]
+    pub logs: LogArguments,
 }
 
 #[derive(Debug, Subcommand)]
@@ -166,7 +169,7 @@ async fn open_bucket(address: &OsStr, profile: Option<String>) -> Result<Bucket,
 async fn serve(arguments: RunArguments) -> Outcome {
     let shutdown = Shutdown::watch(arguments.until_stdin_closes)?;
     if let Some(file) = &arguments.config {
-        eprintln!("posthaste: with the settings of {}", file.display());
+        tracing::info!("with the settings of {}", file.display());
     }
     let name = arguments.name.clone();
     let hours = arguments.hours.map(|hours| hours.to_string());
@@ -208,10 +211,10 @@ async fn serve(arguments: RunArguments) -> Outcome {
             secret_file.display()
         ));
         if let Some(shown) = shown {
-            eprintln!("posthaste: it keeps the bytes in {shown}");
+            tracing::info!("it keeps the bytes in {shown}");
         }
         if let Some(hours) = hours {
-            eprintln!("posthaste: it is lent {hours} by this machine's clock");
+            tracing::info!("it is lent {hours} by this machine's clock");
         }
     }
     relay.run(shutdown.told()).await?;

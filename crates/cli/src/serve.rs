@@ -13,6 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::{
     Cli, Command, config, database,
     failure::{Failure, Outcome},
+    logs::LogArguments,
     output, settings,
     shutdown::Shutdown,
 };
@@ -112,6 +113,8 @@ pub struct ServeArguments {
     /// at once: less lies on scratch, and a job that starts unexpectedly early waits for its data
     #[arg(long, requires = "queue")]
     just_in_time: bool,
+    #[command(flatten)]
+    pub logs: LogArguments,
     /// Print one JSON object with url, token_file, source_url and fts_url once it listens
     #[arg(long)]
     json: bool,
@@ -128,7 +131,7 @@ pub async fn run(arguments: ServeArguments) -> Outcome {
     let shutdown = Shutdown::watch(arguments.until_stdin_closes)?;
     let mut hangup = signal(SignalKind::hangup()).map_err(anyhow::Error::from)?;
     if let Some(file) = &arguments.config {
-        eprintln!("posthaste: with the settings of {}", file.display());
+        tracing::info!("with the settings of {}", file.display());
     }
     let as_json = arguments.json;
     let options = options(arguments)?;
@@ -142,7 +145,7 @@ pub async fn run(arguments: ServeArguments) -> Outcome {
     let reloader = service.reloader();
     let reloading = async {
         while hangup.recv().await.is_some() {
-            eprintln!("posthaste: {}", reload(&reloader).await);
+            tracing::info!("{}", reload(&reloader).await);
         }
         std::future::pending().await
     };

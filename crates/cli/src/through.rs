@@ -99,7 +99,7 @@ pub async fn run(arguments: ThroughArguments) -> Outcome {
     let folder = tempfile::tempdir().map_err(anyhow::Error::from)?;
     hand_over(&mut command, &door, library, folder.path())?;
     let mut serving = JoinSet::new();
-    serving.spawn(door.run(|error| eprintln!("posthaste: {error}")));
+    serving.spawn(door.run(|error| tracing::warn!("{error}")));
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(cause) => {

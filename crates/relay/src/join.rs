@@ -108,7 +108,7 @@ impl Member {
             // What it says again and again is said once.
             let line = error.to_string();
             if line != told {
-                eprintln!("posthaste: {line}");
+                tracing::warn!("{line}");
                 told = line;
             }
             sleep(pause).await;
@@ -157,9 +157,10 @@ impl Member {
         if self.joined.as_ref() != Some(&joined) {
             write(&self.file, &joined)?;
         }
-        eprintln!(
-            "posthaste: {} knows it as depot {}",
-            joined.service, joined.name
+        tracing::info!(
+            depot = joined.name,
+            "{} knows it by this name",
+            joined.service
         );
         self.joined = Some(joined);
         Ok(())

@@ -82,13 +82,13 @@ impl Teller {
             let Err(error) = self.tell(notice, clock.now()).await else {
                 return;
             };
-            let about = format!("alarm {}: {}", self.alarm.name, notice.subject());
+            let (alarm, about) = (&self.alarm.name, notice.subject());
             if is_old(happened, clock) {
-                eprintln!("posthaste: {about}: not told: {error}");
+                tracing::error!(alarm, "{about}: not told: {error}");
                 return;
             }
             let wait = pause.max(error.pause().unwrap_or_default());
-            eprintln!("posthaste: {about}: {error}; again in {} s", wait.as_secs());
+            tracing::warn!(alarm, "{about}: {error}; again in {} s", wait.as_secs());
             tokio::time::sleep(wait).await;
             pause = (pause * 2).min(PAUSE_MAX);
         }
@@ -153,9 +153,10 @@ impl Follower {
             tokio::task::block_in_place(|| self.mark.write(&centre.store))?;
         }
         if untold > 0 {
-            let name = &self.teller.alarm.name;
-            eprintln!(
-                "posthaste: alarm {name}: {untold} events are more than a day old and not told"
+            let alarm = &self.teller.alarm.name;
+            tracing::error!(
+                alarm,
+                "{untold} events are more than a day old and not told"
             );
         }
         if self.mark.is_far_ahead() {

@@ -74,7 +74,7 @@ impl Circuits {
             let provider = match posthaste_circuit::open(circuit) {
                 Ok(provider) => provider,
                 Err(error) => {
-                    eprintln!("posthaste: circuit {} is left out: {error}", circuit.name);
+                    tracing::warn!(circuit = circuit.name, "is left out: {error}");
                     continue;
                 }
             };
@@ -217,7 +217,7 @@ impl Reservations {
             return;
         }
         let Some(seller) = self.circuits.sellers.get(&circuit) else {
-            eprintln!("posthaste: {reservation}: its circuit is not open here any more");
+            tracing::warn!(%reservation, "its circuit is not open here any more");
             let why = Obstacle::NotOpen;
             return self.tell(running, reservation, News::Unobtainable { why });
         };

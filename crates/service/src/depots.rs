@@ -299,7 +299,7 @@ impl Depot {
             let subject = format!("the hours of depot {name}, `{open:.WORD_CHARS_MAX$}`");
             let error = Error::new(ErrorKind::Invalid, "read", subject)
                 .hint("they are ignored; a newer release of the service may know what they mean");
-            eprintln!("posthaste: {error}");
+            tracing::warn!("{error}");
             return Windows::default();
         };
         windows.ahead_of_utc(said.ahead_of_utc_min)

@@ -390,16 +390,16 @@ impl Driver {
 
     /// One line an event, for the operator.
     fn log(&self, event: &Event) {
-        let request = event
-            .request
-            .map_or_else(String::new, |request| format!(" {request}"));
-        let depot = event.depot.map_or_else(String::new, |depot| {
-            format!(" {}", self.centre.depots.name(depot))
-        });
+        let depot = event.depot.map(|depot| self.centre.depots.name(depot));
         let reason = crate::render::reason(&self.centre, &event.reason);
-        eprintln!(
-            "{}{request}{depot}: {}: {reason}",
-            event.at, event.happening
+        tracing::info!(
+            target: "posthaste::event",
+            at = %event.at,
+            request = event.request.map(tracing::field::display),
+            depot,
+            event = event.happening.name(),
+            "{}: {reason}",
+            event.happening
         );
     }
 }

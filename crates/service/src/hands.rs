@@ -277,7 +277,7 @@ impl Hands {
             let input = match released {
                 Ok(()) => Input::SourceReleased { request },
                 Err(error) => {
-                    eprintln!("posthaste: {request}: {error}");
+                    tracing::warn!(%request, "{error}");
                     Input::SourceKept {
                         request,
                         fault: fault_of(&error),
@@ -294,9 +294,7 @@ impl Hands {
         let backup = tokio::task::block_in_place(|| self.store.backup_of(request));
         if !is_elsewhere && backup.is_some() {
             let depot = self.depots.name(depot);
-            eprintln!(
-                "posthaste: {request}: {depot} keeps what it holds until that expires: since the backup its source may have gone"
-            );
+            tracing::warn!(%request, depot, "keeps what it holds until that expires: since the backup its source may have gone");
             return;
         }
         let (depots, store) = (Arc::clone(&self.depots), Arc::clone(&self.store));
@@ -319,7 +317,7 @@ impl Hands {
                         let _ = inputs.send(forgotten(request, depot, true)).await;
                     }
                     Ok(()) => {}
-                    Err(error) => eprintln!("posthaste: {request}: {error}"),
+                    Err(error) => tracing::warn!(%request, "{error}"),
                 }
             }
             if !is_told {
@@ -335,7 +333,7 @@ impl Hands {
             let input = match probe::probe(&depots, depot, budget).await {
                 Ok(input) => input,
                 Err(error) => {
-                    eprintln!("posthaste: {error}");
+                    tracing::warn!("{error}");
                     probe::nothing(depot, budget, &error)
                 }
             };
@@ -348,7 +346,7 @@ impl Hands {
         self.running.spawn(async move {
             let probed = probe::probe_crossing(&depots, ends, budget).await;
             let input = probed.unwrap_or_else(|error| {
-                eprintln!("posthaste: {error}");
+                tracing::warn!("{error}");
                 probe::nothing_crossed(ends, budget, &error)
             });
             let _ = inputs.send(Arrival::bare(input)).await;
@@ -384,7 +382,7 @@ impl Hands {
         let store = Arc::clone(&self.store);
         self.running.spawn_blocking(move || {
             let retired = store.retire_key(request, remains);
-            let _ = retired.inspect_err(|error| eprintln!("posthaste: {request}: {error}"));
+            let _ = retired.inspect_err(|error| tracing::warn!(%request, "{error}"));
         });
     }
 
@@ -401,7 +399,7 @@ impl Hands {
 /// The answer to a plan that was asked for.
 pub(crate) fn solved(number: u64, problem: &Problem, effort: Effort) -> Input {
     let schedule = posthaste_solve::solve(problem, effort);
-    let schedule = schedule.inspect_err(|error| eprintln!("posthaste: plan {number}: {error}"));
+    let schedule = schedule.inspect_err(|error| tracing::error!(plan = number, "{error}"));
     Input::PlanSolved {
         number,
         schedule: schedule.ok(),

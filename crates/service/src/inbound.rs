@@ -226,7 +226,7 @@ impl Inbound {
                     let input = Input::ArrivalSurveyed { request, chunks };
                     let _ = inputs.send(Arrival::bare(input)).await;
                 }
-                Err(error) => eprintln!("posthaste: {request}: {error}"),
+                Err(error) => tracing::warn!(%request, "{error}"),
             }
         });
     }
@@ -242,7 +242,7 @@ impl Inbound {
                 Err(error) => Err(error),
             };
             if let Err(error) = &settled {
-                eprintln!("posthaste: {request}: {error}");
+                tracing::warn!(%request, "{error}");
             }
             if !keep || settled.is_ok() {
                 let mut stages = stages.lock().unwrap_or_else(PoisonError::into_inner);
@@ -279,7 +279,7 @@ impl Inbound {
                 Err(error) => Err(error),
             };
             if let Err(error) = discarded {
-                eprintln!("posthaste: {}: {error}", record.id);
+                tracing::warn!(request = %record.id, "{error}");
             }
         }
         Ok(())
@@ -305,7 +305,7 @@ impl Inbound {
 
 /// What the mind is told of a chunk that its source did not give.
 fn missed(request: RequestId, source: SourceId, chunk: ChunkIndex, error: &Error) -> Arrival {
-    eprintln!("posthaste: {request}: {error}");
+    tracing::warn!(%request, "{error}");
     Arrival::bare(Input::ChunkMissed {
         request,
         source,

@@ -118,7 +118,7 @@ async fn aside<T: Send + 'static>(
 /// Says what is new to say.
 fn say(said: &mut Option<String>, line: String) {
     if said.as_ref() != Some(&line) {
-        eprintln!("posthaste: {line}");
+        tracing::warn!("{line}");
         *said = Some(line);
     }
 }
@@ -140,7 +140,7 @@ async fn keep(mut lease: Lease, mut ended: oneshot::Receiver<()>) -> Result<()> 
         match renewal {
             Ok(()) => renewed = asked,
             Err(error) if may_pass(&error) && renewed.elapsed() < LEASE_LASTS => {
-                eprintln!("posthaste: {error}");
+                tracing::warn!("{error}");
             }
             Err(error) => return Err(journal_error(error)),
         }

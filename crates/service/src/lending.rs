@@ -216,7 +216,7 @@ pub(crate) async fn read_all(centre: Arc<Centre>, mut queue: mpsc::Receiver<Requ
         let mut books = lending.books();
         books.reading.remove(&request);
         if let Err(error) = read {
-            eprintln!("posthaste: {request}: {error}");
+            tracing::warn!(%request, "{error}");
             books.failed.insert(request, error);
         }
     }

@@ -62,7 +62,7 @@ impl Members {
         let enlisted = enlist(centre, &self.watches, new).await;
         let depot = enlisted.map_err(|cause| {
             if let Err(error) = before.put_back(state, &body.name) {
-                eprintln!("posthaste: {error}");
+                tracing::warn!("{error}");
             }
             Error::new(cause.kind(), "reach", body.url.clone())
                 .cause(cause)

@@ -131,7 +131,7 @@ impl Movers {
         state.about.insert(id, about);
         state.forget_gone();
         self.settle(&mut state);
-        eprintln!("posthaste: mover {} of {} joined", new.name, new.host);
+        tracing::info!(mover = new.name, "joined from {}", new.host);
         Ok(api::JoinedMover {
             id: id.get(),
             protocol: api::MOVER_PROTOCOL,
@@ -149,7 +149,7 @@ impl Movers {
         self.settle(&mut state);
         drop(state);
         if let Some(name) = name {
-            eprintln!("posthaste: mover {name} left");
+            tracing::info!(mover = name, "left");
         }
     }
 
@@ -259,7 +259,7 @@ impl Movers {
         if let Some(why) = failure {
             let name = state.roster.name(id).unwrap_or_default();
             let request = pending.offered.request;
-            eprintln!("posthaste: {request}: mover {name}: {why}");
+            tracing::warn!(%request, mover = name, "{why}");
             if let Some(about) = state.about.get_mut(&id) {
                 about.failure = Some(why);
             }
@@ -359,7 +359,7 @@ impl Movers {
             self.settle(&mut state);
             drop(state);
             for name in gone {
-                eprintln!("posthaste: mover {name} is silent: its work is given to others");
+                tracing::warn!(mover = name, "is silent: its work is given to others");
             }
         }
     }

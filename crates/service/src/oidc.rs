@@ -131,7 +131,7 @@ impl Logins {
                     Err(error) => {
                         let now = error.to_string();
                         if now != said {
-                            eprintln!("posthaste: {now}");
+                            tracing::warn!("{now}");
                             said = now;
                         }
                         KEYS_AGAIN

@@ -97,7 +97,7 @@ impl Outbound {
                 Some(opened)
             }
             Err(error) => {
-                eprintln!("posthaste: {request}: {error}");
+                tracing::warn!(%request, "{error}");
                 None
             }
         }
@@ -187,7 +187,7 @@ impl Outbound {
                     let input = Input::ArrivalSurveyed { request, chunks };
                     let _ = inputs.send(Arrival::bare(input)).await;
                 }
-                Err(error) => eprintln!("posthaste: {request}: {error}"),
+                Err(error) => tracing::warn!(%request, "{error}"),
             }
         });
     }

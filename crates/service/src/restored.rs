@@ -46,8 +46,8 @@ pub(crate) async fn learn(centre: &Centre) -> Result<()> {
         }
         let id = record.id;
         match block_in_place(|| believe(store, &record, kept)) {
-            Ok(()) => eprintln!("posthaste: {id}: depots told what the backup does not know"),
-            Err(error) => eprintln!("posthaste: {id}: {error}"),
+            Ok(()) => tracing::info!(request = %id, "depots told what the backup does not know"),
+            Err(error) => tracing::warn!(request = %id, "{error}"),
         }
     }
     Ok(())
@@ -94,7 +94,7 @@ async fn manifests(
             // The source of most was not released.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => {
-                eprintln!("posthaste: {}: {error}", record.id);
+                tracing::warn!(request = %record.id, "{error}");
                 depots.remove(&name);
             }
         }

@@ -41,7 +41,7 @@ impl Hands {
         self.running.spawn(async move {
             let asked = ask(&store, &depots, request, depot, wanted).await;
             let news = asked.unwrap_or_else(|error| {
-                eprintln!("posthaste: {request}: {error}");
+                tracing::warn!(%request, "{error}");
                 SpaceNews::Failed
             });
             let input = Input::SpaceTold {

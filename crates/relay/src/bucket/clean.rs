@@ -120,7 +120,7 @@ impl Cleaner {
                     let store = Arc::clone(&self.store);
                     let _ = blocking(move || Ok(store.cleaned(&dataset)?)).await;
                 }
-                Err(error) => eprintln!("posthaste: {error}"),
+                Err(error) => tracing::warn!("{error}"),
             }
         }
     }

@@ -160,7 +160,7 @@ impl Passes {
         for (digest, _) in late {
             match self.bucket.remove_probe(digest).await {
                 Ok(()) => self.probes().retain(|(known, _)| *known != digest),
-                Err(error) => eprintln!("posthaste: {error}"),
+                Err(error) => tracing::warn!("{error}"),
             }
         }
     }
@@ -266,7 +266,7 @@ fn sending(pass: Pass) -> PassAnswer {
 
 /// What the store does not do for us. Its address may be private, and is not told.
 pub(super) fn refusal_of(error: &posthaste_endpoint::Error) -> Refusal {
-    eprintln!("posthaste: {error}");
+    tracing::warn!("{error}");
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "ErrorKind may grow; the rest is alike"

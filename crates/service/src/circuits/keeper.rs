@@ -62,7 +62,7 @@ struct Pauses {
 impl Pauses {
     fn after(&mut self, reservation: ReservationId, error: &Error) -> Duration {
         if self.failures == 0 {
-            eprintln!("posthaste: {reservation}: {error}; tried again");
+            tracing::warn!(%reservation, "{error}; tried again");
         }
         let pause = PAUSE_FIRST * (1 << self.failures.min(16));
         self.failures = self.failures.saturating_add(1);
@@ -150,13 +150,13 @@ impl Keeper {
                 }
                 Ok(Answer::Refused(refusal)) => {
                     let (name, why) = (&seller.circuit.name, &refusal.why);
-                    eprintln!("posthaste: {}: {name} refuses it: {why}", self.reservation);
+                    tracing::warn!(reservation = %self.reservation, "{name} refuses it: {why}");
                     let fits = refusal.fits;
                     return Err(News::Refused { fits });
                 }
                 Err(error) => {
                     if let Some(why) = obstacle_of(&error) {
-                        eprintln!("posthaste: {}: {error}", self.reservation);
+                        tracing::warn!(reservation = %self.reservation, "{error}");
                         return Err(News::Unobtainable { why });
                     }
                     let pause = pauses.after(self.reservation, &error);
@@ -290,11 +290,11 @@ impl Keeper {
         let is_done = match seller.provider.modify(id, &change).await {
             Ok(Answer::Granted(terms)) => terms.rate >= rate && terms.until >= until,
             Ok(Answer::Refused(refusal)) => {
-                eprintln!("posthaste: {}: {}", self.reservation, refusal.why);
+                tracing::warn!(reservation = %self.reservation, "{}", refusal.why);
                 false
             }
             Err(error) if is_final(&error) => {
-                eprintln!("posthaste: {}: {error}", self.reservation);
+                tracing::warn!(reservation = %self.reservation, "{error}");
                 false
             }
             // The look that comes now says what became of it.
@@ -322,10 +322,7 @@ impl Keeper {
                 Err(error) => sleep(pauses.after(self.reservation, &error)).await,
             }
         }
-        eprintln!(
-            "posthaste: {}: it can't be given back now; see posthaste reserve list",
-            self.reservation
-        );
+        tracing::warn!(reservation = %self.reservation, "it can't be given back now; see posthaste reserve list");
         News::Over
     }
 

@@ -20,7 +20,7 @@ pub(crate) async fn sweep_all(centre: Arc<Centre>) -> Result<()> {
     loop {
         for seller in centre.circuits.sellers.values() {
             if let Err(error) = sweep(&centre, seller).await {
-                eprintln!("posthaste: circuit {}: {error}", seller.circuit.name);
+                tracing::warn!(circuit = seller.circuit.name, "{error}");
             }
         }
         tokio::time::sleep(SWEEP_EVERY).await;
@@ -38,7 +38,7 @@ async fn sweep(centre: &Centre, seller: &Seller) -> Result<()> {
         if let Some(reservation) = ours.filter(|id| !known.contains(id)) {
             seller.provider.release(&status.id).await?;
             let name = &seller.circuit.name;
-            eprintln!("posthaste: {reservation}: nobody needs it any more, given back to {name}");
+            tracing::warn!(%reservation, "nobody needs it any more, given back to {name}");
         }
     }
     Ok(())

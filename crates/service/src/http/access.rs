@@ -111,7 +111,7 @@ pub(super) async fn authenticate(
         })
         .await;
         if let Ok(Err(error)) = noted {
-            eprintln!("posthaste: {error}");
+            tracing::warn!("{error}");
         }
     }
     answer

@@ -85,7 +85,7 @@ pub(super) async fn prestage(
         .await;
     metered.end(if stored.is_ok() { size } else { Bytes::ZERO });
     stored.map_err(|error| {
-        eprintln!("posthaste: {}: {error}", stage.request);
+        tracing::warn!(request = %stage.request, "{error}");
         Failure::Depot(fault_of(&error))
     })?;
     let slot = stage.slot(chunk);

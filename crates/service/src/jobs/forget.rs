@@ -81,9 +81,9 @@ pub(super) async fn give_up_all(
         waiting.spawn(async move {
             tokio::time::sleep(GRACE).await;
             if let Err(error) = give_up(&centre, &record).await {
-                eprintln!(
-                    "posthaste: {} job {}: {error}",
-                    record.scheduler, record.job
+                tracing::warn!(
+                    job = format_args!("{} job {}", record.scheduler, record.job),
+                    "{error}"
                 );
             }
         });

@@ -82,12 +82,11 @@ impl Notes {
     fn say(&mut self, job: &str, text: &str) {
         let before = self.said.get(job).map_or("", String::as_str);
         if before != text && !text.is_empty() {
-            let subject = if job.is_empty() {
-                "Slurm".to_owned()
+            if job.is_empty() {
+                tracing::warn!("Slurm: {text}");
             } else {
-                format!("slurm job {job}")
-            };
-            eprintln!("posthaste: {subject}: {text}");
+                tracing::info!(job = format_args!("slurm job {job}"), "{text}");
+            }
         }
         self.said.insert(job.to_owned(), text.to_owned());
     }
@@ -99,7 +98,7 @@ impl Notes {
         }
         self.noted.insert(job.to_owned(), text.to_owned());
         if let Err(error) = scontrol::note(job, text).await {
-            eprintln!("posthaste: slurm job {job}: {error}");
+            tracing::warn!(job = format_args!("slurm job {job}"), "{error}");
         }
     }
 

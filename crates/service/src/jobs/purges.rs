@@ -188,7 +188,7 @@ pub(crate) async fn look_on(desk: Desk) -> Result<()> {
             // A policy that is being written is none for a moment: what was foreseen stands.
             Err(error) if error.to_string() != said => {
                 said = error.to_string();
-                eprintln!("posthaste: {said}");
+                tracing::warn!("{said}");
             }
             Err(_) => {}
         }
@@ -257,7 +257,7 @@ fn foresee_of(desk: &Desk, id: RequestId) -> Result<Option<Foreseen>> {
     let foreseen = desk.purges.foresee(source, &record.only, now);
     // It may be on its way out.
     Ok(foreseen.unwrap_or_else(|error| {
-        eprintln!("posthaste: {id}: {error}");
+        tracing::warn!(request = %id, "{error}");
         None
     }))
 }

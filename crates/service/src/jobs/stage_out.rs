@@ -209,7 +209,7 @@ fn ask_for(
     let look = || desk.purges.foresee(Path::new(&source), &new.only, now);
     // It leaves all the same where nobody can tell.
     let foreseen = tokio::task::block_in_place(look).unwrap_or_else(|error| {
-        eprintln!("posthaste: {error}");
+        tracing::warn!("{error}");
         None
     });
     let purge_at = foreseen.and_then(|foreseen| foreseen.at);

@@ -50,7 +50,7 @@ pub(crate) async fn look_on(desk: Desk) -> Result<()> {
             Err(error) => {
                 let text = format!("can't bring again what a purge took: {error}");
                 if !missing.is_empty() && text != said {
-                    eprintln!("posthaste: {text}");
+                    tracing::warn!("{text}");
                     said = text;
                 }
                 continue;
@@ -91,9 +91,9 @@ fn forget_called_off(
             .store
             .journal(|journal| journal.job(&job.scheduler, &job.job))?;
         if now.as_ref() == Some(&job) {
-            eprintln!(
-                "posthaste: slurm job {}: was called off, and nobody said that it is gone",
-                job.job
+            tracing::info!(
+                job = format_args!("slurm job {}", job.job),
+                "was called off, and nobody said that it is gone"
             );
             super::remove(desk, job)?;
         }
@@ -130,7 +130,7 @@ fn missing(desk: &Desk) -> Result<Vec<Missing>> {
             }),
             // What somebody changed is theirs.
             Ok(Landed::Whole | Landed::Changed | Landed::Unknown) => {}
-            Err(error) => eprintln!("posthaste: {error}"),
+            Err(error) => tracing::warn!("{error}"),
         }
     }
     Ok(missing)
@@ -178,7 +178,7 @@ fn bring_again(desk: &Desk, one: &Missing, states: &BTreeMap<u64, JobState>) -> 
         // Jobs that were told of meanwhile find it missing, as these do.
         let _asking = stage_in::asking(desk);
         if let Err(error) = tokio::task::block_in_place(|| landed::evict(store, &one.request)) {
-            eprintln!("posthaste: {error}");
+            tracing::warn!("{error}");
             return Ok(());
         }
     }
@@ -190,12 +190,13 @@ fn bring_again(desk: &Desk, one: &Missing, states: &BTreeMap<u64, JobState>) -> 
     record.round += 1;
     record.created = desk.centre.clock.now();
     store.journal(|journal| journal.keep_job(&record))?;
-    eprintln!(
-        "posthaste: slurm job {}: brings {} again: a purge took some of it",
-        record.job, one.request.destination
+    tracing::info!(
+        job = format_args!("slurm job {}", record.job),
+        "brings {} again: a purge took some of it",
+        one.request.destination
     );
     if let Err(refusal) = stage_in::ask(desk, &record) {
-        eprintln!("posthaste: slurm job {}: {refusal}", record.job);
+        tracing::warn!(job = format_args!("slurm job {}", record.job), "{refusal}");
     }
     Ok(())
 }

@@ -27,7 +27,7 @@ pub(crate) struct Complaints(Mutex<BTreeMap<RequestId, Complaint>>);
 impl Complaints {
     /// Notes what went wrong, and says it in the log.
     pub(super) fn note(&self, request: RequestId, error: &Error) {
-        eprintln!("posthaste: {request}: {error}");
+        tracing::warn!(%request, "{error}");
         let complaint = Complaint {
             text: error.to_string(),
             may_pass: error.is_temporary(),

@@ -236,10 +236,7 @@ pub(crate) async fn scan(centre: &Arc<Centre>, record: &RequestRecord) -> Result
             tokio::task::block_in_place(|| store.keep_list(id, &list))?;
             for skipped in &list.skipped {
                 let shown = String::from_utf8_lossy(skipped);
-                eprintln!(
-                    "posthaste: {id}: left out {}: no file",
-                    shown.escape_debug()
-                );
+                tracing::warn!(request = %id, "left out {}: no file", shown.escape_debug());
             }
         }
         Listed::There(list) => {

@@ -185,7 +185,7 @@ impl Store {
                 continue;
             };
             if let Err(error) = self.retire_key(record.id, remains) {
-                eprintln!("posthaste: {}: {error}", record.id);
+                tracing::warn!(request = %record.id, "{error}");
             }
         }
         Ok(())

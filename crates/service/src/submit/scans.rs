@@ -29,7 +29,7 @@ pub(crate) async fn scan_all(centre: Arc<Centre>, mut queue: mpsc::Receiver<Requ
         running.spawn(async move {
             // What a journal that was away did not take is done again: nobody else would, until the next start.
             while let Err(error) = scan(&centre, request).await {
-                eprintln!("posthaste: {request}: {error}");
+                tracing::warn!(%request, "{error}");
                 if !error.is_temporary() {
                     break;
                 }
@@ -84,7 +84,7 @@ async fn scan(centre: &Arc<Centre>, request: RequestId) -> Result<()> {
         if outbound::goes_out(&record) {
             centre.outgoing.places.give_back(&record);
         }
-        eprintln!("posthaste: {request}: {error}");
+        tracing::warn!(%request, "{error}");
         return Ok(());
     }
     submit(centre, request).await
@@ -96,11 +96,7 @@ fn seal(centre: &Centre, record: &RequestRecord) -> Result<(Scan, Option<Vec<u8>
     let small = centre.store.keep_if_large(record.id, &list)?;
     for skipped in &list.skipped {
         let shown = String::from_utf8_lossy(skipped);
-        eprintln!(
-            "posthaste: {}: left out {}: no file",
-            record.id,
-            shown.escape_debug()
-        );
+        tracing::warn!(request = %record.id, "left out {}: no file", shown.escape_debug());
     }
     Ok((sealed(record, &list), small))
 }

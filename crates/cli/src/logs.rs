@@ -1,0 +1,260 @@
+//! What the commands that run for long say meanwhile: lines on standard error, as text or as JSON.
+
+use std::fmt;
+
+use clap::{Args, ValueEnum};
+use tracing::{
+    Event, Level, Metadata, Subscriber,
+    field::{Field, Visit},
+    level_filters::LevelFilter,
+};
+use tracing_subscriber::{
+    Layer,
+    filter::{Targets, filter_fn},
+    fmt::{FmtContext, FormatEvent, FormatFields, format::Writer},
+    layer::SubscriberExt,
+    registry::LookupSpan,
+};
+
+use crate::failure::Failure;
+
+/// What targets of ours begin with. Libraries may say what they send, so nothing of theirs is ever shown.
+const OURS: &str = "posthaste";
+/// Fields that say what a line is about: they come first.
+const SUBJECTS: [&str; 9] = [
+    "request",
+    "reservation",
+    "job",
+    "alarm",
+    "circuit",
+    "plan",
+    "mover",
+    "depot",
+    "path",
+];
+/// Those of them that say by themselves what they are.
+const SPEAKING: [&str; 3] = ["request", "reservation", "job"];
+
+/// How lines are written.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people
+    #[default]
+    Text,
+    /// An object each
+    Json,
+}
+
+/// What is said, and how.
+#[derive(Debug, Clone, Default, Args)]
+pub struct LogArguments {
+    /// How lines on standard error are written: text, or json, an object each with timestamp, level, target, message and what it is about
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        default_value = "text",
+        hide_possible_values = true
+    )]
+    log_format: Format,
+    /// What is said there: error, warn, info, debug or trace, or that of modules, as in info,posthaste_service::hands=debug
+    #[arg(long, value_name = "LEVEL", env = "POSTHASTE_LOG", default_value = "info", value_parser = levels)]
+    log_level: Levels,
+}
+
+/// The least level that is said, by module.
+#[derive(Debug, Clone)]
+struct Levels(Targets);
+
+impl Default for Levels {
+    fn default() -> Self {
+        Self(Targets::new().with_default(LevelFilter::INFO))
+    }
+}
+
+fn levels(text: &str) -> Result<Levels, String> {
+    // A word alone would be taken for a module, of which everything is said.
+    let is_level = |word: &str| word.contains('=') || word.parse::<LevelFilter>().is_ok();
+    let read: Option<Targets> = text.parse().ok();
+    let read = read.filter(|_| text.split(',').all(is_level));
+    read.map(Levels).ok_or_else(|| {
+        format!("`{text}` is no level (error, warn, info, debug, trace, off), nor several as MODULE=LEVEL with commas between")
+    })
+}
+
+impl LogArguments {
+    /// Has everything said from now on.
+    ///
+    /// # Errors
+    /// When it was called before.
+    pub fn begin(&self) -> Result<(), Failure> {
+        let levels = self.log_level.0.clone();
+        let said = filter_fn(move |metadata| is_said(metadata, &levels));
+        let lines = tracing_subscriber::fmt::layer()
+            .with_writer(std::io::stderr)
+            .log_internal_errors(false);
+        let lines = match self.log_format {
+            Format::Text => lines.event_format(Text).boxed(),
+            Format::Json => {
+                let json = lines.json().flatten_event(true);
+                json.with_current_span(false).with_span_list(false).boxed()
+            }
+        };
+        let all = tracing_subscriber::registry().with(lines.with_filter(said));
+        let begun = tracing::subscriber::set_global_default(all);
+        begun.map_err(|cause| anyhow::Error::from(cause).into())
+    }
+}
+
+fn is_said(metadata: &Metadata<'_>, levels: &Targets) -> bool {
+    metadata.is_event()
+        && metadata.target().starts_with(OURS)
+        && levels.would_enable(metadata.target(), metadata.level())
+}
+
+/// A line for people: what it is about, what is said, and what else is known.
+struct Text;
+
+impl<S, N> FormatEvent<S, N> for Text
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        _context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut said = Said::default();
+        event.record(&mut said);
+        let metadata = event.metadata();
+        writeln!(writer, "{}", said.line(metadata.level()))
+    }
+}
+
+/// The fields of an event.
+#[derive(Debug, Default)]
+struct Said {
+    /// The moment, where it is something that the mind said.
+    at: Option<String>,
+    subjects: Vec<String>,
+    message: String,
+    rest: Vec<String>,
+}
+
+impl Said {
+    fn line(&self, level: &Level) -> String {
+        let Self {
+            at,
+            subjects,
+            message,
+            rest,
+        } = self;
+        let mut line = match at {
+            Some(at) => {
+                let about: Vec<&str> = subjects.iter().map(String::as_str).collect();
+                let words = [&[at.as_str()], about.as_slice()].concat();
+                format!("{}: {message}", words.join(" "))
+            }
+            None => {
+                let mut words = vec![OURS];
+                words.extend(subjects.iter().map(String::as_str));
+                format!("{}: {message}", words.join(": "))
+            }
+        };
+        // What only those see who asked for more.
+        if *level >= Level::DEBUG {
+            for word in rest {
+                line.push(' ');
+                line.push_str(word);
+            }
+        }
+        line
+    }
+
+    fn note(&mut self, name: &str, value: &str) {
+        // A line stays one, whatever names of files have in them.
+        let value: String = value
+            .chars()
+            .flat_map(|letter| {
+                let escaped = letter.is_control().then(|| letter.escape_default());
+                let plain = escaped.is_none().then_some(letter);
+                escaped.into_iter().flatten().chain(plain)
+            })
+            .collect();
+        match name {
+            "message" => self.message = value,
+            "at" => self.at = Some(value),
+            _ if SPEAKING.contains(&name) => self.subjects.push(value),
+            _ if SUBJECTS.contains(&name) => {
+                self.subjects.push(match self.at {
+                    Some(_) => value,
+                    None => format!("{name} {value}"),
+                });
+            }
+            _ => self.rest.push(format!("{name}={value}")),
+        }
+    }
+}
+
+impl Visit for Said {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.note(field.name(), value);
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.note(field.name(), &format!("{value:?}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(fields: &[(&str, &str)]) -> Said {
+        let mut said = Said::default();
+        for (name, value) in fields {
+            said.note(name, value);
+        }
+        said
+    }
+
+    #[test]
+    fn a_line_begins_with_what_it_is_about() {
+        let said = said(&[
+            ("message", "left"),
+            ("request", "r-1"),
+            ("mover", "elm"),
+            ("code", "5"),
+        ]);
+        assert_eq!(said.line(&Level::INFO), "posthaste: r-1: mover elm: left");
+        assert_eq!(
+            said.line(&Level::DEBUG),
+            "posthaste: r-1: mover elm: left code=5"
+        );
+    }
+
+    #[test]
+    fn what_the_mind_said_begins_with_its_moment() {
+        let said = said(&[
+            ("at", "now"),
+            ("request", "r-1"),
+            ("depot", "ash"),
+            ("message", "safe: all"),
+        ]);
+        assert_eq!(said.line(&Level::INFO), "now r-1 ash: safe: all");
+    }
+
+    #[test]
+    fn a_line_stays_one() {
+        let said = said(&[("message", "a\nb\u{1b}[0mß")]);
+        assert_eq!(said.line(&Level::WARN), "posthaste: a\\nb\\u{1b}[0mß");
+    }
+
+    #[test]
+    fn levels_are_read_by_module() {
+        assert!(levels("warn,posthaste_service::hands=debug").is_ok());
+        assert!(levels("loud").is_err());
+        assert!(levels("posthaste=loud").is_err());
+    }
+}
