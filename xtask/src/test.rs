@@ -101,6 +101,10 @@ fn programs() -> Vec<Found> {
                 .context("can't have the Google Cloud Storage server"),
         ),
         (
+            "otelcol",
+            install::ensure_collector().context("can't have the OpenTelemetry Collector"),
+        ),
+        (
             "minio",
             install::ensure_go_program(install::MINIO).context("can't have the second S3 server"),
         ),

@@ -163,6 +163,9 @@ pub struct SendChore {
     /// It takes only what others leave.
     #[serde(default)]
     pub gives_way: bool,
+    /// The span of a trace that this belongs to, as W3C's Trace Context writes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
 }
 
 /// The depot that something is sent to.
@@ -240,6 +243,9 @@ pub struct FetchChore {
     pub draft: String,
     /// What it consists of, in order.
     pub pieces: Vec<FetchPiece>,
+    /// The span of a trace that this belongs to, as W3C's Trace Context writes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
 }
 
 /// Some bytes of a file that are to be fetched.

@@ -79,6 +79,11 @@ pub fn no_color() -> bool {
     variable("NO_COLOR").is_some()
 }
 
+/// Whether the environment says what this is called in traces (<https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/>).
+pub fn names_service() -> bool {
+    variable("OTEL_SERVICE_NAME").is_some()
+}
+
 /// The first of these variables that is set, with what belongs to it.
 pub fn first_set(names: &[(&'static str, &'static str)]) -> Option<(&'static str, &'static str)> {
     let mut names = names.iter().copied();

@@ -16,7 +16,9 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-use crate::failure::Failure;
+use posthaste_trace::TARGET;
+
+use crate::{failure::Failure, traces::Traces};
 
 /// What targets of ours begin with. Libraries may say what they send, so nothing of theirs is ever shown.
 const OURS: &str = "posthaste";
@@ -82,11 +84,11 @@ fn levels(text: &str) -> Result<Levels, String> {
 }
 
 impl LogArguments {
-    /// Has everything said from now on.
+    /// Has everything said from now on, and spans recorded where traces are sent.
     ///
     /// # Errors
     /// When it was called before.
-    pub fn begin(&self) -> Result<(), Failure> {
+    pub fn begin(&self, traces: Option<&Traces>) -> Result<(), Failure> {
         let levels = self.log_level.0.clone();
         let said = filter_fn(move |metadata| is_said(metadata, &levels));
         let lines = tracing_subscriber::fmt::layer()
@@ -100,6 +102,17 @@ impl LogArguments {
             }
         };
         let all = tracing_subscriber::registry().with(lines.with_filter(said));
+        let spans = traces.map(|traces| {
+            tracing_opentelemetry::layer()
+                .with_tracer(traces.tracer())
+                .with_location(false)
+                .with_threads(false)
+                .with_tracked_inactivity(false)
+                .with_level(false)
+                .with_target(false)
+                .with_filter(filter_fn(|metadata| metadata.target() == TARGET))
+        });
+        let all = all.with(spans);
         let begun = tracing::subscriber::set_global_default(all);
         begun.map_err(|cause| anyhow::Error::from(cause).into())
     }
@@ -145,20 +158,21 @@ struct Said {
 impl Said {
     fn line(&self, level: &Level) -> String {
         let Self {
-            at,
-            subjects,
-            message,
-            rest,
+            at, message, rest, ..
         } = self;
+        // What the message names by itself is not said twice.
+        let subjects = self.subjects.iter();
+        let subjects: Vec<&str> = subjects
+            .map(String::as_str)
+            .filter(|subject| !subject.contains(' ') || !message.contains(subject))
+            .collect();
         let mut line = match at {
             Some(at) => {
-                let about: Vec<&str> = subjects.iter().map(String::as_str).collect();
-                let words = [&[at.as_str()], about.as_slice()].concat();
+                let words = [&[at.as_str()], subjects.as_slice()].concat();
                 format!("{}: {message}", words.join(" "))
             }
             None => {
-                let mut words = vec![OURS];
-                words.extend(subjects.iter().map(String::as_str));
+                let words = [&[OURS], subjects.as_slice()].concat();
                 format!("{}: {message}", words.join(": "))
             }
         };
@@ -222,16 +236,22 @@ mod tests {
     #[test]
     fn a_line_begins_with_what_it_is_about() {
         let said = said(&[
-            ("message", "left"),
+            ("message", "can't"),
             ("request", "r-1"),
             ("mover", "elm"),
             ("code", "5"),
         ]);
-        assert_eq!(said.line(&Level::INFO), "posthaste: r-1: mover elm: left");
+        assert_eq!(said.line(&Level::INFO), "posthaste: r-1: mover elm: can't");
         assert_eq!(
             said.line(&Level::DEBUG),
-            "posthaste: r-1: mover elm: left code=5"
+            "posthaste: r-1: mover elm: can't code=5"
         );
+    }
+
+    #[test]
+    fn what_the_message_names_is_not_said_twice() {
+        let said = said(&[("mover", "elm"), ("message", "mover elm left")]);
+        assert_eq!(said.line(&Level::INFO), "posthaste: mover elm left");
     }
 
     #[test]

@@ -57,6 +57,7 @@ mod submit;
 mod test_alarms;
 mod through;
 mod token;
+mod traces;
 mod watch;
 mod whoami;
 mod wishes;
@@ -130,21 +131,36 @@ enum Command {
 }
 
 impl Command {
-    /// How it says what happens while it runs.
+    /// How it says what happens while it runs, and where its traces go, with what it is called there.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "the others are over soon, and say little"
     )]
-    fn logs(&self) -> logs::LogArguments {
+    fn seen(&self) -> Seen {
         match self {
-            Self::Serve(arguments) => arguments.logs.clone(),
-            Self::Relay(arguments) => arguments.logs.clone(),
-            Self::Mover(arguments) => arguments.logs.clone(),
-            Self::Gateway(arguments) => arguments.logs.clone(),
-            _ => logs::LogArguments::default(),
+            Self::Serve(arguments) => {
+                let traces = (arguments.traces.clone(), "posthaste-service");
+                (arguments.logs.clone(), Some(traces))
+            }
+            Self::Relay(arguments) => {
+                let traces = (arguments.traces.clone(), "posthaste-relay");
+                (arguments.logs.clone(), Some(traces))
+            }
+            Self::Mover(arguments) => {
+                let traces = (arguments.traces.clone(), "posthaste-mover");
+                (arguments.logs.clone(), Some(traces))
+            }
+            Self::Gateway(arguments) => (arguments.logs.clone(), None),
+            _ => (logs::LogArguments::default(), None),
         }
     }
 }
+
+/// What is said, and where traces go.
+type Seen = (
+    logs::LogArguments,
+    Option<(traces::TraceArguments, &'static str)>,
+);
 
 fn main() -> ExitCode {
     let outcome = settings::expanded(Cli::command, config::typed()).and_then(run);
@@ -159,7 +175,17 @@ fn main() -> ExitCode {
 
 fn run(words: Vec<OsString>) -> Outcome {
     let command = Cli::parse_from(words).command;
-    command.logs().begin()?;
+    let (logs, traced) = command.seen();
+    let traces = traced.map(|(traces, name)| traces.begin(name));
+    let traces = traces.transpose()?.flatten();
+    logs.begin(traces.as_ref())?;
+    let outcome = execute(command);
+    // What is not sent yet, is now.
+    drop(traces);
+    outcome
+}
+
+fn execute(command: Command) -> Outcome {
     match command {
         Command::Copy(arguments) => copy::run(arguments),
         Command::Show(arguments) => ls::run(arguments),

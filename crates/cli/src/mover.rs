@@ -12,6 +12,7 @@ use crate::{
     logs::LogArguments,
     output,
     shutdown::Shutdown,
+    traces::TraceArguments,
 };
 
 /// Moves data for a service: takes work by lease, does it, and keeps nothing
@@ -62,6 +63,8 @@ pub struct MoverArguments {
     ca_file: Option<PathBuf>,
     #[command(flatten)]
     pub logs: LogArguments,
+    #[command(flatten)]
+    pub traces: TraceArguments,
     /// Print one JSON object with its name and the service's address once it works
     #[arg(long)]
     json: bool,
@@ -99,7 +102,7 @@ pub async fn run(arguments: MoverArguments) -> Outcome {
     let is_told = std::cell::Cell::new(!arguments.json);
     let moving = run_mover(options, first, move |notice| match notice {
         Notice::Joined(address) => {
-            tracing::info!(mover = name, "works for {address}");
+            tracing::info!(mover = name, "mover {name} works for {address}");
             if !is_told.replace(true) {
                 output::json(&serde_json::json!({ "name": name, "service": address }));
             }

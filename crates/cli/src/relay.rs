@@ -22,6 +22,7 @@ use crate::{
     logs::LogArguments,
     output,
     shutdown::Shutdown,
+    traces::TraceArguments,
 };
 
 /// Runs a relay: a depot that lends disk to datasets on their way
@@ -49,6 +50,8 @@ pub struct RelayArguments {
     run: Option<RunArguments>,
     #[command(flatten)]
     pub logs: LogArguments,
+    #[command(flatten)]
+    pub traces: TraceArguments,
 }
 
 #[derive(Debug, Subcommand)]

@@ -16,6 +16,7 @@ use crate::{
     logs::LogArguments,
     output, settings,
     shutdown::Shutdown,
+    traces::TraceArguments,
 };
 
 /// Runs the service: takes requests, decides, moves data through depots
@@ -115,6 +116,8 @@ pub struct ServeArguments {
     just_in_time: bool,
     #[command(flatten)]
     pub logs: LogArguments,
+    #[command(flatten)]
+    pub traces: TraceArguments,
     /// Print one JSON object with url, token_file, source_url and fts_url once it listens
     #[arg(long)]
     json: bool,

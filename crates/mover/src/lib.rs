@@ -15,12 +15,14 @@ mod ledger;
 mod send;
 mod service;
 mod sources;
+mod traced;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use posthaste_api as api;
 use posthaste_endpoint::{Error, ErrorKind, Result};
 use tokio::{sync::mpsc, task::JoinSet, time::sleep};
+use tracing::Instrument;
 
 use crate::{
     actors::Actors,
@@ -306,13 +308,19 @@ impl<N: Fn(Notice)> Mover<N> {
         }
         for work in orders.work {
             let (tools, lease) = (Arc::clone(&self.tools), work.lease);
+            let span = traced::of(&work.chore, &self.options.name);
             let progress = Progress::default();
             let own = Arc::clone(&progress);
             let handle = self.works.spawn(async move {
-                let done = match &work.chore {
-                    api::Chore::Send(chore) => send::send(&tools, lease, chore).await,
-                    api::Chore::Fetch(chore) => fetch::fetch(&tools, chore, &own).await,
+                let doing = async {
+                    match &work.chore {
+                        api::Chore::Send(chore) => send::send(&tools, lease, chore).await,
+                        api::Chore::Fetch(chore) => fetch::fetch(&tools, chore, &own).await,
+                    }
                 };
+                let done = doing.instrument(span.clone()).await;
+                posthaste_trace::ended(&span, &done);
+                drop(span);
                 let report = Report::Ended(match done {
                     Ok(digests) => api::EndedWork {
                         lease,

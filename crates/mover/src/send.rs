@@ -37,6 +37,7 @@ pub(crate) async fn send(
         .reserve(sealed.fragment_bytes(chunk, FragmentIndex::WHOLE))
         .await?;
     let (read, _stripe) = sealed.fragment(chunk, fragment).await?;
+    tracing::Span::current().record("bytes", read.bytes.len());
     let digest = read.digest.to_string();
     let begun = Report::Begun(api::BegunWork { lease, digest });
     // Nobody listens any more once it ends.

@@ -178,7 +178,11 @@ impl ServiceClient {
         let place = self.place.load(Ordering::Relaxed);
         let address = &self.addresses[place % self.addresses.len()];
         let fail = |kind| Error::new(kind, "ask", format!("the service {address}"));
-        let request = Request::builder()
+        let mut request = Request::builder();
+        if let Some(parent) = posthaste_trace::traceparent() {
+            request = request.header(posthaste_trace::HEADER, parent);
+        }
+        let request = request
             .method(method)
             .uri(format!("{address}{path}"))
             .header(header::AUTHORIZATION, format!("Bearer {}", self.token))

@@ -159,8 +159,9 @@ impl Member {
         }
         tracing::info!(
             depot = joined.name,
-            "{} knows it by this name",
-            joined.service
+            "{} knows it as depot {}",
+            joined.service,
+            joined.name
         );
         self.joined = Some(joined);
         Ok(())

@@ -26,6 +26,7 @@ mod scatter;
 mod server;
 mod space;
 mod store;
+mod traced;
 
 use std::{future::Future, net::SocketAddr, path::PathBuf};
 

@@ -17,6 +17,7 @@ use posthaste_endpoint::{
 };
 use posthaste_types::Digest;
 use tokio::sync::Semaphore;
+use tracing::Instrument;
 
 use crate::{
     bucket::Backing,
@@ -31,6 +32,7 @@ use crate::{
     server::CONNECTIONS_MAX,
     space,
     store::{Refusal, Store, Stored, Upload, other_digest},
+    traced::Call,
 };
 
 /// Bytes of a stored object read at once: large enough for the disk, small beside many readers.
@@ -87,6 +89,13 @@ pub(crate) struct Service {
 impl Service {
     /// Answers one request. Nothing that comes in makes it fail.
     pub(crate) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
+        let call = Call::begin(&self.name, &request);
+        let answer = self.understood(request).instrument(call.span()).await;
+        call.end(answer.status());
+        answer
+    }
+
+    async fn understood(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
         if request.uri().path().starts_with(PREFIX) {
             if self.backing.is_some() {
                 let what = "this relay keeps no files: it has an object store for fragments";

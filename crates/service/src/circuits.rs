@@ -74,7 +74,11 @@ impl Circuits {
             let provider = match posthaste_circuit::open(circuit) {
                 Ok(provider) => provider,
                 Err(error) => {
-                    tracing::warn!(circuit = circuit.name, "is left out: {error}");
+                    tracing::warn!(
+                        circuit = circuit.name,
+                        "circuit {} is left out: {error}",
+                        circuit.name
+                    );
                     continue;
                 }
             };

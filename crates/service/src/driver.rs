@@ -30,6 +30,7 @@ use crate::{
     outbound::Outgoing,
     quotas::Quotas,
     store::{Remains, Store},
+    traced::Traced,
 };
 
 /// Inputs that may wait. A full queue makes the hands wait, which slows the sends.
@@ -73,6 +74,8 @@ pub(crate) struct Centre {
     pub(crate) outgoing: Arc<Outgoing>,
     /// What users may have open.
     pub(crate) quotas: Quotas,
+    /// The traces that requests belong to.
+    pub(crate) traced: Arc<Traced>,
     /// Who else moves data.
     pub(crate) movers: Arc<Movers>,
     /// Directories that were listed for somebody.
@@ -123,6 +126,7 @@ impl Centre {
             depots: Arc::default(),
             flows: Arc::default(),
             opened: Arc::default(),
+            traced: Arc::default(),
             lending: OnceLock::new(),
             outgoing: Arc::new(Outgoing::new(listings)),
             listings: Arc::clone(listings),

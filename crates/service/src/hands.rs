@@ -28,6 +28,7 @@ use crate::{
     outbound::Outbound,
     probe, release,
     store::{Remains, Store},
+    traced::{self, Traced},
 };
 pub(crate) use metered::Metered;
 
@@ -48,6 +49,7 @@ pub(crate) struct Hands {
     /// How far sends are, for what follows them.
     pub(crate) leads: Leads,
     opened: Arc<Opened>,
+    pub(crate) traced: Arc<Traced>,
     movers: Arc<Movers>,
     inbound: Inbound,
     outbound: Outbound,
@@ -133,6 +135,7 @@ impl Hands {
             sends: HashMap::new(),
             leads: Leads::default(),
             opened: Arc::clone(&centre.opened),
+            traced: Arc::clone(&centre.traced),
         }
     }
 
@@ -377,6 +380,7 @@ impl Hands {
     /// A request has ended: what was kept to carry it out is no longer needed.
     pub(crate) fn retire(&mut self, request: RequestId, remains: Remains) {
         self.opened.forget(request);
+        self.traced.forget(request);
         let is_released = matches!(remains, Remains::Envelope);
         self.outbound.forget(request, is_released);
         let store = Arc::clone(&self.store);
@@ -398,8 +402,10 @@ impl Hands {
 
 /// The answer to a plan that was asked for.
 pub(crate) fn solved(number: u64, problem: &Problem, effort: Effort) -> Input {
-    let schedule = posthaste_solve::solve(problem, effort);
+    let span = traced::of_plan(number);
+    let schedule = span.in_scope(|| posthaste_solve::solve(problem, effort));
     let schedule = schedule.inspect_err(|error| tracing::error!(plan = number, "{error}"));
+    posthaste_trace::ended(&span, &schedule);
     Input::PlanSolved {
         number,
         schedule: schedule.ok(),

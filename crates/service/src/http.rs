@@ -12,6 +12,7 @@ mod listing;
 mod metrics;
 mod movers;
 mod named;
+mod observed;
 mod paths;
 mod pauses;
 mod queue;
@@ -296,7 +297,8 @@ pub(crate) fn router(desk: Desk) -> Router {
         .layer(middleware::from_fn_with_state(
             desk.clone(),
             access::authenticate,
-        ));
+        ))
+        .layer(middleware::from_fn(observed::observe));
     Router::new()
         .route("/v1/health", get(health))
         .route("/v1/identity", get(identity::show))

@@ -24,6 +24,7 @@ use tokio::{
     sync::{Semaphore, mpsc},
     task::{AbortHandle, JoinSet},
 };
+use tracing::{Instrument, Span};
 
 use crate::{
     depots::Depots,
@@ -31,6 +32,7 @@ use crate::{
     movers::Movers,
     outbound::goes_out,
     store::Store,
+    traced::Traced,
 };
 pub(crate) use flow::Flow;
 use stage::Stage;
@@ -62,6 +64,7 @@ type Stages = Arc<Mutex<HashMap<RequestId, Arc<tokio::sync::OnceCell<Arc<Stage>>
 /// Carries out what the mind commands of stage-ins; owned by the hands.
 pub(crate) struct Inbound {
     store: Arc<Store>,
+    traced: Arc<Traced>,
     flows: Arc<Flows>,
     depots: Arc<Depots>,
     movers: Arc<Movers>,
@@ -77,6 +80,7 @@ impl Inbound {
     pub(crate) fn new(centre: &Centre) -> Self {
         Self {
             store: Arc::clone(&centre.store),
+            traced: Arc::clone(&centre.traced),
             flows: Arc::clone(&centre.flows),
             depots: Arc::clone(&centre.depots),
             movers: Arc::clone(&centre.movers),
@@ -126,14 +130,20 @@ impl Inbound {
         let (stage, inputs) = (self.stage(request), self.inputs.clone());
         let (flow, depots) = (self.flows.of(source), Arc::clone(&self.depots));
         let movers = Arc::clone(&self.movers);
+        let span = self.traced.of_fetch(request, source, chunk);
         let handle = running.spawn(async move {
-            let fetched = match stage.await {
-                Ok(stage) => match stage.near(source) {
+            let fetching = async {
+                let stage = stage.await?;
+                let range = stage.range(chunk);
+                Span::current().record("bytes", range.end - range.start);
+                match stage.near(source) {
                     Some(name) => near::fetch(&stage, name, &depots, &flow, chunk).await,
                     None => chunk::fetch(&stage, &movers, source, &flow, chunk).await,
-                },
-                Err(error) => Err(error),
+                }
             };
+            let fetched = fetching.instrument(span.clone()).await;
+            posthaste_trace::ended(&span, &fetched);
+            drop(span);
             let arrival = match fetched {
                 Ok(record) => Arrival {
                     chunk: Some(record),

@@ -9,8 +9,9 @@ use posthaste_journal::{
     DatabaseUrl, Epoch, JournalError, LEASE_LASTS, LEASE_RENEWED_EVERY, Lease, TroubleKind,
 };
 use tokio::{sync::oneshot, task::JoinSet};
+use tracing::Instrument;
 
-use crate::{flatten, monotonic, store::journal_error};
+use crate::{flatten, monotonic, store::journal_error, traced};
 
 /// Between two looks whether the lease is free. Whoever gives it back wakes those who wait; this is for leaders that died.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -33,7 +34,11 @@ impl Lead {
         let holder = format!("process {} of {}", std::process::id(), name.trim());
         let lease = Lease::want(address, &holder, LEASE_LASTS).map_err(journal_error)?;
         let lease = lease.living(life::own().unwrap_or_default());
-        let (lease, epoch) = wait_for(lease).await?;
+        let span = traced::of_lead(&holder);
+        let waited = wait_for(lease).instrument(span.clone()).await;
+        posthaste_trace::ended(&span, &waited);
+        drop(span);
+        let (lease, epoch) = waited?;
         let (end, ended) = oneshot::channel();
         let mut keeping = JoinSet::new();
         keeping.spawn(keep(lease, ended));

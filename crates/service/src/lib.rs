@@ -49,6 +49,7 @@ mod spaces;
 mod store;
 mod submit;
 mod tokens;
+mod traced;
 mod watch;
 mod wishes;
 

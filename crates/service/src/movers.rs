@@ -131,7 +131,12 @@ impl Movers {
         state.about.insert(id, about);
         state.forget_gone();
         self.settle(&mut state);
-        tracing::info!(mover = new.name, "joined from {}", new.host);
+        tracing::info!(
+            mover = new.name,
+            "mover {} of {} joined",
+            new.name,
+            new.host
+        );
         Ok(api::JoinedMover {
             id: id.get(),
             protocol: api::MOVER_PROTOCOL,
@@ -149,7 +154,7 @@ impl Movers {
         self.settle(&mut state);
         drop(state);
         if let Some(name) = name {
-            tracing::info!(mover = name, "left");
+            tracing::info!(mover = name, "mover {name} left");
         }
     }
 
@@ -359,7 +364,10 @@ impl Movers {
             self.settle(&mut state);
             drop(state);
             for name in gone {
-                tracing::warn!(mover = name, "is silent: its work is given to others");
+                tracing::warn!(
+                    mover = name,
+                    "mover {name} is silent: its work is given to others"
+                );
             }
         }
     }

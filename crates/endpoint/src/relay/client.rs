@@ -356,6 +356,9 @@ impl RelayClient {
             .uri(format!("{}{}", ask.target.path(), ask.query))
             .header(header::HOST, host)
             .header(header::AUTHORIZATION, format!("Bearer {token}"));
+        if let Some(parent) = posthaste_trace::traceparent() {
+            request = request.header(posthaste_trace::HEADER, parent);
+        }
         let mut body = Cargo::Bytes(Bytes::new()).body(None);
         if let Some(load) = &ask.body {
             body = load.cargo.body(Some(pulse));

@@ -9,6 +9,7 @@ use posthaste_engine::sealed::{Encryption, Sealed};
 use posthaste_journal::ChunkRecord;
 use posthaste_types::{Bytes, Digest, Timestamp};
 use tokio::sync::watch;
+use tracing::Instrument;
 
 use super::{Hands, Leg, Metered};
 use crate::{
@@ -46,11 +47,16 @@ impl Hands {
             manner,
         };
         let lead = self.leads.begin(leg);
+        let span = self.traced.of_send(leg, &self.depots);
         let handle = self.running.spawn(async move {
-            let ended = match sealed.await {
-                Ok(sealed) => send(&sealed, &way, &lead).await,
-                Err(error) => Err(fault_of(&error)),
+            let sending = async {
+                match sealed.await {
+                    Ok(sealed) => send(&sealed, &way, &lead).await,
+                    Err(error) => Err(fault_of(&error)),
+                }
             };
+            let ended = sending.instrument(span.clone()).await;
+            posthaste_trace::ended(&span, &ended);
             let arrival = match ended {
                 Ok(record) => Arrival {
                     chunk: Some(record),
@@ -99,6 +105,7 @@ async fn from_here(
         .await
         .map_err(|error| fault_of(&error))?;
     let size = Bytes::new(fragment.bytes.len() as u64);
+    tracing::Span::current().record("bytes", size.get());
     let metered = Metered::start(depot, manner.gives_way());
     lead.send_replace(Lead::Begun(fragment.digest));
     let seal = sealed.seal();
@@ -125,6 +132,8 @@ async fn by_mover(
     lead: &watch::Sender<Lead>,
 ) -> Sent {
     let (leg, gives_way) = (way.leg, way.manner.gives_way());
+    let bytes = sealed.fragment_bytes(leg.chunk, leg.fragment);
+    tracing::Span::current().record("bytes", bytes.get());
     let is_reserved = matches!(way.manner.share, Share::Reserved(_));
     let is_over = matches!(sealed.seal().encryption, Encryption::Over);
     let is_plain = sealed.seal().root.to_str().is_some();
@@ -164,6 +173,7 @@ fn offered(sealed: &Arc<Sealed>, depot: &Arc<Depot>, way: &Way) -> Offered {
     let (leg, haste) = (way.leg, way.manner.haste);
     let (sealed, depot) = (Arc::clone(sealed), Arc::clone(depot));
     let gives_way = way.manner.gives_way();
+    let traceparent = posthaste_trace::traceparent();
     let due = match haste {
         Haste::Now => Some(Timestamp::from_secs(0)),
         Haste::By(due) => Some(due),
@@ -179,6 +189,7 @@ fn offered(sealed: &Arc<Sealed>, depot: &Arc<Depot>, way: &Way) -> Offered {
             depot: shown(&depot, &sealed),
             due_us: due.map(Timestamp::as_micros),
             gives_way,
+            traceparent: traceparent.clone(),
         })
     };
     Offered {

@@ -80,6 +80,7 @@ async fn take(desk: Desk, caller: Arc<Caller>, line: Line) -> Result<(RequestId,
         claim(&desk, &caller, &mut new)?;
         let (record, fresh) = submission::accept(&desk.centre, &new)?;
         if fresh {
+            desk.centre.traced.begin(record.id);
             permit.send(record.id);
         }
         Ok((record.id, !fresh))

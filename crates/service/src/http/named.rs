@@ -90,6 +90,7 @@ fn write_down(
     let (record, fresh) =
         tokio::task::block_in_place(|| submission::keep(&desk.centre, new, record))?;
     if fresh {
+        desk.centre.traced.begin(record.id);
         permit.send(record.id);
     }
     Ok((record, fresh))

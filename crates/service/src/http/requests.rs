@@ -83,6 +83,7 @@ pub(crate) async fn submit(
     let permit = desk.reserve_scan(&new.source)?;
     let (record, fresh) = tokio::task::block_in_place(|| submission::accept(&desk.centre, &new))?;
     if fresh {
+        desk.centre.traced.begin(record.id);
         permit.send(record.id);
     }
     let status = if fresh {

@@ -120,5 +120,6 @@ fn chore(stage: &Stage, place: usize, chunk: ChunkIndex) -> Option<api::FetchCho
         owner: stage.actor.name().map(str::to_owned),
         draft: stage.draft.folder().to_str()?.to_owned(),
         pieces: pieces.collect::<Option<_>>()?,
+        traceparent: posthaste_trace::traceparent(),
     })
 }

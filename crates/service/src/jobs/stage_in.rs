@@ -164,6 +164,7 @@ fn ask_one(desk: &Desk, record: &JobRecord, (one, number): (&StageIn, usize)) ->
         },
     )?;
     if fresh {
+        desk.centre.traced.begin(request.id);
         permit.send(request.id);
         desk.look_at_queue();
     }

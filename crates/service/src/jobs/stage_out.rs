@@ -223,6 +223,7 @@ fn ask_for(
     };
     let (request, fresh) = submit::accept(&desk.centre, &new)?;
     if fresh {
+        desk.centre.traced.begin(request.id);
         permit.send(request.id);
     }
     if !lent.is_empty() && !goes_straight {

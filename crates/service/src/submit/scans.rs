@@ -7,6 +7,7 @@ use posthaste_engine::dataset::{self, FileList};
 use posthaste_journal::{RequestRecord, Scan, Scanned};
 use posthaste_types::{Bytes, RequestId};
 use tokio::sync::{Semaphore, mpsc};
+use tracing::Instrument;
 
 use super::submit;
 use crate::{driver::Centre, inbound, outbound, store::Remains};
@@ -28,7 +29,7 @@ pub(crate) async fn scan_all(centre: Arc<Centre>, mut queue: mpsc::Receiver<Requ
         let centre = Arc::clone(&centre);
         running.spawn(async move {
             // What a journal that was away did not take is done again: nobody else would, until the next start.
-            while let Err(error) = scan(&centre, request).await {
+            while let Err(error) = traced(&centre, request).await {
                 tracing::warn!(%request, "{error}");
                 if !error.is_temporary() {
                     break;
@@ -38,6 +39,13 @@ pub(crate) async fn scan_all(centre: Arc<Centre>, mut queue: mpsc::Receiver<Requ
             drop(permit);
         });
     }
+}
+
+async fn traced(centre: &Arc<Centre>, request: RequestId) -> Result<()> {
+    let span = centre.traced.of_scan(request);
+    let scanned = scan(centre, request).instrument(span.clone()).await;
+    posthaste_trace::ended(&span, &scanned);
+    scanned
 }
 
 async fn scan(centre: &Arc<Centre>, request: RequestId) -> Result<()> {
@@ -80,6 +88,7 @@ async fn scan(centre: &Arc<Centre>, request: RequestId) -> Result<()> {
         Ok::<_, Error>(())
     })?;
     if let Some(error) = failed {
+        posthaste_trace::fail(&tracing::Span::current(), &error);
         centre.store.retire_key(request, Remains::Nothing)?;
         if outbound::goes_out(&record) {
             centre.outgoing.places.give_back(&record);

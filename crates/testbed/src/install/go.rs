@@ -109,7 +109,7 @@ pub fn ensure_go_program(program: GoProgram) -> Result<PathBuf> {
 }
 
 /// Go with the settings every build here has.
-fn go_command(go: &Path) -> Command {
+pub(super) fn go_command(go: &Path) -> Command {
     let mut command = Command::new(go);
     command
         .env("GOTOOLCHAIN", "auto")

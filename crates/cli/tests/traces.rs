@@ -1,0 +1,235 @@
+//! Traces go through service, movers and relays, to a real collector.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
+#[path = "support/ask.rs"]
+mod ask;
+#[path = "support/processes.rs"]
+mod processes;
+
+use std::{fs, net::SocketAddr, path::Path, thread, time::Duration};
+
+use posthaste_testbed::{Collector, free_port};
+use processes::{PATIENCE, Process, Relay, Service, binary, failure, make_tree, now, text};
+use serde_json::{Value, json};
+
+/// What a caller says that its call belongs to.
+const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+const CALLER: &str = "b7ad6b7169203331";
+
+/// A span, with who made it.
+#[derive(Debug)]
+struct Span {
+    by: String,
+    name: String,
+    trace: String,
+    id: String,
+    parent: String,
+    failed: bool,
+    attributes: Value,
+}
+
+fn attributes(of: &Value) -> Value {
+    let pairs = of["attributes"].as_array().into_iter().flatten();
+    let pairs = pairs.map(|pair| {
+        let value = pair["value"].as_object().unwrap().values().next().unwrap();
+        (pair["key"].as_str().unwrap().to_owned(), value.clone())
+    });
+    Value::Object(pairs.collect())
+}
+
+/// All that the collector wrote.
+fn spans(file: &Path) -> Vec<Span> {
+    let written = fs::read_to_string(file).unwrap_or_default();
+    let mut spans = Vec::new();
+    // The last line may be half written.
+    let batches = written
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    for batch in batches {
+        for resource in batch["resourceSpans"].as_array().unwrap() {
+            let by = attributes(&resource["resource"])["service.name"].clone();
+            for scope in resource["scopeSpans"].as_array().unwrap() {
+                for span in scope["spans"].as_array().unwrap() {
+                    let word = |key: &str| span[key].as_str().unwrap_or_default().to_owned();
+                    spans.push(Span {
+                        by: by.as_str().unwrap().to_owned(),
+                        name: word("name"),
+                        trace: word("traceId"),
+                        id: word("spanId"),
+                        parent: word("parentSpanId"),
+                        failed: span["status"]["code"] == 2,
+                        attributes: attributes(span),
+                    });
+                }
+            }
+        }
+    }
+    spans
+}
+
+/// Waits until what the collector has satisfies `wanted`.
+fn wait_for(collector: &Collector, what: &str, wanted: impl Fn(&[Span]) -> bool) -> Vec<Span> {
+    let start = now();
+    loop {
+        let spans = spans(&collector.file());
+        if wanted(&spans) {
+            return spans;
+        }
+        assert!(start.elapsed() < PATIENCE, "{what}: {spans:#?}");
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn traced(url: &str) -> [&str; 2] {
+    ["--traces", url]
+}
+
+/// Submits a dataset of so many megabytes in the caller's trace; its id.
+fn submitted(service: &Service, source: &Path, via: &[&str]) -> String {
+    let token = fs::read_to_string(service.state.join("token")).unwrap();
+    let body = json!({
+        "source": source, "to": ["home"], "via": via, "code": "1+0", "deadline": "2100-01-01T00:00:00Z",
+    });
+    let bearer = format!("{}\r\ntraceparent: 00-{TRACE}-{CALLER}-01", token.trim());
+    let answer = ask::ask(
+        service,
+        "POST",
+        "/v1/requests",
+        Some(&bearer),
+        &body.to_string(),
+    );
+    assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    let request: Value = serde_json::from_str(body).unwrap();
+    request["id"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn one_trace_goes_through_service_mover_and_relay() {
+    let collector = Collector::start().unwrap();
+    let url = collector.url();
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let relay = Relay::start_with(folder, "ash", "1G", "50M", &traced(&url));
+    let service = Service::start_with(folder, &traced(&url));
+    service.add(&relay);
+    let token = folder.join("movers.token");
+    let made = ["token", "add", "movers", "--scope", "move", "--output"];
+    let made = service.run(&[&made[..], &[token.to_str().unwrap()]].concat());
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    let mut mover = binary();
+    mover
+        .args(["mover", "--json", "--name", "elm"])
+        .args(traced(&url));
+    mover.args(["--server", &service.url, "--token-file"]);
+    let _mover = Process::run(mover.arg(&token), &folder.join("elm.log"));
+    let scratch = folder.join("run");
+    make_tree(&scratch, 6, 1);
+
+    let id = submitted(&service, &scratch, &["ash"]);
+    service.wait_until(&id, |request| request["state"] == "safe");
+    let has = |spans: &[Span], by: &str, name: &str| {
+        let mut named = spans.iter();
+        named.any(|span| span.by == by && span.name == name && span.trace == TRACE)
+    };
+    let spans = wait_for(&collector, "a whole trace", |spans| {
+        has(spans, "posthaste-service", "scan")
+            && has(spans, "posthaste-mover", "mover sends fragment")
+            && has(spans, "posthaste-relay", "relay PUT")
+    });
+    let by_id = |id: &str| spans.iter().find(|span| span.id == id);
+    let put = spans
+        .iter()
+        .find(|span| span.name == "relay PUT" && span.trace == TRACE);
+    let put = put.unwrap();
+    let moved = by_id(&put.parent).expect("what sent it");
+    let sent = by_id(&moved.parent).expect("what had it sent");
+    let call = by_id(&sent.parent).expect("who asked for it");
+    assert_eq!(
+        (&*moved.name, &*sent.name, &*call.name, &*call.parent),
+        (
+            "mover sends fragment",
+            "send fragment",
+            "POST /v1/requests",
+            CALLER
+        )
+    );
+    for span in [moved, sent] {
+        let said = &span.attributes;
+        assert_eq!(
+            (&said["request"], &said["depot"]),
+            (&json!(id), &json!("ash")),
+            "{said}"
+        );
+        let bytes: u64 = said["bytes"].as_str().unwrap().parse().unwrap();
+        assert!(bytes > 0 && bytes < 7 << 20, "{said}");
+        assert!(!span.failed);
+    }
+    assert_eq!(call.attributes["http.response.status_code"], "201");
+    assert_eq!(call.attributes["http.route"], "/v1/requests");
+    let shown = fs::read_to_string(collector.file()).unwrap();
+    for secret in [service.state.join("token"), token] {
+        let secret = fs::read_to_string(secret).unwrap();
+        assert!(!shown.contains(secret.trim()));
+    }
+}
+
+#[test]
+fn a_collector_that_is_down_costs_one_line_and_what_fails_says_so() {
+    let address: SocketAddr = format!("127.0.0.1:{}", free_port().unwrap())
+        .parse()
+        .unwrap();
+    let url = format!("http://{address}");
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let relay = Relay::start(folder, "ash", "1G", "50M");
+    let mut gone = Relay::start(folder, "oak", "1G", "2M");
+    let service = Service::start_with(folder, &traced(&url));
+    service.add(&relay);
+    service.add(&gone);
+    let scratch = folder.join("run");
+    make_tree(&scratch, 2, 1);
+    let id = submitted(&service, &scratch, &["ash"]);
+    service.wait_until(&id, |request| request["state"] == "safe");
+    let log = || fs::read_to_string(folder.join("service.log")).unwrap();
+    let start = now();
+    while !log().contains("traces don't arrive") {
+        assert!(start.elapsed() < PATIENCE, "{}", log());
+        thread::sleep(Duration::from_millis(100));
+    }
+
+    let collector = Collector::start_at(address).unwrap();
+    let other = folder.join("other");
+    make_tree(&other, 40, 2);
+    let id = submitted(&service, &other, &["oak"]);
+    service.wait_until(&id, |request| request["state"] == "moving");
+    gone.kill();
+    let spans = wait_for(&collector, "a send that failed", |spans| {
+        let failed = |span: &&Span| span.name == "send fragment" && span.failed;
+        spans.iter().find(failed).is_some()
+    });
+    let failed = spans.iter().find(|span| span.failed).unwrap();
+    assert!(failed.attributes["error"].is_string(), "{failed:?}");
+    assert_eq!(log().matches("traces don't arrive").count(), 1, "{}", log());
+    assert_eq!(log().matches("traces arrive at").count(), 1, "{}", log());
+}
+
+#[test]
+fn an_address_that_is_none_is_refused_before_anything_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    let serve = |url: &str| {
+        let mut command = binary();
+        command
+            .args(["serve", "--state"])
+            .arg(folder.path().join("s"));
+        failure(&command.args(["--traces", url]).output().unwrap())
+    };
+    let (code, said) = serve("http://me:geheim@127.0.0.1:4318");
+    assert_eq!(code, 2, "{said}");
+    assert!(
+        said.contains("OTEL_EXPORTER_OTLP_HEADERS") && !said.contains("geheim"),
+        "{said}"
+    );
+    assert!(serve("somewhere").1.contains("that is no address"));
+    assert!(!folder.path().join("s").exists());
+}

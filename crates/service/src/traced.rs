@@ -1,0 +1,102 @@
+//! The spans of traces that the service makes, and which trace a request belongs to.
+//!
+//! A request belongs to the trace of the call that submitted it, for as long as the service runs: its scan, and each fragment and chunk of
+//! it that is moved, are spans below that call, also those of movers and relays. After a restart each of them is a trace by itself.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use posthaste_trace::{TARGET, follow, traceparent};
+use posthaste_types::{ChunkIndex, RequestId, SourceId};
+use tracing::{Span, field::Empty, info_span};
+
+use crate::{depots::Depots, hands::Leg};
+
+/// Requests whose trace is known: a hundred bytes each. Of more, the oldest is forgotten.
+const REQUESTS_MAX: usize = 10_000;
+
+/// Which span each request is below, as W3C's Trace Context writes it.
+#[derive(Debug, Default)]
+pub(crate) struct Traced(Mutex<BTreeMap<RequestId, String>>);
+
+impl Traced {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<RequestId, String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that the request came in the span in which this is called.
+    pub(crate) fn begin(&self, request: RequestId) {
+        let Some(parent) = traceparent() else {
+            return;
+        };
+        let mut known = self.known();
+        known.insert(request, parent);
+        if known.len() > REQUESTS_MAX {
+            known.pop_first();
+        }
+    }
+
+    /// It is over.
+    pub(crate) fn forget(&self, request: RequestId) {
+        self.known().remove(&request);
+    }
+
+    fn below(&self, request: RequestId, span: Span) -> Span {
+        if !span.is_disabled() {
+            follow(&span, self.known().get(&request).map(String::as_str));
+        }
+        span
+    }
+
+    /// A look at a source, to know what is in it.
+    pub(crate) fn of_scan(&self, request: RequestId) -> Span {
+        let span =
+            info_span!(target: TARGET, "scan", %request, error = Empty, otel.status_code = Empty);
+        self.below(request, span)
+    }
+
+    /// A fragment that is sent to a depot, or a chunk that a depot codes.
+    pub(crate) fn of_send(&self, leg: Leg, depots: &Depots) -> Span {
+        let span = info_span!(
+            target: TARGET,
+            "send fragment",
+            request = %leg.request,
+            chunk = leg.chunk.get(),
+            fragment = leg.fragment.get(),
+            depot = depots.name(leg.depot),
+            bytes = Empty,
+            error = Empty,
+            otel.kind = "client",
+            otel.status_code = Empty,
+        );
+        self.below(leg.request, span)
+    }
+
+    /// A chunk that is fetched from a source, or copied to an address.
+    pub(crate) fn of_fetch(&self, request: RequestId, source: SourceId, chunk: ChunkIndex) -> Span {
+        let span = info_span!(
+            target: TARGET,
+            "fetch chunk",
+            %request,
+            chunk = chunk.get(),
+            source = ?source,
+            bytes = Empty,
+            error = Empty,
+            otel.kind = "client",
+            otel.status_code = Empty,
+        );
+        self.below(request, span)
+    }
+}
+
+/// A plan over time that is solved.
+pub(crate) fn of_plan(number: u64) -> Span {
+    info_span!(target: TARGET, "solve plan", plan = number, error = Empty, otel.status_code = Empty)
+}
+
+/// The wait for the lead.
+pub(crate) fn of_lead(holder: &str) -> Span {
+    info_span!(target: TARGET, "wait to lead", holder, error = Empty, otel.status_code = Empty)
+}
