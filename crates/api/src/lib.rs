@@ -9,6 +9,7 @@ mod change;
 mod delivery;
 mod depot;
 mod directory;
+mod history;
 mod identity;
 mod job;
 mod mover;
@@ -27,6 +28,7 @@ pub use change::Change;
 pub use delivery::{Delivery, Pause};
 pub use depot::{Depot, DepotDrain, Invite, LentTerms, NewDepot, NewDrain, NewInvite, OwnHours};
 pub use directory::{Directory, DirectoryEntry};
+pub use history::{History, MovedOnPath};
 pub use identity::{Bearer, Identity, Quota, Whoami};
 pub use job::{Job, JobEnd, JobName, Moved, NewJob, Scratch};
 pub use mover::{

@@ -20,6 +20,7 @@ mod endpoints;
 mod failure;
 mod gateway;
 mod generate;
+mod history;
 mod input;
 mod keygen;
 mod keys;
@@ -101,6 +102,7 @@ enum Command {
     Logout(login::LogoutArguments),
     Whoami(whoami::WhoamiArguments),
     Paths(paths::PathsArguments),
+    History(history::HistoryArguments),
     Queue(queue::QueueArguments),
     Reserve(reserve::ReserveArguments),
     Offload(offload::OffloadArguments),
@@ -209,6 +211,7 @@ fn execute(command: Command) -> Outcome {
         Command::Login(arguments) => wait_for(login::run(arguments)),
         Command::Logout(arguments) => wait_for(login::end(arguments)),
         Command::Whoami(arguments) => wait_for(whoami::run(arguments)),
+        Command::History(arguments) => wait_for(history::run(arguments)),
         Command::Paths(arguments) => wait_for(paths::run(arguments)),
         Command::Queue(arguments) => wait_for(queue::run(arguments)),
         Command::Reserve(arguments) => wait_for(reserve::run(arguments)),

@@ -8,7 +8,7 @@ use crate::{
 
 /// Each entry brings the schema from its index to the next; entries are never changed. They are in SQLite's words,
 /// of which `Database::definition` makes another database's.
-const MIGRATIONS: [&str; 20] = [
+const MIGRATIONS: [&str; 21] = [
     "
     CREATE TABLE input (
         seq INTEGER PRIMARY KEY,
@@ -157,6 +157,13 @@ const MIGRATIONS: [&str; 20] = [
     CREATE INDEX fts_file_open ON fts_file (state, deadline_micros) WHERE settled = 0;",
     "CREATE TABLE small_list (request INTEGER PRIMARY KEY, list BLOB NOT NULL);",
     "ALTER TABLE request ADD COLUMN named BLOB;",
+    "CREATE TABLE moved (
+        width_s INTEGER NOT NULL,
+        start_s INTEGER NOT NULL,
+        path TEXT NOT NULL,
+        bytes INTEGER NOT NULL,
+        PRIMARY KEY (width_s, start_s, path)
+    ) WITHOUT ROWID;",
 ];
 
 /// Brings the schema up to date, in a transaction that has begun.

@@ -10,8 +10,8 @@ use posthaste_core::contract::{
     DepotTerms, Event, Fault, Happening, Input, Method, Reason, ReleasePolicy, RequestSpec, Wishes,
 };
 use posthaste_journal::{
-    ChunkRecord, DepotRecord, JobHold, JobPhase, JobRecord, Journal, JournalError, OneFile,
-    PhaseName, RequestRecord, Scan, Scanned, StageIn, Step, TokenRecord,
+    ChunkRecord, DepotRecord, HISTORY_WIDTHS, JobHold, JobPhase, JobRecord, Journal, JournalError,
+    MovedRecord, OneFile, PhaseName, RequestRecord, Scan, Scanned, StageIn, Step, TokenRecord,
 };
 use posthaste_types::{ByteRate, Bytes, ChunkIndex, Code, DepotId, Digest, RequestId, Timestamp};
 
@@ -472,7 +472,7 @@ fn tokens_are_kept_by_name_until_they_are_removed() {
 }
 
 /// What takes each migration after the first back, in their order.
-const BACK: [&str; 19] = [
+const BACK: [&str; 20] = [
     "ALTER TABLE request DROP COLUMN recipients;",
     "ALTER TABLE request DROP COLUMN optimizer;",
     "ALTER TABLE depot DROP COLUMN terms;",
@@ -492,6 +492,7 @@ const BACK: [&str; 19] = [
     "ALTER TABLE request DROP COLUMN one_file; DROP TABLE fts_file; DROP TABLE fts_job;",
     "DROP TABLE small_list;",
     "ALTER TABLE request DROP COLUMN named;",
+    "DROP TABLE moved;",
 ];
 
 /// Makes a journal one of an older schema.
@@ -505,6 +506,47 @@ fn make_older(place: &Place, schema: usize) {
     place.run(&format!(
         "UPDATE meta SET value = {schema} WHERE key = 'schema'"
     ));
+}
+
+#[test]
+fn what_was_moved_adds_up_in_each_width_and_what_is_old_is_forgotten() {
+    let [minutes, hours, days] = HISTORY_WIDTHS.map(|(width, _)| width);
+    let at = |day: u64, second: u64| Timestamp::from_secs(20_000 * 86_400 + day * 86_400 + second);
+    let moved = |path: &str, at, bytes| MovedRecord {
+        path: path.into(),
+        at,
+        bytes: Bytes::new(bytes),
+    };
+    let all = (Timestamp::from_secs(0), at(9999, 0));
+    everywhere(|place| {
+        let mut journal = place.open();
+        let first = [moved("ash", at(0, 61), 5), moved("s3://b", at(0, 61), 7)];
+        journal.keep_moved(&first, at(0, 62)).unwrap();
+        let more = [moved("ash", at(0, 100), 3), moved("ash", at(0, 7200), 1)];
+        journal.keep_moved(&more, at(0, 7260)).unwrap();
+        drop(journal);
+        let mut journal = place.open();
+        let ash = |width| journal.moved(Some("ash"), width, all).unwrap();
+        assert_eq!(
+            ash(minutes),
+            [moved("ash", at(0, 60), 8), moved("ash", at(0, 7200), 1)]
+        );
+        assert_eq!(
+            ash(hours),
+            [moved("ash", at(0, 0), 8), moved("ash", at(0, 7200), 1)]
+        );
+        assert_eq!(ash(days), [moved("ash", at(0, 0), 9)]);
+        let early = (at(0, 0), at(0, 120));
+        let both = [moved("ash", at(0, 60), 8), moved("s3://b", at(0, 60), 7)];
+        assert_eq!(journal.moved(None, minutes, early).unwrap(), both);
+        let count = |journal: &Journal, width| journal.moved(None, width, all).unwrap().len();
+        journal.keep_moved(&[], at(2, 0)).unwrap();
+        assert_eq!((count(&journal, minutes), count(&journal, hours)), (0, 3));
+        journal.keep_moved(&[], at(40, 0)).unwrap();
+        assert_eq!((count(&journal, hours), count(&journal, days)), (0, 2));
+        journal.keep_moved(&[], at(800, 0)).unwrap();
+        assert_eq!(count(&journal, days), 0);
+    });
 }
 
 #[test]

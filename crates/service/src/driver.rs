@@ -22,6 +22,7 @@ use crate::{
     counts::Counts,
     depots::{Depots, Manner, Share},
     hands::Hands,
+    history::History,
     inbound::Flows,
     lending::Lending,
     listing::Listings,
@@ -74,6 +75,8 @@ pub(crate) struct Centre {
     pub(crate) outgoing: Arc<Outgoing>,
     /// What users may have open.
     pub(crate) quotas: Quotas,
+    /// What was moved, and when.
+    pub(crate) history: History,
     /// The traces that requests belong to.
     pub(crate) traced: Arc<Traced>,
     /// Who else moves data.
@@ -126,6 +129,7 @@ impl Centre {
             depots: Arc::default(),
             flows: Arc::default(),
             opened: Arc::default(),
+            history: History::new(clock.now()),
             traced: Arc::default(),
             lending: OnceLock::new(),
             outgoing: Arc::new(Outgoing::new(listings)),

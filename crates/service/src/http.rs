@@ -5,6 +5,7 @@ mod bulk;
 mod depots;
 mod directory;
 mod events;
+mod history;
 mod identity;
 mod jobs;
 mod lines;
@@ -170,6 +171,7 @@ pub(crate) type Answer<T> = Result<T, Refusal>;
         depots::invite,
         depots::withdraw,
         directory::show,
+        history::show,
         identity::show,
         identity::whoami,
         jobs::list,
@@ -265,6 +267,7 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/v1/jobs/{scheduler}/{job}/look", post(jobs::look))
         .route("/v1/scratch", get(jobs::scratch))
         .route("/v1/listing", get(directory::show))
+        .route("/v1/history", get(history::show))
         .route("/v1/metrics", get(metrics::show))
         .route("/v1/paths", get(paths::list))
         .route("/v1/ranking", get(paths::ranking))

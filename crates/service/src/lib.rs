@@ -19,6 +19,7 @@ mod enlist;
 mod follow;
 mod fts;
 mod hands;
+mod history;
 mod http;
 mod inbound;
 mod invites;
@@ -309,6 +310,7 @@ impl Service {
         let cut = decide(&mut running, driver);
         running.spawn(watch::watch_all(Arc::clone(&centre), watches));
         running.spawn(meters::read_all(Arc::clone(&centre)));
+        running.spawn(history::keep_all(Arc::clone(&centre)));
         running.spawn(Arc::clone(&centre.movers).look_after());
         running.spawn(circuits::sweep_all(Arc::clone(&centre)));
         running.spawn(Arc::clone(&desk.logins).keep_fresh());

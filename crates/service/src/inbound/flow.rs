@@ -25,6 +25,8 @@ pub(crate) struct Sample {
 struct Window {
     opened: Option<Instant>,
     bytes: u64,
+    /// Of all windows that have closed.
+    closed: u64,
     fetches: u32,
     /// How much ever came from it, where it is known by that, as of the last look.
     seen: Option<u64>,
@@ -67,6 +69,11 @@ impl Flow {
         });
     }
 
+    /// What ever came from it.
+    pub(crate) fn total(&self) -> Bytes {
+        self.with(|window| Bytes::new(window.closed + window.bytes))
+    }
+
     /// What it gave lately.
     pub(crate) fn latest(&self) -> ByteRate {
         self.with(|window| window.latest)
@@ -86,6 +93,7 @@ impl Flow {
                 saturated: !window.was_idle,
             };
             window.latest = ByteRate::over(sample.bytes, span);
+            window.closed += window.bytes;
             window.bytes = 0;
             window.was_idle = window.fetches == 0;
             window.opened = (window.fetches > 0).then_some(now);
@@ -130,6 +138,8 @@ mod tests {
         flow.add(700);
         let full = flow.sample(monotonic() + Duration::from_secs(2)).unwrap();
         assert!(full.bytes == Bytes::new(700) && full.saturated);
+        flow.add(1);
+        assert_eq!(flow.total(), Bytes::new(1201));
         drop(first);
         let last = flow.sample(monotonic() + Duration::from_secs(9));
         assert!(last.is_none_or(|last| !last.saturated), "{last:?}");

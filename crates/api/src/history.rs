@@ -1,0 +1,34 @@
+//! What was moved, and when.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// What was moved in a span of time, cut into steps of one length.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct History {
+    /// Where the first step begins.
+    #[schema(example = "2026-11-20T12:00:00.000Z")]
+    pub from: String,
+    /// Where the last one ends.
+    #[schema(example = "2026-11-20T18:00:00.000Z")]
+    pub to: String,
+    /// How long each is, in seconds.
+    pub step_s: u64,
+    /// What was moved before this is in the journal, and survives whatever happens to the service.
+    #[schema(example = "2026-11-20T17:59:40.000Z")]
+    pub kept_to: String,
+    /// What was moved in each step, all paths together.
+    pub total: Vec<u64>,
+    /// The same for each path on which anything was moved, in the order of their names.
+    pub paths: Vec<MovedOnPath>,
+}
+
+/// What was moved on one path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct MovedOnPath {
+    /// The depot where it went, or the source where it came from; `others` where there were too many to tell apart.
+    #[schema(example = "ash")]
+    pub path: String,
+    /// Bytes in each step.
+    pub bytes: Vec<u64>,
+}

@@ -1,0 +1,70 @@
+//! What was moved, and when.
+
+use std::time::Duration;
+
+use axum::{
+    Json,
+    extract::{Query, State},
+};
+use posthaste_api as api;
+use posthaste_endpoint::{Error, ErrorKind};
+use posthaste_types::Timestamp;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::{Answer, Desk};
+use crate::{history::Wanted, render::parse_moment};
+
+/// How far back is looked where nobody says.
+const USUAL: Duration = Duration::from_secs(6 * 3600);
+
+/// Which path, and when.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Span {
+    /// The depot or the source, by its name; all of them where nothing is said.
+    path: Option<String>,
+    /// From when on, RFC 3339; six hours before the end where nothing is said.
+    from: Option<String>,
+    /// Until when, RFC 3339; now where nothing is said.
+    to: Option<String>,
+    /// Seconds of each step. Minutes are known of a day, hours of a month, days of two years: where that is too short it is made longer.
+    step: Option<u64>,
+}
+
+/// Shows what was moved on each path: to depots what they acknowledged, from sources what came; movers' too.
+#[utoipa::path(get, path = "/v1/history", tag = "paths", security(("bearer" = ["read"])), params(Span),
+    responses((status = 200, body = api::History), (status = 401, body = api::Problem),
+        (status = 422, body = api::Problem)))]
+pub(crate) async fn show(
+    State(desk): State<Desk>,
+    Query(span): Query<Span>,
+) -> Answer<Json<api::History>> {
+    let centre = &desk.centre;
+    let moment = |field, text: &Option<String>| {
+        let text = text.as_deref();
+        text.map(|text| parse_moment(field, text)).transpose()
+    };
+    let now = centre.clock.now();
+    let to = moment("to", &span.to)?.unwrap_or(now);
+    let from = moment("from", &span.from)?.unwrap_or_else(|| earlier(to, USUAL));
+    if from > to {
+        return Err(Error::new(ErrorKind::Invalid, "show", "what was moved")
+            .cause("it would end before it begins")
+            .hint("give an earlier `from`")
+            .into());
+    }
+    let wanted = Wanted {
+        path: span.path,
+        from,
+        to,
+        step: span.step.map(Duration::from_secs),
+    };
+    let shown = tokio::task::block_in_place(|| centre.history.show(centre, &wanted))?;
+    Ok(Json(shown))
+}
+
+fn earlier(at: Timestamp, span: Duration) -> Timestamp {
+    let micros = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
+    Timestamp::from_micros(at.as_micros().saturating_sub(micros))
+}
