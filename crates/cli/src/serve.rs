@@ -102,7 +102,7 @@ pub struct ServeArguments {
     /// [default: nobody]
     #[arg(long, value_name = "FILE")]
     alarms: Option<PathBuf>,
-    /// Note in this file who asked for a change, a line of JSON each; it is opened anew each time, so it can be moved away
+    /// Note in this file who asked for a change, and what was decided and removed, a line of JSON each; it is opened anew each time, so it can be moved away
     /// [default: nowhere]
     #[arg(long, value_name = "FILE")]
     audit: Option<PathBuf>,

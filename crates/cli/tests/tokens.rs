@@ -204,6 +204,19 @@ fn a_token_submits_as_its_owner_what_lies_below_its_directories() {
         let is_noted = noted.lines().any(|line| asked(line, token, path, status));
         assert!(is_noted, "{path}: {noted}");
     }
+    let admitted = noted
+        .lines()
+        .map(|line| -> Value { serde_json::from_str(line).unwrap() });
+    let mut admitted = admitted.filter(|line| line["event"] == "admitted");
+    let admitted = admitted.next().expect("what was decided is noted");
+    assert_eq!(
+        (&admitted["request"], &admitted["owner"]),
+        (&"r1".into(), &"alice".into())
+    );
+    assert!(
+        admitted["reason"].as_str().unwrap().contains("deadline"),
+        "{admitted}"
+    );
 }
 
 #[test]

@@ -17,6 +17,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{
     Options,
+    audit::{self, Audit},
     circuits::Circuits,
     clock::Clock,
     counts::Counts,
@@ -30,6 +31,7 @@ use crate::{
     opened::Opened,
     outbound::Outgoing,
     quotas::Quotas,
+    reload::Current,
     store::{Remains, Store},
     traced::Traced,
 };
@@ -75,6 +77,8 @@ pub(crate) struct Centre {
     pub(crate) outgoing: Arc<Outgoing>,
     /// What users may have open.
     pub(crate) quotas: Quotas,
+    /// Where it is noted who asked for a change and what became of it, if anywhere.
+    pub(crate) audit: Current<Option<Audit>>,
     /// What was moved, and when.
     pub(crate) history: History,
     /// The traces that requests belong to.
@@ -129,6 +133,7 @@ impl Centre {
             depots: Arc::default(),
             flows: Arc::default(),
             opened: Arc::default(),
+            audit: Current::new(options.audit.as_deref().map(Audit::open).transpose()?),
             history: History::new(clock.now()),
             traced: Arc::default(),
             lending: OnceLock::new(),
@@ -351,6 +356,7 @@ impl Driver {
         for input in &inputs {
             self.centre.note_written(input);
         }
+        self.note(now, (&inputs, &out.events));
         for command in out.commands {
             let manner = self.manner(&command);
             self.hands.execute(command, manner);
@@ -394,6 +400,24 @@ impl Driver {
             self.centre.newest_event.send_replace(newest);
         }
         Ok(())
+    }
+
+    /// Notes what was decided and removed, where somebody wants that.
+    fn note(&self, at: Timestamp, step: (&[Input], &[Event])) {
+        let audit = self.centre.audit.get();
+        let Some(audit) = (*audit).as_ref() else {
+            return;
+        };
+        let noted = tokio::task::block_in_place(|| {
+            let lines = audit::noted(&self.centre, at, step);
+            if lines.is_empty() {
+                return Ok(());
+            }
+            audit.note(&lines)
+        });
+        if let Err(error) = noted {
+            tracing::warn!("{error}");
+        }
     }
 
     /// One line an event, for the operator.

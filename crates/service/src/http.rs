@@ -42,7 +42,6 @@ use utoipa::OpenApi;
 use crate::{
     driver::Centre, fts, oidc::Logins, reload::Current, submit::SCANS_MAX, tokens::Tokens,
 };
-pub(crate) use access::Audit;
 use refusals::Refusals;
 
 /// Largest request body: a request with a thousand depot names is a tenth of this.
@@ -55,8 +54,6 @@ pub(crate) struct Desk {
     pub(crate) tokens: Arc<Tokens>,
     /// Whom people may log in with.
     pub(crate) logins: Arc<Logins>,
-    /// Where it is noted who asked for a change, if anywhere.
-    pub(crate) audit: Arc<Current<Option<Audit>>>,
     /// Requests whose source is to be scanned.
     pub(crate) scans: mpsc::Sender<RequestId>,
     /// Depots to watch from now on.

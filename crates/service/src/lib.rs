@@ -8,6 +8,7 @@ extern crate alloc;
 
 mod actors;
 mod alarms;
+mod audit;
 mod backup;
 mod between;
 mod circuits;
@@ -96,7 +97,7 @@ const SHUTDOWN_GRACE: Duration = Duration::from_millis(200);
 /// How to run the service.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The file in which it is noted who asked for a change.
+    /// The file in which it is noted who asked for a change, and what was decided and removed.
     pub audit: Option<PathBuf>,
     /// Where it keeps its journal, token and secrets.
     pub state: PathBuf,
@@ -194,7 +195,6 @@ impl Service {
         let token_file = options.state.join("token");
         let token = secrets::token(&token_file)?;
         let tokens = tokens::Tokens::new(token, &store.journal(|journal| journal.tokens())?);
-        let audit = options.audit.as_deref().map(http::Audit::open);
         let (inputs, queue) = mpsc::channel(driver::INPUTS_MAX);
         let (listings, listed) = listing::Listings::new(options.listing_cache.get());
         let centre = driver::Centre::restore(store, inputs, &listings, options)?;
@@ -210,7 +210,6 @@ impl Service {
             centre,
             tokens: Arc::new(tokens),
             logins: Arc::new(oidc::Logins::open(options.site.oidc.as_ref())?),
-            audit: Arc::new(reload::Current::new(audit.transpose()?)),
             scans: scan_sender,
             watches: watch_sender,
             scratch: Arc::new(reload::Current::new(jobs::owner::roots(&options.scratch)?)),

@@ -8,8 +8,9 @@ use tokio::sync::{Mutex, mpsc};
 use crate::{
     LendingOptions, Options,
     alarms::Teller,
+    audit::Audit,
     choose_encoding,
-    http::{Audit, Desk},
+    http::Desk,
     jobs::{owner, purges::Purges},
     oidc::Oidc,
 };
@@ -102,7 +103,7 @@ impl Reloader {
         let _ = self.tellers.send(tellers).await;
         desk.purges.go_by(purges);
         desk.scratch.set(scratch);
-        desk.audit.set(audit);
+        desk.centre.audit.set(audit);
         desk.centre.listings.resize(new.listing_cache.get());
         if let Some(outlook) = &desk.outlook {
             outlook.time(new.just_in_time);

@@ -2,10 +2,6 @@
 
 use std::{
     collections::HashMap,
-    fs::OpenOptions,
-    io::Write,
-    os::unix::fs::OpenOptionsExt,
-    path::{Path, PathBuf},
     sync::{Arc, LazyLock},
 };
 
@@ -91,7 +87,7 @@ pub(super) async fn authenticate(
         request.extensions_mut().insert(Arc::clone(&caller));
         Ok(next.run(request).await)
     };
-    let audit = desk.audit.get();
+    let audit = desk.centre.audit.get();
     if audit.is_some()
         && method != Method::GET
         && method != Method::HEAD
@@ -157,31 +153,4 @@ fn line(at: &str, caller: &Caller, (method, path): (&Method, &str), status: u16)
         "status": status,
     });
     format!("{said}\n")
-}
-
-/// The file in which it is noted who asked for a change. It is opened for each line, so that whoever moves it away gets no more of
-/// them.
-#[derive(Debug)]
-pub(crate) struct Audit(PathBuf);
-
-impl Audit {
-    /// Sees that it can be written.
-    ///
-    /// # Errors
-    /// The operating system's.
-    pub(crate) fn open(path: &Path) -> posthaste_endpoint::Result<Self> {
-        let audit = Self(path.to_owned());
-        audit.note("")?;
-        Ok(audit)
-    }
-
-    /// Notes a line. Blocking.
-    fn note(&self, line: &str) -> posthaste_endpoint::Result<()> {
-        let mut options = OpenOptions::new();
-        let options = options.create(true).append(true).mode(0o600);
-        options
-            .open(&self.0)
-            .and_then(|mut file| file.write_all(line.as_bytes()))
-            .map_err(|cause| Error::io("note who asked in", self.0.display().to_string(), cause))
-    }
 }
