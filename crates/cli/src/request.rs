@@ -1,5 +1,7 @@
 //! `posthaste list`, `status`, `explain`, `deadline` and `cancel`: looks at requests and ends them.
 
+mod format;
+
 use std::process::ExitCode;
 
 use clap::Args;
@@ -86,6 +88,11 @@ pub struct ListArguments {
     /// Only the newest so many
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
+    /// Print a line for each instead, as in '{id:<6} {state} {eta}': {NAME} is id, state, flag, source, to, owner, project, priority,
+    /// submitted, deadline, eta, eta_p90, slack, bytes, size, files, chunks, chunks_safe, percent, code, dataset or reason; {NAME:<8} is at
+    /// least eight letters wide, {NAME:>8} with them at its right; \t and \n are what they are elsewhere
+    #[arg(short = 'o', long, value_name = "FORMAT", conflicts_with = "json")]
+    format: Option<format::Format>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -98,6 +105,11 @@ pub struct ListArguments {
 pub struct StatusArguments {
     /// The request's id, like r7; without it, everything that is not settled
     id: Option<String>,
+    /// Print a line for each instead, as in '{id:<6} {state} {eta}': {NAME} is id, state, flag, source, to, owner, project, priority,
+    /// submitted, deadline, eta, eta_p90, slack, bytes, size, files, chunks, chunks_safe, percent, code, dataset or reason; {NAME:<8} is at
+    /// least eight letters wide, {NAME:>8} with them at its right; \t and \n are what they are elsewhere
+    #[arg(short = 'o', long, value_name = "FORMAT", conflicts_with = "json")]
+    format: Option<format::Format>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -141,12 +153,20 @@ pub async fn list(arguments: ListArguments) -> Outcome {
     let service = ServiceClient::open(&arguments.service)?;
     let most = arguments.limit.unwrap_or(usize::MAX);
     let requests = service.requests(&choice, most).await?;
-    if arguments.json {
+    if let Some(format) = &arguments.format {
+        print_as(format, &requests);
+    } else if arguments.json {
         output::json(&requests);
     } else {
         print_requests(&requests);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn print_as(format: &format::Format, requests: &[api::Request]) {
+    for request in requests {
+        output::line(&format.show(request));
+    }
 }
 
 fn print_requests(requests: &[api::Request]) {
@@ -183,7 +203,9 @@ pub async fn status(arguments: StatusArguments) -> Outcome {
     let service = ServiceClient::open(&arguments.service)?;
     if let Some(id) = arguments.id {
         let request: api::Request = service.get(&format!("/v1/requests/{id}")).await?;
-        if arguments.json {
+        if let Some(format) = &arguments.format {
+            output::line(&format.show(&request));
+        } else if arguments.json {
             output::json(&request);
         } else {
             for line in watch::frame(&request, &[]) {
@@ -191,6 +213,10 @@ pub async fn status(arguments: StatusArguments) -> Outcome {
                 output::line(text.trim_end());
             }
         }
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(format) = &arguments.format {
+        print_as(format, &service.requests("&state=open", usize::MAX).await?);
         return Ok(ExitCode::SUCCESS);
     }
     let health: api::Health = service.get("/v1/health").await?;

@@ -85,6 +85,17 @@ fn decisions_releases_and_removals_are_noted_with_request_and_owner() {
         (&removed["owner"], &removed["depot"]),
         (&"alice".into(), &"ash".into())
     );
+    let as_wanted = ["--format", "{id:>4}|{state}|{owner}|{percent}"];
+    let shown = service.run(&[&["status", &taken][..], &as_wanted].concat());
+    assert_eq!(
+        text(&shown.stdout),
+        format!("{taken:>4}|released|alice|100\n")
+    );
+    let listed = text(&service.run(&["list", "-o", "{id} {flag}"]).stdout);
+    assert_eq!(listed.lines().count(), 3, "{listed}");
+    let wrong = service.run(&["status", "--format", "{speed}"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(text(&wrong.stderr).contains("nothing is called `speed`"));
     // Each thing is noted once.
     let lines = noted(&audit);
     let count = |event: &str| lines.iter().filter(|line| line["event"] == event).count();

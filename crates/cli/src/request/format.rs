@@ -1,0 +1,216 @@
+//! What is shown of a request where somebody wrote down how: `{id:<8} {state} {eta}`.
+
+use posthaste_api as api;
+use posthaste_types::Bytes;
+
+use crate::moment;
+
+/// What can be shown, in the order of `--help`.
+const NAMES: [&str; 22] = [
+    "id",
+    "state",
+    "flag",
+    "source",
+    "to",
+    "owner",
+    "project",
+    "priority",
+    "submitted",
+    "deadline",
+    "eta",
+    "eta_p90",
+    "slack",
+    "bytes",
+    "size",
+    "files",
+    "chunks",
+    "chunks_safe",
+    "percent",
+    "code",
+    "dataset",
+    "reason",
+];
+
+/// How a request is shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Format(Vec<Piece>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Piece {
+    Text(String),
+    Field {
+        name: &'static str,
+        /// It stands at the right of its width.
+        is_right: bool,
+        /// Letters that it takes at least.
+        width: usize,
+    },
+}
+
+/// Widest a field may be made.
+const WIDTH_MAX: usize = 1000;
+
+impl std::str::FromStr for Format {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut pieces = Vec::new();
+        let mut plain = String::new();
+        let mut letters = text.chars().peekable();
+        while let Some(letter) = letters.next() {
+            match letter {
+                '\\' => plain.push(match letters.next() {
+                    Some('t') => '\t',
+                    Some('n') => '\n',
+                    Some('\\') => '\\',
+                    _ => return Err("after a `\\` comes t, n or another one".to_owned()),
+                }),
+                '{' | '}' if letters.next_if_eq(&letter).is_some() => plain.push(letter),
+                '{' => {
+                    let mut is_closed = false;
+                    let inside = letters.by_ref().take_while(|next| {
+                        is_closed = *next == '}';
+                        !is_closed
+                    });
+                    let inside: String = inside.collect();
+                    if !is_closed {
+                        return Err("a `{` that opens nothing is written `{{`".to_owned());
+                    }
+                    pieces.push(Piece::Text(std::mem::take(&mut plain)));
+                    pieces.push(field(&inside)?);
+                }
+                '}' => return Err("a `}` that closes nothing is written `}}`".to_owned()),
+                letter => plain.push(letter),
+            }
+        }
+        pieces.push(Piece::Text(plain));
+        Ok(Self(pieces))
+    }
+}
+
+fn field(inside: &str) -> Result<Piece, String> {
+    let (name, form) = inside.split_once(':').unwrap_or((inside, ""));
+    let known = NAMES.iter().find(|known| **known == name);
+    let name = known.ok_or_else(|| {
+        let known = NAMES.join(", ");
+        format!("nothing is called `{name}`; there are {known}")
+    })?;
+    let digits = form.trim_start_matches(['<', '>']);
+    let width = if form.is_empty() {
+        Some(0)
+    } else {
+        digits.parse().ok()
+    };
+    let width = width.filter(|width| *width <= WIDTH_MAX && form.len() <= digits.len() + 1);
+    Ok(Piece::Field {
+        name,
+        is_right: form.starts_with('>'),
+        width: width.ok_or_else(|| {
+            format!("`{form}` is no width: write {{{name}:<10}} or {{{name}:>10}}")
+        })?,
+    })
+}
+
+impl Format {
+    /// A request as it is to be shown. What is not known is a dash.
+    pub fn show(&self, request: &api::Request) -> String {
+        let shown = self.0.iter().map(|piece| match piece {
+            Piece::Text(text) => text.clone(),
+            Piece::Field {
+                name,
+                is_right,
+                width,
+            } => {
+                let value = value(request, name).unwrap_or_else(|| "-".to_owned());
+                // A line stays one.
+                let value = value.replace(char::is_control, "\u{fffd}");
+                match is_right {
+                    true => format!("{value:>width$}"),
+                    false => format!("{value:<width$}"),
+                }
+            }
+        });
+        shown.collect()
+    }
+}
+
+fn value(request: &api::Request, name: &str) -> Option<String> {
+    let finish = request.finish.as_ref();
+    match name {
+        "id" => Some(request.id.clone()),
+        "state" => Some(request.state.clone()),
+        "flag" => match (request.missed, request.at_risk) {
+            (true, _) => Some("late".to_owned()),
+            (false, true) => Some("at-risk".to_owned()),
+            (false, false) => None,
+        },
+        "source" => Some(request.source.clone()),
+        "to" => Some(request.to.clone()),
+        "owner" => request.wishes.owner.clone(),
+        "project" => request.wishes.project.clone(),
+        "priority" => request.wishes.priority.clone(),
+        "submitted" => Some(request.submitted.clone()),
+        "deadline" => Some(request.deadline.clone()),
+        "eta" => finish.map(|finish| finish.p50.clone()),
+        "eta_p90" => finish.map(|finish| finish.p90.clone()),
+        "slack" => request.slack_s.map(moment::show_seconds),
+        "bytes" => Some(request.bytes.to_string()),
+        "size" => Some(Bytes::new(request.bytes).to_string()),
+        "files" => Some(request.files.to_string()),
+        "chunks" => Some(request.chunks.to_string()),
+        "chunks_safe" => Some(request.chunks_safe.to_string()),
+        "percent" => {
+            let safe = u64::from(request.chunks_safe) * 100;
+            let percent = safe.checked_div(u64::from(request.chunks));
+            percent.map(|percent| percent.to_string())
+        }
+        "code" => Some(request.code.clone()),
+        "dataset" => Some(request.dataset.clone()),
+        "reason" => request.reason.clone(),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Format, String> {
+        text.parse()
+    }
+
+    #[test]
+    fn fields_texts_and_widths_are_read() {
+        let format = read("{{{id:>5}}} {state:<8}\\t|").unwrap();
+        let field = |name, is_right, width| Piece::Field {
+            name,
+            is_right,
+            width,
+        };
+        let text = |text: &str| Piece::Text(text.to_owned());
+        let wanted = [
+            text("{"),
+            field("id", true, 5),
+            text("} "),
+            field("state", false, 8),
+            text("\t|"),
+        ];
+        assert_eq!(format.0, wanted);
+    }
+
+    #[test]
+    fn what_is_wrong_says_what_there_is() {
+        for (text, said) in [
+            ("{nothing}", "`nothing`; there are id, state"),
+            ("{id:wide}", "no width"),
+            ("{id:<<3}", "no width"),
+            ("{id:100000}", "no width"),
+            ("}", "`}}`"),
+            ("\\x", "after a"),
+            ("{id", "`{{`"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(said), "{text}: {error}");
+        }
+    }
+}
