@@ -6,6 +6,7 @@
 
 mod bulk;
 mod change;
+mod credential;
 mod delivery;
 mod depot;
 mod directory;
@@ -25,6 +26,7 @@ use utoipa::ToSchema;
 
 pub use bulk::LineAnswer;
 pub use change::Change;
+pub use credential::{Credential, NewCredential, Rekeyed};
 pub use delivery::{Delivery, Pause};
 pub use depot::{Depot, DepotDrain, Invite, LentTerms, NewDepot, NewDrain, NewInvite, OwnHours};
 pub use directory::{Directory, DirectoryEntry};
@@ -32,9 +34,9 @@ pub use history::{History, MovedOnPath};
 pub use identity::{Bearer, Identity, Quota, Whoami};
 pub use job::{Job, JobEnd, JobName, Moved, NewJob, Scratch};
 pub use mover::{
-    BegunWork, CarriedBytes, Chore, ChoreDepot, EndedWork, FetchChore, FetchPiece, FetchedBytes,
-    JoinedMover, MOVER_PROTOCOL, Mover, MoverOrders, MoverTurn, NewMover, SealedDataset, SendChore,
-    Work,
+    BegunWork, CarriedBytes, Chore, ChoreCredential, ChoreDepot, EndedWork, FetchChore, FetchPiece,
+    FetchedBytes, JoinedMover, MOVER_PROTOCOL, Mover, MoverOrders, MoverTurn, NewMover,
+    SealedDataset, SendChore, Work,
 };
 pub use queue::{Queue, QueueScore, QueuedJob};
 pub use ranked::Ranked;

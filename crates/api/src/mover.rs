@@ -1,6 +1,6 @@
 //! What movers and the service say to each other (`docs/algorithms/movers.md`), and how movers are shown to people.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -224,6 +224,21 @@ impl fmt::Debug for SealedDataset {
     }
 }
 
+/// A credential that belongs to the owner of a request, for as long as a piece of work of it lasts. It is kept on no disk.
+#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+pub struct ChoreCredential {
+    /// What `~NAME:path` stands for.
+    pub url: String,
+    /// Keys of profiles, and their values.
+    pub settings: BTreeMap<String, String>,
+}
+
+impl fmt::Debug for ChoreCredential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ChoreCredential")
+    }
+}
+
 /// A chunk of a stage-in that is to be fetched from one source, into the files of its draft.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FetchChore {
@@ -236,6 +251,9 @@ pub struct FetchChore {
     /// The profile of the mover's user that opens it.
     #[serde(default)]
     pub profile: Option<String>,
+    /// What opens it, where it is an address of the owner's own credential.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credential: Option<ChoreCredential>,
     /// The account with whose rights files are read and written; those of the mover's own user without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,

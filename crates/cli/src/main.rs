@@ -13,6 +13,7 @@ mod client;
 mod condor;
 mod config;
 mod copy;
+mod credential;
 mod database;
 mod demo;
 mod depot;
@@ -98,6 +99,7 @@ enum Command {
     Peer(peer::PeerArguments),
     Depot(depot::DepotArguments),
     Token(token::TokenArguments),
+    Credential(credential::CredentialArguments),
     Login(login::LoginArguments),
     Logout(login::LogoutArguments),
     Whoami(whoami::WhoamiArguments),
@@ -207,6 +209,7 @@ fn execute(command: Command) -> Outcome {
         Command::Through(arguments) => wait_for(through::run(arguments)),
         Command::Peer(arguments) => peer::run(arguments),
         Command::Depot(arguments) => wait_for(depot::run(arguments)),
+        Command::Credential(arguments) => wait_for(credential::run(arguments)),
         Command::Token(arguments) => wait_for(token::run(arguments)),
         Command::Login(arguments) => wait_for(login::run(arguments)),
         Command::Logout(arguments) => wait_for(login::end(arguments)),

@@ -65,6 +65,10 @@ pub struct ServeArguments {
     /// others run as root too [default: the rights of the service's own user]
     #[arg(long)]
     as_owners: bool,
+    /// The file with the key under which the credentials that users give are kept, made with the first of them
+    /// [default: credentials.key in the state directory]
+    #[arg(long, value_name = "FILE")]
+    credentials_key: Option<PathBuf>,
     /// Hand out sources to whoever pulls, here; port 0 takes any free one [default: not at all]
     #[arg(long, value_name = "ADDRESS")]
     source_listen: Option<SocketAddr>,
@@ -171,6 +175,7 @@ fn options(arguments: ServeArguments) -> Result<Options, Failure> {
         fts_listen: arguments.fts_listen,
         behind_tls: arguments.behind_tls,
         as_owners: arguments.as_owners,
+        credentials_key: arguments.credentials_key,
         lending: arguments.source_listen.map(|listen| LendingOptions {
             listen,
             url: arguments.source_url,

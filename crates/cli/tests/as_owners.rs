@@ -397,9 +397,12 @@ fn nobody_s_requests_and_services_that_are_not_root_s_are_refused() {
     assert!(refused.contains("it is root's"), "{refused}");
     let (_, refused) = failure(&owned("no-such-account"));
     assert!(refused.contains("knows none of that name"), "{refused}");
-    let listed = centre.run(&["ls", centre.scratch.to_str().unwrap()]);
+    // Who operates is nobody in particular: no directory is listed with root's rights.
+    let listed = centre
+        .service
+        .run(&["ls", centre.scratch.to_str().unwrap()]);
     let (_, refused) = failure(&listed);
-    assert!(refused.contains("list it there"), "{refused}");
+    assert!(refused.contains("it has none"), "{refused}");
     let program = centre.folder.path().join("posthaste");
     let built = env!("CARGO_BIN_EXE_posthaste");
     fs::hard_link(built, &program)
@@ -416,4 +419,49 @@ fn nobody_s_requests_and_services_that_are_not_root_s_are_refused() {
         .arg(&state);
     let (_, refused) = failure(&output.output().unwrap());
     assert!(refused.contains("only root can"), "{refused}");
+}
+
+#[test]
+fn directories_are_listed_with_the_rights_of_whoever_asks_and_kept_apart() {
+    let centre = Centre::start();
+    let bobs = centre.folder.path().join("bob.token");
+    let words = ["token", "add", "bob", "--scope", "submit", "--owner", BOB];
+    let places = [
+        "--below",
+        centre.scratch.to_str().unwrap(),
+        "--output",
+        bobs.to_str().unwrap(),
+    ];
+    let made = centre.service.run(&[&words[..], &places].concat());
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    let listed = |token: &Path, folder: &Path| {
+        let mut command = binary();
+        let command = command.args(["ls", folder.to_str().unwrap(), "--service"]);
+        let command = command.arg(&centre.service.url).arg("--token-file");
+        command.arg(token).output().unwrap()
+    };
+    let folders = [(ALICE, &centre.token), (BOB, &bobs)]
+        .map(|(owner, token)| (centre.make(&format!("of-{owner}"), owner), token));
+    for _ in 0..2 {
+        for (folder, token) in &folders {
+            let theirs = listed(token, folder);
+            assert!(theirs.status.success(), "{}", text(&theirs.stderr));
+            assert!(text(&theirs.stdout).contains("one"));
+            let sub = listed(token, &folder.join("sub"));
+            assert!(text(&sub.stdout).contains("file"), "{}", text(&sub.stderr));
+        }
+        // What one was told a moment ago the other is not.
+        for (place, (_, token)) in folders.iter().enumerate() {
+            let other = &folders[1 - place].0;
+            for path in [other.clone(), other.join("sub"), other.join("none")] {
+                let (_, refused) = failure(&listed(token, &path));
+                assert!(refused.contains("ermission denied"), "{refused}");
+            }
+        }
+    }
+    // A link leads no further than who asks may go.
+    let link = centre.scratch.join("link");
+    symlink(folders[1].0.join("sub"), &link).unwrap();
+    let (_, refused) = failure(&listed(&centre.token, &link));
+    assert!(refused.contains("ermission denied"), "{refused}");
 }

@@ -35,6 +35,15 @@ pub struct Access {
     gateways: Arc<Gateways>,
     limits: Registry,
     actor: Actor,
+    given: Option<Arc<Given>>,
+}
+
+/// A profile that is in no file.
+#[derive(Debug)]
+struct Given {
+    /// What stands for it in addresses.
+    host: String,
+    chosen: Chosen,
 }
 
 /// A profile somebody asked for.
@@ -57,6 +66,7 @@ impl Access {
             gateways: Arc::default(),
             limits: Registry::default(),
             actor: Actor::oneself(),
+            given: None,
         }
     }
 
@@ -76,6 +86,20 @@ impl Access {
     pub fn acting(&self, actor: Actor) -> Self {
         Self {
             actor,
+            ..self.clone()
+        }
+    }
+
+    /// The same, where `HOST:path` is a place below the address of this profile, whatever the file of profiles says. It is shown, and
+    /// keeps to its caps, by `name`.
+    #[must_use]
+    pub fn with_given(&self, host: String, name: String, profile: Profile) -> Self {
+        let chosen = Chosen {
+            name,
+            ours: Some(profile),
+        };
+        Self {
+            given: Some(Arc::new(Given { host, chosen })),
             ..self.clone()
         }
     }
@@ -159,6 +183,16 @@ impl Access {
 
     /// The real location, and the profile that belongs to it.
     fn place(&self, location: Location) -> Result<(Location, Option<Chosen>)> {
+        if let (Some((host, path)), Some(given)) = (named(&location), &self.given)
+            && host == given.host
+            && let Some(url) = given
+                .chosen
+                .ours
+                .as_ref()
+                .and_then(|profile| profile.url.as_ref())
+        {
+            return Ok((below(url, path)?, Some(given.chosen.clone())));
+        }
         if let Some((name, path)) = named(&location)
             && let Some(profile) = self.profile(name)?
             && let Some(url) = &profile.url

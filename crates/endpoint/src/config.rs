@@ -4,6 +4,7 @@ mod aws;
 mod azure;
 mod google;
 mod login;
+mod own;
 mod profiles;
 
 use std::{
@@ -16,6 +17,7 @@ pub(crate) use aws::{aws_address, aws_ca_bundle, aws_knows};
 pub(crate) use azure::AzureSettings;
 pub(crate) use google::{google_emulator, google_key_file};
 pub(crate) use login::{Login, login_for};
+pub use own::{is_secret, own_profile};
 pub use profiles::{Profile, Profiles, parse_profiles};
 pub(crate) use profiles::{Secret, TlsChoice, no_profile, profile};
 

@@ -47,7 +47,7 @@ pub use actor::{Account, Accounts, Actor};
 pub use built_in::{BUILT_IN, BuiltIn};
 pub use capabilities::Capabilities;
 pub use checksum::{Checksum, Summer};
-pub use config::{Profile, Profiles, parse_profiles};
+pub use config::{Profile, Profiles, is_secret, own_profile, parse_profiles};
 pub use endpoint::{
     Boxed, ByteStream, Condition, Endpoint, Entry, FileSpec, FileTime, Kind, Listing, Parcel,
     Reader, Whole, Writer, base_name, join,

@@ -4,8 +4,8 @@
 //! commands, events, and the digests learned on the way) in one transaction, before the commands
 //! are carried out, so after `kill -9` a restart is [`Journal::replay`]: the newest snapshot, then
 //! every input since. The other tables hold what the mind doesn't know and people ask for: where a
-//! source lies, what a depot's address is. No secret is ever written here, so that a day can be
-//! given away for replay in the simulator.
+//! source lies, what a depot's address is. No secret is ever written here in the clear, so
+//! that a day can be given away for replay in the simulator.
 //!
 //! There is one decision maker. A file is locked by the process that writes it; [`back_up`] reads it meanwhile. A database is written under a
 //! [`Lease`], whose epoch every transaction that writes checks: whoever lost it can change nothing any more.
@@ -14,6 +14,7 @@ extern crate alloc;
 
 mod address;
 mod backup;
+mod credential;
 mod database;
 mod depot;
 mod fts;
@@ -38,6 +39,7 @@ use database::{
 
 pub use address::{BadAddress, DatabaseUrl};
 pub use backup::{NUMBERS_LEFT_OUT, back_up};
+pub use credential::CredentialRecord;
 pub use database::{Trouble, TroubleKind};
 pub use depot::DepotRecord;
 pub use fts::{FtsFile, FtsJob, FtsJobs, FtsState};

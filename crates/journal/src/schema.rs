@@ -8,7 +8,7 @@ use crate::{
 
 /// Each entry brings the schema from its index to the next; entries are never changed. They are in SQLite's words,
 /// of which `Database::definition` makes another database's.
-const MIGRATIONS: [&str; 21] = [
+const MIGRATIONS: [&str; 22] = [
     "
     CREATE TABLE input (
         seq INTEGER PRIMARY KEY,
@@ -164,6 +164,13 @@ const MIGRATIONS: [&str; 21] = [
         bytes INTEGER NOT NULL,
         PRIMARY KEY (width_s, start_s, path)
     ) WITHOUT ROWID;",
+    "CREATE TABLE credential (
+        owner TEXT NOT NULL,
+        name TEXT NOT NULL,
+        sealed BLOB NOT NULL,
+        created_micros INTEGER NOT NULL,
+        PRIMARY KEY (owner, name)
+    );",
 ];
 
 /// Brings the schema up to date, in a transaction that has begun.

@@ -10,8 +10,8 @@ use posthaste_core::contract::{
     DepotTerms, Event, Fault, Happening, Input, Method, Reason, ReleasePolicy, RequestSpec, Wishes,
 };
 use posthaste_journal::{
-    ChunkRecord, DepotRecord, HISTORY_WIDTHS, JobHold, JobPhase, JobRecord, Journal, JournalError,
-    MovedRecord, OneFile, PhaseName, RequestRecord, Scan, Scanned, StageIn, Step, TokenRecord,
+    ChunkRecord, CredentialRecord, DepotRecord, HISTORY_WIDTHS, JobHold, JobPhase, JobRecord, Journal,
+    JournalError, MovedRecord, OneFile, PhaseName, RequestRecord, Scan, Scanned, StageIn, Step, TokenRecord,
 };
 use posthaste_types::{ByteRate, Bytes, ChunkIndex, Code, DepotId, Digest, RequestId, Timestamp};
 
@@ -471,8 +471,36 @@ fn tokens_are_kept_by_name_until_they_are_removed() {
     });
 }
 
+#[test]
+fn credentials_are_kept_by_owner_and_name_until_they_are_removed() {
+    everywhere(|place| {
+        let credential = |owner: &str, sealed: &[u8]| CredentialRecord {
+            owner: owner.into(),
+            name: "archive".into(),
+            sealed: sealed.to_vec(),
+            created: Timestamp::from_secs(1),
+        };
+        let mut journal = place.open();
+        for (owner, sealed) in [
+            ("bob", b"\x00one"),
+            ("alice", b"\xfftwo"),
+            ("bob", b"\x00new"),
+        ] {
+            journal.keep_credential(&credential(owner, sealed)).unwrap();
+        }
+        let (alice, bob) = (
+            credential("alice", b"\xfftwo"),
+            credential("bob", b"\x00new"),
+        );
+        assert_eq!(journal.credentials().unwrap(), [alice.clone(), bob]);
+        assert!(journal.remove_credential("bob", "archive").unwrap());
+        assert!(!journal.remove_credential("bob", "archive").unwrap());
+        assert_eq!(journal.credentials().unwrap(), [alice]);
+    });
+}
+
 /// What takes each migration after the first back, in their order.
-const BACK: [&str; 20] = [
+const BACK: [&str; 21] = [
     "ALTER TABLE request DROP COLUMN recipients;",
     "ALTER TABLE request DROP COLUMN optimizer;",
     "ALTER TABLE depot DROP COLUMN terms;",
@@ -493,6 +521,7 @@ const BACK: [&str; 20] = [
     "DROP TABLE small_list;",
     "ALTER TABLE request DROP COLUMN named;",
     "DROP TABLE moved;",
+    "DROP TABLE credential;",
 ];
 
 /// Makes a journal one of an older schema.

@@ -12,7 +12,7 @@ use std::{
 use posthaste_api as api;
 use posthaste_endpoint::{
     Access, Actor, Endpoint, Entry, Error, ErrorKind, FileTime, Kind, Location, Locus, Reader,
-    Result, posix::DraftRules,
+    Result, own_profile, posix::DraftRules,
 };
 
 /// Endpoints, and files, that are held open: a chunk of a large file follows on the one before.
@@ -23,6 +23,8 @@ const OPEN_MAX: usize = 512;
 struct Key {
     source: String,
     profile: Option<String>,
+    /// What opens it, where that is the owner's own.
+    credential: Option<api::ChoreCredential>,
     owner: Option<String>,
 }
 
@@ -31,6 +33,7 @@ impl Key {
         Self {
             source: chore.source.clone(),
             profile: chore.profile.clone(),
+            credential: chore.credential.clone(),
             owner: chore.owner.clone(),
         }
     }
@@ -117,7 +120,11 @@ impl Sources {
             Some(profile) => self.access.with_profile(profile.clone()),
             None => self.access.clone(),
         };
-        let access = access.acting(actor.clone());
+        let mut access = access.acting(actor.clone());
+        if let (Location::Host { host, .. }, Some(own)) = (&location, &key.credential) {
+            let profile = own_profile(&own.url, &own.settings)?;
+            access = access.with_given(host.clone(), host.clone(), profile);
+        }
         let opened = access.open(location, DraftRules::default()).await;
         let opened = opened.map_err(|error| error.at(Locus::Source))?;
         let mut endpoints = locked(&self.endpoints);

@@ -1,14 +1,20 @@
 //! As whom files are touched: as the service's own user, or, where it runs as root for many, as the owner of each request.
 
+use std::sync::Arc;
+
 use posthaste_endpoint::{Accounts, Actor, Error, ErrorKind, Result};
 use posthaste_journal::RequestRecord;
 use rustix::process::geteuid;
+
+use crate::credentials::{Behalf, Credentials};
 
 /// Who acts for whom.
 #[derive(Debug, Default)]
 pub(crate) struct Actors {
     /// Those that were looked up lately; none where all is done as the service's own user.
     known: Option<Accounts>,
+    /// What they have given to reach places elsewhere.
+    pub(crate) credentials: Arc<Credentials>,
 }
 
 impl Actors {
@@ -26,7 +32,16 @@ impl Actors {
         }
         Ok(Self {
             known: as_owners.then(Accounts::default),
+            credentials: Arc::default(),
         })
+    }
+
+    /// The same, with what users have given.
+    pub(crate) fn with(self, credentials: Credentials) -> Self {
+        Self {
+            credentials: Arc::new(credentials),
+            ..self
+        }
     }
 
     /// Whether files are touched as owners of requests.
@@ -34,11 +49,11 @@ impl Actors {
         self.known.is_some()
     }
 
-    /// As whom the files of a request are touched. Blocks where the name service is asked.
+    /// On whose behalf the files of a request are touched. Blocks where the name service is asked.
     ///
     /// # Errors
     /// As [`Self::owner`].
-    pub(crate) fn of(&self, record: &RequestRecord) -> Result<Actor> {
+    pub(crate) fn of(&self, record: &RequestRecord) -> Result<Behalf> {
         self.owner(&record.wishes.owner)
     }
 
@@ -47,9 +62,9 @@ impl Actors {
     /// # Errors
     /// [`ErrorKind::PermissionDenied`] where it is nobody's in particular, or root's; [`ErrorKind::NotFound`] where this machine
     /// knows no account of that name.
-    pub(crate) fn owner(&self, name: &str) -> Result<Actor> {
+    pub(crate) fn owner(&self, name: &str) -> Result<Behalf> {
         let Some(known) = &self.known else {
-            return Ok(Actor::oneself());
+            return Ok(self.elsewhere(name));
         };
         if name.is_empty() {
             return Err(
@@ -60,6 +75,11 @@ impl Actors {
                     .hint("submit it with a token that has an owner, or name one"),
             );
         }
-        known.actor(name)
+        Ok(Behalf::new(known.actor(name)?, name, &self.credentials))
+    }
+
+    /// The same where no file of this machine is touched.
+    pub(crate) fn elsewhere(&self, name: &str) -> Behalf {
+        Behalf::new(Actor::oneself(), name, &self.credentials)
     }
 }

@@ -181,9 +181,10 @@ impl Centre {
             _ => return,
         };
         if let Ok(record) = self.store.request(request) {
+            let owner = &*record.wishes.owner;
             self.listings
-                .wrote(&String::from_utf8_lossy(&record.source));
-            self.listings.wrote(&record.destination);
+                .wrote(owner, &String::from_utf8_lossy(&record.source));
+            self.listings.wrote(owner, &record.destination);
         }
     }
 

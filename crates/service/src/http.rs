@@ -2,6 +2,7 @@
 
 mod access;
 mod bulk;
+mod credentials;
 mod depots;
 mod directory;
 mod events;
@@ -160,6 +161,11 @@ pub(crate) type Answer<T> = Result<T, Refusal>;
     ),
     paths(
         health,
+        credentials::list,
+        credentials::add,
+        credentials::remove,
+        credentials::check,
+        credentials::rekey,
         depots::list,
         depots::add,
         depots::remove,
@@ -291,6 +297,7 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/v1/tokens", get(tokens::list).post(tokens::add))
         .route("/v1/tokens/{name}", axum::routing::delete(tokens::remove))
         .route("/v1/events", get(events::stream))
+        .merge(credential_routes())
         .merge(movers::routes())
         .route("/v1/whoami", get(identity::whoami))
         .merge(fts::routes())
@@ -309,6 +316,20 @@ pub(crate) fn router(desk: Desk) -> Router {
         .layer(middleware::map_response(explain_rejection))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(desk)
+}
+
+fn credential_routes() -> Router<Desk> {
+    Router::new()
+        .route(
+            "/v1/credentials",
+            get(credentials::list).post(credentials::add),
+        )
+        .route(
+            "/v1/credentials/{name}",
+            axum::routing::delete(credentials::remove),
+        )
+        .route("/v1/credentials/{name}/check", post(credentials::check))
+        .route("/v1/credentials-key", post(credentials::rekey))
 }
 
 /// Says that the service is there. Needs no token.

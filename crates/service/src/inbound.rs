@@ -27,6 +27,7 @@ use tokio::{
 use tracing::{Instrument, Span};
 
 use crate::{
+    credentials::apart,
     depots::Depots,
     driver::{Arrival, Centre},
     movers::Movers,
@@ -368,18 +369,18 @@ pub(crate) fn way_of(address: &str) -> String {
     }
 }
 
-/// The names of the ways from all sources of a stage-in: one each.
-pub(crate) fn ways(addresses: &[String]) -> Vec<String> {
+/// The names of the ways from all sources of an owner's stage-in: one each.
+pub(crate) fn ways(owner: &str, addresses: &[String]) -> Vec<String> {
     let mut seen = std::collections::BTreeSet::new();
     addresses
         .iter()
         .map(|address| {
-            let way = way_of(address);
+            let way = apart(owner, &way_of(address));
             // A second one on the same server has its own fate there.
             if seen.insert(way.clone()) {
                 way
             } else {
-                address.clone()
+                apart(owner, address)
             }
         })
         .collect()
@@ -397,8 +398,9 @@ mod tests {
             "sftp://alice@host/data",
             "/archive/run7",
             "s3://climate/copy",
+            "~archive:run7",
         ];
-        let ways = ways(&addresses.map(str::to_owned));
+        let ways = ways("alice", &addresses.map(str::to_owned));
         assert_eq!(
             ways,
             [
@@ -406,7 +408,8 @@ mod tests {
                 "https://data.example.org:8443",
                 "sftp://alice@host",
                 "/archive/run7",
-                "s3://climate/copy"
+                "s3://climate/copy",
+                "alice~archive"
             ]
         );
     }

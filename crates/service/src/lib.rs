@@ -14,6 +14,7 @@ mod between;
 mod circuits;
 mod clock;
 mod counts;
+mod credentials;
 mod depots;
 mod driver;
 mod enlist;
@@ -125,6 +126,8 @@ pub struct Options {
     pub scratch: Vec<PathBuf>,
     /// The rules of the site's purge, which bind what jobs leave; none without.
     pub purge_policy: Option<PathBuf>,
+    /// The file with the key of credentials that users give; `credentials.key` in the state directory without.
+    pub credentials_key: Option<PathBuf>,
     /// Touch files with the rights of the owner of each request, which only root can.
     pub as_owners: bool,
     /// Who is told what happens.
@@ -191,12 +194,14 @@ impl Service {
         };
         let epoch = lead.as_ref().map(|lead| lead.epoch);
         let database = options.database.as_ref().zip(epoch);
-        let store = Arc::new(store::Store::open(&options.state, database)?.acting(actors));
+        let store = store::Store::open(&options.state, database)?;
+        let actors = actors.with(open_credentials(&store, options)?);
+        let store = Arc::new(store.acting(actors));
         let token_file = options.state.join("token");
         let token = secrets::token(&token_file)?;
         let tokens = tokens::Tokens::new(token, &store.journal(|journal| journal.tokens())?);
         let (inputs, queue) = mpsc::channel(driver::INPUTS_MAX);
-        let (listings, listed) = listing::Listings::new(options.listing_cache.get());
+        let (listings, listed) = listing::Listings::new(options.listing_cache.get(), &store.actors);
         let centre = driver::Centre::restore(store, inputs, &listings, options)?;
         let centre = Arc::new(centre);
         let (scan_sender, scans) = mpsc::channel(submit::SCANS_MAX);
@@ -394,6 +399,14 @@ async fn lose(lead: &mut Option<leadership::Lead>) -> Result<()> {
         Some(lead) => lead.lost().await,
         None => std::future::pending().await,
     }
+}
+
+/// Opens what users have given.
+fn open_credentials(store: &store::Store, options: &Options) -> Result<credentials::Credentials> {
+    let usual = || options.state.join(credentials::KEY_FILE);
+    let key_file = options.credentials_key.clone().unwrap_or_else(usual);
+    let known = store.journal(|journal| journal.credentials())?;
+    credentials::Credentials::open(&key_file, &known)
 }
 
 /// Takes the port where sources are handed out.

@@ -24,7 +24,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::inbound::look;
+use crate::{actors::Actors, inbound::look};
 use agenda::{Agenda, Wanted};
 pub(crate) use agenda::{LEVELS, LEVELS_MAX};
 use cache::{Cache, Known, Look, Want};
@@ -127,8 +127,11 @@ impl Drop for Flight {
 }
 
 impl Listings {
-    /// Keeps so many bytes of listings. What is asked for arrives where [`Listings::run`] takes it.
-    pub(crate) fn new(cache_bytes: u64) -> (Arc<Self>, mpsc::Receiver<Start>) {
+    /// Keeps so many bytes of listings, each made with the rights and credentials of whoever asks. What is asked for arrives where [`Listings::run`] takes it.
+    pub(crate) fn new(
+        cache_bytes: u64,
+        actors: &Arc<Actors>,
+    ) -> (Arc<Self>, mpsc::Receiver<Start>) {
         let (starts, started) = mpsc::channel(ASKED_MAX);
         let bytes = usize::try_from(cache_bytes).unwrap_or(usize::MAX);
         let books = Books {
@@ -138,7 +141,7 @@ impl Listings {
         };
         let listings = Self {
             books: Mutex::new(books),
-            reader: Reader::default(),
+            reader: Reader::new(actors),
             starts,
             told: Notify::new(),
         };
@@ -412,7 +415,7 @@ impl Listings {
 
     /// Something is written where this request goes, from now on until what is returned is dropped. Blocking.
     pub(crate) fn writing(self: &Arc<Self>, record: &RequestRecord) -> Writing {
-        let written = Written::at(&record.destination, look::resolve);
+        let written = self.written(&record.wishes.owner, &record.destination);
         let number = written
             .ok()
             .map(|written| self.books().cache.begin_writing(written));
@@ -422,9 +425,14 @@ impl Listings {
         }
     }
 
-    /// Something was written, or removed, here. Blocking.
-    pub(crate) fn wrote(&self, address: &str) {
-        if let Ok(written) = Written::at(address, look::resolve) {
+    fn written(&self, owner: &str, address: &str) -> Result<Written> {
+        let behalf = self.reader.actors().elsewhere(owner);
+        Written::at(address, |location| look::resolve(&behalf, location))
+    }
+
+    /// Something of this owner's was written, or removed, here. Blocking.
+    pub(crate) fn wrote(&self, owner: &str, address: &str) {
+        if let Ok(written) = self.written(owner, address) {
             self.books().cache.drop_touched(&written);
         }
     }

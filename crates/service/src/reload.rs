@@ -126,6 +126,7 @@ impl Reloader {
             site,
             // They stay what they were at the start.
             as_owners: _,
+            credentials_key: _,
             state: _,
             database: _,
             listen: _,
@@ -166,7 +167,7 @@ fn changing(now: &Options, new: &Options) -> [Pair<'static>; 10] {
 }
 
 /// Keys that can't.
-fn lasting(now: &Options, new: &Options) -> [Pair<'static>; 12] {
+fn lasting(now: &Options, new: &Options) -> [Pair<'static>; 13] {
     let database = |options: &Options| options.database.as_ref().map(ToString::to_string);
     let lending = [now, new].map(|options| options.lending.as_ref());
     let is_other = |is_other: fn(&LendingOptions, &LendingOptions) -> bool| match lending {
@@ -178,6 +179,10 @@ fn lasting(now: &Options, new: &Options) -> [Pair<'static>; 12] {
         ("as_owners", now.as_owners != new.as_owners),
         ("behind_tls", now.behind_tls != new.behind_tls),
         ("circuits", now.circuits != new.circuits),
+        (
+            "credentials_key",
+            now.credentials_key != new.credentials_key,
+        ),
         ("database", database(now) != database(new)),
         ("fts_listen", now.fts_listen != new.fts_listen),
         ("gateways", now.gateways != new.gateways),
@@ -209,6 +214,7 @@ pub(crate) mod tests {
     pub(crate) fn options(state: &Path) -> Options {
         Options {
             as_owners: false,
+            credentials_key: None,
             audit: None,
             state: state.to_owned(),
             database: None,

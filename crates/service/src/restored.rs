@@ -297,7 +297,7 @@ mod tests {
     fn restore(state: &Path) -> Centre {
         let options = crate::reload::tests::options(state);
         let store = Arc::new(Store::open(state, None).unwrap());
-        let (listings, _) = crate::listing::Listings::new(0);
+        let (listings, _) = crate::listing::Listings::new(0, &Arc::default());
         Centre::restore(store, mpsc::channel(1).0, &listings, &options).unwrap()
     }
 

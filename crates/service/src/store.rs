@@ -55,7 +55,7 @@ pub(crate) struct Store {
     /// Held while an envelope is made, so that it is made once.
     envelopes: Mutex<()>,
     /// As whom the files of requests are touched.
-    pub(crate) actors: Actors,
+    pub(crate) actors: Arc<Actors>,
     /// Of when the backup is that this was started from, where it was.
     restored_from: Option<Timestamp>,
 }
@@ -93,13 +93,16 @@ impl Store {
             scans: Together::default(),
             epoch: database.map_or(0, |(_, epoch)| epoch.get()),
             envelopes: Mutex::default(),
-            actors: Actors::default(),
+            actors: Arc::default(),
         })
     }
 
     /// The same, where files are touched by these.
     pub(crate) fn acting(self, actors: Actors) -> Self {
-        Self { actors, ..self }
+        Self {
+            actors: Arc::new(actors),
+            ..self
+        }
     }
 
     pub(crate) fn directory(&self) -> &Path {
@@ -297,7 +300,7 @@ impl Store {
             chunk_size,
             expires: record.expires,
             encryption: self.encryption(&record)?,
-            actor: self.actors.of(&record)?,
+            actor: self.actors.of(&record)?.actor().clone(),
         };
         let known = known.into_iter().map(|known| (known.chunk, known.digests));
         Ok(Sealed::new(seal, Arc::new(self.list(request)?), known))
@@ -391,7 +394,7 @@ fn refuse_second(directory: &Path) -> Result<()> {
 }
 
 /// Makes names in a file's directory durable.
-fn sync_parent(path: &Path) -> Result<()> {
+pub(crate) fn sync_parent(path: &Path) -> Result<()> {
     let directory = path.parent().unwrap_or(path);
     let synced = fs::File::open(directory).and_then(|directory| directory.sync_all());
     synced.map_err(|cause| Error::io("flush", directory.display().to_string(), cause))

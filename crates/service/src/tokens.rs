@@ -15,7 +15,7 @@ use posthaste_endpoint::{Error, ErrorKind, Location, Result};
 use posthaste_journal::{RequestRecord, TOKENS_MAX, TokenRecord};
 use posthaste_types::Timestamp;
 
-use crate::{jobs::places::as_far_as_it_is, render, secrets};
+use crate::{credentials::is_own, jobs::places::as_far_as_it_is, render, secrets};
 
 /// What tokens begin with, so that people and programs that look for secrets know one.
 const PREFIX: &str = "pht_";
@@ -227,6 +227,8 @@ impl Caller {
         let may_use = |profile: &str| self.profiles.iter().any(|known| known == profile);
         let cause = match Location::parse(address.as_ref())? {
             Location::Local(path) => return self.reaches(&path),
+            // Who asks has it themselves, as [`crate::credentials`] says.
+            location if is_own(&location) => return Ok(()),
             // `NAME:path`, which would be a host if there were no profile of that name.
             Location::Host {
                 user: None, host, ..

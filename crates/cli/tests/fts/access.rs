@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use posthaste_testbed::S3Server;
 use serde_json::{Value, json};
 
 use crate::{
@@ -234,4 +235,45 @@ fn wrong_calls_are_refused_in_a_line() {
         assert_eq!(found, status, "{method} {path}: {said}");
         assert!(said["message"].is_string(), "{method} {path}: {said}");
     }
+}
+
+#[test]
+fn a_users_own_credential_opens_the_host_of_its_name() {
+    let world = World::with("100M");
+    make(&world.web.files().join("f"), 1000, 5);
+    let alice = token(
+        &world,
+        "alice --scope submit --owner alice --profile 127.0.0.1",
+    );
+    let wanted = json!({ "files": one(&world.from("f"), &World::into("f")) });
+    let (status, said) = world.call(("POST", "/jobs"), &wanted, Some(&alice));
+    assert_eq!(status, 403, "{said}");
+    let credential = json!({
+        "name": "localhost", "url": format!("s3://{}", S3Server::BUCKET),
+        "settings": {
+            "endpoint": world.s3.endpoint(), "access_key_id": S3Server::ACCESS_KEY,
+            "secret_access_key": S3Server::SECRET_KEY,
+        },
+    });
+    let service = &world.service;
+    let answer = ask(
+        service,
+        "POST",
+        "/v1/credentials",
+        Some(&alice),
+        &credential.to_string(),
+    );
+    assert!(answer.contains("201 Created"), "{answer}");
+    let (status, said) = world.call(("POST", "/jobs"), &wanted, Some(&alice));
+    assert_eq!(status, 200, "{said}");
+    assert_eq!(world.end(said["job_id"].as_str().unwrap()), "FINISHED");
+    let (there, here) = (
+        world.s3.bucket_folder().join("f"),
+        world.web.files().join("f"),
+    );
+    assert_eq!(fs::read(there).unwrap(), fs::read(here).unwrap());
+    // It opens nothing but what lies below its address.
+    let elsewhere = json!({ "files": one(&world.from("f"), "s3://localhost/other/f") });
+    let (status, said) = world.call(("POST", "/jobs"), &elsewhere, Some(&alice));
+    assert_eq!(status, 403, "{said}");
 }

@@ -99,6 +99,11 @@ impl Replaces {
 pub(super) struct Pair {
     pub(super) source: String,
     pub(super) destination: String,
+    /// The same as they are opened, where that is with a credential of the owner's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) own_source: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) own_destination: Option<String>,
     pub(super) checksum: String,
     pub(super) bytes: u64,
     pub(super) metadata: Value,
@@ -252,6 +257,8 @@ fn pair(file: &Map<String, Value>, source: &str, destination: &str) -> Result<Pa
     Ok(Pair {
         source: source.to_owned(),
         destination: destination.to_owned(),
+        own_source: None,
+        own_destination: None,
         checksum: text("checksum", "ADLER32"),
         bytes: size(file.get("filesize"))?,
         metadata: metadata(file.get("metadata"))?.map_or(Value::Null, Value::Object),

@@ -389,8 +389,9 @@ impl Clerk {
         asked: &Asked,
     ) -> Result<(RequestRecord, bool)> {
         let pair = pair_of(file)?;
-        let (source, profile) = opened_with(&pair.source)?;
-        let (destination, into_profile) = opened_with(&pair.destination)?;
+        let (source, profile) = opened_with(pair.own_source.as_ref(), &pair.source)?;
+        let (destination, into_profile) =
+            opened_with(pair.own_destination.as_ref(), &pair.destination)?;
         let optional = |text: &String| (!text.is_empty()).then(|| text.clone());
         let new = api::NewRequest {
             source,

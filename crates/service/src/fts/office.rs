@@ -14,7 +14,10 @@ use super::{
     ask::{self, Asked, DELETION, Pair},
     state::{JobState, Kind, of_job},
 };
-use crate::{driver::Centre, http::Desk, inbound::look::has_profile, tokens::Caller};
+use crate::{
+    credentials::Credentials, driver::Centre, http::Desk, inbound::look::has_profile,
+    tokens::Caller,
+};
 
 /// From this and the name of whoever asks follow the ids of jobs that may be asked for twice. Clients are told it.
 pub(super) const BASE: Uuid = Uuid::from_u128(0x6f1c_5e0a_7b0e_4a57_9d6c_0f5a_3c1d_2b44);
@@ -76,12 +79,16 @@ pub(super) fn account(project: &str) -> &str {
     if project.is_empty() { NOBODY } else { project }
 }
 
-/// An address as posthaste writes it, and the profile that has the name of its host. Of S3's the host is no part here.
+/// An address as posthaste writes it, and the profile that has the name of its host; or the one that it is known by where it is
+/// opened with a credential of its owner's own. Of S3's the host is no part here.
 ///
 /// # Errors
 /// That profiles can't be read, and [`ErrorKind::Invalid`] where one is needed and there is none.
-pub(super) fn opened_with(address: &str) -> Result<(String, Option<String>)> {
-    Openers::default().of(address)
+pub(super) fn opened_with(own: Option<&String>, address: &str) -> Result<(String, Option<String>)> {
+    match own {
+        Some(own) => Ok((own.clone(), None)),
+        None => Openers::default().of(address),
+    }
 }
 
 /// Hosts for which it was looked whether there is a profile: jobs name few of them, thousands of times.
@@ -139,14 +146,36 @@ fn refusal(message: String) -> Denial {
     Denial { status, message }
 }
 
+/// Writes down which places of a job are opened with credentials of its owner's own.
+fn claim(credentials: &Credentials, owner: &str, job: &mut ask::Job) -> Result<()> {
+    for (_, pair) in &mut job.files {
+        let own = |address: &str| {
+            let (scheme, rest) = address.split_once("://").unwrap_or(("", address));
+            let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+            let plain = match scheme {
+                "s3" | "s3s" => format!("s3://{path}"),
+                _ => address.to_owned(),
+            };
+            credentials.of_host(owner, host_of(authority), &plain)
+        };
+        pair.own_source = own(&pair.source)?;
+        pair.own_destination = own(&pair.destination)?;
+    }
+    Ok(())
+}
+
 /// Sees that the caller may read from and write to all places of a job, and that it makes sense of them together.
 fn check_places(caller: &Caller, job: &ask::Job) -> Result<(), Denial> {
     let mut openers = Openers::default();
     for (_, pair) in &job.files {
-        let (source, profile) = openers.of(&pair.source)?;
-        caller.reads(&source, profile.as_deref())?;
-        let (destination, profile) = openers.of(&pair.destination)?;
-        caller.writes(&destination, profile.as_deref())?;
+        if pair.own_source.is_none() {
+            let (source, profile) = openers.of(&pair.source)?;
+            caller.reads(&source, profile.as_deref())?;
+        }
+        if pair.own_destination.is_none() {
+            let (destination, profile) = openers.of(&pair.destination)?;
+            caller.writes(&destination, profile.as_deref())?;
+        }
     }
     if job.asked.kind == Kind::Reuse {
         let servers = job
@@ -165,10 +194,11 @@ fn check_places(caller: &Caller, job: &ask::Job) -> Result<(), Denial> {
 /// Takes a job: its id. Blocking.
 pub(super) fn submit(desk: &Desk, caller: &Caller, body: &[u8]) -> Result<String, Denial> {
     let now = desk.centre.clock.now();
-    let job = ask::read(body, now).map_err(refusal)?;
+    let mut job = ask::read(body, now).map_err(refusal)?;
     let (mut owner, mut project) = (None, None);
     caller.claim(&mut owner, &mut project);
     let (owner, project) = (owner.unwrap_or_default(), project.unwrap_or_default());
+    claim(&desk.centre.store.actors.credentials, &owner, &mut job)?;
     check_places(caller, &job)?;
     let id = match &job.sid {
         None => Uuid::new_v4(),

@@ -8,11 +8,12 @@ use axum::{
     http::{HeaderMap, HeaderValue, header},
 };
 use posthaste_api as api;
-use posthaste_endpoint::{Error, ErrorKind, FileTime, Kind, Result, encode};
+use posthaste_endpoint::{Error, ErrorKind, FileTime, Kind, Location, Result, encode};
 use serde::Deserialize;
 
 use super::{Answer, Desk};
 use crate::{
+    actors::Actors,
     inbound::look,
     listing::{Ask, LEVELS, LEVELS_MAX, Place, Seen},
     render,
@@ -54,7 +55,7 @@ pub(crate) struct What {
 pub(crate) async fn show(
     State(desk): State<Desk>,
     Extension(caller): Extension<Arc<Caller>>,
-    Query(what): Query<What>,
+    Query(mut what): Query<What>,
     RawQuery(query): RawQuery,
 ) -> Answer<(HeaderMap, Json<api::Directory>)> {
     let limit = what.limit()?;
@@ -64,13 +65,8 @@ pub(crate) async fn show(
         refresh: what.refresh,
         levels: what.levels()?,
     };
-    let place = tokio::task::block_in_place(|| find(&caller, &what))?;
-    if place.local().is_some() && desk.centre.store.actors.are_owners() {
-        return Err(Error::new(ErrorKind::PermissionDenied, "list", &what.address)
-            .cause("directories of its own machine are not listed by a service that acts for others")
-            .hint("list it there")
-            .into());
-    }
+    let actors = &desk.centre.store.actors;
+    let place = tokio::task::block_in_place(|| find(actors, &caller, &mut what))?;
     let answer = desk.centre.listings.ask(&place, &ask).await?;
     let start = ask.after.map_or(0, |after| answer.listed.after(&after));
     let (page, has_more) = answer.listed.page(start, limit);
@@ -97,15 +93,32 @@ pub(crate) async fn show(
 ///
 /// # Errors
 /// [`ErrorKind::PermissionDenied`] where it may not, and what makes no sense.
-fn find(caller: &Caller, what: &What) -> Result<Place> {
-    let profile = what.profile.as_deref();
-    caller.reads(&what.address, profile)?;
-    let place = Place::of(&what.address, profile, look::resolve)?;
-    if let Some(local) = place.local() {
-        // It is this path that is listed, wherever links led a moment ago.
-        caller.reads(&local.to_string_lossy(), profile)?;
-    }
-    Ok(place)
+fn find(actors: &Actors, caller: &Caller, what: &mut What) -> Result<Place> {
+    let owner = caller.owner().unwrap_or_default();
+    actors.credentials.claim(owner, &mut what.address)?;
+    let (address, profile) = (&*what.address, what.profile.as_deref());
+    let is_local = matches!(Location::parse(address.as_ref())?, Location::Local(_));
+    let behalf = match is_local {
+        true => actors.owner(owner)?,
+        false => actors.elsewhere(owner),
+    };
+    // Links are followed with the rights of whoever asks.
+    let place = behalf.run(|| {
+        caller.reads(address, profile)?;
+        let place = Place::of(address, profile, |location| {
+            look::resolve(&behalf, location)
+        })?;
+        if let Some(local) = place.local() {
+            // It is this path that is listed, wherever links led a moment ago.
+            caller.reads(&local.to_string_lossy(), profile)?;
+        }
+        Ok(place)
+    })?;
+    Ok(match behalf.own(address)? {
+        Some(own) => place.seen_by(owner, own.number),
+        None if is_local && actors.are_owners() => place.seen_by(owner, 0),
+        None => place,
+    })
 }
 
 impl What {

@@ -97,6 +97,11 @@ pub(crate) async fn submit(
 /// Makes what is submitted its owner's, and sees that they may have it moved. Blocking.
 pub(super) fn claim(desk: &Desk, caller: &Caller, new: &mut api::NewRequest) -> Result<()> {
     caller.claim(&mut new.wishes.owner, &mut new.wishes.project);
+    let credentials = &desk.centre.store.actors.credentials;
+    let owner = new.wishes.owner.as_deref().unwrap_or_default();
+    for address in new.to.iter_mut().chain([&mut new.source]) {
+        credentials.claim(owner, address)?;
+    }
     let Some(address) = outbound::submit::address(&desk.centre, new) else {
         return caller.reaches(new.source.as_ref());
     };

@@ -30,7 +30,10 @@ pub(crate) async fn submit(
     caller.claim(&mut new.owner, &mut new.project);
     tokio::task::block_in_place(|| -> Answer<()> {
         caller.reaches(new.to.as_ref())?;
-        for source in &new.sources {
+        let credentials = &desk.centre.store.actors.credentials;
+        let owner = new.owner.as_deref().unwrap_or_default();
+        for source in &mut new.sources {
+            credentials.claim(owner, source)?;
             caller.reads(source, new.profile.as_deref())?;
         }
         Ok(())

@@ -112,12 +112,15 @@ fn chore(stage: &Stage, place: usize, chunk: ChunkIndex) -> Option<api::FetchCho
         return None;
     }
     let pieces = pieces.into_iter().map(piece);
+    let source = stage.wanted.sources.get(place)?;
+    let own = stage.behalf.own(source).ok()?;
     Some(api::FetchChore {
         request: stage.request.to_string(),
         chunk: chunk.get(),
-        source: stage.wanted.sources.get(place)?.clone(),
+        source: source.clone(),
         profile: stage.wanted.profile.clone(),
-        owner: stage.actor.name().map(str::to_owned),
+        credential: own.map(|own| own.for_mover()),
+        owner: stage.behalf.name().map(str::to_owned),
         draft: stage.draft.folder().to_str()?.to_owned(),
         pieces: pieces.collect::<Option<_>>()?,
         traceparent: posthaste_trace::traceparent(),

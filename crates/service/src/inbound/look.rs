@@ -7,8 +7,7 @@ use std::{
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use posthaste_endpoint::{
-    Access, Actor, Endpoint, Entry, Error, ErrorKind, Kind, Location, Locus, Result,
-    posix::DraftRules,
+    Access, Endpoint, Entry, Error, ErrorKind, Kind, Location, Locus, Result, posix::DraftRules,
 };
 use posthaste_journal::StageIn;
 use tokio::task::JoinSet;
@@ -17,6 +16,7 @@ use super::{
     list::{File, List, Stamp, is_within},
     union::{differs, union},
 };
+use crate::credentials::Behalf;
 
 /// Directories listed at once at each source.
 const LISTED_AT_ONCE: usize = 16;
@@ -38,9 +38,9 @@ static ACCESS: LazyLock<Access> = LazyLock::new(|| Access::new(None, Vec::new())
 pub(crate) async fn open(
     address: &str,
     profile: Option<&String>,
-    actor: &Actor,
+    behalf: &Behalf,
 ) -> Result<Arc<dyn Endpoint>> {
-    let opened = open_at(address, profile, actor).await;
+    let opened = open_at(address, profile, behalf).await;
     opened.map_err(|error| error.at(Locus::Source))
 }
 
@@ -51,10 +51,10 @@ pub(crate) async fn open(
 pub(crate) async fn open_at(
     address: &str,
     profile: Option<&String>,
-    actor: &Actor,
+    behalf: &Behalf,
 ) -> Result<Arc<dyn Endpoint>> {
     let location = Location::parse(std::ffi::OsStr::new(address))?;
-    open_location(location, profile, actor).await
+    open_location(location, profile, behalf).await
 }
 
 /// Opens what an address stands for.
@@ -64,24 +64,22 @@ pub(crate) async fn open_at(
 pub(crate) async fn open_location(
     location: Location,
     profile: Option<&String>,
-    actor: &Actor,
+    behalf: &Behalf,
 ) -> Result<Arc<dyn Endpoint>> {
     let access = match profile {
         Some(profile) => ACCESS.with_profile(profile.clone()),
         None => ACCESS.clone(),
     };
-    access
-        .acting(actor.clone())
-        .open(location, DraftRules::default())
-        .await
+    let access = behalf.access(&access, &location)?;
+    access.open(location, DraftRules::default()).await
 }
 
-/// Where a location really is: `NAME:path` lies below the address of the profile NAME.
+/// Where a location really is: `NAME:path` lies below the address of the credential or the profile NAME.
 ///
 /// # Errors
-/// That the profiles can't be read.
-pub(crate) fn resolve(location: Location) -> Result<Location> {
-    ACCESS.resolve(location)
+/// That the profiles can't be read, and that there is no such credential.
+pub(crate) fn resolve(behalf: &Behalf, location: Location) -> Result<Location> {
+    behalf.access(&ACCESS, &location)?.resolve(location)
 }
 
 /// Whether the service's user has a profile of that name.
@@ -105,12 +103,12 @@ pub(super) struct Held {
 /// # Errors
 /// [`ErrorKind::NotFound`] where there is nothing, [`ErrorKind::Conflict`] where two differ in a file, and
 /// the endpoints' own.
-pub(crate) async fn look(wanted: &StageIn, actor: &Actor) -> Result<Arc<List>> {
+pub(crate) async fn look(wanted: &StageIn, behalf: &Behalf) -> Result<Arc<List>> {
     let mut looking = JoinSet::new();
     for (place, address) in wanted.sources.iter().enumerate() {
         let (address, profile) = (address.clone(), wanted.profile.clone());
-        let actor = actor.clone();
-        looking.spawn(async move { (place, look_at(&address, profile.as_ref(), &actor).await) });
+        let behalf = behalf.clone();
+        looking.spawn(async move { (place, look_at(&address, profile.as_ref(), &behalf).await) });
     }
     let mut found: Vec<Option<(Arc<dyn Endpoint>, Held)>> = Vec::new();
     found.resize_with(wanted.sources.len(), || None);
@@ -168,9 +166,9 @@ async fn compare(
 async fn look_at(
     address: &str,
     profile: Option<&String>,
-    actor: &Actor,
+    behalf: &Behalf,
 ) -> Result<(Arc<dyn Endpoint>, Held)> {
-    let endpoint = open(address, profile, actor).await?;
+    let endpoint = open(address, profile, behalf).await?;
     let there = endpoint.stat(b"", true).await;
     let there = there.map_err(|error| error.at(Locus::Source))?;
     let Some(entry) = there else {

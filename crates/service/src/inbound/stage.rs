@@ -12,7 +12,7 @@ use std::{
 };
 
 use posthaste_core::contract::Cut;
-use posthaste_endpoint::{Actor, Endpoint, Error, ErrorKind, Locus, Reader, Result};
+use posthaste_endpoint::{Endpoint, Error, ErrorKind, Locus, Reader, Result};
 use posthaste_engine::{
     dataset::DatasetId,
     draft::{Draft, Finish},
@@ -29,6 +29,7 @@ use super::{
     list::{List, Piece, Stamp},
     look, near,
 };
+use crate::credentials::Behalf;
 use crate::store::Store;
 
 /// Files that are held open at their sources: a chunk of large files follows on the one before.
@@ -53,7 +54,7 @@ pub(super) struct Stage {
     store: Arc<Store>,
     pub(super) wanted: StageIn,
     /// As whom its files are touched.
-    pub(super) actor: Actor,
+    pub(super) behalf: Behalf,
     /// The number of each source, in their order.
     numbers: Vec<SourceId>,
     /// The depots near the centre on which it may wait, by as what they are read.
@@ -91,7 +92,7 @@ impl Stage {
                 .at(Locus::Destination)
         };
         let record = store.request(request)?;
-        let actor = store.actors.of(&record)?;
+        let behalf = store.actors.of(&record)?;
         let wanted = record.stage_in.ok_or_else(|| missing("the sources"))?;
         let Some(Scan::Sealed { chunk_size, .. }) = record.scan else {
             return Err(missing("the list"));
@@ -100,7 +101,7 @@ impl Stage {
             .map_err(|cause| missing("a sound list").cause(cause))?;
         let cut = list.cut(chunk_size);
         let cut = cut.ok_or_else(|| missing("a list that can be cut"))?;
-        let numbers = super::ways(&wanted.sources)
+        let numbers = super::ways(&record.wishes.owner, &wanted.sources)
             .iter()
             .map(|way| store.journal(|journal| journal.source(way)))
             .collect::<Result<_>>()?;
@@ -128,8 +129,8 @@ impl Stage {
             deadline: record.deadline,
             starts: list.starts(),
             list,
-            draft: Draft::new(&destination, &record.dataset).acting(actor.clone()),
-            actor,
+            draft: Draft::new(&destination, &record.dataset).acting(behalf.actor().clone()),
+            behalf,
             endpoints: wanted.sources.iter().map(|_| OnceCell::new()).collect(),
             slots: Mutex::new(slots.collect()),
             readers: Mutex::default(),
@@ -160,7 +161,7 @@ impl Stage {
 
     async fn endpoint(&self, place: usize) -> Result<&Arc<dyn Endpoint>> {
         let profile = self.wanted.profile.as_ref();
-        let open = || look::open(&self.wanted.sources[place], profile, &self.actor);
+        let open = || look::open(&self.wanted.sources[place], profile, &self.behalf);
         self.endpoints[place].get_or_try_init(open).await
     }
 

@@ -54,8 +54,8 @@ pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewStageIn) -> Res
     let Some(wanted) = record.stage_in.clone() else {
         return Err(invalid("a stage-in", "it has no sources"));
     };
-    let actor = tokio::task::block_in_place(|| centre.store.actors.of(&record))?;
-    let list = look::look(&wanted, &actor).await?;
+    let behalf = tokio::task::block_in_place(|| centre.store.actors.of(&record))?;
+    let list = look::look(&wanted, &behalf).await?;
     room::check(centre, record.id, &record.destination, list.bytes())?;
     record.scan = Some(sealed(&list));
     let mut mind = centre.copy_of_mind()?;
@@ -64,11 +64,13 @@ pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewStageIn) -> Res
         .sources()
         .map(|view| (view.source, view.name))
         .collect();
-    let numbers = (0u32..).zip(ways(&wanted.sources)).map(|(place, way)| {
-        let known = known.iter().find(|(_, name)| *name == way);
-        let number = known.map_or(SourceId::new(u32::MAX - place), |(number, _)| *number);
-        (number, way)
-    });
+    let numbers = (0u32..)
+        .zip(ways(&record.wishes.owner, &wanted.sources))
+        .map(|(place, way)| {
+            let known = known.iter().find(|(_, name)| *name == way);
+            let number = known.map_or(SourceId::new(u32::MAX - place), |(number, _)| *number);
+            (number, way)
+        });
     let numbers: Vec<(SourceId, String)> = numbers.collect();
     let mut inputs = inputs(&record, &numbers, &list);
     let near = (0u32..).zip(near(centre, &record));
@@ -85,8 +87,8 @@ pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewStageIn) -> Res
 pub(crate) async fn scan(centre: &Arc<Centre>, record: &RequestRecord) -> Result<Scan> {
     let wanted = record.stage_in.as_ref();
     let wanted = wanted.ok_or_else(|| invalid("a stage-in", "it has no sources"))?;
-    let actor = tokio::task::block_in_place(|| centre.store.actors.of(record))?;
-    let list = look::look(wanted, &actor).await?;
+    let behalf = tokio::task::block_in_place(|| centre.store.actors.of(record))?;
+    let list = look::look(wanted, &behalf).await?;
     room::check(centre, record.id, &record.destination, list.bytes())?;
     let scan = sealed(&list);
     tokio::task::block_in_place(|| centre.store.keep_stage_in_list(record.id, &list.to_bytes()))?;
@@ -122,7 +124,7 @@ pub(crate) async fn submit(centre: &Centre, record: &RequestRecord) -> Result<()
         return Ok(());
     };
     let mut numbers = Vec::new();
-    for way in ways(&wanted.sources) {
+    for way in ways(&record.wishes.owner, &wanted.sources) {
         let number = centre.store.journal(|journal| journal.source(&way))?;
         numbers.push((number, way));
     }
@@ -254,8 +256,8 @@ fn check_ends(centre: &Centre, new: &api::NewStageIn) -> Result<()> {
         return Err(invalid("the destination", "it is too long"));
     }
     let owner = new.owner.as_deref().unwrap_or_default();
-    let actor = centre.store.actors.owner(owner)?;
-    actor.run(|| stage::check_destination(&new.to))
+    let behalf = centre.store.actors.owner(owner)?;
+    behalf.run(|| stage::check_destination(&new.to))
 }
 
 fn check(centre: &Centre, new: &api::NewStageIn) -> Result<RequestRecord> {

@@ -139,6 +139,12 @@ pub(super) fn has_arrived(centre: &Centre, request: &RequestRecord) -> bool {
 
 fn ask_one(desk: &Desk, record: &JobRecord, (one, number): (&StageIn, usize)) -> Answer<()> {
     let destination = owner::on_scratch(desk, Path::new(&one.destination))?;
+    let mut source = one.source.clone();
+    desk.centre
+        .store
+        .actors
+        .credentials
+        .claim("", &mut source)?;
     make_way(desk, record, one)?;
     let now = desk.centre.clock.now();
     let just_in_time = timing::wanted_at(desk, record, one, now);
@@ -148,7 +154,7 @@ fn ask_one(desk: &Desk, record: &JobRecord, (one, number): (&StageIn, usize)) ->
         &api::NewStageIn {
             owner: None,
             project: None,
-            sources: vec![one.source.clone()],
+            sources: vec![source],
             to: destination,
             deadline: just_in_time.map_or_else(
                 || deadline(one.deadline, now, WANTED_WITHIN),

@@ -196,11 +196,9 @@ fn ask_for(
     let goes_straight = goes_straight(desk, one);
     let (to, via, code) = if goes_straight {
         let below = below_pattern(&one.source, Path::new(&source));
-        (
-            vec![one.destination.clone() + &below],
-            Vec::new(),
-            String::new(),
-        )
+        let mut to = one.destination.clone() + &below;
+        desk.centre.store.actors.credentials.claim("", &mut to)?;
+        (vec![to], Vec::new(), String::new())
     } else {
         let (via, code) = ways(desk, one, lent, &|| bytes_of(Path::new(&source), &new.only))?;
         (new.to, via, code.to_string())

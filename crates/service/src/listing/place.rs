@@ -22,6 +22,8 @@ pub(crate) struct Root {
     /// Everything of the address but its path. It may hold a signature, so it is never shown.
     authority: String,
     site: Site,
+    /// With whose rights or credential it is opened, and which of those that they had by turns; none where all see the same.
+    whose: Option<(String, u64)>,
 }
 
 /// What writes and reads of one server have in common, whoever makes them and however they are addressed.
@@ -87,11 +89,24 @@ impl Place {
             profile: profile.map(str::to_owned),
             authority: authority_of(&location),
             site,
+            whose: None,
         };
         Ok(Self {
             root: Arc::new(root),
             path,
         })
+    }
+
+    /// The same as somebody sees it, with the credential of this number, or as nobody else does.
+    pub(crate) fn seen_by(self, owner: &str, number: u64) -> Self {
+        let root = Root {
+            whose: Some((owner.to_owned(), number)),
+            ..(*self.root).clone()
+        };
+        Self {
+            root: Arc::new(root),
+            ..self
+        }
     }
 
     pub(crate) fn site(&self) -> &Site {
@@ -224,6 +239,11 @@ impl Root {
         self.profile.as_ref()
     }
 
+    /// With whose rights or credential it is opened, where that makes a difference.
+    pub(crate) fn owner(&self) -> Option<&str> {
+        self.whose.as_ref().map(|(owner, _)| owner.as_str())
+    }
+
     /// Its path begins with a slash wherever it has any.
     fn has_slash(&self) -> bool {
         let scheme = self.authority.split("://").next().unwrap_or_default();
@@ -240,7 +260,9 @@ impl Root {
 
     /// Bytes that it takes.
     pub(crate) fn bytes(&self) -> usize {
-        self.authority.len() + self.profile.as_ref().map_or(0, String::len) + self.site.0.len()
+        let owner = self.owner().map_or(0, str::len);
+        let profile = self.profile.as_ref().map_or(0, String::len);
+        self.authority.len() + profile + self.site.0.len() + owner
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use posthaste_endpoint::{
-    Actor, Endpoint, Entry, Error, ErrorKind, FileTime, Kind, Listing, Locus, Result,
+    Endpoint, Entry, Error, ErrorKind, FileTime, Kind, Listing, Locus, Result,
 };
 use posthaste_types::Timestamp;
 use tokio::{
@@ -20,7 +20,7 @@ use super::{
     listed::{Draft, ENTRIES_MAX, Listed},
     place::{Place, Root},
 };
-use crate::{clock::Clock, inbound::look};
+use crate::{actors::Actors, clock::Clock, credentials::Behalf, inbound::look};
 
 /// Endpoints that are open at once.
 const OPEN_MAX: usize = 64;
@@ -81,9 +81,22 @@ enum Found {
 pub(super) struct Reader {
     clock: Clock,
     opened: Mutex<Endpoints>,
+    /// With whose rights and credentials they are opened.
+    actors: Arc<Actors>,
 }
 
 impl Reader {
+    pub(super) fn new(actors: &Arc<Actors>) -> Self {
+        Self {
+            actors: Arc::clone(actors),
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn actors(&self) -> &Actors {
+        &self.actors
+    }
+
     pub(super) fn now(&self) -> Timestamp {
         self.clock.now()
     }
@@ -136,7 +149,7 @@ impl Reader {
             let began = self.clock.now();
             let endpoint = opened
                 .endpoint
-                .get_or_try_init(|| open(place, &key.1))
+                .get_or_try_init(|| self.open(place, &key.1))
                 .await?;
             let read = match what {
                 What::Directory(old) => {
@@ -148,11 +161,9 @@ impl Reader {
             if let Some(local) = place.local() {
                 let local = local.to_owned();
                 let shown = endpoint.show(&path);
-                tokio::task::spawn_blocking(move || is_still_there(&local, shown))
-                    .await
-                    .map_err(|cause| {
-                        Error::new(ErrorKind::Other, "list", "a directory").cause(cause)
-                    })??;
+                let behalf = self.behalf(place)?;
+                let look = move || is_still_there(&local, shown);
+                behalf.blocking(look).await?;
             }
             Ok(read)
         };
@@ -209,6 +220,20 @@ impl Reader {
         (key, opened)
     }
 
+    async fn open(&self, place: &Place, base: &[u8]) -> Result<Arc<dyn Endpoint>> {
+        let location = place.location(base)?;
+        let behalf = self.behalf(place)?;
+        look::open_location(location, place.root().profile(), &behalf).await
+    }
+
+    /// On whose behalf a place is opened: the service's own user's where nobody in particular asks.
+    fn behalf(&self, place: &Place) -> Result<Behalf> {
+        match (place.root().owner(), place.local()) {
+            (Some(owner), Some(_)) => tokio::task::block_in_place(|| self.actors.owner(owner)),
+            (owner, _) => Ok(self.actors.elsewhere(owner.unwrap_or_default())),
+        }
+    }
+
     /// Closes what nobody uses; says whether anything stays open.
     pub(super) fn close_idle(&self) -> bool {
         let now = self.clock.now();
@@ -230,11 +255,6 @@ impl Opened {
     fn touch(&self, now: Timestamp) {
         *self.used.lock().unwrap_or_else(PoisonError::into_inner) = now;
     }
-}
-
-async fn open(place: &Place, base: &[u8]) -> Result<Arc<dyn Endpoint>> {
-    let location = place.location(base)?;
-    look::open_location(location, place.root().profile(), &Actor::oneself()).await
 }
 
 /// Whether an endpoint is better opened anew.

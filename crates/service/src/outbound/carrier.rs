@@ -11,7 +11,7 @@ use std::{
 
 use posthaste_core::contract::Input;
 use posthaste_endpoint::{
-    Actor, Endpoint, Error, ErrorKind, Location, Result,
+    Endpoint, Error, ErrorKind, Location, Result,
     posix::{DraftRules, Posix},
 };
 use posthaste_engine::copy::{
@@ -28,6 +28,7 @@ use super::{
     expected::Expected, goes_out, listed::Listed, locked, submit, verify::verify, whole_chunks,
 };
 use crate::{
+    credentials::Behalf,
     driver::Arrival,
     inbound::{Flow, look},
     store::Store,
@@ -98,7 +99,7 @@ impl Pace {
 pub(super) struct Carrier {
     store: Arc<Store>,
     record: RequestRecord,
-    actor: Actor,
+    behalf: Behalf,
     bytes: u64,
     chunk_size: Bytes,
     state: Mutex<State>,
@@ -128,7 +129,7 @@ impl Carrier {
         let arrived = u32::try_from(known.len()).unwrap_or(u32::MAX);
         Ok(Some(Self {
             store: Arc::clone(store),
-            actor: store.actors.of(&record)?,
+            behalf: store.actors.of(&record)?,
             record,
             bytes: bytes.get(),
             chunk_size,
@@ -321,7 +322,7 @@ impl Carrier {
         let expected = expected.and_then(|one| one.checksum.as_deref());
         match expected.map(Expected::restore).transpose()? {
             Some(expected) => {
-                let destination = submit::open(&self.record, &self.actor).await?;
+                let destination = submit::open(&self.record, &self.behalf).await?;
                 let compared = expected.compare(destination.as_ref()).await;
                 let is_wrong = |error: &Error| error.kind() == ErrorKind::Corrupt;
                 if compared.as_ref().err().is_some_and(is_wrong) {
@@ -339,19 +340,19 @@ impl Carrier {
     /// # Errors
     /// As [`verify`].
     pub(super) async fn verify(&self) -> Result<()> {
-        let destination = submit::open(&self.record, &self.actor).await?;
+        let destination = submit::open(&self.record, &self.behalf).await?;
         let is_checked = destination.capabilities().stores_checksum();
         if is_checked && locked(&self.state).is_fresh {
             return Ok(());
         }
         let list = tokio::task::block_in_place(|| self.store.list(self.record.id))?;
         let root = PathBuf::from(OsStr::from_bytes(&self.record.source));
-        verify(destination.as_ref(), &self.actor, &root, &list).await
+        verify(destination.as_ref(), &self.behalf, &root, &list).await
     }
 
     /// Copies all that is not there yet.
     async fn copy(&self, throttle: Throttle, progress: Arc<Progress>) -> Result<Figures> {
-        let destination = submit::open(&self.record, &self.actor).await?;
+        let destination = submit::open(&self.record, &self.behalf).await?;
         let listed = tokio::task::block_in_place(|| Listed::kept(&self.store, &self.record))?;
         self.claim(destination.as_ref(), &listed).await?;
         let (source, into) = self.source(&listed).await?;
@@ -398,7 +399,7 @@ impl Carrier {
             Listed::There(_) => {
                 let profile = self.record.stage_in.as_ref();
                 let profile = profile.and_then(|wanted| wanted.profile.as_ref());
-                Place::remote(look::open(&path.to_string_lossy(), profile, &self.actor).await?)
+                Place::remote(look::open(&path.to_string_lossy(), profile, &self.behalf).await?)
             }
         };
         let is_single = listed.is_single();
@@ -415,10 +416,10 @@ impl Carrier {
     /// rights but its own.
     fn files_at(&self, path: PathBuf) -> Place {
         let files = Posix::new(path, DraftRules::default());
-        if self.actor.is_oneself() {
+        if self.behalf.is_oneself() {
             return Place::local(files);
         }
-        Place::remote(Arc::new(files.acting(self.actor.clone())))
+        Place::remote(Arc::new(files.acting(self.behalf.actor().clone())))
     }
 
     /// The files that were named, and nothing else of their directory.

@@ -1,12 +1,13 @@
 use std::{collections::BTreeSet, ffi::OsStr, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
 
-use posthaste_endpoint::{Actor, Error, ErrorKind, Result};
+use posthaste_endpoint::{Error, ErrorKind, Result};
 use posthaste_engine::dataset::{FileKind, FileList};
 use posthaste_journal::RequestRecord;
 use posthaste_types::Bytes;
 
 use super::submit::is_far;
 use crate::{
+    credentials::Behalf,
     inbound::{list::List, look},
     store::Store,
     submit,
@@ -25,15 +26,17 @@ impl Listed {
     ///
     /// # Errors
     /// What listing brings.
-    pub(super) async fn look(record: &RequestRecord, actor: &Actor) -> Result<Self> {
+    pub(super) async fn look(record: &RequestRecord, behalf: &Behalf) -> Result<Self> {
         if is_far(&String::from_utf8_lossy(&record.source))
             && let Some(wanted) = &record.stage_in
         {
-            return Ok(Self::There(look::look(wanted, actor).await?));
+            return Ok(Self::There(look::look(wanted, behalf).await?));
         }
         let root = Path::new(OsStr::from_bytes(&record.source)).to_owned();
         let only = record.only.clone();
-        let list = actor.blocking(move || submit::listed(&root, &only)).await?;
+        let list = behalf
+            .blocking(move || submit::listed(&root, &only))
+            .await?;
         Ok(Self::Here(list))
     }
 

@@ -9,6 +9,8 @@ use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
 use posthaste_journal::RequestRecord;
 use posthaste_types::RequestId;
 
+use crate::credentials::apart;
+
 /// Places that are taken, by address. Everything below one is taken with it.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
@@ -68,7 +70,8 @@ fn conflict(record: &RequestRecord, other: RequestId) -> Error {
 
 /// What a request writes: everything below these.
 fn places(record: &RequestRecord) -> Vec<String> {
-    let root = record.destination.trim_end_matches('/');
+    let root = apart(&record.wishes.owner, &record.destination);
+    let root = root.trim_end_matches('/');
     if record.only.is_empty() {
         return vec![root.to_owned()];
     }

@@ -4,13 +4,14 @@ use std::{ffi::OsStr, sync::Arc};
 
 use posthaste_api as api;
 use posthaste_core::contract::{ArrivalSpec, Input, Outbox, StageInNews};
-use posthaste_endpoint::{Actor, Endpoint, Error, ErrorKind, Kind, Location, Locus, Result};
+use posthaste_endpoint::{Endpoint, Error, ErrorKind, Kind, Location, Locus, Result};
 use posthaste_engine::dataset::DatasetId;
 use posthaste_journal::{RequestRecord, Scan, StageIn};
 use posthaste_types::{Bytes, Code, Record, RequestId, SourceId};
 
 use super::{goes_out, listed::Listed};
 use crate::{
+    credentials::{Behalf, apart},
     driver::Centre,
     inbound::{look::open_at, way_of},
     render, submit, wishes,
@@ -213,7 +214,7 @@ pub(crate) async fn rehearse(
     mut record: RequestRecord,
 ) -> Result<api::Request> {
     record.id = REHEARSED;
-    let (scan, _) = look(&record, &actor_of(centre, &record)?).await?;
+    let (scan, _) = look(&record, &behalf_of(centre, &record)?).await?;
     record.scan = Some(scan);
     let mut mind = centre.copy_of_mind()?;
     let way = way(&record);
@@ -229,7 +230,7 @@ pub(crate) async fn rehearse(
 /// # Errors
 /// As [`rehearse`].
 pub(crate) async fn scan(centre: &Arc<Centre>, record: &RequestRecord) -> Result<Scan> {
-    let (scan, listed) = look(record, &actor_of(centre, record)?).await?;
+    let (scan, listed) = look(record, &behalf_of(centre, record)?).await?;
     let (id, store) = (record.id, &centre.store);
     match listed {
         Listed::Here(list) => {
@@ -246,14 +247,14 @@ pub(crate) async fn scan(centre: &Arc<Centre>, record: &RequestRecord) -> Result
     Ok(scan)
 }
 
-fn actor_of(centre: &Centre, record: &RequestRecord) -> Result<Actor> {
+fn behalf_of(centre: &Centre, record: &RequestRecord) -> Result<Behalf> {
     tokio::task::block_in_place(|| centre.store.actors.of(record))
 }
 
-async fn look(record: &RequestRecord, actor: &Actor) -> Result<(Scan, Listed)> {
-    let listed = Listed::look(record, actor).await?;
+async fn look(record: &RequestRecord, behalf: &Behalf) -> Result<(Scan, Listed)> {
+    let listed = Listed::look(record, behalf).await?;
     check_one(record, &listed)?;
-    match look_there(record, actor, &listed).await {
+    match look_there(record, behalf, &listed).await {
         // Who is away for now is looked at again before anything is written.
         Err(error) if !error.is_temporary() => return Err(error),
         Ok(()) | Err(_) => {}
@@ -271,8 +272,8 @@ fn chunk_size_for(bytes: Bytes) -> Bytes {
     Bytes::mebi((bytes.get() >> 30).clamp(4, 1024))
 }
 
-async fn look_there(record: &RequestRecord, actor: &Actor, listed: &Listed) -> Result<()> {
-    let endpoint = open(record, actor).await?;
+async fn look_there(record: &RequestRecord, behalf: &Behalf, listed: &Listed) -> Result<()> {
+    let endpoint = open(record, behalf).await?;
     let can = endpoint.capabilities();
     let refused = |why: &str, hint: &str| {
         Error::new(ErrorKind::Unsupported, "stage out to", endpoint.show(b""))
@@ -348,24 +349,25 @@ pub(super) async fn check_free(
 ///
 /// # Errors
 /// What opening it brings.
-pub(super) async fn open(record: &RequestRecord, actor: &Actor) -> Result<Arc<dyn Endpoint>> {
+pub(super) async fn open(record: &RequestRecord, behalf: &Behalf) -> Result<Arc<dyn Endpoint>> {
     let profile = match (&record.one_file, &record.stage_in) {
         (Some(one), _) => one.profile.as_ref(),
         (None, stage) => stage.as_ref().and_then(|stage| stage.profile.as_ref()),
     };
-    let opened = open_at(&record.destination, profile, actor).await;
+    let opened = open_at(&record.destination, profile, behalf).await;
     opened.map_err(|error| error.at(Locus::Destination))
 }
 
 /// The name of the path that it takes.
 fn way(record: &RequestRecord) -> String {
     let source = String::from_utf8_lossy(&record.source);
+    let way = |address: &str| apart(&record.wishes.owner, &way_of(address));
     let from = if is_far(&source) {
-        way_of(&source)
+        way(&source)
     } else {
         "here".to_owned()
     };
-    format!("{from} to {}", way_of(&record.destination))
+    format!("{from} to {}", way(&record.destination))
 }
 
 /// Hands a request whose source is listed to the mind.
